@@ -83,7 +83,7 @@ _SHOWN = 1_200
 Authorship = Literal["ours", "mixed", "foreign"]
 
 
-class Piece(msgspec.Struct, frozen=True):
+class MessagePiece(msgspec.Struct, frozen=True):
     """Lines of a message in their order, without the blank lines around them."""
 
     lines: tuple[str, ...]
@@ -94,26 +94,26 @@ class Piece(msgspec.Struct, frozen=True):
         return "\n".join(self.lines)
 
 
-def pieces(text: str, *, begun: bool = False, goes_on: bool = False) -> tuple[Piece, ...]:
+def pieces(text: str, *, begun: bool = False, goes_on: bool = False) -> tuple[MessagePiece, ...]:
     """All pieces of a message, or of a part: the rest of one `begun`, the beginning of one that `goes_on`."""
     return _before_brief(_pieces(text, begun=begun, goes_on=goes_on))
 
 
-def _pieces(text: str, *, begun: bool, goes_on: bool) -> tuple[Piece, ...]:
+def _pieces(text: str, *, begun: bool, goes_on: bool) -> tuple[MessagePiece, ...]:
     blocks = [*_blocks(UNSEEN.sub("", text))]
     if len(blocks) == 1 and len(blocks[0]) == 1 and not _has_form(blocks[0][0]) and len(text) <= TYPED:
-        return (Piece(blocks[0]),) if not (begun or goes_on) else (Piece(blocks[0], "foreign"),)
+        return (MessagePiece(blocks[0]),) if not (begun or goes_on) else (MessagePiece(blocks[0], "foreign"),)
     blocks, others = talk(blocks)
     points = weighed(blocks, others)
     inner = range(0 if begun else 1, len(blocks) - (0 if goes_on else 1))
     is_long = begun or goes_on or len(text) > TYPED
     return tuple(
-        Piece(block, "foreign" if is_long and place in inner else found)
+        MessagePiece(block, "foreign" if is_long and place in inner else found)
         for place, (block, found) in enumerate(zip(blocks, points, strict=True))
     )
 
 
-def _before_brief(found: tuple[Piece, ...]) -> tuple[Piece, ...]:
+def _before_brief(found: tuple[MessagePiece, ...]) -> tuple[MessagePiece, ...]:
     """The pieces of a message, parted where a brief begins, which is all that follows.
 
     In code and quotations stand the briefs that a person works on.
@@ -124,13 +124,13 @@ def _before_brief(found: tuple[Piece, ...]) -> tuple[Piece, ...]:
             continue
         before = tuple(piece.text[: begins.start()].splitlines())
         rest = tuple(piece.text[begins.start() :].strip("\n").splitlines())
-        own = (Piece(before, piece.of),) if any(map(str.strip, before)) else ()
-        briefs = (Piece(each.lines, "brief") for each in found[place + 1 :])
-        return (*found[:place], *own, Piece(rest, "brief"), *briefs)
+        own = (MessagePiece(before, piece.of),) if any(map(str.strip, before)) else ()
+        briefs = (MessagePiece(each.lines, "brief") for each in found[place + 1 :])
+        return (*found[:place], *own, MessagePiece(rest, "brief"), *briefs)
     return found
 
 
-def _is_shown(piece: Piece) -> bool:
+def _is_shown(piece: MessagePiece) -> bool:
     marked = FENCE.match(piece.lines[0]) or any(line.lstrip().startswith(">") for line in piece.lines)
     return bool(marked) or QUOTED.match(piece.text) is not None
 
@@ -144,7 +144,7 @@ def _brief() -> re.Pattern[str]:
 
 def pieces_of(
     window: Sequence[Utterance], *, begun: bool, goes_on: bool
-) -> Iterator[tuple[int, tuple[Piece, ...]]]:
+) -> Iterator[tuple[int, tuple[MessagePiece, ...]]]:
     """The place of each message of the user and its pieces; `begun` and `goes_on` are those of the event.
 
     The first message may be the rest of one, and the last one the beginning of one.
@@ -155,14 +155,14 @@ def pieces_of(
             yield place, pieces(each.text, begun=begun and not place, goes_on=goes_on and place == last)
 
 
-def marked(text: str, found: Sequence[Piece]) -> str:
+def marked(text: str, found: Sequence[MessagePiece]) -> str:
     """The message that these pieces are of, every line that was pasted behind the mark of a quotation."""
     pasted = {line for piece in found if piece.of != "typed" for line in piece.lines}
     lines = _with_brief_apart(UNSEEN.sub("", text), found).splitlines()
     return "\n".join(f"> {line}" if line in pasted else line for line in lines) if pasted else text
 
 
-def _with_brief_apart(text: str, found: Sequence[Piece]) -> str:
+def _with_brief_apart(text: str, found: Sequence[MessagePiece]) -> str:
     """The message with a line break where its brief begins in the midst of a line."""
     first = next((piece.lines[0] for piece in found if piece.of == "brief"), "")
     before, brief, behind = text.partition(first) if first else (text, "", "")
@@ -201,7 +201,7 @@ def sentences(text: str) -> Iterator[str]:
         yield from sentences_of(piece)
 
 
-def sentences_of(piece: Piece) -> Iterator[str]:
+def sentences_of(piece: MessagePiece) -> Iterator[str]:
     """Those of one piece; none of one that is foreign or of a brief."""
     if piece.of in ("foreign", "brief"):
         return
@@ -212,7 +212,7 @@ def sentences_of(piece: Piece) -> Iterator[str]:
     yield from (each for part in _cut(paragraph) for each in _tidy(part) if not _is_quoted(each))
 
 
-def parts_of(piece: Piece) -> list[str]:
+def parts_of(piece: MessagePiece) -> list[str]:
     """Return the sentences of a piece with their end marks and the blank space behind: together its text."""
     text = "\n".join(piece.lines) if is_list(piece.lines) else _unwrapped(piece.lines).rstrip()
     return [part for part in _cut(text) if part]
@@ -286,7 +286,10 @@ def statements(
     )
 
 
-def _of_message(window: Sequence[Utterance], place: int, found: Sequence[Piece]) -> Iterator[Statement]:
+def _of_message(
+    window: Sequence[Utterance], place: int, found: Sequence[MessagePiece]
+) -> Iterator[Statement]:
+    """The statements of one message, which stands at a place of the window."""
     said = [*_said(found)]
     proposed = _proposed(window, place) if said else ""
     around = "\n\n".join(piece.text for piece in found if piece.of in ("typed", "unsure"))
@@ -308,7 +311,7 @@ def _of_message(window: Sequence[Utterance], place: int, found: Sequence[Piece])
         )
 
 
-def _said(found: Sequence[Piece]) -> Iterator[tuple[str, str, bool]]:
+def _said(found: Sequence[MessagePiece]) -> Iterator[tuple[str, str, bool]]:
     """Each sentence, the line that it stands below as an item of a list, and whether it is mixed."""
     last = ""
     for piece in found:
@@ -414,19 +417,19 @@ class Provenance:
         """What was pasted, that first of which a proposal has words."""
         said = words_said((content,))
 
-        def strangeness(piece: Piece) -> int:
+        def strangeness(piece: MessagePiece) -> int:
             return -len(said & words_said((piece.text,)))
 
         return "\n\n".join(_short(sorted(self._pasted, key=strangeness)))
 
 
-def _quoted(text: str) -> Iterator[Piece]:
+def _quoted(text: str) -> Iterator[MessagePiece]:
     """What the assistant quotes is nobody's word here; what it says itself may be agreed to."""
     if lines := tuple(line for line in text.splitlines() if line.lstrip().startswith(">")):
-        yield Piece(lines, "foreign")
+        yield MessagePiece(lines, "foreign")
 
 
-def _short(found: Iterable[Piece]) -> Iterator[str]:
+def _short(found: Iterable[MessagePiece]) -> Iterator[str]:
     left = _SHOWN
     for piece in found:
         if left > 0:

@@ -35,7 +35,7 @@ from forged.errors import (
 from forged.files import AGENT_ID, Root, root_of_agent
 from forged.maps import Indexer
 from forged.memory import Memory, Scope, time_ns, utc_now
-from forged.state import Document, Event, State
+from forged.state import DecidedMemory, Event, State
 from forged.stores import FileStore, SessionMemories, View
 from forged.trust import is_same, stored_identity
 from forged.writing import Draft, Writer, Written
@@ -47,7 +47,7 @@ _PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})
 # For the maps to show what was written last, and for the very first build of a root.
 _FRESH_S, _FIRST_S = 2.0, 60.0
 
-Documents = tuple[Document, ...]
+Decision = tuple[DecidedMemory, ...]
 _Result = Written | StoreError
 
 
@@ -152,7 +152,7 @@ class Committer:
         view = await self._shown(FileStore(self._indexer, roots))
         return await asyncio.to_thread(meant, view, text)
 
-    async def decide(self, event: Event, classified: Classified) -> tuple[Documents, Tally]:
+    async def decide(self, event: Event, classified: Classified) -> tuple[Decision, Tally]:
         """What to write of a classifier's proposals, and what was left out."""
         if classified.proposals:
             event, classified = await asyncio.to_thread(self._promotion.promoted, event, classified)
@@ -172,12 +172,12 @@ class Committer:
         since = self._forgotten.since((*tops, root.top), memory.content)
         return since is not None and since > time_ns(memory.created_at) / 1e9
 
-    async def put(self, documents: Documents, tops: Sequence[str]) -> CommitResult:
+    async def put(self, documents: Decision, tops: Sequence[str]) -> CommitResult:
         """Put documents in place; one that cannot be keeps none of the others from it. Raises nothing.
 
         `tops` are where a text may have been forgotten meanwhile: then it is left out.
         """
-        results: list[tuple[Document, _Result]] = []
+        results: list[tuple[DecidedMemory, _Result]] = []
         due = [document for document in documents if not document.waits]
         for root in dict.fromkeys(document.root for document in due):
             here = [document for document in due if document.root == root]
@@ -200,7 +200,7 @@ class Committer:
 
     def _decided(
         self, event: Event, classified: Classified, existing: ExistingMemories
-    ) -> tuple[Documents, Tally]:
+    ) -> tuple[Decision, Tally]:
         documents, tally = decide(event, classified, existing, self._forgotten.since, utc_now())
         known = dict(event.stored_roots)
         # The agent's root is not one of those that the event was accepted with.
@@ -228,8 +228,8 @@ class Committer:
         return tuple(done.memory for where, done in self._recent if where == root)
 
     async def _put_in(
-        self, root: Root, documents: Sequence[Document], tops: Sequence[str]
-    ) -> list[tuple[Document, _Result]]:
+        self, root: Root, documents: Sequence[DecidedMemory], tops: Sequence[str]
+    ) -> list[tuple[DecidedMemory, _Result]]:
         index = self._indexer.open(root)
 
         def draft(memory: Memory, said: FactsPatch) -> Draft:
@@ -245,7 +245,7 @@ class Committer:
         self._recent += [(root, result) for _, result in done if isinstance(result, Written)]
         return done
 
-    def _summed(self, results: Sequence[tuple[Document, _Result]]) -> CommitResult:
+    def _summed(self, results: Sequence[tuple[DecidedMemory, _Result]]) -> CommitResult:
         """Return the memories written, and the trouble: all but a write that no disk takes is tried again.
 
         That has no end if the disk is at fault in a way that passes or for all of them.
@@ -274,7 +274,7 @@ class Committer:
             self._warned.add(memory_id)
 
 
-def _is_there(document: Document, result: _Result) -> bool:
+def _is_there(document: DecidedMemory, result: _Result) -> bool:
     """Whether a document is a file, by this attempt or an earlier one; the same text may be there instead."""
     if isinstance(result, Written):
         return result.memory.id == document.memory.id

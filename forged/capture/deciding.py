@@ -36,7 +36,7 @@ from forged.memory import (
     time_ns,
     utc,
 )
-from forged.state import Document, Event
+from forged.state import DecidedMemory, Event
 from forged.text.forgetting import says_again
 from forged.text.redaction import PLACEHOLDER, redact
 from forged.text.same_text import content_words
@@ -70,7 +70,7 @@ def decide(
     existing: ExistingMemories,
     forgotten: ForgottenSince,
     now: str,
-) -> tuple[tuple[Document, ...], Tally]:
+) -> tuple[tuple[DecidedMemory, ...], Tally]:
     """Return documents in the order proposed, of the event's roots, and what was left out.
 
     `existing` grows; `now` is RFC 3339. The tally counts each proposal that was left out once, malformed ones
@@ -94,7 +94,7 @@ class _Deciding:
         forgotten: ForgottenSince,
         now: str,
     ) -> None:
-        self.documents: list[Document] = []
+        self.documents: list[DecidedMemory] = []
         self.refused: list[Refused] = []
         self.invalid = self.duplicates = self.secrets = self.said_again = 0
         self._event = event
@@ -130,7 +130,7 @@ class _Deciding:
             self._keep(self._waiting(root, self._memory(root, content, proposal, match.head), proposal))
         else:
             memory = self._memory(root, content, proposal, match.head)
-            self._keep(Document(root, memory, self._why(proposal), said=_attributes(proposal)))
+            self._keep(DecidedMemory(root, memory, self._why(proposal), said=_attributes(proposal)))
             if match.before is not None:
                 self._existing.tentative.take(match.before, content)
             self._existing.decided(root, memory)
@@ -157,7 +157,7 @@ class _Deciding:
         said_at = max(shares, key=lambda at: (shares[at], at), default=turn)
         return utc(said_at) if said_at else self._now
 
-    def _keep(self, document: Document) -> None:
+    def _keep(self, document: DecidedMemory) -> None:
         if self._is_past:
             why = document.waits or "it was said in a session before, and nobody has looked at it yet"
             at = time_ns(self._now) / 1e9
@@ -171,13 +171,13 @@ class _Deciding:
         """What it is proposed for; a model proposes all for one reason and does not say it."""
         return proposal.why or ("model" if self._by_model else "rule")
 
-    def _waiting(self, root: Root, memory: Memory, proposal: Proposal) -> Document:
+    def _waiting(self, root: Root, memory: Memory, proposal: Proposal) -> DecidedMemory:
         """What counts neither as known nor as a head until a person has seen it."""
         who = "a model proposed it from" if self._by_model else "it stands beside"
         beside = redact(self._provenance.beside(memory.content)).text
         why = f"{who} text that was pasted, which may have asked for it"
         said = _attributes(proposal)
-        return Document(root, memory, self._why(proposal), why, beside, self._event.agent, said=said)
+        return DecidedMemory(root, memory, self._why(proposal), why, beside, self._event.agent, said=said)
 
     def _objection(self, root: Root | None, content: str, proposal: Proposal, origin: Authorship) -> str:
         if root is None:

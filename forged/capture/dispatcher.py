@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 
 import msgspec
 
-from forged.capture.committer import CommitResult, Committer, Documents
+from forged.capture.committer import CommitResult, Committer, Decision
 from forged.capture.gate import Gate
 from forged.capture.intake import Cleaned, Submission
 from forged.capture.notifications import Notifications, unanswered
@@ -23,14 +23,14 @@ from forged.capture.off_record import OffRecord, Refusal
 from forged.capture.queue import STORAGE_RETRY_S, CaptureQueue, QueuedEvent
 from forged.capture.rules.requests import names_memory
 from forged.capture.supervisor import LastReport, MakeSupervisor, WorkerCall
-from forged.capture.values import Classified, Classify, Failed, KnownMemory, Refused, WorkerSettings
+from forged.capture.values import Classified, Classify, KnownMemory, Refused, TaskFailed, WorkerSettings
 from forged.capture.vectors import VectorsOf
 from forged.counters import Metrics
 from forged.errors import ForgedError, StoreError
 from forged.fair_queue import logged
 from forged.files import Root
 from forged.memory import Origin, utc_now
-from forged.state import Document, Event, State
+from forged.state import DecidedMemory, Event, State
 from forged.trust import elsewhere
 
 logger = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ _LOOK_EVERY_S = 25.0
 Rank = Callable[[Event], Awaitable[tuple[KnownMemory, ...]]]
 
 
-class Dispatcher:
+class EventDispatcher:
     """One for the daemon. `gate` is None without a model; `rank` finds the memories that one should know."""
 
     def __init__(
@@ -197,7 +197,7 @@ class Dispatcher:
             except Exception as error:
                 logger.exception("event not finished event=%s", waiting.event.id)
                 told = f"{type(error).__name__}; the log has the rest"
-                delay_s = self._failed(waiting, Failed(waiting.event.id, "internal", told))
+                delay_s = self._failed(waiting, TaskFailed(waiting.event.id, "internal", told))
         if waiting.given_up and not waiting.is_cancelled:
             delay_s = await self._bury(waiting)
         if delay_s is None or waiting.is_cancelled:
@@ -243,7 +243,7 @@ class Dispatcher:
             return 0.0
         put = await self._committer.put(self._events.documents(event.id) or (), waiting.tops)
         if put.reason:
-            return self._failed(waiting, Failed(event.id, put.reason, put.trouble))
+            return self._failed(waiting, TaskFailed(event.id, put.reason, put.trouble))
         return self._done(waiting, put)
 
     async def _is_elsewhere(self, waiting: QueuedEvent) -> bool:
@@ -304,7 +304,7 @@ class Dispatcher:
 
     async def _decided(
         self, event: Event, session: str, classified: Classified
-    ) -> tuple[Documents, tuple[Refused, ...]]:
+    ) -> tuple[Decision, tuple[Refused, ...]]:
         if self._gate is not None:
             self._gate.answered(event, classified.usage)
         if refused := self._off_record.of(session):
@@ -337,7 +337,7 @@ class Dispatcher:
     def _failed(self, waiting: QueuedEvent, answer: LastReport) -> float:
         """Take note of a failure or of a death; seconds until the next attempt."""
         event, gate = waiting.event, self._gate_of(waiting.event)
-        if not isinstance(answer, Failed):
+        if not isinstance(answer, TaskFailed):
             if gate is not None:
                 gate.lost(event)
             waiting.died(str(answer))
@@ -380,6 +380,6 @@ def _without_refused(classified: Classified, refused: Sequence[Refusal]) -> Clas
     return msgspec.structs.replace(classified, proposals=tuple(stays))
 
 
-def _is_told(document: Document, put: CommitResult) -> bool:
+def _is_told(document: DecidedMemory, put: CommitResult) -> bool:
     memory_id = document.memory.id
     return memory_id in put.waiting if document.waits else memory_id not in put.failed

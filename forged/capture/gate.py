@@ -7,7 +7,7 @@ latest: seconds on a clock that stands still in a suspended machine say little a
 
 from __future__ import annotations
 
-from forged.capture.values import Failed, Usage
+from forged.capture.values import TaskFailed, Usage
 from forged.errors import ProviderError
 from forged.models import Attempt, Governor, Health
 from forged.state import Event
@@ -67,7 +67,7 @@ class Gate:
             self._attempt.succeeded()
         self._attempt.abandoned()
 
-    def failed(self, event: Event, report: Failed) -> None:
+    def failed(self, event: Event, report: TaskFailed) -> None:
         """It was not found out what an event comes to; the report says whether calls are to blame.
 
         A model whose answer is of no use is alive: its event waits or is given up by its own attempts.

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from forged.capture.values import Refused
 from forged.files import Root
 from forged.memory import Scope, time_ns
-from forged.state import Document, Event, Judged, Judgement
+from forged.state import DecidedMemory, Event, Judgement, JudgementLog
 
 # Who judges where no model does.
 LOCAL = "builtin:rules"
@@ -25,11 +25,11 @@ _WHERE: dict[str, str] = {Scope.USER: "you in all projects", Scope.AGENT: "this 
 class Notifications:
     """One for the daemon; lives in its event loop. `classifier` is the model that judges, or nothing."""
 
-    def __init__(self, judged: Judged, *, classifier: str) -> None:
+    def __init__(self, judged: JudgementLog, *, classifier: str) -> None:
         self._judged = judged
         self._classifier = classifier
 
-    def kept(self, event: Event, documents: Iterable[Document]) -> None:
+    def kept(self, event: Event, documents: Iterable[DecidedMemory]) -> None:
         """Record documents on disk, or waiting for a person; of past sessions that person looks himself."""
         if event.kind == "learned":
             return
@@ -132,7 +132,7 @@ class Notifications:
 
 
 def unanswered(
-    event: Event, documents: Sequence[Document], refused: Sequence[Refused]
+    event: Event, documents: Sequence[DecidedMemory], refused: Sequence[Refused]
 ) -> tuple[Refused, ...]:
     """The refusal of a request that came to nothing at all, whatever judged it; else nothing."""
     if event.kind != "explicit" or event.is_slice or documents or refused:

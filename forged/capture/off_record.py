@@ -15,7 +15,7 @@ from itertools import chain
 
 import msgspec
 
-from forged.capture.authorship import Piece, parts_of, pieces
+from forged.capture.authorship import MessagePiece, parts_of, pieces
 from forged.capture.forms import plain, words_said
 from forged.capture.rules.lasting import Veto, speaks_against
 from forged.capture.rules.requests import asks, begins_with_request, forgets, form_of, letters, names_memory
@@ -156,7 +156,7 @@ class OffRecord:
 class _Piece:
     """The sentences of one piece of a message, and what becomes of each."""
 
-    def __init__(self, piece: Piece) -> None:
+    def __init__(self, piece: MessagePiece) -> None:
         self._whole = piece.text
         self.parts = parts_of(piece) if piece.of in {"typed", "unsure"} else []
         self._left: list[str | None] = [*self.parts]

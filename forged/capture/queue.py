@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from forged.capture.slices import WINDOW_LIMIT
-from forged.capture.values import Failed
+from forged.capture.values import TaskFailed
 from forged.errors import StoreError
 from forged.fair_queue import logged
 from forged.files import Root
@@ -98,7 +98,7 @@ class QueuedEvent(msgspec.Struct, eq=False):
         if self.kills >= MOST_KILLS:
             self.given_up = f"the worker died {MOST_KILLS} times over it: {reason}"
 
-    def failed(self, report: Failed) -> float:
+    def failed(self, report: TaskFailed) -> float:
         """It was not finished; return the seconds that it has to wait."""
         self.trouble = report.message
         if report.reason == "storage":

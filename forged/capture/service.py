@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from weakref import WeakValueDictionary
 
 from forged.capture.committer import Committer
-from forged.capture.dispatcher import Dispatcher, Rank
+from forged.capture.dispatcher import EventDispatcher, Rank
 from forged.capture.gate import Gate
 from forged.capture.intake import Intake, Outcome, Submission, SubmittedEvents
 from forged.capture.off_record import OffRecord
@@ -63,7 +63,7 @@ class Pipeline:
         self._clock = clock
         self.off_record = OffRecord()
         self._queue = CaptureQueue(batch_turns=batch_turns)
-        self._dispatcher = Dispatcher(
+        self._dispatcher = EventDispatcher(
             settings=settings,
             queue=self._queue,
             state=state,

@@ -1,9 +1,9 @@
 """Keep one capture worker process alive, and follow its task.
 
 The process is replaced at once when it dies, killed when stuck, and tried later and later if it cannot start.
-`WorkerCall` gives it a `Classify` and returns `Classified`, `Failed`, or the cause of its death; meanwhile it
-answers the worker's questions, with nothing where it cannot. The worker asks before it sends an event once
-more, which must not be if that was cut. A report about another task changes nothing. Raises nothing.
+`WorkerCall` gives it a `Classify` and returns `Classified`, `TaskFailed`, or the cause of its death;
+meanwhile it answers the worker's questions, with nothing where it cannot. The worker asks before it sends an
+event once more, which must not be if that was cut. A report about another task changes nothing.
 
 Tasks go over a `multiprocessing.Queue`, reports come back over a one-way pipe, both as msgspec bytes. A
 killed process leaves either locked or torn, so both go with it. All that can block happens in a thread. The
@@ -33,17 +33,17 @@ from forged.capture.values import (
     Asked,
     AskedAgain,
     AskedVectors,
+    CallDeparted,
     Classified,
     Classify,
-    Departed,
-    Failed,
     GoOn,
-    Heads,
     KnownMemory,
+    NamedHeads,
     Ready,
     Report,
     StatementVectors,
     Task,
+    TaskFailed,
     WorkerSettings,
 )
 from forged.capture.vectors import VectorsOf
@@ -324,7 +324,7 @@ class Supervisor:
                 self.ready = not report.problem
                 self._show(report.problem)
                 logger.info("worker ready pid=%d restarts=%d", report.pid, self.restarts)
-            case Classified() | Failed():
+            case Classified() | TaskFailed():
                 self._expect()
                 self._fruitless = 0
             case _:
@@ -359,7 +359,7 @@ class Supervisor:
 
 HeadsOf = Callable[[Event, Sequence[str]], Awaitable[tuple[KnownMemory, ...]]]
 MakeSupervisor = Callable[..., Supervisor]
-LastReport = Classified | Failed | str
+LastReport = Classified | TaskFailed | str
 """The last report about a task, or what the worker died of."""
 
 
@@ -407,7 +407,7 @@ class WorkerCall:
         if isinstance(report, Ready):
             self._on_ready()
             return
-        if isinstance(report, Departed):
+        if isinstance(report, CallDeparted):
             self._departed(report.departure)
             return
         event, answer = self._event, self._answer
@@ -432,11 +432,11 @@ class WorkerCall:
             heads = await self._heads(event, names)
         except Exception:
             logger.exception("no heads event=%s", event.id)
-        self._reply(Heads(event.id, heads))
+        self._reply(NamedHeads(event.id, heads))
 
     async def _answer_vectors(self, event: Event, texts: Sequence[str]) -> None:
         self._reply(StatementVectors(event.id, await self._vectors(texts) if self._vectors else ()))
 
-    def _reply(self, told: Heads | StatementVectors | GoOn) -> None:
+    def _reply(self, told: NamedHeads | StatementVectors | GoOn) -> None:
         if self._answer is not None and self.supervisor.ready:
             self.supervisor.give(told, self._limit_s)

@@ -1,8 +1,8 @@
 """Values that the daemon and the capture worker exchange, and the interface of a classifier.
 
-The worker gets one `Classify` at a time, and ends it with `Classified` or `Failed`; before that it may ask
-(`Asked`, `AskedVectors`, `AskedAgain`). All that crosses is msgspec bytes: an object that cannot be pickled
-vanishes from a `multiprocessing.Queue` without an error.
+The worker gets one `Classify` at a time, and ends it with `Classified` or `TaskFailed`; before that it may
+ask (`Asked`, `AskedVectors`, `AskedAgain`). All that crosses is msgspec bytes: an object that cannot be
+pickled vanishes from a `multiprocessing.Queue` without an error.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class Classify(msgspec.Struct, frozen=True, tag="classify"):
     attempts: int = 2
 
 
-class Heads(msgspec.Struct, frozen=True, tag="heads"):
+class NamedHeads(msgspec.Struct, frozen=True, tag="heads"):
     """The answer to Asked: the newest versions of memories whose first line names one of the things."""
 
     event_id: str
@@ -167,7 +167,7 @@ class GoOn(msgspec.Struct, frozen=True, tag="go_on"):
     may: bool
 
 
-Task = Classify | Heads | StatementVectors | GoOn
+Task = Classify | NamedHeads | StatementVectors | GoOn
 
 
 # --- worker to daemon, over the Pipe ------------------------------------------------------------------
@@ -200,7 +200,7 @@ class AskedAgain(msgspec.Struct, frozen=True, tag="asked_again"):
     event_id: str
 
 
-class Failed(msgspec.Struct, frozen=True, tag="failed"):
+class TaskFailed(msgspec.Struct, frozen=True, tag="failed"):
     """The task is not finished. `reason` is the word of a ProviderError, or one of the worker's own.
 
     `internal`: a bug. The daemon's own are `storage`: a disk is full or broken; `unwritten`: it takes some
@@ -214,13 +214,13 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     retry_after_s: float | None = None
 
 
-class Departed(msgspec.Struct, frozen=True, tag="departed"):
+class CallDeparted(msgspec.Struct, frozen=True, tag="departed"):
     """Something to count of a model call, told as it happens: a worker may be killed in the middle of it."""
 
     departure: Departure
 
 
-Report = Ready | Departed | Asked | AskedVectors | AskedAgain | Classified | Failed
+Report = Ready | CallDeparted | Asked | AskedVectors | AskedAgain | Classified | TaskFailed
 
 
 class WorkerSettings(msgspec.Struct, frozen=True):

@@ -1,8 +1,8 @@
 """The worker process: finds out what an event comes to.
 
-`main` handles one `Classify` at a time until it is killed, and reports `Classified` or `Failed`. It opens no
-file of a store, asks the daemon about memories, and keeps nothing that matters: any step may be its last. It
-leads its own process group, ignores a service manager's signals, and ends when the daemon does.
+`main` handles one `Classify` at a time until it is killed, and reports `Classified` or `TaskFailed`. It opens
+no file of a store, asks the daemon about memories, and keeps nothing that matters: any step may be its last.
+It leads its own process group, ignores a service manager's signals, and ends when the daemon does.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from forged.capture.values import (
     Asked,
     AskedAgain,
     AskedVectors,
+    CallDeparted,
     CallFailed,
     Classified,
     Classifier,
     Classify,
-    Departed,
-    Failed,
     GoOn,
-    Heads,
     KnownMemory,
+    NamedHeads,
     Ready,
     Report,
     StatementVectors,
     Task,
+    TaskFailed,
     Usage,
     WorkerSettings,
 )
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-A = TypeVar("A", Heads, StatementVectors, GoOn)
+A = TypeVar("A", NamedHeads, StatementVectors, GoOn)
 
 # A gateway without a server behind it, and a path or model that is not there: no event's fault.
 _NOBODY_THERE = frozenset({404, 502, 503, 504, 529})
@@ -77,7 +77,7 @@ def main(queue: Queue[bytes], results: Connection, settings: bytes) -> None:
         return decoder.decode(queue.get())
 
     decoder: msgspec.msgpack.Decoder[Task] = msgspec.msgpack.Decoder(Task)
-    classifier, problem = _classifier(wanted, Daemon(next_task, report), report)
+    classifier, problem = _classifier(wanted, DaemonLink(next_task, report), report)
     one = Worker(wanted, classifier, report)
     # One loop for all events, so that a connection to an endpoint outlives an event.
     with asyncio.Runner() as runner:
@@ -98,7 +98,7 @@ def _end_with_daemon() -> None:
 
 
 def _classifier(
-    settings: WorkerSettings, daemon: Daemon, report: Callable[[Report], None]
+    settings: WorkerSettings, daemon: DaemonLink, report: Callable[[Report], None]
 ) -> tuple[Classifier | None, str]:
     """The classifier, or why there is none. The rules need neither numpy nor httpx, half of a start."""
     try:
@@ -123,7 +123,7 @@ def _model(settings: WorkerSettings, report: Callable[[Report], None]) -> ChatMo
     from forged.models import Door  # noqa: PLC0415
 
     network = NetworkConfig(settings.proxy, settings.plain_http_hosts)
-    door = Door(network, lambda each: report(Departed(each)))
+    door = Door(network, lambda each: report(CallDeparted(each)))
     if settings.program.command:
         from forged.models.programs.chat import ProgramChat  # noqa: PLC0415
 
@@ -133,7 +133,7 @@ def _model(settings: WorkerSettings, report: Callable[[Report], None]) -> ChatMo
     return OpenAICompatibleChat(settings.base_url, settings.classifier, settings.key, door=door, retries=0)
 
 
-class Daemon:
+class DaemonLink:
     """The other end, to be asked what only it knows."""
 
     def __init__(self, next_task: Callable[[], Task], report: Callable[[Report], None]) -> None:
@@ -143,7 +143,7 @@ class Daemon:
 
     def heads(self, event_id: str, names: Sequence[str]) -> tuple[KnownMemory, ...]:
         """The newest versions of the memories that an event can see, of those that name one of `names`."""
-        return self._answer(Asked(event_id, tuple(names)), Heads).heads
+        return self._answer(Asked(event_id, tuple(names)), NamedHeads).heads
 
     def vectors(self, event_id: str, texts: Sequence[str]) -> tuple[bytes, ...]:
         """A row of float32 for each text by the local model; none where it is not there."""
@@ -179,10 +179,10 @@ class Worker:
         except ProviderError as error:
             usage = error.usage if isinstance(error, CallFailed) else Usage()
             reason = "unreachable" if error.status in _NOBODY_THERE else error.reason
-            last = Failed(event_id, reason, str(error), usage, error.retry_after_s)
+            last = TaskFailed(event_id, reason, str(error), usage, error.retry_after_s)
         except Exception as error:
             logger.exception("task not handled event=%s", event_id)
-            last = Failed(event_id, "internal", f"{type(error).__name__}; the log has the rest")
+            last = TaskFailed(event_id, "internal", f"{type(error).__name__}; the log has the rest")
         self._report(last)
 
     async def _classify(self, task: Classify) -> Classified:

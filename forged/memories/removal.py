@@ -22,7 +22,7 @@ from forged.memories.ids import is_whole, on_disk, resolve_prefix
 from forged.memories.parts import PATIENCE_S, MemoryParts
 from forged.memories.write import BY_HAND
 from forged.memory import Memory, Origin, Scope, Trigger, time_ns
-from forged.state import Became, CutCount, Document, Rewrite, RootIds
+from forged.state import Became, CutCount, DecidedMemory, Rewrite, RootIds
 from forged.stores import SessionMemory, View, Workplace, root_of_session
 from forged.text.forgetting import without_sentences, words_of
 from forged.writing import Taking, Trashed
@@ -96,7 +96,7 @@ async def purge_texts(memories: MemoryParts, contents: Collection[str]) -> CutCo
     return cut
 
 
-async def drop_proposals(memories: MemoryParts, drop: Sequence[Document]) -> None:
+async def drop_proposals(memories: MemoryParts, drop: Sequence[DecidedMemory]) -> None:
     """Keep no byte of proposals that waited and were refused."""
     if drop:
         await memories.state.to_review.remove([each.memory.id for each in drop])

@@ -19,29 +19,29 @@ from forged.memories.parts import PATIENCE_S, MemoryParts
 from forged.memories.removal import drop_proposals
 from forged.memories.write import fields_of, insist, secrets_in
 from forged.memory import Memory, Origin, Scope, Trigger, utc_now
-from forged.state import Document
+from forged.state import DecidedMemory
 from forged.stores import Workplace
 from forged.trust import elsewhere
 from forged_client.private import without_private
 
 
-def proposals(memories: MemoryParts, place: Workplace) -> tuple[Document, ...]:
+def proposals(memories: MemoryParts, place: Workplace) -> tuple[DecidedMemory, ...]:
     """Return proposals for the paths of a workspace's roots, and for any agent's: those have no workspace."""
     waiting = memories.state.to_review.of()
     return tuple(each for each in waiting if each.root in place.roots or each.root.scope is Scope.AGENT)
 
 
-async def proposals_here(memories: MemoryParts, place: Workplace) -> tuple[Document, ...]:
+async def proposals_here(memories: MemoryParts, place: Workplace) -> tuple[DecidedMemory, ...]:
     """Return proposals for a workspace, but for those of another folder at one of its paths."""
     waiting = proposals(memories, place)
     gone = await asyncio.to_thread(elsewhere, [(each.root, each.identity) for each in waiting])
     return tuple(each for each in waiting if (each.root, each.identity) not in gone)
 
 
-def named(waiting: Sequence[Document], names: Sequence[str], *, again: bool) -> list[Document]:
+def named(waiting: Sequence[DecidedMemory], names: Sequence[str], *, again: bool) -> list[DecidedMemory]:
     """Return the proposals that ids, or beginnings of them, name; `again`: some may be decided on by now."""
     by_id = {each.memory.id: each for each in waiting}
-    found: dict[str, Document] = {}
+    found: dict[str, DecidedMemory] = {}
     for name in names:
         meant = resolve_prefix(by_id, name)
         if not meant and again:
@@ -52,7 +52,7 @@ def named(waiting: Sequence[Document], names: Sequence[str], *, again: bool) -> 
     return list(found.values())
 
 
-async def check_here(document: Document) -> None:
+async def check_here(document: DecidedMemory) -> None:
     """Refuse a proposal for a folder that is not at its path now. Raises InvalidRequest."""
     gone = await asyncio.to_thread(elsewhere, [(document.root, document.identity)])
     if gone:
@@ -63,14 +63,16 @@ async def check_here(document: Document) -> None:
         )
 
 
-async def keep_proposal(memories: MemoryParts, document: Document, text: str, *, allow_secret: bool) -> None:
+async def keep_proposal(
+    memories: MemoryParts, document: DecidedMemory, text: str, *, allow_secret: bool
+) -> None:
     """Write a proposal, with another text if one is given; it is in force on return."""
     memory = await _written(memories, document, text, allow_secret=allow_secret)
     memories.state.judged.decide(document.memory.id, memory.content, memory_id=memory.id)
     await memories.state.to_review.remove([document.memory.id])
 
 
-async def refuse_proposals(memories: MemoryParts, drop: Sequence[Document]) -> None:
+async def refuse_proposals(memories: MemoryParts, drop: Sequence[DecidedMemory]) -> None:
     """Forget proposals, so that their messages do not bring them again."""
     for document in drop:
         await memories.state.forgotten.add(document.root.top, [document.memory.content])
@@ -78,7 +80,9 @@ async def refuse_proposals(memories: MemoryParts, drop: Sequence[Document]) -> N
     await drop_proposals(memories, drop)
 
 
-async def _written(memories: MemoryParts, document: Document, text: str, *, allow_secret: bool) -> Memory:
+async def _written(
+    memories: MemoryParts, document: DecidedMemory, text: str, *, allow_secret: bool
+) -> Memory:
     """Write one in the place of what it replaces, if that is still there; return the memory of now."""
     before = document.memory
     content = without_private(text if text.strip() else before.content).strip()

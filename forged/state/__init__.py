@@ -8,17 +8,17 @@ and opens nothing, so all that needs the file is imported when it is asked for.
 from typing import TYPE_CHECKING
 
 from forged import door
-from forged.state.event_values import DeadEvent, Document, Event, Kind, new_event_id
+from forged.state.event_values import DeadLetter, DecidedMemory, Event, Kind, new_event_id
 
 if TYPE_CHECKING:
     from forged.state.attributes import Attributes
     from forged.state.captures import CaptureCursor, CapturePart, LearnedSession, digests, new_of
     from forged.state.cutting import CutCount, CutEvent, cut
     from forged.state.database import Change
-    from forged.state.forgotten import Forgotten
+    from forged.state.forgotten import ForgottenTexts
     from forged.state.injected_sets import Given, InjectedEntry, InjectedSet, InjectedTurn, SetKey
     from forged.state.intents import Intent, Intents, Rewrite
-    from forged.state.judged import Judged, Judgement
+    from forged.state.judged import Judgement, JudgementLog
     from forged.state.outbox import Write, WriteKind
     from forged.state.removal import Became, Returnable, RootIds, RootLook
     from forged.state.replicas import NEVER_MET, Mark, Replica, Replicas, is_newer
@@ -38,20 +38,20 @@ __all__ = [
     "Change",
     "CutCount",
     "CutEvent",
-    "DeadEvent",
-    "Document",
+    "DeadLetter",
+    "DecidedMemory",
     "Event",
     "Exclude",
     "Excludes",
-    "Forgotten",
+    "ForgottenTexts",
     "Given",
     "InjectedEntry",
     "InjectedSet",
     "InjectedTurn",
     "Intent",
     "Intents",
-    "Judged",
     "Judgement",
+    "JudgementLog",
     "Kind",
     "Known",
     "LearnedSession",
@@ -85,11 +85,11 @@ __getattr__ = door(
     database=("Change",),
     cutting=("CutCount", "CutEvent", "cut"),
     attributes=("Attributes",),
-    forgotten=("Forgotten",),
+    forgotten=("ForgottenTexts",),
     captures=("CaptureCursor", "CapturePart", "LearnedSession", "digests", "new_of"),
     injected_sets=("Given", "InjectedEntry", "InjectedSet", "InjectedTurn", "SetKey"),
     intents=("Intent", "Intents", "Rewrite"),
-    judged=("Judged", "Judgement"),
+    judged=("JudgementLog", "Judgement"),
     outbox=("Write", "WriteKind"),
     removal=("Became", "RootLook", "Returnable", "RootIds"),
     replicas=("NEVER_MET", "Mark", "Replica", "Replicas", "is_newer"),

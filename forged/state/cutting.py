@@ -10,10 +10,8 @@ from collections.abc import Sequence
 import msgspec
 
 from forged.conversation import Utterance
-from forged.state.event_values import Document, Event
+from forged.state.event_values import DecidedMemory, Decision, Event
 from forged.text.forgetting import Words, without_sentences
-
-Documents = tuple[Document, ...]
 
 
 class CutCount(msgspec.Struct, frozen=True):
@@ -30,7 +28,7 @@ class CutEvent(msgspec.Struct, frozen=True):
     """What is left of an event and of what was decided about it, and how many sentences are not."""
 
     event: Event
-    documents: Documents | None
+    documents: Decision | None
     sentences: int
 
     @property
@@ -43,7 +41,7 @@ class CutEvent(msgspec.Struct, frozen=True):
         return CutCount(self.sentences, min(self.sentences, 1))
 
 
-def cut(event: Event, documents: Documents | None, unwanted: Sequence[Words]) -> CutEvent:
+def cut(event: Event, documents: Decision | None, unwanted: Sequence[Words]) -> CutEvent:
     """An event and its documents without the sentences that hold an unwanted text."""
     found = [without_sentences(utterance.text, unwanted) for utterance in event.window]
     sentences = sum(count for _, count in found)
@@ -68,7 +66,7 @@ def _with_texts(event: Event, texts: Sequence[str]) -> Event:
     )
 
 
-def _with_text(document: Document, text: str, count: int, unwanted: Sequence[Words]) -> Document:
+def _with_text(document: DecidedMemory, text: str, count: int, unwanted: Sequence[Words]) -> DecidedMemory:
     beside, beside_count = without_sentences(document.beside, unwanted)
     if not count and not beside_count:
         return document

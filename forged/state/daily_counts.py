@@ -53,7 +53,7 @@ class Spending(Rows[DayCost]):
 _OUTBOUND_S = 90 * 24 * 3600.0
 
 
-class Outbound(Rows[DayOutbound]):
+class OutboundCounts(Rows[DayOutbound]):
     """The record. `clock` gives Unix seconds."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:

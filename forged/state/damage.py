@@ -24,7 +24,7 @@ from forged.files import atomic
 from forged.memory import utc_now
 from forged.state import daily_copy, database
 from forged.state.database import Columns, Damaged, Registered, connect, explained, transaction
-from forged.state.event_values import DeadEvent, Event, is_event_id
+from forged.state.event_values import DeadLetter, Event, is_event_id
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -206,7 +206,7 @@ def _take(connection: Connection, table: str, row: Columns, aside: str) -> None:
     event_id = str(row[0])
     if table in ("events", "dead") and is_event_id(event_id):
         reason = f"unreadable since state.db was damaged; {aside} has its bytes"
-        lost = DeadEvent(Event(id=event_id, received_at=""), reason, utc_now())
+        lost = DeadLetter(Event(id=event_id, received_at=""), reason, utc_now())
         database.put(connection, "dead", event_id, 0.0, msgspec.msgpack.encode(lost))
 
 

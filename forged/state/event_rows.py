@@ -14,7 +14,7 @@ import msgspec
 
 from forged.state.cutting import CutCount, cut
 from forged.state.database import Database, Table
-from forged.state.event_values import DeadEvent, Document, Event
+from forged.state.event_values import DeadLetter, Decision, Event
 from forged.text.forgetting import Words
 
 if TYPE_CHECKING:
@@ -22,28 +22,26 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_Documents = tuple[Document, ...]
 
-
-class Stored(msgspec.Struct, frozen=True):
+class StoredEvents(msgspec.Struct, frozen=True):
     """What a file holds: events that wait, in order, with their bytes; documents by event; how many dead."""
 
     events: tuple[tuple[Event, int], ...] = ()
-    documents: tuple[tuple[str, _Documents], ...] = ()
+    documents: tuple[tuple[str, Decision], ...] = ()
     dead: int = 0
 
 
 class EventTables:
     """The three tables; `restored` is called with what they hold when the file is open."""
 
-    def __init__(self, database: Database, restored: Callable[[Stored], object]) -> None:
+    def __init__(self, database: Database, restored: Callable[[StoredEvents], object]) -> None:
         self._restored = restored
         self.waiting = Table(database, "events", Event, load=self._load)
-        self.journal = Table(database, "journal", tuple[Document, ...])
-        self._dead = Table(database, "dead", DeadEvent)
+        self.journal = Table(database, "journal", Decision)
+        self._dead = Table(database, "dead", DeadLetter)
 
     def _load(self, connection: Connection) -> Callable[[], object]:
-        stored = Stored(
+        stored = StoredEvents(
             tuple((row.value, row.size) for row in self.waiting.read_all(connection)),
             tuple((row.key, row.value) for row in self.journal.read_all(connection)),
             self._dead.rows_in(connection),
@@ -55,7 +53,7 @@ class EventTables:
         self.waiting.erase(connection, event_id)
         self.journal.erase(connection, event_id)
 
-    def give_up(self, connection: Connection, dead: DeadEvent, most_bytes: int) -> int:
+    def give_up(self, connection: Connection, dead: DeadLetter, most_bytes: int) -> int:
         """Move an event to the dead, which are kept to `most_bytes` if turns can pay for it.
 
         Returns how many there are.
@@ -77,12 +75,12 @@ class EventTables:
                 over -= size
                 logger.warning("dead turn erased, there are too many event=%s bytes=%d", event_id, size)
 
-    def dead(self, connection: Connection) -> tuple[DeadEvent, ...]:
+    def dead(self, connection: Connection) -> tuple[DeadLetter, ...]:
         """All that were given up, oldest first."""
         rows = self._dead.read_all(connection)
         return tuple(msgspec.structs.replace(row.value, bytes=row.size) for row in rows)
 
-    def revive(self, event_id: str, connection: Connection) -> tuple[Event, int, _Documents | None] | None:
+    def revive(self, event_id: str, connection: Connection) -> tuple[Event, int, Decision | None] | None:
         found = self._dead.read(connection, event_id)
         if found is None or not found.event.window:
             return None

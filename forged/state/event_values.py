@@ -95,7 +95,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(root.top for root in self.roots)
 
 
-class Document(msgspec.Struct, frozen=True):
+class DecidedMemory(msgspec.Struct, frozen=True):
     """A memory that is decided upon, with its id, and the root that it will be written to.
 
     `why` it was taken up: request, rule, head, model. One that `waits` is not written until a person says so:
@@ -115,14 +115,18 @@ class Document(msgspec.Struct, frozen=True):
     identity: str = ""
 
 
-def encoded(value: Event | tuple[Document, ...]) -> bytes:
+Decision = tuple[DecidedMemory, ...]
+"""What an event comes to."""
+
+
+def encoded(value: Event | Decision) -> bytes:
     try:
         return msgspec.msgpack.encode(value)
     except UnicodeEncodeError as error:
         raise StoreError("it holds text that is not Unicode") from error
 
 
-class DeadEvent(msgspec.Struct, frozen=True, omit_defaults=True):
+class DeadLetter(msgspec.Struct, frozen=True, omit_defaults=True):
     """An event that was given up: why, when (UTC), how many bytes its row takes.
 
     `documents` are what had been decided about it, None if nothing had. Of an event that could not be read
@@ -133,4 +137,4 @@ class DeadEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str
     died_at: str
     bytes: int = 0
-    documents: tuple[Document, ...] | None = None
+    documents: Decision | None = None

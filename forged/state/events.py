@@ -20,8 +20,8 @@ from forged.files import Root
 from forged.memory import utc_now
 from forged.state.cutting import CutCount, CutEvent
 from forged.state.database import Change, Database
-from forged.state.event_rows import EventTables, Stored
-from forged.state.event_values import DeadEvent, Document, Event, encoded
+from forged.state.event_rows import EventTables, StoredEvents
+from forged.state.event_values import DeadLetter, Decision, Event, encoded
 from forged.text.forgetting import Words
 
 if TYPE_CHECKING:
@@ -33,10 +33,9 @@ _RETRY_S = 2.0
 _REASON_LENGTH = 2000
 
 T = TypeVar("T")
-_Documents = tuple[Document, ...]
 
 
-class Events:
+class EventStore:
     """One for the daemon; lives in its event loop.
 
     `restored` is set when the file is open. `dead_count` is how many events were given up, `trouble` why the
@@ -60,11 +59,11 @@ class Events:
         self._retry_s = retry_s
         self._sizes: dict[str, int] = {}
         self._storing: set[str] = set()  # of these, in a transaction that has not ended
-        self._documents: dict[str, _Documents] = {}
+        self._documents: dict[str, Decision] = {}
         self._journalled: set[str] = set()
         self._unremoved: set[str] = set()
         self._removing: asyncio.Task[None] | None = None
-        self._left: Stored = Stored()
+        self._left: StoredEvents = StoredEvents()
         self.restored = asyncio.Event()
         self.dead_count = 0
         self.trouble = ""
@@ -88,7 +87,7 @@ class Events:
         """Whether anything of an event is on disk."""
         return event_id in self._sizes or event_id in self._journalled
 
-    def documents(self, event_id: str) -> _Documents | None:
+    def documents(self, event_id: str) -> Decision | None:
         """What was decided about an event, None if nothing was."""
         return self._documents.get(event_id)
 
@@ -101,7 +100,7 @@ class Events:
         """Whether what was decided will survive a power cut."""
         return event_id in self._journalled
 
-    def restore(self, stored: Stored) -> None:
+    def restore(self, stored: StoredEvents) -> None:
         """Take over what a file holds, as it is opened."""
         self._left = stored
         self._sizes = {event.id: size for event, size in stored.events}
@@ -112,7 +111,7 @@ class Events:
 
     def left(self) -> tuple[Event, ...]:
         """Events to be done, in order, once. Of one that only memory held there may be documents alone."""
-        left, self._left = self._left, Stored()
+        left, self._left = self._left, StoredEvents()
         if left.events or left.documents:
             logger.info("events taken up events=%d decided=%d", len(left.events), len(left.documents))
         waiting = {event.id: event for event, _ in left.events}
@@ -150,13 +149,13 @@ class Events:
         finally:
             self._storing -= fresh
 
-    def decided(self, event_id: str, documents: _Documents) -> None:
+    def decided(self, event_id: str, documents: Decision) -> None:
         """Take note of what an event comes to, as yet in memory only."""
         self._documents[event_id] = documents
 
     async def journal(self, event_id: str, *also: Change) -> None:
         """Make durable what was decided about an event, as it is by then, and what belongs to it."""
-        written: _Documents | None = None
+        written: Decision | None = None
         while (documents := self._documents.get(event_id)) is not written and documents is not None:
             await self._commit(self._tables.journal.change({event_id: documents}), *also)
             written, also = documents, ()
@@ -217,11 +216,11 @@ class Events:
         Unless it `is_decided` it will be found out anew what it comes to.
         """
         documents = self._documents.get(event.id) if is_decided else None
-        dead = DeadEvent(event, reason[:_REASON_LENGTH], utc_now(), documents=documents)
+        dead = DeadLetter(event, reason[:_REASON_LENGTH], utc_now(), documents=documents)
         self.dead_count = await self._run(partial(self._give_up, dead))
         self._gone(event.id)
 
-    async def dead(self) -> tuple[DeadEvent, ...]:
+    async def dead(self) -> tuple[DeadLetter, ...]:
         """Events that were given up, oldest first."""
         found = await self._run(self._tables.dead)
         self.dead_count = len(found)
@@ -285,5 +284,5 @@ class Events:
     def _remove(self, event_id: str, connection: Connection) -> None:
         self._tables.remove(connection, event_id)
 
-    def _give_up(self, dead: DeadEvent, connection: Connection) -> int:
+    def _give_up(self, dead: DeadLetter, connection: Connection) -> int:
         return self._tables.give_up(connection, dead, self._max_dead_bytes)

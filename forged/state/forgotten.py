@@ -51,7 +51,7 @@ KEPT = 10_000
 HELD_S = 7 * 24 * 3600.0
 
 
-class Forgotten(Rows[int]):
+class ForgottenTexts(Rows[int]):
     """The digests with when they were added, in Unix milliseconds. They hold at once, and are durable."""
 
     def __init__(self, database: Database, kept: int = KEPT, clock: Callable[[], float] = time.time) -> None:

@@ -61,7 +61,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.at + (KEPT_S if self.memory_id else REFUSED_S)
 
 
-class Judged(Rows[Judgement]):
+class JudgementLog(Rows[Judgement]):
     """One for the daemon; lives in its event loop.
 
     `due` has the keys of what the next reply to each session has to tell, oldest first.

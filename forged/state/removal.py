@@ -18,7 +18,7 @@ from forged.attributes import UNKNOWN, Facts
 from forged.state.attributes import Access, Accesses, Attributes
 from forged.state.database import Change, Database
 from forged.state.injected_sets import InjectedSets, Injections
-from forged.state.judged import Judged
+from forged.state.judged import JudgementLog
 from forged.state.outbox import Outbox
 from forged.state.rows import MemoryRows, Rows, key_of
 from forged.state.to_review import ToReview
@@ -104,7 +104,7 @@ class Removal:
         accesses: Accesses,
         injected_sets: InjectedSets,
         injections: Injections,
-        judged: Judged,
+        judged: JudgementLog,
         to_review: ToReview,
         outbox: Outbox,
         trust: TrustRecords,

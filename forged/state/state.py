@@ -25,14 +25,14 @@ from forged.memory import utc
 from forged.state import daily_copy, damage
 from forged.state.attributes import Accesses, Attributes
 from forged.state.captures import CaptureCursors, CaptureParts, LearnedSessions
-from forged.state.daily_counts import Agents, Outbound, Spending
+from forged.state.daily_counts import Agents, OutboundCounts, Spending
 from forged.state.database import Database, explained
-from forged.state.events import Events
+from forged.state.events import EventStore
 from forged.state.foreign import PAGE, foreign
-from forged.state.forgotten import Forgotten
+from forged.state.forgotten import ForgottenTexts
 from forged.state.injected_sets import InjectedSets, Injections
 from forged.state.intents import Intents
-from forged.state.judged import Judged
+from forged.state.judged import JudgementLog
 from forged.state.outbox import Outbox
 from forged.state.pauses import Pauses
 from forged.state.removal import Absences, Removal
@@ -68,12 +68,12 @@ class State:
         self.tried = asyncio.Event()
         self._copied_at = float("-inf")
         self.problem = ""
-        self.events = Events(self._database)
-        self.forgotten = Forgotten(self._database)
+        self.events = EventStore(self._database)
+        self.forgotten = ForgottenTexts(self._database)
         self.pauses = Pauses(self._database)
         self.spending = Spending(self._database, governor)
         self.trust = TrustRecords(self._database, self.pauses)
-        self.outbound = Outbound(self._database)
+        self.outbound = OutboundCounts(self._database)
         self.intents = Intents(self._database)
         self.attributes = Attributes(self._database)
         self.requests = Requests(self._database, self.trust, self.attributes)
@@ -82,7 +82,7 @@ class State:
         self.parts = CaptureParts(self._database)
         self.injected_sets = InjectedSets(self._database)
         self.to_review = ToReview(self._database)
-        self.judged = Judged(self._database)
+        self.judged = JudgementLog(self._database)
         self.injections = Injections(self._database)
         self.agents = Agents(self._database)
         self.learned = LearnedSessions(self._database)

@@ -1,9 +1,9 @@
 """What a classifier proposed beside pasted text or of a past session: it waits until a person decides.
 
-A `Document` that `waits` lies here and nowhere else: in no file, in no map, in no prompt. Of too many the
-oldest go, and so does what nobody looked at for 30 days. What was learned of past sessions does not push
-anything out, nor is it pushed out: who learns stops at MOST_LEARNED. Answered from memory; what is awaited is
-durable on return and raises StoreError.
+A `DecidedMemory` that `waits` lies here and nowhere else: in no file, in no map, in no prompt. Of too many
+the oldest go, and so does what nobody looked at for 30 days. What was learned of past sessions does not push
+anything out, nor is it pushed out: who learns stops at MOST_LEARNED. Answered from memory; what is awaited
+is durable on return and raises StoreError.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from forged.files import Root
 from forged.memory import time_ns
 from forged.state.cutting import CutCount
 from forged.state.database import Database
-from forged.state.event_values import Document
+from forged.state.event_values import DecidedMemory
 from forged.state.rows import Rows
 from forged.text.forgetting import Words, without_sentences
 
@@ -26,16 +26,16 @@ MOST, MOST_LEARNED = 200, 1_000
 HELD_S = 30 * 24 * 3600.0
 
 
-class ToReview(Rows[Document]):
+class ToReview(Rows[DecidedMemory]):
     """One for the daemon, by the memory's id; lives in its event loop. `clock` gives Unix seconds."""
 
     def __init__(self, database: Database, most: int = MOST, clock: Callable[[], float] = time.time) -> None:
-        super().__init__(database, "to_review", Document, durable=True, clock=clock)
+        super().__init__(database, "to_review", DecidedMemory, durable=True, clock=clock)
         self._room = most
         # Whoever changes it has read it before, and waits for the disk between.
         self._one_at_a_time = asyncio.Lock()
 
-    def of(self, roots: Collection[Root] | None = None) -> tuple[Document, ...]:
+    def of(self, roots: Collection[Root] | None = None) -> tuple[DecidedMemory, ...]:
         """What waits in these roots, or in all, oldest first."""
         since = self._clock() - HELD_S
         told = (each for each in self.values() if roots is None or each.root in roots)
@@ -47,7 +47,7 @@ class ToReview(Rows[Document]):
         """How many of those that wait were learned of past sessions."""
         return sum(bool(each.learned_at) for each in self.of())
 
-    async def add(self, documents: Sequence[Document]) -> tuple[str, ...]:
+    async def add(self, documents: Sequence[DecidedMemory]) -> tuple[str, ...]:
         """Let these wait; the same words of a root wait once. The ids of those that are new.
 
         One that is to replace what waits itself takes its place: of two that wait the newest word counts.
@@ -69,7 +69,7 @@ class ToReview(Rows[Document]):
                 await self.store(dict.fromkeys(self.keys() - waiting) | put)
             return tuple(new)
 
-    def _without_room(self, waiting: Iterable[Document]) -> list[str]:
+    def _without_room(self, waiting: Iterable[DecidedMemory]) -> list[str]:
         heard = sorted((each for each in waiting if not each.learned_at), key=_at)
         return [each.memory.id for each in heard[: -self._room]]
 
@@ -93,7 +93,7 @@ class ToReview(Rows[Document]):
             return CutCount(sum(count for _, count in left.values()), len(changed))
 
 
-def _without(document: Document, unwanted: Sequence[Words]) -> tuple[Document | None, int]:
+def _without(document: DecidedMemory, unwanted: Sequence[Words]) -> tuple[DecidedMemory | None, int]:
     _, said = without_sentences(document.memory.content, unwanted)
     beside, count = without_sentences(document.beside, unwanted)
     if said:
@@ -101,7 +101,7 @@ def _without(document: Document, unwanted: Sequence[Words]) -> tuple[Document | 
     return (msgspec.structs.replace(document, beside=beside) if count else document), count
 
 
-def _alone(document: Document, gone: Collection[str]) -> Document:
+def _alone(document: DecidedMemory, gone: Collection[str]) -> DecidedMemory:
     memory = document.memory
     related = tuple(edge for edge in memory.related if edge.id not in gone)
     memory = msgspec.structs.replace(memory, related=related)
@@ -110,11 +110,11 @@ def _alone(document: Document, gone: Collection[str]) -> Document:
     return msgspec.structs.replace(document, memory=memory)
 
 
-def _at(document: Document) -> float:
+def _at(document: DecidedMemory) -> float:
     return document.learned_at or time_ns(document.memory.created_at) / 1e9
 
 
-def _in_place(document: Document, other: Document | None) -> Document:
+def _in_place(document: DecidedMemory, other: DecidedMemory | None) -> DecidedMemory:
     """A document with what another one that waited was to replace, if there was one."""
     if other is None:
         return document

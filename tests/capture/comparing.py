@@ -10,7 +10,7 @@ from forged.capture.existing import ExistingMemories, TentativeStatements
 from forged.capture.values import Classified, Tally
 from forged.files import Root
 from forged.memory import Memory
-from forged.state import Document, Event
+from forged.state import DecidedMemory, Event
 
 
 def decide(
@@ -21,7 +21,7 @@ def decide(
     now: str,
     *,
     tentative: TentativeStatements | None = None,
-) -> tuple[tuple[Document, ...], Tally]:
+) -> tuple[tuple[DecidedMemory, ...], Tally]:
     """Decide about an answer as the committer does."""
     existing = ExistingMemories(event, by_root, tentative or TentativeStatements())
     return decide_against(event, classified, existing, forgotten, now)

@@ -23,12 +23,12 @@ from forged.capture.service import Pipeline
 from forged.capture.values import (
     Classified,
     Classify,
-    Failed,
     KnownMemory,
     Ready,
     Report,
     Tally,
     Task,
+    TaskFailed,
     Usage,
     WorkerSettings,
 )
@@ -36,7 +36,7 @@ from forged.conversation import Utterance
 from forged.counters import Metrics
 from forged.memory import Memory
 from forged.models.budget import Governor
-from forged.state import Document, Event, State, database
+from forged.state import DecidedMemory, Event, State, database
 from forged.state.database import connect, transaction
 from forged.state.event_values import encoded
 from forged_client.protocol import CaptureReport
@@ -46,7 +46,7 @@ from tests.support.reading import bytes_of
 from tests.support.worker import roots_in
 
 ONE_CALL = Usage(1, 100, 10)
-NOTHING: Mapping[str, tuple[Document, ...]] = MappingProxyType({})
+NOTHING: Mapping[str, tuple[DecidedMemory, ...]] = MappingProxyType({})
 
 
 class ScriptedSupervisor:
@@ -120,7 +120,7 @@ class Putting(msgspec.Struct, frozen=True):
     """Documents of an event that are to be put in place."""
 
     event_id: str
-    documents: tuple[Document, ...]
+    documents: tuple[DecidedMemory, ...]
 
 
 class StandInCommitter:
@@ -129,9 +129,9 @@ class StandInCommitter:
     `begins` is told of documents that are to be put in place; how that ends is for a test to say.
     """
 
-    def __init__(self, begins: Callable[[tuple[Document, ...]], None]) -> None:
+    def __init__(self, begins: Callable[[tuple[DecidedMemory, ...]], None]) -> None:
         self._begins = begins
-        self.comes_to: tuple[Document, ...] = ()
+        self.comes_to: tuple[DecidedMemory, ...] = ()
         self.tally = Tally()
         self.heads_of: tuple[KnownMemory, ...] = ()
         self.asked: list[tuple[str, ...]] = []
@@ -141,10 +141,10 @@ class StandInCommitter:
         self.asked.append(tuple(names))
         return self.heads_of
 
-    async def decide(self, event: Event, classified: Classified) -> tuple[tuple[Document, ...], Tally]:
+    async def decide(self, event: Event, classified: Classified) -> tuple[tuple[DecidedMemory, ...], Tally]:
         return self.comes_to, self.tally
 
-    async def put(self, documents: tuple[Document, ...], tops: Sequence[str]) -> CommitResult:
+    async def put(self, documents: tuple[DecidedMemory, ...], tops: Sequence[str]) -> CommitResult:
         self._begins(documents)
         self.putting = asyncio.get_running_loop().create_future()
         try:
@@ -192,7 +192,7 @@ class Capture:
         self.worker = ScriptedSupervisor(settings, self.handed, **callbacks)
         return self.worker
 
-    def _put_begins(self, documents: tuple[Document, ...]) -> None:
+    def _put_begins(self, documents: tuple[DecidedMemory, ...]) -> None:
         waiting = self.pipeline._queue.in_hand
         assert waiting is not None
         self.put_last = Putting(waiting.event.id, documents)
@@ -230,7 +230,7 @@ class Capture:
             self._is_closed = True
             await self.daemon_state.close()
 
-    def leave(self, *events: Event, decided: Mapping[str, tuple[Document, ...]] = NOTHING) -> None:
+    def leave(self, *events: Event, decided: Mapping[str, tuple[DecidedMemory, ...]] = NOTHING) -> None:
         """What an earlier daemon left; to be called before this one begins."""
         with contextlib.closing(connect(self.disk.path)) as connection:
             database.start(connection, [table.name for table in self.disk.tables], expected=False)
@@ -250,10 +250,10 @@ class Capture:
     def durable(self, text: str = "hello", **fields) -> Event:
         return self.event(text, kind="compaction", **fields)
 
-    def document(self, content: str = "Builds go through bazel.", memory_id: str = "mem_1") -> Document:
+    def document(self, content: str = "Builds go through bazel.", memory_id: str = "mem_1") -> DecidedMemory:
         now = "2026-05-01T10:00:00Z"
         found = Memory(memory_id, content, now, now, 1, self.repo.scope, "patterns", "s", "cadence")
-        return Document(self.repo, found)
+        return DecidedMemory(self.repo, found)
 
     async def accepted(self, *events: Event) -> list[str]:
         """Words with which events are taken, in order."""
@@ -285,14 +285,14 @@ class Capture:
         """The event in hand, once the worker has it: what it says before that is about nothing."""
         return await until(lambda: self.pipeline._dispatcher._call._event)
 
-    def says(self, event: Event, *documents: Document, tally: Tally = Tally(), **fields) -> None:  # noqa: B008
+    def says(self, event: Event, *documents: DecidedMemory, tally: Tally = Tally(), **fields) -> None:  # noqa: B008
         """The worker says what it makes of an event, and it comes to these documents."""
         self.committer.comes_to, self.committer.tally = documents, tally
         waiting = self.pipeline._queue.in_hand
         self._decided = (event.id, waiting.taken_at) if waiting is not None else None
         self.worker.says(Classified(**fields, event_id=event.id))
 
-    async def decides(self, event: Event, *documents: Document, **fields) -> Putting:
+    async def decides(self, event: Event, *documents: DecidedMemory, **fields) -> Putting:
         """The same, and what is to be put in place once that has begun."""
         self.says(event, *(documents or (self.document(),)), **fields)
         await until(lambda: self.committer.putting is not None)
@@ -303,7 +303,7 @@ class Capture:
         if self.committer.putting is not None and event.id == self.in_hand:
             self.committer.putting.set_result(CommitResult(reason=reason, trouble=f"it is {reason}"))
         else:
-            self.worker.says(Failed(event.id, reason, f"it is {reason}", **fields))
+            self.worker.says(TaskFailed(event.id, reason, f"it is {reason}", **fields))
         await turns()
 
     def done(self, event: Event, *, written: int = 0, **fields) -> None:

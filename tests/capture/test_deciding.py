@@ -28,7 +28,7 @@ from forged.memory import (
     time_ns,
     utc,
 )
-from forged.state import Document, Event
+from forged.state import DecidedMemory, Event
 from forged.state.forgotten import digest
 from tests.capture.comparing import decide
 from tests.data.memories import memory
@@ -278,7 +278,7 @@ def test_any_answer_gives_documents_that_can_be_stored_and_nothing_raises(propos
     assert len(documents) + tally.invalid + tally.duplicates == len(proposals)
     for document in documents:
         assert parse(render(document.memory), document.root.scope, document.memory.id) == document.memory
-        assert msgspec.msgpack.decode(msgspec.msgpack.encode(document), type=Document) == document
+        assert msgspec.msgpack.decode(msgspec.msgpack.encode(document), type=DecidedMemory) == document
         assert TOKEN not in document.memory.content
 
 

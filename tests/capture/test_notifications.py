@@ -9,7 +9,7 @@ from forged.capture.values import Refused
 from forged.conversation import Utterance
 from forged.files import Root
 from forged.memory import Scope
-from forged.state import Document, Event, Judged
+from forged.state import DecidedMemory, Event, JudgementLog
 from forged.state.database import Database
 from forged.state.judged import MOST_UNTOLD
 from tests.data.memories import memory
@@ -17,12 +17,12 @@ from tests.data.memories import memory
 REPO = Root("/repo", Scope.REPO)
 
 
-def document(name: str, text: str, why: str = "", **fields: object) -> Document:
-    return Document(REPO, replace(memory(name, text), **fields), why)
+def document(name: str, text: str, why: str = "", **fields: object) -> DecidedMemory:
+    return DecidedMemory(REPO, replace(memory(name, text), **fields), why)
 
 
-def told(*, classifier: str = "") -> tuple[Notifications, Judged]:
-    judged = Judged(Database("/nowhere/state.db"), clock=lambda: 0.0)
+def told(*, classifier: str = "") -> tuple[Notifications, JudgementLog]:
+    judged = JudgementLog(Database("/nowhere/state.db"), clock=lambda: 0.0)
     return Notifications(judged, classifier=classifier), judged
 
 

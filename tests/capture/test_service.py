@@ -15,8 +15,8 @@ from forged.capture.values import (
     Classified,
     Classify,
     GoOn,
-    Heads,
     KnownMemory,
+    NamedHeads,
     StatementVectors,
     Tally,
     Usage,
@@ -248,7 +248,7 @@ async def test_a_worker_that_asks_which_memories_name_something_is_answered_by_t
     one.worker.says(Asked(event.id, ("make",)))
     await until(lambda: len(one.worker.given) == 2)
 
-    assert one.worker.given[1] == Heads(event.id, (KNOWN,) * is_found)
+    assert one.worker.given[1] == NamedHeads(event.id, (KNOWN,) * is_found)
     assert not is_found or one.committer.asked == [("make",)]
     one.done(event)
     await one.idle()

@@ -7,10 +7,10 @@ from forged.capture.values import (
     CallFailed,
     Classified,
     Classify,
-    Failed,
-    Heads,
     KnownMemory,
+    NamedHeads,
     Proposal,
+    TaskFailed,
     Usage,
     WorkerSettings,
 )
@@ -50,7 +50,7 @@ class Scene:
     def event(self) -> Event:
         return Event(window=(Utterance("user", "Indent with tabs. I live in Zurich."),), session_id="s1")
 
-    def decided(self, event: Event, **fields: object) -> Classified | Failed:
+    def decided(self, event: Event, **fields: object) -> Classified | TaskFailed:
         """What an event comes to."""
         run(self.worker.handle(Classify(event, **fields)))
         return self.reports[-1]
@@ -64,7 +64,7 @@ def test_failed_calls_are_reported_with_their_cost_and_when_to_come_again():
     scene = Scene(CallFailed(error, USAGE))
     event = scene.event()
 
-    assert scene.decided(event) == Failed(event.id, "rate_limited", "http://x gave 429", USAGE, 30)
+    assert scene.decided(event) == TaskFailed(event.id, "rate_limited", "http://x gave 429", USAGE, 30)
 
 
 def test_classifier_that_does_not_keep_to_its_time_is_cut_off(monkeypatch):
@@ -73,7 +73,7 @@ def test_classifier_that_does_not_keep_to_its_time_is_cut_off(monkeypatch):
 
     last = scene.decided(scene.event())
 
-    assert (last.reason, type(last)) == ("timeout", Failed)
+    assert (last.reason, type(last)) == ("timeout", TaskFailed)
 
 
 def test_unforeseen_failure_costs_one_event_and_is_logged_whole(caplog):
@@ -87,7 +87,7 @@ def test_unforeseen_failure_costs_one_event_and_is_logged_whole(caplog):
 
 def test_heads_are_asked_for_and_waited_for():
     told, heads = [], (KnownMemory("mem_1", "repo", "patterns", "We use npm."),)
-    daemon = Daemon(lambda: Heads("ev_1", heads), told.append)
+    daemon = Daemon(lambda: NamedHeads("ev_1", heads), told.append)
 
     assert daemon.heads("ev_1", ["npm"]) == heads
     assert told == [Asked("ev_1", ("npm",))]

@@ -12,7 +12,7 @@ import pytest
 from forged.errors import NotReady
 from forged.files import Root
 from forged.memory import Scope, utc_now
-from forged.state import Document, Event
+from forged.state import DecidedMemory, Event
 from forged_client import protocol as wire
 from tests.daemon.parts import assembled
 from tests.data.memories import memory, put
@@ -188,7 +188,7 @@ async def test_an_agent_does_not_write_again_what_a_person_forgot(home, repo, wa
         if way == "dropped":
             (repo / ".forge/memory/mem_1.md").unlink()
             waiting = memory("mem_w", GOOSE, created_at=utc_now())
-            await parts.state.to_review.add([Document(root, waiting, waits="why")])
+            await parts.state.to_review.add([DecidedMemory(root, waiting, waits="why")])
         assert (await parts.ask(WAYS[way](str(repo)))).status == "ok"
         for content in WORDINGS:
             code, told = await parts.refusal(WRITES[write](workspace=str(repo), content=content))
@@ -398,7 +398,9 @@ async def test_before_the_state_is_read_no_verb_says_that_a_memory_is_not_there(
         await parts.ask(wire.Forget(workspace=str(repo), memory_id=ids[wire.Restore]))
         put(home, captured)
         proposed = memory("mem_proposed", "Ports start at 9000.", created_at=utc_now())
-        await parts.state.to_review.add([Document(Root(str(repo), Scope.REPO), proposed, waits="pasted")])
+        await parts.state.to_review.add(
+            [DecidedMemory(Root(str(repo), Scope.REPO), proposed, waits="pasted")]
+        )
         await parts.state.events.give_up(Event(id="ev_1", received_at=utc_now()), "five calls failed")
         ids |= {wire.Undo: captured.id, wire.Review: proposed.id, wire.Dead: "ev_1"}
 

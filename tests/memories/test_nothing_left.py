@@ -13,7 +13,16 @@ from forged.files import org_root, root_at
 from forged.files.roots import Root
 from forged.memories.removal import forgotten_elsewhere
 from forged.memory import Scope, utc_now
-from forged.state import Document, Given, InjectedEntry, InjectedSet, InjectedTurn, Judgement, SetKey, Write
+from forged.state import (
+    DecidedMemory,
+    Given,
+    InjectedEntry,
+    InjectedSet,
+    InjectedTurn,
+    Judgement,
+    SetKey,
+    Write,
+)
 from forged.state import database as sql
 from forged.writing.trash import TRASH_S
 from forged_client import protocol as wire
@@ -102,7 +111,7 @@ async def _known(parts: Parts, root: Root, memory_id: str) -> None:
         f"{STAYS} newer", Judgement(at=4e9, text="x", memory_id=STAYS, top=top, supersedes=memory_id)
     )
     waiting = memory(f"{STAYS}_waiting", "It waits.", supersedes=memory_id, related=[memory_id], version=2)
-    await state.to_review.add([Document(root, waiting, waits="why")])
+    await state.to_review.add([DecidedMemory(root, waiting, waits="why")])
     await state.outbox.add([Write(kind="put", scope=root.scope, owner="o", id=memory_id, row=b"r")])
 
 
@@ -178,7 +187,7 @@ async def _dropped(parts, repo, by=wire.Review):
     await _forget(parts, repo)
     waiting = msgspec.structs.replace(there, id="mem_waits", created_at=utc_now())
     identity = "1:2:3" if by is wire.Dead else ""  # of a folder that lay at this path before
-    await parts.state.to_review.add([Document(root, waiting, waits="why", identity=identity, said=SAID)])
+    await parts.state.to_review.add([DecidedMemory(root, waiting, waits="why", identity=identity, said=SAID)])
     parts.state.judged.add("mem_waits", Judgement(at=4e9, text=there.content, reason="it waits"))
     await parts.state._save()
     assert b"walrus says 2" in b"".join(_files_of(parts).values())

@@ -21,7 +21,7 @@ from forged.errors import Conflict
 from forged.files import MemoryStore, root_at
 from forged.memories.restore import resume
 from forged.memory import Memory, utc_now
-from forged.state import Document
+from forged.state import DecidedMemory
 from forged.state.database import Database
 from forged.writing import trash
 from forged_client import protocol as wire
@@ -87,7 +87,7 @@ async def _stage(parts: Parts, home: Path, repo: Path) -> None:
     root = root_at(str(repo), str(home))
     for each in ("mem_w", "mem_y"):
         waiting = memory(each, f"It waits, {each}.", created_at=utc_now())
-        await parts.state.to_review.add([Document(root, waiting, waits="why")])
+        await parts.state.to_review.add([DecidedMemory(root, waiting, waits="why")])
 
 
 def _plain(reply: wire.Reply) -> dict[str, object]:

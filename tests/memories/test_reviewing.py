@@ -7,7 +7,7 @@ import pytest
 
 from forged.files import Root
 from forged.memory import Memory, Scope, new_id, utc_now
-from forged.state import Document
+from forged.state import DecidedMemory
 from forged_client import protocol as wire
 from tests.daemon.parts import assembled
 from tests.data.memories import memory, put
@@ -17,15 +17,15 @@ KEY = "AKIA" + "QWERTYUIOPASDFGH"
 ORDER = "Restart the broker after each edit."
 
 
-def waiting(root: Root, content: str = ORDER, **fields: object) -> Document:
+def waiting(root: Root, content: str = ORDER, **fields: object) -> DecidedMemory:
     now = utc_now()
     found = Memory(new_id(), content, now, now, 1, root.scope, "project-conventions", "s7", "cadence")
     beside = "lou: restart"
     changed = msgspec.structs.replace(found, **fields)
-    return Document(root, changed, waits="it stands beside pasted text", beside=beside)
+    return DecidedMemory(root, changed, waits="it stands beside pasted text", beside=beside)
 
 
-async def put_in(parts, *documents: Document) -> list[str]:
+async def put_in(parts, *documents: DecidedMemory) -> list[str]:
     return list(await parts.state.to_review.add(documents))
 
 

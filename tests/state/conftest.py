@@ -14,7 +14,7 @@ from forged.conversation import Utterance
 from forged.files.roots import Root
 from forged.memory import Memory, Related, Scope
 from forged.models.budget import Governor
-from forged.state import Document, Event, State
+from forged.state import DecidedMemory, Event, State
 
 ROOTS = (Root("/srv/repo", Scope.REPO), Root("/home/me", Scope.USER))
 
@@ -33,11 +33,11 @@ def event(number: int = 1, text: str = "use errors.As, not a type switch", **fie
     )
 
 
-def documents(content: str = "errors.As") -> tuple[Document, ...]:
+def documents(content: str = "errors.As") -> tuple[DecidedMemory, ...]:
     now = "2026-01-01T00:00:00Z"
     memory = Memory("mem_1", content, now, now, 1, "repo", "patterns", "s", "cadence")
     related = msgspec.structs.replace(memory, id="mem_2", related=(Related("mem_1", "refines"),))
-    return (Document(ROOTS[0], memory), Document(ROOTS[1], related))
+    return (DecidedMemory(ROOTS[0], memory), DecidedMemory(ROOTS[1], related))
 
 
 def a_governor() -> Governor:

@@ -24,7 +24,7 @@ from forged.state import (
     Begun,
     CaptureCursor,
     CapturePart,
-    Document,
+    DecidedMemory,
     Given,
     InjectedSet,
     InjectedTurn,
@@ -66,7 +66,7 @@ TRUSTED = RootRecord(
 )
 
 
-def proposals() -> list[Document]:
+def proposals() -> list[DecidedMemory]:
     (decided, _) = documents("waits for a person")
     memory = msgspec.structs.replace(decided.memory, id="mem_waits7", created_at=utc_now())
     return [msgspec.structs.replace(decided, memory=memory, waits="pasted")]

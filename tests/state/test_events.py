@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from forged.conversation import Utterance
 from forged.errors import StoreError
-from forged.state import CutCount, DeadEvent, Event, State, cut
+from forged.state import CutCount, DeadLetter, Event, State, cut
 from forged.text.forgetting import words_of
 from tests.files import syscalls
 from tests.state.conftest import documents, event, opened, raw
@@ -99,7 +99,7 @@ async def test_event_that_was_given_up_is_dead_with_all_that_is_known_and_waits_
         assert (state.events.count, state.events.dead_count) == (0, 1)
         (found,) = await state.events.dead()
 
-    assert found == DeadEvent(
+    assert found == DeadLetter(
         event(), "the worker died 3 times over it", found.died_at, found.bytes, documents()
     )
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:.]+Z", found.died_at)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forged.errors import StoreError
-from forged.state import Forgotten, forgotten
+from forged.state import ForgottenTexts, forgotten
 from forged.state.forgotten import digest, digests_within
 from forged.text.redaction import INLINE_LENGTH
 from forged.text.same_text import normalised
@@ -89,7 +89,7 @@ async def test_what_could_not_be_written_is_said_and_holds_all_the_same(state):
 
 async def test_what_was_forgotten_may_be_said_again_after_a_week(state):
     now = [1_800_000_000.0]
-    forgotten = Forgotten(state._database, clock=lambda: now[0])
+    forgotten = ForgottenTexts(state._database, clock=lambda: now[0])
     await forgotten.add(TOP, ["one"])
     now[0] += 6 * 86_400
     await forgotten.add(TOP, ["two"])
@@ -101,7 +101,7 @@ async def test_what_was_forgotten_may_be_said_again_after_a_week(state):
 async def test_when_a_text_was_forgotten_is_known_by_its_words_in_any_of_the_roots(directory):
     now = 1_800_000_000.25
     async with opened(directory) as state:
-        forgotten = Forgotten(state._database, clock=lambda: now)
+        forgotten = ForgottenTexts(state._database, clock=lambda: now)
         await forgotten.add(TOP, ["Use tabs, always."])
         assert forgotten.since(("/other", TOP), "use tabs always") == now
         assert forgotten.since(("/other",), "use tabs always") is None

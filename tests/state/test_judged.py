@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from forged.state import Judgement
 from forged.state import judged as module
 from forged.state.database import Database
-from forged.state.judged import KEPT_S, MOST, REFUSED_S, Judged, gist
+from forged.state.judged import KEPT_S, MOST, REFUSED_S, JudgementLog, gist
 from forged.text.redaction import redact
 from tests.state.conftest import opened, raw
 from tests.support.clock import Clock
@@ -22,11 +22,11 @@ KEPT = Judgement(
 REFUSED = Judgement(at=NOW, text="Remember this.", reason="why", session_id="s", top="/r", untold=True)
 
 
-def judged(clock: Clock) -> Judged:
-    return Judged(Database(""), clock=clock)
+def judged(clock: Clock) -> JudgementLog:
+    return JudgementLog(Database(""), clock=clock)
 
 
-def texts(of: Judged) -> list[str]:
+def texts(of: JudgementLog) -> list[str]:
     return [each.text for each in of.listed()]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from forged.errors import StoreError
 from forged.memory import utc
-from forged.state import Document
+from forged.state import DecidedMemory
 from forged.state.database import Database
 from forged.state.to_review import HELD_S, ToReview
 from forged.text.forgetting import words_of
@@ -20,10 +20,12 @@ from tests.state.flaky import FlakyDatabase
 NOW = 1_800_000_000.0
 
 
-def proposal(number: int, content: str = "", *, at: float = NOW, beside: str = "", root=ROOTS[0]) -> Document:
+def proposal(
+    number: int, content: str = "", *, at: float = NOW, beside: str = "", root=ROOTS[0]
+) -> DecidedMemory:
     (one, _) = documents(content or f"order {number}")
     memory = msgspec.structs.replace(one.memory, id=f"mem_{number}", created_at=utc(at))
-    return Document(root, memory, waits="it stands beside pasted text", beside=beside)
+    return DecidedMemory(root, memory, waits="it stands beside pasted text", beside=beside)
 
 
 def ids(waiting: ToReview, *roots) -> list[str]:
@@ -65,7 +67,7 @@ async def test_what_nobody_looked_at_for_a_month_is_gone(waiting):
     assert sorted(kept) == ["mem_2", "mem_3"]  # from the file as well
 
 
-def learned(number: int, *, at: float = NOW, **fields: object) -> Document:
+def learned(number: int, *, at: float = NOW, **fields: object) -> DecidedMemory:
     """One of a past session, in which it was said long ago."""
     one = proposal(number, at=NOW - 90 * 24 * 3600.0, **fields)
     return msgspec.structs.replace(one, learned_at=at)
@@ -84,7 +86,7 @@ async def test_what_was_learned_neither_pushes_out_nor_is_pushed_out(waiting):
 async def test_of_two_that_wait_the_one_that_replaces_takes_the_place_of_the_other(directory):
     """What that was to replace, it replaces; and so a third one, also of the same call."""
 
-    def after(number: int, other: str) -> Document:
+    def after(number: int, other: str) -> DecidedMemory:
         one = learned(number, at=time.time())
         memory = msgspec.structs.replace(one.memory, supersedes=other, version=7)
         return msgspec.structs.replace(one, memory=memory)

@@ -17,7 +17,7 @@ from forged.files import Root
 from forged.memories import ids, removal, restore
 from forged.memory import Scope
 from forged.sessions import unreadable
-from forged.state import DeadEvent, Kind
+from forged.state import DeadLetter, Kind
 from forged.stores import Workplace
 from forged.trust import elsewhere
 from forged_client import protocol as wire
@@ -115,7 +115,7 @@ async def waiting_elsewhere(context: Context) -> tuple[wire.DeadEvent, ...]:
     """Everything that waits because its folder is not at its path now: events, proposals, verbs half done."""
     daemon, found = context.daemon, list[tuple[wire.DeadEvent, Sequence[tuple[Root, str]]]]()
     for event in daemon.capture.waiting():
-        shown = _dead_event(DeadEvent(event, "", "", event.size), with_text=True)
+        shown = _dead_event(DeadLetter(event, "", "", event.size), with_text=True)
         found.append((shown, daemon.state.events.stored_roots(event)))
     for each in daemon.state.to_review.of():
         shown = wire.DeadEvent(
@@ -138,7 +138,7 @@ async def waiting_elsewhere(context: Context) -> tuple[wire.DeadEvent, ...]:
     )
 
 
-async def _elsewhere_of_dead(items: Sequence[DeadEvent]) -> dict[str, str]:
+async def _elsewhere_of_dead(items: Sequence[DeadLetter]) -> dict[str, str]:
     """Which dead events may not be tried again now, and why."""
     pairs = {item.event.id: [*item.event.stored_roots, *_of_documents(item)] for item in items}
     gone = await asyncio.to_thread(elsewhere, [pair for each in pairs.values() for pair in each])
@@ -146,7 +146,7 @@ async def _elsewhere_of_dead(items: Sequence[DeadEvent]) -> dict[str, str]:
     return {event_id: why[0] for event_id, why in reasons if why}
 
 
-def _of_documents(item: DeadEvent) -> list[tuple[Root, str]]:
+def _of_documents(item: DeadLetter) -> list[tuple[Root, str]]:
     return [(each.root, each.identity) for each in item.documents or ()]
 
 
@@ -162,7 +162,7 @@ async def _drop_waiting(context: Context, waiting_id: str) -> bool:
     return bool(waiting)
 
 
-def _dead_event(item: DeadEvent, *, with_text: bool) -> wire.DeadEvent:
+def _dead_event(item: DeadLetter, *, with_text: bool) -> wire.DeadEvent:
     event = item.event
     return wire.DeadEvent(
         id=event.id,

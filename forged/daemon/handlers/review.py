@@ -10,7 +10,7 @@ from forged.daemon.handlers.convert import fitting
 from forged.errors import InvalidRequest
 from forged.memories import review as reviewing
 from forged.memory import Scope
-from forged.state import Document
+from forged.state import DecidedMemory
 from forged_client import protocol as wire
 
 
@@ -52,7 +52,7 @@ async def review(context: Context, request: wire.Review) -> wire.Reviewed:
     )
 
 
-def _proposed(document: Document) -> wire.Proposed:
+def _proposed(document: DecidedMemory) -> wire.Proposed:
     memory = document.memory
     return wire.Proposed(
         id=memory.id,

@@ -8,7 +8,7 @@ import pytest
 from forged.errors import InvalidRequest
 from forged.files import Root
 from forged.memory import Memory, Scope, new_id, utc_now
-from forged.state import MOST_LEARNED, Document
+from forged.state import MOST_LEARNED, DecidedMemory
 from forged_client import protocol as wire
 from tests.daemon.parts import assembled
 
@@ -21,10 +21,10 @@ def past(repo, *texts: str, **fields: object) -> wire.Learn:
     return wire.Learn(workspace=str(repo), messages=messages, **given)
 
 
-def waiting(root: Root, number: int) -> Document:
+def waiting(root: Root, number: int) -> DecidedMemory:
     now = utc_now()
     found = Memory(new_id(), f"order {number}", now, now, 1, root.scope, "patterns", "s", "cadence")
-    return Document(root, found, waits="it was said before", learned_at=1_900_000_000.0)
+    return DecidedMemory(root, found, waits="it was said before", learned_at=1_900_000_000.0)
 
 
 async def test_what_was_said_waits_on_disk_with_its_times_and_without_what_is_no_prose(home, repo):

@@ -20,7 +20,7 @@ from forged.errors import InvalidRequest
 from forged.files import Root, agent_root
 from forged.memories.restore import resume
 from forged.memory import Memory, Scope, new_id, utc_now
-from forged.state import Change, Document, Event, Intent
+from forged.state import Change, DecidedMemory, Event, Intent
 from forged.trust import stored_identity
 from forged_client import protocol as wire
 from tests.capture.pipeline import accept
@@ -67,10 +67,10 @@ MOVES = pytest.mark.parametrize(
 )
 
 
-def document(root: Root, content: str = TEXT, **fields: object) -> Document:
+def document(root: Root, content: str = TEXT, **fields: object) -> DecidedMemory:
     now = utc_now()
     found = Memory(new_id(), content, now, now, 1, root.scope, "project-conventions", "s7", "cadence")
-    return Document(root, found, identity=stored_identity(root), **fields)  # type: ignore[arg-type]
+    return DecidedMemory(root, found, identity=stored_identity(root), **fields)  # type: ignore[arg-type]
 
 
 def event(root: Root) -> Event:

@@ -18,14 +18,14 @@ from forged.capture.values import (
     AskedAgain,
     AskedVectors,
     Classified,
-    Failed,
     GoOn,
-    Heads,
     KnownMemory,
+    NamedHeads,
     Ready,
     Report,
     StatementVectors,
     Task,
+    TaskFailed,
     WorkerSettings,
 )
 from tests.support.clock import until
@@ -46,7 +46,7 @@ class Supervised:
     def on_report(self, report: Report) -> None:
         self.seen.append(report)
         if isinstance(report, Asked):
-            self.supervisor.give(Heads(report.event_id, self.heads), 10.0)
+            self.supervisor.give(NamedHeads(report.event_id, self.heads), 10.0)
         if isinstance(report, AskedVectors):
             self.supervisor.give(StatementVectors(report.event_id), 10.0)
         if isinstance(report, AskedAgain):
@@ -61,13 +61,15 @@ class Supervised:
         await until(lambda: self.supervisor.ready)
         return self.supervisor.pid
 
-    async def handled(self, task: Task, limit_s: float = 10.0) -> Classified | Failed:
+    async def handled(self, task: Task, limit_s: float = 10.0) -> Classified | TaskFailed:
         """The last report about a task."""
         await self.ready()
         seen = len(self.reports)
         self.supervisor.give(task, limit_s)
         return await until(
-            lambda: next((one for one in self.reports[seen:] if isinstance(one, Classified | Failed)), None)
+            lambda: next(
+                (one for one in self.reports[seen:] if isinstance(one, Classified | TaskFailed)), None
+            )
         )
 
     async def killed(self, pid: int) -> int:
