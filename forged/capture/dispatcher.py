@@ -226,7 +226,8 @@ class EventDispatcher:
                 return 0.0
             if waiting.event is not event or waiting.is_cancelled:  # something was forgotten meanwhile
                 return 0.0
-            self.news.refused(event, refused)
+            if refused:
+                self.news.refused(event, refused)
             waiting.cut = answer.cut
             if not documents:
                 return self._done(waiting, CommitResult())
@@ -314,8 +315,8 @@ class EventDispatcher:
         self._metrics.capture_duplicates += tally.duplicates
         self._metrics.secrets_redacted += tally.secrets
         self._metrics.captures_said_again += tally.said_again
-        told = (*classified.refused, *tally.refused)
-        return documents, (*told, *unanswered(event, documents, told))
+        refusals = (*classified.refused, *tally.refused)
+        return documents, refusals if documents or refusals else unanswered(event, documents, refusals)
 
     def _done(self, waiting: QueuedEvent, put: CommitResult) -> float | None:
         """Take note that all is in place; None if the event is done with that, else a delay."""
