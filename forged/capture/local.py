@@ -26,9 +26,8 @@ from forged.capture.head import (
     score,
     units,
 )
-from forged.capture.rules.engine import presentable, proposals_in, still_meant, without_lead_ins
+from forged.capture.rules.engine import presentable, proposals_in, scope_of, still_meant, without_lead_ins
 from forged.capture.rules.lasting import Veto, speaks_against
-from forged.capture.rules.patterns import scope_of
 from forged.capture.rules.requests import asks, behind_request, beside_request, letters, without_request
 from forged.capture.values import Classified, Classifier, KnownMemory, Proposal, Refused
 from forged.memory import Origin, Scope

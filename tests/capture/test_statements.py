@@ -10,8 +10,7 @@ import pytest
 
 from forged.capture import authorship as prose
 from forged.capture.authorship import Statement, statements
-from forged.capture.rules.engine import proposals_in
-from forged.capture.rules.patterns import scope_of
+from forged.capture.rules.engine import proposals_in, scope_of
 from forged.conversation import Utterance
 from forged.memory import Scope
 from forged.text.tool_markup import without_tool_text

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from forged.capture.rules.patterns import scope_of
+from forged.capture.rules.engine import scope_of
 from forged.capture.rules.replacement import replaced_by
 from forged.entities import spoken_of
 from forged.retrieval.values import leans, only_goes_on, says_nothing
