@@ -79,10 +79,6 @@ class Rows(Table[V], Mapping[str, V]):
         """Return the values as they are now, the oldest first."""
         return dict(self.items()).values()
 
-    def put_at(self, key: str) -> float:
-        """Return when a row was put, in Unix seconds. Raises KeyError."""
-        return self._kept[key].at
-
     def update(self, values: Mapping[str, V | None], *, renew: bool = True, at: float | None = None) -> None:
         """Put rows, `at` a time or now, or drop those of None; without `renew` a row keeps place and time."""
         assert not self._durable, f"{self.name} is written with store"

@@ -187,9 +187,9 @@ async def test_a_row_that_is_not_renewed_keeps_its_place_and_its_time(tmp_path):
         colors.update({"a": RED, "b": RED})
         file.clock.now += 9
         colors.update({"a": BLUE}, renew=False)
-        assert (list(colors), colors.put_at("a")) == (["a", "b"], NOW)
+        assert (list(colors), colors._kept["a"].at) == (["a", "b"], NOW)
         colors.update({"a": BLUE})
-        assert (list(colors), colors.put_at("a")) == (["b", "a"], NOW + 9)
+        assert (list(colors), colors._kept["a"].at) == (["b", "a"], NOW + 9)
 
 
 async def test_what_was_put_before_the_file_was_open_is_the_newer_or_is_merged(tmp_path):
