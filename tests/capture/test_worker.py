@@ -14,7 +14,7 @@ from forged.capture.values import (
     Usage,
     WorkerSettings,
 )
-from forged.capture.worker import Daemon, Worker
+from forged.capture.worker import DaemonLink, Worker
 from forged.conversation import Utterance
 from forged.errors import ProviderError
 from forged.state import Event
@@ -87,7 +87,7 @@ def test_unforeseen_failure_costs_one_event_and_is_logged_whole(caplog):
 
 def test_heads_are_asked_for_and_waited_for():
     told, heads = [], (KnownMemory("mem_1", "repo", "patterns", "We use npm."),)
-    daemon = Daemon(lambda: NamedHeads("ev_1", heads), told.append)
+    daemon = DaemonLink(lambda: NamedHeads("ev_1", heads), told.append)
 
     assert daemon.heads("ev_1", ["npm"]) == heads
     assert told == [Asked("ev_1", ("npm",))]
