@@ -176,11 +176,8 @@ def _encodable(text: str) -> tuple[str, int]:
 
 def _shortened(message: Message, limit_bytes: int) -> Message:
     """Its beginning, up to a blank: nobody would recognise the half of a secret, and it would be kept."""
-    cut = _text(message).encode()[:limit_bytes].decode(errors="ignore")
+    content = message.content
+    text = content if isinstance(content, str) else "\n".join(part.text for part in content or ())
+    cut = text.encode()[:limit_bytes].decode(errors="ignore")
     end = max(cut.rfind(" ", -_LONGEST_SECRET), cut.rfind("\n", -_LONGEST_SECRET))
     return Message(role=message.role, content=cut[: end if end > 0 else -_LONGEST_SECRET] or cut)
-
-
-def _text(message: Message) -> str:
-    content = message.content
-    return content if isinstance(content, str) else "\n".join(part.text for part in content or ())

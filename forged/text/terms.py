@@ -13,7 +13,6 @@ import struct
 import threading
 import unicodedata
 import zlib
-from collections.abc import Iterable
 from functools import cache
 from itertools import chain, pairwise
 
@@ -93,8 +92,7 @@ class _Known(dict[str, bytes]):
         self._older: dict[str, bytes] = {}
 
     def __missing__(self, chunk: str) -> bytes:
-        found = self._older.get(chunk)
-        if found is None:
+        if (found := self._older.get(chunk)) is None:
             found = _chunk(chunk)
         if len(chunk) <= _KEPT_LENGTH:
             if len(self) >= _KEPT:
@@ -119,13 +117,9 @@ def _chunk(chunk: str) -> bytes:
 def _wide_chunk(chunk: str) -> bytes:
     paired = _paired_run()
     words = _wide_word().findall(paired.sub(" ", chunk))
-    pairs = chain.from_iterable(map(_pairs, paired.findall(chunk)))
+    runs = paired.findall(chunk)  # a lone character is itself
+    pairs = chain.from_iterable(map("".join, pairwise(run)) if len(run) > 1 else run for run in runs)
     return b"".join((*map(_word, words), *map(_packed, pairs)))
-
-
-def _pairs(run: str) -> Iterable[str]:
-    """Neighbours in a run of paired characters; a lone one is itself."""
-    return map("".join, pairwise(run)) if len(run) > 1 else (run,)
 
 
 def _word(word: str) -> bytes:
@@ -136,18 +130,15 @@ def _word(word: str) -> bytes:
     if "'" in word:
         word = word[: len(_CONTRACTION.sub("", lower))]
         lower = word.lower()
-    parts = _parts(word, lower)
+    if not word.isascii():
+        parts = _SEPARATOR.split(word)
+    else:
+        parts = [word] if word.isalpha() and word[1:] == lower[1:] else _PART.findall(word)
     if parts == [word]:
         return b"" if lower in STOP_WORDS else _stemmed(lower)
     # foo_bar, fooBar and foo-bar are one name; 3.1 and 31 are not one number.
     name = lower.translate(_JOINERS)
     return b"".join((_stemmed(name) if name.isalpha() else _packed(name), *map(_part, parts)))
-
-
-def _parts(word: str, lower: str) -> list[str]:
-    if not word.isascii():
-        return _SEPARATOR.split(word)
-    return [word] if word.isalpha() and word[1:] == lower[1:] else _PART.findall(word)
 
 
 def _part(part: str) -> bytes:

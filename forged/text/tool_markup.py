@@ -18,7 +18,7 @@ from functools import cache, lru_cache
 import msgspec
 
 from forged.text import harnesses
-from forged.text.harnesses import Kind, Span, Speaker
+from forged.text.harnesses import Kind, Speaker
 
 # In this order, because a name may be in several.
 _NAMES: dict[Kind, re.Pattern[str]] = {
@@ -76,11 +76,8 @@ def without_tool_text(text: str, speaker: Speaker = "user") -> str:
         tags = sorted((*spans, *tags), key=lambda tag: tag.start)  # a span may begin with a tag
     if not tags:
         return text
-    kept, position = [], 0
-    for start, end in _cuts(text, tags):
-        kept.append(text[position:start])
-        position = end
-    return "".join([*kept, text[position:]])
+    edges = [0, *(edge for cut in _cuts(text, tags) for edge in cut), len(text)]
+    return "".join(text[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True))
 
 
 def _tags(text: str, speaker: Speaker) -> list[_Tag]:
@@ -92,7 +89,9 @@ def _tags(text: str, speaker: Speaker) -> list[_Tag]:
         if mark.start() < opaque:
             continue
         if mark.lastgroup == "cdata":
-            opaque = _end_of_cdata(text, mark.end()) if depth else opaque
+            if depth:
+                end = text.find("]]>", mark.end())
+                opaque = len(text) if end < 0 else end + 3
             continue
         if (tag := _tag(mark, speaker)) is None:
             continue
@@ -139,7 +138,9 @@ def _known(written: str, speaker: Speaker) -> tuple[str, Kind | None]:
 def _spans(text: str, speaker: Speaker) -> Iterator[_Tag]:
     """What has no tags, as elements that have both."""
     for span, (begins, ends) in _BEGINNINGS.items():
-        if span.mark not in text or span.of not in ("", speaker) or not _has_what_it_needs(text, span):
+        if span.mark not in text or span.of not in ("", speaker):
+            continue
+        if span.needs and not any(word in text for word in span.needs):
             continue
         at = text.find(span.mark)
         while at >= 0:
@@ -154,15 +155,6 @@ def _spans(text: str, speaker: Speaker) -> Iterator[_Tag]:
                 # An opener in code and its end outside of it do not make that code into none.
                 yield _Tag("", start, start, opens=True, closer=_Tag("", start, behind))
             at = text.find(span.mark, behind) if behind >= 0 else -1
-
-
-def _has_what_it_needs(text: str, span: Span) -> bool:
-    return not span.needs or any(word in text for word in span.needs)
-
-
-def _end_of_cdata(text: str, start: int) -> int:
-    end = text.find("]]>", start)
-    return len(text) if end < 0 else end + 3
 
 
 def _cuts(text: str, tags: Sequence[_Tag]) -> list[tuple[int, int]]:
@@ -222,11 +214,9 @@ class _Code:
 
     def _end(self, opening: re.Match[str]) -> int:
         """Where the code ends that begins with `opening`; 0 if nothing ends it: then it is none."""
-        if opening["fence"]:
-            closing = self._next(_closing(opening["fence"]), opening.end())
-            return closing.end() if closing else 0
-        closing = self._next(_closing_ticks(opening["ticks"]), opening.end())
-        return closing.end() if closing and closing[0] == opening["ticks"] else 0
+        fence, ticks = opening["fence"], opening["ticks"]
+        closing = self._next(_closing(fence) if fence else _closing_ticks(ticks), opening.end())
+        return closing.end() if closing and (fence or closing[0] == ticks) else 0
 
     def _next(self, pattern: re.Pattern[str], position: int) -> re.Match[str] | None:
         if pattern in self._closings:
