@@ -1,4 +1,4 @@
-"""What of a conversation counts: the window of user and assistant text since the last summary.
+"""The part of a conversation that counts: the window of user and assistant text since the last summary.
 
 `Utterance.role` can only be user or assistant, so tool content has no place to hide (ADR-0047).
 """
@@ -28,17 +28,15 @@ class Utterance(msgspec.Struct, frozen=True):
 
 def window(utterances: Sequence[Utterance], limit: int = WINDOW_LIMIT) -> tuple[Utterance, ...]:
     """Return the newest whole messages of at most `limit` characters, at least the end of the newest."""
-    kept: list[Utterance] = []
-    room = limit
+    count, room = 0, limit
     for utterance in reversed(utterances):
-        if len(utterance.text) > room:
-            break
-        kept.append(utterance)
         room -= len(utterance.text)
-    if not kept and utterances:
-        newest = utterances[-1]
-        kept.append(Utterance(newest.role, _end(newest.text, limit)))
-    return tuple(reversed(kept))
+        if room < 0:
+            break
+        count += 1
+    if not count:
+        return tuple(Utterance(newest.role, _end(newest.text, limit)) for newest in utterances[-1:])
+    return tuple(utterances[-count:])
 
 
 def as_text(utterances: Sequence[Utterance]) -> str:

@@ -108,10 +108,10 @@ class FrameCutter:
             raise FrameTooLarge(f"a frame of {size} bytes is above the limit of {self._limit}")
         if self.held < HEADER_BYTES + size:
             return None
-        start = self._start + HEADER_BYTES
-        self._start = start + size
+        end = self._start + HEADER_BYTES + size
+        body = self._view[end - size : end]
+        self._start = end
         self.held -= HEADER_BYTES + size
-        body = self._view[start : self._start]
         if not self.held:
             self._start = 0
             if len(self._buffer) > BUFFER_BYTES:  # only a large frame needed it
