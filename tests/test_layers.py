@@ -138,6 +138,7 @@ MAY_CATCH_ALL = {
     "forged.log": "a line whose values cannot be shown ends nobody",
     "forged.capture.worker": "edge of the process: one event's failure is not the next one's",
     "forged_client.messages": "the agent's own objects run their code here",
+    "forged_client.said": "as in messages",
     "forged_client.hook": "edge of the process: the harness must not hear of it",
 }
 # Modules that may import each other, for type checkers too; a part gets what it needs and not its owner.

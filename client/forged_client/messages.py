@@ -23,22 +23,6 @@ GEMINI_ROLES = {"model": "assistant"}
 # Of the Claude Agent SDK, whose messages say by their class who speaks.
 _SPEAKING = {"UserMessage": "user", "AssistantMessage": "assistant"}
 TEXT_TYPES = ("text", "input_text", "output_text")
-# What the model was shown and nobody reads here; Gemini's parts have a field of that name and no type.
-_GEMINI_MEDIA = ("inline_data", "file_data", "inlineData", "fileData")
-MEDIA_TYPES = (
-    "image",
-    "image_url",
-    "input_image",
-    "audio",
-    "input_audio",
-    "video",
-    "video_url",
-    "document",
-    "file",
-    "input_file",
-    *_GEMINI_MEDIA,
-)
-UNREADABLE = "unreadable"
 
 
 def window(
@@ -92,7 +76,7 @@ def listed(messages: Iterable[object] | None) -> tuple[object, ...]:
 
 def role_of(given: object) -> str:
     try:
-        role = _field(given, "role") or _speaking(given)
+        role = field_of(given, "role") or _speaking(given)
     except Exception:  # noqa: BLE001 - as above
         return ""
     return GEMINI_ROLES.get(role, role) if isinstance(role, str) and role.isascii() else ""
@@ -101,7 +85,7 @@ def role_of(given: object) -> str:
 def _speaking(given: object) -> str:
     """Who speaks by the message's class; a subagent's messages are told by nobody, like a tool's."""
     role = _SPEAKING.get(type(given).__name__, "")
-    return role if role and not _field(given, "parent_tool_use_id") else ""
+    return role if role and not field_of(given, "parent_tool_use_id") else ""
 
 
 def _read(given: object, open_spans: int) -> tuple[Message | None, int]:
@@ -122,31 +106,14 @@ def _read(given: object, open_spans: int) -> tuple[Message | None, int]:
 def texts_of(given: object) -> tuple[tuple[str, str], ...]:
     """Kind and text of the text parts of a message; none of one that cannot be read."""
     try:
-        return tuple(_text_parts(_content(given)))
+        return tuple(_text_parts(content_of(given)))
     except Exception:  # noqa: BLE001 - as above
         return ()
 
 
-def media_of(given: object) -> tuple[str, ...]:
-    """What a message holds besides texts, by the names above; one that cannot be read is UNREADABLE."""
-    try:
-        return tuple(_media(_content(given)))
-    except Exception:  # noqa: BLE001 - as above
-        return (UNREADABLE,)
-
-
-def _content(given: object) -> object:
-    content = _field(given, "content")
-    return _field(given, "parts") if content is None else content
-
-
-def _media(content: object) -> Iterable[str]:
-    for part in content if isinstance(content, (list, tuple)) else ():
-        kind = _field(part, "type")
-        if isinstance(kind, str) and kind in MEDIA_TYPES:
-            yield kind
-        elif kind is None:
-            yield from (name for name in _GEMINI_MEDIA if _field(part, name) is not None)
+def content_of(given: object) -> object:
+    content = field_of(given, "content")
+    return field_of(given, "parts") if content is None else content
 
 
 def _text_parts(content: object) -> Iterable[tuple[str, str]]:
@@ -154,12 +121,12 @@ def _text_parts(content: object) -> Iterable[tuple[str, str]]:
         if isinstance(part, str):
             yield "text", part
             continue
-        kind, text = _field(part, "type") or "text", _field(part, "text")
-        if isinstance(text, str) and kind in TEXT_TYPES and not _field(part, "thought"):
+        kind, text = field_of(part, "type") or "text", field_of(part, "text")
+        if isinstance(text, str) and kind in TEXT_TYPES and not field_of(part, "thought"):
             yield str(kind), text
 
 
-def _field(given: object, name: str) -> object:
+def field_of(given: object, name: str) -> object:
     return given.get(name) if isinstance(given, Mapping) else getattr(given, name, None)
 
 

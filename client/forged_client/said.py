@@ -11,19 +11,34 @@ from collections.abc import Iterable, Iterator
 
 from forged_client.messages import (
     GEMINI_ROLES,
-    MEDIA_TYPES,
     READ_ROLES,
     TEXT_TYPES,
-    UNREADABLE,
+    content_of,
+    field_of,
     listed,
-    media_of,
     role_of,
     start_of,
     texts_of,
 )
 from forged_client.protocol import Part
 
-_MEDIA = {name: Part(type=name) for name in (*MEDIA_TYPES, UNREADABLE)}
+# What the model was shown and nobody reads here; Gemini's parts have a field of that name and no type.
+_GEMINI_MEDIA = ("inline_data", "file_data", "inlineData", "fileData")
+_MEDIA_TYPES = (
+    "image",
+    "image_url",
+    "input_image",
+    "audio",
+    "input_audio",
+    "video",
+    "video_url",
+    "document",
+    "file",
+    "input_file",
+    *_GEMINI_MEDIA,
+)
+_UNREADABLE = "unreadable"
+_MEDIA = {name: Part(type=name) for name in (*_MEDIA_TYPES, _UNREADABLE)}
 
 # One text, or several with the names of what stands between them.
 Content = str | tuple[str | Part, ...]
@@ -122,5 +137,22 @@ def _take_any(each: object, flat: list[object]) -> None:
     if role not in READ_ROLES:
         return
     texts = (text for _, text in texts_of(each))
-    if found := (*(_MEDIA[kind] for kind in media_of(each)), *texts):
+    if found := (*(_MEDIA[kind] for kind in _media_of(each)), *texts):
         flat += (role, found)
+
+
+def _media_of(given: object) -> tuple[str, ...]:
+    """What a message holds besides texts, by the names above; one that cannot be read is _UNREADABLE."""
+    try:
+        return tuple(_media(content_of(given)))
+    except Exception:  # noqa: BLE001 - the agent's objects run their own code here
+        return (_UNREADABLE,)
+
+
+def _media(content: object) -> Iterable[str]:
+    for part in content if isinstance(content, (list, tuple)) else ():
+        kind = field_of(part, "type")
+        if isinstance(kind, str) and kind in _MEDIA_TYPES:
+            yield kind
+        elif kind is None:
+            yield from (name for name in _GEMINI_MEDIA if field_of(part, name) is not None)
