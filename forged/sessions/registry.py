@@ -12,7 +12,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from forged.attributes import Facts
 from forged.capture import Outcome, Pipeline, Submission, response_in
@@ -36,14 +36,6 @@ MOST_SESSIONS, _TRIED = 20_000, 8
 _MOST_NAME = 256
 # Seconds between two looks at the sessions that are silent.
 _LOOKS_S = 60.0
-
-
-class Named(Protocol):
-    @property
-    def agent(self) -> str: ...
-
-    @property
-    def session_id(self) -> str: ...
 
 
 class Sessions:
@@ -70,8 +62,8 @@ class Sessions:
         self._sessions: OrderedDict[tuple[str, str], Session] = OrderedDict()
         self._replies: dict[int, Turn] = {}  # on their way, by the identity of the request that is answered
 
-    def open(self, request: Named) -> Session:
-        key = request.agent, request.session_id
+    def open(self, agent: str, session_id: str) -> Session:
+        key = agent, session_id
         session = self._sessions.get(key)
         if session is None:
             session = self._sessions[key] = Session(self._shared, *key)
@@ -184,7 +176,7 @@ class Sessions:
         if not (new := messages.uncaptured(whole=is_whole)):
             return
         texts, said_at = zip(*new, strict=True)
-        session = self.open(messages)
+        session = self.open(messages.agent, messages.session_id)
         outcome = await self.capture(
             session, place, kind, texts, said_at=said_at, headless=messages.is_headless
         )

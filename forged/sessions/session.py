@@ -191,19 +191,18 @@ class Session:
 
     def asked(self, event: HookEvent) -> bool:
         """Add a prompt. Return False if all of it is private."""
-        if (messages := self.messages) is None:
-            return False
-        is_open = messages.asked(event)
-        self.hold(messages)
-        return is_open
+        return self._add(Messages.asked, event)
 
     def answered(self, event: HookEvent) -> bool:
         """Add the reply of a turn that ended. Return False if its prompt is unknown."""
+        return self._add(Messages.answered, event)
+
+    def _add(self, add: Callable[[Messages, HookEvent], bool], event: HookEvent) -> bool:
         if (messages := self.messages) is None:
             return False
-        is_known = messages.answered(event)
+        counts = add(messages, event)
         self.hold(messages)
-        return is_known
+        return counts
 
     def take_up(
         self,

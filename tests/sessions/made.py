@@ -58,7 +58,7 @@ class Story:
         self.sessions = sessions_of(state, lambda: self.now)
 
     def named(self, agent: str = "", session_id: str = "s") -> Session:
-        return self.sessions.open(SimpleNamespace(agent=agent, session_id=session_id))
+        return self.sessions.open(agent, session_id)
 
     async def asks(
         self,

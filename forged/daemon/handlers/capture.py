@@ -32,7 +32,7 @@ async def capture(context: Context, place: Workplace, request: wire.Capture) -> 
     if place.off:
         daemon.metrics.captures_rejected += 1
         raise Disabled(place.off)
-    session = daemon.sessions.open(request)
+    session = daemon.sessions.open(request.agent, request.session_id)
     if request.kind == "compaction" and request.part == 0:
         session.compacted()
     elif request.kind == "session_end" and request.part == 0:

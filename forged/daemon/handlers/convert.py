@@ -5,7 +5,6 @@ Raises InvalidRequest, saying what to change, for a field that means nothing her
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple, TypeVar, get_args, get_origin
@@ -13,19 +12,17 @@ from typing import Any, NamedTuple, TypeVar, get_args, get_origin
 import msgspec
 
 from forged import memory
-from forged.attributes import UNKNOWN, Facts, FactsPatch, metadata_problem
+from forged.attributes import UNKNOWN, Facts
 from forged.entities import spoken_by
 from forged.errors import InvalidRequest
 from forged.map import VectorMap
 from forged.memories import write
-from forged.memory import Memory, Origin, Scope
+from forged.memory import Memory, Origin
 from forged.stores import Ranked
 from forged.text.redaction import INLINE_LENGTH, shapes_in
 from forged_client import protocol as wire
-from forged_client.private import without_private
 
 _MOST_IN_PAGE = 1000
-_MOST_NAME = 200
 
 
 def token_of(epoch: str, generation: int) -> str:
@@ -128,11 +125,6 @@ def record(home: VectorMap, found: Memory, facts: Facts) -> wire.MemoryRecord:
     )
 
 
-def stayed(out: Ranked) -> wire.Stayed:
-    evidence = out.evidence if math.isfinite(out.evidence) else None
-    return wire.Stayed(out.memory.id, out.root, out.memory.first_line, out.stayed, evidence)
-
-
 def _version(found: Memory) -> wire.Version:
     return wire.Version(found.id, found.version, found.created_at, found.first_line)
 
@@ -187,38 +179,3 @@ def fitting(items: Sequence[_Item]) -> tuple[_Item, ...]:
             break
         kept.append(item)
     return tuple(kept)
-
-
-# --- attributes ------------------------------------------------------------------------------------------
-
-
-def patch_in(request: wire.Remember, names: Sequence[str], scope: str) -> FactsPatch:
-    """Return the attributes that a request sets; its `names` are looked through for what is private.
-
-    The root of an agent's memory says the agent.
-    """
-    for name in (request.agent_id, request.user_id):
-        if len(name) > _MOST_NAME or not name.isprintable():
-            raise InvalidRequest(f"{name[:64]!r} is no id; use up to {_MOST_NAME} printable characters")
-    patch = FactsPatch(
-        memory_type=request.memory_type or None,
-        importance=request.importance,
-        metadata=request.metadata or None,
-        agent_id=None if scope == Scope.AGENT else request.agent_id or None,
-        user_id=request.user_id or None,
-    )
-    if problem := patch.problem(scope):
-        raise InvalidRequest(problem)
-    if any(without_private(text) != text for text in names):
-        raise InvalidRequest("metadata holds what is marked private; leave it out")
-    return patch
-
-
-def names_in(request: wire.Remember) -> tuple[str, ...]:
-    """Return the texts among the attributes that a request sets."""
-    metadata = ""
-    if request.metadata:
-        if problem := metadata_problem(request.metadata):
-            raise InvalidRequest(problem)
-        metadata = msgspec.json.encode(request.metadata).decode()
-    return tuple(filter(None, (request.agent_id, request.user_id, metadata)))

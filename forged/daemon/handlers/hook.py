@@ -75,7 +75,7 @@ async def hook(context: Context, request: wire.Hook) -> wire.Hooked:
 async def _happened(context: Context, request: wire.Hook, row: Hooks, event: HookEvent) -> _Happened:
     """Find session and workspace, that of the prompt. Raises Disabled, and drops messages, if off."""
     daemon = context.daemon
-    session = daemon.sessions.open(event)
+    session = daemon.sessions.open(event.agent, event.session_id)
     if (known := session.messages) is not None:
         session.hold(known)
     workspace = event.workspace if known is None or event.kind == "prompt" else known.workspace
@@ -103,7 +103,8 @@ def _trouble(context: Context, row: Hooks, event: HookEvent) -> bytes:
     """Tell the person of a session, once, why memory is off where nobody switched it off or paused."""
     daemon = context.daemon
     why = "" if daemon.disabled else daemon.state.trouble
-    is_told = why and takes_context(event, row) and daemon.sessions.open(event).is_first_notice(why)
+    session = daemon.sessions.open(event.agent, event.session_id)
+    is_told = why and takes_context(event, row) and session.is_first_notice(why)
     return output(event, row, "", [f"forged: memory does not work now: {why}"]) if is_told else b""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from pathlib import PurePath
 
@@ -9,7 +10,7 @@ from msgspec.structs import replace
 
 from forged import memory
 from forged.daemon.handlers.context import Context
-from forged.daemon.handlers.convert import fitting, generation_of, hit, stayed, with_entities
+from forged.daemon.handlers.convert import fitting, generation_of, hit, with_entities
 from forged.daemon.handlers.retrieve import elapsed_ms, outcome
 from forged.daemon.handlers.trust import in_reply
 from forged.errors import InvalidRequest
@@ -17,7 +18,7 @@ from forged.memory import Scope
 from forged.models import cleaned
 from forged.retrieval import Answer, Ask
 from forged.sessions import asked, render, sentences_of
-from forged.stores import Workplace, root_of_session
+from forged.stores import Ranked, Workplace, root_of_session
 from forged_client import protocol as wire
 
 _MOST_ASKED = 100
@@ -127,8 +128,13 @@ def _explained(answer: Answer, included: int, *, at: str, notice: str) -> tuple[
         included=included,
         omitted_ids=tuple(ranked.memory.id for ranked in answer.ranked[included:]),
         far_ids=tuple(each.memory.id for each in answer.stayed),
-        stayed=tuple(map(stayed, answer.stayed)),
+        stayed=tuple(map(_stayed, answer.stayed)),
         partial=answer.partial,
         notice=notice,
     )
     return reply, answer.generation
+
+
+def _stayed(out: Ranked) -> wire.Stayed:
+    evidence = out.evidence if math.isfinite(out.evidence) else None
+    return wire.Stayed(out.memory.id, out.root, out.memory.first_line, out.stayed, evidence)

@@ -14,11 +14,13 @@ import time
 from collections.abc import Sequence
 from functools import partial
 
+import msgspec
 from msgspec.structs import replace
 
 from forged import memory
+from forged.attributes import FactsPatch, metadata_problem
 from forged.daemon.handlers.context import Context
-from forged.daemon.handlers.convert import fitting, names_in, patch_in, token_of
+from forged.daemon.handlers.convert import fitting, token_of
 from forged.daemon.handlers.recall import is_this_user
 from forged.errors import InvalidRequest, MemoryNotFound, NotReady
 from forged.files import MemoryStore
@@ -28,7 +30,9 @@ from forged.memory import Memory, Related, Scope, Trigger
 from forged.stores import FIRST_BUILD, Workplace
 from forged.writing import Taking, Trashed, Written, new_batch
 from forged_client import protocol as wire
+from forged_client.private import without_private
 
+_MOST_NAME = 200
 _UNREACHABLE = ("copies in version control history, clones and backups",)
 
 
@@ -56,12 +60,12 @@ async def remember(
         origin=request.origin,
         cues=request.cues,
     )
-    names = names_in(request)
+    names = _names_in(request)
     written, reason = await write.remember(
         daemon.memories,
         place,
         wanted,
-        partial(patch_in, request, names),
+        partial(_patch, request, names),
         agent_id=request.agent_id,
         evidence=request.evidence,
         names=names,
@@ -70,6 +74,38 @@ async def remember(
     )
     reply = _remembered(written, reason)
     return reply if request.scope == Scope.SESSION else (reply, written.generation)
+
+
+def _patch(request: wire.Remember, names: Sequence[str], scope: str) -> FactsPatch:
+    """Return the attributes that a request sets; its `names` are looked through for what is private.
+
+    The root of an agent's memory says the agent.
+    """
+    for name in (request.agent_id, request.user_id):
+        if len(name) > _MOST_NAME or not name.isprintable():
+            raise InvalidRequest(f"{name[:64]!r} is no id; use up to {_MOST_NAME} printable characters")
+    patch = FactsPatch(
+        memory_type=request.memory_type or None,
+        importance=request.importance,
+        metadata=request.metadata or None,
+        agent_id=None if scope == Scope.AGENT else request.agent_id or None,
+        user_id=request.user_id or None,
+    )
+    if problem := patch.problem(scope):
+        raise InvalidRequest(problem)
+    if any(without_private(text) != text for text in names):
+        raise InvalidRequest("metadata holds what is marked private; leave it out")
+    return patch
+
+
+def _names_in(request: wire.Remember) -> tuple[str, ...]:
+    """Return the texts among the attributes that a request sets."""
+    metadata = ""
+    if request.metadata:
+        if problem := metadata_problem(request.metadata):
+            raise InvalidRequest(problem)
+        metadata = msgspec.json.encode(request.metadata).decode()
+    return tuple(filter(None, (request.agent_id, request.user_id, metadata)))
 
 
 async def edit(context: Context, place: Workplace, request: wire.Edit) -> tuple[wire.Remembered, int]:

@@ -23,7 +23,7 @@ async def retrieve(context: Context, place: Workplace, request: wire.Retrieve) -
     stores = context.daemon.resolver
     place = await stores.with_others(place, agent=request.agent, session_id=request.session_id)
     turn = Turn(
-        context.daemon.sessions.open(request),
+        context.daemon.sessions.open(request.agent, request.session_id),
         place,
         turn_id=request.turn_id,
         messages=request.messages,
