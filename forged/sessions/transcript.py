@@ -24,14 +24,8 @@ from forged_client.private import open_before, without_private
 _TEXT_PARTS = {"text", "input_text", "output_text"}
 # Parts that nobody said, by the beginnings of their names.
 _SILENT = (
-    "tool",
-    "function",
-    "server_tool",
-    "mcp",
-    "web_search",
-    "thinking",
-    "redacted_thinking",
-    "reasoning",
+    *("tool", "function", "server_tool", "mcp", "web_search"),
+    *("thinking", "redacted_thinking", "reasoning"),
 )
 _SPEAKERS: dict[str, Speaker] = {"user": "user", "assistant": "assistant", **harnesses.ROLES}
 # Characters that are looked through on the event loop, a few milliseconds at most; more goes to a thread.
