@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from forged.map.baseline import LEAST_DIMENSION, Baseline, carried, thinned
     from forged.map.dense import DenseLeg, are_cjk
     from forged.map.gate import (
-        UNGATED,
         Reading,
         is_hopeless,
         leads,
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
         weigh,
     )
     from forged.map.lexical import LexicalLeg
+    from forged.map.packing import build_dense, edit_dense
     from forged.map.parts import Cues, Part, Traits
     from forged.map.postings import build_leg, splice_leg
     from forged.map.search import CANDIDATES, Cosines, Found, Ranked, compared, search_maps
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 __all__ = [
     "CANDIDATES",
     "LEAST_DIMENSION",
-    "UNGATED",
     "Baseline",
     "Chains",
     "Cosines",
@@ -45,9 +44,11 @@ __all__ = [
     "Traits",
     "VectorMap",
     "are_cjk",
+    "build_dense",
     "build_leg",
     "carried",
     "compared",
+    "edit_dense",
     "hops",
     "is_hopeless",
     "leads",
@@ -69,10 +70,11 @@ __getattr__ = door(
     baseline=("Baseline", "LEAST_DIMENSION", "carried", "thinned"),
     dense=("DenseLeg", "are_cjk"),
     gate=(
-        *("Reading", "UNGATED", "is_hopeless", "leads", "rated", "room", "threshold"),
+        *("Reading", "is_hopeless", "leads", "rated", "room", "threshold"),
         *("verdicts", "weigh"),
     ),
     lexical=("LexicalLeg",),
+    packing=("build_dense", "edit_dense"),
     parts=("Cues", "Part", "Traits"),
     postings=("build_leg", "splice_leg"),
     search=("CANDIDATES", "Cosines", "Found", "Ranked", "compared", "search_maps"),

@@ -10,7 +10,7 @@ that a question finds its answer in another language (own set: recall@10 of 10 s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from weakref import WeakKeyDictionary, ref
 
@@ -22,15 +22,11 @@ from forged.models import Vectors
 from forged.text.terms import is_cjk
 
 # Rows of a block: four vectors of 16 numbers. Measured at 384 and 1,536 dimensions: 32 and 96 are slower.
-_BLOCK = 64
-# New rows that are packed at once: all of a large store's would be a second matrix beside the first.
-_PACKED_AT_ONCE = 64 * _BLOCK
+BLOCK = 64
 # With fewer vectors than this their mean says more about them than about the model.
 _CENTRED_FROM = 50
 # A script's own mean is drawn to the common one as by so many rows; 3-30 are alike.
 _DRAWN_BY = 10
-# Unit rows that came through float16 or text are off by this much.
-_UNIT_TOLERANCE = 1e-3
 # Squared distance that is nothing but rounding.
 _SAME = 1e-6
 _NONE = np.empty(0, np.intp)
@@ -50,15 +46,6 @@ class DenseLeg(msgspec.Struct, frozen=True, eq=False, dict=True, weakref=True):
     total: NDArray[np.float64]
     gone: NDArray[np.intp] = _NONE
 
-    @classmethod
-    def build(cls, key: str, rows: Vectors) -> DenseLeg:
-        """Pack `rows` of shape (n, d). Rows that are not unit length are made so; zero stays zero.
-
-        A row with a value that is not finite counts as missing.
-        """
-        rows, missing = _units(np.asarray(rows, np.float32))
-        return cls(key, _packed(rows), missing, rows.sum(axis=0, dtype=np.float64))
-
     def __len__(self) -> int:
         return len(self.missing)
 
@@ -68,32 +55,12 @@ class DenseLeg(msgspec.Struct, frozen=True, eq=False, dict=True, weakref=True):
 
     def row(self, number: int) -> Vectors:
         """One row, (d,), as a view."""
-        return self.blocks[number // _BLOCK, :, number % _BLOCK]
+        return self.blocks[number // BLOCK, :, number % BLOCK]
 
     def some(self, numbers: NDArray[np.intp]) -> Vectors:
         """Some rows, (c, d), as a copy."""
-        rows: Vectors = self.blocks[numbers // _BLOCK, :, numbers % _BLOCK]
+        rows: Vectors = self.blocks[numbers // BLOCK, :, numbers % BLOCK]
         return rows
-
-    def edited(self, places: NDArray[np.int64], fresh: Mapping[int, Vectors]) -> DenseLeg:
-        """Return the leg after an edit, equal to one built from scratch.
-
-        Its row i is this leg's row `places[i]`, or where that is -1 `fresh[i]`, or zero.
-        """
-        blocks = _moved(self.blocks, places)
-        kept = places >= 0
-        missing = np.ones(len(places), np.bool_)
-        missing[kept] = self.missing[places[kept]]
-        # Of two memories with one text both rows are the same row of this leg.
-        times = np.bincount(places[kept], minlength=len(self)) - 1
-        other = np.flatnonzero(times)
-        total = self.total + np.einsum("i,ij->j", times[other], self.some(other), dtype=np.float64)
-        where = np.array(sorted(fresh), np.int64)
-        for few in np.split(where, range(_PACKED_AT_ONCE, len(where), _PACKED_AT_ONCE)):
-            vectors, missing[few] = _units(_stacked([fresh[row] for row in few.tolist()], self.dimension))
-            blocks[few // _BLOCK, :, few % _BLOCK] = vectors
-            total += vectors.sum(axis=0, dtype=np.float64)
-        return DenseLeg(self.key, blocks, missing, total)
 
     def without(self, gone: NDArray[np.bool_]) -> DenseLeg:
         """The leg in which these rows are missing; it is asked of one that lacks none that it holds."""
@@ -154,9 +121,9 @@ def cosines_into(out: Vectors, leg: DenseLeg, queries: Vectors) -> None:
         cosines_into(two, leg, np.repeat(queries, 2, axis=0))
         out[0] = two[0]
         return
-    whole, rest = divmod(len(leg), _BLOCK)
+    whole, rest = divmod(len(leg), BLOCK)
     end = len(leg) - rest
-    blocks = out[:, :end].reshape(len(queries), whole, _BLOCK).transpose(1, 0, 2)  # a view: written once
+    blocks = out[:, :end].reshape(len(queries), whole, BLOCK).transpose(1, 0, 2)  # a view: written once
     np.matmul(queries, leg.blocks[:whole], out=blocks)
     if rest:
         out[:, end:] = (queries @ leg.blocks[whole])[:, :rest]
@@ -227,45 +194,3 @@ def _distances(
     np.divide(1, np.sqrt(squared, where=squared > _SAME, out=scale), out=scale, where=squared > _SAME)
     scale[leg.missing] = 0
     return shifts, scale
-
-
-def _units(rows: Vectors) -> tuple[Vectors, NDArray[np.bool_]]:
-    """Rows of unit length, zero where there is no usable vector, and which those are."""
-    lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-    missing = ~np.isfinite(lengths) | (lengths == 0)
-    if np.any(lengths[missing]) or np.any(np.abs(lengths[~missing] - 1) > _UNIT_TOLERANCE):
-        rows = np.where(missing[:, None], np.float32(0), rows)
-        rows /= np.where(missing, np.float32(1), lengths)[:, None]
-    return rows, missing
-
-
-def _stacked(vectors: Sequence[Vectors], dimension: int) -> Vectors:
-    return np.array(vectors, np.float32).reshape(len(vectors), dimension)
-
-
-def _packed(rows: Vectors) -> Vectors:
-    count = -(-len(rows) // _BLOCK)
-    blocks = np.zeros((count, rows.shape[1], _BLOCK), np.float32)
-    whole = len(rows) // _BLOCK
-    blocks[:whole] = rows[: whole * _BLOCK].reshape(whole, _BLOCK, rows.shape[1]).transpose(0, 2, 1)
-    if whole < count:
-        blocks[whole, :, : len(rows) - whole * _BLOCK] = rows[whole * _BLOCK :].T
-    return blocks
-
-
-def _moved(blocks: Vectors, places: NDArray[np.int64]) -> Vectors:
-    """Blocks whose row i is row `places[i]` of the given ones, or zero where that is -1.
-
-    Copied run by run, a run ending where a block does on either side.
-    """
-    moved = np.zeros((-(-len(places) // _BLOCK), *blocks.shape[1:]), np.float32)
-    ends = (np.diff(places) != 1) | (places[1:] % _BLOCK == 0)
-    ends[_BLOCK - 1 :: _BLOCK] = True
-    starts = np.append(0, np.flatnonzero(ends) + 1)[: len(places)]
-    lengths = np.diff(starts, append=len(places))
-    known = places[starts] >= 0
-    runs = zip(starts[known].tolist(), places[starts[known]].tolist(), lengths[known].tolist(), strict=True)
-    for start, before, length in runs:
-        (block, lane), (old, at) = divmod(start, _BLOCK), divmod(before, _BLOCK)
-        moved[block, :, lane : lane + length] = blocks[old, :, at : at + length]
-    return moved

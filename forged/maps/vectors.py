@@ -15,7 +15,7 @@ from itertools import compress, filterfalse, repeat
 import numpy as np
 from numpy.typing import NDArray
 
-from forged.map import Baseline, DenseLeg, carried
+from forged.map import Baseline, DenseLeg, build_dense, carried, edit_dense
 from forged.maps.embedding import EmbeddingQueue, EmbeddingRun
 from forged.maps.parcel import Label, Parcel, Shelf, Stock, Unusable
 from forged.models import Purpose, Vectors
@@ -202,7 +202,7 @@ class KnownVectors:
         for row, vector in enumerate(vectors):
             if vector is not None and len(vector) == dimension:
                 rows[row] = vector
-        return DenseLeg.build(cache.key, rows) if rows.any() else None
+        return build_dense(cache.key, rows) if rows.any() else None
 
     def settle(self) -> None:
         """All vectors stand in the map now."""
@@ -260,11 +260,11 @@ class KnownVectors:
             fresh = {row: vector for row, vector in fresh.items() if len(vector) == dimension}
         live = cache.live
         if live is not None and live.dimension == dimension and (fresh or (places >= 0).any()):
-            return live.edited(places, fresh)
+            return edit_dense(live, places, fresh)
         if not fresh:
             return None
-        nothing = DenseLeg.build(cache.key, np.zeros((0, dimension), np.float32))
-        return nothing.edited(np.full(len(hashes), -1), fresh)
+        nothing = build_dense(cache.key, np.zeros((0, dimension), np.float32))
+        return edit_dense(nothing, np.full(len(hashes), -1), fresh)
 
 
 def _held(key: bytes, caches: Sequence[VectorCache]) -> Vectors | None:

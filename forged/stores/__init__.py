@@ -3,7 +3,7 @@
 from forged.map import Ranked
 from forged.stores.recall import RecallSearch, compared_by, is_asked_for
 from forged.stores.resolver import Resolver, Workplace
-from forged.stores.search import FileSource, Source, StoreSearch
+from forged.stores.search import StoreSearch
 from forged.stores.second_model import CjkSource, SecondModel
 from forged.stores.session_memories import SessionMemories, SessionMemory, in_session
 from forged.stores.session_views import SessionViews, facts_in_session, root_of_session
@@ -14,7 +14,6 @@ __all__ = [
     "FIRST_BUILD",
     "GIVEN",
     "CjkSource",
-    "FileSource",
     "FileStore",
     "Limits",
     "Question",
@@ -27,7 +26,6 @@ __all__ = [
     "SessionMemories",
     "SessionMemory",
     "SessionViews",
-    "Source",
     "Store",
     "StoreSearch",
     "View",

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from forged.attributes import Facts
-from forged.map import DenseLeg, Part, Ranked, VectorMap, link
+from forged.map import Part, Ranked, VectorMap, build_dense, link
 from forged.maps import EmbeddingQueue, Indexer, RowMaker, text_hash
 from forged.memory import Memory, Scope
 from forged.models import cleaned
@@ -133,7 +133,7 @@ class SessionViews:
             return rows.with_vectors(None)
         zero = np.zeros(known, np.float32)
         stacked = np.stack([zero if each is None else each for each in vectors])
-        dense = DenseLeg.build(queue.identity.key, stacked)
+        dense = build_dense(queue.identity.key, stacked)
         is_second = queue is self._indexer.second
         return rows.with_vectors(None, second=dense) if is_second else rows.with_vectors(dense)
 

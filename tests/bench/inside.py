@@ -31,11 +31,11 @@ try:
     from forged.files.scan import scan as look
     from forged.map import (
         Baseline,
-        DenseLeg,
         Part,
         Ranked,
         Traits,
         VectorMap,
+        build_dense,
         build_leg,
         search_maps,
         threshold,
@@ -223,7 +223,7 @@ def _map(memories: tuple[Memory, ...], rows: np.ndarray, *, words: bool) -> Vect
         scope="repo",
         generation=1,
         memories=memories,
-        parts=(Part(memories, lexical, DenseLeg.build("bench", rows), Traits.of(memories)),),
+        parts=(Part(memories, lexical, build_dense("bench", rows), Traits.of(memories)),),
         chains=NO_CHAINS,
     )
 

@@ -9,6 +9,7 @@ import numpy as np
 from forged.map.chains import link
 from forged.map.dense import DenseLeg
 from forged.map.lexical import LexicalLeg
+from forged.map.packing import build_dense
 from forged.map.parts import Part, Traits
 from forged.map.postings import build_leg
 from forged.map.vector_map import VectorMap
@@ -58,7 +59,7 @@ def vector_map(
     if vectors:
         dimension = len(next(iter(vectors.values())))
         rows = [vectors.get(m.id, [0.0] * dimension) for m in ordered]
-        dense = DenseLeg.build("key", np.array(rows, np.float32).reshape(len(ordered), dimension))
+        dense = build_dense("key", np.array(rows, np.float32).reshape(len(ordered), dimension))
     return VectorMap(
         root=root,
         scope=scope,

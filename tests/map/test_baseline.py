@@ -7,7 +7,7 @@ import pytest
 
 from forged.map import gate
 from forged.map.baseline import Baseline, Calibration
-from forged.map.dense import DenseLeg
+from forged.map.packing import build_dense
 from forged.map.search import search_maps
 from tests.data.maps import cone, unit, vector_map
 from tests.data.memories import memory
@@ -43,7 +43,7 @@ def test_the_axes_are_the_two_directions_of_greatest_spread():
 
 
 def calibrated(baseline, rows):
-    return Calibration.of(DenseLeg.build("key", rows), baseline)
+    return Calibration.of(build_dense("key", rows), baseline)
 
 
 def cosines(baseline, queries, rows):

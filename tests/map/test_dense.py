@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forged.map import dense
-from forged.map.dense import DenseLeg, cosines_into, joint_centre
+from forged.map import packing
+from forged.map.dense import cosines_into, joint_centre
+from forged.map.packing import build_dense, edit_dense
 from tests.data.maps import rows_of
 
 
@@ -29,7 +30,7 @@ def test_blocks_equal_the_plain_product(queries, n, d):
     rows, asked = unit_rows(n, d), unit_rows(queries, d, seed=1)
     out = np.full((queries, n + 2), 7, np.float32)
 
-    cosines_into(out[:, 1:-1], DenseLeg.build("key", rows), asked)
+    cosines_into(out[:, 1:-1], build_dense("key", rows), asked)
 
     np.testing.assert_allclose(out[:, 1:-1], asked.astype(float) @ rows.T.astype(float), atol=1e-6)
     assert (out[:, [0, -1]] == 7).all()
@@ -39,7 +40,7 @@ def test_blocks_equal_the_plain_product(queries, n, d):
 @settings(deadline=None)
 def test_an_edit_equals_a_leg_built_from_scratch(data):
     n = data.draw(st.integers(0, 150))
-    leg = DenseLeg.build("key", np.vstack([unit_rows(n, 4), np.zeros((1, 4), np.float32)]))
+    leg = build_dense("key", np.vstack([unit_rows(n, 4), np.zeros((1, 4), np.float32)]))
     kept = data.draw(st.sets(st.integers(0, n)))
     places = np.array([i if i in kept else -1 for i in range(n + 1)], np.int64)
     if data.draw(st.booleans()):  # rows move, come and go as well
@@ -49,8 +50,8 @@ def test_an_edit_equals_a_leg_built_from_scratch(data):
     fresh = {row: unit_rows(1, 4, seed=row + 1)[0] for row in unknown if data.draw(st.booleans())}
     wanted = [leg.row(at) if at >= 0 else fresh.get(row, np.zeros(4)) for row, at in enumerate(places)]
 
-    edited = leg.edited(places, fresh)
-    built = DenseLeg.build("key", np.array(wanted, np.float32).reshape(-1, 4))
+    edited = edit_dense(leg, places, fresh)
+    built = build_dense("key", np.array(wanted, np.float32).reshape(-1, 4))
 
     assert (rows_of(edited) == rows_of(built)).all()
     assert (edited.missing == built.missing).all()
@@ -59,23 +60,23 @@ def test_an_edit_equals_a_leg_built_from_scratch(data):
 
 
 def test_new_rows_are_packed_a_few_at_a_time_and_every_one_of_them(monkeypatch):
-    monkeypatch.setattr(dense, "_PACKED_AT_ONCE", 7)
+    monkeypatch.setattr(packing, "_PACKED_AT_ONCE", 7)
     rows = unit_rows(200, 4) * 3
     rows[11] = np.nan
     new = np.setdiff1d(np.arange(200), [0, 60, 199])
     places = np.where(np.isin(np.arange(200), new), -1, 0)
     rows[[0, 60, 199]] = rows[0]
 
-    edited = DenseLeg.build("key", rows[:1]).edited(places, {row: rows[row] for row in new.tolist()})
+    edited = edit_dense(build_dense("key", rows[:1]), places, {row: rows[row] for row in new.tolist()})
 
-    built = DenseLeg.build("key", rows)
+    built = build_dense("key", rows)
     np.testing.assert_allclose(edited.blocks, built.blocks, atol=1e-6)
     assert np.flatnonzero(edited.missing).tolist() == [11]
     np.testing.assert_allclose(edited.total, built.total, atol=1e-5)
 
 
 def test_rows_of_any_length_become_unit_rows_and_zero_stays_zero():
-    leg = DenseLeg.build("key", np.array([[3, 4], [0, 0], [0, 0.5]], np.float32))
+    leg = build_dense("key", np.array([[3, 4], [0, 0], [0, 0.5]], np.float32))
 
     np.testing.assert_allclose(rows_of(leg), [[0.6, 0.8], [0, 0], [0, 1]], atol=1e-7)
     assert leg.missing.tolist() == [False, True, False]
@@ -100,7 +101,7 @@ def applied(legs, cjk, queries, cjk_queries):
 def test_centring_equals_subtracting_the_joint_mean_from_every_row():
     first, second = unit_rows(200, 32, offset=0.5), unit_rows(30, 32, seed=1, offset=-0.2)
     second[7] = 0
-    legs = [DenseLeg.build("key", first), DenseLeg.build("key", second)]
+    legs = [build_dense("key", first), build_dense("key", second)]
     queries = unit_rows(3, 32, seed=2, offset=0.5)
     present = np.vstack([first, np.delete(second, 7, axis=0)]).astype(float)
 
@@ -115,7 +116,7 @@ def test_centring_equals_subtracting_the_joint_mean_from_every_row():
 
 
 def test_centre_is_kept_for_the_same_legs_and_made_anew_for_others():
-    repo, user, other = (DenseLeg.build("key", unit_rows(60, 8, seed=i)) for i in range(3))
+    repo, user, other = (build_dense("key", unit_rows(60, 8, seed=i)) for i in range(3))
 
     known = joint_centre([repo, user], narrow([repo, user]))
 
@@ -142,7 +143,7 @@ def of_two_scripts(seed=0):
     cjk[0][7] = True
     rows, all_cjk = np.vstack([first, second]), np.concatenate(cjk)
     there = rows.any(axis=1)
-    return [DenseLeg.build("key", first), DenseLeg.build("key", second)], cjk, rows, all_cjk, there
+    return [build_dense("key", first), build_dense("key", second)], cjk, rows, all_cjk, there
 
 
 def test_rows_and_queries_lose_the_mean_of_their_own_script():
@@ -166,7 +167,7 @@ def test_rows_and_queries_lose_the_mean_of_their_own_script():
 def test_one_script_has_the_common_mean_whatever_the_query_is_in(script, query):
     rows = unit_rows(80, 16, offset=0.4)
     rows[3] = 0
-    asked, leg = unit_rows(2, 16, seed=1, offset=0.4), DenseLeg.build("key", rows)
+    asked, leg = unit_rows(2, 16, seed=1, offset=0.4), build_dense("key", rows)
     cjk = np.full(80, script)
     cjk[3] = not script  # a text without a vector is of no script
 
@@ -186,10 +187,10 @@ def test_a_mean_of_its_own_lets_a_question_find_its_answer_in_another_script():
     accent = 3 * unit_rows(1, 64, seed=4)
     rows = np.vstack([topics, topics + accent]) + 0.05 * unit_rows(120, 64, seed=6)
     rows = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
-    leg, asked = DenseLeg.build("key", rows), topics.astype(np.float32)
+    leg, asked = build_dense("key", rows), topics.astype(np.float32)
 
     apart = applied([leg], [cjk], asked, [False] * 60)
-    together = applied([DenseLeg.build("key", rows)], [np.zeros(120, np.bool_)], asked, [False] * 60)
+    together = applied([build_dense("key", rows)], [np.zeros(120, np.bool_)], asked, [False] * 60)
 
     def second_place(found):
         return np.mean([60 + i in np.argsort(-row)[:2] for i, row in enumerate(found)])

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from forged.config.known_models import DEFAULT_MIN_SCORE
 from forged.map import gate
 from forged.map.baseline import Baseline, calibrated, carried
-from forged.map.dense import DenseLeg
 from forged.map.gate import Odds
 from forged.map.lexical import match
+from forged.map.packing import build_dense, edit_dense
 from forged.map.postings import build_leg
 from forged.map.search import search_maps
 from forged.maps.vectors import VectorCache
@@ -84,7 +84,7 @@ def dense_map(rows, name="m", **options):
 def of_another_model(one, rows):
     """The map with vectors of another embedder that has as many numbers."""
     (part,) = one.parts
-    other = msgspec.structs.replace(part, dense=DenseLeg.build("another", rows))
+    other = msgspec.structs.replace(part, dense=build_dense("another", rows))
     return msgspec.structs.replace(one, parts=(other,))
 
 
@@ -432,7 +432,7 @@ def test_a_request_is_compared_with_each_leg_once_however_far_it_looks(baseline)
 
 
 def assert_alike(found, leg, baseline):
-    fresh = calibrated(DenseLeg.build(leg.key, rows_of(leg)), baseline)
+    fresh = calibrated(build_dense(leg.key, rows_of(leg)), baseline)
     np.testing.assert_allclose(found.scales, fresh.scales, rtol=1e-4)
     np.testing.assert_allclose(found.best, fresh.best, atol=1e-5)
     np.testing.assert_allclose(found.products, fresh.products, atol=1e-5)
@@ -441,8 +441,8 @@ def assert_alike(found, leg, baseline):
 
 
 def test_a_calibration_dies_with_its_leg(baseline):
-    leg, places = DenseLeg.build("key", cone(28, 10)), np.array([*range(9), -1])
-    edited = leg.edited(places, {9: cone(29, 1)[0]})
+    leg, places = build_dense("key", cone(28, 10)), np.array([*range(9), -1])
+    edited = edit_dense(leg, places, {9: cone(29, 1)[0]})
     before = ref(calibrated(leg, baseline).best)
     carried(leg, places, edited, baseline)
     after = ref(calibrated(edited, baseline).best)
@@ -474,11 +474,11 @@ def test_what_an_edit_carries_over_is_what_a_leg_made_from_scratch_has(baseline,
     size, present, after, seed = edit
     rows = cone(seed, size, towards=1)
     rows[~np.array(present)] = 0
-    before = DenseLeg.build("key", rows)
+    before = build_dense("key", rows)
     fresh = dict(zip(range(len(after)), cone(seed + 1, len(after), towards=1), strict=True))
     used = [place for place in after if isinstance(place, int) and present[place]]
     places = np.array([p if p in used and after.index(p) == at else -1 for at, p in enumerate(after)])
-    leg = before.edited(places, {at: fresh[at] for at, place in enumerate(after) if place == "new"})
+    leg = edit_dense(before, places, {at: fresh[at] for at, place in enumerate(after) if place == "new"})
     if not leg.present:
         return
     if before.present:
@@ -493,13 +493,13 @@ def test_a_memo_s_places_are_what_is_carried_by(baseline):
     """The way the builder does it: rows by text hash, through an edit and back."""
     memo, rows = VectorCache(), cone(33, 12, towards=1)
     keys = [bytes([n]) for n in range(12)]
-    leg = DenseLeg.build("key", rows)
+    leg = build_dense("key", rows)
     calibrated(leg, baseline)
     memo.adopt(keys, leg)
     for wanted in (keys[3:], keys[::-1], keys[:1] + keys[6:]):
         places = memo.places(wanted)
         missing = {at: rows[wanted[at][0]] for at in np.flatnonzero(places < 0).tolist()}
-        after = memo.live.edited(places, missing)
+        after = edit_dense(memo.live, places, missing)
         carried(memo.live, places, after, baseline)
         assert_alike(calibrated(after, baseline), after, baseline)
         memo.adopt(wanted, after)

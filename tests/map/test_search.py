@@ -11,8 +11,8 @@ from hypothesis import Phase, given, reject, settings
 from hypothesis import strategies as st
 
 from forged.map.chains import NO_CHAINS
-from forged.map.dense import DenseLeg
 from forged.map.lexical import match, scores
+from forged.map.packing import build_dense
 from forged.map.parts import Part, Traits
 from forged.map.search import search_maps
 from forged.map.vector_map import VectorMap
@@ -35,7 +35,7 @@ def map_of(texts, rows=None, *, root="/repo", key="model", with_words=True, time
         for memory_id, time in zip(sorted(texts), times, strict=True)
     )
     words = lexical_leg(memories) if with_words else None
-    dense = None if rows is None else DenseLeg.build(key, np.asarray(rows, np.float32))
+    dense = None if rows is None else build_dense(key, np.asarray(rows, np.float32))
     return VectorMap(
         root=root,
         scope="repo",

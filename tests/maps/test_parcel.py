@@ -10,7 +10,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from forged.map import DenseLeg
+from forged.map import build_dense
 from forged.maps.embedding import text_hash
 from forged.maps.parcel import Label, Parcel, Shelf, Stock, Unusable, pack
 from tests.support.provider import vector
@@ -24,7 +24,7 @@ ALL = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL
 def stock(*, fresh=(), cut=frozenset(), hashes=HASHES, missing=()):
     """What is known of four texts: a leg without those that are missing, and `fresh` beside it."""
     rows = np.stack([np.zeros(8, np.float32) if text in missing else vector(text) for text in TEXTS])
-    leg = DenseLeg.build("model", rows)
+    leg = build_dense("model", rows)
     known = {text_hash(text): vector(text) for text in fresh}
     return Stock(Label("repo:/r", "model"), (Shelf(hashes, leg),), known, cut)
 
@@ -162,7 +162,7 @@ def test_packing_copies_some_rows_at_a_time():
     """A second copy of everything would be 150 MB where a person has 100,000 memories."""
     rows = np.random.default_rng(7).standard_normal((8_000, 384), dtype=np.float32)
     hashes = tuple(text_hash(str(at)) for at in range(len(rows)))
-    many = Stock(Label("repo:/r", "model"), (Shelf(hashes, DenseLeg.build("model", rows)),), {}, frozenset())
+    many = Stock(Label("repo:/r", "model"), (Shelf(hashes, build_dense("model", rows)),), {}, frozenset())
     tracemalloc.start()
     try:
         pack(many)

@@ -6,14 +6,14 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forged.map.dense import DenseLeg
+from forged.map.packing import build_dense
 from forged.maps.vectors import VectorCache
 from tests.faults.amount import times
 
 
 def rows(*numbers):
     """A leg whose rows point in directions that tell the numbers."""
-    return DenseLeg.build("key", np.array([[number, 1.0] for number in numbers], np.float32).reshape(-1, 2))
+    return build_dense("key", np.array([[number, 1.0] for number in numbers], np.float32).reshape(-1, 2))
 
 
 def number_of(vector):

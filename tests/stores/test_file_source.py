@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forged.map import Ranked, threshold
-from forged.stores import GIVEN, FileSource, Question, View
-from forged.stores.search import rank
+from forged.stores import GIVEN, Question, View
+from forged.stores.search import FileSource, rank
 from tests.data.maps import vector_map
 from tests.data.memories import memory
 

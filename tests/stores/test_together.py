@@ -10,8 +10,8 @@ import pytest
 
 from forged.fair_queue import FairQueue, QueueClient
 from forged.map import compared
-from forged.stores import FileSource, Question, View
-from forged.stores.search import Waiting
+from forged.stores import Question, View
+from forged.stores.search import FileSource, Waiting
 from tests.data.maps import vector_map
 from tests.data.memories import memory
 

@@ -1,0 +1,88 @@
+"""Dense legs made of vectors: anew, or from one before by an edit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from forged.map.dense import BLOCK, DenseLeg
+from forged.models import Vectors
+
+# New rows that are packed at once: all of a large store's would be a second matrix beside the first.
+_PACKED_AT_ONCE = 64 * BLOCK
+# Unit rows that came through float16 or text are off by this much.
+_UNIT_TOLERANCE = 1e-3
+
+
+def build_dense(key: str, rows: Vectors) -> DenseLeg:
+    """Pack `rows` of shape (n, d). Rows that are not unit length are made so; zero stays zero.
+
+    A row with a value that is not finite counts as missing.
+    """
+    rows, missing = _units(np.asarray(rows, np.float32))
+    return DenseLeg(key, _packed(rows), missing, rows.sum(axis=0, dtype=np.float64))
+
+
+def edit_dense(leg: DenseLeg, places: NDArray[np.int64], fresh: Mapping[int, Vectors]) -> DenseLeg:
+    """Return a leg after an edit, equal to one built from scratch.
+
+    Its row i is the leg's row `places[i]`, or where that is -1 `fresh[i]`, or zero.
+    """
+    blocks = _moved(leg.blocks, places)
+    kept = places >= 0
+    missing = np.ones(len(places), np.bool_)
+    missing[kept] = leg.missing[places[kept]]
+    # Of two memories with one text both rows are the same row of the leg.
+    times = np.bincount(places[kept], minlength=len(leg)) - 1
+    other = np.flatnonzero(times)
+    total = leg.total + np.einsum("i,ij->j", times[other], leg.some(other), dtype=np.float64)
+    where = np.array(sorted(fresh), np.int64)
+    for few in np.split(where, range(_PACKED_AT_ONCE, len(where), _PACKED_AT_ONCE)):
+        vectors, missing[few] = _units(_stacked([fresh[row] for row in few.tolist()], leg.dimension))
+        blocks[few // BLOCK, :, few % BLOCK] = vectors
+        total += vectors.sum(axis=0, dtype=np.float64)
+    return DenseLeg(leg.key, blocks, missing, total)
+
+
+def _units(rows: Vectors) -> tuple[Vectors, NDArray[np.bool_]]:
+    """Rows of unit length, zero where there is no usable vector, and which those are."""
+    lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    missing = ~np.isfinite(lengths) | (lengths == 0)
+    if np.any(lengths[missing]) or np.any(np.abs(lengths[~missing] - 1) > _UNIT_TOLERANCE):
+        rows = np.where(missing[:, None], np.float32(0), rows)
+        rows /= np.where(missing, np.float32(1), lengths)[:, None]
+    return rows, missing
+
+
+def _stacked(vectors: Sequence[Vectors], dimension: int) -> Vectors:
+    return np.array(vectors, np.float32).reshape(len(vectors), dimension)
+
+
+def _packed(rows: Vectors) -> Vectors:
+    count = -(-len(rows) // BLOCK)
+    blocks = np.zeros((count, rows.shape[1], BLOCK), np.float32)
+    whole = len(rows) // BLOCK
+    blocks[:whole] = rows[: whole * BLOCK].reshape(whole, BLOCK, rows.shape[1]).transpose(0, 2, 1)
+    if whole < count:
+        blocks[whole, :, : len(rows) - whole * BLOCK] = rows[whole * BLOCK :].T
+    return blocks
+
+
+def _moved(blocks: Vectors, places: NDArray[np.int64]) -> Vectors:
+    """Blocks whose row i is row `places[i]` of the given ones, or zero where that is -1.
+
+    Copied run by run, a run ending where a block does on either side.
+    """
+    moved = np.zeros((-(-len(places) // BLOCK), *blocks.shape[1:]), np.float32)
+    ends = (np.diff(places) != 1) | (places[1:] % BLOCK == 0)
+    ends[BLOCK - 1 :: BLOCK] = True
+    starts = np.append(0, np.flatnonzero(ends) + 1)[: len(places)]
+    lengths = np.diff(starts, append=len(places))
+    known = places[starts] >= 0
+    runs = zip(starts[known].tolist(), places[starts[known]].tolist(), lengths[known].tolist(), strict=True)
+    for start, before, length in runs:
+        (block, lane), (old, at) = divmod(start, BLOCK), divmod(before, BLOCK)
+        moved[block, :, lane : lane + length] = blocks[old, :, at : at + length]
+    return moved
