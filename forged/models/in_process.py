@@ -29,7 +29,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -58,7 +58,7 @@ def split_layers(rows: Vectors) -> tuple[Vectors, Vectors]:
     return rows[:, :width], last / np.linalg.norm(last, axis=1, keepdims=True)
 
 
-class Lane(Generic[T]):
+class Lane:
     """At most `most` threads, `at_once()` of them in use; calls begin in the order in which they came.
 
     A call that was begun keeps its place until it ends, also when its caller gave it up. What was not begun
@@ -75,7 +75,7 @@ class Lane(Generic[T]):
         running.add_done_callback(self._ended)
         return await asyncio.shield(running)
 
-    def _ended(self, running: asyncio.Future[T]) -> None:
+    def _ended(self, running: asyncio.Future[Any]) -> None:
         retrieved(running)
         self._slots.give_back()
 
@@ -162,12 +162,8 @@ class InProcessEmbedder:
         self._process = os.getpid()
         self._activity = activity or Activity()
         self._threads = threads()  # in one call
-        queries: Lane[Vectors] = Lane("query", 1, lambda: 1)
-        self._lanes: dict[Kind, Lane[Vectors]] = {
-            "query": queries,
-            "layers": queries,
-            "passage": Lane("passage", _MOST_CALLS, self._passages_at_once),
-        }
+        self._lanes: dict[Kind, Lane] = dict.fromkeys(_TEXT_TOKENS, Lane("query", 1, lambda: 1))
+        self._lanes["passage"] = Lane("passage", _MOST_CALLS, self._passages_at_once)
 
     @property
     def gives_layers(self) -> bool:

@@ -20,7 +20,7 @@ from forged import conversation
 from forged.config import Config
 from forged.counters import Metrics
 from forged.errors import ProviderError
-from forged.map import threshold
+from forged.map import DenseLeg, threshold
 from forged.models import (
     ChatModel,
     Embedder,
@@ -184,7 +184,7 @@ class Pipeline:
     def _spare_hypotheses(self, view: View, flight: Flight) -> None:
         """Ask nobody for hypotheses that could not be embedded. Raises ProviderError."""
         health = self.embedder.health if self.embedder is not None else None
-        if health is not None and flight.waiting is not None and "dense" in view.legs:
+        if health is not None and flight.waiting is not None and _dense_legs(view):
             flight.embeds = True
             health.admit(flight.waiting)
             flight.embeds = False
@@ -239,7 +239,7 @@ class Pipeline:
         self, place: Workplace, view: View, queries: Sequence[str], limit: float, flight: Flight
     ) -> Queried:
         """The queries' vectors, or none where no map has any to compare them with (yet)."""
-        if self.embedder is None or not (place.others or "dense" in view.legs):
+        if self.embedder is None or not (place.others or _dense_legs(view)):
             return _NO_VECTORS
         flight.embeds = True
         purpose = Purpose("query", place.tops, flight.waiting)
@@ -323,10 +323,10 @@ class Pipeline:
         """Why the dense leg could not take part as it should, or nothing."""
         if vectors is not None:
             # A model was replaced behind its name: some map cannot be compared with the queries.
-            legs = [leg for each in view.maps for leg in each.dense]
-            compared = all(leg.dimension == vectors.shape[1] and view.key in {None, leg.key} for leg in legs)
+            size, key, legs = vectors.shape[1], view.key, _dense_legs(view)
+            compared = all(leg.dimension == size and key in {None, leg.key} for leg in legs)
             return "" if compared else reasons.OTHER_MODEL
-        if self.embedder is None or not view.size or self._is_all_cjk(view) or "dense" in view.legs:
+        if self.embedder is None or not view.size or self._is_all_cjk(view) or _dense_legs(view):
             return ""
         if view.held:
             return view.held
@@ -360,6 +360,10 @@ async def queried(
         for view in views:
             view.used(vectors.shape[1])
     return Queried(tuple(texts), vectors, before)
+
+
+def _dense_legs(view: View) -> list[DenseLeg]:
+    return [part.dense for each in view.maps for part in each.parts if part.dense is not None]
 
 
 def _plain_queries(ask: Ask) -> tuple[str, ...]:
