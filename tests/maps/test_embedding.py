@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from forged.errors import ProviderError
+from forged.map import Baseline
 from forged.maps.embedding import AT_ONCE, EmbeddingQueue
 from forged.models import Purpose
 from tests.support.clock import Clock, run, turns, until
@@ -251,3 +252,16 @@ def test_the_time_left_counts_what_goes_ahead_and_not_what_comes_behind(queue, c
 
     ahead.leave()
     assert own.left_s == 40.0
+
+
+def test_a_baseline_is_wanting_until_there_is_one_of_the_model_that_answers():
+    embedder = FakeEmbedder()
+    learner, rows = EmbeddingQueue(embedder, gated=True).learner, np.eye(8, dtype=np.float32)
+    assert (learner.is_wanting, learner.state) == (True, ("words", ""))
+
+    learner.know(Baseline.of(embedder.key, rows, rows))
+    assert (learner.is_wanting, learner.state) == (False, ("vectors", ""))
+
+    embedder.key = "by another engine"
+    embedder.renamed()
+    assert (learner.is_wanting, learner.state) == (True, ("words", ""))

@@ -230,11 +230,14 @@ async def test_another_engine_than_was_meant_is_another_model_from_the_first_vec
     assert one.one.refusal is None
 
 
-def test_an_engine_that_a_query_loads_names_the_model_anew_before_anything_is_embedded():
-    one = Clocked()
-    one.one.renamed = lambda: one.changes.append(one.one.key)
+async def test_an_engine_that_a_query_loads_is_known_at_once_and_maps_hear_of_it_with_the_next_texts():
+    one, names = Clocked(), []
+    one.model.replaceable = False
+    one.one.renamed = lambda: names.append((one.one.key, one.one.kept))
 
     one.model.key = "fake by another engine"
     one.model.renamed()
+    assert (names, one.changes) == ([("fake by another engine",) * 2], [])
+    await one.one.begin()
 
-    assert (one.changes, one.one.kept) == (["fake by another engine"] * 1, "fake by another engine")
+    assert one.changes == ["fake by another engine"]

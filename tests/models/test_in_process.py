@@ -104,8 +104,11 @@ def test_what_was_asked_of_one_engine_is_not_answered_by_another(model):
         model.loaded = LoadedModel(
             model.encode, key="key of the other", engine="other", told="why not this one"
         )
+        renamed = []
+        embedder.renamed = lambda: renamed.append(embedder.key)
         with pytest.raises(ProviderError, match="why not this one"):
             await embedder.embed(["a"], "query", purpose=QUERY)
+        assert renamed == ["key of the other"]
         assert (await embedder.embed(["a"], "query", purpose=QUERY)).shape == (1, 2)
         return embedder.key, embedder.engine, embedder.told
 
