@@ -148,14 +148,17 @@ class _Deciding:
         """
         if not self._event.heard_at and not self._is_past:
             return self._now
-        words, shares = set(content_words(content)), dict[float, int]()
-        turn = self._event.times[0]
-        for each, at in zip(self._event.window, self._event.times, strict=True):
+        times = self._event.times
+        said_at = times[0] if len(set(times)) == 1 else self._turn_of(set(content_words(content)), times)
+        return utc(said_at) if said_at else self._now
+
+    def _turn_of(self, words: set[str], times: Sequence[float]) -> float:
+        shares, turn = dict[float, int](), times[0]
+        for each, at in zip(self._event.window, times, strict=True):
             turn = at if each.role == "user" else turn
             if each.role == "user" or not self._is_past:
                 shares[turn] = max(shares.get(turn, 0), len(words & set(content_words(each.text))))
-        said_at = max(shares, key=lambda at: (shares[at], at), default=turn)
-        return utc(said_at) if said_at else self._now
+        return max(shares, key=lambda at: (shares[at], at), default=turn)
 
     def _keep(self, document: DecidedMemory) -> None:
         if self._is_past:

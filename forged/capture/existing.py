@@ -126,7 +126,7 @@ class ExistingMemories:
         self.tentative = tentative
         self.rows = rows
         self._decided: dict[Root, list[Memory]] = {}
-        self._linked: dict[Root, tuple[list[Memory], Chains]] = {}
+        self._linked: dict[Root, tuple[list[Memory], Chains, list[Memory]]] = {}
 
     def decided(self, root: Root, memory: Memory) -> None:
         """Count a memory as existing from now on."""
@@ -145,15 +145,19 @@ class ExistingMemories:
 
     def head(self, root: Root, memory_id: str) -> Memory:
         """Return the newest version of one that is known."""
-        versions, chains = self.versions(root)
+        versions, chains, _ = self.versions(root)
         head = chains.head(memory_id)
         return next(each for each in versions if each.id == head)
 
-    def versions(self, root: Root) -> tuple[list[Memory], Chains]:
-        """Return all that is known and decided: who changes an older version's mind changes its head's."""
+    def versions(self, root: Root) -> tuple[list[Memory], Chains, list[Memory]]:
+        """Return all that is known and decided, its chains and its heads.
+
+        Who changes an older version's mind changes its head's.
+        """
         if root not in self._linked:
-            memories = {memory.id: memory for memory in (*self._before(root), *self._decided.get(root, ()))}
-            self._linked[root] = list(memories.values()), link(memories.values())
+            known = {memory.id: memory for memory in (*self._before(root), *self._decided.get(root, ()))}
+            memories = list(known.values())
+            self._linked[root] = memories, (chains := link(memories)), chains.heads(memories)
         return self._linked[root]
 
     def _before(self, root: Root) -> Sequence[Memory]:
@@ -170,15 +174,13 @@ class ExistingMemories:
     def _texts(self) -> Texts:
         valid = list[Memory]()
         for memories in map(self._before, self.roots):
-            valid += (heads := link(memories).heads(memories))
-            ids = {each.id for each in heads}
-            valid += (m for m in memories if m.session_id == self._session_id and m.id not in ids)
-        return Texts(each.content for each in valid if len(each.content) <= _MOST_ALIKE)
+            heads = {each.id for each in link(memories).heads(memories)}
+            valid += (m for m in memories if m.session_id == self._session_id or m.id in heads)
+        return Texts([each.content for each in valid if len(each.content) <= _MOST_ALIKE])
 
     def contradicted(self, root: Root, content: str) -> Memory | None:
         """Return the head that typed words may gainsay, although nobody can be sure."""
-        versions, chains = self.versions(root)
-        heads = chains.heads(versions)
+        _, _, heads = self.versions(root)
         place = differs_from(content, [head.content for head in heads], rows=self.rows)
         return None if place is None else heads[place]
 
@@ -227,16 +229,16 @@ class Match:
         return is_same or is_evident(self._content, head.content)
 
     def _gainsaid(self, root: Root) -> Memory | None:
-        versions, chains = self._existing.versions(root)
-        texts, heads = [each.content for each in versions], len(chains.heads(versions))
+        versions, _, heads = self._existing.versions(root)
+        texts, among = [each.content for each in versions], len(heads)
         rows, plainly = self._existing.rows, self._proposal.only_replaces
-        place = replaced_by(self._content, texts, rows=rows, doubt=self.doubt, among=heads, plainly=plainly)
+        place = replaced_by(self._content, texts, rows=rows, doubt=self.doubt, among=among, plainly=plainly)
         if place is not None:
             head = self._existing.head(root, versions[place].id)
             return head if head.id == versions[place].id or self._is_of(head) else None
         if self.before is None:
             return None
-        stand = (each for each in chains.heads(versions) if each.content == self.before.stands)
+        stand = (each for each in heads if each.content == self.before.stands)
         return next(
             (each for each in stand if is_evident(self._content, each.content, plainly=plainly)), None
         )
