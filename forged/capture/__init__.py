@@ -1,10 +1,10 @@
 """Finished turns become memory files: a queue, a worker process, and the decision about each proposal.
 
-    daemon                                                              worker, spawned, one task at a time
-    service -> intake, queue -> dispatcher -> supervisor -> worker_process == Queue ==> worker
-       |                         |  ^   ^                      |                          |
-       |                       gate |   +- proposals, questions  <======= Pipe ====== rules | head | llm
-       +------ state.Events --------+
+    daemon                                            worker, spawned, one task at a time
+    service -> intake, queue -> dispatcher -> supervisor == Queue ==> worker
+       |                         |  ^   ^        |                      |
+       |                       gate |   +- proposals, questions <== Pipe == rules | head | llm
+       +---- state.EventStore ------+
                                  |
                                committer -> existing, deciding -> the Writer
 
