@@ -20,8 +20,16 @@ from msgspec.structs import replace
 
 from forged.attributes import FactsPatch
 from forged.capture.deciding import decide
-from forged.capture.existing import ExistingMemories, TentativeStatements, existing_memories, meant, naming
+from forged.capture.existing import (
+    ExistingMemories,
+    TentativeStatements,
+    existing_memories,
+    meant,
+    naming,
+    rows_of,
+)
 from forged.capture.intake import response_of
+from forged.capture.rules.pairs import NO_ROWS
 from forged.capture.values import Classified, KnownMemory, Proposal, Tally
 from forged.capture.vectors import VectorsOf
 from forged.errors import (
@@ -76,14 +84,11 @@ class Promotion:
         self._least = least
         self._sessions = sessions
 
-    def promoted(self, event: Event, classified: Classified) -> tuple[Event, Classified]:
-        """Return what matters enough with its source, and the event with all roots that it goes to.
-
-        May block for the disk.
-        """
+    async def promoted(self, event: Event, classified: Classified) -> tuple[Event, Classified]:
+        """Return what matters enough with its source, and the event with all roots that it goes to."""
         proposals = self._worth(event, classified.proposals)
         if any(each.scope == Scope.AGENT for each in proposals):
-            if (root := self._root_of(event)) is not None:
+            if (root := await asyncio.to_thread(self._root_of, event)) is not None:
                 event = replace(event, roots=(*event.roots, root))
             else:
                 proposals = tuple(
@@ -155,17 +160,25 @@ class Committer:
     async def decide(self, event: Event, classified: Classified) -> tuple[Decision, Tally]:
         """What to write of a classifier's proposals, and what was left out."""
         if classified.proposals:
-            event, classified = await asyncio.to_thread(self._promotion.promoted, event, classified)
+            event, classified = await self._promotion.promoted(event, classified)
         if not classified.proposals:
             return (), Tally(classified.malformed)
         view = await self._see(event)
         unshown = {root: (*self._just_written(root), *self._learned(event, root)) for root in event.roots}
         # What past sessions come to must not depend on what this daemon was told since it started.
         tentative = TentativeStatements() if event.kind == "learned" else self._tentative
-        existing = await existing_memories(
-            event, classified.proposals, view, unshown, tentative=tentative, vectors=self._vectors
-        )
-        return await asyncio.to_thread(self._decided, event, classified, existing)
+        rows = NO_ROWS
+        if self._vectors is not None:
+            others = tentative.texts(event.roots)
+            others += (each.content for memories in unshown.values() for each in memories)
+            rows = await rows_of(event, classified.proposals, view, others, self._vectors)
+
+        def decided() -> tuple[Decision, Tally]:
+            proposals = classified.proposals
+            existing = existing_memories(event, proposals, view, unshown, tentative=tentative, rows=rows)
+            return self._decided(event, classified, existing)
+
+        return await asyncio.to_thread(decided)
 
     def _is_unwanted(self, root: Root, memory: Memory, tops: Sequence[str]) -> bool:
         """Whether a text was forgotten, in its root or one of `tops`, since it was decided upon."""

@@ -247,39 +247,28 @@ class Match:
 _Unshown = Mapping[Root, Sequence[Memory]]
 
 
-async def existing_memories(
+def existing_memories(
     event: Event,
     proposals: Sequence[Proposal],
     view: View,
     unshown: _Unshown,
     *,
     tentative: TentativeStatements,
-    vectors: VectorsOf | None,
+    rows: RowsOf = NO_ROWS,
 ) -> ExistingMemories:
     """Build the set for an event's proposals; `unshown` are memories of its roots that no map shows yet."""
-    rows = NO_ROWS
-    if vectors is not None:
-        others = [each.content for memories in unshown.values() for each in memories]
-        rows = await _rows(event, proposals, view, [*tentative.texts(event.roots), *others], vectors)
-    by_root = await asyncio.to_thread(_shown, event, proposals, view, unshown, rows)
-    return ExistingMemories(event, by_root, tentative, rows)
-
-
-def _shown(
-    event: Event, proposals: Sequence[Proposal], view: View, unshown: _Unshown, rows: RowsOf
-) -> dict[Root, tuple[Memory, ...]]:
     session, by_root = event.session_id or "unknown", dict[Root, tuple[Memory, ...]]()
     for root in event.roots:
         homes = (each for each in view.maps if (each.root, each.scope) == (root.top, root.scope))
         shown = [found for home in homes for found in _candidates(home, session, proposals, rows)]
         by_root[root] = tuple({each.id: each for each in (*unshown[root], *shown)}.values())
-    return by_root
+    return ExistingMemories(event, by_root, tentative, rows)
 
 
-async def _rows(
+async def rows_of(
     event: Event, proposals: Sequence[Proposal], view: View, others: Sequence[str], vectors: VectorsOf
 ) -> RowsOf:
-    """The rows of the proposals, of what is nearest and of `others`, by openings; none if one lacks."""
+    """Return the rows of proposals, of what is nearest and of `others`, by openings; none if one lacks."""
     contents = list(dict.fromkeys(opening(each.content.strip()) for each in proposals))
     try:
         async with asyncio.timeout(_ROWS_S):
