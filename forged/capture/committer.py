@@ -150,12 +150,11 @@ class Committer:
 
     async def heads(self, event: Event, names: Sequence[str]) -> tuple[KnownMemory, ...]:
         """Return the newest versions of memories that an event can see and that name something."""
-        return await asyncio.to_thread(naming, await self._see(event), names)
+        return await asyncio.to_thread(naming, await self._see(event.roots), names)
 
     async def meant(self, roots: Sequence[Root], text: str) -> tuple[Root, Memory] | None:
         """Return the memory that a sentence asks to forget, None if none has half of its words."""
-        view = await self._shown(FileStore(self._indexer, roots))
-        return await asyncio.to_thread(meant, view, text)
+        return await asyncio.to_thread(meant, await self._see(roots), text)
 
     async def decide(self, event: Event, classified: Classified) -> tuple[Decision, Tally]:
         """What to write of a classifier's proposals, and what was left out."""
@@ -163,7 +162,7 @@ class Committer:
             event, classified = await self._promotion.promoted(event, classified)
         if not classified.proposals:
             return (), Tally(classified.malformed)
-        view = await self._see(event)
+        view = await self._see(event.roots)
         unshown = {root: (*self._just_written(root), *self._learned(event, root)) for root in event.roots}
         # What past sessions come to must not depend on what this daemon was told since it started.
         tentative = TentativeStatements() if event.kind == "learned" else self._tentative
@@ -204,10 +203,8 @@ class Committer:
         except StoreError as error:
             return replace(put, reason="storage", trouble=str(error))
 
-    async def _see(self, event: Event) -> View:
-        return await self._shown(FileStore(self._indexer, event.roots))
-
-    async def _shown(self, store: FileStore) -> View:
+    async def _see(self, roots: Sequence[Root]) -> View:
+        store = FileStore(self._indexer, roots)
         view = await store.view(sys.maxsize, time.monotonic() + _FRESH_S)
         return await store.view(0, time.monotonic() + _FIRST_S) if view.waiting else view
 

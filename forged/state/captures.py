@@ -261,12 +261,9 @@ class CaptureParts(Rows[_Slot]):
 
     def of(self, event_id: str) -> dict[int, CapturePart]:
         """The parts of a capture that are there, by their numbers."""
-        found = dict[int, CapturePart]()
-        for number in sorted(self._numbers.get(event_id, ())):
-            kept = self._kept.get(f"{event_id}/{number}")
-            if kept is not None and kept.value.part is not None:
-                found[number] = kept.value.part
-        return found
+        numbers = sorted(self._numbers.get(event_id, ()))
+        slots = ((number, self.get(f"{event_id}/{number}")) for number in numbers)
+        return {number: slot.part for number, slot in slots if slot is not None and slot.part is not None}
 
     async def put(self, event_id: str, number: int, part: CapturePart) -> None:
         """Keep a part, which may be there already. Raises StoreError."""
@@ -284,9 +281,8 @@ class CaptureParts(Rows[_Slot]):
 
     def finishing(self, event_id: str, slices: int, *, at_once: bool = False) -> Change:
         """Return what takes a capture's parts out and notes that it is done; `at_once` in memory, too."""
-        rows: dict[str, _Slot | None] = {
-            f"{event_id}/{number}": None for number in self._numbers.get(event_id, ())
-        }
+        parts = (f"{event_id}/{number}" for number in self._numbers.get(event_id, ()))
+        rows: dict[str, _Slot | None] = dict.fromkeys(parts)
         rows[event_id] = _Slot(slices=slices)
         change = self.change(rows)
         if at_once:
