@@ -95,6 +95,8 @@ class TentativeStatements:
         """Return the text of any of the roots whose place another one takes, against so much doubt."""
         of_all = [each for root in roots for each in self._held.get(root, {}).values()]
         older = [each for each in of_all if each.text != content]
+        if not older:
+            return None
         doubts = [each.doubt for each in older]
         # Of what was hardly meant to last few are like another thing by accident.
         among = max(1.0, sum(math.exp(-each) for each in doubts))

@@ -187,9 +187,8 @@ class LearnedSessions(Rows[LearnedSession]):
         kept = self._kept.get(session)
         if kept is None:
             return live
-        learned = kept.value
-        count = len(learned.digests) // DIGEST_BYTES
-        return CaptureCursor(learned.digests + live.digests, ((count, learned.at), *live.runs))
+        runs = ((len(kept.value.digests) // DIGEST_BYTES, kept.value.at), *live.runs)
+        return CaptureCursor(kept.value.digests + live.digests, runs)
 
     def marks(self, agent: str) -> dict[str, str]:
         """The marks of an agent's sessions, by their ids."""
