@@ -160,7 +160,7 @@ class Committer:
         """What to write of a classifier's proposals, and what was left out."""
         if classified.proposals:
             event, classified = await self._promotion.promoted(event, classified)
-        if not classified.proposals:
+        if not (proposals := classified.proposals):
             return (), Tally(classified.malformed)
         view = await self._see(event.roots)
         unshown = {root: (*self._just_written(root), *self._learned(event, root)) for root in event.roots}
@@ -170,10 +170,9 @@ class Committer:
         if self._vectors is not None:
             others = tentative.texts(event.roots)
             others += (each.content for memories in unshown.values() for each in memories)
-            rows = await rows_of(event, classified.proposals, view, others, self._vectors)
+            rows = await rows_of(event, proposals, view, others, self._vectors)
 
         def decided() -> tuple[Decision, Tally]:
-            proposals = classified.proposals
             existing = existing_memories(event, proposals, view, unshown, tentative=tentative, rows=rows)
             return self._decided(event, classified, existing)
 
@@ -215,10 +214,9 @@ class Committer:
         known = dict(event.stored_roots)
         # The agent's root is not one of those that the event was accepted with.
         identities = {
-            root: known.get(root) or (stored_identity(root) if known else "") for root in event.roots
+            each: known.get(each) or (stored_identity(each) if known else "") for each in event.roots
         }
-        found = (replace(each, identity=identities[each.root]) for each in documents)
-        return tuple(found), tally
+        return tuple(replace(each, identity=identities[each.root]) for each in documents), tally
 
     def _learned(self, event: Event, root: Root) -> list[Memory]:
         """What was proposed of other past sessions and waits: it counts as known for the next."""
