@@ -114,13 +114,13 @@ class Pipeline:
                 return Outcome("coalesced" if submission.kind == "turn" else "durable", slices=done)
             taken = await self._intake.take(submission, event_id, key if submission.session_id else "")
             if isinstance(taken, SubmittedEvents):
-                return await self._accept(submission.kind, taken)
+                return await self._accept(submission.kind, taken, tops)
             return self._refused(taken.reason) if taken.word == "rejected" else taken
 
-    async def _accept(self, kind: Kind, taken: SubmittedEvents) -> Outcome:
+    async def _accept(self, kind: Kind, taken: SubmittedEvents, tops: tuple[str, ...]) -> Outcome:
         """Have all events of a capture wait, which are none if all that was said is known."""
         events = taken.events
-        if reason := await self._refusal(events[0].tops if events else ()):
+        if reason := await self._refusal(tops if events else ()):
             return self._refused(reason)
         if not events and not taken.is_known:
             return self._refused("nothing_to_capture")

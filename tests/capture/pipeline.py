@@ -155,7 +155,7 @@ class StandInCommitter:
 
 async def accept(pipeline: Pipeline, event: Event) -> Outcome:
     """Have an event taken as it is."""
-    return await pipeline._accept(event.kind, SubmittedEvents((event,) if event.window else ()))
+    return await pipeline._accept(event.kind, SubmittedEvents((event,) if event.window else ()), event.tops)
 
 
 class Capture:
