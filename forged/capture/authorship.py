@@ -1,4 +1,4 @@
-"""Part a message into pieces by who wrote them; find what a person typed, and the provenance of proposals.
+"""Part a message into pieces by author; find typed statements, and the provenance of proposals.
 
 `weighing` judges the blocks of a message: typed, unsure or foreign. From a sentence on that gives a role or a
 task ("You are agent 3 of 8"), a message is the brief of a script. A code span and a quotation are never cut,
@@ -289,7 +289,7 @@ def statements(
 def _of_message(
     window: Sequence[Utterance], place: int, found: Sequence[MessagePiece]
 ) -> Iterator[Statement]:
-    """The statements of one message, which stands at a place of the window."""
+    """Return the statements of the message at a place of the window."""
     said = [*_said(found)]
     proposed = _proposed(window, place) if said else ""
     around = "\n\n".join(piece.text for piece in found if piece.of in ("typed", "unsure"))
