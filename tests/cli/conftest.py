@@ -14,6 +14,7 @@ import pytest
 
 from forged.cli import commands
 from forged.cli.call import Invocation
+from tests.cli.stand_ins import StandIns
 from tests.support.daemon import FakeDaemon
 
 
@@ -81,3 +82,30 @@ def piped(monkeypatch: pytest.MonkeyPatch) -> Callable[[str | bytes], None]:
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data), encoding="latin-1"))
 
     return feed
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The only folder in PATH."""
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    monkeypatch.setattr("forged.integrations.surroundings.SERVERS", {})
+    return folder
+
+
+@pytest.fixture
+def qwen(path: Path) -> Path:
+    """An agent that has settings, and none so far."""
+    (path / "qwen").write_text("#!/bin/sh\necho 0.15.10\n")
+    (path / "qwen").chmod(0o755)
+    return path / "qwen"
+
+
+@pytest.fixture
+def systemd(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> StandIns:
+    """Programs of a systemd that answers and runs nothing of ours; our address is the one of the unit."""
+    runtime = tmp_path / "runtime"
+    runtime.mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+    return StandIns(tmp_path / "systemd", home)

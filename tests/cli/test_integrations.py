@@ -20,23 +20,6 @@ SEEN = AgentReport(
 
 
 @pytest.fixture
-def path(tmp_path, monkeypatch):
-    """The only folder in PATH."""
-    folder = tmp_path / "programs"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
-    return folder
-
-
-@pytest.fixture
-def qwen(path):
-    program = path / "qwen"
-    program.write_text("#!/bin/sh\necho 0.15.10\n")
-    program.chmod(0o755)
-    return program
-
-
-@pytest.fixture
 def connected(qwen, forgectl):
     """Its setup says that no daemon can be started here."""
     assert "done  Qwen Code" in forgectl("setup", "--yes", "qwen").out

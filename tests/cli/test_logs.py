@@ -113,12 +113,8 @@ def test_follow_and_json_exclude_each_other(forgectl):
 
 
 @pytest.fixture
-def journal(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> StandIns:
+def journal(systemd: StandIns) -> StandIns:
     """A systemd that listens at our address, and a journalctl."""
-    runtime = tmp_path / "runtime"
-    runtime.mkdir(mode=0o700)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
-    systemd = StandIns(tmp_path / "systemd", home)
     systemd.answer("forged.service", "LoadState=loaded\nActiveState=inactive\n")
     systemd.add("journalctl")
     systemd.answer("journalctl", "Nov 23 forged[7]: serving\nNov 23 forged[7]: \x1b[2Jstopping\n")

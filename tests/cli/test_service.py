@@ -6,25 +6,13 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-
-from tests.cli.stand_ins import StandIns
 
 RUNNING = "ActiveState=active\nSubState=running\nMainPID=77\nNRestarts=2\nUnitFileState=disabled\n"
 LISTENING = "ActiveState=active\nSubState=listening\nUnitFileState=enabled\n"
 # Somebody's own, from a package or from the manual of an earlier version.
 OWN = "[Socket]\nListenStream=%t/forged/forged.sock\n"
-
-
-@pytest.fixture
-def systemd(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> StandIns:
-    """Programs of a systemd that answers and runs nothing of ours; our address is the one of the unit."""
-    runtime = tmp_path / "runtime"
-    runtime.mkdir(mode=0o700)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
-    return StandIns(tmp_path / "systemd", home)
 
 
 @pytest.fixture

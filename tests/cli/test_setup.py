@@ -14,25 +14,8 @@ import pytest
 
 from forged_client.protocol import Status
 from tests.cli import reports
-from tests.cli.stand_ins import StandIns
 
 REFUSES = "#!/bin/sh\necho 'no network' >&2\nexit 1\n"
-
-
-@pytest.fixture
-def path(tmp_path, monkeypatch) -> Path:
-    """The only folder in PATH."""
-    folder = tmp_path / "programs"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
-    monkeypatch.setattr("forged.integrations.surroundings.SERVERS", {})
-    return folder
-
-
-@pytest.fixture
-def qwen(path):
-    """An agent that has settings, and none so far."""
-    return lay(path / "qwen", "#!/bin/sh\necho 0.15.10\n")
 
 
 @pytest.fixture
@@ -234,14 +217,6 @@ def test_what_a_file_is_called_cannot_steer_the_terminal(setup, home, path, monk
 
 
 # --- the service ---------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def systemd(tmp_path, home, monkeypatch):
-    runtime = tmp_path / "runtime"
-    runtime.mkdir(mode=0o700)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
-    return StandIns(tmp_path / "systemd", home)
 
 
 def test_where_systemd_answers_it_starts_the_daemon_from_now_on_and_remove_ends_that(

@@ -27,16 +27,6 @@ with Client(autostart=True, executable=sys.argv[1], timeout_s=60) as client:
     report = client.status()
     print(report.status, report.pid, report.reason)
 """
-_ASYNC_AGENT = """
-import asyncio, sys
-from forged_client import AsyncClient
-
-async def main():
-    async with AsyncClient(autostart=True, executable=sys.argv[1], timeout_s=60) as client:
-        reports = await asyncio.gather(*(client.status() for _ in range(10)))
-        print(*sorted({f"{report.status} {report.pid}" for report in reports}))
-asyncio.run(main())
-"""
 
 
 @pytest.fixture
@@ -74,10 +64,10 @@ def _environment_of(pid: int) -> dict[str, str]:
     return dict(variable.partition("=")[::2] for variable in variables if variable)
 
 
-def _agent(shell: Shell, code: str = _AGENT) -> subprocess.Popen[str]:
+def _agent(shell: Shell) -> subprocess.Popen[str]:
     """An agent process that was told where forged is; nothing of it was ever started in this HOME."""
     return subprocess.Popen(
-        [sys.executable, "-P", "-c", code, FORGED],
+        [sys.executable, "-P", "-c", _AGENT, FORGED],
         env=shell.env,
         cwd=shell.directory,
         stdout=subprocess.PIPE,
@@ -123,13 +113,6 @@ def test_ten_agents_at_once_get_one_daemon(shell):
     assert _daemons(shell) == {_pid(shell)}
     log = (shell.home / ".local/state/forged/forged.log").read_text()
     assert (log.count("serving socket="), log.count("already running")) == (1, 0)
-
-
-def test_ten_requests_at_once_of_an_asyncio_agent_get_one_daemon(shell):
-    agent = _agent(shell, _ASYNC_AGENT)
-
-    assert agent.communicate(timeout=PATIENCE_S)[0] == f"ok {_pid(shell)}\n"
-    assert _daemons(shell) == {_pid(shell)}
 
 
 def test_a_killed_daemon_is_replaced_by_the_next_call_and_nothing_is_lost(shell):

@@ -13,7 +13,7 @@ from tests.data.memories import memory, put
 from tests.data.secrets import planted
 from tests.support.clock import PATIENCE_S, eventually
 from tests.support.daemon import Scene, Shell, capturing, staged
-from tests.support.provider import CHAT, Answer, proposal, reply
+from tests.support.provider import Answer, proposal, reply
 from tests.support.provider.server import well_behaved
 
 pytestmark = pytest.mark.long
@@ -168,22 +168,6 @@ def test_no_secret_and_no_private_span_reaches_a_server_from_a_file_a_query_or_a
 
     assert "And this too." in sent
     assert "[redacted]" in sent
-    assert HIDDEN not in sent
-    assert [case.secret for case in SECRETS if case.secret in sent] == []
-
-
-def test_no_secret_and_no_private_span_of_a_first_line_reaches_a_classifier(home, repo):
-    put(home, *(memory(f"m{n:03}", f"On the {n}th: {case.text}") for n, case in enumerate(SECRETS)))
-    put(home, memory("open", f"Open to the end <private>{HIDDEN}"))
-    with capturing(home, classifier_model="m") as stage:
-        stage.provider.chat = reply(proposal("We sail on Fridays."))
-        stage.load(home)
-        stage.captured(repo, "We sail on Fridays.")
-        stage.provider.wait_for(1, path=CHAT)
-        sent = said_to(stage)
-
-    assert "m000" in sent
-    assert "We sail on Fridays." in sent
     assert HIDDEN not in sent
     assert [case.secret for case in SECRETS if case.secret in sent] == []
 

@@ -7,6 +7,7 @@ waited for an endpoint is told by the provider's log and by the replies' own rea
 from __future__ import annotations
 
 import re
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -15,10 +16,12 @@ from dataclasses import replace
 
 import pytest
 
+from forged_client import protocol
+from forged_client.framing import encode
 from tests.data.memories import memory, put
 from tests.support.clock import PATIENCE_S, eventually
 from tests.support.daemon import Scene, ids, staged
-from tests.support.provider import RESET, Answer
+from tests.support.provider import EMBEDDINGS, RESET, Answer, embedded
 
 pytestmark = pytest.mark.long
 
@@ -206,6 +209,27 @@ def test_of_24_agents_at_endpoints_that_hang_no_turn_waits_that_began_when_two_h
 
 
 # --- who hangs up -------------------------------------------------------------------------------------
+
+
+def test_an_agent_that_hangs_up_ends_the_calls_that_only_it_waited_for(hyde, repo):
+    go = threading.Event()
+    hyde.provider.embeddings = lambda provider, request: embedded(provider, request, hold=go)
+    asked = protocol.Retrieve(
+        id=2,
+        workspace=str(repo),
+        session_id="s",
+        turn_id="t",
+        messages=({"role": "user", "content": "the walrus"},),
+    )
+    with socket.socket(socket.AF_UNIX) as agent:
+        agent.connect(hyde.daemon.socket)
+        agent.sendall(bytes(encode(protocol.Hello(id=1))) + bytes(encode(asked)))
+        (call,) = hyde.provider.wait_for(1, path=EMBEDDINGS)
+
+    try:
+        hyde.provider.wait_until(lambda: call.closed_by_client, 1.5)  # before its time is up
+    finally:
+        go.set()
 
 
 # --- who asks whether they work -----------------------------------------------------------------------

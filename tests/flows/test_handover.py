@@ -122,20 +122,6 @@ def daemon(home: Path) -> Iterator[DaemonProcess]:
         yield daemon
 
 
-def test_a_successor_with_a_wrong_configuration_says_so_and_the_daemon_goes_on(daemon, home):
-    with daemon.client() as client:
-        epoch = client.status().epoch
-        (home / ".config/forged/config.toml").write_text("[memory]\nretrieval_top_k = 900\n")
-
-        done = subprocess.run(
-            _SERVE, env=daemon.env, capture_output=True, text=True, timeout=PATIENCE_S, cwd="/"
-        )
-
-        assert done.returncode == os.EX_CONFIG
-        assert "memory.retrieval_top_k" in done.stderr.splitlines()[-1]
-        assert client.status().epoch == epoch
-
-
 @needs_activation
 def test_a_daemon_of_the_service_manager_stays_and_names_what_restarts_it(home):
     with activated(home) as one, one.daemon.client() as client:

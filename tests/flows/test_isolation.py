@@ -54,16 +54,6 @@ def test_equal_ids_in_two_repositories_stay_apart(home, tmp_path):
     assert texts == ["the port is 4001", "the port is 4002"]
 
 
-def test_a_repository_cannot_supersede_a_user_memory(home, repo):
-    _file(home, "mem_mine", "I always use tabs.")
-    _file(repo, "mem_theirs", "---\nsupersedes: mem_mine\nversion: 9\n---\nI always use tabs. No: spaces.")
-
-    with running(home) as daemon, daemon.client() as client:
-        found = {hit.id: hit.content for hit in client.search(str(repo), "tabs").memories}
-
-    assert found["mem_mine"] == "I always use tabs."
-
-
 def _repository(top: Path) -> None:
     (top / "src").mkdir(parents=True)
     git(top, "init", "-q")

@@ -112,21 +112,6 @@ def test_what_is_handed_to_a_service_manager_serves_the_next_daemon_and_the_one_
         assert embedded(provider) == []
 
 
-@needs_sealed_memory
-def test_what_another_model_made_is_given_back_and_embedded_anew(home, provider, filled):
-    with fd_keeper(home) as keeper:
-        with keeper.client() as client:
-            warm(client, filled)
-        keeper.end()
-        provider.received.clear()
-        configure(home, provider, "another model")
-        keeper.start()
-        with keeper.client() as client:
-            warm(client, filled)
-
-        assert set(TEXTS.values()) < set(embedded(provider))
-
-
 # --- in one process -------------------------------------------------------------------------------------
 
 
