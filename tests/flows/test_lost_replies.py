@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from forged_client import Client
-from forged_client.protocol import Edge, Forgotten, Moved, Remembered
+from forged_client.protocol import Moved, Remembered
 from tests.support.clock import PATIENCE_S
 from tests.support.daemon import DaemonProcess, Peer, Talk
 
@@ -45,26 +45,11 @@ def walrus(daemon: DaemonProcess, repo: Path) -> str:
         return client.remember(str(repo), "the walrus sings").memory_id
 
 
-def versions(daemon: DaemonProcess, repo: Path, memory_id: str) -> list[str]:
-    with daemon.client() as client:
-        return [each.content for each in client.history(str(repo), memory_id).memories]
-
-
 def test_a_memory_is_written_once(daemon, repo, lossy):
     reply = lossy.remember(str(repo), "the walrus sings")
 
     assert (type(reply), reply.status, reply.existed) == (Remembered, "ok", False)
     assert len(list((repo / ".forge/memory").glob("*.md"))) == 1
-
-
-def test_a_link_is_added_once(daemon, repo, lossy, walrus):
-    with daemon.client() as client:
-        carpenter = client.remember(str(repo), "the carpenter weeps").memory_id
-
-    reply = lossy.edit(str(repo), walrus, relate=[Edge(carpenter)])
-
-    assert reply.status == "ok"
-    assert len(versions(daemon, repo, reply.memory_id)) == 2
 
 
 def test_a_memory_is_moved_once_and_the_receipt_is_the_first(daemon, repo, lossy, walrus):
@@ -74,27 +59,3 @@ def test_a_memory_is_moved_once_and_the_receipt_is_the_first(daemon, repo, lossy
     with daemon.client() as client:
         moved = [each.id for each in client.list(str(repo), scope="user").memories]
     assert moved == [reply.memory_id]
-
-
-def test_an_edit_that_insists_on_its_base_is_made_once(daemon, repo, lossy, walrus):
-    reply = lossy.edit(str(repo), walrus, "the walrus dances", base=walrus)
-
-    assert (reply.status, reply.replaced) == ("ok", walrus)
-    assert versions(daemon, repo, reply.memory_id) == ["the walrus sings", "the walrus dances"]
-
-
-def test_what_is_restored_twice_comes_back_once(daemon, repo, lossy, walrus):
-    with daemon.client() as client:
-        client.forget(str(repo), walrus)
-
-    reply = lossy.restore(str(repo), walrus)
-
-    assert (reply.status, [each.id for each in reply.memories]) == ("ok", [walrus])
-
-
-def test_what_is_forgotten_twice_has_the_receipt_of_the_first(daemon, repo, lossy, walrus):
-    reply = lossy.forget(str(repo), walrus)
-
-    assert (type(reply), reply.status, reply.ids) == (Forgotten, "ok", (walrus,))
-    with daemon.client() as client:
-        assert client.restore(str(repo), walrus).status == "ok"
