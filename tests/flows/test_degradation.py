@@ -8,7 +8,6 @@ outlives its cause, and an answer is there in time.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,7 @@ import pytest
 from forged_client.protocol import Retrieved
 from tests.data.memories import memory, put
 from tests.support.clock import PATIENCE_S, eventually
-from tests.support.daemon import Scene, ids, staged
+from tests.support.daemon import Scene, ids, renewed, shared_scene
 from tests.support.provider import CLOSE, HTML, RESET, Answer, completion, embedded
 
 # What an answer may take beyond its time limit on a busy machine.
@@ -34,36 +33,12 @@ CHAT_FAILURES = {
 }
 
 
-@pytest.fixture(scope="module")
-def hyde_scene(tmp_path_factory) -> Iterator[Scene]:
-    """ADR-0047 to the letter: explicit hyde, plain cosine."""
-    with staged(
-        tmp_path_factory.mktemp("home"),
-        clocked=True,
-        retrieval_strategy="hyde",
-        retrieval_model="chat",
-        retrieval_lexical_weight=0,
-    ) as scene:
-        yield scene
-
-
-@pytest.fixture(scope="module")
-def auto_scene(tmp_path_factory) -> Iterator[Scene]:
-    """As forged comes, with a model for each purpose."""
-    with staged(tmp_path_factory.mktemp("home"), clocked=True, retrieval_model="chat") as scene:
-        yield scene
-
-
-@pytest.fixture
-def hyde(hyde_scene) -> Scene:
-    hyde_scene.reset()
-    return hyde_scene
-
-
-@pytest.fixture
-def auto(auto_scene) -> Scene:
-    auto_scene.reset()
-    return auto_scene
+# ADR-0047 to the letter: explicit hyde, plain cosine. And as forged comes, with a model for each purpose.
+hyde_scene = shared_scene(
+    clocked=True, retrieval_strategy="hyde", retrieval_model="chat", retrieval_lexical_weight=0
+)
+auto_scene = shared_scene(clocked=True, retrieval_model="chat")
+hyde, auto = renewed("hyde_scene"), renewed("auto_scene")
 
 
 def _walrus(scene: Scene, repo: Path) -> None:

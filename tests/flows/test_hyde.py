@@ -7,38 +7,22 @@ test_degradation.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 
 import pytest
 
 from forged.text import prompts
 from tests.data.memories import memory, put
 from tests.support.clock import eventually
-from tests.support.daemon import Scene, Shell, ids, staged
+from tests.support.daemon import Scene, Shell, ids, shared_scene
 from tests.support.provider import Answer, completion, streamed
 
 pytestmark = pytest.mark.long
 
 
-@pytest.fixture(scope="module")
-def auto_scene(tmp_path_factory) -> Iterator[Scene]:
-    with staged(tmp_path_factory.mktemp("home"), retrieval_model="chat") as scene:
-        yield scene
-
-
-@pytest.fixture(scope="module")
-def hyde_scene(tmp_path_factory) -> Iterator[Scene]:
-    with staged(tmp_path_factory.mktemp("home"), retrieval_model="chat", retrieval_strategy="hyde") as scene:
-        yield scene
-
-
-@pytest.fixture(scope="module")
-def words_scene(tmp_path_factory) -> Iterator[Scene]:
-    """A chat model and no embeddings: hypotheses for the lexical leg alone."""
-    with staged(
-        tmp_path_factory.mktemp("home"), retrieval_model="chat", embedding_model="builtin:lexical"
-    ) as scene:
-        yield scene
+auto_scene = shared_scene(retrieval_model="chat")
+hyde_scene = shared_scene(retrieval_model="chat", retrieval_strategy="hyde")
+# A chat model and no embeddings: hypotheses for the lexical leg alone.
+words_scene = shared_scene(retrieval_model="chat", embedding_model="builtin:lexical")
 
 
 @pytest.fixture

@@ -14,40 +14,16 @@ import pytest
 
 from tests.data.memories import memory, put
 from tests.support.clock import eventually
-from tests.support.daemon import Scene, ids, running, staged
+from tests.support.daemon import Scene, ids, renewed, running, shared_scene, staged
 from tests.support.provider import Answer, ScriptedProvider, poisoned
 
-
-@pytest.fixture(scope="module")
-def shared_scene(tmp_path_factory) -> Iterator[Scene]:
-    with staged(
-        tmp_path_factory.mktemp("home"),
-        retrieval_strategy="hyde",
-        retrieval_model="chat",
-        retrieval_lexical_weight=0,
-        query_prefix="ask: ",
-    ) as scene:
-        yield scene
-
-
-@pytest.fixture
-def scene(shared_scene) -> Scene:
-    """Explicit hyde with plain cosine, shared; every test has a repo of its own and no user memories."""
-    shared_scene.reset()
-    return shared_scene
-
-
-@pytest.fixture(scope="module")
-def shared_plain(tmp_path_factory) -> Iterator[Scene]:
-    with staged(tmp_path_factory.mktemp("home"), dimension=4) as scene:
-        yield scene
-
-
-@pytest.fixture
-def plain(shared_plain) -> Scene:
-    """Both legs and no chat model: the direct strategy."""
-    shared_plain.reset()
-    return shared_plain
+# Explicit hyde with plain cosine, and both legs without a chat model: the direct strategy. Every test has a
+# repo of its own and no user memories.
+hyde_scene = shared_scene(
+    retrieval_strategy="hyde", retrieval_model="chat", retrieval_lexical_weight=0, query_prefix="ask: "
+)
+direct_scene = shared_scene(dimension=4)
+scene, plain = renewed("hyde_scene"), renewed("direct_scene")
 
 
 @pytest.fixture

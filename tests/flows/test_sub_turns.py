@@ -6,13 +6,13 @@ The provider's log tells what they cost. `retrieve` is asked before every call o
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from tests.data.memories import memory, put
-from tests.support.daemon import Scene, ids, staged
+from tests.support.daemon import Scene, ids, shared_scene
 from tests.support.provider import Answer, completion
 
 Messages = list[dict[str, object]]
@@ -58,10 +58,7 @@ FORMS: dict[str, Callable[[str, int], Messages]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory) -> Iterator[Scene]:
-    with staged(tmp_path_factory.mktemp("home"), retrieval_model="chat") as scene:
-        yield scene
+shared = shared_scene(retrieval_model="chat")
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ from tests.support.daemon.processes import (
     usage,
     wait_for_end,
 )
-from tests.support.daemon.scene import Scene, configuration, ids, staged
+from tests.support.daemon.scene import Scene, configuration, ids, renewed, shared_scene, staged
 from tests.support.daemon.shell import FORGECTL, FORGED, Shell
 from tests.support.daemon.stored import stored
 from tests.support.daemon.user_manager import UserManager, needs_user_manager, user_manager
@@ -85,8 +85,10 @@ __all__ = [
     "on_disk",
     "proc",
     "processes_with",
+    "renewed",
     "running",
     "said",
+    "shared_scene",
     "staged",
     "state_of",
     "stopped_server",

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
 from forged.maps.identity import SENTENCES
 from forged_client import Client
 from forged_client.protocol import Rebuilt, Retrieved, RootReport
@@ -104,3 +106,26 @@ def staged(home: Path, *, dimension: int = 3, clocked: bool = False, **settings:
 
 def ids(reply: Retrieved) -> list[str]:
     return [hit.id for hit in reply.memories]
+
+
+def shared_scene(**settings: object):
+    """A fixture: a scene for all tests of a module."""
+
+    @pytest.fixture(scope="module")
+    def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+        with staged(tmp_path_factory.mktemp("home"), **settings) as scene:  # type: ignore[arg-type]
+            yield scene
+
+    return scene
+
+
+def renewed(shared: str):
+    """A fixture: the shared scene of this name, as ever."""
+
+    @pytest.fixture
+    def scene(request: pytest.FixtureRequest) -> Scene:
+        scene: Scene = request.getfixturevalue(shared)
+        scene.reset()
+        return scene
+
+    return scene
