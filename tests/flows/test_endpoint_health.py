@@ -1,4 +1,4 @@
-"""Endpoints that fail, hang, think too long or ask for patience: who waits, who calls, and what is told.
+"""Endpoints that fail or hang: who waits, who calls, and what is told.
 
 From outside, with a real daemon and a provider on loopback. Minutes pass by `pass_a_minute`; whether somebody
 waited for an endpoint is told by the provider's log and by the replies' own reason.
@@ -153,18 +153,6 @@ def test_a_build_that_failed_is_the_reason_of_an_answer_without_vectors(tmp_path
             assert reason.startswith("no vectors (auth: http://127.0.0.1")
             assert reason.endswith("; answered by words")
         assert (reply.status, found.status) == ("ok", "ok")
-
-
-# --- Retry-After --------------------------------------------------------------------------------------
-
-
-def test_a_retry_after_beyond_the_deadline_is_answered_at_once_as_rate_limited_and_holds_for_all(hyde, repo):
-    hyde.provider.chat = Answer({"error": {"message": "slow down"}}, 429, {"Retry-After": "5"})
-
-    replies = [hyde.ask(repo, "the walrus") for _ in range(3)]
-
-    assert {(reply.text, reply.reason) for reply in replies} == {("", "provider: rate_limited")}
-    assert len(hyde.chats) == 1
 
 
 # --- too slow -----------------------------------------------------------------------------------------

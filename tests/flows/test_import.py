@@ -151,19 +151,6 @@ def test_relations_between_imported_notes_become_links_and_others_are_named(at, 
     ]
 
 
-def test_a_link_leads_to_the_memory_that_says_the_same_already(at, tmp_path):
-    for name in ("coffee.md", "tea.md"):
-        shutil.copy(FILES / name, tmp_path)
-    at.run("remember", "Tea Brewing: Green tea at 80 degrees")
-    (own,) = listed(at)
-
-    done = at.run("import", str(tmp_path), "--yes", "--json")
-
-    assert became(done)["tea.md:6"] == "there"
-    links = [edge["id"] for each in listed(at) for edge in each["related"]]
-    assert links == [own["id"]]
-
-
 def test_memories_of_another_project_wait_for_their_repository_to_be_named(at, repo, tmp_path):
     shop, blog = tmp_path / "shop", tmp_path / "blog"
     for top in (shop, blog):

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from msgspec.structs import replace
 
 from forged.entities import graph_of
-from forged.files import Root, agent_root, org_root
-from forged.memory import Entity, Memory, Relation
+from forged.files import agent_root, org_root
+from forged.memory import Entity, Relation
 from forged.stores import search
 from forged_client import protocol as wire
+from tests.daemon.handlers.test_recall import put_in
 from tests.daemon.parts import Parts, assembled
 from tests.data.memories import memory, put
 
@@ -21,10 +20,6 @@ RULED = replace(
     relations=(Relation("ledger", "falls-under", "Policy 7"),),
 )
 ALIEN = [memory(f"mem_x{number}", f"walrus number {100 + number}", scope="user") for number in range(40)]
-
-
-def put_in(root: Root, *memories: Memory) -> None:
-    put(Path(root.top), *memories, folder=root.folders[0])
 
 
 async def recalled(parts: Parts, query: str = QUERY, **fields) -> dict[str, wire.MemoryRecord]:
