@@ -10,7 +10,7 @@ from forged.map.chains import Chains, hops, link, replaced_by
 
 if TYPE_CHECKING:
     from forged.map.baseline import LEAST_DIMENSION, Baseline, carried, thinned
-    from forged.map.dense import DenseLeg, are_cjk
+    from forged.map.dense import DenseLeg
     from forged.map.gate import (
         Reading,
         is_hopeless,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     )
     from forged.map.lexical import LexicalLeg
     from forged.map.packing import build_dense, edit_dense
-    from forged.map.parts import Cues, Part, Traits
+    from forged.map.parts import Cues, Part, Traits, are_cjk
     from forged.map.postings import build_leg, splice_leg
     from forged.map.search import CANDIDATES, Cosines, Found, Ranked, compared, search_maps
     from forged.map.vector_map import VectorMap, newest
@@ -68,14 +68,14 @@ __all__ = [
 __getattr__ = door(
     __name__,
     baseline=("Baseline", "LEAST_DIMENSION", "carried", "thinned"),
-    dense=("DenseLeg", "are_cjk"),
+    dense=("DenseLeg",),
     gate=(
         *("Reading", "is_hopeless", "leads", "rated", "room", "threshold"),
         *("verdicts", "weigh"),
     ),
     lexical=("LexicalLeg",),
     packing=("build_dense", "edit_dense"),
-    parts=("Cues", "Part", "Traits"),
+    parts=("Cues", "Part", "Traits", "are_cjk"),
     postings=("build_leg", "splice_leg"),
     search=("CANDIDATES", "Cosines", "Found", "Ranked", "compared", "search_maps"),
     vector_map=("VectorMap", "newest"),

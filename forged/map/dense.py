@@ -10,7 +10,7 @@ that a question finds its answer in another language (own set: recall@10 of 10 s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from weakref import WeakKeyDictionary, ref
 
@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forged.models import Vectors
-from forged.text.terms import is_cjk
 
 # Rows of a block: four vectors of 16 numbers. Measured at 384 and 1,536 dimensions: 32 and 96 are slower.
 BLOCK = 64
@@ -107,11 +106,6 @@ class Centre(msgspec.Struct, frozen=True, eq=False):
         rows -= self.means[self.scripts[leg][numbers]] if self.mixed else self.means[0]
         rows *= self.scales[leg][numbers, None]
         return rows
-
-
-def are_cjk(texts: Iterable[str]) -> NDArray[np.bool_]:
-    """Which texts are Chinese, Japanese or Korean, as far as their characters tell."""
-    return np.fromiter(map(is_cjk, texts), np.bool_)
 
 
 def cosines_into(out: Vectors, leg: DenseLeg, queries: Vectors) -> None:

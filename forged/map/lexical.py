@@ -53,7 +53,7 @@ class LexicalLeg(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def size(self) -> int:
         """Number of memories that count."""
-        return len(self) - (int(np.count_nonzero(self.gone)) if self.gone is not None else 0)
+        return len(self.lengths) - (int(np.count_nonzero(self.gone)) if self.gone is not None else 0)
 
     @cached_property
     def stems(self) -> int:

@@ -5,15 +5,16 @@ An edit copies nothing large: it marks rows as gone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from forged.map.dense import DenseLeg, are_cjk
+from forged.map.dense import DenseLeg
 from forged.map.lexical import Ints, LexicalLeg
 from forged.memory import Memory, time_ns
+from forged.text.cjk import is_cjk
 from forged.text.dates import Seconds
 
 
@@ -43,6 +44,11 @@ class Traits(msgspec.Struct, frozen=True, eq=False):
 
 def _seconds(created_at: str) -> int:
     return max(0, time_ns(created_at) // 1_000_000_000)
+
+
+def are_cjk(texts: Iterable[str]) -> NDArray[np.bool_]:
+    """Which texts are Chinese, Japanese or Korean, as far as their characters tell."""
+    return np.fromiter(map(is_cjk, texts), np.bool_)
 
 
 class Cues(msgspec.Struct, frozen=True, eq=False):

@@ -169,7 +169,7 @@ def _renumbered(
     leg: LexicalLeg, kept_old: Ints, kept_new: Ints
 ) -> tuple[Terms, NDArray[np.int64], Ints, NDArray[np.uint8]]:
     """Terms, frequencies, rows and counts of the memories that stay."""
-    target = np.full(len(leg), -1, np.int32)
+    target = np.full(len(leg.lengths), -1, np.int32)
     target[kept_old] = kept_new
     rows = np.empty_like(leg.rows)
     for start in range(0, len(rows), _RENUMBERED_AT_ONCE):

@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forged.map import lexical
-from forged.map.dense import Centre, DenseLeg, are_cjk, cosines_into, joint_centre
+from forged.map.dense import Centre, DenseLeg, cosines_into, joint_centre
 from forged.map.lexical import NO_WORDS, Matches
-from forged.map.parts import Cues, Part
+from forged.map.parts import Cues, Part, are_cjk
 from forged.map.vector_map import VectorMap
 from forged.memory import Memory
 from forged.models import Vectors

@@ -418,7 +418,7 @@ class Builds(msgspec.Struct, frozen=True, eq=False):
 
 def _large_rows(index: RootIndex) -> object:
     """The identity of a map's large rows: where these are laid out anew, those before are freed."""
-    return index.map.parts[0].traits if index.map is not None and len(index.map) >= _LARGE else None
+    return index.map.parts[0].traits if index.map is not None and len(index.map.memories) >= _LARGE else None
 
 
 def retry_after(error: Exception, before: float | None) -> float:

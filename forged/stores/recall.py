@@ -182,7 +182,7 @@ class OverEntities:
 
     async def search(self, maps: Sequence[VectorMap], query: str) -> tuple[ReachedMemory, ...]:
         """The best first; `place` of each is the map's among `maps`, and the memory's id."""
-        if not any(map(len, maps)):
+        if not any(home.memories for home in maps):
             return ()
         return await fair_queue.in_thread(self._thread, partial(self._search, tuple(maps), query))
 
