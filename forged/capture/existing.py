@@ -351,7 +351,8 @@ def _nearest(home: VectorMap, content: str, row: bytes, most: int) -> list[Memor
 
 
 def _versions(home: VectorMap, ids: Iterable[str]) -> Iterator[Memory]:
-    return filter(None, map(home.find, home.chains.versions(ids)))
+    versions = dict.fromkeys(version for each in ids for version in home.chains.chain(each))
+    return filter(None, map(home.find, versions))
 
 
 def _near_by_row(home: VectorMap, row: bytes) -> Iterator[Memory]:

@@ -85,15 +85,21 @@ class Patience(msgspec.Struct, frozen=True):
 class WorkerProcess:
     """Used once, from the event loop. `over` gets the cause of death, after the last report."""
 
-    def __init__(self, target: Target, settings: bytes, heard: Callable[[Report], None]) -> None:
-        """`heard` is called in the loop with each report."""
+    def __init__(
+        self,
+        target: Target,
+        settings: bytes,
+        started: Callable[[int], None],
+        heard: Callable[[Report], None],
+    ) -> None:
+        """`started` is called in the loop with the process id, and `heard` with each report."""
         self._loop = asyncio.get_running_loop()
         self.over: asyncio.Future[str] = self._loop.create_future()
         self.pid = 0
         self.was_ready = False
         self._target = target
         self._settings = settings
-        self._heard = heard
+        self._started, self._heard = started, heard
         self._thread = threading.Thread(target=self._run, name="capture-worker", daemon=True)
         # Guards what follows: a process that has been waited for must not be signalled any more, for its
         # number may be another's.
@@ -183,6 +189,7 @@ class WorkerProcess:
         assert process.pid is not None
         with self._lock:
             self._queue, self.pid, self._is_there = queue, process.pid, True
+        self._in_loop(self._started, process.pid)
         if self._killed_for:
             self.kill(self._killed_for)
         return process, results
@@ -255,13 +262,8 @@ class Supervisor:
         self._limit_s = 0.0
         self._failed_starts = self._fruitless = 0
         self.ready = False
-        self.restarts = 0
+        self.pid = self.restarts = 0  # no worker has the number 0
         self.problem = ""
-
-    @property
-    def pid(self) -> int:
-        """The worker's process id, 0 without one."""
-        return self._current.pid if self._current is not None else 0
 
     def want(self) -> None:
         """Something will be given soon: do not put the first start off."""
@@ -289,7 +291,7 @@ class Supervisor:
 
     async def _one_life(self) -> tuple[bool, str]:
         """One worker process from start to end: whether it was ever ready, and why it ended."""
-        self._current = one = WorkerProcess(self._target, self._settings, self._heard)
+        self._current = one = WorkerProcess(self._target, self._settings, self._started, self._heard)
         self._expect(self._patience.ready_s, self._patience.slow_start_s)
         try:
             one.begin()
@@ -303,7 +305,7 @@ class Supervisor:
                 await asyncio.wait({one.over}, timeout=_STOP_S)
             finally:
                 one.close()
-                self._current = None
+                self._current, self.pid = None, 0
         return one.was_ready, one.over.result()
 
     def _after(self, cause: str, *, was_ready: bool) -> float:
@@ -315,6 +317,9 @@ class Supervisor:
         self._failed_starts += 1
         self._show(f"the capture worker cannot run: {cause}")
         return min(pause_s, self._patience.longest_retry_s)
+
+    def _started(self, pid: int) -> None:
+        self.pid = pid if self._current is not None else 0
 
     def _heard(self, report: Report) -> None:
         match report:

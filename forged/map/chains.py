@@ -52,13 +52,8 @@ class Chains(msgspec.Struct, frozen=True, eq=False):
 
     def heads(self, memories: Iterable[Memory]) -> list[Memory]:
         """Those of some memories that nothing replaces."""
-        replaced = {each for each, head in self.head_of.items() if each != head}
-        replaced.difference_update(*self.rivals.values())
-        return [memory for memory in memories if memory.id not in replaced]
-
-    def versions(self, memory_ids: Iterable[str]) -> dict[str, None]:
-        """All ids of the chains of these, each once."""
-        return dict.fromkeys(version for each in memory_ids for version in self.chain(each))
+        gone = {each for each, head in self.head_of.items() if each != head}.difference(*self.rivals.values())
+        return [memory for memory in memories if memory.id not in gone]
 
     def may_change_with(self, memories: Iterable[Memory]) -> bool:
         """Whether chains may be others after an edit of these memories, as they were and as they are."""
