@@ -57,8 +57,7 @@ class Sessions:
         self._turns = OpenTurns()
         self._shared = Shared(state, config, memories, capture, self.held, self._turns, clock)
         self._capture, self._resolver, self._metrics = capture, resolver, metrics
-        self._retriever = retriever
-        self._keeps_responses = Scope.SESSION in config.scopes.retrieved
+        self._retriever, self._keeps_responses = retriever, Scope.SESSION in config.scopes.retrieved
         self._sessions: OrderedDict[tuple[str, str], Session] = OrderedDict()
         self._replies: dict[int, Turn] = {}  # on their way, by the identity of the request that is answered
 
