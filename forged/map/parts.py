@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from forged.map.dense import DenseLeg
 from forged.map.lexical import Ints, LexicalLeg
 from forged.memory import Memory, time_ns
-from forged.text.cjk import is_cjk
 from forged.text.dates import Seconds
+from forged.text.terms import is_cjk
 
 
 class Traits(msgspec.Struct, frozen=True, eq=False):
