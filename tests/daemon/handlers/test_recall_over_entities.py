@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from forged.entities import graph_of
 from forged.files import agent_root, org_root
 from forged.memory import Entity, Relation
-from forged.stores import search
+from forged.stores import recall
 from forged_client import protocol as wire
 from tests.daemon.handlers.test_recall import put_in
 from tests.daemon.parts import Parts, assembled
@@ -74,7 +74,7 @@ async def test_the_graph_of_a_map_is_made_once_and_anew_after_an_edit(home, monk
         made.append(found := graph_of(memories))
         return found
 
-    monkeypatch.setattr(search, "graph_of", counted)
+    monkeypatch.setattr(recall, "graph_of", counted)
     put(home, STORES)
     async with assembled(home) as parts:
         for _ in range(3):
