@@ -44,8 +44,6 @@ _MOST_NAME = 80
 _DAY_S, _TURNS, _WINDOW_TOKENS = 24 * 3600.0, 30, 60_000
 # Open turns of one session.
 _TURNS_OF_ONE = 8
-# Injected sets of all sessions that wait for their rows.
-_MOST_DIRTY = 64
 
 
 class Shared(msgspec.Struct):
@@ -154,10 +152,7 @@ class Session:
 
     def put(self, key: SetKey, injected: InjectedSet) -> None:
         """Let this be the injected set of the session; it has its row within five seconds."""
-        sets = self.shared.state.injected_sets
-        sets.now[key], sets.dirty[key] = injected, None
-        if len(sets.dirty) >= _MOST_DIRTY:
-            sets.take_over()
+        self.shared.state.injected_sets.put(key, injected)
 
     def _is_over(self, known: InjectedSet, turn: Turn) -> bool:
         """Return True after a day, or if a harness has surely compacted by now without a word of it."""

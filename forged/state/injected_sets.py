@@ -2,8 +2,7 @@
 
 `InjectedSets` has one row for each session and set of roots, `Injections` one for each turn. Both answer from
 memory and write behind: a kill may lose the last five seconds, and a session may then get a memory once more.
-Of too many rows the oldest go. A session reads and puts its set without a call (`now`, `dirty`), as each turn
-does both. `forget` and `moved` look up the rows of a memory; they raise StoreError.
+Of too many rows the oldest go. `forget` and `moved` look up the rows of a memory; they raise StoreError.
 """
 
 from __future__ import annotations
@@ -27,6 +26,8 @@ MOST, KEPT_S = 2000, 30 * 24 * 3600.0
 _SET_BYTES, _ENTRY_BYTES = 512, 256
 _NAMED, _NAME_CHARACTERS = ("session_id", "agent", "turn_id"), 200
 _KEY_BYTES = 8
+# Sets that wait to become rows.
+_MOST_PUT = 64
 
 
 class SetKey(msgspec.Struct, frozen=True, array_like=True):
@@ -82,8 +83,8 @@ _Memory = tuple[str, str]
 class InjectedSets(Rows[InjectedSet]):
     """One for the daemon; `uses` counts the sessions that found a memory by search, by root and memory.
 
-    `now` are the sets as they are. Whoever puts one there names its key in `dirty`; the table takes it over
-    with its next call, `save` at the latest.
+    `now` are the sets as they are. What was `put` becomes a row with the next call, `save` at the latest: a
+    turn puts a set, and makes no row of it.
     """
 
     now: dict[SetKey, InjectedSet]
@@ -91,7 +92,7 @@ class InjectedSets(Rows[InjectedSet]):
     _of_memory: defaultdict[_Memory, dict[str, None]]
 
     def __init__(self, database: Database) -> None:
-        self.dirty: dict[SetKey, None] = {}
+        self._put: dict[SetKey, None] = {}
         super().__init__(
             database,
             "injected_sets",
@@ -102,27 +103,32 @@ class InjectedSets(Rows[InjectedSet]):
         )
         self.uses = MemoryRows(database, "uses", int, most=COUNTED, merge=int.__add__)
 
-    def take_over(self) -> None:
+    def put(self, key: SetKey, injected: InjectedSet) -> None:
+        self.now[key], self._put[key] = injected, None
+        if len(self._put) >= _MOST_PUT:
+            self._make_rows()
+
+    def _make_rows(self) -> None:
         """Make rows of what sessions have put."""
-        if self.dirty:
-            dirty, self.dirty = self.dirty, {}
-            self.update({_name(key): self.now[key] for key in dirty})
+        if self._put:
+            put, self._put = self._put, {}
+            self.update({_name(key): self.now[key] for key in put})
 
     async def save(self) -> None:
-        self.take_over()
+        self._make_rows()
         await super().save()
 
     def restore(self, found: Iterable[Row[InjectedSet]]) -> None:
-        self.take_over()
+        self._make_rows()
         super().restore(found)
 
     def of_session(self, agent: str, session_id: str) -> dict[SetKey, InjectedSet]:
         """Return the sets of a session, by its sets of roots."""
-        self.take_over()
+        self._make_rows()
         return {key: self.now[key] for key in self._of_session.get((agent, session_id), ())}
 
     def drop(self, keys: Iterable[SetKey]) -> None:
-        self.take_over()
+        self._make_rows()
         self.update(dict.fromkeys(map(_name, keys)))
 
     def used(self, root: str, memory_id: str) -> None:
@@ -156,11 +162,11 @@ class InjectedSets(Rows[InjectedSet]):
 
     def memories(self) -> Iterator[tuple[str, str]]:
         """Yield each memory of all sets, by root and id."""
-        self.take_over()
+        self._make_rows()
         return iter(tuple(self._of_memory))
 
     def _holding(self, root: str, memory_ids: Iterable[str]) -> list[tuple[str, InjectedSet]]:
-        self.take_over()
+        self._make_rows()
         names = {name: None for each in memory_ids for name in self._of_memory.get((root, each), ())}
         return [(name, self[name]) for name in names]
 

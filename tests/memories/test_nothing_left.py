@@ -98,10 +98,7 @@ async def _known(parts: Parts, root: Root, memory_id: str) -> None:
         InjectedEntry(top, f"{STAYS} {len(memory_id)}", 1, b"d", "replaces", memory_id),
     )
     key = SetKey("a", f"of {top}{len(memory_id)}", (top,))
-    state.injected_sets.now[key], state.injected_sets.dirty[key] = (
-        InjectedSet("t", 4e9, entries=entries),
-        None,
-    )
+    state.injected_sets.put(key, InjectedSet("t", 4e9, entries=entries))
     state.injected_sets.used(top, memory_id)
     state.accesses.hit([(top, memory_id)])
     state.judged.add(

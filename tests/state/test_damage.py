@@ -99,7 +99,7 @@ async def filled(directory: Path) -> None:
         await asyncio.wrap_future(state.requests.begin(rows))
         await state.intents.begin(Intent("intent-7", "remove", TOP, "repo", ("mem_7",)))
         key = SetKey("agent", "told-session", (TOP,))
-        state.injected_sets.now[key], state.injected_sets.dirty[key] = InjectedSet("0123abcd", 1.0), None
+        state.injected_sets.put(key, InjectedSet("0123abcd", 1.0))
         state.injected_sets.used(TOP, "mem_used7")
         await state.to_review.add(proposals())
         state.judged.add("mem_judged7", Judgement(at=time.time(), text="judged", memory_id="mem_judged7"))
