@@ -134,7 +134,7 @@ class Sessions:
             session_id=session.session_id[:_MOST_NAME],
             roots=place.roots,
             said=found.said,
-            injected=session.injected(place.tops),
+            injected=self._turns.injected(session.session_id, place.tops, session.agent),
             event_id=event_id,
             part=part,
             parts=parts,

@@ -106,11 +106,6 @@ class Session:
         if self._newest.get(turn.tops) is turn:
             del self._newest[turn.tops]
 
-    def injected(self, tops: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the texts of memories that the session has in context: what it repeats is no news."""
-        last = self.shared.turns.last(self.session_id, tops, self.agent) if self.session_id else None
-        return last.reply.contents if last is not None and last.reply is not None else ()
-
     def is_first_notice(self, about: str) -> bool:
         """Return True for the first notice about this in the session, and always without a session."""
         if not self.session_id:
@@ -332,8 +327,9 @@ class Turn:
                 await self._state.opened(settings.retrieval_timeout_s)
             known = session.before(self)
         said = (await clean_transcript(self.messages, self.summary)).said
+        injected = session.shared.turns.injected(session.session_id, self.place.tops, session.agent)
         ask = Ask.about(
-            without_echoes(said, session.injected(self.place.tops)),
+            without_echoes(said, injected),
             hypotheses=sentences_of(self.hypotheses),
             top_k=settings.retrieval_top_k,
             hop_depth=settings.retrieval_hop_depth,

@@ -137,6 +137,11 @@ class OpenTurns:
                 return turn
         return None
 
+    def injected(self, session_id: str, tops: tuple[str, ...], agent: str) -> tuple[str, ...]:
+        """Return the texts of memories that a session got last; none without a session."""
+        last = self.last(session_id, tops, agent) if session_id else None
+        return last.reply.contents if last is not None and last.reply is not None else ()
+
     def purge(self) -> None:
         """Drop all answers; what each session got last stays on record."""
         for turn in self._turns:

@@ -148,6 +148,8 @@ class Requests:
         files = {key_of(write.identity, file.id): file for write, file in fresh}
         facts: dict[str, Facts | None] = {}
         for write, file in fresh:  # one may replace another one of them
+            if not write.base and write.said == UNCHANGED:
+                continue
             base = key_of(write.root, write.base)
             before = (facts.get(base) or self._attributes.read(connection, base)) if write.base else None
             after = write.said.apply(before or UNKNOWN)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from forged.retrieval import Answer
-from forged.sessions import Session
 from forged.sessions.block import Injection
-from forged.sessions.session import Shared
 from forged.sessions.turns import OPEN_TURNS, OpenTurn, OpenTurns, TurnReply
 from forged.stores import Ranked
 from tests.data.memories import memory
@@ -59,10 +55,9 @@ def test_what_a_session_has_in_context_is_no_other_agents():
     turns = OpenTurns()
     noted(turns, "s", agent="a", contents=("ours",))
     noted(turns, "s", agent="b", contents=("theirs",))
-    ours, theirs, nobodys = (Session(Shared(*[SimpleNamespace()] * 5, turns), each, "s") for each in "abc")
 
-    assert (ours.injected(ROOTS), theirs.injected(ROOTS)) == (("ours",), ("theirs",))
-    assert ours.injected(OTHERS) == nobodys.injected(ROOTS) == ()
+    assert [turns.injected("s", ROOTS, agent) for agent in "abc"] == [("ours",), ("theirs",), ()]
+    assert turns.injected("s", OTHERS, "a") == turns.injected("", ROOTS, "a") == ()
 
 
 def test_the_turn_that_was_not_used_for_longest_makes_room():

@@ -126,7 +126,8 @@ async def test_the_newest_turn_of_a_session_is_open_in_however_many_roots_it_was
         tops = (f"/repo{number}", "/home")
         for turn in ("1", "2"):
             await session.asks(turn, tops=tops)
-            assert session.named().injected(tops) == ("about one", "about two")
+            shared = session.named().shared
+            assert shared.turns.injected("s", tops, "") == ("about one", "about two")
         assert Turn(session.named(), session.place, **session.request).answer is session.answer
 
 
