@@ -46,7 +46,7 @@ SPOTS = (
     Spot("received", "daemon", "commit", "INTO events"),
     Spot("stored", "daemon", "commit", "INTO events", after=True),
     *of_worker("handed over", "get", "FACT<", after=True),
-    *of_worker("model replied", "send", "type.decided"),
+    *of_worker("model replied", "send", "type.classified"),
     Spot("model replied", "daemon", "commit", "INTO journal"),
     Spot("journalled", "daemon", "commit", "INTO journal", after=True),
     Spot("journalled", "daemon", "commit", "INTO own_files"),

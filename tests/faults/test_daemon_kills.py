@@ -14,7 +14,7 @@ _WRITES = itertools.cycle(
     [
         ("daemon", "link", r"\.md$"),
         ("daemon", "fsync", r"/\.forge/memory/#"),
-        ("worker", "send", "type.decided"),
+        ("worker", "send", "type.classified"),
         ("daemon", "commit", "INTO own_files"),
         ("daemon", "commit", "INTO journal"),
         ("daemon", "commit", "DELETE FROM events"),

@@ -41,7 +41,7 @@ def with_the_event(one: Telling, name: str) -> float:
 
 
 def in_sending(one: Telling, name: str) -> float:
-    return _at(one, name, "send", "type.decided", next(_SENDING))
+    return _at(one, name, "send", "type.classified", next(_SENDING))
 
 
 def _at(one: Telling, name: str, call: str, about: str, how: dict) -> float:
