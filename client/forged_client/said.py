@@ -142,7 +142,7 @@ def _take_any(each: object, flat: list[object]) -> None:
 
 
 def _media_of(given: object) -> tuple[str, ...]:
-    """What a message holds besides texts, by the names above; one that cannot be read is _UNREADABLE."""
+    """Return the media of a message by the names above; one that cannot be read is _UNREADABLE."""
     try:
         return tuple(_media(content_of(given)))
     except Exception:  # noqa: BLE001 - the agent's objects run their own code here

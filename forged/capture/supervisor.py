@@ -90,16 +90,16 @@ class WorkerProcess:
         target: Target,
         settings: bytes,
         started: Callable[[int], None],
-        heard: Callable[[Report], None],
+        reported: Callable[[Report], None],
     ) -> None:
-        """`started` is called in the loop with the process id, and `heard` with each report."""
+        """`started` is called in the loop with the process id, and `reported` with each report."""
         self._loop = asyncio.get_running_loop()
         self.over: asyncio.Future[str] = self._loop.create_future()
         self.pid = 0
         self.was_ready = False
         self._target = target
         self._settings = settings
-        self._started, self._heard = started, heard
+        self._started, self._reported = started, reported
         self._thread = threading.Thread(target=self._run, name="capture-worker", daemon=True)
         # Guards what follows: a process that has been waited for must not be signalled any more, for its
         # number may be another's.
@@ -147,7 +147,7 @@ class WorkerProcess:
             self.was_ready = True
             if self._killed_for:
                 return
-        self._heard(report)
+        self._reported(report)
 
     def _run(self) -> None:
         cause = "cannot be started"
@@ -291,7 +291,7 @@ class Supervisor:
 
     async def _one_life(self) -> tuple[bool, str]:
         """One worker process from start to end: whether it was ever ready, and why it ended."""
-        self._current = one = WorkerProcess(self._target, self._settings, self._started, self._heard)
+        self._current = one = WorkerProcess(self._target, self._settings, self._started, self._reported)
         self._expect(self._patience.ready_s, self._patience.slow_start_s)
         try:
             one.begin()
@@ -321,7 +321,7 @@ class Supervisor:
     def _started(self, pid: int) -> None:
         self.pid = pid if self._current is not None else 0
 
-    def _heard(self, report: Report) -> None:
+    def _reported(self, report: Report) -> None:
         match report:
             case Ready():
                 self._expect()

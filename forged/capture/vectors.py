@@ -50,7 +50,7 @@ class LocalVectors:
         return tuple(known[text] for text in texts)
 
     async def _made(self, texts: Sequence[str]) -> list[bytes]:
-        """Ask for one text at a time, so that somebody's query waits for one of them at most."""
+        """Ask for one text at a time, so that a query of an agent waits for one of them at most."""
         purpose, deadline = Purpose("capture"), time.monotonic() + _MOST_S
         rows = [
             await self._embedder.embed([text], "layers", purpose=purpose, deadline=deadline) for text in texts

@@ -163,7 +163,7 @@ class Embedder(Protocol):
 
     @property
     def gives_layers(self) -> bool:
-        """Whether "layers" of a text may be asked for: of the local model, by one of its engines."""
+        """Return True if "layers" of a text may be asked for: of the local model, by one of its engines."""
         ...
 
     @property

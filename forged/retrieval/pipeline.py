@@ -147,7 +147,7 @@ class Pipeline:
         return CjkSource(self._cjk, view, tops, self.thread), self._cjk.identity.key
 
     def should_look(self, deadline: float) -> bool:
-        """Return True if a skipped model may be tried now, while somebody waits until `deadline`."""
+        """Return True if a skipped model may be tried now, with an asker who waits until `deadline`."""
         for model in (self._chat, self.embedder):
             trouble = model.health.trouble(left(deadline)) if model is not None and model.health else None
             if trouble is not None and trouble.wait_s <= 0:

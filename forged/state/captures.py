@@ -159,7 +159,7 @@ class CaptureCursors(Rows[CaptureCursor]):
 
 
 class LearnedSession(msgspec.Struct, frozen=True, kw_only=True):
-    """What of a past session was judged: digests of its messages in their order, and when the last were."""
+    """Digests of the judged messages of a past session, in order, and the time of the last judgement."""
 
     agent: str
     session_id: str

@@ -394,7 +394,7 @@ def joined(
 def _first_of_chains(
     found: Iterable[Ranked], question: Question, *, lets_in_heard: bool = False
 ) -> dict[Id, Ranked]:
-    """The best of each memory, whichever version it is; none that may not come, or that was heard."""
+    """Return the best of each memory in any version; none that may not come, or that is in context."""
     first: dict[Id, Ranked] = {}
     heard, admits = frozenset[Id]() if lets_in_heard else question.heard, question.admits
     for each in found:

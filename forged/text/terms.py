@@ -165,7 +165,7 @@ def _hash(term: str) -> int:
 
 
 def is_cjk(text: str) -> bool:
-    """Whether a text is Chinese, Japanese or Korean (CJK): more than a fifth of its characters are."""
+    """Return True if more than a fifth of a text's characters are Chinese, Japanese or Korean (CJK)."""
     return not text.isascii() and len(_CJK.findall(text)) > _CJK_SHARE * len(text)
 
 

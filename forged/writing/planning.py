@@ -104,7 +104,7 @@ class Plan(msgspec.Struct, frozen=True):
         return Written(memory, path, 0, replaced, bool(named) and replaced not in {"", named}, existed)
 
     def is_met(self, end: End) -> bool:
-        """Whether its own memory was written."""
+        """Return True if its own memory was written."""
         return isinstance(end, Written) and end.memory is self.memory
 
 

@@ -86,7 +86,7 @@ def _merged(hits: list[_Hit]) -> list[tuple[int, int]]:
 
 
 def _hits(text: str) -> list[_Hit]:
-    """What is found in a text and over its breaks, in order."""
+    """Return the finds in a text and over its breaks, in order."""
     hits, cuts = list(_found(text)), tuple(_cuts(text))
     # A word that begins a line is read together with the line before, and without it.
     readings = dict.fromkeys((cuts, tuple(cut for cut in cuts if not cut.is_before_word)))
