@@ -59,9 +59,10 @@ class _Script:
     def next(self, request: Request) -> Turn:
         with self.lock:
             self.requests.append(request)
-            if self.choose is not None:
-                return self.choose(request)
-            return self.turns[min(len(self.requests), len(self.turns)) - 1]
+            number = len(self.requests)
+        if self.choose is not None:  # which may ask for the requests so far
+            return self.choose(request)
+        return self.turns[min(number, len(self.turns)) - 1]
 
 
 class _Server(ThreadingHTTPServer):
