@@ -21,12 +21,21 @@ from typing import Any
 
 from forged.config import install_command
 from forged.errors import SharedError
+from tests.support.clock import eventually
 
 _NOBODY = "nobody"
 _START_S = 30.0
 _MOST_PATH = 90  # a socket's path has 107 bytes, and `.s.PGSQL.5432` must fit
 _READ, _ENTER = 0o004, 0o001
 _HBA = "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
+
+
+def _runs(pid: str) -> bool:
+    """Return True unless a process is gone, or dead and only not waited for."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 class ScratchServer:
@@ -78,14 +87,16 @@ class ScratchServer:
         self._end(signal.SIGINT)
 
     def kill(self) -> None:
-        """End it and all of its processes at once, as a power cut would."""
+        """End it and all of its processes at once, as a power cut would; its shared memory is free then."""
         if self._process is None:
             return
-        children = Path(f"/proc/{self.pid}/task/{self.pid}/children")
-        with contextlib.suppress(OSError):
-            for child in children.read_text().split():
+        self._process.send_signal(signal.SIGSTOP)  # it would start others in place of those that were killed
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        for child in children:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(int(child), signal.SIGKILL)
         self._end(signal.SIGKILL)
+        eventually(lambda: not any(map(_runs, children)))
 
     def restart(self) -> None:
         self.stop()
