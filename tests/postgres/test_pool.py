@@ -131,8 +131,9 @@ async def test_a_server_that_says_nothing_more_keeps_nobody_beyond_the_deadline(
             with pytest.raises(SharedError, match="did not answer in time"):
                 await ask(pool, deadline=soon(0.3))
 
-            with pytest.raises(SharedError, match="did not answer in time"):
+            with pytest.raises(SharedError, match="did not answer in time") as caught:
                 await ask(pool, deadline=soon(3600))
+            assert caught.value.__cause__ is None  # nobody asked the server
         finally:
             os.kill(pid, signal.SIGCONT)
             os.kill(own.server.pid, signal.SIGCONT)
