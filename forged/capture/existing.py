@@ -357,8 +357,8 @@ def _versions(home: VectorMap, ids: Iterable[str]) -> Iterator[Memory]:
 
 def _near_by_row(home: VectorMap, row: bytes) -> Iterator[Memory]:
     """What is near by vectors, where the map has those of the model that made the row."""
-    legs = home.dense if row else ()
-    key = next((leg.key for leg in legs if leg.key.startswith(f"{LOCAL}\n")), None)
+    indexes = home.dense if row else ()
+    key = next((index.key for index in indexes if index.key.startswith(f"{LOCAL}\n")), None)
     if key is None:
         return
     _, vectors = split_layers(np.frombuffer(row, np.float32)[None])

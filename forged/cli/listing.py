@@ -226,16 +226,16 @@ def _version(version: Version, names: Mapping[str, str]) -> str:
 
 
 def explanation(found: Explained, query: str, paint: Painter, width: int = 0) -> Iterator[str]:
-    """Why these memories: what was asked for, scores by leg, hops, and what the budget cut.
+    """Why these memories: what was asked for, scores by index, hops, and what the budget cut.
 
     With `query` it is about that query, asked now; else about an injection that has been made.
     """
     total = found.included + len(found.omitted_ids)
     fitted = f"{found.included} of {counted(total, 'memory', 'memories')} fit" if total else "no memory"
     yield f"{_occasion(found, query)}: {fitted}"
-    legs = "+".join(found.legs) or "none"
+    indexes = "+".join(found.indexes) or "none"
     took = f", {found.elapsed_ms:,.1f} ms" if found.elapsed_ms else ""
-    yield f"strategy {escape_line(found.strategy) or 'none'}, legs {escape_line(legs)}{took}"
+    yield f"strategy {escape_line(found.strategy) or 'none'}, indexes {escape_line(indexes)}{took}"
     if found.reason:
         yield f"{escape_line(found.status)}: {escape_line(found.reason)}"
     if found.hypotheses:

@@ -10,7 +10,7 @@ from forged.map.chains import Chains, hops, link, replaced_by
 
 if TYPE_CHECKING:
     from forged.map.baseline import LEAST_DIMENSION, Baseline, carried, thinned
-    from forged.map.dense import DenseLeg
+    from forged.map.dense import DenseIndex
     from forged.map.gate import (
         Reading,
         is_hopeless,
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
         verdicts,
         weigh,
     )
-    from forged.map.lexical import LexicalLeg
+    from forged.map.lexical import LexicalIndex
     from forged.map.packing import build_dense, edit_dense
     from forged.map.parts import Cues, Part, Traits, are_cjk
-    from forged.map.postings import build_leg, splice_leg
+    from forged.map.postings import build_lexical, splice_lexical
     from forged.map.search import CANDIDATES, Cosines, Found, Ranked, compared, search_maps
     from forged.map.vector_map import VectorMap, newest
 
@@ -35,9 +35,9 @@ __all__ = [
     "Chains",
     "Cosines",
     "Cues",
-    "DenseLeg",
+    "DenseIndex",
     "Found",
-    "LexicalLeg",
+    "LexicalIndex",
     "Part",
     "Ranked",
     "Reading",
@@ -45,7 +45,7 @@ __all__ = [
     "VectorMap",
     "are_cjk",
     "build_dense",
-    "build_leg",
+    "build_lexical",
     "carried",
     "compared",
     "edit_dense",
@@ -58,7 +58,7 @@ __all__ = [
     "replaced_by",
     "room",
     "search_maps",
-    "splice_leg",
+    "splice_lexical",
     "thinned",
     "threshold",
     "verdicts",
@@ -68,15 +68,15 @@ __all__ = [
 __getattr__ = door(
     __name__,
     baseline=("Baseline", "LEAST_DIMENSION", "carried", "thinned"),
-    dense=("DenseLeg",),
+    dense=("DenseIndex",),
     gate=(
         *("Reading", "is_hopeless", "leads", "rated", "room", "threshold"),
         *("verdicts", "weigh"),
     ),
-    lexical=("LexicalLeg",),
+    lexical=("LexicalIndex",),
     packing=("build_dense", "edit_dense"),
     parts=("Cues", "Part", "Traits", "are_cjk"),
-    postings=("build_leg", "splice_leg"),
+    postings=("build_lexical", "splice_lexical"),
     search=("CANDIDATES", "Cosines", "Found", "Ranked", "compared", "search_maps"),
     vector_map=("VectorMap", "newest"),
 )

@@ -156,9 +156,9 @@ def _of_both(
     return evidence if len(known) == len(found.maps) else max(evidence, _of_words(found, odds, bare))
 
 
-def _of_words(found: Found, odds: Odds | None, legs: Sequence[int] | None = None) -> float:
+def _of_words(found: Found, odds: Odds | None, indexes: Sequence[int] | None = None) -> float:
     """Evidence of words alone: the standard score of an unrelated message that has such odds by chance."""
-    return UNGATED if odds is None else _standard(float(_weighed(found, limited(odds.best(legs))).mean()))
+    return UNGATED if odds is None else _standard(float(_weighed(found, limited(odds.best(indexes))).mean()))
 
 
 def _weighed(found: Found, values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -185,14 +185,14 @@ def _calibrations_of(found: Found, baseline: Baseline | None) -> dict[int, Calib
     if found.cosines is None or baseline is None:
         return {}
     dimension = baseline.messages.shape[1]
-    legs = zip(found.cosines.places, found.cosines.legs, strict=True)
-    fit = ((n, leg) for n, leg in legs if leg.key == baseline.key and leg.dimension == dimension)
+    indexes = zip(found.cosines.places, found.cosines.indexes, strict=True)
+    fit = ((n, index) for n, index in indexes if index.key == baseline.key and index.dimension == dimension)
     return {
         n: known
-        if (known := kept_calibrations.get(leg)) is not None and known.baseline is baseline
-        else calibrated(leg, baseline)
-        for n, leg in fit
-        if leg.present
+        if (known := kept_calibrations.get(index)) is not None and known.baseline is baseline
+        else calibrated(index, baseline)
+        for n, index in fit
+        if index.present
     }
 
 
@@ -240,7 +240,7 @@ LEAST, MOST = -2.0, 10.0
 
 
 class Odds(msgspec.Struct, frozen=True, eq=False):
-    """`rows[leg]` are float64 (queries, rows), before the size of the store is taken off."""
+    """`rows[index]` are float64 (queries, rows), before the size of the store is taken off."""
 
     rows: tuple[NDArray[np.float64], ...]
     sizes: tuple[int, ...]
@@ -249,12 +249,12 @@ class Odds(msgspec.Struct, frozen=True, eq=False):
     @classmethod
     def of(cls, matches: Matches) -> Odds:
         prior = _prior_of(matches.terms)
-        rows = tuple(_of_leg(matches, number, prior) for number in range(len(matches.legs)))
-        return cls(rows, tuple(leg.size for leg in matches.legs), len(matches.stem_ends))
+        rows = tuple(_of_index(matches, number, prior) for number in range(len(matches.indexes)))
+        return cls(rows, tuple(index.size for index in matches.indexes), len(matches.stem_ends))
 
-    def best(self, legs: Sequence[int] | None = None) -> NDArray[np.float64]:
+    def best(self, indexes: Sequence[int] | None = None) -> NDArray[np.float64]:
         """Log odds that each query was written with the best of the rows in mind, (queries,)."""
-        numbers = range(len(self.rows)) if legs is None else legs
+        numbers = range(len(self.rows)) if indexes is None else indexes
         size = sum(self.sizes[number] for number in numbers)
         if not size:
             return np.full(self.queries, LEAST)
@@ -262,9 +262,9 @@ class Odds(msgspec.Struct, frozen=True, eq=False):
         odds: NDArray[np.float64] = np.max(best, axis=0)
         return odds - float(np.log(size))
 
-    def of_rows(self, leg: int, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-        """Of some rows of a leg, (queries, n), within the limits."""
-        known = self.rows[leg]
+    def of_rows(self, index: int, rows: NDArray[np.intp]) -> NDArray[np.float64]:
+        """Of some rows of an index, (queries, n), within the limits."""
+        known = self.rows[index]
         found, there = np.full((self.queries, len(rows)), LEAST), rows < known.shape[1]
         found[:, there] = limited(known[:, rows[there]] - float(np.log(max(sum(self.sizes), 1))))
         return found
@@ -275,9 +275,9 @@ def limited(odds: NDArray[np.float64]) -> NDArray[np.float64]:
     return within
 
 
-def _of_leg(matches: Matches, number: int, prior: NDArray[np.float64]) -> NDArray[np.float64]:
-    leg = matches.legs[number]
-    in_row = 1 / np.maximum(leg.lengths, _SHORTEST)
+def _of_index(matches: Matches, number: int, prior: NDArray[np.float64]) -> NDArray[np.float64]:
+    index = matches.indexes[number]
+    in_row = 1 / np.maximum(index.lengths, _SHORTEST)
     odds = np.zeros((len(matches.stem_ends), len(in_row)))
     for query in range(len(odds)):
         odds[query] = _of_query(matches, number, query, prior, in_row)
@@ -287,7 +287,7 @@ def _of_leg(matches: Matches, number: int, prior: NDArray[np.float64]) -> NDArra
 def _of_query(
     matches: Matches, number: int, query: int, prior: NDArray[np.float64], in_row: NDArray[np.float64]
 ) -> NDArray[np.float64] | float:
-    """Log likelihood ratio of a leg's rows, in nats; `in_row` is the share of one term in each row."""
+    """Log likelihood ratio of an index's rows, in nats; `in_row` is the share of one term in each row."""
     first, last = matches.begins[query], matches.stem_ends[query]
     if first == last:
         return 0.0
@@ -299,7 +299,7 @@ def _of_query(
     np.maximum(gains, 1, out=gains)
     gains *= share / (1 - share)
     sums = np.bincount(rows, np.log1p(gains, out=gains), len(in_row))
-    gone = matches.legs[number].gone
+    gone = matches.indexes[number].gone
     if gone is not None:
         sums[gone] = 0
     return np.asarray(sums + (last - first) * np.log1p(-share), np.float64)

@@ -1,7 +1,7 @@
 """The search over the maps that a request sees, as if they were one.
 
 In: maps, and queries as texts and vectors; out: `Found`, the cosines and postings, which the gate reads too,
-and `Found.best`, the candidates in one total order. Both legs are standardised over all visible rows and
+and `Found.best`, the candidates in one total order. Both indexes are standardised over all visible rows and
 added: statistics of each map would move a small unrelated map to the front. The best of several queries
 counts, which equals ADR-0047's union of each query's top k. A lexical weight of 0 is plain cosine. Else the
 message counts beside every hypothesis, a day that a query names is preferred, and the best 64 are smoothed.
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forged.map import lexical
-from forged.map.dense import Centre, DenseLeg, cosines_into, joint_centre
+from forged.map.dense import Centre, DenseIndex, cosines_into, joint_centre
 from forged.map.lexical import NO_WORDS, Matches
 from forged.map.parts import Cues, Part, are_cjk
 from forged.map.vector_map import VectorMap
@@ -43,7 +43,7 @@ class Cued(msgspec.Struct, frozen=True, eq=False):
     """Queries compared with the cues of a part: `raw` (queries, c); `columns` are the part's rows."""
 
     cues: Cues
-    leg: DenseLeg
+    index: DenseIndex
     columns: slice
     raw: Vectors
 
@@ -51,14 +51,15 @@ class Cued(msgspec.Struct, frozen=True, eq=False):
 class Cosines(msgspec.Struct, frozen=True, eq=False):
     """Queries compared with all rows that have a vector: `raw` (queries, rows), 0 where `missing`.
 
-    `places` are the parts whose `legs` were compared, `columns` their rows, `cued` the cues of some of them.
+    `places` are the parts whose `indexes` were compared, `columns` their rows, `cued` the cues of some of
+    them.
     """
 
     raw: Vectors
     missing: NDArray[np.bool_]
     queries: Vectors
     places: tuple[int, ...]
-    legs: tuple[DenseLeg, ...]
+    indexes: tuple[DenseIndex, ...]
     columns: tuple[slice, ...]
     cued: tuple[Cued, ...] = ()
 
@@ -67,9 +68,11 @@ class Cosines(msgspec.Struct, frozen=True, eq=False):
         """The one product of queries and rows, or None when no map has vectors to compare with."""
         parts, columns = _parts_of(maps)
         usable = [
-            (place, leg, own)
+            (place, index, own)
             for place, (each, own) in enumerate(zip(parts, columns, strict=True))
-            if (leg := _leg_of(each, key)) is not None and each.memories and leg.dimension == queries.shape[1]
+            if (index := _index_of(each, key)) is not None
+            and each.memories
+            and index.dimension == queries.shape[1]
         ]
         if not usable:
             return None
@@ -79,14 +82,14 @@ class Cosines(msgspec.Struct, frozen=True, eq=False):
         missing = np.ones(size, np.bool_)
         if len(usable) < len(parts):
             raw.fill(0)
-        for _, leg, own in usable:
-            cosines_into(raw[:, own], leg, queries)
-            raw[:, own.start + leg.gone] = 0
-            missing[own] = leg.missing
-        places, legs, of_legs = zip(*usable, strict=True)
+        for _, index, own in usable:
+            cosines_into(raw[:, own], index, queries)
+            raw[:, own.start + index.gone] = 0
+            missing[own] = index.missing
+        places, indexes, of_indexes = zip(*usable, strict=True)
         cued = (_cued(parts[place].cues, dense, own, queries) for place, dense, own in usable)
         there = tuple(each for each in cued if each is not None)
-        return cls(raw, missing, queries, places, legs, of_legs, there)
+        return cls(raw, missing, queries, places, indexes, of_indexes, there)
 
     def some(self, first: int, last: int) -> Cosines:
         """Those of some of the queries."""
@@ -98,20 +101,20 @@ class Cosines(msgspec.Struct, frozen=True, eq=False):
         )
 
 
-def _leg_of(part: Part, key: str | None) -> DenseLeg | None:
+def _index_of(part: Part, key: str | None) -> DenseIndex | None:
     """The vectors by the model of a key, the map's own or the second; None stands for the map's own."""
-    legs = (part.dense,) if key is None else (part.dense, part.second)
-    return next((each for each in legs if each is not None and key in {None, each.key}), None)
+    indexes = (part.dense,) if key is None else (part.dense, part.second)
+    return next((each for each in indexes if each is not None and key in {None, each.key}), None)
 
 
-def _cued(cues: Cues | None, beside: DenseLeg, columns: slice, queries: Vectors) -> Cued | None:
+def _cued(cues: Cues | None, beside: DenseIndex, columns: slice, queries: Vectors) -> Cued | None:
     """The cues of a part compared, if their vectors are of the model of the others."""
-    leg = cues.dense if cues is not None else None
-    if cues is None or leg is None or (leg.key, leg.dimension) != (beside.key, beside.dimension):
+    index = cues.dense if cues is not None else None
+    if cues is None or index is None or (index.key, index.dimension) != (beside.key, beside.dimension):
         return None
-    raw = np.empty((len(queries), len(leg)), np.float32)
-    cosines_into(raw, leg, queries)
-    return Cued(cues, leg, columns, raw)
+    raw = np.empty((len(queries), len(index)), np.float32)
+    cosines_into(raw, index, queries)
+    return Cued(cues, index, columns, raw)
 
 
 def compared(
@@ -204,7 +207,7 @@ def search_maps(
     if lexical_weight and cosines is not None and len(texts) != len(cosines.queries):
         raise ValueError(f"{len(texts)} texts, but {len(cosines.queries)} vectors")
     parts, columns = _parts_of(maps)
-    legs = [each.lexical if each.lexical is not None else NO_WORDS for each in parts]
+    indexes = [each.lexical if each.lexical is not None else NO_WORDS for each in parts]
     return Found(
         maps=tuple(maps),
         parts=parts,
@@ -214,7 +217,7 @@ def search_maps(
         message=message,
         lexical_weight=lexical_weight,
         cosines=cosines,
-        matches=lexical.match(legs, texts) if lexical_weight else None,
+        matches=lexical.match(indexes, texts) if lexical_weight else None,
         shares=_shares(len(texts), message, continued),
     )
 
@@ -232,7 +235,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """The queries of one search against all rows of all maps, in one numbering, the columns.
 
     `columns` are the rows of each of `parts`; `cosines` is None without vectors to compare; `matches`, one
-    leg for each part, is None without a lexical weight. Most searches are only weighed, so `best` computes
+    index for each part, is None without a lexical weight. Most searches are only weighed, so `best` computes
     its scores when it is first called.
     """
 
@@ -285,21 +288,21 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         ]
         if self.matches is None or self._bm25 is None or not cued:
             return self._bm25
-        legs = [cues.lexical if cues.lexical is not None else NO_WORDS for cues, _ in cued]
+        indexes = [cues.lexical if cues.lexical is not None else NO_WORDS for cues, _ in cued]
         best = self._bm25.copy()
-        found = lexical.scores_beside(self.matches, legs)
+        found = lexical.scores_beside(self.matches, indexes)
         for (cues, own), ours in zip(cued, found, strict=True):
             cues.lift(best[:, own], ours)
         return best
 
     @cached_property
     def _centre(self) -> Centre | None:
-        """The joint centre of the legs compared, None for few vectors."""
+        """The joint centre of the indexes compared, None for few vectors."""
         if self.cosines is None:
             return None
         is_cjk = [self.parts[place].traits.is_cjk for place in self.cosines.places]
-        cued = [(each.leg, each.cues.is_cjk) for each in self.cosines.cued]
-        return joint_centre(self.cosines.legs, is_cjk, cued)
+        cued = [(each.index, each.cues.is_cjk) for each in self.cosines.cued]
+        return joint_centre(self.cosines.indexes, is_cjk, cued)
 
     @cached_property
     def _scores(self) -> Scores:
@@ -352,7 +355,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """
         best, cued = self._centred(cosines)
         for each, ours in zip(cosines.cued, cued, strict=True):
-            known = np.where(each.leg.missing, np.float32(-np.inf), ours)
+            known = np.where(each.index.missing, np.float32(-np.inf), ours)
             each.cues.lift(best[:, each.columns], known, cosines.missing[each.columns])
         return standardised(best, np.flatnonzero(cosines.missing))
 
@@ -365,8 +368,8 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         centred, cued = np.zeros_like(cosines.raw), [np.empty_like(each) for each in of_cues]
         given = [*(cosines.raw[:, own] for own in cosines.columns), *of_cues]
         taken = [*(centred[:, own] for own in cosines.columns), *cued]
-        for leg, (raw, out) in enumerate(zip(given, taken, strict=True)):
-            self._centre.apply(leg, raw, cosines.queries, asked, out=out)
+        for index, (raw, out) in enumerate(zip(given, taken, strict=True)):
+            self._centre.apply(index, raw, cosines.queries, asked, out=out)
         return centred, cued
 
     def _rows(self, columns: Columns) -> Vectors | None:
@@ -374,10 +377,10 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         if self.cosines is None:
             return None
         rows = np.zeros((len(columns), self.cosines.queries.shape[1]), np.float32)
-        for number, (leg, own) in enumerate(zip(self.cosines.legs, self.cosines.columns, strict=True)):
+        for number, (index, own) in enumerate(zip(self.cosines.indexes, self.cosines.columns, strict=True)):
             here = np.flatnonzero((columns >= own.start) & (columns < own.stop))
             wanted = columns[here] - own.start
-            found = leg.some(wanted) if self._centre is None else self._centre.rows(number, leg, wanted)
+            found = index.some(wanted) if self._centre is None else self._centre.rows(number, index, wanted)
             if len(here) == len(columns):
                 return found
             rows[here] = found

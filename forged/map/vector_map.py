@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forged.map.chains import Chains
-from forged.map.dense import DenseLeg
+from forged.map.dense import DenseIndex
 from forged.map.lexical import Ints
 from forged.map.parts import Part
 from forged.memory import Memory, time_ns
@@ -76,8 +76,8 @@ class VectorMap(msgspec.Struct, frozen=True, eq=False, dict=True, weakref=True):
         return any(part.lexical is not None for part in self.parts)
 
     @cached_property
-    def dense(self) -> tuple[DenseLeg, ...]:
-        """Its dense legs, none before there are vectors."""
+    def dense(self) -> tuple[DenseIndex, ...]:
+        """Its dense indexes, none before there are vectors."""
         return tuple(part.dense for part in self.parts if part.dense is not None)
 
     @cached_property

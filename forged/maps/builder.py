@@ -1,6 +1,6 @@
 """Makes one root's next map from its files and the map before.
 
-`draft` (in a thread) scans the files and brings the lexical leg up to date; `embed` (on the loop) gets the
+`draft` (in a thread) scans the files and brings the lexical index up to date; `embed` (on the loop) gets the
 missing vectors and returns what failed as a whole; `finish` (in a thread) freezes the map, maybe twice:
 before and after the vectors come. Threads leave the loop free. Memories of a second model are a layer of
 their own, of which failures keep no map back. Problems on disk are named and never raised.
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from forged.errors import ProviderError
 from forged.files import Grounds, MemoryStore, Root, Snapshot, scan
-from forged.map import Chains, DenseLeg, Part, VectorMap, link, thinned
+from forged.map import Chains, DenseIndex, Part, VectorMap, link, thinned
 from forged.maps.embedding import EmbeddingQueue, EmbeddingRun, ModelReplacedError
 from forged.maps.parcel import Parcel, Shelf, Stock, name_of
 from forged.maps.rows import Embedded, RowMaker, Rows, differing
@@ -253,17 +253,17 @@ class Layer:
             part = rows.with_vectors(None)
             return (part,) if large is None else (large, part)
         baseline, cues = self.queue.learner.baseline, rows.cues.hashes if rows.cues is not None else ()
-        leg = partial(self.vectors.leg, all_new=all_new, beside=large is not None)
-        cued = leg(cues, None, cues=True)
-        dense = leg(rows.hashes, baseline)
+        index = partial(self.vectors.index, all_new=all_new, beside=large is not None)
+        cued = index(cues, None, cues=True)
+        dense = index(rows.hashes, baseline)
         part = rows.with_vectors(None, second=dense) if self._second else rows.with_vectors(dense, cued)
         if large is None:
             return (part,)
-        if (kept := self._leg(large)) is not None and baseline is not None:
-            thinned(self._leg(self.parts[0]), kept, baseline)
+        if (kept := self._dense(large)) is not None and baseline is not None:
+            thinned(self._dense(self.parts[0]), kept, baseline)
         return large, part
 
-    def _leg(self, part: Part) -> DenseLeg | None:
+    def _dense(self, part: Part) -> DenseIndex | None:
         return part.second if self._second else part.dense
 
     def stock(self, name: str) -> Stock | Parcel | None:
@@ -519,7 +519,7 @@ class Builder:
     def finish(self, draft: MapDraft, generation: int) -> VectorMap | None:
         """Freeze the next map from a draft and the vectors known by now. Runs in a thread.
 
-        Without a lexical leg a memory that has no vector cannot be found, so its older text is kept; None
+        Without a lexical index a memory that has no vector cannot be found, so its older text is kept; None
         when there is no older map either.
         """
         complete = {layer: not layer.unknown(sheet) for layer, sheet in draft.sheets.items()}

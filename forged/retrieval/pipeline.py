@@ -20,7 +20,7 @@ from forged import conversation
 from forged.config import Config
 from forged.counters import Metrics
 from forged.errors import ProviderError
-from forged.map import DenseLeg, threshold
+from forged.map import DenseIndex, threshold
 from forged.models import (
     ChatModel,
     Embedder,
@@ -184,7 +184,7 @@ class Pipeline:
     def _spare_hypotheses(self, view: View, flight: Flight) -> None:
         """Ask nobody for hypotheses that could not be embedded. Raises ProviderError."""
         health = self.embedder.health if self.embedder is not None else None
-        if health is not None and flight.waiting is not None and _dense_legs(view):
+        if health is not None and flight.waiting is not None and _dense_indexes(view):
             flight.embeds = True
             health.admit(flight.waiting)
             flight.embeds = False
@@ -228,9 +228,9 @@ class Pipeline:
             return await self.by_words(ask, place, reasons.reason_of(error))
 
     async def by_words(self, ask: Ask, place: Workplace, reason: str) -> Answer | None:
-        """The answer of the lexical leg, which needs nobody; None if there is no such leg."""
+        """The answer of the lexical index, which needs nobody; None if there is no such index."""
         view = await place.files.view(ask.min_generation, ask.deadline)
-        if "lexical" not in view.legs:
+        if "lexical" not in view.indexes:
             return None
         queries = _with_before(ask, _plain_queries(ask))
         return await self.search(ask, place, view, queries, because=f"provider: {reason}")
@@ -239,7 +239,7 @@ class Pipeline:
         self, place: Workplace, view: View, queries: Sequence[str], limit: float, flight: Flight
     ) -> Queried:
         """The queries' vectors, or none where no map has any to compare them with (yet)."""
-        if self.embedder is None or not (place.others or _dense_legs(view)):
+        if self.embedder is None or not (place.others or _dense_indexes(view)):
             return _NO_VECTORS
         flight.embeds = True
         purpose = Purpose("query", place.tops, flight.waiting)
@@ -297,7 +297,7 @@ class Pipeline:
             ranked=rows.ranked,
             stayed=rows.stayed,
             strategy=strategy,
-            legs=tuple(leg for leg in view.legs if leg == "lexical" or vectors is not None),
+            indexes=tuple(index for index in view.indexes if index == "lexical" or vectors is not None),
             hypotheses=queries if strategy != "direct" else (),
             generation=view.generation,
             degraded=bool(because or lacking or rows.missing),
@@ -310,7 +310,9 @@ class Pipeline:
             status="empty",
             reason=reason,
             strategy="direct",
-            legs=tuple(leg for leg in view.legs if leg == "lexical" or not self._is_learning(view)),
+            indexes=tuple(
+                index for index in view.indexes if index == "lexical" or not self._is_learning(view)
+            ),
             generation=view.generation,
             partial=partial,
         )
@@ -320,13 +322,13 @@ class Pipeline:
         return self._calibrates and view.is_uncalibrated and not self._is_all_cjk(view)
 
     def _dense_problem(self, view: View, vectors: Vectors | None) -> str:
-        """Why the dense leg could not take part as it should, or nothing."""
+        """Why the dense index could not take part as it should, or nothing."""
         if vectors is not None:
             # A model was replaced behind its name: some map cannot be compared with the queries.
-            size, key, legs = vectors.shape[1], view.key, _dense_legs(view)
-            compared = all(leg.dimension == size and key in {None, leg.key} for leg in legs)
+            size, key, indexes = vectors.shape[1], view.key, _dense_indexes(view)
+            compared = all(index.dimension == size and key in {None, index.key} for index in indexes)
             return "" if compared else reasons.OTHER_MODEL
-        if self.embedder is None or not view.size or self._is_all_cjk(view) or _dense_legs(view):
+        if self.embedder is None or not view.size or self._is_all_cjk(view) or _dense_indexes(view):
             return ""
         if view.held:
             return view.held
@@ -362,7 +364,7 @@ async def queried(
     return Queried(tuple(texts), vectors, before)
 
 
-def _dense_legs(view: View) -> list[DenseLeg]:
+def _dense_indexes(view: View) -> list[DenseIndex]:
     return [part.dense for each in view.maps for part in each.parts if part.dense is not None]
 
 

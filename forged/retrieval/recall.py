@@ -65,7 +65,7 @@ async def _vector_of(
         return None, None
     moment = min(time.monotonic() + MOMENT_S, deadline)
     views = await asyncio.gather(*(each.view(0, moment) for each in stores))
-    is_wanted = any("dense" in view.legs or view.waiting for view in views)
+    is_wanted = any("dense" in view.indexes or view.waiting for view in views)
     if not is_wanted and not any(isinstance(each, SearchedStore) for each in stores):
         return None, None
     until, purpose = near(deadline), Purpose("query", tops, RetryBudget(deadline))

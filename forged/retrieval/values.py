@@ -104,7 +104,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     ranked: tuple[Ranked, ...] = ()
     stayed: tuple[Ranked, ...] = ()
     strategy: str = ""
-    legs: tuple[str, ...] = ()
+    indexes: tuple[str, ...] = ()
     hypotheses: tuple[str, ...] = ()
     generation: int = 0
     degraded: bool = False

@@ -55,7 +55,7 @@ class RecallSearch:
         return Rows(
             tuple(limits.within(ordered)),
             missing=tuple(f"{name} {each.missing}" for name, each in places.items() if each.missing),
-            legs=frozenset[str]().union(*(each.legs for each in places.values())),
+            indexes=frozenset[str]().union(*(each.indexes for each in places.values())),
             held=sum(each.held for each in places.values()),
             unread=any(each.unread for each in places.values()),
         )
@@ -92,9 +92,9 @@ class RecallSearch:
             admits = [_of_script(view, script, question.admits) for script in scripts]
             questions = [replace(question, admits=each) for each in admits]
         found = [_by_model(await source.search(each), view.key) for each in questions]
-        legs = {"dense"} if vectors is not None and "dense" in view.legs else set[str]()
-        legs |= set() if is_near else {"lexical"}
-        return Brought(tuple(found), view.problem, frozenset(legs), view.size)
+        indexes = {"dense"} if vectors is not None and "dense" in view.indexes else set[str]()
+        indexes |= set() if is_near else {"lexical"}
+        return Brought(tuple(found), view.problem, frozenset(indexes), view.size)
 
     async def _in_second(
         self, store: Store, question: Question, limits: Limits, tops: tuple[str, ...]
@@ -106,7 +106,7 @@ class RecallSearch:
             return Brought()
         source, key = second
         rows = await source.search(replace(question, top_k=limits.of.get(store.scope, 0)))
-        return Brought((_by_model(rows, key),), legs=frozenset({"dense"}))
+        return Brought((_by_model(rows, key),), indexes=frozenset({"dense"}))
 
     async def _over_entities(self, stores: Sequence[Store], question: Question) -> Brought:
         """Follow the query over what the memories of all stores speak of."""
@@ -124,7 +124,7 @@ class RecallSearch:
 async def _nearest(store: SearchedStore, question: Question) -> Brought:
     if question.vectors is None:
         return Brought(missing="was not asked: there is no vector of the query")
-    return Brought(tuple(await store.nearest(question)), legs=frozenset({"dense"}))
+    return Brought(tuple(await store.nearest(question)), indexes=frozenset({"dense"}))
 
 
 async def _reached(store: SearchedStore, question: Question) -> Brought:
@@ -139,9 +139,9 @@ def _by_model(rows: Rows, key: str | None) -> Rows:
 def _is_whole(part: Part, key: str | None, dimension: int, *, routes: bool) -> bool:
     """Tell whether every row can be compared with the query; where `routes`, CJK rows are another model's."""
     lacks = np.ones(len(part.memories), np.bool_)
-    leg = part.dense
-    if leg is not None and leg.dimension == dimension and key in {None, leg.key}:
-        lacks = leg.missing.copy()
+    index = part.dense
+    if index is not None and index.dimension == dimension and key in {None, index.key}:
+        lacks = index.missing.copy()
     if part.gone is not None:
         lacks &= ~part.gone
     if routes:

@@ -75,11 +75,11 @@ Second = Callable[[View, tuple[str, ...]], tuple[Source, str] | None]
 
 
 class Brought(msgspec.Struct, frozen=True):
-    """The result of one store; `missing` is why that is not all of it, `legs` are those that answered."""
+    """The result of one store; `missing` is why that is not all of it, `indexes` are those that answered."""
 
     lists: tuple[Rows, ...] = ()
     missing: str = ""
-    legs: frozenset[str] = frozenset()
+    indexes: frozenset[str] = frozenset()
     held: int = 0
     unread: bool = False
 

@@ -30,7 +30,7 @@ class View(msgspec.Struct, frozen=True, eq=False, dict=True):
     """Maps that a request may use.
 
     `waiting`: a root has nothing to search before its first build. `problem` says in a word or two why a
-    root's map is missing or older than asked for, `unembedded` why a built map has no dense leg, `held` why
+    root's map is missing or older than asked for, `unembedded` why a built map has no dense index, `held` why
     texts of a root may not leave for vectors. `baseline` is None while unknown, and `is_uncalibrated` while
     it is wanted. `key` names the model that answers now, with whose vectors alone queries can be compared;
     `used` takes their dimension. `left_out` counts in words the files that are in no map, or says nothing.
@@ -49,7 +49,7 @@ class View(msgspec.Struct, frozen=True, eq=False, dict=True):
     left_out: Callable[[], str] = lambda: ""
 
     @cached_property
-    def legs(self) -> tuple[str, ...]:
+    def indexes(self) -> tuple[str, ...]:
         """Legs that can answer in at least one map."""
         lexical = any(m.has_words for m in self.maps)
         dense = any(m.dense for m in self.maps)

@@ -83,14 +83,14 @@ class Rows(msgspec.Struct, frozen=True, eq=False):
 
     `evidence` is how far the best is above what everyday messages reach, in standard deviations; infinite
     without a yardstick. `stayed` was near the top and is held back. `missing` says for each store why it did
-    not take part as it should; `legs` are those that did. Of a recall `held` is the number of memories in the
-    stores here; `unread`: one is being read for the first time.
+    not take part as it should; `indexes` are those that did. Of a recall `held` is the number of memories in
+    the stores here; `unread`: one is being read for the first time.
     """
 
     ranked: tuple[Ranked, ...] = ()
     stayed: tuple[Ranked, ...] = ()
     evidence: float = float("inf")
     missing: tuple[str, ...] = ()
-    legs: frozenset[str] = frozenset()
+    indexes: frozenset[str] = frozenset()
     held: int = 0
     unread: bool = False

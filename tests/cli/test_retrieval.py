@@ -112,7 +112,7 @@ def test_why_shows_hypotheses_scores_hops_and_what_the_budget_cut(daemon, forgec
         turn_id="t1",
         at="2026-05-01T10:00:00Z",
         strategy="hyde",
-        legs=("lexical", "dense"),
+        indexes=("lexical", "dense"),
         hypotheses=("Errors are wrapped.",),
         memories=(reports.hit(came="weak"), hop),
         included=1,
@@ -128,7 +128,7 @@ def test_why_shows_hypotheses_scores_hops_and_what_the_budget_cut(daemon, forgec
 
     assert shown.out.splitlines() == [
         "session s1, turn t1, injected 2026-05-01 10:00: 1 of 2 memories fit",
-        "strategy hyde, legs lexical+dense",
+        "strategy hyde, indexes lexical+dense",
         "",
         "hypotheses",
         "  1. Errors are wrapped.",

@@ -30,7 +30,7 @@ from tests.evaluation.trial import (
     asked_daemon,
     await_gate,
     build,
-    legs_of,
+    indexes_of,
 )
 
 BLOCK, APPEND = "block", "append"
@@ -57,7 +57,7 @@ class TurnHeard(msgspec.Struct, frozen=True):
 class SessionsHeard(msgspec.Struct, frozen=True):
     """All turns of a set; seconds are of this machine and day."""
 
-    legs: tuple[str, ...]
+    indexes: tuple[str, ...]
     turns: tuple[TurnHeard, ...]
     seconds: float
 
@@ -72,7 +72,7 @@ def run(asked: SessionSet, prepared: Prepared, mode: str, progress: Progress) ->
     """Ask every turn. Raises NotStarted, MeasurementFailed, and ClientError when the daemon is lost."""
     began = time.monotonic()
     heard: list[TurnHeard] = []
-    legs: tuple[str, ...] = ()
+    indexes: tuple[str, ...] = ()
     with TemporaryDirectory(prefix="forged-eval-") as name:
         scratch = Path(name)
         (scratch / "home").mkdir()
@@ -81,11 +81,11 @@ def run(asked: SessionSet, prepared: Prepared, mode: str, progress: Progress) ->
                 workspace = _settle(scratch, store)
                 build(client, [workspace], lambda *_: None)
                 await_gate(client, progress)
-                legs = legs_of(client, prepared.subject)
+                indexes = indexes_of(client, prepared.subject)
                 for session in store.sessions:
                     heard += _turns(client, workspace, store, session, mode)
                     progress("asking", len(heard), asked.turns)
-    return SessionsHeard(legs, tuple(heard), round(time.monotonic() - began, 1))
+    return SessionsHeard(indexes, tuple(heard), round(time.monotonic() - began, 1))
 
 
 def _settle(scratch: Path, store: Store) -> str:

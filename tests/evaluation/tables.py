@@ -74,7 +74,7 @@ class SessionMeasurement(msgspec.Struct, frozen=True):
     model: str
     strategy: str
     mode: str
-    legs: tuple[str, ...]
+    indexes: tuple[str, ...]
     summaries: tuple[SessionSummary, ...]
     failures: tuple[Failure, ...]
     turns: tuple[TurnHeard, ...]
@@ -147,7 +147,7 @@ def session_table(done: SessionMeasurement) -> list[str]:
         found = [{kind.kind: kind.recall for kind in each.kinds} for each in groups]
         rows.append((f"recall, {escape_line(name)}", *(cell(each.get(name)) for each in found)))
     title = f"{escape_line(done.set)}, {escape_line(done.model)}, {done.strategy}, {done.mode}"
-    return [f"{title}, {'+'.join(done.legs) or _NONE}, {done.seconds:.0f} s", *_abreast(rows)]
+    return [f"{title}, {'+'.join(done.indexes) or _NONE}, {done.seconds:.0f} s", *_abreast(rows)]
 
 
 def injected_table(outcome: Outcome) -> list[str]:

@@ -1,5 +1,5 @@
 """A retrieval by hypotheses in ten steps (ADR-0047), from outside: once with plain cosine, as the record has
-it, and once as forged comes, with both legs. The texts share no words, so the numbers are one.
+it, and once as forged comes, with both indexes. The texts share no words, so the numbers are one.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ def test_the_cue_of_a_memory_that_went_finds_nothing_and_is_not_packed(repo):
     bench.show(full)
     home = bench.show([each for each in full if each.id != "m07"])
     shelves = bench.builder.stock().shelves
-    packed = sum(shelf.leg.present for shelf in shelves if shelf.leg is not None)
+    packed = sum(shelf.dense.present for shelf in shelves if shelf.dense is not None)
 
     assert places(home) is None
     assert packed == len(home.memories) + 1

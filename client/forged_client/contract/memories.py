@@ -119,7 +119,7 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
 class Ranking(msgspec.Struct, frozen=True, omit_defaults=True):
     """Place of a memory among those that a question found, and the reason for it. `score` orders.
 
-    `cosine` is there when the dense leg answered; a recall has its `distance`, smaller is nearer, instead.
+    `cosine` is there when the dense index answered; a recall has its `distance`, smaller is nearer, instead.
     `via`: search, hop, standing (it came with the session and without a search), heard (an earlier turn
     brought it), correction (it replaces one that the session has heard), entity (over what it speaks of;
     `path` says in words over what). `came` is why it was let in: strong, near, weak, hop, standing. `older`

@@ -60,7 +60,7 @@ class Retrieved(Reply, frozen=True, tag="retrieved"):
     digest: str = ""
     unchanged: bool = False
     strategy: str = ""
-    legs: tuple[str, ...] = ()
+    indexes: tuple[str, ...] = ()
     generation: str = ""
     cached: bool = False
     elapsed_ms: float = 0.0
@@ -108,7 +108,7 @@ class Found(Reply, frozen=True, tag="found"):
     """`notice` is a sentence for the person about what is withheld."""
 
     memories: tuple[MemoryRecord, ...] = ()
-    legs: tuple[str, ...] = ()
+    indexes: tuple[str, ...] = ()
     generation: str = ""
     elapsed_ms: float = 0.0
     notice: str = ""
@@ -149,7 +149,7 @@ class Explained(Reply, frozen=True, tag="explained"):
     turn_id: str = ""
     at: str = ""
     strategy: str = ""
-    legs: tuple[str, ...] = ()
+    indexes: tuple[str, ...] = ()
     hypotheses: tuple[str, ...] = ()
     memories: tuple[MemoryRecord, ...] = ()
     included: int = 0

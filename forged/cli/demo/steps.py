@@ -174,7 +174,7 @@ def _ask(stage: Stage, message: str, mode: str = "block") -> Read:
     echo(f"  user: {message}\n")
     for line in reply.text.splitlines():
         echo(f"    {escape(line)}")
-    how = f"strategy {reply.strategy}, legs {', '.join(reply.legs)}"
+    how = f"strategy {reply.strategy}, indexes {', '.join(reply.indexes)}"
     echo(f"\n  {asked.milliseconds:.2f} ms in the agent, {how}")
     expect(reply.status == "ok", "the reply's status is ok" + (reply.reason and f" ({reply.reason})"))
     expect(asked.cached, "the sub-turn of the same message came from the turn cache")

@@ -45,7 +45,7 @@ async def search(
         memories=fitting(
             [with_entities(hit(each), each.memory) for each in answer.ranked if each.via == "search"]
         ),
-        legs=answer.legs,
+        indexes=answer.indexes,
         elapsed_ms=elapsed_ms(context),
         notice=await in_reply(context, place),
     )
@@ -122,7 +122,7 @@ def _explained(answer: Answer, included: int, *, at: str, notice: str) -> tuple[
         reason=reason,
         at=at,
         strategy=answer.strategy,
-        legs=answer.legs,
+        indexes=answer.indexes,
         hypotheses=tuple(map(cleaned, answer.hypotheses)),
         memories=fitting([hit(ranked) for ranked in answer.ranked]),
         included=included,

@@ -78,7 +78,7 @@ async def recall(context: Context, place: Workplace, request: wire.Recall) -> wi
         included=block.included,
         omitted=block.omitted,
         degraded=found.missing,
-        legs=tuple(sorted(found.legs, reverse=True)),
+        indexes=tuple(sorted(found.indexes, reverse=True)),
         elapsed_ms=elapsed_ms(context),
         embedding_ms=embedding_ms,
     )

@@ -48,7 +48,7 @@ async def retrieve(context: Context, place: Workplace, request: wire.Retrieve) -
         digest=block.digest,
         unchanged=is_known,
         strategy=reply.answer.strategy,
-        legs=reply.answer.legs,
+        indexes=reply.answer.indexes,
         cached=turn.is_cached,
         elapsed_ms=elapsed_ms(context),
         partial=reply.answer.partial,
