@@ -107,7 +107,7 @@ class Calibration(msgspec.Struct, frozen=True, eq=False):
         return cls(baseline, products, scales, cosines.max(axis=1), cosines.argmax(axis=1))
 
     def thinned(self, index: DenseIndex) -> Calibration:
-        """Return the calibration with more rows missing; only messages whose best row is lost are compared anew."""
+        """Return the calibration with more rows missing; compare messages that lost their best row."""
         lost = np.flatnonzero(index.missing[self.holders])
         if not len(lost):
             return self

@@ -381,12 +381,12 @@ def verdicts(
     `least` is the evidence of a strong request; `turn` the number of a session's turn, 0 without a session.
     """
     if reading.evidence == UNGATED:
-        return [each if n < most else replace(each, stayed=FULL) for n, each in enumerate(candidates)]
+        return [each if n < most else replace(each, rejected=FULL) for n, each in enumerate(candidates)]
     judged = list(_judged(reading, candidates, least, turn))
-    enough = [n for n, each in enumerate(judged) if not each.stayed]
+    enough = [n for n, each in enumerate(judged) if not each.rejected]
     enough.sort(key=lambda n: -judged[n].evidence)
     for n in enough[_few(_bar(reading, turn), turn, most) :]:
-        judged[n] = replace(judged[n], came="", stayed=FULL)
+        judged[n] = replace(judged[n], admitted_as="", rejected=FULL)
     return judged
 
 
@@ -415,7 +415,7 @@ def _judged(reading: Reading, candidates: Sequence[Ranked], least: float, turn: 
             stayed = FAR
         else:
             came = "strong" if own >= least else "near" if reading.evidence >= least else "weak"
-        yield replace(each, evidence=own, came=came, stayed=stayed)
+        yield replace(each, evidence=own, admitted_as=came, rejected=stayed)
 
 
 def rated(reading: Reading, candidates: Sequence[Ranked], strong: float) -> list[Ranked]:
@@ -423,7 +423,9 @@ def rated(reading: Reading, candidates: Sequence[Ranked], strong: float) -> list
     if reading.evidence == UNGATED:
         return list(candidates)
     evidence = reading.evidences([(each.map_index, each.row) for each in candidates])
-    return [replace(each, came=word(own, strong)) for each, own in zip(candidates, evidence, strict=True)]
+    return [
+        replace(each, admitted_as=word(own, strong)) for each, own in zip(candidates, evidence, strict=True)
+    ]
 
 
 def word(evidence: float, strong: float) -> str:

@@ -163,7 +163,7 @@ def scores(matches: Matches) -> list[Scores]:
     return [_index_scores(matches, number, weight, average) for number in range(len(matches.indexes))]
 
 
-def scores_beside(matches: Matches, indexes: Sequence[LexicalIndex]) -> list[Scores]:
+def cue_scores(matches: Matches, indexes: Sequence[LexicalIndex]) -> list[Scores]:
     """Score rows of other indexes by the frequencies of those searched, at least 1 for a term they have."""
     beside = _looked_up(indexes, matches.terms, matches.begins, matches.stem_ends)
     known = np.maximum(matches.frequency, beside.frequency > 0)

@@ -142,27 +142,29 @@ class Ranked(msgspec.Struct, frozen=True):
     `cosine` is the best raw one, None without a vector; `lexical` the best BM25 as a share of what is
     attainable, None where no word matches. Both and `score` are of the best version: `row` of a map, as the
     map numbers it. Scores of two sources are in different units. `root` is the top of its file root: an id
-    means something there only. `rivals` are heads of the same chain that nobody has said anything about.
+    means something there only. `concurrent_heads` are heads of the same chain that nobody has said anything
+    about.
 
-    `via` is how it was found: "search" or "hop" (or, in a session, "standing", "heard", "correction"). `came`
-    is why it was let in: strong, near the best, weak (the best of a weak request), hop (a link leads to it)
-    or standing (it is in every session). `stayed` is why it was not: faint (too little evidence), far (too
-    little beside the best), full (others came before it) or given (it is in context). Both are "" where
-    nothing was decided. `evidence` is what speaks for it, infinite where there is nothing to compare with.
+    `found_by` is how it was found: "search" or "hop" (or, in a session, "standing", "heard", "correction").
+    `admitted_as` is why it was let in: strong, near the best, weak (the best of a weak request), hop (a link
+    leads to it) or standing (it is in every session). `rejected` is why it was not: faint (too little
+    evidence), far (too little beside the best), full (others came before it) or given (it is in context).
+    Both are "" where nothing was decided. `evidence` is what speaks for it, infinite where there is nothing
+    to compare with.
     """
 
     memory: Memory
     score: float
     cosine: float | None = None
     lexical: float | None = None
-    via: str = "search"
+    found_by: str = "search"
     older: tuple[Memory, ...] = ()
     root: str = ""
-    rivals: tuple[Memory, ...] = ()
-    came: str = ""
+    concurrent_heads: tuple[Memory, ...] = ()
+    admitted_as: str = ""
     model: str = ""
     path: str = ""
-    stayed: str = ""
+    rejected: str = ""
     evidence: float = float("inf")
     map_index: int = 0
     row: int = 0
@@ -290,7 +292,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
             return self._bm25
         indexes = [cues.lexical if cues.lexical is not None else NO_WORDS for cues, _ in cued]
         best = self._bm25.copy()
-        found = lexical.scores_beside(self.matches, indexes)
+        found = lexical.cue_scores(self.matches, indexes)
         for (cues, own), ours in zip(cued, found, strict=True):
             cues.lift(best[:, own], ours)
         return best

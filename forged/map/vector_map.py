@@ -113,7 +113,7 @@ class VectorMap(msgspec.Struct, frozen=True, eq=False, dict=True, weakref=True):
 
     def versions(self, head: str) -> tuple[tuple[Memory, ...], tuple[Memory, ...]]:
         """The older versions of a chain's head, newest first, and its rivals, also newest first."""
-        beside = self.chains.beside(head)
+        beside = self.chains.concurrent_with(head)
         others = [each for each in reversed(self.chain(head)) if each.id != head]
         older = tuple(each for each in others if each.id not in beside)
         return older, tuple(each for each in others if each.id in beside)

@@ -142,7 +142,7 @@ class Pipeline:
 
     def _second(self, view: View, tops: tuple[str, ...]) -> tuple[CjkSource, str] | None:
         """The second model's search of a view, and its key; None if it has no vectors there."""
-        if self._cjk is None or self._cjk.beside(view) is None:
+        if self._cjk is None or self._cjk.second_view(view) is None:
             return None
         return CjkSource(self._cjk, view, tops, self.thread), self._cjk.identity.key
 
@@ -276,9 +276,9 @@ class Pipeline:
             least_evidence=self._least if inject else float("-inf"),
             continued=queries.index(ask.before) if ask.before in queries else None,
             turn=ask.turn,
-            beside=ask.beside,
+            pinned=ask.pinned,
             explains=ask.explains,
-            heard=frozenset(ask.heard),
+            in_context=frozenset(ask.in_context),
             strong=self._strong if ask.rated else None,
             generation=ask.min_generation,
         )
@@ -295,7 +295,7 @@ class Pipeline:
             status="ok" if rows.ranked else "empty",
             reason="; ".join(filter(None, (given, because or lacking or nothing, *rows.missing))),
             ranked=rows.ranked,
-            stayed=rows.stayed,
+            rejected=rows.rejected,
             strategy=strategy,
             indexes=tuple(index for index in view.indexes if index == "lexical" or vectors is not None),
             hypotheses=queries if strategy != "direct" else (),

@@ -39,7 +39,7 @@ def nothing_found(view: View) -> str:
 
 def held_back(rows: Rows, question: Question) -> str:
     """Why the gate let nothing through, or nothing."""
-    stayed = any(each.stayed != GIVEN for each in rows.stayed)
+    stayed = any(each.rejected != GIVEN for each in rows.rejected)
     if rows.evidence >= question.least_evidence and not stayed:
         return ""
     return f"{BESIDE_THE_POINT} (too little evidence for any memory: memory.retrieval_min_score)"
@@ -47,10 +47,10 @@ def held_back(rows: Rows, question: Question) -> str:
 
 def given(rows: Rows, ask: Ask) -> str:
     """Name the turns that brought the fitting memories which are in context already, or nothing."""
-    fit = dict.fromkeys(each.key for each in rows.stayed if each.stayed == GIVEN)
+    fit = dict.fromkeys(each.key for each in rows.rejected if each.rejected == GIVEN)
     if not fit:
         return ""
-    turns = list(dict.fromkeys(filter(None, (ask.heard.get(key) for key in fit))))
+    turns = list(dict.fromkeys(filter(None, (ask.in_context.get(key) for key in fit))))
     when = f"{'turn' if len(turns) == 1 else 'turns'} {', '.join(turns[:_TURNS_TOLD])}"
     when += " and others" if len(turns) > _TURNS_TOLD else ""
     what = "1 memory that fits was" if len(fit) == 1 else f"{len(fit):,} memories that fit were"

@@ -28,7 +28,7 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 def searched(rows: Rows) -> list[Ranked]:
     """Leave out what links led to."""
-    return [each for each in rows.ranked if each.via == "search"]
+    return [each for each in rows.ranked if each.found_by == "search"]
 
 
 def in_order(
@@ -62,7 +62,7 @@ def both_models(own: Rows, second: Rows | None, question: Question) -> Rows:
     in_cjk = _fused([searched(second), [each for each in found if is_cjk(each.memory.content)]])
     others = [each for each in found if not is_cjk(each.memory.content)]
     lists = [in_cjk, others] if is_cjk(question.message) else [others, in_cjk]
-    return _merged((own, second), lists, question.top_k + len(question.beside), question.top_k)
+    return _merged((own, second), lists, question.top_k + len(question.pinned), question.top_k)
 
 
 def all_stores(found: Sequence[Rows], question: Question) -> Rows:
@@ -70,18 +70,18 @@ def all_stores(found: Sequence[Rows], question: Question) -> Rows:
     most = question.top_k
     if question.least_evidence != float("-inf"):
         most = room(turn=question.turn, most=most, by_vectors=question.vectors is not None)
-    most += sum(each.key in question.beside for rows in found for each in rows.ranked)  # these come anyhow
+    most += sum(each.key in question.pinned for rows in found for each in rows.ranked)  # these come anyhow
     return _merged(found, list(map(searched, found)), most, most)
 
 
 def _merged(found: Sequence[Rows], lists: Sequence[Sequence[Ranked]], most: int, most_hops: int) -> Rows:
     best = _fused(lists)[:most]
     keys = {each.key for each in best}
-    led = {each.key: each for rows in found for each in rows.ranked if each.via != "search"}
+    led = {each.key: each for rows in found for each in rows.ranked if each.found_by != "search"}
     beside = [each for key, each in led.items() if key not in keys]
     return Rows(
         ranked=(*best, *beside[:most_hops]),
-        stayed=tuple(each for rows in found for each in rows.stayed),  # those that came leave the answer
+        rejected=tuple(each for rows in found for each in rows.rejected),  # those that came leave the answer
         evidence=max((rows.evidence for rows in found if rows.ranked), default=found[0].evidence),
     )
 

@@ -237,15 +237,15 @@ class FileSource:
         least, turn, most = question.least_evidence, question.turn, _POOL * question.top_k
         if not question.explains and is_hopeless(reading, least, turn=turn):
             return Rows(evidence=reading.evidence)
-        candidates = self._candidates(found, question, most + len(question.beside))
+        candidates = self._candidates(found, question, most + len(question.pinned))
         judged = self._judged(reading, candidates, question)
-        kept = self._kept(reading, [each for each in judged if not each.stayed], question)
+        kept = self._kept(reading, [each for each in judged if not each.rejected], question)
         came = {(each.root, each.memory.id) for each in kept}
-        out = (each for each in judged if each.stayed and (each.root, each.memory.id) not in came)
+        out = (each for each in judged if each.rejected and (each.root, each.memory.id) not in came)
         fit = self._given(found, question, most)
         if fit:
             words = verdicts(reading, fit, least, turn=turn, most=len(fit))
-            fit = [replace(each, came="", stayed=GIVEN) for each in words if not each.stayed]
+            fit = [replace(each, admitted_as="", rejected=GIVEN) for each in words if not each.rejected]
         return Rows(kept, (*fit, *islice(out, question.top_k)), reading.evidence)
 
     def _judged(
@@ -253,7 +253,7 @@ class FileSource:
     ) -> Sequence[Ranked]:
         """Judge each; one that comes anyhow takes no place of others."""
         least, turn = question.least_evidence, question.turn
-        anyhow = [key for key in candidates if key in question.beside]
+        anyhow = [key for key in candidates if key in question.pinned]
         others = [each for key, each in candidates.items() if key not in anyhow]
         judged = verdicts(reading, others, least, turn=turn, most=question.top_k)
         if not anyhow:
@@ -266,7 +266,7 @@ class FileSource:
     def _ungated(self, question: Question, cosines: Cosines | None) -> Rows:
         """The best, of which nothing is held back; with a word for each where that is asked for."""
         found = self._found(question, cosines)
-        given = [replace(each, stayed=GIVEN) for each in self._given(found, question, question.top_k)]
+        given = [replace(each, rejected=GIVEN) for each in self._given(found, question, question.top_k)]
         candidates = list(self._candidates(found, question, question.top_k).values())
         if question.strong is not None:
             candidates = rated(weigh(found, self._view.baseline), candidates, question.strong)
@@ -298,15 +298,15 @@ class FileSource:
 
     def _given(self, found: Found, question: Question, places: int) -> list[Ranked]:
         """Those of the first `places` memories that the session has in context."""
-        if not question.heard:
+        if not question.in_context:
             return []
-        best = found.best(places + len(question.heard))
-        first = _first_of_chains(best, question, lets_in_heard=True)
-        return [each for key, each in islice(first.items(), places) if key in question.heard]
+        best = found.best(places + len(question.in_context))
+        first = _first_of_chains(best, question, lets_in_context=True)
+        return [each for key, each in islice(first.items(), places) if key in question.in_context]
 
     def _ranked(self, candidates: Sequence[Ranked], question: Question, **how: Any) -> tuple[Ranked, ...]:
         """Answers, without those that a link leads to and that are in context or not wanted."""
-        top_k = question.top_k + len(question.beside)
+        top_k = question.top_k + len(question.pinned)
         ranked = rank(self._view.maps, candidates, top_k=top_k, hop_depth=question.hop_depth, **how)
         return tuple(_first_of_chains(ranked, question).values())
 
@@ -327,7 +327,7 @@ class FileSource:
         """The best of `count` chains: versions of one memory may take all first places."""
         superseded = sum(len(each.chains.head_of) for each in self._view.maps)
         few = count + min(superseded, 3 * count)
-        most = few + len(question.heard)
+        most = few + len(question.in_context)
         k = min(most, max(few, _FREE))
         while True:
             best = found.best(k)
@@ -392,14 +392,14 @@ def joined(
 
 
 def _first_of_chains(
-    found: Iterable[Ranked], question: Question, *, lets_in_heard: bool = False
+    found: Iterable[Ranked], question: Question, *, lets_in_context: bool = False
 ) -> dict[Id, Ranked]:
     """Return the best of each memory in any version; none that may not come, or that is in context."""
     first: dict[Id, Ranked] = {}
-    heard, admits = frozenset[Id]() if lets_in_heard else question.heard, question.admits
+    in_context, admits = frozenset[Id]() if lets_in_context else question.in_context, question.admits
     for each in found:
         key = each.root, each.memory.id
-        if key not in first and key not in heard and (admits is None or admits(*key)):
+        if key not in first and key not in in_context and (admits is None or admits(*key)):
             first[key] = each
     return first
 
@@ -438,7 +438,7 @@ def rank(
     reached = hops(tuple(best), led_to, depth=hop_depth, limit=top_k)
     found = ((place, maps[place].find(memory_id)) for place, memory_id in reached)
     led = (
-        Ranked(memory, 0.0, via="hop", root=maps[place].root, came="hop", map_index=place)
+        Ranked(memory, 0.0, found_by="link", root=maps[place].root, admitted_as="link", map_index=place)
         for place, memory in found
         if memory is not None
     )
@@ -450,5 +450,5 @@ def _with_versions(maps: Sequence[VectorMap], head: Ranked) -> Ranked:
     home = maps[head.map_index]
     if head.memory.id not in home.chains.head_of:
         return head
-    older, rivals = home.versions(head.memory.id)
-    return replace(head, older=older, rivals=rivals)
+    older, concurrent_heads = home.versions(head.memory.id)
+    return replace(head, older=older, concurrent_heads=concurrent_heads)

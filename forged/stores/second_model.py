@@ -33,7 +33,7 @@ class SecondModel:
         self._queue = queue
         self._asked: OrderedDict[str, asyncio.Task[Vectors]] = OrderedDict()
 
-    def beside(self, view: View) -> View | None:
+    def second_view(self, view: View) -> View | None:
         """The same maps by this model's vectors; None if they have none."""
         if all(part.second is None for each in view.maps for part in each.parts):
             return None
@@ -76,9 +76,9 @@ class CjkSource:
 
     async def search(self, question: Question) -> Rows:
         """By vectors alone. Raises ProviderError."""
-        beside = self._model.beside(self._view)
+        second_view = self._model.second_view(self._view)
         is_gated = question.least_evidence > float("-inf")
-        if beside is None or (is_gated and beside.is_uncalibrated):
+        if second_view is None or (is_gated and second_view.is_uncalibrated):
             return Rows()
         waiting = RetryBudget(question.deadline)
         rows = [await self._model.vector(text, self._tops, waiting) for text in question.texts]
@@ -90,4 +90,4 @@ class CjkSource:
             return is_theirs and (question.admits is None or question.admits(root, memory_id))
 
         wanted = msgspec.structs.replace(question, vectors=np.stack(rows), admits=admits)
-        return await FileSource(beside, lexical_weight=0.0, thread=self._thread).search(wanted)
+        return await FileSource(second_view, lexical_weight=0.0, thread=self._thread).search(wanted)

@@ -24,7 +24,7 @@ from tests.evaluation.sessions import Session, SessionSet, Store, Turn
 from tests.evaluation.settings import Prepared
 from tests.evaluation.trial import (
     ANSWERED,
-    STANDING,
+    PINNED,
     Failure,
     Progress,
     asked_daemon,
@@ -49,7 +49,7 @@ class TurnHeard(msgspec.Struct, frozen=True):
     reply: frozenset[str]
     context: frozenset[str]
     new: tuple[str, ...]
-    standing: frozenset[str]
+    pinned: frozenset[str]
     parts: Parts
     failure: str = ""
 
@@ -101,7 +101,7 @@ def _settle(scratch: Path, store: Store) -> str:
 def _turns(client: Client, workspace: str, store: Store, session: Session, mode: str) -> Iterator[TurnHeard]:
     reader = Reader((*store.user, *store.items))
     said: list[dict[str, str]] = []
-    standing: frozenset[str] = frozenset()
+    pinned: frozenset[str] = frozenset()
     context: frozenset[str] = frozenset()
     before = ""
     for number, turn in enumerate(session.turns):
@@ -109,7 +109,7 @@ def _turns(client: Client, workspace: str, store: Store, session: Session, mode:
         turn_id = f"{session.id}-{number}"
         reply = client.retrieve(workspace, said, session_id=session.id, turn_id=turn_id, mode=mode)
         said.append({"role": "assistant", "content": turn.assistant})
-        standing |= {hit.id for hit in reply.memories if hit.found.via == STANDING}
+        pinned |= {hit.id for hit in reply.memories if hit.found.found_by == PINNED}
         sent = beyond(reply.text, before) if mode == BLOCK else reply.text
         before = reply.text
         here = reader.found(reply.text)
@@ -122,8 +122,8 @@ def _turns(client: Client, workspace: str, store: Store, session: Session, mode:
             reply=frozenset(here),
             context=frozenset(here) | kept,
             new=tuple(name for name in here if name not in context),
-            standing=standing,
-            parts=reader.parts(sent, standing),
+            pinned=pinned,
+            parts=reader.parts(sent, pinned),
             failure=_failure(reply),
         )
         context = frozenset(here) | kept

@@ -39,7 +39,7 @@ _BUILD_S = 3600.0
 _CALL_S = 60.0
 _LOOK_S = 0.05
 ANSWERED = {"ok", "empty"}
-STANDING = "standing"
+PINNED = "pinned"
 
 
 class MeasurementFailed(ForgedError):  # noqa: N818 - reads as the state it names
@@ -264,24 +264,24 @@ class _Asking:
 
 def _brought(query: Query, reply: Retrieved, by_id: Mapping[str, Item], reader: Reader) -> Brought:
     items = [by_id[hit.id] for hit in reply.memories]
-    standing = _standing(reply)
-    came = [hit.id in standing for hit in reply.memories]
-    return injected.of_query(query, items, came, reader.parts(reply.text, standing))
+    pinned = _pinned(reply)
+    came = [hit.id in pinned for hit in reply.memories]
+    return injected.of_query(query, items, came, reader.parts(reply.text, pinned))
 
 
 def _beside(reply: Retrieved, reader: Reader) -> Brought:
-    standing = _standing(reply)
-    ones = tuple(One(is_standing=hit.id in standing) for hit in reply.memories)
-    return Brought(ones, reader.parts(reply.text, standing))
+    pinned = _pinned(reply)
+    ones = tuple(One(is_pinned=hit.id in pinned) for hit in reply.memories)
+    return Brought(ones, reader.parts(reply.text, pinned))
 
 
-def _standing(reply: Retrieved) -> frozenset[str]:
-    return frozenset(hit.id for hit in reply.memories if hit.found.via == STANDING)
+def _pinned(reply: Retrieved) -> frozenset[str]:
+    return frozenset(hit.id for hit in reply.memories if hit.found.found_by == PINNED)
 
 
 def _judged(query: Query, reply: Retrieved, by_id: Mapping[str, Item], visible: Sequence[Item]) -> Score:
     if reply.status not in ANSWERED:
         return Score(query.id, query.kind)
-    ranked = [by_id[hit.id] for hit in reply.memories if hit.found.via == "search"]
-    hopped = [by_id[hit.id] for hit in reply.memories if hit.found.via != "search"]
+    ranked = [by_id[hit.id] for hit in reply.memories if hit.found.found_by == "search"]
+    hopped = [by_id[hit.id] for hit in reply.memories if hit.found.found_by != "search"]
     return scores.judge(query, ranked, hopped, visible)

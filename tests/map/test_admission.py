@@ -41,11 +41,11 @@ def request(baseline, heights):
 def let_in(reading, candidates, least=NEEDED, **how):
     found = verdicts(reading, candidates, least, **{"most": 10, **how})
     assert [each.row for each in found] == [each.row for each in candidates], "each is judged, in their order"
-    return [each for each in found if not each.stayed]
+    return [each for each in found if not each.rejected]
 
 
-def came(reading, candidates, **how):
-    return [(each.row, each.came) for each in let_in(reading, candidates, **how)]
+def admitted(reading, candidates, **how):
+    return [(each.row, each.admitted_as) for each in let_in(reading, candidates, **how)]
 
 
 def evidence(reading, candidates):
@@ -55,7 +55,7 @@ def evidence(reading, candidates):
 def test_what_would_pass_alone_comes_and_beside_it_only_what_is_near_it(baseline):
     reading, candidates = request(baseline, [0.95, 0.9, 0.1, 0.05, 0.0])
 
-    assert came(reading, candidates) == [(0, "strong"), (1, "strong")]
+    assert admitted(reading, candidates) == [(0, "strong"), (1, "strong")]
 
 
 def test_a_memory_beside_a_best_that_is_in_doubt_needs_more_of_its_evidence(baseline):
@@ -68,8 +68,8 @@ def test_a_memory_beside_a_best_that_is_in_doubt_needs_more_of_its_evidence(base
     beyond = verdicts(reading, candidates, best / 2, most=10)
     in_doubt = verdicts(reading, candidates, second + 1.0, most=10)
 
-    assert [each.stayed for each in beyond] == ["", "", "faint"]
-    assert [each.stayed for each in in_doubt] == ["", "far", "faint"]
+    assert [each.rejected for each in beyond] == ["", "", "faint"]
+    assert [each.rejected for each in in_doubt] == ["", "far", "faint"]
 
 
 def test_a_weak_request_is_given_its_best_and_never_ten(baseline):
@@ -79,19 +79,19 @@ def test_a_weak_request_is_given_its_best_and_never_ten(baseline):
     found = let_in(reading, candidates, least)
 
     assert 1 <= len(found) <= 5
-    assert {each.came for each in found} == {"weak"}
+    assert {each.admitted_as for each in found} == {"weak"}
     known = sorted(evidence(reading, candidates))
     assert min(each.evidence for each in found) >= known[-len(found)]
-    others = [each for each in verdicts(reading, candidates, least, most=10) if each.stayed]
-    assert {each.stayed for each in others} <= {"faint", "far", "full"}
+    others = [each for each in verdicts(reading, candidates, least, most=10) if each.rejected]
+    assert {each.rejected for each in others} <= {"faint", "far", "full"}
 
 
 def test_a_request_for_which_nothing_speaks_is_given_nothing(baseline):
     reading, candidates = request(baseline, np.full(5, -0.9))
 
     assert is_hopeless(reading, NEEDED)
-    assert came(reading, candidates) == []
-    assert {each.stayed for each in verdicts(reading, candidates, NEEDED, most=10)} == {"faint"}
+    assert admitted(reading, candidates) == []
+    assert {each.rejected for each in verdicts(reading, candidates, NEEDED, most=10)} == {"faint"}
 
 
 def test_a_session_hears_most_at_its_beginning_and_then_fewer_and_fewer(baseline):
@@ -118,7 +118,7 @@ def test_by_words_alone_a_weak_request_of_its_own_is_given_nothing():
     reading = weigh(found, None)
 
     assert let_in(reading, found.best(5), reading.evidence + 0.1) == []
-    assert [each.came for each in let_in(reading, found.best(5), reading.evidence - 0.1)] == ["strong"]
+    assert [each.admitted_as for each in let_in(reading, found.best(5), reading.evidence - 0.1)] == ["strong"]
 
 
 def test_where_nothing_can_be_compared_everything_is_let_in():
@@ -127,7 +127,7 @@ def test_where_nothing_can_be_compared_everything_is_let_in():
     reading = weigh(found, None)
 
     assert reading.evidence == UNGATED
-    assert [each.came for each in let_in(reading, found.best(5))] == ["", ""]
+    assert [each.admitted_as for each in let_in(reading, found.best(5))] == ["", ""]
 
 
 def test_a_link_leads_to_what_has_weak_evidence_of_its_own_or_comes_from_what_is_beyond_doubt(baseline):

@@ -55,9 +55,9 @@ def test_all_heads_of_a_fork_stand_until_one_replaces_the_other():
     joined = linked(memory("b2", "x", supersedes="b", version=9), "a", "supersedes")
 
     assert [name for name in "rab" if forked.is_head(name)] == ["a", "b"]
-    assert (forked.beside("a"), forked.beside("b"), forked.beside("r")) == (("b",), ("a",), ())
-    assert link([root, a, b, ahead]).beside("a2") == ("b",)
-    assert (link([root, a, b, joined]).rivals, link([root, a, b, joined]).flags) == ({}, {})
+    assert (forked.concurrent_with("a"), forked.concurrent_with("b"), forked.concurrent_with("r")) == (("b",), ("a",), ())
+    assert link([root, a, b, ahead]).concurrent_with("a2") == ("b",)
+    assert (link([root, a, b, joined]).concurrent_heads, link([root, a, b, joined]).flags) == ({}, {})
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_chains_are_what_a_naive_search_finds(memories):
             assert chains.head(name) == ordered[-1]
             assert chains.chain(name) == tuple(ordered)
             assert chains.is_head(name) == (name in heads)
-            assert set(chains.beside(name)) == (heads - {name} if name in heads else set())
+            assert set(chains.concurrent_with(name)) == (heads - {name} if name in heads else set())
 
 
 @given(MEMORIES, st.randoms())
@@ -137,11 +137,11 @@ def test_chains_do_not_depend_on_the_order_of_the_files(memories, random):
     shuffled = random.sample(memories, len(memories))
     one, other = link(memories), link(shuffled)
 
-    assert (one.head_of, one.members, one.flags, one.rivals) == (
+    assert (one.head_of, one.members, one.flags, one.concurrent_heads) == (
         other.head_of,
         other.members,
         other.flags,
-        other.rivals,
+        other.concurrent_heads,
     )
 
 

@@ -83,7 +83,7 @@ def told(home, baseline, text, *, words, vectors):
 
 
 def _let_in(reading, best):
-    return [each for each in verdicts(reading, best, threshold(0.95), most=8) if not each.stayed]
+    return [each for each in verdicts(reading, best, threshold(0.95), most=8) if not each.rejected]
 
 
 def assert_alike(edited, whole, baseline):

@@ -409,9 +409,9 @@ def test_of_a_small_store_only_what_is_near_the_best_is_injected_but_all_is_list
     ungated = retrieve(retriever(None, embedder), view, window=window)
 
     assert ids(injected) == ["c"]
-    assert {each.memory.id for each in injected.stayed} == set("abdef")
-    assert {each.stayed for each in injected.stayed} <= {"faint", "far"}
-    assert (listed.stayed, ungated.stayed) == ((), ())
+    assert {each.memory.id for each in injected.rejected} == set("abdef")
+    assert {each.rejected for each in injected.rejected} <= {"faint", "far"}
+    assert (listed.rejected, ungated.rejected) == ((), ())
     assert set(ids(listed)) == set("abcdef")
     assert set(ids(ungated)) == set("abcdef")
 

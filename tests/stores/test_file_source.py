@@ -124,7 +124,7 @@ def test_no_superseded_memory_and_none_twice_whatever_the_links(store, random, t
 
     found = [r.memory.id for r in ranked]
     home = {name: next(m for m in maps if m.find(name)) for name in everyone}
-    searched = [r for r in ranked if r.via == "search"]
+    searched = [r for r in ranked if r.found_by == "search"]
     assert len(set(found)) == len(found)
     assert all(home[name].chains.is_head(name) for name in found)
     assert [r.memory.id for r in searched] == list(
@@ -184,7 +184,7 @@ def test_what_comes_anyhow_takes_no_place_and_is_found_all_the_same():
     fields = {"texts": (message,), "message": message, "turn": 1, "top_k": 1}
     (first,) = (each.key for each in rows_of(**fields).ranked)
 
-    found = [each.key for each in rows_of(**fields, beside=frozenset({first})).ranked]
+    found = [each.key for each in rows_of(**fields, pinned=frozenset({first})).ranked]
 
     assert len(found) == 2
     assert first in found
@@ -194,31 +194,31 @@ def test_what_stayed_out_is_told_of_a_hopeless_question_only_where_it_is_explain
     message = "roofing heating plumbing carpentry masonry tiling glazing painting fencing paving at night"
     silent, explained = (rows_of(texts=(message,), message=message, explains=each) for each in (False, True))
 
-    assert (silent.ranked, silent.stayed, explained.ranked) == ((), (), ())
-    assert [(each.memory.id, each.stayed) for each in explained.stayed] == [("lamp", "faint")]
+    assert (silent.ranked, silent.rejected, explained.ranked) == ((), (), ())
+    assert [(each.memory.id, each.rejected) for each in explained.rejected] == [("lamp", "faint")]
 
 
 def test_what_a_session_has_heard_takes_no_place_however_much_it_is():
     many = vector_map([memory(f"m{number:02}", "the quokka") for number in range(80)])
-    heard = frozenset((many.root, f"m{number:02}") for number in range(40))
+    in_context = frozenset((many.root, f"m{number:02}") for number in range(40))
     fields = {"texts": ("quokka",), "message": "quokka", "least_evidence": float("-inf")}
 
-    found = rows_of(many, **fields, heard=heard).ranked
+    found = rows_of(many, **fields, in_context=in_context).ranked
 
     assert [each.memory.id for each in found] == [f"m{number}" for number in range(40, 45)]
 
 
 @pytest.mark.parametrize("least", [float("-inf"), threshold(0.95)], ids=["ungated", "gated"])
-@given(heard=st.sets(st.integers(0, 7)))
-def test_what_fits_comes_or_is_named_as_given_and_never_both(least, heard):
+@given(in_context=st.sets(st.integers(0, 7)))
+def test_what_fits_comes_or_is_named_as_given_and_never_both(least, in_context):
     words = ("quokka", "walrus", "lamp", "train")
     store = vector_map([memory(f"m{number}", f"{words[number % 4]} {number}") for number in range(8)])
-    keys = frozenset((store.root, f"m{number}") for number in heard)
+    keys = frozenset((store.root, f"m{number}") for number in in_context)
     for word in words:
         fields = {"texts": (word,), "message": word, "least_evidence": least}
         alone = {each.memory.id for each in rows_of(store, **fields).ranked}
-        found = rows_of(store, **fields, heard=keys)
+        found = rows_of(store, **fields, in_context=keys)
         came = {each.memory.id for each in found.ranked}
-        given_before = {each.memory.id for each in found.stayed if each.stayed == GIVEN}
-        assert given_before == alone & {f"m{number}" for number in heard}
-        assert not came & {each.memory.id for each in found.stayed}
+        given_before = {each.memory.id for each in found.rejected if each.rejected == GIVEN}
+        assert given_before == alone & {f"m{number}" for number in in_context}
+        assert not came & {each.memory.id for each in found.rejected}

@@ -77,7 +77,7 @@ def test_every_memory_is_there_once_and_each_list_keeps_its_order_against_the_un
         ({"least_evidence": 2.0, "vectors": np.ones((1, 2), np.float32)}, 5),
         ({"least_evidence": 2.0, "vectors": np.ones((1, 2), np.float32), "turn": 1}, 10),
         ({"least_evidence": 2.0, "turn": 9}, 3),
-        ({"least_evidence": 2.0, "turn": 9, "beside": frozenset({("", "b0")})}, 4),
+        ({"least_evidence": 2.0, "turn": 9, "pinned": frozenset({("", "b0")})}, 4),
     ],
     ids=["no gate", "alone", "first turn", "late turn", "what comes anyhow"],
 )
@@ -95,32 +95,34 @@ def test_several_stores_bring_no_more_than_one_might(fields, wanted):
 TEXTS = {"e1": "deploy", "e2": "test", "e3": "tea", "z1": "部署", "z2": "测试", "z3": "喝茶"}
 
 
-def told(*names: str, via: str = "search", stayed: tuple[str, ...] = (), evidence: float = 1.0) -> Rows:
-    ranked = tuple(Ranked(memory(name, TEXTS[name]), 1.0, via=via, root="/r") for name in names)
+def rows_of(
+    *names: str, found_by: str = "search", rejected: tuple[str, ...] = (), evidence: float = 1.0
+) -> Rows:
+    ranked = tuple(Ranked(memory(name, TEXTS[name]), 1.0, found_by=found_by, root="/r") for name in names)
     out = tuple(
-        Ranked(memory(name, TEXTS[name]), 0.0, root="/r", stayed="faint", evidence=0.0) for name in stayed
+        Ranked(memory(name, TEXTS[name]), 0.0, root="/r", rejected="faint", evidence=0.0) for name in rejected
     )
     return Rows(ranked, out, evidence)
 
 
 def test_the_best_of_each_language_come_in_turn_and_of_equals_the_querys_language_first():
-    own, second = told("e1", "e2", "e3"), told("z1", "z2")
+    own, second = rows_of("e1", "e2", "e3"), rows_of("z1", "z2")
 
     assert ids(both_models(own, second, asked("when")).ranked) == ["e1", "z1", "e2", "z2", "e3"]
     assert ids(both_models(own, second, asked("什么时候")).ranked) == ["z1", "e1", "z2", "e2", "e3"]
 
 
 def test_what_words_and_vectors_both_find_counts_among_its_own_and_not_twice_against_the_others():
-    own, second = told("z2", "z1", "z3", "e1"), told("z1", "z2", "z3")
+    own, second = rows_of("z2", "z1", "z3", "e1"), rows_of("z1", "z2", "z3")
 
     assert ids(both_models(own, second, asked("when")).ranked) == ["e1", "z1", "z2", "z3"]
 
 
 def test_as_many_come_as_are_wanted_and_hops_on_top():
-    own = told("e1", "e2")
-    own = Rows((*own.ranked, *told("e3", via="hop").ranked), (), 2.0)
+    own = rows_of("e1", "e2")
+    own = Rows((*own.ranked, *rows_of("e3", found_by="link").ranked), (), 2.0)
 
-    found = both_models(own, told("z1", "z2", evidence=3.0), asked(top_k=2))
+    found = both_models(own, rows_of("z1", "z2", evidence=3.0), asked(top_k=2))
 
     assert ids(found.ranked) == ["e1", "z1", "e3"]
     assert found.evidence == 3.0
@@ -146,7 +148,7 @@ class Says:
     [
         (None, ["e1"], ("cjk was late",)),
         (ProviderError("down", reason="unreachable"), ["e1"], ("cjk failed",)),
-        (told("z1"), ["e1", "z1"], ()),
+        (rows_of("z1"), ["e1", "z1"], ()),
     ],
     ids=["late", "failing", "there"],
 )

@@ -96,7 +96,7 @@ async def test_only_memories_in_these_languages_are_embedded_and_found(repo):
 
 async def test_where_nothing_is_in_these_languages_nobody_is_asked(repo):
     async with following(repo, memory("e", "tea at five")) as store:
-        assert store.model.beside(await store.view()) is None
+        assert store.model.second_view(await store.view()) is None
         assert await store.found() == []
         assert store.embedder.texts == []
 

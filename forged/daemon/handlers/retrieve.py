@@ -53,7 +53,7 @@ async def retrieve(context: Context, place: Workplace, request: wire.Retrieve) -
         elapsed_ms=elapsed_ms(context),
         partial=reply.answer.partial,
         notice=notice,
-        heard=reply.known,
+        already_injected=reply.known,
         captured=turn.sentences,
     )
     return retrieved, reply.found.generation
