@@ -4,7 +4,7 @@ Sentence models put all texts into narrow cones: a cosine of 0.8 is nothing for 
 another. So fixed messages are embedded once per model, as queries and as passages. Both means are
 subtracted, and the two directions in which the messages spread most are dropped: with multilingual-e5-small
 the writing system (r 0.94) and code against chat (r 0.70). A `Calibration` holds a dense index's rows against
-this, computed once; that of an edited index (`carried`, `thinned`) costs what the edit changed.
+this, computed once; that of an edited index (`carry_calibration`, `thinned`) costs what the edit changed.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ kept_calibrations: WeakKeyDictionary[DenseIndex, Calibration] = WeakKeyDictionar
 """The calibration of each index that has one; weak, so that it goes with its index."""
 
 
-def calibrated(index: DenseIndex, baseline: Baseline) -> Calibration:
+def calibration_of(index: DenseIndex, baseline: Baseline) -> Calibration:
     """The calibration of an index, computed once. `index` has at least one vector."""
     known = _known(index, baseline)
     if known is None:
@@ -158,7 +158,7 @@ def calibrated(index: DenseIndex, baseline: Baseline) -> Calibration:
     return known
 
 
-def carried(
+def carry_calibration(
     before: DenseIndex | None, places: NDArray[np.int64], index: DenseIndex, baseline: Baseline
 ) -> None:
     """Calibrate an index that came of `before` by an edit, if of anything, unless it is of another model.
@@ -168,7 +168,7 @@ def carried(
     _calibrate(before, index, baseline, lambda known: known.edited(places, index))
 
 
-def thinned(before: DenseIndex | None, index: DenseIndex, baseline: Baseline) -> None:
+def thin_calibration(before: DenseIndex | None, index: DenseIndex, baseline: Baseline) -> None:
     """Calibrate an index that is `before` with more rows missing; skip one of another model."""
     _calibrate(before, index, baseline, lambda known: known.thinned(index))
 
@@ -183,7 +183,7 @@ def _calibrate(
         return
     known = None if before is None else _known(before, baseline)
     if known is None:
-        calibrated(index, baseline)
+        calibration_of(index, baseline)
     else:
         kept_calibrations[index] = derive(known)
 

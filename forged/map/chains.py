@@ -19,7 +19,7 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 
 class Chains(msgspec.Struct, frozen=True, eq=False):
-    """The chains of one root that have more than one member, or an odd link. Never changed after `link`.
+    """Chains of one root that have several members or an odd link. Never changed after `build_chains`.
 
     `members` maps a head to all ids of its chain, oldest first, and `head_of` each of those to the head;
     `flags` maps a head to what is odd: "fork", "cycle", "missing:<id>", `concurrent_heads` the head of a fork
@@ -69,7 +69,7 @@ class Chains(msgspec.Struct, frozen=True, eq=False):
 NO_CHAINS = Chains({}, {}, {})
 
 
-def link(memories: Collection[Memory]) -> Chains:
+def build_chains(memories: Collection[Memory]) -> Chains:
     """Find the version chains of one root. Ids are unique; links across roots do not count."""
     successors = [memory for memory in memories if memory.supersedes]
     if not successors:
@@ -98,10 +98,10 @@ def link(memories: Collection[Memory]) -> Chains:
 
 def _unreplaced(present: Sequence[Memory]) -> set[str]:
     """Ids of a chain that nothing in it replaces."""
-    return {memory.id for memory in present}.difference(*map(replaced_by, present))
+    return {memory.id for memory in present}.difference(*map(replaced_ids, present))
 
 
-def replaced_by(memory: Memory) -> set[str]:
+def replaced_ids(memory: Memory) -> set[str]:
     """The ids that a memory says it replaces, itself left out."""
     named = {edge.id for edge in memory.related if edge.relationship == Relationship.SUPERSEDES}
     return (named | {memory.supersedes or ""}) - {memory.id}
@@ -138,7 +138,7 @@ def _oddities(present: Sequence[Memory], everyone: dict[str, Memory], *, is_fork
     return tuple(found)
 
 
-def hops(
+def follow_links(
     seeds: Sequence[_Key], neighbours: Callable[[_Key], Iterable[_Key]], *, depth: int, limit: int
 ) -> list[_Key]:
     """What is reached from `seeds` in at most `depth` steps, nearest first, none twice, at most `limit`.

@@ -71,7 +71,7 @@ class LexicalIndex(msgspec.Struct, frozen=True, eq=False, dict=True):
         return start, np.where(at < 0, 0, self.offsets[at + 1] - start)
 
 
-NO_WORDS = LexicalIndex(
+EMPTY_INDEX = LexicalIndex(
     _NO_TERMS, np.zeros(1, np.int32), np.empty(0, np.int32), np.empty(0, np.uint8), np.empty(0, np.int32)
 )
 """Stands in for the index of a map that has none: nothing matches."""

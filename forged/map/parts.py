@@ -85,7 +85,7 @@ class Cues(msgspec.Struct, frozen=True, eq=False):
         values[:, owners] = np.maximum(values[:, owners], best)
 
 
-class Part(msgspec.Struct, frozen=True, eq=False):
+class MapPart(msgspec.Struct, frozen=True, eq=False):
     """Memories whose rows were laid out together.
 
     `memories` are sorted by id, and no id is twice among them; a memory's place among them is its row in both
@@ -102,9 +102,9 @@ class Part(msgspec.Struct, frozen=True, eq=False):
     cues: Cues | None = None
     second: DenseIndex | None = None
 
-    def without(self, gone: NDArray[np.bool_]) -> Part:
+    def without(self, gone: NDArray[np.bool_]) -> MapPart:
         """The same rows, of which these are gone, and no others; nothing large is copied."""
-        return Part(
+        return MapPart(
             self.memories,
             self.lexical.without(gone) if self.lexical is not None else None,
             self.dense.without(gone) if self.dense is not None else None,

@@ -1,10 +1,11 @@
 """The search over the maps that a request sees, as if they were one.
 
-In: maps, and queries as texts and vectors; out: `Found`, the cosines and postings, which the gate reads too,
-and `Found.best`, the candidates in one total order. Both indexes are standardised over all visible rows and
-added: statistics of each map would move a small unrelated map to the front. The best of several queries
-counts, which equals ADR-0047's union of each query's top k. A lexical weight of 0 is plain cosine. Else the
-message counts beside every hypothesis, a day that a query names is preferred, and the best 64 are smoothed.
+In: maps, and queries as texts and vectors; out: `MapSearch`, the cosines and postings, which the gate reads
+too, and `MapSearch.best`, the candidates in one total order. Both indexes are standardised over all visible
+rows and added: statistics of each map would move a small unrelated map to the front. The best of several
+queries counts, which equals ADR-0047's union of each query's top k. A lexical weight of 0 is plain cosine.
+Else the message counts beside every hypothesis, a day that a query names is preferred, and the best 64 are
+smoothed.
 
 Smoothing measured on LoCoMo's development half, 631 questions, e5, recall@10 / nDCG@10 in points, each added
 alone and left out of everything (own set in brackets): neighbours +1.2/+0.9 and 0.6/0.3 (+0.2/+0.8, 1.1/1.0);
@@ -23,8 +24,8 @@ from numpy.typing import NDArray
 
 from forged.map import lexical
 from forged.map.dense import Centre, DenseIndex, cosines_into, joint_centre
-from forged.map.lexical import NO_WORDS, Matches
-from forged.map.parts import Cues, Part, are_cjk
+from forged.map.lexical import EMPTY_INDEX, Matches
+from forged.map.parts import Cues, MapPart, are_cjk
 from forged.map.vector_map import VectorMap
 from forged.memory import Memory
 from forged.models import Vectors
@@ -39,7 +40,7 @@ _NO_SCORES = np.empty((1, 0), np.float32)
 _CONTINUED = 0.5
 
 
-class Cued(msgspec.Struct, frozen=True, eq=False):
+class CueCosines(msgspec.Struct, frozen=True, eq=False):
     """Queries compared with the cues of a part: `raw` (queries, c); `columns` are the part's rows."""
 
     cues: Cues
@@ -61,7 +62,7 @@ class Cosines(msgspec.Struct, frozen=True, eq=False):
     places: tuple[int, ...]
     indexes: tuple[DenseIndex, ...]
     columns: tuple[slice, ...]
-    cued: tuple[Cued, ...] = ()
+    cued: tuple[CueCosines, ...] = ()
 
     @classmethod
     def of(cls, maps: Sequence[VectorMap], queries: Vectors, key: str | None) -> Cosines | None:
@@ -101,23 +102,23 @@ class Cosines(msgspec.Struct, frozen=True, eq=False):
         )
 
 
-def _index_of(part: Part, key: str | None) -> DenseIndex | None:
+def _index_of(part: MapPart, key: str | None) -> DenseIndex | None:
     """The vectors by the model of a key, the map's own or the second; None stands for the map's own."""
     indexes = (part.dense,) if key is None else (part.dense, part.second)
     return next((each for each in indexes if each is not None and key in {None, each.key}), None)
 
 
-def _cued(cues: Cues | None, beside: DenseIndex, columns: slice, queries: Vectors) -> Cued | None:
+def _cued(cues: Cues | None, beside: DenseIndex, columns: slice, queries: Vectors) -> CueCosines | None:
     """The cues of a part compared, if their vectors are of the model of the others."""
     index = cues.dense if cues is not None else None
     if cues is None or index is None or (index.key, index.dimension) != (beside.key, beside.dimension):
         return None
     raw = np.empty((len(queries), len(index)), np.float32)
     cosines_into(raw, index, queries)
-    return Cued(cues, index, columns, raw)
+    return CueCosines(cues, index, columns, raw)
 
 
-def compared(
+def compare_batch(
     maps: Sequence[VectorMap], asked: Sequence[Vectors], key: str | None
 ) -> tuple[Cosines | None, ...]:
     """The cosines of each asker's vectors, which all have one dimension. `key` is their embedder."""
@@ -129,7 +130,7 @@ def compared(
     return tuple(found.some(first, last) for first, last in pairwise(ends))
 
 
-def _parts_of(maps: Sequence[VectorMap]) -> tuple[tuple[Part, ...], tuple[slice, ...]]:
+def _parts_of(maps: Sequence[VectorMap]) -> tuple[tuple[MapPart, ...], tuple[slice, ...]]:
     """The parts of all maps, and the rows of each in one numbering of all of them."""
     parts = tuple(part for each in maps for part in each.parts)
     sizes = accumulate((len(part.memories) for part in parts), initial=0)
@@ -195,7 +196,7 @@ def search_maps(
     key: str | None = None,
     cosines: Cosines | None = None,
     continued: int | None = None,
-) -> Found:
+) -> MapSearch:
     """Compare the queries with every memory of the maps; of two maps that hold one id, two memories.
 
     `vectors` are the queries as unit float32 rows by the embedder of `key`, or None: then words decide alone.
@@ -205,12 +206,12 @@ def search_maps(
     needed and differ in number.
     """
     if cosines is None and vectors is not None:
-        (cosines,) = compared(maps, [vectors], key)
+        (cosines,) = compare_batch(maps, [vectors], key)
     if lexical_weight and cosines is not None and len(texts) != len(cosines.queries):
         raise ValueError(f"{len(texts)} texts, but {len(cosines.queries)} vectors")
     parts, columns = _parts_of(maps)
-    indexes = [each.lexical if each.lexical is not None else NO_WORDS for each in parts]
-    return Found(
+    indexes = [each.lexical if each.lexical is not None else EMPTY_INDEX for each in parts]
+    return MapSearch(
         maps=tuple(maps),
         parts=parts,
         columns=columns,
@@ -233,7 +234,7 @@ def _shares(count: int, message: int | None, continued: int | None) -> Vectors |
     return shares
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
+class MapSearch(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """The queries of one search against all rows of all maps, in one numbering, the columns.
 
     `columns` are the rows of each of `parts`; `cosines` is None without vectors to compare; `matches`, one
@@ -242,7 +243,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """
 
     maps: tuple[VectorMap, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[MapPart, ...]
     columns: tuple[slice, ...]
     texts: tuple[str, ...]
     vectors: Vectors | None
@@ -257,7 +258,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         if k < 1 or not len(self._totals):
             return []
         if self.matches is None:
-            columns = reaching(self._totals, k)
+            columns = top_columns(self._totals, k)
             columns, scores = self._ordered(columns, self._totals[columns])
             return self._ranked(columns[:k], scores[:k])
         columns = self._foremost(max(CANDIDATES, 2 * k))
@@ -290,7 +291,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         ]
         if self.matches is None or self._bm25 is None or not cued:
             return self._bm25
-        indexes = [cues.lexical if cues.lexical is not None else NO_WORDS for cues, _ in cued]
+        indexes = [cues.lexical if cues.lexical is not None else EMPTY_INDEX for cues, _ in cued]
         best = self._bm25.copy()
         found = lexical.cue_scores(self.matches, indexes)
         for (cues, own), ours in zip(cued, found, strict=True):
@@ -399,7 +400,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     def _foremost(self, k: int) -> Columns:
         """The k best columns that are not -inf; in order only where more than k reach the last score."""
-        columns = reaching(self._totals, k)
+        columns = top_columns(self._totals, k)
         return columns if len(columns) <= k else self._ordered(columns, self._totals[columns])[0][:k]
 
     def _ordered(self, columns: Columns, scores: Scores) -> tuple[Columns, Scores]:
@@ -475,19 +476,19 @@ def standardised(scores: Scores, missing: NDArray[np.int64] = _NONE) -> Scores:
     return result
 
 
-def reaching(scores: Scores, k: int) -> Columns:
+def top_columns(scores: Scores, k: int) -> Columns:
     """The columns whose scores the k best reach, and those that are equal to the last; never of -inf."""
     count = len(scores)
     groups = scores[: count // _GROUP * _GROUP].reshape(_GROUP, -1).max(axis=0)
     if len(groups) <= k:
-        return np.flatnonzero(scores >= _bar(scores, k))
+        return np.flatnonzero(scores >= _cutoff(scores, k))
     # The k-th best group's maximum is reached by at least k scores.
-    columns = np.flatnonzero(scores >= _bar(groups, k))
+    columns = np.flatnonzero(scores >= _cutoff(groups, k))
     few = scores[columns]
-    return columns[few >= _bar(few, k)]
+    return columns[few >= _cutoff(few, k)]
 
 
-def _bar(scores: Scores, k: int) -> float:
+def _cutoff(scores: Scores, k: int) -> float:
     """What is equal to the k-th best score or better; all that are not -inf, where there are fewer."""
     if k >= len(scores):
         return _LOWEST

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from forged.errors import ProviderError
 from forged.files import Grounds, MemoryStore, Root, Snapshot, scan
-from forged.map import Chains, DenseIndex, Part, VectorMap, link, thinned
+from forged.map import Chains, DenseIndex, MapPart, VectorMap, build_chains, thin_calibration
 from forged.maps.embedding import EmbeddingQueue, EmbeddingRun, ModelReplacedError
 from forged.maps.parcel import Parcel, Shelf, Stock, name_of
 from forged.maps.rows import Embedded, RowMaker, Rows, differing
@@ -117,7 +117,7 @@ class Sheet(msgspec.Struct, frozen=True, eq=False):
 
     memories: tuple[Memory, ...]
     layout: Layout
-    large: Part | None
+    large: MapPart | None
     missing: dict[bytes, str]
 
 
@@ -140,13 +140,13 @@ class Layer:
         """`embedded` is a text of a memory as it is embedded; `parcel` holds vectors of these texts."""
         self.queue = queue
         self.vectors = KnownVectors(queue, top, parcel) if queue is not None else None
-        self.parts: tuple[Part, ...] = ()
+        self.parts: tuple[MapPart, ...] = ()
         self._maker = maker
         self._embedded = embedded
         self._second = second
         self._sheet: Sheet | None = None  # of the parts
-        self._shown: tuple[tuple[Part, ...], Layout] | None = None  # both of one moment
-        self._large: Part | None = None  # its base, if that lacks no vector: edits may stand beside it
+        self._shown: tuple[tuple[MapPart, ...], Layout] | None = None  # both of one moment
+        self._large: MapPart | None = None  # its base, if that lacks no vector: edits may stand beside it
         self._is_complete = False  # the parts lack no vector that is to be had
         self._left_out = frozenset[bytes]()  # texts that the parts lack as the model refuses them
 
@@ -245,7 +245,7 @@ class Layer:
         if is_complete and self.vectors is not None:
             self.vectors.settle()
 
-    def _laid_out(self, sheet: Sheet, *, all_new: bool) -> tuple[Part, ...]:
+    def _laid_out(self, sheet: Sheet, *, all_new: bool) -> tuple[MapPart, ...]:
         """All rows, or a few next to those that are there."""
         rows, gone = sheet.layout.newest, sheet.layout.gone
         large = sheet.large.without(gone) if sheet.large is not None and gone is not None else None
@@ -260,10 +260,10 @@ class Layer:
         if large is None:
             return (part,)
         if (kept := self._dense(large)) is not None and baseline is not None:
-            thinned(self._dense(self.parts[0]), kept, baseline)
+            thin_calibration(self._dense(self.parts[0]), kept, baseline)
         return large, part
 
-    def _dense(self, part: Part) -> DenseIndex | None:
+    def _dense(self, part: MapPart) -> DenseIndex | None:
         return part.second if self._second else part.dense
 
     def stock(self, name: str) -> Stock | Parcel | None:
@@ -398,7 +398,7 @@ class Builder:
         return self._main.stock(name_of(self.store.root))
 
     @property
-    def moment(self) -> tuple[int, int, bool]:
+    def revision(self) -> tuple[int, int, bool]:
         """Changes when `stock` does: with the map, with vectors that are in none yet, with a full rebuild."""
         waiting = self._main.vectors.waiting if self._main.vectors is not None else 0
         return self._map.generation if self._map is not None else 0, waiting, self.serves_older
@@ -473,7 +473,7 @@ class Builder:
 
     def _chains(self, memories: Sequence[Memory], changed: Sequence[Memory]) -> Chains:
         before = self._map.chains if self._map is not None else None
-        return link(memories) if before is None or before.may_change_with(changed) else before
+        return build_chains(memories) if before is None or before.may_change_with(changed) else before
 
     def _embedded(self, memory: Memory, text: str) -> str:
         """A text as it is embedded, to the letter, "" if it is not: a secret leaves for nobody."""

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forged.files import Pace
-from forged.map import Cues, DenseIndex, LexicalIndex, Part, Traits, are_cjk, build_lexical, splice_lexical
+from forged.map import Cues, DenseIndex, LexicalIndex, MapPart, Traits, are_cjk, build_lexical, splice_lexical
 from forged.maps.embedding import text_hash
 from forged.memory import Memory, unchanged_ends
 from forged.text.terms import Terms, terms
@@ -208,10 +208,10 @@ class Rows(msgspec.Struct, frozen=True, eq=False):
 
     def with_vectors(
         self, dense: DenseIndex | None, cued: DenseIndex | None = None, *, second: DenseIndex | None = None
-    ) -> Part:
+    ) -> MapPart:
         """A part of a map; `second` are vectors by another model than the map's own."""
         cues = self.cues.with_vectors(cued) if self.cues is not None else None
-        return Part(self.memories, self.lexical, dense, self.traits, cues=cues, second=second)
+        return MapPart(self.memories, self.lexical, dense, self.traits, cues=cues, second=second)
 
 
 class RowMaker:

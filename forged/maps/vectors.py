@@ -15,7 +15,7 @@ from itertools import compress, filterfalse, repeat
 import numpy as np
 from numpy.typing import NDArray
 
-from forged.map import Baseline, DenseIndex, build_dense, carried, edit_dense
+from forged.map import Baseline, DenseIndex, build_dense, carry_calibration, edit_dense
 from forged.maps.embedding import EmbeddingQueue, EmbeddingRun
 from forged.maps.parcel import Label, Parcel, Shelf, Stock, Unusable
 from forged.models import Purpose, Vectors
@@ -190,7 +190,7 @@ class KnownVectors:
         if index is None:
             return None
         if baseline is not None:
-            carried(None if beside else cache.live, places, index, baseline)
+            carry_calibration(None if beside else cache.live, places, index, baseline)
         if cache in caches:
             (cache.keep_beside if beside else cache.adopt)(hashes, index)
         return index

@@ -34,7 +34,7 @@ from forged.retrieval import hyde, reasons
 from forged.retrieval.values import Answer, Ask
 from forged.stores import (
     FIRST_BUILD,
-    CjkSource,
+    CjkSearcher,
     Question,
     RecallSearch,
     SecondModel,
@@ -140,11 +140,11 @@ class Pipeline:
     def close(self) -> None:
         self.thread.shutdown(wait=False, cancel_futures=True)
 
-    def _second(self, view: View, tops: tuple[str, ...]) -> tuple[CjkSource, str] | None:
+    def _second(self, view: View, tops: tuple[str, ...]) -> tuple[CjkSearcher, str] | None:
         """The second model's search of a view, and its key; None if it has no vectors there."""
         if self._cjk is None or self._cjk.second_view(view) is None:
             return None
-        return CjkSource(self._cjk, view, tops, self.thread), self._cjk.identity.key
+        return CjkSearcher(self._cjk, view, tops, self.thread), self._cjk.identity.key
 
     def should_look(self, deadline: float) -> bool:
         """Return True if a skipped model may be tried now, with an asker who waits until `deadline`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from forged.errors import ProviderError
 from forged.retrieval.values import Answer, Ask
-from forged.stores import FIRST_BUILD, GIVEN, Question, Rows, View
+from forged.stores import FIRST_BUILD, GIVEN, Question, SearchResult, View
 
 NO_MEMORIES = "no memories yet"
 NO_MESSAGE = "there is no message to find memories for"
@@ -37,7 +37,7 @@ def nothing_found(view: View) -> str:
     return "; ".join(filter(None, ("no memory matches", view.left_out())))
 
 
-def held_back(rows: Rows, question: Question) -> str:
+def held_back(rows: SearchResult, question: Question) -> str:
     """Why the gate let nothing through, or nothing."""
     stayed = any(each.rejected != GIVEN for each in rows.rejected)
     if rows.evidence >= question.least_evidence and not stayed:
@@ -45,7 +45,7 @@ def held_back(rows: Rows, question: Question) -> str:
     return f"{BESIDE_THE_POINT} (too little evidence for any memory: memory.retrieval_min_score)"
 
 
-def given(rows: Rows, ask: Ask) -> str:
+def given(rows: SearchResult, ask: Ask) -> str:
     """Name the turns that brought the fitting memories which are in context already, or nothing."""
     fit = dict.fromkeys(each.key for each in rows.rejected if each.rejected == GIVEN)
     if not fit:

@@ -78,7 +78,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     limits: Limits | None = None
 
 
-class Rows(msgspec.Struct, frozen=True, eq=False):
+class SearchResult(msgspec.Struct, frozen=True, eq=False):
     """Memories that were found, best first, hops last.
 
     `evidence` is how far the best is above what everyday messages reach, in standard deviations; infinite

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from forged.map.chains import link
+from forged.map.chains import build_chains
 from forged.map.dense import DenseIndex
 from forged.map.lexical import LexicalIndex
 from forged.map.packing import build_dense
-from forged.map.parts import Part, Traits
+from forged.map.parts import MapPart, Traits
 from forged.map.postings import build_lexical
 from forged.map.vector_map import VectorMap
 from forged.memory import Memory
@@ -65,6 +65,6 @@ def vector_map(
         scope=scope,
         generation=1,
         memories=ordered,
-        parts=(Part(ordered, lexical_index(ordered) if lexical else None, dense, Traits.of(ordered)),),
-        chains=link(ordered),
+        parts=(MapPart(ordered, lexical_index(ordered) if lexical else None, dense, Traits.of(ordered)),),
+        chains=build_chains(ordered),
     )

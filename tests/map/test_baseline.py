@@ -52,7 +52,7 @@ def cosines(baseline, queries, rows):
         [memory(f"m{n:03}", "text") for n in range(len(rows))], dict(zip(NAMES, rows, strict=False))
     )
     found = search_maps([one], texts=[], vectors=queries, lexical_weight=0)
-    reading = gate.weigh(found, baseline)
+    reading = gate.score_search(found, baseline)
     return reading.cosines / reading.lengths
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from forged.map.chains import NO_CHAINS
 from forged.map.lexical import match, scores
 from forged.map.packing import build_dense
-from forged.map.parts import Part, Traits
+from forged.map.parts import MapPart, Traits
 from forged.map.search import search_maps
 from forged.map.vector_map import VectorMap
 from forged.memory import Memory
@@ -41,7 +41,7 @@ def map_of(texts, rows=None, *, root="/repo", key="model", with_words=True, time
         scope="repo",
         generation=1,
         memories=memories,
-        parts=(Part(memories, words, dense, Traits.of(memories)),),
+        parts=(MapPart(memories, words, dense, Traits.of(memories)),),
         chains=NO_CHAINS,
     )
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from forged.files import Root, hashed
-from forged.map import search_maps, weigh
+from forged.map import score_search, search_maps
 from forged.maps import builder
 from forged.memory import Evidence, Scope
 from tests.data.memories import memory
@@ -62,7 +62,7 @@ def test_cues_are_evidence_of_nothing(repo):
     bench = Bench(repo)
     without, having = bench.show(store()), bench.show(store(m07=(CUE,), m09=("text 9", CUE)))
     bare, cued = asked(without), asked(having)
-    before, after = weigh(bare, bench.baseline), weigh(cued, bench.baseline)
+    before, after = score_search(bare, bench.baseline), score_search(cued, bench.baseline)
     ((first,), there) = cued.best(1), {each.row: each for each in bare.best(100)}
 
     assert after.evidence == before.evidence

@@ -17,7 +17,7 @@ from forged.map import Baseline, gate
 from forged.models import Completion, Health
 from forged.retrieval import Answer, Ask, KeptAnswer, Retriever, pipeline
 from forged.retrieval.reasons import CHAT
-from forged.stores import Question, Ranked, Rows, View, Workplace
+from forged.stores import Question, Ranked, SearchResult, View, Workplace
 from tests.data.maps import vector_map
 from tests.data.memories import memory
 from tests.support.clock import PATIENCE_S, until
@@ -569,7 +569,7 @@ class Scripted:
         self.questions: list[Question] = []
         self.cancelled = 0
 
-    async def nearest(self, question: Question) -> Sequence[Rows]:
+    async def nearest(self, question: Question) -> Sequence[SearchResult]:
         self.questions.append(question)
         if self.error is not None:
             raise self.error
@@ -579,7 +579,7 @@ class Scripted:
             except asyncio.CancelledError:
                 self.cancelled += 1
                 raise
-        return (Rows(self.rows),)
+        return (SearchResult(self.rows),)
 
 
 def shared(name: str) -> Ranked:

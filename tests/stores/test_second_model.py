@@ -16,7 +16,7 @@ from forged.files import Root
 from forged.maps import Indexer
 from forged.memory import Scope
 from forged.models import RetryBudget
-from forged.stores import CjkSource, FileStore, Question, SecondModel, View
+from forged.stores import CjkSearcher, FileStore, Question, SecondModel, View
 from tests.data.memories import memory, put
 from tests.support.clock import PATIENCE_S, until
 from tests.support.provider import FakeEmbedder, vector
@@ -60,7 +60,7 @@ class Store:
         ]
 
     async def found(self, text: str = "茶", view: View | None = None, **wanted) -> list[str]:
-        source = CjkSource(self.model, view or await self.view(), (str(self.repo),), THREAD)
+        source = CjkSearcher(self.model, view or await self.view(), (str(self.repo),), THREAD)
         question = Question(
             texts=(text,),
             message=text,

@@ -13,7 +13,7 @@ from forged.config import Config, MemoryConfig
 from forged.errors import ProviderError
 from forged.files import Root, agent_root, org_root
 from forged.memory import Memory
-from forged.stores import SessionMemory, in_session
+from forged.stores import SessionMemory, new_session_memory
 from forged_client import protocol as wire
 from tests.daemon.parts import Parts, assembled
 from tests.data.memories import memory, put
@@ -32,7 +32,7 @@ def in_agent(home: Path, agent: str, *memories: Memory) -> None:
 def said(parts: Parts, text: str, session: str = "s1", tops: tuple[str, ...] = (), **facts) -> SessionMemory:
     """Put a memory into a session."""
     now = parts.session_memories.clock()
-    row = SessionMemory(in_session(text, session, now), Facts(agent_id="claude", **facts), now, tops)
+    row = SessionMemory(new_session_memory(text, session, now), Facts(agent_id="claude", **facts), now, tops)
     return parts.session_memories.add(row)
 
 

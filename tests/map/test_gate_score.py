@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from forged.config.known_models import DEFAULT_MIN_SCORE
 from forged.map import gate
-from forged.map.baseline import Baseline, calibrated, carried
-from forged.map.gate import Odds
+from forged.map.baseline import Baseline, calibration_of, carry_calibration
+from forged.map.gate import LexicalOdds
 from forged.map.lexical import match
 from forged.map.packing import build_dense, edit_dense
 from forged.map.postings import build_lexical
@@ -90,7 +90,7 @@ def of_another_model(one, rows):
 
 def evidence(maps, *, texts, vectors=None, baseline=None, words=True):
     found = search_maps(maps, texts=texts, vectors=vectors, lexical_weight=0.3 if words else 0)
-    return gate.weigh(found, baseline).evidence
+    return gate.score_search(found, baseline).evidence
 
 
 def by_words(text, *maps):
@@ -103,7 +103,7 @@ def by_vectors(maps, vectors, baseline, *, words=False, texts=None):
 
 
 def log_odds(indexes, text):
-    return Odds.of(match(indexes, [text])).best().item()
+    return LexicalOdds.of(match(indexes, [text])).best().item()
 
 
 # --- the threshold ------------------------------------------------------------------------------------
@@ -415,7 +415,7 @@ def test_a_request_is_compared_with_each_index_once_however_far_it_looks(baselin
 
     def request():
         found = search_maps(maps, texts=texts, vectors=cone(3, 3), lexical_weight=0.3, message=0)
-        reading = gate.weigh(found, baseline)
+        reading = gate.score_search(found, baseline)
         for k in (10, 40, 160):
             for each in found.best(k):
                 reading.evidence_of(each.map_index, each.row)
@@ -432,7 +432,7 @@ def test_a_request_is_compared_with_each_index_once_however_far_it_looks(baselin
 
 
 def assert_alike(found, index, baseline):
-    fresh = calibrated(build_dense(index.key, rows_of(index)), baseline)
+    fresh = calibration_of(build_dense(index.key, rows_of(index)), baseline)
     np.testing.assert_allclose(found.scales, fresh.scales, rtol=1e-4)
     np.testing.assert_allclose(found.best, fresh.best, atol=1e-5)
     np.testing.assert_allclose(found.products, fresh.products, atol=1e-5)
@@ -445,9 +445,9 @@ def assert_alike(found, index, baseline):
 def test_a_calibration_dies_with_its_leg(baseline):
     index, places = build_dense("key", cone(28, 10)), np.array([*range(9), -1])
     edited = edit_dense(index, places, {9: cone(29, 1)[0]})
-    before = ref(calibrated(index, baseline).best)
-    carried(index, places, edited, baseline)
-    after = ref(calibrated(edited, baseline).best)
+    before = ref(calibration_of(index, baseline).best)
+    carry_calibration(index, places, edited, baseline)
+    after = ref(calibration_of(edited, baseline).best)
 
     del index
     gc.collect()
@@ -484,11 +484,11 @@ def test_what_an_edit_carries_over_is_what_a_index_made_from_scratch_has(baselin
     if not index.present:
         return
     if before.present:
-        calibrated(before, baseline)
+        calibration_of(before, baseline)
 
-    carried(before, places, index, baseline)
+    carry_calibration(before, places, index, baseline)
 
-    assert_alike(calibrated(index, baseline), index, baseline)
+    assert_alike(calibration_of(index, baseline), index, baseline)
 
 
 def test_a_memo_s_places_are_what_is_carried_by(baseline):
@@ -496,14 +496,14 @@ def test_a_memo_s_places_are_what_is_carried_by(baseline):
     memo, rows = VectorCache(), cone(33, 12, towards=1)
     keys = [bytes([n]) for n in range(12)]
     index = build_dense("key", rows)
-    calibrated(index, baseline)
+    calibration_of(index, baseline)
     memo.adopt(keys, index)
     for wanted in (keys[3:], keys[::-1], keys[:1] + keys[6:]):
         places = memo.places(wanted)
         missing = {at: rows[wanted[at][0]] for at in np.flatnonzero(places < 0).tolist()}
         after = edit_dense(memo.live, places, missing)
-        carried(memo.live, places, after, baseline)
-        assert_alike(calibrated(after, baseline), after, baseline)
+        carry_calibration(memo.live, places, after, baseline)
+        assert_alike(calibration_of(after, baseline), after, baseline)
         memo.adopt(wanted, after)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from forged.map import Ranked, threshold
 from forged.stores import GIVEN, Question, View
-from forged.stores.search import FileSource, rank
+from forged.stores.search import ViewSearcher, rank_heads
 from tests.data.maps import vector_map
 from tests.data.memories import memory
 
@@ -43,9 +43,9 @@ def test_an_id_that_two_maps_hold_is_two_memories_and_a_scope_tells_which(scope,
 
 
 def test_edges_lead_to_heads_of_their_own_map_and_never_into_nothing():
-    assert [each.id for each in REPO.led_to("both")] == ["v2"]
-    assert USER.led_to("u1") == []
-    assert REPO.led_to("gone") == []
+    assert [each.id for each in REPO.linked_heads("both")] == ["v2"]
+    assert USER.linked_heads("u1") == []
+    assert REPO.linked_heads("gone") == []
 
 
 # --- chains and hops in an answer ---------------------------------------------------------
@@ -72,7 +72,7 @@ def test_a_chain_is_returned_once_as_its_head_with_its_best_score():
         )
     )
 
-    ranked = rank(
+    ranked = rank_heads(
         view.maps, candidates(view, ("v1", 0.9), ("other", 0.5), ("v2", 0.1)), top_k=10, hop_depth=0
     )
 
@@ -88,7 +88,7 @@ def test_a_repositorys_memory_of_the_same_id_takes_neither_the_place_nor_the_cha
     view = View((repo, user))
     scored = [found(view, 1, 0, 0.9), found(view, 0, 0, 0.8)]
 
-    ranked = rank(view.maps, [*scored, found(view, 1, 1, 0.7)], top_k=5, hop_depth=2)
+    ranked = rank_heads(view.maps, [*scored, found(view, 1, 1, 0.7)], top_k=5, hop_depth=2)
 
     assert [r.key for r in ranked] == [("/home", "u1"), ("/repo", "r2"), ("/home", "u2")]
 
@@ -120,7 +120,7 @@ def test_no_superseded_memory_and_none_twice_whatever_the_links(store, random, t
     order = random.sample(sorted(everyone), len(everyone))
     scored = [(name, 1 - place / 10) for place, name in enumerate(order)]
 
-    ranked = rank(view.maps, candidates(view, *scored), top_k=top_k, hop_depth=depth)
+    ranked = rank_heads(view.maps, candidates(view, *scored), top_k=top_k, hop_depth=depth)
 
     found = [r.memory.id for r in ranked]
     home = {name: next(m for m in maps if m.find(name)) for name in everyone}
@@ -161,7 +161,7 @@ def rows_of(store=TALKED, **fields):
         }
     )
     with ThreadPoolExecutor(1) as thread:
-        return asyncio.run(FileSource(View((store,)), lexical_weight=0.3, thread=thread).search(question))
+        return asyncio.run(ViewSearcher(View((store,)), lexical_weight=0.3, thread=thread).search(question))
 
 
 def asked(message, **fields):
