@@ -1,4 +1,4 @@
-"""Rows of a map without their vectors: made of memories, and of the rows before as far as these are the same.
+"""Rows of a map without their vectors, made of memories and of the rows before, as far as these are the same.
 
 In: memories sorted by id and the rows before; out: rows equal to those made from scratch, of the memories and
 of their cues. New texts are looked at at a pace that leaves the event loop free. Nothing is raised.
@@ -40,7 +40,7 @@ class Changes(msgspec.Struct, frozen=True, eq=False):
     redated: Numbers
 
 
-def compared(old: tuple[Memory, ...], new: tuple[Memory, ...], pace: Pace) -> Changes:
+def compare_rows(old: tuple[Memory, ...], new: tuple[Memory, ...], pace: Pace) -> Changes:
     """Compare the rows of `old` and `new`, both ordered by id. Equal ends are not compared."""
     head, tail = unchanged_ends(old, new)
     kept_old, kept_new, added, redated = [], [], [], []
@@ -63,12 +63,14 @@ def compared(old: tuple[Memory, ...], new: tuple[Memory, ...], pace: Pace) -> Ch
     )
 
 
-def differing(old: tuple[Memory, ...], new: tuple[Memory, ...]) -> tuple[list[Memory], list[Memory]]:
+def changed_memories(old: tuple[Memory, ...], new: tuple[Memory, ...]) -> tuple[list[Memory], list[Memory]]:
     """The memories of each that the other does not have as they are; both are ordered by id."""
     head, tail = unchanged_ends(old, new)
-    went, came = old[head : len(old) - tail], new[head : len(new) - tail]
-    before, after = set(map(id, went)), set(map(id, came))
-    return [each for each in went if id(each) not in after], [each for each in came if id(each) not in before]
+    removed, added = old[head : len(old) - tail], new[head : len(new) - tail]
+    before, after = set(map(id, removed)), set(map(id, added))
+    return [each for each in removed if id(each) not in after], [
+        each for each in added if id(each) not in before
+    ]
 
 
 def _framed(head: int, middle: list[int], size: int, tail: int) -> Numbers:
@@ -193,7 +195,7 @@ def _kept(
     return old, new
 
 
-class Rows(msgspec.Struct, frozen=True, eq=False):
+class MapRows(msgspec.Struct, frozen=True, eq=False):
     """Memories, sorted by id, and what is known of each; `hashes` are of their texts, b"" for a blank one."""
 
     memories: tuple[Memory, ...]
@@ -234,11 +236,11 @@ class RowMaker:
         self._embedded_cue = embedded if embeds_cues else None
         self._pause = pause
 
-    def rows(self, memories: tuple[Memory, ...], before: Rows | None) -> Rows:
+    def rows(self, memories: tuple[Memory, ...], before: MapRows | None) -> MapRows:
         """The rows of `memories`."""
         pace = Pace(self._pause)
-        changes = compared(before.memories if before is not None else (), memories, pace)
-        return Rows(
+        changes = compare_rows(before.memories if before is not None else (), memories, pace)
+        return MapRows(
             memories,
             self._hashes(memories, before, changes, pace),
             self._words(memories, before, changes, pace) if self._lexical else None,
@@ -253,7 +255,7 @@ class RowMaker:
         )
 
     def _hashes(
-        self, memories: Sequence[Memory], before: Rows | None, changes: Changes, pace: Pace
+        self, memories: Sequence[Memory], before: MapRows | None, changes: Changes, pace: Pace
     ) -> tuple[bytes, ...]:
         if self._embedded is None:
             return (b"",) * len(memories)
@@ -267,7 +269,7 @@ class RowMaker:
         return tuple(hashes.tolist())
 
     def _words(
-        self, memories: Sequence[Memory], before: Rows | None, changes: Changes, pace: Pace
+        self, memories: Sequence[Memory], before: MapRows | None, changes: Changes, pace: Pace
     ) -> LexicalIndex:
         docs = _tokenised((memories[row].content for row in changes.added.tolist()), pace)
         if before is None or before.lexical is None:
@@ -281,7 +283,7 @@ class RowMaker:
             size=len(memories),
         )
 
-    def _traits(self, memories: Sequence[Memory], before: Rows | None, changes: Changes) -> Traits:
+    def _traits(self, memories: Sequence[Memory], before: MapRows | None, changes: Changes) -> Traits:
         if before is None:
             return Traits.of(memories)
         fresh = np.concatenate((changes.added, changes.redated))

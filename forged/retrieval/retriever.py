@@ -16,7 +16,7 @@ from functools import partial
 from forged.config import Config
 from forged.counters import Metrics
 from forged.errors import ProviderError
-from forged.fair_queue import retrieved
+from forged.fair_queue import ignore_failure
 from forged.models import ChatModel, Embedder, RetryBudget
 from forged.retrieval.pipeline import Flight, Pipeline, left, reserve
 from forged.retrieval.reasons import held_by, late, reason_of
@@ -232,7 +232,7 @@ class Retriever:
     def _launch(self, ask: Ask, place: Workplace) -> Flight:
         flight = Flight(RetryBudget(ask.deadline))
         flight.task = asyncio.create_task(self._pipeline.run(ask, place, flight))
-        flight.task.add_done_callback(retrieved)
+        flight.task.add_done_callback(ignore_failure)
         return flight
 
     def _look(self, ask: Ask, place: Workplace, kept: KeptAnswer | None = None) -> None:
@@ -241,7 +241,7 @@ class Retriever:
         if under_way or not self._pipeline.should_look(ask.deadline):
             return
         self._looking = asyncio.create_task(self._pipeline.run(ask, place, Flight()))
-        self._looking.add_done_callback(retrieved)
+        self._looking.add_done_callback(ignore_failure)
         if kept is not None:
             self.flights.fill(kept, self._looking)
 
@@ -254,7 +254,7 @@ class Retriever:
             return task.result()
         if self._pipeline.falls_back:
             fallback = asyncio.create_task(self._pipeline.next_best(ask, place, "timeout", flight))
-            fallback.add_done_callback(retrieved)
+            fallback.add_done_callback(ignore_failure)
             try:
                 await asyncio.wait({task, fallback}, timeout=left(ask.deadline))
                 if task.done():

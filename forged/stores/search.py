@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from forged import fair_queue
 from forged.errors import ForgedError
-from forged.fair_queue import retrieved
+from forged.fair_queue import ignore_failure
 from forged.map import (
     CANDIDATES,
     Cosines,
@@ -180,7 +180,7 @@ async def gathered(
     """Wait for `whole`, and until a deadline for each search: its result, or that it was late or failed."""
     tasks = {name: asyncio.ensure_future(search) for name, search in searches.items()}
     for task in tasks.values():
-        task.add_done_callback(retrieved)
+        task.add_done_callback(ignore_failure)
     try:
         first = await whole if whole is not None else None
         if tasks:

@@ -31,16 +31,16 @@ try:
     from forged.files.scan import scan as look
     from forged.map import (
         Baseline,
-        Part,
+        MapPart,
         Ranked,
         Traits,
         VectorMap,
         build_dense,
         build_lexical,
+        gate_decisions,
+        score_search,
         search_maps,
         threshold,
-        verdicts,
-        weigh,
     )
     from forged.map.chains import NO_CHAINS
     from forged.memory import Memory, Scope
@@ -109,7 +109,7 @@ def dense_part(count: str, judged: str) -> Probe:
         found = search_maps(maps, texts=texts, vectors=vectors, lexical_weight=0)
         best = found.best(_TOP)
         if judged == "1":
-            verdicts(weigh(found, baseline), best, threshold(0.95), most=_TOP)
+            gate_decisions(score_search(found, baseline), best, threshold(0.95), most=_TOP)
 
     return lambda: median_of(ask, 30)
 
@@ -223,7 +223,7 @@ def _map(memories: tuple[Memory, ...], rows: np.ndarray, *, words: bool) -> Vect
         scope="repo",
         generation=1,
         memories=memories,
-        parts=(Part(memories, lexical, build_dense("bench", rows), Traits.of(memories)),),
+        parts=(MapPart(memories, lexical, build_dense("bench", rows), Traits.of(memories)),),
         chains=NO_CHAINS,
     )
 

@@ -58,9 +58,9 @@ class Bench:
 
 @pytest.fixture
 def small(monkeypatch):
-    """Rows stand beside however few; more than six are laid out with the others."""
+    """MapRows stand beside however few; more than six are laid out with the others."""
     monkeypatch.setattr(builder, "_WORTH_KEEPING", 1)
-    monkeypatch.setattr(builder, "_MOST_BESIDE", 6)
+    monkeypatch.setattr(builder, "_MOST_RECENT", 6)
     monkeypatch.setattr(builder, "_MOST_GONE", 1)
 
 
@@ -142,7 +142,7 @@ def histories(draw):
 @settings(max_examples=times(30, 8), phases=(Phase.explicit, Phase.reuse, Phase.generate))
 def test_a_map_that_was_edited_answers_like_one_made_from_scratch(tmp_path_factory, states):
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in (("_WORTH_KEEPING", 1), ("_MOST_BESIDE", 6), ("_MOST_GONE", 1)):
+        for name, value in (("_WORTH_KEEPING", 1), ("_MOST_RECENT", 6), ("_MOST_GONE", 1)):
             patch.setattr(builder, name, value)
         top = tmp_path_factory.getbasetemp()
         edited = Bench(top)

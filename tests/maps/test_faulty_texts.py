@@ -10,7 +10,7 @@ import pytest
 from forged.errors import ProviderError
 from forged.maps import embedding
 from forged.maps.embedding import EmbeddingQueue
-from forged.maps.identity import SENTENCES
+from forged.maps.model_identity import SENTENCES
 from forged.models import Door, Health, Purpose
 from forged.models.openai_compatible import OpenAICompatibleEmbedder
 from forged_client import protocol as wire
