@@ -20,7 +20,7 @@ from forged.build_id import build_id
 from forged.capture import Committer, LocalVectors, Pipeline, Promotion
 from forged.config import Config, Loaded, install_command
 from forged.counters import Departure, Metrics
-from forged.daemon import known_memories
+from forged.daemon import nearest_memories
 from forged.daemon.handlers import About, Daemon, RefusedWrites
 from forged.daemon.models import Models, capture_off, probes, retrieval_off
 from forged.errors import ConfigError
@@ -214,7 +214,7 @@ def _capture(  # noqa: PLR0917 - parts of one daemon
         state=state,
         governor=governor,
         metrics=metrics,
-        rank=partial(known_memories.nearest, indexer=indexer, retriever=retriever),
+        rank=partial(nearest_memories.nearest, indexer=indexer, retriever=retriever),
         committer=Committer(indexer, writer, state, vectors, promotion=promotion),
         vectors=vectors,
         batch_turns=config.capture.batch_turns,

@@ -88,7 +88,7 @@ async def forget_in_session(memories: MemoryParts, memory_id: str) -> CutCount |
 async def purge_texts(memories: MemoryParts, contents: Collection[str]) -> CutCount:
     """Take texts out of all that waits to become a memory, and out of the memories of sessions."""
     texts = await asyncio.to_thread(lambda: [words for words in map(words_of, contents) if words])
-    await memories.sessions.held.cut(texts)
+    await memories.sessions.buffer.cut(texts)
     for row in memories.session_memories.remove_saying(lambda text: without_sentences(text, texts)[1] > 0):
         await _drop_of_session(memories, row, contents)
     cut = await memories.capture.purge(texts)

@@ -280,7 +280,7 @@ async def check_wanted(
     """
     if origin == Origin.EXPLICIT:
         return
-    held = memories.sessions.held.held(tops)
+    held = memories.sessions.buffer.of_roots(tops)
     sessions = {session_id, *(each.session_id for each in held)} - {""}
     refused = memories.capture.off_record.of_all(sessions)
     prompts = [text for each in held for text in each.waiting_prompts]

@@ -10,7 +10,7 @@ import msgspec
 
 from forged.errors import ProviderError
 from forged.models import Purpose, RetryBudget, Vectors
-from forged.retrieval.pipeline import MOMENT_S, Pipeline, near, queried
+from forged.retrieval.pipeline import MOMENT_S, Pipeline, cutoff_before, queried
 from forged.retrieval.reasons import reason_of
 from forged.stores import Limits, Question, RemoteStore, SearchResult, Store
 
@@ -44,7 +44,7 @@ async def recall(
         vectors=vectors,
         top_k=0,
         hop_depth=0,
-        deadline=near(deadline),
+        deadline=cutoff_before(deadline),
         admits=admits,
         key=key,
         limits=limits,
@@ -68,7 +68,7 @@ async def _vector_of(
     is_wanted = any("dense" in view.indexes or view.waiting for view in views)
     if not is_wanted and not any(isinstance(each, RemoteStore) for each in stores):
         return None, None
-    until, purpose = near(deadline), Purpose("query", tops, RetryBudget(deadline))
+    until, purpose = cutoff_before(deadline), Purpose("query", tops, RetryBudget(deadline))
     async with asyncio.timeout_at(until):
         found = await queried(pipeline.embedder, (query,), purpose, until, views)
     return found.vectors, next((view.key for view in views if view.key is not None), None)

@@ -157,7 +157,7 @@ async def test_what_was_just_written_is_known_to_whoever_asks_for_it(home, repo,
 async def test_what_was_there_before_is_shown_though_what_was_just_written_has_no_vector_yet(
     home, repo, monkeypatch
 ):
-    monkeypatch.setattr("forged.daemon.handlers.context.PATIENCE_S", 3600.0)
+    monkeypatch.setattr("forged.daemon.handlers.request_context.PATIENCE_S", 3600.0)
     embedder, workspace = FakeEmbedder(), str(repo)
     async with assembled(home, embedder, lexical=False) as parts:
         first = (await remembered(parts, repo, "the walrus sings")).memory_id

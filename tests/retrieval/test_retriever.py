@@ -15,7 +15,7 @@ from forged.counters import Metrics
 from forged.errors import ProviderError
 from forged.map import Baseline, gate
 from forged.models import Completion, Health
-from forged.retrieval import Answer, Ask, KeptAnswer, Retriever, pipeline
+from forged.retrieval import Answer, Ask, CachedAnswer, Retriever, pipeline
 from forged.retrieval.reasons import CHAT
 from forged.stores import Question, Ranked, SearchResult, View, Workplace
 from tests.data.maps import vector_map
@@ -120,7 +120,7 @@ def retriever(
 def retrieve(of: Retriever, view: View, **options) -> Answer:
     async def run() -> Answer:
         try:
-            return (await of.retrieve(ask(**options), seeing(view), KeptAnswer()))[0]
+            return (await of.retrieve(ask(**options), seeing(view), CachedAnswer()))[0]
         finally:
             of.close()
 
@@ -141,7 +141,7 @@ def seeing(view: View, *others, top: str = "/repo") -> Workplace:
     return Workplace((), Files(view), (top,), MemoryConfig(), others=others)
 
 
-_TURNS: dict[str, KeptAnswer] = {}
+_TURNS: dict[str, CachedAnswer] = {}
 
 
 @pytest.fixture(autouse=True)
@@ -149,9 +149,9 @@ def no_turns() -> None:
     _TURNS.clear()
 
 
-def turn(name: str = "t") -> KeptAnswer:
+def turn(name: str = "t") -> CachedAnswer:
     """A turn, the same for the same name in one test."""
-    return _TURNS.setdefault(name, KeptAnswer())
+    return _TURNS.setdefault(name, CachedAnswer())
 
 
 def ids(answer: Answer) -> list[str]:
@@ -173,7 +173,7 @@ RELATED, BESIDE, UNHEARD = said("the walrus"), said("can you translate a poem"),
 BLANK = said("x", "assistant")
 TRADES = "plumbing heating roofing carpentry masonry tiling glazing painting wiring fencing paving gutters"
 FAINT = said(f"{TRADES} and a walrus")
-BOTH_LEGS, BY_WORDS = ("lexical", "dense"), ("lexical",)
+BOTH_INDEXES, BY_WORDS = ("lexical", "dense"), ("lexical",)
 AUTH, ON_THEIR_WAY = "provider: auth", "vectors are on their way; answered by words"
 NO_KEY, FIRST = "auth: no key", "first build is running"
 ANOTHER = "the embedding model has become another one; answered by words"
@@ -191,7 +191,7 @@ def deaf() -> Embedder:
 
 
 def ok(reason="", strategy="direct"):
-    return "ok", strategy, reason, BOTH_LEGS, bool(reason)
+    return "ok", strategy, reason, BOTH_INDEXES, bool(reason)
 
 
 def words(reason="", status="ok"):
@@ -498,12 +498,12 @@ async def test_a_look_beside_a_turn_fills_its_cache_and_is_waited_for_by_nobody(
 async def test_a_flight_that_saw_what_was_purged_is_not_kept_nor_joined(chat, of, asked_after):
     before = asyncio.create_task(of.retrieve(ask(), seeing(FULL), turn()))
     await asyncio.sleep(0)
-    of.flights.purge()
+    of.runs.purge()
     after = asyncio.create_task(of.retrieve(ask(), seeing(READ), turn())) if asked_after else None
     await asyncio.sleep(0)
     chat.answer("h")
 
-    assert told((await before)[0]) == ("ok", "hyde", "", BOTH_LEGS)
+    assert told((await before)[0]) == ("ok", "hyde", "", BOTH_INDEXES)
     assert after is None or (await after)[0].indexes == BY_WORDS
     kept = turn().get(0)
     assert kept.indexes == BY_WORDS if asked_after else kept is None
@@ -591,7 +591,7 @@ def beside(*others: Scripted, view: View | None = None, **options) -> Answer:
         of = retriever(strategy=options.pop("strategy", "auto"))
         try:
             sources = seeing(READ if view is None else view, *others)
-            answer, _ = await of.retrieve(ask(**options), sources, KeptAnswer())
+            answer, _ = await of.retrieve(ask(**options), sources, CachedAnswer())
             await asyncio.sleep(0)  # what was given up hears of it
             return answer
         finally:

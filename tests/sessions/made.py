@@ -102,7 +102,7 @@ class Story:
             of.kept.put(self.answer)
         reply = of.reply(self.answer, 4_000)
         request = wire.Retrieve(workspace=tops[0])
-        self.sessions.replies(request, of)
+        self.sessions.expect_delivery(request, of)
         self.sessions.sent(request, whole=whole)
         return reply
 

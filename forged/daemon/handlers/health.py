@@ -16,9 +16,9 @@ import msgspec
 from forged import __version__
 from forged.config import Config
 from forged.daemon.handlers import capture, hook, recall
-from forged.daemon.handlers.context import Context, Daemon, Disabled, Probe
-from forged.daemon.handlers.convert import token_of
+from forged.daemon.handlers.request_context import Context, Daemon, Disabled, Probe
 from forged.daemon.handlers.trust import in_status
+from forged.daemon.handlers.wire_types import token_of
 from forged.errors import ProviderError
 from forged.files import (
     Root,
@@ -87,7 +87,7 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
         about.warnings
         + about.lacking
         + state.warnings
-        + daemon.sessions.held.warnings
+        + daemon.sessions.buffer.warnings
         + await state.foreign()
     )
     embedder = identity.embedder if identity is not None else None

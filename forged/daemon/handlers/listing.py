@@ -11,9 +11,9 @@ import logging
 from collections.abc import Sequence
 
 from forged import fair_queue
-from forged.daemon.handlers.context import Context
-from forged.daemon.handlers.convert import fitting, seconds_of, with_entities
+from forged.daemon.handlers.request_context import Context
 from forged.daemon.handlers.trust import in_reply
+from forged.daemon.handlers.wire_types import fitting, seconds_of, with_entities
 from forged.errors import ForgedError, NotReady
 from forged.files import Grounds, Root, repo_root
 from forged.map import MapPart, Traits, VectorMap, build_chains, newest_page

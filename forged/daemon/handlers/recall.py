@@ -19,13 +19,13 @@ import msgspec
 from forged import postgres
 from forged.attributes import metadata_problem
 from forged.config import Config
-from forged.daemon.handlers.context import Context, Daemon
-from forged.daemon.handlers.convert import fitting, hit
+from forged.daemon.handlers.request_context import Context, Daemon
 from forged.daemon.handlers.retrieve import deadline_of, elapsed_ms
+from forged.daemon.handlers.wire_types import fitting, hit
 from forged.errors import InvalidRequest
 from forged.files import Root, agent_ids, agent_root, org_root
 from forged.memory import Scope
-from forged.sessions import asked, budget_of, render
+from forged.sessions import budget_of, clean_query, render
 from forged.stores import (
     FIRST_BUILD,
     Limits,
@@ -50,7 +50,7 @@ _MOST = dict[str, int](zip(_FOUR, (10, 5, 3, 5), strict=True))
 
 async def recall(context: Context, place: Workplace, request: wire.Recall) -> wire.Recalled:
     """Search the scopes that are asked for, and make one list and one injection of what they found."""
-    query, daemon = asked(request.query), context.daemon
+    query, daemon = clean_query(request.query), context.daemon
     if not query.strip():
         raise InvalidRequest("the query is empty; say what to recall")
     if problem := metadata_problem(request.filters):

@@ -15,8 +15,8 @@ import msgspec
 
 from forged.capture import PROMPT_TOKENS, WINDOW_LIMIT, Pipeline, Submission
 from forged.counters import Metrics
-from forged.daemon.handlers.context import Context
-from forged.daemon.handlers.convert import fitting, page_of, seconds_of
+from forged.daemon.handlers.request_context import Context
+from forged.daemon.handlers.wire_types import fitting, page_of, seconds_of
 from forged.errors import InvalidRequest
 from forged.files import repo_root
 from forged.memory import utc

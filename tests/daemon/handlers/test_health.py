@@ -175,7 +175,7 @@ async def test_a_listener_that_does_not_listen_costs_a_bounded_amount_and_leaves
         waiting = asyncio.create_task(anext(stream))
         await turns()
         for number in range(5000):
-            parts.indexer.events.tell(BuildEvent("scanning", "/", generation=number))
+            parts.indexer.events.publish(BuildEvent("scanning", "/", generation=number))
         await waiting
         await stream.aclose()
         assert len(parts.indexer.events._listeners) == 0

@@ -9,15 +9,15 @@ from pathlib import PurePath
 from msgspec.structs import replace
 
 from forged import memory
-from forged.daemon.handlers.context import Context
-from forged.daemon.handlers.convert import fitting, generation_of, hit, with_entities
+from forged.daemon.handlers.request_context import Context
 from forged.daemon.handlers.retrieve import elapsed_ms, outcome
 from forged.daemon.handlers.trust import in_reply
+from forged.daemon.handlers.wire_types import fitting, generation_of, hit, with_entities
 from forged.errors import InvalidRequest
 from forged.memory import Scope
 from forged.models import cleaned
 from forged.retrieval import Answer, Ask
-from forged.sessions import asked, render, sentences_of
+from forged.sessions import clean_hypotheses, clean_query, render
 from forged.stores import Ranked, Workplace, root_of_session
 from forged_client import protocol as wire
 
@@ -28,7 +28,7 @@ async def search(
     context: Context, place: Workplace, request: wire.Search
 ) -> wire.Found | tuple[wire.Found, int]:
     """Ranked memories for a text, for sentences that they may hold, or for both."""
-    query, hypotheses = asked(request.query), sentences_of(request.hypotheses)
+    query, hypotheses = clean_query(request.query), clean_hypotheses(request.hypotheses)
     if not (query.strip() or hypotheses):
         raise InvalidRequest("the query is empty; say what to look for")
     if request.limit <= 0:  # as in a list of no memories: nobody is asked for them
@@ -68,7 +68,7 @@ async def why(
 ) -> wire.Explained | tuple[wire.Explained, int]:
     """The last injection of a session, or what a query would find now."""
     notice = await in_reply(context, place)
-    if (query := asked(request.query)).strip():
+    if (query := clean_query(request.query)).strip():
         place = await context.daemon.resolver.with_others(
             place, agent=request.agent, session_id=request.session_id
         )
