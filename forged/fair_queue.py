@@ -142,10 +142,10 @@ class Activity:
         self._clock = clock
         self._asked_at = float("-inf")
 
-    def asked(self) -> None:
+    def note_request(self) -> None:
         self._asked_at = self._clock()
 
-    def quiet(self, seconds: float) -> bool:
+    def is_quiet(self, seconds: float) -> bool:
         """Whether nobody has asked for so long."""
         return self._clock() - self._asked_at >= seconds
 

@@ -82,19 +82,19 @@ class ServerConnection(asyncio.BufferedProtocol):
     def __init__(self, server: Server) -> None:
         self.greeted = False
         self.in_flight = 0
-        self.last_heard = time.monotonic()
+        self.last_active = time.monotonic()
         self._server, self._service, self._metrics = server, server.service, server.metrics
         self._transport: asyncio.Transport | None = None
         self._frames = framing.FrameCutter(protocol.MAX_CAPTURE_BYTES)
         self._began: float | None = None  # when the first byte of an unfinished frame came
         self._stuck_since: float | None = None  # when the peer stopped taking replies
         self._ended = False  # the peer will send no more
-        self._is_deaf = False  # the daemon stops: it reads and begins no more
+        self._is_draining = False  # the daemon stops: it reads and begins no more
         self._unsent = 0
         self._streams: set[asyncio.Task[None]] = set()
         self._questions: set[asyncio.Task[None]] = set()
         self.writes: set[asyncio.Task[None]] = set()
-        self._place = QueueClient(server.line)
+        self._queue_client = QueueClient(server.queue)
         self._waiting: deque[tuple[Request[Any], int]] = deque()  # received and not begun, with their sizes
         self._waiting_bytes = 0
 
@@ -117,14 +117,14 @@ class ServerConnection(asyncio.BufferedProtocol):
         for task in self._streams | self._questions:
             task.cancel()
         self._waiting = deque(each for each in self._waiting if each[0].is_write)
-        self._place.release()
+        self._queue_client.release()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         return self._frames.room()
 
     def buffer_updated(self, nbytes: int) -> None:
         self._frames.held += nbytes
-        self.last_heard = time.monotonic()
+        self.last_active = time.monotonic()
         self._take_frames()
 
     def _take_frames(self) -> None:
@@ -135,7 +135,7 @@ class ServerConnection(asyncio.BufferedProtocol):
                 began = None
                 self._receive(body)
                 if (taken := taken + 1) == _FRAMES_AT_ONCE:
-                    self._place.begin(self._take_frames)
+                    self._queue_client.begin(self._take_frames)
                     break
         except FrameTooLarge:
             self._metrics.bad_frames += 1
@@ -158,11 +158,11 @@ class ServerConnection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._unsent = self._transport.get_write_buffer_size()
             self._transport.pause_reading()
-            self._place.hold()
+            self._queue_client.hold()
 
     def resume_writing(self) -> None:
         self._stuck_since = None
-        self._place.release()
+        self._queue_client.release()
         self._listen_again()
 
     # --- the server's side ---
@@ -173,9 +173,9 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def finish(self) -> None:
         """Read and begin no more."""
-        self._is_deaf = True
+        self._is_draining = True
         self._waiting.clear()
-        self._place.release()
+        self._queue_client.release()
         if self._transport is not None:
             self._transport.pause_reading()
 
@@ -270,7 +270,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._waiting_bytes += len(body)
         if not self._has_room and self._transport is not None:
             self._transport.pause_reading()
-        self._place.begin(self._begin_next)
+        self._queue_client.begin(self._begin_next)
 
     def _begin_next(self) -> None:
         """Begin what has waited longest; nothing, if it was dropped since."""
@@ -303,7 +303,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         return True
 
     def _start(self, work: Coroutine[None, None, None], kind: set[asyncio.Task[None]]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work, context=self._place.context)
+        task = asyncio.get_running_loop().create_task(work, context=self._queue_client.context)
         kind.add(task)
         task.add_done_callback(log_failure)
         task.add_done_callback(kind.discard)
@@ -321,7 +321,7 @@ class ServerConnection(asyncio.BufferedProtocol):
     def _has_room(self) -> bool:
         """Whether one more request is read: not with 64 in flight, or of a peer that takes no replies."""
         open_ = self._transport is not None and not self._transport.is_closing()
-        willing = self._stuck_since is None and not self._is_deaf
+        willing = self._stuck_since is None and not self._is_draining
         return open_ and willing and self.in_flight < _IN_FLIGHT and self._waiting_bytes < _WAITING_BYTES
 
     def _listen_again(self) -> None:
@@ -389,7 +389,7 @@ class Server:
         """`give_way` is told of a daemon that wants this one's place, and owns the connection to it."""
         self.service, self.metrics, self.give_way = service, metrics, give_way
         self.connections: set[ServerConnection] = set()
-        self.line = FairQueue()
+        self.queue = FairQueue()
         self._uid = os.geteuid() if uid is None else uid
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.Task[None] | None = None
@@ -455,7 +455,7 @@ class Server:
                 self.metrics.connections_refused += 1
                 return "busy"
             self.metrics.connections_evicted += 1
-            min(quiet, key=lambda other: (other.greeted, other.last_heard)).refuse(
+            min(quiet, key=lambda other: (other.greeted, other.last_active)).refuse(
                 "busy", "too many connections; this one was quiet for longest"
             )
         self.connections.add(connection)

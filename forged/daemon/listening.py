@@ -34,8 +34,8 @@ def private_directory(path: str) -> None:
         os.makedirs(path, mode=0o700, exist_ok=True)
         found = os.lstat(path)
     except OSError as error:
-        told = f"{path} cannot be made: {error.strerror}; set FORGED_SOCKET to another place"
-        raise AddressUnusable(told) from error
+        problem = f"{path} cannot be made: {error.strerror}; set FORGED_SOCKET to another place"
+        raise AddressUnusable(problem) from error
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
         raise AddressUnusable(f"{path} is not a directory of ours; set FORGED_SOCKET to another place")
     if stat.S_IMODE(found.st_mode) & 0o077:
@@ -48,8 +48,8 @@ def lock(path: str) -> int:
     try:
         descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        told = f"{path}.lock cannot be opened: {error.strerror}; set FORGED_SOCKET to another place"
-        raise AddressUnusable(told) from error
+        problem = f"{path}.lock cannot be opened: {error.strerror}; set FORGED_SOCKET to another place"
+        raise AddressUnusable(problem) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -85,8 +85,8 @@ def bind(path: str) -> socket.socket:
         raise AddressUnusable(str(error)) from error
     except OSError as error:
         listening.close()
-        told = f"no socket can be made at {path}: {error.strerror}; set FORGED_SOCKET to another place"
-        raise AddressUnusable(told) from error
+        problem = f"no socket can be made at {path}: {error.strerror}; set FORGED_SOCKET to another place"
+        raise AddressUnusable(problem) from error
     except BaseException:
         listening.close()
         raise

@@ -126,20 +126,20 @@ def cosines_into(out: Vectors, index: DenseIndex, queries: Vectors) -> None:
 def joint_centre(
     indexes: Sequence[DenseIndex],
     cjk: Sequence[NDArray[np.bool_]],
-    beside: Sequence[tuple[DenseIndex, NDArray[np.bool_]]] = (),
+    extra: Sequence[tuple[DenseIndex, NDArray[np.bool_]]] = (),
 ) -> Centre | None:
     """Centre of indexes of one dimension, or None while they hold fewer than 50 vectors.
 
-    `cjk` says which rows of each index are CJK texts. Legs `beside`, with theirs, are centred behind the
+    `cjk` says which rows of each index are CJK texts. Legs `extra`, with theirs, are centred behind the
     others and do not count. Costs one query the first time; kept for as long as the first index lives.
     """
     if sum(index.present for index in indexes) < _CENTRED_FROM:
         return None
     known = _centres.get(indexes[0])
-    others = [*indexes[1:], *(index for index, _ in beside)]
+    others = [*indexes[1:], *(index for index, _ in extra)]
     if known is not None and [other() for other in known[0]] == others:
         return known[1]
-    fresh = _centre(indexes, cjk, beside)
+    fresh = _centre(indexes, cjk, extra)
     _centres[indexes[0]] = (tuple(map(ref, others)), fresh)
     return fresh
 
@@ -151,7 +151,7 @@ _centres: WeakKeyDictionary[DenseIndex, tuple[tuple[ref[DenseIndex], ...], Centr
 def _centre(
     indexes: Sequence[DenseIndex],
     cjk: Sequence[NDArray[np.bool_]],
-    beside: Sequence[tuple[DenseIndex, NDArray[np.bool_]]],
+    extra: Sequence[tuple[DenseIndex, NDArray[np.bool_]]],
 ) -> Centre:
     present = sum(index.present for index in indexes)
     total = np.sum([index.total for index in indexes], axis=0)
@@ -169,7 +169,7 @@ def _centre(
             (cjk_total + drawn) / (count + _DRAWN_BY),
         ]
     ).astype(np.float32)
-    everything = [*zip(indexes, cjk, strict=True), *beside]
+    everything = [*zip(indexes, cjk, strict=True), *extra]
     scripts = tuple(own.astype(np.intp) if count else np.zeros(len(own), np.intp) for _, own in everything)
     distances = [
         _distances(index, means, script) for (index, _), script in zip(everything, scripts, strict=True)

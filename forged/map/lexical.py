@@ -165,11 +165,11 @@ def scores(matches: Matches) -> list[Scores]:
 
 def cue_scores(matches: Matches, indexes: Sequence[LexicalIndex]) -> list[Scores]:
     """Score rows of other indexes by the frequencies of those searched, at least 1 for a term they have."""
-    beside = _looked_up(indexes, matches.terms, matches.begins, matches.stem_ends)
-    known = np.maximum(matches.frequency, beside.frequency > 0)
+    cue_matches = _looked_up(indexes, matches.terms, matches.begins, matches.stem_ends)
+    known = np.maximum(matches.frequency, cue_matches.frequency > 0)
     weight = _weights(matches, known)
     average = max(1.0, sum(index.stems for index in indexes) / max(1, sum(index.size for index in indexes)))
-    return [_index_scores(beside, number, weight, average) for number in range(len(indexes))]
+    return [_index_scores(cue_matches, number, weight, average) for number in range(len(indexes))]
 
 
 def _weights(matches: Matches, frequency: NDArray[np.intp]) -> NDArray[np.float64]:

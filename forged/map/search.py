@@ -108,10 +108,10 @@ def _index_of(part: MapPart, key: str | None) -> DenseIndex | None:
     return next((each for each in indexes if each is not None and key in {None, each.key}), None)
 
 
-def _cued(cues: Cues | None, beside: DenseIndex, columns: slice, queries: Vectors) -> CueCosines | None:
+def _cued(cues: Cues | None, own_index: DenseIndex, columns: slice, queries: Vectors) -> CueCosines | None:
     """The cues of a part compared, if their vectors are of the model of the others."""
     index = cues.dense if cues is not None else None
-    if cues is None or index is None or (index.key, index.dimension) != (beside.key, beside.dimension):
+    if cues is None or index is None or (index.key, index.dimension) != (own_index.key, own_index.dimension):
         return None
     raw = np.empty((len(queries), len(index)), np.float32)
     cosines_into(raw, index, queries)

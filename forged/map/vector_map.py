@@ -113,10 +113,10 @@ class VectorMap(msgspec.Struct, frozen=True, eq=False, dict=True, weakref=True):
 
     def versions(self, head: str) -> tuple[tuple[Memory, ...], tuple[Memory, ...]]:
         """The older versions of a chain's head, newest first, and its rivals, also newest first."""
-        beside = self.chains.concurrent_with(head)
+        concurrent = self.chains.concurrent_with(head)
         others = [each for each in reversed(self.chain(head)) if each.id != head]
-        older = tuple(each for each in others if each.id not in beside)
-        return older, tuple(each for each in others if each.id in beside)
+        older = tuple(each for each in others if each.id not in concurrent)
+        return older, tuple(each for each in others if each.id in concurrent)
 
     def with_heads(self, ids: Iterable[str]) -> dict[str, tuple[Memory | None, Memory | None]]:
         """Return the memory of each id and the head of its chain, as far as they are there."""

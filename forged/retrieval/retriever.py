@@ -70,7 +70,7 @@ class PipelineRuns:
         self._by_turn: dict[tuple[CachedAnswer, int], PipelineRun] = {}
         self._running: set[asyncio.Task[Answer]] = set()
         self._late: list[PipelineRun] = []
-        self._beside: dict[asyncio.Task[Answer], CachedAnswer] = {}
+        self._fillers: dict[asyncio.Task[Answer], CachedAnswer] = {}
 
     def under_way(self, kept: CachedAnswer, min_generation: int) -> PipelineRun | None:
         """Return the pipeline that answers this turn just now."""
@@ -94,11 +94,11 @@ class PipelineRuns:
     def fill(self, kept: CachedAnswer, task: asyncio.Task[Answer]) -> None:
         """Keep what this finds for the turn, if it is better than a stopgap; nobody waits for it."""
         self._running.add(task)
-        self._beside[task] = kept
+        self._fillers[task] = kept
 
         def landed(task: asyncio.Task[Answer]) -> None:
             self._running.discard(task)
-            wanted = self._beside.pop(task, None) is not None
+            wanted = self._fillers.pop(task, None) is not None
             if wanted and not task.cancelled() and task.exception() is None and _is_lasting(task.result()):
                 kept.put(task.result())
 
@@ -119,7 +119,7 @@ class PipelineRuns:
     def purge(self) -> None:
         """Let nobody join a pipeline or keep its answer; who waits for one still gets it."""
         self._by_turn.clear()
-        self._beside.clear()
+        self._fillers.clear()
 
     def close(self) -> None:
         """End what runs late."""

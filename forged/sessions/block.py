@@ -72,8 +72,8 @@ def _plain_entry(number: int, ranked: Ranked, there: Mapping[tuple[str, str], Me
     facts = [memory.category, memory.scope, f"v{memory.version}", local_day(memory.created_at), memory.id]
     if ranked.found_by != "search":
         facts.append(f"via {ranked.found_by}")
-    told = " | ".join(label(fact, _LABEL_LIMIT) for fact in facts if fact)
-    lines = [f"\n## {number}. [{told}]", quoted(memory.content)]
+    facts_shown = " | ".join(label(fact, _LABEL_LIMIT) for fact in facts if fact)
+    lines = [f"\n## {number}. [{facts_shown}]", quoted(memory.content)]
     if memory.stale:
         lines.append(f"({outdated(memory)})")
     if (other := newer_than(ranked, there)) is not None:

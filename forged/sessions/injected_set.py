@@ -233,8 +233,8 @@ def _with_rivals(ranked: Ranked) -> Iterator[_Row]:
     """A memory, and behind it those that stand beside it: nobody has said which replaces which."""
     yield _Row(_entry(ranked), ranked)
     for other in ranked.concurrent_heads:
-        beside = Ranked(other, ranked.score, found_by=ranked.found_by, root=ranked.root)
-        yield _Row(_entry(beside, "beside", ranked.memory.id), beside)
+        concurrent = Ranked(other, ranked.score, found_by=ranked.found_by, root=ranked.root)
+        yield _Row(_entry(concurrent, "beside", ranked.memory.id), concurrent)
 
 
 def _entry(ranked: Ranked, mark: str = "", of: str = "", *, pinned: bool = False) -> InjectedEntry:

@@ -26,7 +26,7 @@ Cost = Callable[[Memory], int]
 # Bytes; no memory with its head has fewer.
 _LEAST = 24
 _BY_A_PERSON = {Origin.TYPED, Origin.EXPLICIT}
-_BY_NOBODY_KNOWN = {"", Origin.FILE}
+_BY_AN_UNKNOWN_AUTHOR = {"", Origin.FILE}
 _KINDS = (
     (Category.CORRECTIONS, ""),
     (Category.CODING_PREFERENCES, Scope.USER),
@@ -116,7 +116,7 @@ def _all(maps: Sequence[VectorMap], budget: int, cost: Cost) -> list[Head] | Non
 
 def _may_be_pinned(trusted: Collection[str], head: Head) -> bool:
     home, memory = head
-    return memory.origin in _BY_A_PERSON or (memory.origin in _BY_NOBODY_KNOWN and home.root in trusted)
+    return memory.origin in _BY_A_PERSON or (memory.origin in _BY_AN_UNKNOWN_AUTHOR and home.root in trusted)
 
 
 def _in_order(maps: Sequence[VectorMap], uses: Uses, room: Callable[[], int]) -> Iterator[Head]:

@@ -80,9 +80,9 @@ def _merged(
     best = _fused(lists)[:most]
     keys = {each.key for each in best}
     led = {each.key: each for rows in found for each in rows.ranked if each.found_by != "search"}
-    beside = [each for key, each in led.items() if key not in keys]
+    linked = [each for key, each in led.items() if key not in keys]
     return SearchResult(
-        ranked=(*best, *beside[:most_hops]),
+        ranked=(*best, *linked[:most_hops]),
         rejected=tuple(each for rows in found for each in rows.rejected),  # those that came leave the answer
         evidence=max((rows.evidence for rows in found if rows.ranked), default=found[0].evidence),
     )

@@ -260,9 +260,9 @@ class ViewSearcher:
         judged = gate_decisions(gate_score, others, least, turn=turn, most=question.top_k)
         if not anyhow:
             return judged
-        beside = [candidates[key] for key in anyhow]
+        pinned = [candidates[key] for key in anyhow]
         found = dict(
-            zip(anyhow, gate_decisions(gate_score, beside, least, turn=turn, most=len(beside)), strict=True)
+            zip(anyhow, gate_decisions(gate_score, pinned, least, turn=turn, most=len(pinned)), strict=True)
         )
         rest = iter(judged)
         return [found[key] if key in found else next(rest) for key in candidates]

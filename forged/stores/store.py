@@ -196,14 +196,16 @@ def _left_out(indexes: Sequence[RootIndex]) -> str:
     withheld = sum(len(index.builder.withheld) for index in indexes)
     snapshots = [index.builder.snapshot for index in indexes]
     unread = [problem for each in snapshots if each is not None for problem in each.unread]
-    told = []
+    sentences = []
     if withheld:
-        told.append(f"{withheld:,} may not be used now")
+        sentences.append(f"{withheld:,} may not be used now")
     if unread:
         files = "1 file is" if len(unread) == 1 else f"{len(unread):,} files are"
         such_as = "" if len(unread) == 1 else "such as "
-        told.append(f"{files} not used ({such_as}{os.path.basename(unread[0].path)}: {unread[0].reason})")
-    return ", ".join(told)
+        sentences.append(
+            f"{files} not used ({such_as}{os.path.basename(unread[0].path)}: {unread[0].reason})"
+        )
+    return ", ".join(sentences)
 
 
 def _problem(indexes: Sequence[RootIndex], generation: int) -> str:

@@ -117,9 +117,9 @@ class Dispatcher:
         if isinstance(request, wire.Hello):  # what follows in the same read relies on it
             return replace(health.hello(self._daemon, request), id=request.id)
         if request.needs:
-            self._activity.asked()
+            self._activity.note_request()
         if isinstance(request, wire.Hook):
-            self._activity.asked()
+            self._activity.note_request()
             return self._answer_hook(request)
         return self._answer(request)
 

@@ -92,7 +92,7 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
     )
     embedder = identity.embedder if identity is not None else None
     if identity is not None:
-        warnings += tuple(told for told in (identity.notice, identity.embedder.told) if told)
+        warnings += tuple(filter(None, (identity.notice, identity.embedder.told)))
     tops = None
     if request.workspace:
         place = await context.daemon.resolver.resolve(request.workspace)
@@ -252,12 +252,12 @@ async def events(daemon: Daemon, request: wire.Events) -> AsyncIterator[wire.Pro
     tops = (await daemon.resolver.resolve(request.workspace)).tops if request.workspace else None
     waiting: asyncio.Queue[BuildEvent] = asyncio.Queue(_EVENTS_WAITING)
 
-    def heard(event: BuildEvent) -> None:
+    def enqueue(event: BuildEvent) -> None:
         if (tops is None or event.root in tops) and not waiting.full():
             waiting.put_nowait(event)
 
     indexer = daemon.indexer
-    stop = indexer.events.listen(heard)
+    stop = indexer.events.listen(enqueue)
     try:
         while True:
             event = await waiting.get()

@@ -39,7 +39,7 @@ async def get(context: Context, place: Workplace, request: wire.GetMemories) -> 
     reply = wire.Memories(
         status=_status(view, bool(items)),
         reason=FIRST_BUILD if view.waiting else await _why_missing(context, place, missing),
-        memories=fitting([with_entities(context.record(*item), item[1]) for item in items]),
+        memories=fitting([with_entities(context.memory_record(*item), item[1]) for item in items]),
         total=len(items),
         missing=missing,
     )
@@ -59,11 +59,11 @@ async def list_page(
     chosen = _chosen(maps, request, since)
     start, count = max(request.offset, 0), min(max(request.limit, 0), _MOST_IN_REPLY)
     rows = newest_page(chosen, start, count)
-    told = [context.record(*item) for item in rows]
+    records = [context.memory_record(*item) for item in rows]
     if request.entities:
         found = [each for _, each in rows]
-        told = await asyncio.to_thread(lambda: list(map(with_entities, told, found)))
-    page = fitting(told)
+        records = await asyncio.to_thread(lambda: list(map(with_entities, records, found)))
+    page = fitting(records)
     reply = wire.Memories(
         status=_status(view, bool(page)),
         reason=FIRST_BUILD if view.waiting else view.problem or ("" if page else view.left_out()),
@@ -86,7 +86,7 @@ async def history(context: Context, place: Workplace, request: wire.History) -> 
     home, meant = ids.require_one(found, request.memory_id, request.scope)
     head = home.chains.head(meant.id)
     reply = wire.Chain(
-        memories=fitting([context.record(home, version) for version in home.chain(head)]),
+        memories=fitting([context.memory_record(home, version) for version in home.chain(head)]),
         flags=home.chains.flags.get(head, ()),
     )
     return reply, view.generation

@@ -21,7 +21,7 @@ from forged.attributes import metadata_problem
 from forged.config import Config
 from forged.daemon.handlers.request_context import Context, Daemon
 from forged.daemon.handlers.retrieve import deadline_of, elapsed_ms
-from forged.daemon.handlers.wire_types import fitting, hit
+from forged.daemon.handlers.wire_types import fitting, found_record
 from forged.errors import InvalidRequest
 from forged.files import Root, agent_ids, agent_root, org_root
 from forged.memory import Scope
@@ -104,7 +104,7 @@ def _recalled(each: Ranked, stores: tuple[Store, ...]) -> wire.MemoryRecord:
     if (piece := each.memory.piece) is not None:
         fields |= {"source": piece.source, "document_id": piece.document_id, "chunk_index": piece.index}
     found = wire.Ranking(score=each.score, distance=each.distance, found_by=each.found_by, path=each.path)
-    return msgspec.structs.replace(hit(each, facts), found=found, **fields)
+    return msgspec.structs.replace(found_record(each, facts), found=found, **fields)
 
 
 # --- where to look -------------------------------------------------------------------------------------
@@ -220,17 +220,19 @@ def shared_report(shared: Shared | None, machines: Machines | None) -> wire.Shar
 
 
 def _in_step(machines: Machines) -> Iterator[wire.InStepReport]:
-    for (scope, owner), standing in machines.standing.items():
+    for (scope, owner), sync_state in machines.standing.items():
         yield wire.InStepReport(
             scope=scope,
             owner=owner,
-            behind=standing.behind,
-            kept_here=standing.kept_here,
-            refused=standing.refused,
-            in_step_s=round(time.time() - standing.at, 1) if standing.at else None,
+            behind=sync_state.behind,
+            kept_here=sync_state.kept_here,
+            refused=sync_state.refused,
+            in_step_s=round(time.time() - sync_state.at, 1) if sync_state.at else None,
         )
 
 
 def is_shared_failing(shared: Shared | None) -> bool:
-    told = shared.condition() if shared is not None else None
-    return told is not None and bool(told.state == "failing" or told.problem or told.refused)
+    condition = shared.condition() if shared is not None else None
+    return condition is not None and bool(
+        condition.state == "failing" or condition.problem or condition.refused
+    )

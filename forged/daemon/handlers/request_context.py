@@ -19,7 +19,7 @@ from forged import config
 from forged.capture import Pipeline
 from forged.config import Setting
 from forged.counters import Metrics
-from forged.daemon.handlers.wire_types import generation_of, record, without_texts
+from forged.daemon.handlers.wire_types import generation_of, memory_record, without_texts
 from forged.errors import ForgedError, NotReady, StoreError
 from forged.fair_queue import Activity
 from forged.files import AGENT_ID, Watcher, atomic
@@ -135,14 +135,14 @@ class Context(msgspec.Struct, frozen=True):
             await place.files.view(added, now + _ADDED_S)
         return await place.files.view(asked, now + PATIENCE_S)
 
-    def record(self, home: VectorMap, found: Memory) -> wire.MemoryRecord:
+    def memory_record(self, home: VectorMap, found: Memory) -> wire.MemoryRecord:
         """Return a memory with its attributes; the root of an agent's memory says the agent."""
         if home.scope == Scope.SESSION:
-            return record(home, found, facts_in_session(self.daemon.session_memories, found.id))
+            return memory_record(home, found, facts_in_session(self.daemon.session_memories, found.id))
         facts, name = self.daemon.state.facts(home.root, found.id), os.path.basename(home.root)
         if home.scope == Scope.AGENT and AGENT_ID.fullmatch(name):
             facts = msgspec.structs.replace(facts, agent_id=name)
-        return record(home, found, facts)
+        return memory_record(home, found, facts)
 
     async def resumed(self) -> None:
         """Wait at most 5 s until the daemon has finished what a kill interrupted. Raises NotReady."""
@@ -205,11 +205,11 @@ class RefusedWrites:
             self._since.clear()
 
     def _refused(self, verb: str, sentence: str) -> None:
-        told = sentence.lower()
-        if any(words in told for words in _FULL):
+        message = sentence.lower()
+        if any(words in message for words in _FULL):
             reason = "for a full disk"
             self._metrics.writes_refused_full += 1
-        elif any(words in told for words in _FORBIDDEN):
+        elif any(words in message for words in _FORBIDDEN):
             reason = "for missing permission"
             self._metrics.writes_refused_forbidden += 1
         else:

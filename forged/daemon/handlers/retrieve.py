@@ -9,7 +9,7 @@ from typing import Any
 from forged.counters import Metrics
 from forged.daemon.handlers.request_context import Context, Daemon
 from forged.daemon.handlers.trust import in_reply
-from forged.daemon.handlers.wire_types import generation_of, hit
+from forged.daemon.handlers.wire_types import found_record, generation_of
 from forged.errors import InvalidRequest
 from forged.retrieval import Answer
 from forged.sessions import MODES, Turn
@@ -42,7 +42,7 @@ async def retrieve(context: Context, place: Workplace, request: wire.Retrieve) -
         status=status,
         reason=reason,
         text="" if is_known else block.text,
-        memories=tuple(map(hit, reply.answer.ranked[: block.included])),
+        memories=tuple(map(found_record, reply.answer.ranked[: block.included])),
         included=block.included,
         omitted=block.omitted,
         digest=block.digest,

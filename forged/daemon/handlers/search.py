@@ -12,7 +12,7 @@ from forged import memory
 from forged.daemon.handlers.request_context import Context
 from forged.daemon.handlers.retrieve import elapsed_ms, outcome
 from forged.daemon.handlers.trust import in_reply
-from forged.daemon.handlers.wire_types import fitting, generation_of, hit, with_entities
+from forged.daemon.handlers.wire_types import fitting, found_record, generation_of, with_entities
 from forged.errors import InvalidRequest
 from forged.memory import Scope
 from forged.models import cleaned
@@ -43,7 +43,11 @@ async def search(
         status=answer.status,
         reason=answer.reason,
         memories=fitting(
-            [with_entities(hit(each), each.memory) for each in answer.ranked if each.found_by == "search"]
+            [
+                with_entities(found_record(each), each.memory)
+                for each in answer.ranked
+                if each.found_by == "search"
+            ]
         ),
         indexes=answer.indexes,
         elapsed_ms=elapsed_ms(context),
@@ -124,7 +128,7 @@ def _explained(answer: Answer, included: int, *, at: str, notice: str) -> tuple[
         strategy=answer.strategy,
         indexes=answer.indexes,
         hypotheses=tuple(map(cleaned, answer.hypotheses)),
-        memories=fitting([hit(ranked) for ranked in answer.ranked]),
+        memories=fitting([found_record(ranked) for ranked in answer.ranked]),
         included=included,
         omitted_ids=tuple(ranked.memory.id for ranked in answer.ranked[included:]),
         rejected_ids=tuple(each.memory.id for each in answer.rejected),

@@ -91,7 +91,7 @@ def _record(each: Memory, root: str, facts: Facts, **more: Any) -> wire.MemoryRe
     )
 
 
-def hit(ranked: Ranked, facts: Facts = UNKNOWN) -> wire.MemoryRecord:
+def found_record(ranked: Ranked, facts: Facts = UNKNOWN) -> wire.MemoryRecord:
     """Return as much of a memory that was found as a turn needs."""
     ranking = wire.Ranking(
         score=ranked.score,
@@ -105,7 +105,7 @@ def hit(ranked: Ranked, facts: Facts = UNKNOWN) -> wire.MemoryRecord:
     return _record(ranked.memory, ranked.root, facts, found=ranking)
 
 
-def record(home: VectorMap, found: Memory, facts: Facts) -> wire.MemoryRecord:
+def memory_record(home: VectorMap, found: Memory, facts: Facts) -> wire.MemoryRecord:
     """Return all but what it speaks of, which takes as long as the rest of many memories."""
     return _record(
         found,
@@ -138,16 +138,16 @@ def without_texts(reply: wire.Reply) -> wire.Reply:
     return reply
 
 
-def _named_only(told: wire.MemoryRecord) -> wire.MemoryRecord:
+def _named_only(shown: wire.MemoryRecord) -> wire.MemoryRecord:
     bare = {"content": "", "cues": (), "metadata": {}, "entities": (), "relations": ()}
-    return msgspec.structs.replace(told, **bare)
+    return msgspec.structs.replace(shown, **bare)
 
 
-def with_entities(told: wire.MemoryRecord, found: Memory) -> wire.MemoryRecord:
+def with_entities(shown: wire.MemoryRecord, found: Memory) -> wire.MemoryRecord:
     """The same with what it speaks of."""
     spoken = spoken_by(found)
     return msgspec.structs.replace(
-        told,
+        shown,
         entities=tuple(each.name for each in spoken.entities),
         relations=tuple(wire.Relation(each.source, each.relation, each.target) for each in spoken.relations),
     )
