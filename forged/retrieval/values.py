@@ -115,8 +115,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
         if self.rejected:
             came = {each.key for each in self.ranked}
             stayed = {each.key: each for each in reversed(self.rejected)}
-            seconds_left = [each for key, each in reversed(stayed.items()) if key not in came]
-            msgspec.structs.force_setattr(self, "rejected", tuple(seconds_left))
+            others = [each for key, each in reversed(stayed.items()) if key not in came]
+            msgspec.structs.force_setattr(self, "rejected", tuple(others))
 
 
 # --- follow-ups -----------------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ async def retrieve(context: Context, place: Workplace, request: wire.Retrieve) -
 
 
 async def answered(context: Context, by: wire.Request[Any], turn: Turn, budget: int) -> str:
-    """Compose a reply, which goes out next: nothing is awaited after. Return the due notice."""
+    """Compose a reply, which is sent next: nothing is awaited after it. Return the due notice."""
     daemon = context.daemon
     if (answer := turn.answer) is None:
         ask = await turn.ask(budget)
@@ -76,7 +76,7 @@ async def answered(context: Context, by: wire.Request[Any], turn: Turn, budget: 
 
 
 def _may_have_notice(daemon: Daemon, place: Workplace) -> bool:
-    """Return False where nothing is withheld and no line was added, as for most turns."""
+    """Return False if nothing is withheld and no exclude line was added, as for most turns."""
     indexes = place.files.indexes
     some_withheld = not indexes or any(index.builder.withheld for index in indexes)
     return some_withheld or bool(daemon.trust.excluding.untold)
@@ -95,14 +95,14 @@ def _count(metrics: Metrics, turn: Turn) -> None:
 
 
 def outcome(answer: Answer, included: int) -> tuple[str, str]:
-    """Return status and reason of an answer, of which so many memories had room."""
+    """Return status and reason of an answer with so many memories in its text."""
     if answer.ranked and not included:
         return "empty", answer.reason or "nothing fits the token budget"
     return answer.status, answer.reason
 
 
 def deadline_of(context: Context, timeout_s: float | None, place: Workplace) -> float:
-    """Return the time (monotonic clock) until which an answer is of use."""
+    """Return the time (monotonic clock) until which an answer is useful."""
     limit = place.settings.retrieval_timeout_s
     wanted = timeout_s or limit
     return context.arrived + (limit if math.isnan(wanted) else min(wanted, limit))

@@ -1,4 +1,4 @@
-"""`search` and `why`: how a person looks for memories, and checks what an agent gets."""
+"""`search` and `why`: how a person looks for memories, and checks the injections of an agent."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _MOST_ASKED = 100
 async def search(
     context: Context, place: Workplace, request: wire.Search
 ) -> wire.Found | tuple[wire.Found, int]:
-    """Ranked memories for a text, for sentences that they may hold, or for both."""
+    """Return ranked memories for a text, for sentences that they may hold, or for both."""
     query, hypotheses = clean_query(request.query), clean_hypotheses(request.hypotheses)
     if not (query.strip() or hypotheses):
         raise InvalidRequest("the query is empty; say what to look for")
-    if request.limit <= 0:  # as in a list of no memories: nobody is asked for them
+    if request.limit <= 0:  # an empty list needs no search
         return wire.Found(status="empty", reason=f"the limit is {request.limit}")
     place = await context.daemon.resolver.with_others(
         place, agent=request.agent, session_id=request.session_id
@@ -70,7 +70,7 @@ def _question(context: Context, place: Workplace, text: str, *, top_k: int, toke
 async def why(
     context: Context, place: Workplace, request: wire.Why
 ) -> wire.Explained | tuple[wire.Explained, int]:
-    """The last injection of a session, or what a query would find now."""
+    """Explain the last injection of a session, or the result of a query now."""
     notice = await in_reply(context, place)
     if (query := clean_query(request.query)).strip():
         place = await context.daemon.resolver.with_others(
@@ -100,7 +100,7 @@ def _cleared(count: int) -> str:
 
 
 def _of_whoever_asks(answer: Answer, included: int, request: wire.Why) -> tuple[Answer, int]:
-    """An answer without what is another agent's or session's own, and how much of it was included."""
+    """Return an answer without memories of other agents and sessions, and its included count."""
 
     def shows(scope: str, root: str) -> bool:
         if scope == Scope.AGENT:
