@@ -40,6 +40,7 @@ class FairQueue:
         return True
 
     def join(self, client: QueueClient) -> None:
+        """Add a client with waiting work to the round."""
         self._round[client] = None
         self.take()
 
@@ -56,6 +57,7 @@ class FairQueue:
                 self._behind[client] = None
 
     def thread_ended(self) -> None:
+        """Take note that a long piece has ended in its thread."""
         self.in_threads -= 1
         if not self.in_threads:
             behind, self._behind = self._behind, {}
@@ -87,6 +89,7 @@ class QueueClient:
         self.queue.join(self)
 
     async def turn(self) -> None:
+        """Wait for the client's next turn."""
         if not (self.is_held or self.queue.in_threads or self._going_on) and self.queue.take():
             return
         waiting = asyncio.get_running_loop().create_future()
@@ -95,6 +98,7 @@ class QueueClient:
         await waiting
 
     def hold(self) -> None:
+        """Give the client no turns until `release`."""
         self.is_held = True
 
     def release(self) -> None:
@@ -143,6 +147,7 @@ class Activity:
         self._asked_at = float("-inf")
 
     def note_request(self) -> None:
+        """Take note of a client request."""
         self._asked_at = self._clock()
 
     def is_quiet(self, seconds: float) -> bool:

@@ -95,6 +95,8 @@ async def serve(
 
 
 class DaemonRun:
+    """One run of the daemon with one configuration."""
+
     def __init__(
         self,
         loaded: Loaded,

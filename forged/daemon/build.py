@@ -82,6 +82,7 @@ def make_marks(shared: Shared | None, state: State) -> OwnMarks | None:
 
 
 def make_machines(memories: MemoryParts) -> Machines | None:
+    """Return the synchronization of the user's machines, if the shared server has such scopes."""
     shared = memories.shared
     if shared is None or not shared.scopes & {Scope.USER, Scope.AGENT}:
         return None
@@ -247,6 +248,7 @@ def log_settings(env: Mapping[str, str], level: str = "") -> LogSettings:
 
 
 def user_top(env: Mapping[str, str]) -> str:
+    """Return the real path of the user's home, the top of the user's memories."""
     return os.path.realpath(address.home(env))
 
 

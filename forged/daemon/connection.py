@@ -378,6 +378,8 @@ def _stays(_: HandOver, peer: socket.socket) -> None:
 
 
 class Server:
+    """Accepts connections on the daemon's socket, limits their number and ends slow ones."""
+
     def __init__(
         self,
         service: Service,

@@ -156,6 +156,7 @@ class _Asking:
             os.close(descriptor)
 
     def place(self) -> AddressClaim | None:
+        """Ask for the address; return None if the other daemon died or is ending."""
         try:
             self._peer.settimeout(_ENDING_S)
             hello = Hello(

@@ -102,6 +102,7 @@ async def housekeeping(daemon: Daemon, state_dir: str) -> None:
 
 
 async def sweep_sessions(daemon: Daemon) -> None:
+    """Once a minute drop expired session memories."""
     while True:
         await asyncio.sleep(_SWEEP_S)
         daemon.session_views.sweep()

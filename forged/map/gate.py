@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from forged.map.baseline import LEAST_DIMENSION, Baseline, Calibration, calibration_of, kept_calibrations
-from forged.map.lexical import Matches
+from forged.map.lexical import TermMatches
 from forged.map.search import MapSearch, Ranked
 from forged.models import Vectors
 from forged.text.english import EVERYDAY_MESSAGES, EVERYDAY_WORDS
@@ -247,7 +247,7 @@ class LexicalOdds(msgspec.Struct, frozen=True, eq=False):
     queries: int
 
     @classmethod
-    def of(cls, matches: Matches) -> LexicalOdds:
+    def of(cls, matches: TermMatches) -> LexicalOdds:
         prior = _prior_of(matches.terms)
         rows = tuple(_of_index(matches, number, prior) for number in range(len(matches.indexes)))
         return cls(rows, tuple(index.size for index in matches.indexes), len(matches.stem_ends))
@@ -271,11 +271,12 @@ class LexicalOdds(msgspec.Struct, frozen=True, eq=False):
 
 
 def clip_odds(odds: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Limit odds to the range from LEAST to MOST."""
     within: NDArray[np.float64] = np.clip(odds, LEAST, MOST)
     return within
 
 
-def _of_index(matches: Matches, number: int, prior: NDArray[np.float64]) -> NDArray[np.float64]:
+def _of_index(matches: TermMatches, number: int, prior: NDArray[np.float64]) -> NDArray[np.float64]:
     index = matches.indexes[number]
     in_row = 1 / np.maximum(index.lengths, _SHORTEST)
     odds = np.zeros((len(matches.stem_ends), len(in_row)))
@@ -285,7 +286,7 @@ def _of_index(matches: Matches, number: int, prior: NDArray[np.float64]) -> NDAr
 
 
 def _of_query(
-    matches: Matches, number: int, query: int, prior: NDArray[np.float64], in_row: NDArray[np.float64]
+    matches: TermMatches, number: int, query: int, prior: NDArray[np.float64], in_row: NDArray[np.float64]
 ) -> NDArray[np.float64] | float:
     """Return the log likelihood ratio of an index's rows; `in_row` is a term's share of each row."""
     first, last = matches.begins[query], matches.stem_ends[query]

@@ -77,7 +77,7 @@ EMPTY_INDEX = LexicalIndex(
 """Index without rows, for a map without a lexical index."""
 
 
-class Hits(msgspec.Struct, frozen=True, eq=False):
+class TermHits(msgspec.Struct, frozen=True, eq=False):
     """Postings of the terms of one query in one index.
 
     `rows` intp are the memories with each term, term by term, including those that are gone. `lengths`
@@ -89,7 +89,7 @@ class Hits(msgspec.Struct, frozen=True, eq=False):
     frequency: Ints
 
     @classmethod
-    def of(cls, index: LexicalIndex, spans: Ints) -> Hits:
+    def of(cls, index: LexicalIndex, spans: Ints) -> TermHits:
         """Read stretches of postings; `spans` (2, t) are their starts and lengths."""
         rows, lengths = _gathered(index.rows, spans), spans[1]
         frequency = lengths
@@ -100,7 +100,7 @@ class Hits(msgspec.Struct, frozen=True, eq=False):
         return cls(rows.astype(np.intp), lengths, frequency)
 
 
-class Matches(msgspec.Struct, frozen=True, eq=False):
+class TermMatches(msgspec.Struct, frozen=True, eq=False):
     """Postings of the terms of all queries in all indexes, read once for every scorer.
 
     `terms` uint32 (t,) are the distinct terms of each query in turn, its stems first. The terms of a query
@@ -113,7 +113,7 @@ class Matches(msgspec.Struct, frozen=True, eq=False):
     begins: tuple[int, ...]
     stem_ends: tuple[int, ...]
     spans: Ints
-    hits: tuple[tuple[Hits, ...], ...]
+    hits: tuple[tuple[TermHits, ...], ...]
 
     @property
     def frequency(self) -> NDArray[np.intp]:
@@ -122,7 +122,7 @@ class Matches(msgspec.Struct, frozen=True, eq=False):
         return np.sum(indexes, axis=0, dtype=np.intp) if indexes else np.zeros(len(self.terms), np.intp)
 
 
-def match(indexes: Sequence[LexicalIndex], queries: Sequence[str]) -> Matches:
+def match(indexes: Sequence[LexicalIndex], queries: Sequence[str]) -> TermMatches:
     """Look up the distinct terms of all queries in all indexes."""
     ordered = list[Terms]()
     for query in queries:
@@ -135,15 +135,15 @@ def match(indexes: Sequence[LexicalIndex], queries: Sequence[str]) -> Matches:
 
 def _looked_up(
     indexes: Sequence[LexicalIndex], wanted: Terms, begins: tuple[int, ...], stem_ends: tuple[int, ...]
-) -> Matches:
+) -> TermMatches:
     spans = np.array([index.spans(wanted) for index in indexes], np.int32).reshape(
         len(indexes), 2, len(wanted)
     )
     hits = tuple(
-        tuple(Hits.of(index, own[:, first:last]) for first, last in pairwise(begins))
+        tuple(TermHits.of(index, own[:, first:last]) for first, last in pairwise(begins))
         for index, own in zip(indexes, spans, strict=True)
     )
-    return Matches(tuple(indexes), wanted, begins, stem_ends, spans, hits)
+    return TermMatches(tuple(indexes), wanted, begins, stem_ends, spans, hits)
 
 
 def _gathered(postings: NDArray[_Value], spans: Ints) -> NDArray[_Value]:
@@ -151,7 +151,7 @@ def _gathered(postings: NDArray[_Value], spans: Ints) -> NDArray[_Value]:
     return np.concatenate([postings[:0], *(postings[at : at + length] for at, length in spans.T.tolist())])
 
 
-def scores(matches: Matches) -> list[Scores]:
+def scores(matches: TermMatches) -> list[Scores]:
     """Return the BM25 of every row for every query, float32 (queries, rows) for each index.
 
     Scores are divided by the weight of the query's known terms, so that queries of any length can be
@@ -163,7 +163,7 @@ def scores(matches: Matches) -> list[Scores]:
     return [_index_scores(matches, number, weight, average) for number in range(len(matches.indexes))]
 
 
-def cue_scores(matches: Matches, indexes: Sequence[LexicalIndex]) -> list[Scores]:
+def cue_scores(matches: TermMatches, indexes: Sequence[LexicalIndex]) -> list[Scores]:
     """Score the rows of the cues' indexes with the term frequencies of the memories, at least 1."""
     cue_matches = _looked_up(indexes, matches.terms, matches.begins, matches.stem_ends)
     known = np.maximum(matches.frequency, cue_matches.frequency > 0)
@@ -172,7 +172,7 @@ def cue_scores(matches: Matches, indexes: Sequence[LexicalIndex]) -> list[Scores
     return [_index_scores(cue_matches, number, weight, average) for number in range(len(indexes))]
 
 
-def _weights(matches: Matches, frequency: NDArray[np.intp]) -> NDArray[np.float64]:
+def _weights(matches: TermMatches, frequency: NDArray[np.intp]) -> NDArray[np.float64]:
     """Return the weight that each term adds to a row with one occurrence, (t,)."""
     size = max(sum(index.size for index in matches.indexes), 1)
     rarity = np.log1p((size - frequency + 0.5) / (frequency + 0.5))
@@ -184,7 +184,7 @@ def _weights(matches: Matches, frequency: NDArray[np.intp]) -> NDArray[np.float6
     return weight
 
 
-def _index_scores(matches: Matches, number: int, weight: NDArray[np.float64], average: float) -> Scores:
+def _index_scores(matches: TermMatches, number: int, weight: NDArray[np.float64], average: float) -> Scores:
     """Add up the weights of matching terms, damped by occurrences and length, (queries, rows)."""
     index = matches.indexes[number]
     norm = (_K1 * (1 - _B + _B / average * index.lengths)).astype(np.float32)

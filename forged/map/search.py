@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from forged.map import lexical
 from forged.map.dense import Centre, DenseIndex, cosines_into, joint_centre
-from forged.map.lexical import EMPTY_INDEX, Matches
+from forged.map.lexical import EMPTY_INDEX, TermMatches
 from forged.map.parts import Cues, MapPart, are_cjk
 from forged.map.vector_map import VectorMap
 from forged.memory import Memory
@@ -251,7 +251,7 @@ class MapSearch(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     message: int | None
     lexical_weight: float
     cosines: Cosines | None
-    matches: Matches | None
+    matches: TermMatches | None
     shares: Vectors | None = None
 
     def best(self, k: int) -> list[Ranked]:

@@ -315,9 +315,11 @@ class EmbeddingRun:
         return round(sum(ahead) / rate, 1) if rate else None
 
     def leave(self) -> None:
+        """End the run."""
         self._queue.runs.remove(self)
 
-    def did(self, count: int) -> None:
+    def count_finished(self, count: int) -> None:
+        """Count finished texts and report them."""
         self.left -= count
         self._queue.done(count)
         self._progress(count)
@@ -389,7 +391,7 @@ class EmbeddingRun:
         again = await self._try([suspect], _ALONE_S)
         if again is not None:
             self.culprits[suspect[0]] = f"{again.reason}: {again}"
-            self.did(1)
+            self.count_finished(1)
 
     async def _acquit_endpoint(self, error: ProviderError) -> None:
         """Raise the error if the endpoint is at fault, or the model has changed."""
@@ -421,7 +423,7 @@ class EmbeddingRun:
             self.vectors[key] = np.asarray(row)
             if self._embedder.is_cut(text):
                 self.cut.add(key)
-        self.did(len(part))
+        self.count_finished(len(part))
         return None
 
 

@@ -152,10 +152,12 @@ class ModelIdentity:
 
     @property
     def is_certain(self) -> bool:
+        """True if the answering model is known: it was checked, or cannot be replaced."""
         return self._known or not self.embedder.replaceable
 
     @property
     def refusal(self) -> ProviderError | None:
+        """Error for texts while a new model may not embed yet, else None."""
         return ProviderError(self.notice, reason="limit") if self._number != self._kept else None
 
     async def begin(self) -> None:

@@ -208,6 +208,7 @@ class MapRows(msgspec.Struct, frozen=True, eq=False):
     cues: CueRows | None = None
 
     def row_of(self, memory_id: str) -> int | None:
+        """Return the row of a memory id, None if it is missing."""
         row = bisect_left(self.memories, memory_id, key=_ID)
         return row if row < len(self.memories) and self.memories[row].id == memory_id else None
 

@@ -212,6 +212,7 @@ class KnownVectors:
 
     @property
     def waiting(self) -> int:
+        """Number of vectors of the current run that no map has yet."""
         return 0 if self._run is None else len(self._run.vectors)
 
     def pack_source(self, root: str, pack_parts: Sequence[PackPart]) -> PackSource | VectorPack | None:

@@ -60,7 +60,7 @@ _RESERVE, _RESERVE_S = 0.25, 0.5
 _NEAR = 1.5
 
 
-class Queried(msgspec.Struct, frozen=True):
+class QueryVectors(msgspec.Struct, frozen=True):
     """Unit vectors of some texts, and their hidden layers if the model returns them."""
 
     texts: tuple[str, ...] = ()
@@ -74,7 +74,7 @@ class Queried(msgspec.Struct, frozen=True):
         return is_chat(message, self.layers[self.texts.index(message)].tolist())
 
 
-_NO_VECTORS = Queried()
+_NO_VECTORS = QueryVectors()
 
 
 class PipelineRun:
@@ -99,6 +99,7 @@ class PipelineRun:
         self._windows.append((cutoff_before(deadline), deadline))
 
     def is_past_cutoff(self) -> bool:
+        """Return True between the cutoff and the deadline of a waiting request."""
         now = time.monotonic()
         return any(cutoff_before <= now < deadline for cutoff_before, deadline in self._windows)
 
@@ -243,7 +244,7 @@ class Pipeline:
 
     async def embed(
         self, place: Workplace, view: View, queries: Sequence[str], limit: float, pipeline_run: PipelineRun
-    ) -> Queried:
+    ) -> QueryVectors:
         """Return the queries' vectors, or none if no map has vectors to compare them with."""
         if self.embedder is None or not (place.others or _dense_indexes(view)):
             return _NO_VECTORS
@@ -257,7 +258,7 @@ class Pipeline:
         place: Workplace,
         view: View,
         queries: tuple[str, ...],
-        found: Queried = _NO_VECTORS,
+        found: QueryVectors = _NO_VECTORS,
         *,
         strategy: str = "direct",
         because: str = "",
@@ -354,7 +355,7 @@ async def queried(
     purpose: Purpose,
     deadline: float,
     views: Sequence[View] = (),
-) -> Queried:
+) -> QueryVectors:
     """Return the vectors of texts as queries, to compare them with views. Raises ProviderError.
 
     One pass of the local model gives the layers, which detect small talk, and the vector.
@@ -367,7 +368,7 @@ async def queried(
     if embedder.replaceable:
         for view in views:
             view.used(vectors.shape[1])
-    return Queried(tuple(texts), vectors, layers)
+    return QueryVectors(tuple(texts), vectors, layers)
 
 
 def _dense_indexes(view: View) -> list[DenseIndex]:

@@ -63,4 +63,5 @@ def egress_reason(error: ProviderError | TimeoutError) -> str:
 
 
 def reason_of(error: ProviderError | TimeoutError) -> str:
+    """Return the reason code of an error."""
     return error.reason if isinstance(error, ProviderError) else "timeout"

@@ -102,6 +102,7 @@ def newer_than(ranked: Ranked, there: Mapping[tuple[str, str], Memory]) -> Memor
 
 
 def outdated(memory: Memory) -> str:
+    """Return the warning for a memory with changed evidence files."""
     changed = ", ".join(label(path, _LABEL_LIMIT) for path in memory.stale[:_STALE_LIMIT])
     more = " and more" if len(memory.stale) > _STALE_LIMIT else ""
     return f"may be outdated: {changed}{more} changed"

@@ -106,6 +106,7 @@ class _Row(msgspec.Struct, frozen=True):
 
 
 def compose(before: InjectedSet, maps: Sequence[VectorMap], turn: TurnContent) -> TurnReply:
+    """Compose the reply of a turn, with the injected set after its delivery."""
     versions = _versions(before.entries, maps)
     rows = _still_there(before.entries, versions)
     while True:
@@ -164,6 +165,7 @@ def _remaining(
 
 
 def digest_of(memory: Memory) -> bytes:
+    """Return the digest of a memory's text, by which an entry notices changes."""
     return hashlib.blake2b(memory.content.encode(), digest_size=_DIGEST_BYTES).digest()
 
 

@@ -57,9 +57,9 @@ class MessageBuffer:
         messages.touched = self.clock()
         self._take_out(messages)
         self._current[messages.open_spans > 0][messages] = None
-        messages.use(self._room)
+        messages.count_in(self._room)
         while self.is_full and (quietest := self._quietest(messages)) is not None:
-            self.early += quietest.waits
+            self.early += quietest.has_waiting
             self.leave(quietest)
         if self.is_full:
             messages.trim(MOST_BYTES, MOST_BYTES + MOST_REFUSED_BYTES)
@@ -68,10 +68,10 @@ class MessageBuffer:
         """Detach messages from their session; hand them over unless capture has them or `drops`."""
         self._take_out(messages)
         messages.has_left = True
-        if drops or not messages.waits:
+        if drops or not messages.has_waiting:
             self._let_go(messages)
             return
-        messages.use(self._leaving_room)
+        messages.count_in(self._leaving_room)
         self._leaving[messages] = None
         while self._leaving_room.used > MOST_REFUSED_BYTES and len(self._leaving) > 1:
             oldest = next(iter(self._leaving))
@@ -81,18 +81,20 @@ class MessageBuffer:
     def due(self, *, all_of_them: bool = False, again: bool = False) -> tuple[SessionMessages, ...]:
         """Return the messages to hand over now. `again`: also silent sessions and refused messages."""
         if all_of_them:
-            return tuple(each for each in self if each.waits)
+            return tuple(each for each in self if each.has_waiting)
         if not again:
             return tuple(each for each in self._leaving if not each.refusal)
         since = self.clock() - SILENT_S
-        return tuple(each for each in self if each.waits and (each.has_left or each.touched <= since))
+        return tuple(each for each in self if each.has_waiting and (each.has_left or each.touched <= since))
 
     def settled(self, messages: SessionMessages) -> None:
+        """Release messages that were handed over."""
         if messages in self._leaving:
             del self._leaving[messages]
             self._let_go(messages)
 
     def of_roots(self, tops: Collection[str]) -> tuple[SessionMessages, ...]:
+        """Return the messages of sessions that see one of these roots."""
         return tuple(each for each in self if not set(tops).isdisjoint(each.place.tops))
 
     async def cut(self, unwanted: Sequence[Words]) -> None:
@@ -115,6 +117,7 @@ class MessageBuffer:
 
     @property
     def warnings(self) -> tuple[str, ...]:
+        """Sentences for `status` on refused, early and lost messages."""
         refused = [each.refusal for each in self._leaving if each.refusal]
         lost = self.lost
         return (

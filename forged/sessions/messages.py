@@ -69,30 +69,35 @@ class SessionMessages:
         self._times: list[float] = []  # time of each message's prompt
 
     @property
-    def prompt(self) -> int:
+    def prompt_hash(self) -> int:
+        """Hash of the newest prompt."""
         return self._newest[1]
 
     @property
-    def waits(self) -> bool:
+    def has_waiting(self) -> bool:
+        """True if messages wait for capture."""
         return self.said > self._captured
 
     @property
     def waiting(self) -> Sequence[wire.Message]:
-        return self.messages[-(self.said - self._captured) :] if self.waits else ()
+        return self.messages[-(self.said - self._captured) :] if self.has_waiting else ()
 
     @property
     def waiting_prompts(self) -> tuple[str, ...]:
         return tuple(text_of(each) for each in self.waiting if each.role == "user")
 
     @property
-    def is_grown(self) -> bool:
+    def exceeds_context(self) -> bool:
+        """True if the conversation must have been compacted by now."""
         return self._turns_said >= _GROWN_TURNS or self._bytes_said >= _GROWN_BYTES
 
     @property
     def newest(self) -> tuple[wire.Message, ...]:
+        """Newest messages, for a retrieval."""
         return tuple(self.messages[-BEFORE:])
 
-    def use(self, room: ByteCount) -> None:
+    def count_in(self, room: ByteCount) -> None:
+        """Count the bytes of these messages in this sum."""
         self._room.used -= self._size
         self._room = room
         room.used += self._size
@@ -116,7 +121,7 @@ class SessionMessages:
 
     def add_reply(self, event: HookEvent) -> bool:
         """Add the reply of a turn that ended. Return False if its prompt is unknown, in the event as well."""
-        if event.prompt and hash(event.prompt) != self.prompt:
+        if event.prompt and hash(event.prompt) != self.prompt_hash:
             self.add_prompt(event, self.asked_at if self._is_open else 0.0)
         reply = "" if self.open_spans else without_private(event.reply)
         newest = self.messages[-1] if self.messages else wire.Message("")

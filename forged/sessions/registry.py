@@ -62,6 +62,7 @@ class Sessions:
         self._replies: dict[int, Turn] = {}  # replies being sent, by the identity of their request
 
     def open(self, agent: str, session_id: str) -> Session:
+        """Return a session, a new one if it is unknown."""
         key = agent, session_id
         session = self._sessions.get(key)
         if session is None:
@@ -81,12 +82,13 @@ class Sessions:
             self._sessions.move_to_end(key)
         del self._sessions[key]
         if oldest.messages is not None:
-            self.buffer.early += oldest.messages.waits
+            self.buffer.early += oldest.messages.has_waiting
             self.buffer.leave(oldest.messages)
 
     # --- replies ----------------------------------------------------------------------------------------
 
     def expect_delivery(self, request: wire.Request[Any], turn: Turn) -> None:
+        """Take note that a turn's reply is about to be sent."""
         self._replies[id(request)] = turn
 
     def sent(self, request: wire.Request[Any], *, whole: bool) -> None:
@@ -215,5 +217,5 @@ class Sessions:
         """Drop all messages of hooks where this root counts, or anywhere."""
         for session in tuple(self._sessions.values()):
             if session.messages is not None and (top is None or top in session.messages.place.tops):
-                session.empty()
+                session.drop_messages()
         self.buffer.clear(top)

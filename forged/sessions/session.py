@@ -132,6 +132,7 @@ class Session:
         return now
 
     def is_newest(self, turn: OpenTurn) -> bool:
+        """Return True for the turn of the session that was answered last in its roots."""
         return turn.key is not None and self._newest.get(turn.tops) is turn
 
     def begin_round(self, turn: OpenTurn, before: InjectedSet, *, speaks: bool) -> CurrentTurn:
@@ -170,10 +171,11 @@ class Session:
             messages = SessionMessages(self.agent, self.session_id, workspace, place, headless=headless)
             messages.open_spans = known.open_spans if known is not None else 0
         messages.workspace, messages.place = workspace, place
-        self.hold(messages)
+        self.set_messages(messages)
         return messages
 
-    def hold(self, messages: SessionMessages) -> None:
+    def set_messages(self, messages: SessionMessages) -> None:
+        """Make these the messages of the session, and hand over others."""
         known, self._messages = self.messages, messages
         if known is not None and known is not messages:
             self.shared.buffer.leave(known)
@@ -191,10 +193,10 @@ class Session:
         if (messages := self.messages) is None:
             return False
         counts = add(messages, event)
-        self.hold(messages)
+        self.set_messages(messages)
         return counts
 
-    def take_up(
+    def resume_turn(
         self,
         event: HookEvent,
         place: Workplace,
@@ -209,22 +211,23 @@ class Session:
             messages.restore_turn(event.turn_id, said, asked_at)
         is_known = messages.add_reply(event)
         if is_known or messages.open_spans:
-            self.hold(messages)
+            self.set_messages(messages)
         return is_known
 
     def is_silenced(self, prompt: str) -> bool:
+        """Return True for a prompt that must not be kept."""
         return bool(prompt) and self.silenced == hash(prompt)
 
-    def empty(self, tops: tuple[str, ...] | None = None) -> None:
+    def drop_messages(self, tops: tuple[str, ...] | None = None) -> None:
         """Drop messages where memory is off; hand them over if they are of other roots than `tops`."""
         if (messages := self.messages) is None:
             return
-        self.silenced = messages.prompt
+        self.silenced = messages.prompt_hash
         self.shared.buffer.leave(messages, drops=tops is None or messages.place.tops == tops)
         if messages.open_spans:
             left = SessionMessages(self.agent, self.session_id, messages.workspace, messages.place)
             left.open_spans = messages.open_spans
-            self.hold(left)
+            self.set_messages(left)
 
     # --- ends -------------------------------------------------------------------------------------------
 
@@ -297,6 +300,7 @@ class Turn:
 
     @cached_property
     def size(self) -> int:
+        """Characters of the conversation."""
         return size_of(self.messages)
 
     @property
@@ -314,6 +318,7 @@ class Turn:
         return None if self._is_of_another else answer
 
     def budget(self, wanted: int | None) -> int:
+        """Return the token budget of the turn's text."""
         is_block = self.mode == "block" and not self.is_stateless
         none = BLOCK_TOKENS if is_block else MOST_TOKENS  # a block has the whole injected set
         return budget_of(wanted, self.place, none)

@@ -94,6 +94,7 @@ class OpenTurn:
         return "" if self.key is None else self.key[1]
 
     def answered(self, reply: TurnReply) -> None:
+        """Take note of the turn's reply."""
         self.reply, self.at, self.cleared = reply, time.time(), 0
 
     def forget(self, root: str, ids: Collection[str]) -> None:
@@ -120,12 +121,14 @@ class OpenTurns:
         self._turns: OrderedDict[OpenTurn, None] = OrderedDict()
 
     def used(self, turn: OpenTurn) -> None:
+        """Make a turn the most recently used one; the oldest is dropped above the limit."""
         self._turns[turn] = None
         self._turns.move_to_end(turn)
         while len(self._turns) > OPEN_TURNS:
             self.drop(next(iter(self._turns)))
 
     def drop(self, turn: OpenTurn) -> None:
+        """Drop a turn, also in its session."""
         self._turns.pop(turn, None)
         turn.let_go(turn)
 

@@ -62,6 +62,7 @@ class Workplace(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def stores(self) -> tuple[Store, ...]:
+        """All stores of the workplace."""
         return (self.files, *self.others)
 
     def maps(self) -> tuple[VectorMap, ...]:

@@ -31,7 +31,7 @@ from forged.daemon.handlers import (
     search,
     trust,
 )
-from forged.daemon.handlers.request_context import Context, Daemon, Disabled, Keyed
+from forged.daemon.handlers.request_context import Context, Daemon, Disabled, KeyedRequest
 from forged.daemon.handlers.wire_types import check_words, token_of, without_texts
 from forged.errors import Conflict, StoreError
 from forged.state import Receipt
@@ -102,12 +102,13 @@ class Dispatcher:
         self._refused = daemon.refused_writes
         self._metrics, self._activity, self._watcher = daemon.metrics, daemon.activity, daemon.watcher
         self._resolver, self._state, self._sessions = daemon.resolver, daemon.state, daemon.sessions
-        self._newest: dict[str, Keyed] = {}
+        self._newest: dict[str, KeyedRequest] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def handle(
         self, request: wire.Request[Any]
     ) -> wire.Reply | Awaitable[wire.Reply] | AsyncIterator[wire.Reply]:
+        """Carry out a request: return its reply, a coroutine of it, or a stream."""
         self._metrics.requests += 1
         if isinstance(request, wire.Ping):  # the most frequent one, and the one that is timed
             return wire.Pong(id=request.id)
@@ -152,14 +153,14 @@ class Dispatcher:
     async def _once(self, request: wire.Request[wire.Reply], key: str) -> wire.Reply:
         """Carry out a request with a key once; a repetition gets the first reply."""
         digest = _digest(request)
-        keyed = self._newest.get(key) or await self._receipt(request, key) or Keyed(key, digest)
+        keyed = self._newest.get(key) or await self._receipt(request, key) or KeyedRequest(key, digest)
         if keyed.digest != digest:
             raise Conflict("this key was used for another request; make a new one")
         is_whole = key in self._newest or not isinstance(keyed.reply, _WITH_TEXTS)
         if keyed.is_given and keyed.reply is not None and is_whole:
             return keyed.reply
         reply = await self._handled(request, Context(self._daemon, monotonic(), keyed))
-        self._newest[key] = Keyed(key, digest, reply, is_given=True)
+        self._newest[key] = KeyedRequest(key, digest, reply, is_given=True)
         if len(self._newest) > _RECEIPTS:
             del self._newest[next(iter(self._newest))]
         if not isinstance(request, _ON_RECORD):
@@ -168,7 +169,7 @@ class Dispatcher:
                 await self._state.receipts.put(key, receipt)
         return reply
 
-    async def _receipt(self, request: wire.Request[wire.Reply], key: str) -> Keyed | None:
+    async def _receipt(self, request: wire.Request[wire.Reply], key: str) -> KeyedRequest | None:
         """Return the receipt of this key, which an earlier daemon may have left."""
         if isinstance(request, _ON_RECORD):
             return None
@@ -179,7 +180,7 @@ class Dispatcher:
             return None
         if receipt is None:
             return None
-        return Keyed(key, receipt.digest, decode_reply(receipt.reply), is_given=receipt.is_given)
+        return KeyedRequest(key, receipt.digest, decode_reply(receipt.reply), is_given=receipt.is_given)
 
     async def _handled(self, request: wire.Request[wire.Reply], context: Context) -> wire.Reply:
         if not self._resolver.has_checked(request.seen):

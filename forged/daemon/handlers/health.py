@@ -63,6 +63,7 @@ _EVENTS_WAITING = 1024
 
 
 def hello(daemon: Daemon, request: wire.Hello) -> wire.Reply:
+    """Greet a client, or refuse one with another protocol."""
     if not request.protocol_min <= wire.PROTOCOL_VERSION <= request.protocol_max:
         message = (
             f"this daemon speaks protocol {wire.PROTOCOL_VERSION}, the client {request.protocol_min} to "

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from forged import fair_queue
 from forged.daemon.handlers.request_context import Context
 from forged.daemon.handlers.trust import in_reply
-from forged.daemon.handlers.wire_types import fitting, seconds_of, with_entities
+from forged.daemon.handlers.wire_types import fitting, unix_seconds, with_entities
 from forged.errors import ForgedError, NotReady
 from forged.files import Grounds, Root, repo_root
 from forged.map import MapPart, Traits, VectorMap, build_chains, newest_page
@@ -50,7 +50,7 @@ async def list_page(
     context: Context, place: Workplace, request: wire.ListMemories
 ) -> tuple[wire.Memories, int]:
     """Show one page of the workspace's memories, newest first."""
-    since = seconds_of("since", request.since)
+    since = unix_seconds("since", request.since)
     place, view = await _seen(context, place, request)
     if request.scope == Scope.SESSION:
         view = ids.of_session(context.daemon.memories, view, request.session_id)

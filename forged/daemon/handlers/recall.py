@@ -210,6 +210,7 @@ def _files_in(root: Root) -> int:
 
 
 def shared_report(shared: Shared | None, machines: Machines | None) -> wire.SharedReport | None:
+    """Report the shared server and the synchronization of machines, if configured."""
     if shared is None:
         return None
     return msgspec.structs.replace(

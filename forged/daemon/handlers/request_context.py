@@ -100,7 +100,7 @@ class Disabled(ForgedError):  # noqa: N818 - reads as the state it names
     """Memory is off here. No failure: the reply has this `status`, and the message as `reason`."""
 
 
-class Keyed(msgspec.Struct):
+class KeyedRequest(msgspec.Struct):
     """Key and digest of a request; `reply` is its reply, or the planned one after a kill."""
 
     key: str
@@ -114,7 +114,7 @@ class Context(msgspec.Struct, frozen=True):
 
     daemon: Daemon
     arrived: float
-    keyed: Keyed | None = None
+    keyed: KeyedRequest | None = None
 
     def planned(self, kind: type[R]) -> R | None:
         """Return the sent or planned reply of an earlier attempt; None for a new request."""
@@ -188,6 +188,7 @@ class RefusedWrites:
             self._succeeded(_TRIAL)
 
     def failed(self, request: wire.Request[wire.Reply], error: StoreError) -> None:
+        """Take note of a write that failed."""
         if request.is_write and error.code == StoreError.code:
             self._refused(_verb(request), str(error))
 
@@ -222,6 +223,7 @@ class RefusedWrites:
 
     @property
     def sentence(self) -> str:
+        """Sentence on the refused writes, "" if there are none."""
         if not self._newest:
             return ""
         verb, newest = next(reversed(self._newest.items()))

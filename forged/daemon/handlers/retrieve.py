@@ -18,6 +18,7 @@ from forged_client import protocol as wire
 
 
 async def retrieve(context: Context, place: Workplace, request: wire.Retrieve) -> tuple[wire.Retrieved, int]:
+    """Return the memories for one turn, as a text block for the prompt."""
     if request.mode not in MODES:
         raise InvalidRequest(f"unknown mode {request.mode[:64]!r}; use one of {', '.join(MODES)}")
     stores = context.daemon.resolver
