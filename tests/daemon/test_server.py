@@ -264,7 +264,7 @@ async def test_a_peer_of_another_user_is_closed_before_a_byte_is_read():
         assert served.metrics.foreign_peers_refused == 1
 
 
-async def test_at_capacity_the_quietest_makes_room_and_is_told_why():
+async def test_at_capacity_the_quietest_is_closed_with_the_reason():
     async with serving() as served:
         peers = [await served.connect() for _ in range(MAX_CONNECTIONS)]
         peers[0].send(wire.Ping(id=2))
@@ -300,7 +300,7 @@ async def test_a_busy_connection_is_not_evicted_however_quiet():
         assert (await busy.reply()).id, [reply.code for reply in await others[0].rest()] == (2, ["busy"])
 
 
-async def test_when_all_are_busy_the_newcomer_is_told_so():
+async def test_when_all_are_busy_the_newcomer_gets_that_answer():
     async with serving() as served:
         for number in range(MAX_CONNECTIONS):
             (await served.connect()).send(search(2, f"q{number}"))
