@@ -27,7 +27,7 @@ from forged.capture.values import Classified, Classify, KnownMemory, Refused, Ta
 from forged.capture.vectors import VectorsOf
 from forged.counters import Metrics
 from forged.errors import ForgedError, StoreError
-from forged.fair_queue import logged
+from forged.fair_queue import log_failure
 from forged.files import Root
 from forged.memory import Origin, utc_now
 from forged.state import DecidedMemory, Event, State
@@ -114,7 +114,7 @@ class EventDispatcher:
     def _start(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)
         self._background.add(task)
-        task.add_done_callback(logged)
+        task.add_done_callback(log_failure)
         task.add_done_callback(self._background.discard)
 
     def answer(self, submission: Submission, cleaned: Cleaned, keys: Sequence[str]) -> None:

@@ -19,7 +19,7 @@ import msgspec
 from forged.capture.slices import WINDOW_LIMIT
 from forged.capture.values import TaskFailed
 from forged.errors import StoreError
-from forged.fair_queue import logged
+from forged.fair_queue import log_failure
 from forged.files import Root
 from forged.state import Change, Event, State
 
@@ -262,7 +262,7 @@ class EventFlusher:
         self._also += also
         if self._task is None:
             self._task = asyncio.create_task(self._flush_all(), name="event flusher")
-            self._task.add_done_callback(logged)
+            self._task.add_done_callback(log_failure)
 
     def stop(self) -> None:
         if self._task is not None:

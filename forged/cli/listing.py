@@ -76,8 +76,8 @@ def _places(memories: Iterable[MemoryRecord]) -> dict[str, str]:
 def memory_page(memory: MemoryRecord, paint: Painter) -> Iterator[str]:
     """A memory whole: its fields, an empty line, its text."""
     yield paint("strong", escape_line(memory.id)) + ("" if memory.is_head else "  (superseded)")
-    if memory.rivals:
-        yield f"beside it stands {listed(memory.rivals)}: neither replaces the other"
+    if memory.concurrent_heads:
+        yield f"beside it stands {listed(memory.concurrent_heads)}: neither replaces the other"
     yield f"{escape_line(memory.scope)}/{escape_line(memory.category)}, version {memory.version}"
     fields = {
         "created": local_time(memory.created_at),
@@ -163,17 +163,17 @@ def chain_table(chain: Chain, width: int = 0) -> Iterator[str]:
         yield from (whole,) if not width or cells(whole) <= width else ways
 
 
-_CAME = {
+_REASONS = {
     "strong": "much speaks for it",
     "near": "near the best",
     "weak": "little speaks for it, and for others less",
     "search": "it was found, and nothing is held back",
-    "hop": "one that came is linked to it",
-    "standing": "it stands in every session",
-    "heard": "the session has heard it",
+    "link": "one that came is linked to it",
+    "pinned": "it stands in every session",
+    "injected": "the session has heard it",
     "correction": "it corrects what the session has heard",
 }
-_STAYED = {
+_REJECTED = {
     "faint": "too little speaks for it",
     "far": "too little speaks for it beside the best",
     "full": "enough came before it",
@@ -187,10 +187,16 @@ def hit_lines(
 ) -> Iterator[str]:
     """Each hit: what speaks for it in a word, and its id; below it what it says and its older versions."""
     rows = [(hit, hit.found or Ranking(0.0)) for hit in hits]
-    others = (version.id for _, found in rows for version in (*found.rivals, *found.older))
+    others = (version.id for _, found in rows for version in (*found.concurrent_heads, *found.older))
     names = short_ids((*(hit.id for hit, _ in rows), *others)) if width else {}
     for hit, found in rows:
-        word = found.came if found.came in _RATED else "linked" if found.via == "hop" else "found"
+        word = (
+            found.admitted_as
+            if found.admitted_as in _RATED
+            else "linked"
+            if found.found_by == "link"
+            else "found"
+        )
         facts = (
             f"{word:<6}",
             escape_line(names.get(hit.id, hit.id)),
@@ -204,7 +210,7 @@ def hit_lines(
         yield paint(_RATED.get(word, "strong"), word) + head.removeprefix(word)
         yield from more
         yield from folded(_BELOW + _gist(hit.content), width, _BELOW)
-        for beside in found.rivals:
+        for beside in found.concurrent_heads:
             yield from folded(f"{_BELOW}beside it: {_version(beside, names)}", width, _BELOW)
         for older in found.older:
             yield from folded(f"{_BELOW}older: {_version(older, names)}", width, _BELOW)
@@ -226,16 +232,16 @@ def _version(version: Version, names: Mapping[str, str]) -> str:
 
 
 def explanation(found: Explained, query: str, paint: Painter, width: int = 0) -> Iterator[str]:
-    """Why these memories: what was asked for, scores by leg, hops, and what the budget cut.
+    """Why these memories: what was asked for, scores by index, hops, and what the budget cut.
 
     With `query` it is about that query, asked now; else about an injection that has been made.
     """
     total = found.included + len(found.omitted_ids)
     fitted = f"{found.included} of {counted(total, 'memory', 'memories')} fit" if total else "no memory"
     yield f"{_occasion(found, query)}: {fitted}"
-    legs = "+".join(found.legs) or "none"
+    indexes = "+".join(found.indexes) or "none"
     took = f", {found.elapsed_ms:,.1f} ms" if found.elapsed_ms else ""
-    yield f"strategy {escape_line(found.strategy) or 'none'}, legs {escape_line(legs)}{took}"
+    yield f"strategy {escape_line(found.strategy) or 'none'}, indexes {escape_line(indexes)}{took}"
     if found.reason:
         yield f"{escape_line(found.status)}: {escape_line(found.reason)}"
     if found.hypotheses:
@@ -248,7 +254,7 @@ def explanation(found: Explained, query: str, paint: Painter, width: int = 0) ->
     if found.memories:
         yield ""
         yield from _ranking(found, width)
-    if found.stayed:
+    if found.rejected:
         yield ""
         yield from _left_out(found, width)
 
@@ -265,8 +271,8 @@ def _ranking(found: Explained, width: int) -> list[str]:
     """A line for each memory: in words why it came, and what it says; the figures are in `--json`."""
     rows = [("memory", "budget", "why it came", "")]
     for place, hit in enumerate(found.memories):
-        came = hit.found.came or hit.found.via if hit.found is not None else ""
-        why = _CAME.get(came, escape_line(came))
+        came = hit.found.admitted_as or hit.found.found_by if hit.found is not None else ""
+        why = _REASONS.get(came, escape_line(came))
         budget = "fits" if place < found.included else "cut"
         rows.append((escape_line(hit.id), budget, why, _gist(hit.content)))
     return [line.rstrip() for line in columns(rows, width=width, cuts=True)]
@@ -274,14 +280,14 @@ def _ranking(found: Explained, width: int) -> list[str]:
 
 def _left_out(found: Explained, width: int) -> list[str]:
     rows = [("memory", "why it stayed out", "")]
-    for each in found.stayed:
-        why = _STAYED.get(each.why, escape_line(each.why))
+    for each in found.rejected:
+        why = _REJECTED.get(each.why, escape_line(each.why))
         rows.append((escape_line(each.id), why, _shortened(escape_line(each.first_line))))
     return [line.rstrip() for line in columns(rows, width=width, cuts=True)]
 
 
 def _beside(memory: MemoryRecord) -> str:
-    return f"  (fork: {listed(memory.rivals)} stands, too)" if memory.rivals else ""
+    return f"  (fork: {listed(memory.concurrent_heads)} stands, too)" if memory.concurrent_heads else ""
 
 
 def _day(time: str) -> str:

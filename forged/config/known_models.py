@@ -17,7 +17,7 @@ AUTO = "auto"
 """The embedding model that is best here without an endpoint; `Config.embedder` says which."""
 
 BUILTIN_LEXICAL = "builtin:lexical"
-"""No embedding model: the lexical leg alone."""
+"""No embedding model: the lexical index alone."""
 
 BUILTIN_RULES = "builtin:rules"
 """The classifier that needs no model."""

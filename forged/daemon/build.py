@@ -20,13 +20,13 @@ from forged.build_id import build_id
 from forged.capture import Committer, LocalVectors, Pipeline, Promotion
 from forged.config import Config, Loaded, install_command
 from forged.counters import Departure, Metrics
-from forged.daemon import known_memories
+from forged.daemon import nearest_memories
 from forged.daemon.handlers import About, Daemon, RefusedWrites
 from forged.daemon.models import Models, capture_off, probes, retrieval_off
 from forged.errors import ConfigError
 from forged.files import Watcher
 from forged.log import LogSettings
-from forged.maps import EmbeddingQueue, Indexer, Remembered
+from forged.maps import EmbeddingQueue, Indexer, ModelCache
 from forged.memories import MemoryParts, removal
 from forged.memory import Scope
 from forged.models import GOVERNED, Door, GovernedChat, Governor
@@ -105,14 +105,14 @@ def build(
     *,
     connections: Callable[[], int],
     reload: Callable[[], Awaitable[bool]],
-    remembered: Remembered | None = None,
+    model_cache: ModelCache | None = None,
 ) -> Daemon:
-    """Join the parts; `reload` starts over if need be, `remembered` is an earlier daemon's of models."""
+    """Join the parts; `reload` starts over if need be, `model_cache` is an earlier daemon's of models."""
     config, metrics, off = loaded.config, Metrics(), retrieval_off(loaded, models)
     governor = Governor(daily_token_limit=config.memory.daily_token_limit, calls_per_minute=CALLS_PER_MINUTE)
     state = State(address.state_dir(env), governor, address.socket_path(env))
     trust = TrustRegistry(state, mode=config.trust.mode, git=config.memory.git, home=user_top(env))
-    indexer, watcher = _maps(config, models, metrics, governor, remembered=remembered, trust=trust, off=off)
+    indexer, watcher = _maps(config, models, metrics, governor, model_cache=model_cache, trust=trust, off=off)
     session_memories = SessionMemories(
         ttl_s=config.scopes.session_ttl_minutes * 60.0, most=config.scopes.session_max_memories
     )
@@ -214,7 +214,7 @@ def _capture(  # noqa: PLR0917 - parts of one daemon
         state=state,
         governor=governor,
         metrics=metrics,
-        rank=partial(known_memories.nearest, indexer=indexer, retriever=retriever),
+        rank=partial(nearest_memories.nearest, indexer=indexer, retriever=retriever),
         committer=Committer(indexer, writer, state, vectors, promotion=promotion),
         vectors=vectors,
         batch_turns=config.capture.batch_turns,
@@ -256,7 +256,7 @@ def _maps(
     metrics: Metrics,
     governor: Governor,
     *,
-    remembered: Remembered | None,
+    model_cache: ModelCache | None,
     trust: TrustRegistry,
     off: str,
 ) -> tuple[Indexer, Watcher]:
@@ -267,7 +267,7 @@ def _maps(
         metrics=metrics,
         gated=config.min_score > 0,
         on_roots=lambda roots: watcher.set_roots(roots),  # noqa: PLW0108 - there is none yet
-        remembered=remembered,
+        model_cache=model_cache,
         affords=governor.beyond_today,
         refusal=models.door.refusal,
         trust=trust,

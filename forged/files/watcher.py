@@ -29,7 +29,7 @@ import msgspec
 from watchfiles import Change
 from watchfiles._rust_notify import RustNotify  # documented for direct use in watchfiles' API pages
 
-from forged.fair_queue import retrieved
+from forged.fair_queue import ignore_failure
 from forged.files.arrivals import instances_held, refusal
 from forged.files.roots import Root, upwards
 
@@ -120,7 +120,7 @@ class Watcher:
     async def _follow(self, thread: ThreadPoolExecutor) -> None:
         loop = asyncio.get_running_loop()
         session = loop.run_in_executor(thread, self._session, loop)
-        session.add_done_callback(retrieved)  # nobody waits for it any more where this is cancelled
+        session.add_done_callback(ignore_failure)  # nobody waits for it any more where this is cancelled
         try:
             await asyncio.wait([session])
         except asyncio.CancelledError:

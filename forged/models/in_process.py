@@ -36,7 +36,7 @@ import numpy as np
 
 from forged.config import LOCAL
 from forged.errors import ProviderError
-from forged.fair_queue import Activity, Slots, retrieved
+from forged.fair_queue import Activity, PrioritySemaphore, ignore_failure
 from forged.models import Kind, Purpose, Vectors
 from forged.models.texts import exceeds, fitting, ready
 
@@ -67,21 +67,21 @@ class Lane:
 
     def __init__(self, name: str, most: int, at_once: Callable[[], int]) -> None:
         self._threads = ThreadPoolExecutor(most, thread_name_prefix=name)
-        self._slots = Slots(at_once)
+        self._semaphore = PrioritySemaphore(at_once)
 
     async def run(self, call: Callable[[], T]) -> T:
-        await self._slots.take()
+        await self._semaphore.take()
         running = asyncio.get_running_loop().run_in_executor(self._threads, call)
         running.add_done_callback(self._ended)
         return await asyncio.shield(running)
 
     def _ended(self, running: asyncio.Future[Any]) -> None:
-        retrieved(running)
-        self._slots.give_back()
+        ignore_failure(running)
+        self._semaphore.release()
 
     def close(self) -> None:
         """Cancel what waits; nobody waits for the calls under way."""
-        self._slots.close()
+        self._semaphore.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 

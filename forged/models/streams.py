@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from forged.fair_queue import retrieved
+from forged.fair_queue import ignore_failure
 from forged.models import Completion, Enough
 from forged.models.endings import ModelReply
 from forged.models.replies import ChatMessage, completion_of, read_said
@@ -192,7 +192,7 @@ async def ended_by(seen: Callable[[bytes], bool] | None) -> AsyncIterator[None]:
     try:
         async with asyncio.timeout(None) as limit:
             looking = asyncio.create_task(_end_when(seen, limit))
-            looking.add_done_callback(retrieved)
+            looking.add_done_callback(ignore_failure)
             try:
                 yield
             finally:

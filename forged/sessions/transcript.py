@@ -89,7 +89,7 @@ def window_start(messages: Sequence[wire.Message], start: int) -> int:
     return start if 0 <= start <= len(messages) else 0
 
 
-def unreadable(messages: Sequence[wire.Message], start: int) -> int:
+def count_unreadable(messages: Sequence[wire.Message], start: int) -> int:
     """How many messages of user and assistant since the summary hold something that is no text."""
     return sum(map(_has_unread, messages[window_start(messages, start) :]))
 
@@ -116,16 +116,18 @@ def without_echoes(said: Sequence[Utterance], injected: Collection[str]) -> tupl
     return tuple(reversed(newest_first))
 
 
-def asked(text: str) -> str:
+def clean_query(text: str) -> str:
     """Return the beginning of a query as it may be sent to a model; what is nothing but markup is left."""
     public = without_private(text[:_MOST_ASKED])
     said = without_tool_text(without_blocks(public)[0])
     return said if said.strip() else public
 
 
-def sentences_of(hypotheses: Iterable[str]) -> tuple[str, ...]:
+def clean_hypotheses(hypotheses: Iterable[str]) -> tuple[str, ...]:
     """Return hypotheses of a caller as they may be sent to a model: non-blank ones, at most 32."""
-    return tuple(islice((text for each in hypotheses if (text := asked(each)).strip()), _MOST_HYPOTHESES))
+    return tuple(
+        islice((text for each in hypotheses if (text := clean_query(each)).strip()), _MOST_HYPOTHESES)
+    )
 
 
 def size_of(messages: Iterable[wire.Message]) -> int:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from forged.state.cutting import CutCount, CutEvent, cut
     from forged.state.database import Change
     from forged.state.forgotten import ForgottenTexts
-    from forged.state.injected_sets import Given, InjectedEntry, InjectedSet, InjectedTurn, SetKey
+    from forged.state.injected_sets import InjectedEntry, InjectedSet, InjectionRecord, RecordedMemory, SetKey
     from forged.state.intents import Intent, Intents, Rewrite
     from forged.state.judged import Judgement, JudgementLog
     from forged.state.outbox import Write, WriteKind
@@ -44,10 +44,9 @@ __all__ = [
     "Exclude",
     "Excludes",
     "ForgottenTexts",
-    "Given",
     "InjectedEntry",
     "InjectedSet",
-    "InjectedTurn",
+    "InjectionRecord",
     "Intent",
     "Intents",
     "Judgement",
@@ -59,6 +58,7 @@ __all__ = [
     "Mark",
     "OwnFile",
     "Receipt",
+    "RecordedMemory",
     "Replica",
     "Replicas",
     "Requests",
@@ -87,7 +87,7 @@ __getattr__ = door(
     attributes=("Attributes",),
     forgotten=("ForgottenTexts",),
     captures=("CaptureCursor", "CapturePart", "LearnedSession", "digests", "new_of"),
-    injected_sets=("Given", "InjectedEntry", "InjectedSet", "InjectedTurn", "SetKey"),
+    injected_sets=("RecordedMemory", "InjectedEntry", "InjectedSet", "InjectionRecord", "SetKey"),
     intents=("Intent", "Intents", "Rewrite"),
     judged=("JudgementLog", "Judgement"),
     outbox=("Write", "WriteKind"),

@@ -20,9 +20,9 @@ import msgspec
 
 from forged.attributes import UNCHANGED, FactsPatch
 from forged.errors import MemoryNotFound, StoreError
-from forged.fair_queue import logged, retrieved
+from forged.fair_queue import ignore_failure, log_failure
 from forged.files import MemoryStore, Root
-from forged.map import link
+from forged.map import build_chains
 from forged.maps import RootIndex
 from forged.memory import Memory
 from forged.state import Intent, Intents, Requests, Rewrite
@@ -88,13 +88,13 @@ class Together(Generic[Item, Result]):
     def ask(self, item: Item) -> asyncio.Future[Result]:
         """Get in line, at once; the future is what comes of it."""
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        future.add_done_callback(retrieved)  # its caller may be gone when the call fails
+        future.add_done_callback(ignore_failure)  # its caller may be gone when the call fails
         self._waiting.append((item, future))
         if len(self._waiting) >= self._wanted:
             self._are_enough.set()
         if self._serving is None:
             self._serving = asyncio.create_task(self._serve())
-            self._serving.add_done_callback(logged)
+            self._serving.add_done_callback(log_failure)
         return future
 
     async def _serve(self) -> None:
@@ -200,7 +200,7 @@ class Writer:
         async with self._lock(index.root):
             snapshot, counting = await self._trust.look(index.root)
         if any(memory.id == memory_id for memory in counting.memories):
-            return link(counting.memories).chain(memory_id)
+            return build_chains(counting.memories).chain(memory_id)
         return (memory_id,) if any(memory.id == memory_id for memory in snapshot.memories) else ()
 
     async def remove(

@@ -17,7 +17,7 @@ from forged.capture.service import Pipeline
 from forged.capture.values import WorkerSettings
 from forged.config import Config
 from forged.counters import Metrics
-from forged.daemon import known_memories
+from forged.daemon import nearest_memories
 from forged.daemon.handlers import About, Daemon, Dispatcher, RefusedWrites
 from forged.errors import WorkspaceError
 from forged.files import resolve
@@ -105,7 +105,7 @@ class Parts:
             state=self.state,
             governor=self.governor,
             metrics=metrics,
-            rank=lambda event: known_memories.nearest(event, self.indexer, self.retriever),
+            rank=lambda event: nearest_memories.nearest(event, self.indexer, self.retriever),
             committer=Committer(self.indexer, writer, self.state),
         )
         self.sessions = Sessions(

@@ -2,7 +2,7 @@
 
 A scripted model or the built-in rules classify. How events wait is in test_capture_queue, what people decide
 in test_capture_control, and what a model may answer in tests/capture/test_reply. No content of a tool is in a
-prompt: test_marked_text, and tests/daemon/handlers/test_convert.
+prompt: test_marked_text, and tests/daemon/handlers/test_wire_types.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from forged.maps.identity import SENTENCES
+from forged.maps.model_identity import SENTENCES
 from forged.text.english import EVERYDAY_MESSAGES
 from forged_client import Client
 from tests.data.memories import memory, put

@@ -25,9 +25,8 @@ from forged.state import (
     CaptureCursor,
     CapturePart,
     DecidedMemory,
-    Given,
     InjectedSet,
-    InjectedTurn,
+    InjectionRecord,
     Intent,
     Judgement,
     Known,
@@ -35,6 +34,7 @@ from forged.state import (
     Looked,
     OwnFile,
     Receipt,
+    RecordedMemory,
     RootIds,
     RootLook,
     RootRecord,
@@ -105,7 +105,9 @@ async def filled(directory: Path) -> None:
         state.judged.add("mem_judged7", Judgement(at=time.time(), text="judged", memory_id="mem_judged7"))
         state.outbound.add(Departure("models.example", "build", calls=3, texts=5, characters=70))
         state.agents.saw("agent-of-a-hook", "Stop")
-        state.injections.add(InjectedTurn(at=time.time(), memories=(Given(TOP, "mem_injected7", 1),)))
+        state.injections.add(
+            InjectionRecord(at=time.time(), memories=(RecordedMemory(TOP, "mem_injected7", 1),))
+        )
         progress = LearnedSession(agent="claude", session_id="s", mark="all")
         await state.events.put_all([], state.learned.change({"a-learned-session": progress}))
         await state.attributes.put("/srv/repo", {"mem_detailed7": Facts("fact")})

@@ -11,7 +11,7 @@ import pytest
 from forged.capture.rules.engine import scope_of
 from forged.capture.rules.replacement import replaced_by
 from forged.entities import spoken_of
-from forged.retrieval.values import leans, only_goes_on, says_nothing
+from forged.retrieval.values import is_elliptical, only_continues, says_nothing
 from forged.state.forgotten import digest
 from forged.text.dates import _named
 from forged.text.injected_text import InjectedText, one_line, quoted
@@ -115,8 +115,8 @@ READERS = {
     "scope": scope_of,
     "spoken of": spoken_of,
     "says nothing": says_nothing,
-    "goes on": only_goes_on,
-    "leans": leans,
+    "goes on": only_continues,
+    "is_elliptical": is_elliptical,
     "digest": lambda text: digest("/repo", text),
     "dates": lambda text: [*_named(text)],
     "injected": lambda text: InjectedText([text]).cut(text, inline=True),

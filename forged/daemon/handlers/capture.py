@@ -10,13 +10,13 @@ from typing import cast
 import msgspec
 
 from forged import conversation
-from forged.daemon.handlers.context import Context, Disabled
-from forged.daemon.handlers.convert import fitting
+from forged.daemon.handlers.request_context import Context, Disabled
+from forged.daemon.handlers.wire_types import fitting
 from forged.errors import InvalidRequest
 from forged.files import Root
 from forged.memories import ids, removal, restore
 from forged.memory import Scope
-from forged.sessions import unreadable
+from forged.sessions import count_unreadable
 from forged.state import DeadLetter, Kind
 from forged.stores import Workplace
 from forged.trust import elsewhere
@@ -49,7 +49,7 @@ async def capture(context: Context, place: Workplace, request: wire.Capture) -> 
         begun=request.begun,
         goes_on=request.goes_on,
     )
-    unread = unreadable(request.messages, request.last_summary_index)
+    unread = count_unreadable(request.messages, request.last_summary_index)
     return wire.Captured(outcome=outcome.word, reason=outcome.reason, slices=outcome.slices, unread=unread)
 
 

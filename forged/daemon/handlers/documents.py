@@ -10,8 +10,8 @@ import time
 
 from msgspec.structs import replace
 
-from forged.daemon.handlers.context import Context
-from forged.daemon.handlers.convert import check_words, page_of
+from forged.daemon.handlers.request_context import Context
+from forged.daemon.handlers.wire_types import check_words, page_of
 from forged.memories import PATIENCE_S, documents, held_documents, imports
 from forged.stores import Workplace
 from forged_client import protocol as wire

@@ -16,9 +16,9 @@ import msgspec
 from forged import __version__
 from forged.config import Config
 from forged.daemon.handlers import capture, hook, recall
-from forged.daemon.handlers.context import Context, Daemon, Disabled, Probe
-from forged.daemon.handlers.convert import token_of
+from forged.daemon.handlers.request_context import Context, Daemon, Disabled, Probe
 from forged.daemon.handlers.trust import in_status
+from forged.daemon.handlers.wire_types import token_of
 from forged.errors import ProviderError
 from forged.files import (
     Root,
@@ -87,12 +87,12 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
         about.warnings
         + about.lacking
         + state.warnings
-        + daemon.sessions.held.warnings
+        + daemon.sessions.buffer.warnings
         + await state.foreign()
     )
     embedder = identity.embedder if identity is not None else None
     if identity is not None:
-        warnings += tuple(told for told in (identity.told, identity.embedder.told) if told)
+        warnings += tuple(told for told in (identity.notice, identity.embedder.told) if told)
     tops = None
     if request.workspace:
         place = await context.daemon.resolver.resolve(request.workspace)
@@ -176,7 +176,7 @@ async def _report(context: Context, index: RootIndex) -> wire.RootReport:
     progress, cut = index.progress, index.builder.cut
     problems = sorted(index.builder.problems, key=lambda each: not each.loses)
     trust, notice = await in_status(context, index)
-    forks = tuple(index.map.chains.rivals) if index.map is not None else ()
+    forks = tuple(index.map.chains.concurrent_heads) if index.map is not None else ()
     run, registry, watcher = index.run, context.daemon.trust, context.daemon.watcher
     others = await asyncio.to_thread(no_memories, index.root)
     return wire.RootReport(
@@ -186,7 +186,7 @@ async def _report(context: Context, index: RootIndex) -> wire.RootReport:
         state=progress.state,
         memories=len(index.map.memories) if index.map is not None else 0,
         generation=token_of(context.daemon.epoch, index.generations.visible),
-        legs=View((index.map,)).legs if index.map is not None else (),
+        indexes=View((index.map,)).indexes if index.map is not None else (),
         problems=tuple(wire.FileProblem(p.path, p.reason, p.loses) for p in problems[:_PROBLEMS_SHOWN]),
         quarantined=len(index.builder.quarantined),
         embedded=progress.embedded,

@@ -19,9 +19,9 @@ from msgspec.structs import replace
 
 from forged import memory
 from forged.attributes import FactsPatch, metadata_problem
-from forged.daemon.handlers.context import Context
-from forged.daemon.handlers.convert import fitting, token_of
 from forged.daemon.handlers.recall import is_this_user
+from forged.daemon.handlers.request_context import Context
+from forged.daemon.handlers.wire_types import fitting, token_of
 from forged.errors import InvalidRequest, MemoryNotFound, NotReady
 from forged.files import MemoryStore
 from forged.memories import PATIENCE_S, ids, removal, versions, write

@@ -19,22 +19,22 @@ import msgspec
 from forged import postgres
 from forged.attributes import metadata_problem
 from forged.config import Config
-from forged.daemon.handlers.context import Context, Daemon
-from forged.daemon.handlers.convert import fitting, hit
+from forged.daemon.handlers.request_context import Context, Daemon
 from forged.daemon.handlers.retrieve import deadline_of, elapsed_ms
+from forged.daemon.handlers.wire_types import fitting, hit
 from forged.errors import InvalidRequest
 from forged.files import Root, agent_ids, agent_root, org_root
 from forged.memory import Scope
-from forged.sessions import asked, budget_of, render
+from forged.sessions import budget_of, clean_query, render
 from forged.stores import (
     FIRST_BUILD,
     Limits,
     Ranked,
-    Rows,
+    SearchResult,
     SessionMemories,
     Store,
     Workplace,
-    is_asked_for,
+    matches_filters,
     root_of_session,
 )
 from forged_client import protocol as wire
@@ -50,7 +50,7 @@ _MOST = dict[str, int](zip(_FOUR, (10, 5, 3, 5), strict=True))
 
 async def recall(context: Context, place: Workplace, request: wire.Recall) -> wire.Recalled:
     """Search the scopes that are asked for, and make one list and one injection of what they found."""
-    query, daemon = asked(request.query), context.daemon
+    query, daemon = clean_query(request.query), context.daemon
     if not query.strip():
         raise InvalidRequest("the query is empty; say what to recall")
     if problem := metadata_problem(request.filters):
@@ -78,13 +78,15 @@ async def recall(context: Context, place: Workplace, request: wire.Recall) -> wi
         included=block.included,
         omitted=block.omitted,
         degraded=found.missing,
-        legs=tuple(sorted(found.legs, reverse=True)),
+        indexes=tuple(sorted(found.indexes, reverse=True)),
         elapsed_ms=elapsed_ms(context),
         embedding_ms=embedding_ms,
     )
 
 
-def _nothing(request: wire.Recall, found: Rows, here: tuple[Store, ...], there: tuple[Store, ...]) -> str:
+def _nothing(
+    request: wire.Recall, found: SearchResult, here: tuple[Store, ...], there: tuple[Store, ...]
+) -> str:
     """Return the reason for an empty result; `here` and `there` are the stores of machine and server."""
     if not (here or there):
         return _UNNAMED
@@ -101,7 +103,7 @@ def _recalled(each: Ranked, stores: tuple[Store, ...]) -> wire.MemoryRecord:
     fields: dict[str, Any] = {"session_id": each.memory.session_id}
     if (piece := each.memory.piece) is not None:
         fields |= {"source": piece.source, "document_id": piece.document_id, "chunk_index": piece.index}
-    found = wire.Ranking(score=each.score, distance=each.distance, via=each.via, path=each.path)
+    found = wire.Ranking(score=each.score, distance=each.distance, found_by=each.found_by, path=each.path)
     return msgspec.structs.replace(hit(each, facts), found=found, **fields)
 
 
@@ -149,9 +151,9 @@ def _admits(daemon: Daemon, request: wire.Recall) -> Callable[[str, str], bool]:
 
     def admits(root: str, memory_id: str) -> bool:
         if root != session:
-            return is_asked_for(attributes.of(root, memory_id), filters, least)
+            return matches_filters(attributes.of(root, memory_id), filters, least)
         row = memories.find(memory_id)
-        return row is not None and is_asked_for(row.facts, filters, least)
+        return row is not None and matches_filters(row.facts, filters, least)
 
     return admits
 

@@ -315,7 +315,7 @@ async def test_what_is_private_is_in_no_request_and_in_nothing_that_is_held(home
         await claude.ends("Gladly.", "2")
 
         assert "7391" not in str(ear.windows)
-        assert "7391" not in str([each for held in parts.daemon.sessions.held for each in held.messages])
+        assert "7391" not in str([each for held in parts.daemon.sessions.buffer for each in held.messages])
         assert [text.strip() for text in ear.windows[-1]] == [
             *("Deploy on Fridays.", "Thanks for the train.", "Gladly.")
         ]
@@ -739,7 +739,7 @@ async def test_an_agent_writes_nothing_that_its_person_does_not_want_remembered(
             assert (code, "Zoltan" in reason) == ("forgotten", False)
             await session.ends("Done.", "t1")
             await session.asks("And now the lint.", "t2")
-        (talk,) = parts.daemon.sessions.held.held((str(repo),))
+        (talk,) = parts.daemon.sessions.buffer.of_roots((str(repo),))
         assert not any("Zoltan" in each for each in talk.waiting_prompts)  # capture has looked through it
 
         fits = [

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from forged.conversation import Utterance
-from forged.daemon import known_memories
+from forged.daemon import nearest_memories
 from forged.files.roots import Root
 from forged.memory import Scope
 from forged.state import Event
@@ -34,7 +34,7 @@ def nearest(roots, home, repo):
                 await parts.loaded(repo)
                 before(parts)
                 event = Event(roots=roots, window=(Utterance(role, said),))
-                return await known_memories.nearest(event, parts.indexer, parts.retriever)
+                return await nearest_memories.nearest(event, parts.indexer, parts.retriever)
 
         return run(body())
 
@@ -86,7 +86,7 @@ def test_endpoint_that_hangs_is_waited_for_two_seconds_at_most(roots, home, repo
             await parts.loaded(repo)
             embedder.hold, asked = asyncio.Event(), len(embedder.calls)
             event = Event(roots=roots, window=(Utterance("user", "The harbour?"),))
-            listing = asyncio.create_task(known_memories.nearest(event, parts.indexer, parts.retriever))
+            listing = asyncio.create_task(nearest_memories.nearest(event, parts.indexer, parts.retriever))
             await until(lambda: len(embedder.calls) > asked)
             await later(2)
             return await listing
@@ -120,6 +120,6 @@ async def test_thousands_are_looked_through_beside_the_loop(roots, home, repo):
     async with assembled(home) as parts:
         await parts.loaded(repo)
         event = Event(roots=roots, window=(Utterance("user", "hello"),))
-        assert len(await known_memories.nearest(event, Indexer(parts.indexer), parts.retriever)) == 3
+        assert len(await nearest_memories.nearest(event, Indexer(parts.indexer), parts.retriever)) == 3
     assert seen
     assert threading.main_thread() not in seen

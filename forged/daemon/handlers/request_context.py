@@ -19,7 +19,7 @@ from forged import config
 from forged.capture import Pipeline
 from forged.config import Setting
 from forged.counters import Metrics
-from forged.daemon.handlers.convert import generation_of, record, without_texts
+from forged.daemon.handlers.wire_types import generation_of, record, without_texts
 from forged.errors import ForgedError, NotReady, StoreError
 from forged.fair_queue import Activity
 from forged.files import AGENT_ID, Watcher, atomic

@@ -17,9 +17,9 @@ import msgspec
 import numpy as np
 
 from forged.errors import ProviderError
-from forged.fair_queue import retrieved
+from forged.fair_queue import ignore_failure
 from forged.map import Baseline
-from forged.maps.parcel import Parcel, Parcels, Unusable
+from forged.maps.vector_pack import UnusablePack, VectorPack, VectorPacks
 from forged.models import Embedder, Purpose, Vectors
 
 logger = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ class _Model(msgspec.Struct, frozen=True):
     baseline: bytes
 
 
-class Remembered:
+class ModelCache:
     """Knowledge of models and vectors that outlives an indexer, also for the next daemon.
 
     By the key of an embedder its models' vectors of the sentences, and when the last one embedded everything
@@ -59,23 +59,23 @@ class Remembered:
         self.models: dict[str, dict[int, Vectors]] = {}
         self.renewed_at: dict[str, float] = {}
         self.baselines: dict[str, Baseline] = {}
-        self.parcels = Parcels()
+        self.vector_packs = VectorPacks()
 
     def receive(self, descriptors: Iterable[int]) -> tuple[str, ...]:
-        """Take over parcels of another daemon; returns their roots. Unusable ones are logged.
+        """Take over parcels of another daemon; returns their roots. UnusablePack ones are logged.
 
         A parcel that contradicts others about its model is one of these.
         """
         names = list[str]()
         for descriptor in descriptors:
             try:
-                parcel = Parcel(descriptor)
-                self._learn(parcel)
-            except (Unusable, msgspec.MsgspecError, ValueError) as error:
+                vector_pack = VectorPack(descriptor)
+                self._learn(vector_pack)
+            except (UnusablePack, msgspec.MsgspecError, ValueError) as error:
                 logger.warning("vectors not taken over, their texts are embedded anew error=%s", error)
                 continue
-            self.parcels.put(parcel)
-            names.append(parcel.label.root)
+            self.vector_packs.put(vector_pack)
+            names.append(vector_pack.label.root)
         return tuple(names)
 
     def label(self, embedder: str, key: str) -> bytes:
@@ -91,20 +91,20 @@ class Remembered:
         known = _Model(embedder, number, dimension, _packed(sentences), _packed(rows))
         return msgspec.msgpack.encode(known)
 
-    def _learn(self, parcel: Parcel) -> None:
-        """Raises ValueError, MsgspecError, Unusable."""
-        model = msgspec.msgpack.decode(parcel.label.known, type=_Model)
+    def _learn(self, vector_pack: VectorPack) -> None:
+        """Raises ValueError, MsgspecError, UnusablePack."""
+        model = msgspec.msgpack.decode(vector_pack.label.known, type=_Model)
         if model.sentences:
             rows = _rows(model.sentences, model.dimension)
             known = self.models.setdefault(model.embedder, {}).setdefault(model.number, rows)
             if not np.array_equal(known, rows):
-                raise Unusable("its model has the number of another one")
+                raise UnusablePack("its model has the number of another one")
         if model.baseline:
-            rows, key = _rows(model.baseline, model.dimension), parcel.label.key
+            rows, key = _rows(model.baseline, model.dimension), vector_pack.label.key
             self.baselines.setdefault(key, Baseline(key, rows[0], rows[1], rows[2:4], rows[4:]))
 
 
-class Identity:
+class ModelIdentity:
     """The model behind one embedder. Belongs to one event loop.
 
     `key` names the model that answers now, `kept` the one whose vectors maps are to hold. They differ while
@@ -120,7 +120,7 @@ class Identity:
     def __init__(
         self,
         embedder: Embedder,
-        remembered: Remembered | None = None,
+        model_cache: ModelCache | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
         obstacle: Callable[[], str] = lambda: "",
@@ -128,12 +128,12 @@ class Identity:
     ) -> None:
         """`obstacle` says why not all may be embedded anew now; `on_change` hears of a new `kept`."""
         self.embedder = embedder
-        self.remembered = remembered or Remembered()
-        self.told = ""
+        self.model_cache = model_cache or ModelCache()
+        self.notice = ""
         self._clock = clock
         self._obstacle = obstacle
         self._on_change = on_change
-        self._seen = self.remembered.models.setdefault(embedder.key, {})
+        self._seen = self.model_cache.models.setdefault(embedder.key, {})
         self._number = self._kept = 0
         self._known = False  # what answers now was looked at, and not only remembered
         self.key = self.kept = embedder.key
@@ -151,12 +151,12 @@ class Identity:
 
     @property
     def refusal(self) -> ProviderError | None:
-        return ProviderError(self.told, reason="limit") if self._number != self._kept else None
+        return ProviderError(self.notice, reason="limit") if self._number != self._kept else None
 
     async def begin(self) -> None:
         """Look if that is due, before texts are embedded. Raises ProviderError if the model cannot be had."""
         await self.embedder.prepare()
-        seen = self.remembered.models.setdefault(self.embedder.key, {})
+        seen = self.model_cache.models.setdefault(self.embedder.key, {})
         if seen is not self._seen:  # another engine runs a model in this process
             self._seen = seen
             self._name()
@@ -195,7 +195,7 @@ class Identity:
     def renew(self) -> None:
         """Take whatever answers for the model from now on, and ask nobody: `rebuild --full`."""
         self._known, self._looked_at, self._doubted_at = False, None, None
-        self._kept, self.told = self._number, ""
+        self._kept, self.notice = self._number, ""
         self._name()
 
     async def close(self) -> None:
@@ -212,13 +212,13 @@ class Identity:
         """The look that is under way, beginning it if there is none."""
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self.look(), name="identity")
-            self._looking.add_done_callback(retrieved)
+            self._looking.add_done_callback(ignore_failure)
         return self._looking
 
     def _judge(self, rows: Vectors) -> None:
         if not self._known:
             self._known, self._number = True, self._recognised(rows)
-            self._keep(told=False)
+            self._keep(announces=False)
         elif _alike(self._seen[self._number], rows):
             self._doubted_at = None
         elif rows.shape[1] != self.dimension:
@@ -233,9 +233,9 @@ class Identity:
         self._name()
         logger.warning("another model answers model=%s numbers=%d", self._named, self.dimension)
         if self._number == self._kept:
-            self.told = ""
+            self.notice = ""
         elif reason := self._reason_to_wait():
-            self.told = (
+            self.notice = (
                 f"another model answers behind {self._named}, and {reason}; words answer until it is back or "
                 "`forgectl rebuild --full` embeds all memories anew"
             )
@@ -243,18 +243,18 @@ class Identity:
             self._keep()
 
     def _reason_to_wait(self) -> str:
-        renewed = self.remembered.renewed_at.get(self.embedder.key, float("-inf"))
+        renewed = self.model_cache.renewed_at.get(self.embedder.key, float("-inf"))
         if self._clock() - renewed < _A_DAY_S:
             return "all memories were embedded anew for such a change within a day"
         return self._obstacle()
 
-    def _keep(self, *, told: bool = True) -> None:
+    def _keep(self, *, announces: bool = True) -> None:
         """Have the vectors of all maps made by the model that answers now."""
         changed, self._kept = self._kept != self._number, self._number
         self._name()
-        if told:
-            self.remembered.renewed_at[self.embedder.key] = self._clock()
-            self.told = f"another model answers behind {self._named}: all memories were embedded anew by it"
+        if announces:
+            self.model_cache.renewed_at[self.embedder.key] = self._clock()
+            self.notice = f"another model answers behind {self._named}: all memories were embedded anew by it"
         if changed:
             self._on_change()
 

@@ -9,15 +9,15 @@ from pathlib import PurePath
 from msgspec.structs import replace
 
 from forged import memory
-from forged.daemon.handlers.context import Context
-from forged.daemon.handlers.convert import fitting, generation_of, hit, with_entities
+from forged.daemon.handlers.request_context import Context
 from forged.daemon.handlers.retrieve import elapsed_ms, outcome
 from forged.daemon.handlers.trust import in_reply
+from forged.daemon.handlers.wire_types import fitting, generation_of, hit, with_entities
 from forged.errors import InvalidRequest
 from forged.memory import Scope
 from forged.models import cleaned
 from forged.retrieval import Answer, Ask
-from forged.sessions import asked, render, sentences_of
+from forged.sessions import clean_hypotheses, clean_query, render
 from forged.stores import Ranked, Workplace, root_of_session
 from forged_client import protocol as wire
 
@@ -28,7 +28,7 @@ async def search(
     context: Context, place: Workplace, request: wire.Search
 ) -> wire.Found | tuple[wire.Found, int]:
     """Ranked memories for a text, for sentences that they may hold, or for both."""
-    query, hypotheses = asked(request.query), sentences_of(request.hypotheses)
+    query, hypotheses = clean_query(request.query), clean_hypotheses(request.hypotheses)
     if not (query.strip() or hypotheses):
         raise InvalidRequest("the query is empty; say what to look for")
     if request.limit <= 0:  # as in a list of no memories: nobody is asked for them
@@ -43,9 +43,9 @@ async def search(
         status=answer.status,
         reason=answer.reason,
         memories=fitting(
-            [with_entities(hit(each), each.memory) for each in answer.ranked if each.via == "search"]
+            [with_entities(hit(each), each.memory) for each in answer.ranked if each.found_by == "search"]
         ),
-        legs=answer.legs,
+        indexes=answer.indexes,
         elapsed_ms=elapsed_ms(context),
         notice=await in_reply(context, place),
     )
@@ -68,7 +68,7 @@ async def why(
 ) -> wire.Explained | tuple[wire.Explained, int]:
     """The last injection of a session, or what a query would find now."""
     notice = await in_reply(context, place)
-    if (query := asked(request.query)).strip():
+    if (query := clean_query(request.query)).strip():
         place = await context.daemon.resolver.with_others(
             place, agent=request.agent, session_id=request.session_id
         )
@@ -107,12 +107,12 @@ def _of_whoever_asks(answer: Answer, included: int, request: wire.Why) -> tuple[
 
     shown = [shows(each.memory.scope, each.root) for each in answer.ranked]
     ranked = tuple(each for each, is_shown in zip(answer.ranked, shown, strict=True) if is_shown)
-    stay = tuple(each for each in answer.stayed if shows(each.memory.scope, each.root))
+    stay = tuple(each for each in answer.rejected if shows(each.memory.scope, each.root))
     hidden = len(shown) - len(ranked)
     reason = answer.reason
     if hidden:
         reason = "; ".join(filter(None, (reason, f"{hidden} of an agent's or a session's own are not shown")))
-    return replace(answer, ranked=ranked, stayed=stay, reason=reason), sum(shown[:included])
+    return replace(answer, ranked=ranked, rejected=stay, reason=reason), sum(shown[:included])
 
 
 def _explained(answer: Answer, included: int, *, at: str, notice: str) -> tuple[wire.Explained, int]:
@@ -122,19 +122,19 @@ def _explained(answer: Answer, included: int, *, at: str, notice: str) -> tuple[
         reason=reason,
         at=at,
         strategy=answer.strategy,
-        legs=answer.legs,
+        indexes=answer.indexes,
         hypotheses=tuple(map(cleaned, answer.hypotheses)),
         memories=fitting([hit(ranked) for ranked in answer.ranked]),
         included=included,
         omitted_ids=tuple(ranked.memory.id for ranked in answer.ranked[included:]),
-        far_ids=tuple(each.memory.id for each in answer.stayed),
-        stayed=tuple(map(_stayed, answer.stayed)),
+        rejected_ids=tuple(each.memory.id for each in answer.rejected),
+        rejected=tuple(map(_rejected, answer.rejected)),
         partial=answer.partial,
         notice=notice,
     )
     return reply, answer.generation
 
 
-def _stayed(out: Ranked) -> wire.Stayed:
+def _rejected(out: Ranked) -> wire.Rejected:
     evidence = out.evidence if math.isfinite(out.evidence) else None
-    return wire.Stayed(out.memory.id, out.root, out.memory.first_line, out.stayed, evidence)
+    return wire.Rejected(out.memory.id, out.root, out.memory.first_line, out.rejected, evidence)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from forged.errors import ProviderError
-from forged.maps.identity import Identity, Remembered
+from forged.maps.model_identity import ModelCache, ModelIdentity
 from tests.support.clock import turns
 from tests.support.provider import FakeEmbedder
 
@@ -30,13 +30,13 @@ class Jittery(FakeEmbedder):
 class Clocked:
     """An identity on a clock that a test puts forward."""
 
-    def __init__(self, embedder=None, remembered=None):
+    def __init__(self, embedder=None, model_cache=None):
         self.now, self.obstacle, self.changes = 1e6, "", []
         self.model = embedder or Jittery(dimension=32)
-        self.remembered = remembered or Remembered()
-        self.one = Identity(
+        self.model_cache = model_cache or ModelCache()
+        self.one = ModelIdentity(
             self.model,
-            self.remembered,
+            self.model_cache,
             clock=lambda: self.now,
             obstacle=lambda: self.obstacle,
             on_change=lambda: self.changes.append(self.one.kept),
@@ -83,7 +83,7 @@ async def test_another_dimension_is_another_model_with_the_next_query(clocked):
 
     assert (clocked.one.dimension, clocked.model.looks) == (48, 2)
     assert clocked.changes == [clocked.one.key] != [clocked.model.key]
-    assert "all memories were embedded anew" in clocked.one.told
+    assert "all memories were embedded anew" in clocked.one.notice
 
 
 async def test_a_single_odd_query_is_no_other_model_and_is_looked_into_once_a_minute(clocked):
@@ -113,7 +113,7 @@ async def test_other_vectors_that_were_seen_once_only_are_no_other_model(clocked
     for _ in range(30):
         await clocked.after(MINUTE)
 
-    assert (clocked.changes, clocked.one.told) == ([], "")
+    assert (clocked.changes, clocked.one.notice) == ([], "")
 
 
 async def test_a_model_of_which_one_sentence_stayed_is_the_same():
@@ -137,7 +137,7 @@ async def test_jitter_of_a_thousandth_for_an_hour_embeds_nothing_anew(clocked):
         await clocked.after(5.0)
 
     assert clocked.model.looks >= 6
-    assert (clocked.changes, clocked.one.key, clocked.one.told) == ([], clocked.model.key, "")
+    assert (clocked.changes, clocked.one.key, clocked.one.notice) == ([], clocked.model.key, "")
 
 
 async def test_only_once_a_day_all_is_embedded_anew_and_then_a_person_is_asked(clocked):
@@ -147,7 +147,7 @@ async def test_only_once_a_day_all_is_embedded_anew_and_then_a_person_is_asked(c
     assert len(clocked.changes) == 1
     assert clocked.one.key != clocked.one.kept
     assert clocked.one.refusal.reason == "limit"
-    assert "forgectl rebuild --full" in clocked.one.told
+    assert "forgectl rebuild --full" in clocked.one.notice
     await clocked.after(DAY)
     assert clocked.changes[1:] == [clocked.one.key]
     assert clocked.one.refusal is None
@@ -157,8 +157,8 @@ async def test_beyond_the_limit_of_tokens_a_person_is_asked_until_there_are_some
     clocked.obstacle = "9 of today's 9 tokens are used"
     await clocked.replaced("other")
     assert (clocked.changes, clocked.one.key != clocked.one.kept) == ([], True)
-    assert "9 of today's 9 tokens" in clocked.one.told
-    assert "forgectl rebuild --full" in clocked.one.told
+    assert "9 of today's 9 tokens" in clocked.one.notice
+    assert "forgectl rebuild --full" in clocked.one.notice
     clocked.obstacle = ""
     await clocked.after(MINUTE)
     assert clocked.changes == [clocked.one.key]
@@ -169,7 +169,7 @@ async def test_a_model_that_comes_back_is_known_again_and_nothing_is_embedded_fo
     await clocked.replaced("other")
     await clocked.replaced("")
 
-    assert (clocked.one.key, clocked.one.refusal, clocked.one.told) == (clocked.model.key, None, "")
+    assert (clocked.one.key, clocked.one.refusal, clocked.one.notice) == (clocked.model.key, None, "")
     assert clocked.changes == []
 
 
@@ -180,12 +180,12 @@ async def test_who_rebuilds_in_full_takes_whatever_answers_without_a_limit(clock
     await clocked.one.begin()
 
     assert clocked.one.key == clocked.one.kept == f"{clocked.model.key}\n#2"
-    assert clocked.one.told == ""
+    assert clocked.one.notice == ""
 
 
 async def test_a_new_configuration_knows_the_models_of_the_one_before(clocked):
     await clocked.replaced("second")
-    after = Clocked(clocked.model, clocked.remembered)
+    after = Clocked(clocked.model, clocked.model_cache)
     await after.one.begin()
 
     assert after.one.key == after.one.kept == clocked.one.key
@@ -214,7 +214,7 @@ async def test_a_model_in_this_process_is_not_looked_at():
 async def test_another_engine_than_was_meant_is_another_model_from_the_first_vector_on():
     one = Clocked()
     one.model.replaceable = False
-    one.remembered.models["fake"] = {}
+    one.model_cache.models["fake"] = {}
 
     async def prepare():
         one.model.key = "fake by another engine"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from forged.errors import ProviderError
-from forged.fair_queue import Slots, logged, retrieved
+from forged.fair_queue import PrioritySemaphore, ignore_failure, log_failure
 from forged.files.watcher import Watcher
 from forged.maps import EmbeddingQueue
 from forged.models import RetryBudget
@@ -33,12 +33,12 @@ class Line:
 
     def __init__(self, most=1):
         self.most = most
-        self.slots = Slots(lambda: self.most)
+        self.semaphore = PrioritySemaphore(lambda: self.most)
         self.begun = []
 
     def wait(self, name, rank=0):
         async def piece():
-            await self.slots.take(lambda: (rank,))
+            await self.semaphore.take(lambda: (rank,))
             self.begun.append(name)
 
         return asyncio.create_task(piece())
@@ -51,7 +51,7 @@ async def test_of_those_who_wait_the_highest_rank_is_next_and_of_equals_who_came
     await turns()
     assert line.begun == ["first"]
     for _ in range(4):
-        line.slots.give_back()
+        line.semaphore.release()
         await turns()
     assert line.begun == ["first", "b", "c", "a", "d"]
 
@@ -62,14 +62,14 @@ async def test_fewer_slots_hold_as_soon_as_what_was_begun_has_ended_and_more_at_
         line.wait(name)
     await turns()
     line.most = 1
-    line.slots.give_back()
+    line.semaphore.release()
     await turns()
     assert line.begun == ["a", "b"]
-    line.slots.give_back()
+    line.semaphore.release()
     await turns()
     assert line.begun == ["a", "b", "c"]
     line.most = 2
-    line.slots.give_back()
+    line.semaphore.release()
     await turns()
     assert line.begun == ["a", "b", "c", "d", "e"]
 
@@ -80,7 +80,7 @@ async def test_who_is_cancelled_takes_no_slot_whether_it_was_given_one_or_not():
     given, waiting, last = line.wait("given"), line.wait("waiting"), line.wait("last")
     await turns()
     waiting.cancel()
-    line.slots.give_back()
+    line.semaphore.release()
     given.cancel()  # the slot is its own, and it has not run since
     await asyncio.gather(given, waiting, return_exceptions=True)
     await last
@@ -135,7 +135,7 @@ class _Failing:
         await Together(self.fail, 9).ask(1)
 
     async def one_look_for_all(self):
-        await resolver._Looks(self.fail, time.monotonic).find("key")
+        await resolver._LookupCache(self.fail, time.monotonic).find("key")
 
     async def in_a_lane(self):
         def call():
@@ -181,7 +181,7 @@ async def test_work_that_fails_after_its_caller_left_is_never_said_to_be_unretri
     asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
     for left in range(6):
         caller = asyncio.create_task(getattr(_Failing(left), way)())
-        caller.add_done_callback(retrieved)
+        caller.add_done_callback(ignore_failure)
         for _ in range(cancelled_after):
             await asyncio.sleep(0)
         caller.cancel()
@@ -199,7 +199,7 @@ async def test_failure_in_the_background_is_logged_and_one_that_was_stopped_is_n
 
     for work, end in ((fails(), lambda _: None), (asyncio.sleep(60), asyncio.Task.cancel)):
         task = asyncio.create_task(work, name="a piece")
-        task.add_done_callback(logged)
+        task.add_done_callback(log_failure)
         end(task)
         await asyncio.wait([task])
         await turns(2)

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import chain
 
-from forged.sessions.messages import Messages, Room
+from forged.sessions.messages import ByteCount, SessionMessages
 from forged.sessions.transcript import text_of
 from forged.text.forgetting import Words, without_sentences
 
@@ -22,7 +22,7 @@ _EARLY = (
 _LOST = "{} messages were lost, because capture refused them for too long"
 
 
-class HeldMessages:
+class MessageBuffer:
     """Messages of all sessions, at most 32 MB: the quietest session makes room, one with a private span last.
 
     `leave` hands over to capture what it has not taken: it is `due` until it is `settled`. So is what belongs
@@ -35,12 +35,12 @@ class HeldMessages:
         self.began = clock()
         self.early = 0
         self._lost = 0
-        self._room, self._leaving_room = Room(), Room()
-        self._leaving: OrderedDict[Messages, None] = OrderedDict()
+        self._room, self._leaving_room = ByteCount(), ByteCount()
+        self._leaving: OrderedDict[SessionMessages, None] = OrderedDict()
         # The quietest first; those with an open private span apart.
-        self._current = (OrderedDict[Messages, None](), OrderedDict[Messages, None]())
+        self._current = (OrderedDict[SessionMessages, None](), OrderedDict[SessionMessages, None]())
 
-    def __iter__(self) -> Iterator[Messages]:
+    def __iter__(self) -> Iterator[SessionMessages]:
         return chain(tuple(self._leaving), *map(tuple, self._current))
 
     @property
@@ -52,7 +52,7 @@ class HeldMessages:
         """Messages that no bound left room for while capture refused them."""
         return self._lost + sum(each.lost for each in self)
 
-    def touch(self, messages: Messages) -> None:
+    def touch(self, messages: SessionMessages) -> None:
         """Hold messages that an event has just touched; the quietest others make room."""
         messages.touched = self.clock()
         self._take_out(messages)
@@ -64,7 +64,7 @@ class HeldMessages:
         if self.is_full:
             messages.trim(MOST_BYTES, MOST_BYTES + MOST_REFUSED_BYTES)
 
-    def leave(self, messages: Messages, *, drops: bool = False) -> None:
+    def leave(self, messages: SessionMessages, *, drops: bool = False) -> None:
         """Let messages be no session's any more. They are handed over, unless capture has them or `drops`."""
         self._take_out(messages)
         messages.has_left = True
@@ -78,7 +78,7 @@ class HeldMessages:
             self._lost += len(oldest.waiting)
             self.settled(oldest)
 
-    def due(self, *, all_of_them: bool = False, again: bool = False) -> tuple[Messages, ...]:
+    def due(self, *, all_of_them: bool = False, again: bool = False) -> tuple[SessionMessages, ...]:
         """Return what to hand over now. `again`: also silent sessions, and what capture refused before."""
         if all_of_them:
             return tuple(each for each in self if each.waits)
@@ -87,12 +87,12 @@ class HeldMessages:
         since = self.clock() - SILENT_S
         return tuple(each for each in self if each.waits and (each.has_left or each.touched <= since))
 
-    def settled(self, messages: Messages) -> None:
+    def settled(self, messages: SessionMessages) -> None:
         if messages in self._leaving:
             del self._leaving[messages]
             self._let_go(messages)
 
-    def held(self, tops: Collection[str]) -> tuple[Messages, ...]:
+    def of_roots(self, tops: Collection[str]) -> tuple[SessionMessages, ...]:
         return tuple(each for each in self if not set(tops).isdisjoint(each.place.tops))
 
     async def cut(self, unwanted: Sequence[Words]) -> None:
@@ -123,14 +123,14 @@ class HeldMessages:
             *([_LOST.format(lost)] if lost else ()),
         )
 
-    def _quietest(self, newest: Messages) -> Messages | None:
+    def _quietest(self, newest: SessionMessages) -> SessionMessages | None:
         return next((each for held in self._current for each in held if each is not newest), None)
 
-    def _take_out(self, messages: Messages) -> None:
+    def _take_out(self, messages: SessionMessages) -> None:
         for held in self._current:
             held.pop(messages, None)
 
-    def _let_go(self, messages: Messages) -> None:
+    def _let_go(self, messages: SessionMessages) -> None:
         self._lost += messages.lost
         messages.lost = 0
         messages.clear()

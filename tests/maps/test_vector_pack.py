@@ -12,7 +12,7 @@ import pytest
 
 from forged.map import build_dense
 from forged.maps.embedding import text_hash
-from forged.maps.parcel import Label, Parcel, Shelf, Stock, Unusable, pack
+from forged.maps.vector_pack import PackLabel, PackPart, PackSource, UnusablePack, VectorPack, pack
 from tests.support.provider import vector
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="no sealed memory here")
@@ -21,26 +21,26 @@ HASHES = tuple(map(text_hash, TEXTS))
 ALL = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 
 
-def stock(*, fresh=(), cut=frozenset(), hashes=HASHES, missing=()):
-    """What is known of four texts: a leg without those that are missing, and `fresh` beside it."""
+def pack_source(*, fresh=(), cut=frozenset(), hashes=HASHES, missing=()):
+    """What is known of four texts: a dense without those that are missing, and `fresh` beside it."""
     rows = np.stack([np.zeros(8, np.float32) if text in missing else vector(text) for text in TEXTS])
-    leg = build_dense("model", rows)
+    dense = build_dense("model", rows)
     known = {text_hash(text): vector(text) for text in fresh}
-    return Stock(Label("repo:/r", "model"), (Shelf(hashes, leg),), known, cut)
+    return PackSource(PackLabel("repo:/r", "model"), (PackPart(hashes, dense),), known, cut)
 
 
-def passed_on(parcel):
+def passed_on(vector_pack):
     """The parcel as another process gets it: by a descriptor alone."""
-    return Parcel(os.dup(parcel.descriptor))
+    return VectorPack(os.dup(vector_pack.descriptor))
 
 
 def test_nobody_can_change_a_parcel():
-    parcel = pack(stock())
+    vector_pack = pack(pack_source())
 
     with pytest.raises(PermissionError):
-        os.pwrite(parcel.descriptor, b"x", 0)
+        os.pwrite(vector_pack.descriptor, b"x", 0)
     with pytest.raises(PermissionError):
-        os.ftruncate(parcel.descriptor, 1)
+        os.ftruncate(vector_pack.descriptor, 1)
 
 
 def flags_of_mappings(name: str) -> list[set[str]]:
@@ -59,7 +59,7 @@ def flags_of_mappings(name: str) -> list[set[str]]:
 @pytest.mark.skipif(not os.path.exists("/proc/self/smaps"), reason="the system does not tell of mappings")
 def test_no_vector_is_in_a_core_dump_neither_where_it_was_packed_nor_where_it_is_read():
     """`dd`: a mapping that is left out."""
-    packed = pack(stock())
+    packed = pack(pack_source())
     received = passed_on(packed)
     get, _ = received.read("model")
     row = get(HASHES[0])
@@ -80,8 +80,8 @@ def forged_of(data, seals=None):
     return descriptor
 
 
-def data_of(parcel):
-    return bytearray(os.pread(parcel.descriptor, os.fstat(parcel.descriptor).st_size, 0))
+def data_of(vector_pack):
+    return bytearray(os.pread(vector_pack.descriptor, os.fstat(vector_pack.descriptor).st_size, 0))
 
 
 def cut_short(data):
@@ -113,44 +113,44 @@ def with_a_long_label(data):
     ],
 )
 def test_what_is_odd_is_not_read_and_its_descriptor_is_closed(spoiled, why):
-    descriptor = forged_of(spoiled(data_of(pack(stock()))))
+    descriptor = forged_of(spoiled(data_of(pack(pack_source()))))
 
-    with pytest.raises(Unusable, match=why):
-        Parcel(descriptor)
+    with pytest.raises(UnusablePack, match=why):
+        VectorPack(descriptor)
     with pytest.raises(OSError) as caught:  # noqa: PT011 - its number says more
         os.fstat(descriptor)
     assert caught.value.errno == errno.EBADF
 
 
 def test_what_is_not_sealed_and_what_is_no_memory_is_not_read(tmp_path):
-    with pytest.raises(Unusable, match="it is not sealed"):
-        Parcel(forged_of(data_of(pack(stock())), fcntl.F_SEAL_WRITE))
-    with pytest.raises(Unusable):
-        Parcel(os.open(tmp_path, os.O_RDONLY))
+    with pytest.raises(UnusablePack, match="it is not sealed"):
+        VectorPack(forged_of(data_of(pack(pack_source())), fcntl.F_SEAL_WRITE))
+    with pytest.raises(UnusablePack):
+        VectorPack(os.open(tmp_path, os.O_RDONLY))
 
 
 def test_one_wrong_bit_is_noticed_before_a_vector_is_used():
-    data = data_of(pack(stock()))
+    data = data_of(pack(pack_source()))
     data[-60] ^= 1
 
-    with pytest.raises(Unusable, match="its checksum is wrong"):
-        Parcel(forged_of(data)).read("model")
+    with pytest.raises(UnusablePack, match="its checksum is wrong"):
+        VectorPack(forged_of(data)).read("model")
 
 
 def test_vectors_of_another_model_are_not_read():
-    parcel = pack(stock())
+    vector_pack = pack(pack_source())
 
     for key, dimension in (("another", 8), ("model", 9)):
-        with pytest.raises(Unusable, match="they are of another model"):
-            parcel.read(key, dimension)
-    assert parcel.read("model", 8)
+        with pytest.raises(UnusablePack, match="they are of another model"):
+            vector_pack.read(key, dimension)
+    assert vector_pack.read("model", 8)
 
 
 def test_its_memory_lives_as_long_as_a_row_that_somebody_has():
-    parcel = passed_on(pack(stock()))
-    get, _ = parcel.read("model")
-    row, descriptor = get(HASHES[0]), parcel.descriptor
-    del parcel, get
+    vector_pack = passed_on(pack(pack_source()))
+    get, _ = vector_pack.read("model")
+    row, descriptor = get(HASHES[0]), vector_pack.descriptor
+    del vector_pack, get
 
     with pytest.raises(OSError) as caught:  # noqa: PT011 - its number says more
         os.fstat(descriptor)
@@ -162,7 +162,9 @@ def test_packing_copies_some_rows_at_a_time():
     """A second copy of everything would be 150 MB where a person has 100,000 memories."""
     rows = np.random.default_rng(7).standard_normal((8_000, 384), dtype=np.float32)
     hashes = tuple(text_hash(str(at)) for at in range(len(rows)))
-    many = Stock(Label("repo:/r", "model"), (Shelf(hashes, build_dense("model", rows)),), {}, frozenset())
+    many = PackSource(
+        PackLabel("repo:/r", "model"), (PackPart(hashes, build_dense("model", rows)),), {}, frozenset()
+    )
     tracemalloc.start()
     try:
         pack(many)

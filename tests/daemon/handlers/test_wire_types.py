@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from forged.attributes import UNKNOWN
-from forged.daemon.handlers.convert import (
+from forged.daemon.handlers.wire_types import (
     check_words,
     fitting,
     generation_of,

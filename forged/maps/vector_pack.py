@@ -1,9 +1,10 @@
 """Vectors of one root in a piece of sealed memory, for the daemon that comes after this one.
 
 A parcel is a sealed memfd, never a file on disk, left out of core dumps; it holds vectors by the hashes of
-their texts, and no text. `pack` makes one of a `Stock`, `Parcel(descriptor)` reads one. `Parcels` wait for
-their roots; those not taken within a day are dropped: their texts may have been forgotten. Raises `Unusable`
-for other seals, another owner or version, or a wrong checksum: that costs only the time to embed.
+their texts, and no text. `pack` makes one of a `PackSource`, `VectorPack(descriptor)` reads one.
+`VectorPacks` wait for their roots; those not taken within a day are dropped: their texts may have been
+forgotten. Raises `UnusablePack` for other seals, another owner or version, or a wrong checksum: that costs
+only the time to embed.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from numpy.typing import NDArray
 
 from forged.errors import ForgedError
 from forged.files import Root
-from forged.map import DenseLeg
+from forged.map import DenseIndex
 from forged.models import Vectors
 
 KEPT_S = 24 * 3600.0
 # As many as a unit's FileDescriptorStoreMax= allows, and fewer than one message of a socket takes.
-MOST_PARCELS = 64
+MOST_PACKS = 64
 _VERSION = b"forged vectors 1"
 _HEAD = Struct("<16sII")  # version, checksum of all that follows, length of the label
 _ALIGNED = 64
@@ -39,11 +40,11 @@ if hasattr(os, "memfd_create"):
     _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 
 
-class Unusable(ForgedError):  # noqa: N818 - reads as the state it names
+class UnusablePack(ForgedError):  # noqa: N818 - reads as the state it names
     """No vectors can be had of this, or none be packed."""
 
 
-class Label(msgspec.Struct, frozen=True):
+class PackLabel(msgspec.Struct, frozen=True):
     """`count` vectors of `dimension` numbers of a root's texts by the model `key`; `known` is more of it."""
 
     root: str
@@ -53,26 +54,26 @@ class Label(msgspec.Struct, frozen=True):
     known: bytes = b""
 
 
-class Shelf(msgspec.Struct, frozen=True, eq=False):
-    """One part of a map: row i of `leg` is the vector of the text with hash `hashes[i]`, b"" for none."""
+class PackPart(msgspec.Struct, frozen=True, eq=False):
+    """One part of a map: row i of `dense` is the vector of the text with hash `hashes[i]`, b"" for none."""
 
     hashes: Sequence[bytes]
-    leg: DenseLeg | None
+    dense: DenseIndex | None
 
 
-class Stock(msgspec.Struct, frozen=True, eq=False):
+class PackSource(msgspec.Struct, frozen=True, eq=False):
     """What is known of a root's texts at one moment; nothing in it changes while it is packed.
 
-    `fresh` has what is in no leg yet. `cut` are hashes of texts of which only the beginning was embedded.
+    `fresh` has what is in no dense yet. `cut` are hashes of texts of which only the beginning was embedded.
     """
 
-    label: Label
-    shelves: tuple[Shelf, ...]
+    label: PackLabel
+    pack_parts: tuple[PackPart, ...]
     fresh: Mapping[bytes, Vectors]
     cut: frozenset[bytes]
 
 
-class Parcel:
+class VectorPack:
     """A sealed parcel that can be read. Its memory is given back when nobody has it or a row of it."""
 
     def __init__(self, descriptor: int) -> None:
@@ -83,7 +84,7 @@ class Parcel:
             self.label, self._begin = _read(self._memory)
         except (OSError, ValueError, msgspec.MsgspecError) as error:
             os.close(descriptor)
-            raise Unusable(f"{error}") from error
+            raise UnusablePack(f"{error}") from error
 
     def __del__(self) -> None:
         """Close the descriptor. The memory lives on in the rows that somebody still has."""
@@ -95,12 +96,12 @@ class Parcel:
     ) -> tuple[Callable[[bytes], Vectors | None], frozenset[bytes]]:
         """The vectors by hash, and the hashes of texts that were cut. Reads all: in a thread.
 
-        Raises Unusable when it is of another model, or not what was packed; 0 is any `dimension`.
+        Raises UnusablePack when it is of another model, or not what was packed; 0 is any `dimension`.
         """
         if self.label.key != key or dimension not in {0, self.label.dimension}:
-            raise Unusable("they are of another model")
+            raise UnusablePack("they are of another model")
         if zlib.crc32(memoryview(self._memory)[_HEAD.size :]) != _HEAD.unpack_from(self._memory)[1]:
-            raise Unusable("its checksum is wrong")
+            raise UnusablePack("its checksum is wrong")
         label, size = self.label, len(self._memory)
         rows = np.frombuffer(self._memory, np.float32, label.count * label.dimension, self._begin)
         rows = rows.reshape(label.count, label.dimension)
@@ -116,21 +117,21 @@ class Parcel:
         return get, frozenset(key for key, row in place.items() if was_cut[row])
 
 
-def pack(stock: Stock) -> Parcel:
-    """Copy a stock into sealed memory, some rows at a time. Raises Unusable where there is none."""
+def pack(pack_source: PackSource) -> VectorPack:
+    """Copy a stock into sealed memory, some rows at a time. Raises UnusablePack where there is none."""
     if not hasattr(os, "memfd_create"):
-        raise Unusable("this system has no sealed memory")
+        raise UnusablePack("this system has no sealed memory")
     try:
         descriptor = _made()
     except OSError as error:
-        raise Unusable(f"no sealed memory: {error.strerror}") from error
+        raise UnusablePack(f"no sealed memory: {error.strerror}") from error
     try:
-        _write(descriptor, stock)
+        _write(descriptor, pack_source)
         fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
     except (OSError, ValueError) as error:
         os.close(descriptor)
-        raise Unusable(f"not packed: {error}") from error
-    return Parcel(descriptor)
+        raise UnusablePack(f"not packed: {error}") from error
+    return VectorPack(descriptor)
 
 
 def _made() -> int:
@@ -140,29 +141,33 @@ def _made() -> int:
         return os.memfd_create("forged-vectors", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
 
 
-def _write(descriptor: int, stock: Stock) -> None:
-    dimension = _dimension(stock)
-    wanted = [(shelf, _wanted(shelf, stock.fresh, dimension)) for shelf in stock.shelves]
+def _write(descriptor: int, pack_source: PackSource) -> None:
+    dimension = _dimension(pack_source)
+    wanted = [
+        (pack_part, _wanted(pack_part, pack_source.fresh, dimension)) for pack_part in pack_source.pack_parts
+    ]
     count = sum(len(numbers) for _, numbers in wanted)
-    encoded = msgspec.msgpack.encode(msgspec.structs.replace(stock.label, dimension=dimension, count=count))
+    encoded = msgspec.msgpack.encode(
+        msgspec.structs.replace(pack_source.label, dimension=dimension, count=count)
+    )
     os.lseek(descriptor, _HEAD.size, os.SEEK_SET)
     checksum = 0
-    for piece in _pieces(stock, wanted, dimension, encoded):
+    for piece in _pieces(pack_source, wanted, dimension, encoded):
         _write_all(descriptor, piece)
         checksum = zlib.crc32(piece, checksum)
     os.pwrite(descriptor, _HEAD.pack(_VERSION, checksum, len(encoded)), 0)
 
 
 def _pieces(
-    stock: Stock, wanted: Sequence[tuple[Shelf, NDArray[np.intp]]], dimension: int, label: bytes
+    pack_source: PackSource, wanted: Sequence[tuple[PackPart, NDArray[np.intp]]], dimension: int, label: bytes
 ) -> Iterator[bytes]:
     yield label.ljust(_start(len(label)) - _HEAD.size, b"\0")
-    for shelf, numbers in wanted:
+    for pack_part, numbers in wanted:
         for at in range(0, len(numbers), _PIECE):
-            yield _rows(shelf, numbers[at : at + _PIECE], stock.fresh, dimension).tobytes()
-    keys = [shelf.hashes[row] for shelf, numbers in wanted for row in numbers.tolist()]
+            yield _rows(pack_part, numbers[at : at + _PIECE], pack_source.fresh, dimension).tobytes()
+    keys = [pack_part.hashes[row] for pack_part, numbers in wanted for row in numbers.tolist()]
     yield b"".join(keys)
-    yield bytes(key in stock.cut for key in keys)
+    yield bytes(key in pack_source.cut for key in keys)
 
 
 def _write_all(descriptor: int, data: bytes) -> None:
@@ -171,25 +176,31 @@ def _write_all(descriptor: int, data: bytes) -> None:
         left = left[os.write(descriptor, left) :]
 
 
-def _dimension(stock: Stock) -> int:
+def _dimension(pack_source: PackSource) -> int:
     """Of the newest vectors: one model makes them all, or there are no others to pack."""
-    legs = (shelf.leg.dimension for shelf in stock.shelves if shelf.leg is not None)
-    return next(legs, len(next(iter(stock.fresh.values()), b"")))
+    indexes = (
+        pack_part.dense.dimension for pack_part in pack_source.pack_parts if pack_part.dense is not None
+    )
+    return next(indexes, len(next(iter(pack_source.fresh.values()), b"")))
 
 
-def _wanted(shelf: Shelf, fresh: Mapping[bytes, Vectors], dimension: int) -> NDArray[np.intp]:
-    """Rows of which the vector is known."""
-    known = np.fromiter(map(fresh.__contains__, shelf.hashes), np.bool_, len(shelf.hashes))
-    if shelf.leg is not None and shelf.leg.dimension == dimension:
-        known |= ~shelf.leg.missing
+def _wanted(pack_part: PackPart, fresh: Mapping[bytes, Vectors], dimension: int) -> NDArray[np.intp]:
+    """MapRows of which the vector is known."""
+    known = np.fromiter(map(fresh.__contains__, pack_part.hashes), np.bool_, len(pack_part.hashes))
+    if pack_part.dense is not None and pack_part.dense.dimension == dimension:
+        known |= ~pack_part.dense.missing
     return np.flatnonzero(known)
 
 
-def _rows(shelf: Shelf, numbers: NDArray[np.intp], fresh: Mapping[bytes, Vectors], dimension: int) -> Vectors:
-    leg = shelf.leg if shelf.leg is not None and shelf.leg.dimension == dimension else None
-    rows = leg.some(numbers) if leg is not None else np.zeros((len(numbers), dimension), np.float32)
+def _rows(
+    pack_part: PackPart, numbers: NDArray[np.intp], fresh: Mapping[bytes, Vectors], dimension: int
+) -> Vectors:
+    dense = (
+        pack_part.dense if pack_part.dense is not None and pack_part.dense.dimension == dimension else None
+    )
+    rows = dense.some(numbers) if dense is not None else np.zeros((len(numbers), dimension), np.float32)
     for at, number in enumerate(numbers.tolist()):
-        if (row := fresh.get(shelf.hashes[number])) is not None:
+        if (row := fresh.get(pack_part.hashes[number])) is not None:
             rows[at] = row
     return np.ascontiguousarray(rows, np.float32)
 
@@ -207,7 +218,7 @@ def _mapped(descriptor: int) -> mmap.mmap:
     return memory
 
 
-def _read(memory: mmap.mmap) -> tuple[Label, int]:
+def _read(memory: mmap.mmap) -> tuple[PackLabel, int]:
     """The label, and where the vectors begin. Raises ValueError, MsgspecError."""
     if len(memory) < _HEAD.size:
         raise ValueError("it is too short")
@@ -217,7 +228,7 @@ def _read(memory: mmap.mmap) -> tuple[Label, int]:
     start = _start(length)
     if start > len(memory):
         raise ValueError("its label is cut off")
-    label = msgspec.msgpack.decode(memory[_HEAD.size : _HEAD.size + length], type=Label)
+    label = msgspec.msgpack.decode(memory[_HEAD.size : _HEAD.size + length], type=PackLabel)
     if label.count < 0 or label.dimension < 0:
         raise ValueError("its label is odd")
     if start + label.count * (4 * label.dimension + _HASH + 1) != len(memory):
@@ -230,23 +241,23 @@ def _start(length: int) -> int:
     return -(-(_HEAD.size + length) // _ALIGNED) * _ALIGNED
 
 
-class Parcels:
+class VectorPacks:
     """By root; of too many the oldest go. Belongs to one event loop."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._waiting: dict[str, tuple[Parcel, float]] = {}
+        self._waiting: dict[str, tuple[VectorPack, float]] = {}
 
-    def put(self, parcel: Parcel) -> None:
+    def put(self, vector_pack: VectorPack) -> None:
         """Keep a parcel for its root, in place of an older one."""
-        self._waiting.pop(parcel.label.root, None)
-        self._waiting[parcel.label.root] = (parcel, self._clock())
-        while len(self._waiting) > MOST_PARCELS:
+        self._waiting.pop(vector_pack.label.root, None)
+        self._waiting[vector_pack.label.root] = (vector_pack, self._clock())
+        while len(self._waiting) > MOST_PACKS:
             del self._waiting[next(iter(self._waiting))]
 
-    def take(self, root: Root) -> Parcel | None:
+    def take(self, root: Root) -> VectorPack | None:
         """The parcel of a root, once."""
-        return self._waiting.pop(name_of(root), (None, 0.0))[0]
+        return self._waiting.pop(pack_name(root), (None, 0.0))[0]
 
     def drop_old(self) -> None:
         """Drop what waited for a day."""
@@ -261,9 +272,9 @@ class Parcels:
     @property
     def descriptors(self) -> tuple[int, ...]:
         """Of all that is here, to be handed on; they stay open as long as this has them."""
-        return tuple(parcel.descriptor for parcel, _ in self._waiting.values())
+        return tuple(vector_pack.descriptor for vector_pack, _ in self._waiting.values())
 
 
-def name_of(root: Root) -> str:
+def pack_name(root: Root) -> str:
     """What a parcel calls its root."""
     return f"{root.scope}:{root.top}"
