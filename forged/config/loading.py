@@ -23,7 +23,7 @@ from forged.config.keys import OWN_KEY, is_reference, shown_url
 from forged.config.known_models import LOCAL, known_model, unusable
 from forged.config.programs import bad_command
 from forged.config.values import (
-    BESIDE,
+    EXTRA_SCOPES,
     Config,
     Loaded,
     NetworkConfig,
@@ -68,6 +68,8 @@ _SHARED = {
     "shared.user": ("PGVECTOR_USER",),
     "shared.password": ("PGVECTOR_PASSWORD",),
 }
+# Keys that have another name now. An old key that was only ignored would silently lose its effect.
+_RENAMED = {"memory.standing_token_budget": "memory.pinned_token_budget"}
 # Keys whose value is a secret, or says where one is.
 _SECRET = ("api_key", "password")
 
@@ -191,6 +193,8 @@ def _read_toml(path: Path) -> dict[str, object]:
 def _known(source: Iterator[tuple[str, _Given]], warnings: list[str]) -> dict[str, _Given]:
     kept: dict[str, _Given] = {}
     for key, found in source:
+        if key in _RENAMED:
+            raise ConfigError(f"{key} ({found.origin}) is named {_RENAMED[key]}; rename it there")
         if key not in _FIELDS:
             warnings.append(f"unknown key {key} ({found.origin}) is ignored{_suggestion(key, _FIELDS)}")
         elif not (key.endswith("base_url") and found.value == ""):  # "" means: not set
@@ -228,8 +232,8 @@ def _checked(key: str, kind: object, found: _Given) -> object:
         raise _refusal(key, found, "a URL such as http://localhost:11434/v1")
     if key == "network.proxy" and value and not is_usable_url(str(value)):
         raise _refusal(key, found, "a URL such as http://proxy.example:3128")
-    if key == "scopes.retrieve" and not set(str(value).replace(",", " ").split()) <= set(BESIDE):
-        raise _refusal(key, found, f"words of {', '.join(BESIDE)}, with commas between")
+    if key == "scopes.retrieve" and not set(str(value).replace(",", " ").split()) <= set(EXTRA_SCOPES):
+        raise _refusal(key, found, f"words of {', '.join(EXTRA_SCOPES)}, with commas between")
     if key == "llm.command" and (allowed := bad_command(str(value))):
         raise _refusal(key, found, allowed)
     if key.endswith("model_dir") and value and not (os.path.isabs(str(value)) or str(value).startswith("~/")):

@@ -51,7 +51,7 @@ class MemoryConfig(Section, frozen=True):
     retrieval_min_score: Annotated[float, msgspec.Meta(ge=-1, le=1)] | None = None
     retrieval_timeout_s: Annotated[float, msgspec.Meta(ge=0.05, le=60)] = 2.0
     injection_token_budget: TokenBudget = 0
-    standing_token_budget: TokenBudget = 600
+    pinned_token_budget: TokenBudget = 600
     classifier_model: str = ""
     daily_token_limit: Annotated[int, msgspec.Meta(ge=0)] = 0
     git: Literal["exclude", "commit"] = "exclude"
@@ -80,7 +80,7 @@ class CaptureConfig(Section, frozen=True):
 class TrustConfig(Section, frozen=True):
     """`[trust]`: how a repository is trusted where the command does not say."""
 
-    mode: Literal["follow", "pin"] = "follow"
+    mode: Literal["follow", "locked"] = "follow"
 
 
 class ScopesConfig(Section, frozen=True):
@@ -101,7 +101,7 @@ class ScopesConfig(Section, frozen=True):
         return frozenset(self.retrieve.replace(",", " ").split())
 
 
-BESIDE = ("session", "agent", "org")
+EXTRA_SCOPES = ("session", "agent", "org")
 """What `[scopes].retrieve` may name."""
 
 

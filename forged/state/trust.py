@@ -41,7 +41,7 @@ class OwnFile(msgspec.Struct, frozen=True):
 class RootRecord(msgspec.Struct, frozen=True):
     """What is known of one root at one path. `trusted_at` is empty unless it is trusted.
 
-    `mode` is follow or pin; `branch` the full name of the branch that was checked out when it was trusted.
+    `mode` is follow or locked; `branch` the full name of the branch that was checked out when it was trusted.
     """
 
     top: str

@@ -9,7 +9,7 @@ withheld, each with the reason: these are treated as absent, and hide none of th
 | unknown: never asked     | bytes on record: files that this daemon wrote, and those a person accepted   |
 | own: empty at first      | also what a person writes by hand: bytes that no object of git has           |
 | own, without git         | instead edits by hand of files that this daemon wrote, where they lie        |
-| trusted, mode pin        | as unknown                                                                   |
+| trusted, mode locked     | as unknown                                                                   |
 | trusted, mode follow     | also what is merged into the trusted branch, and edits by hand (`brought`)   |
 
 Edits by hand in an own root are on record durably before they are shown, so that they count once committed;
@@ -386,7 +386,7 @@ class Admission:
             return AdmissionDecision(refused={file.path: why for file in files})
         if standing.is_before_git:
             return AdmissionDecision(refused={file.path: BEFORE_GIT for file in files})
-        if record.mode == "pin":
+        if record.mode == "locked":
             return AdmissionDecision(refused={file.path: PINNED for file in files})
         brought = frozenset[str]().union(*map(self._records.brought, standing.identities))
         if record.trusted_at:

@@ -26,7 +26,7 @@ from forged_client.protocol import WithheldFile
 
 logger = logging.getLogger(__name__)
 
-MODES = ("follow", "pin")
+MODES = ("follow", "locked")
 
 Rebuild = Callable[[str], Awaitable[None]]
 Previous = Callable[[Root], Snapshot | None]

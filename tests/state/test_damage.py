@@ -62,7 +62,7 @@ def act(directory):
     state._prepare(directory + "/state.db").close()
 """
 TRUSTED = RootRecord(
-    "/srv/trusted", "1:2:3", "then", born_empty=True, trusted_at="now", mode="pin", branch="b"
+    "/srv/trusted", "1:2:3", "then", born_empty=True, trusted_at="now", mode="locked", branch="b"
 )
 
 

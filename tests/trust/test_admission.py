@@ -97,7 +97,7 @@ async def test_a_withheld_file_with_the_id_of_one_that_counts_does_not_hide_it(t
 # --- trusted --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", ["follow", "pin"])
+@pytest.mark.parametrize("mode", ["follow", "locked"])
 async def test_what_lies_in_a_folder_when_it_is_trusted_counts_and_later_changes_unless_it_is_pinned(
     tmp_path, mode
 ):
@@ -158,7 +158,7 @@ async def test_only_what_a_person_was_shown_is_trusted(tmp_path):
     async with person(tmp_path / "state") as one:
         shown = [each.sha256 for each in (await one.trust.describe(str(top))).withheld]
         put(top, memory("b", "came while they read"))
-        await one.trust.trust(str(top), "pin", shown)
+        await one.trust.trust(str(top), "locked", shown)
         assert one.look(top) == ({"a"}, {"b": admission.PINNED})
 
 

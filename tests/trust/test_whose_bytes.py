@@ -366,7 +366,7 @@ async def test_a_judgement_that_a_person_overtakes_is_not_recorded(tmp_path):
         ours = await begun(one, tmp_path / "ours")
         records = one.trust._records
         (before,) = records.roots()
-        await one.trust.trust(os.path.realpath(ours), "pin")
+        await one.trust.trust(os.path.realpath(ours), "locked")
         assert not records.note(Looked(before, frozenset({"f00d"})))
         assert "f00d" not in records.hashes(before.identity)
 
