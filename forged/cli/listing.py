@@ -76,8 +76,8 @@ def _places(memories: Iterable[MemoryRecord]) -> dict[str, str]:
 def memory_page(memory: MemoryRecord, paint: Painter) -> Iterator[str]:
     """A memory whole: its fields, an empty line, its text."""
     yield paint("strong", escape_line(memory.id)) + ("" if memory.is_head else "  (superseded)")
-    if memory.rivals:
-        yield f"beside it stands {listed(memory.rivals)}: neither replaces the other"
+    if memory.concurrent_heads:
+        yield f"beside it stands {listed(memory.concurrent_heads)}: neither replaces the other"
     yield f"{escape_line(memory.scope)}/{escape_line(memory.category)}, version {memory.version}"
     fields = {
         "created": local_time(memory.created_at),
@@ -169,8 +169,8 @@ _CAME = {
     "weak": "little speaks for it, and for others less",
     "search": "it was found, and nothing is held back",
     "hop": "one that came is linked to it",
-    "standing": "it stands in every session",
-    "heard": "the session has heard it",
+    "pinned": "it stands in every session",
+    "injected": "the session has heard it",
     "correction": "it corrects what the session has heard",
 }
 _STAYED = {
@@ -187,10 +187,16 @@ def hit_lines(
 ) -> Iterator[str]:
     """Each hit: what speaks for it in a word, and its id; below it what it says and its older versions."""
     rows = [(hit, hit.found or Ranking(0.0)) for hit in hits]
-    others = (version.id for _, found in rows for version in (*found.rivals, *found.older))
+    others = (version.id for _, found in rows for version in (*found.concurrent_heads, *found.older))
     names = short_ids((*(hit.id for hit, _ in rows), *others)) if width else {}
     for hit, found in rows:
-        word = found.came if found.came in _RATED else "linked" if found.via == "hop" else "found"
+        word = (
+            found.admitted_as
+            if found.admitted_as in _RATED
+            else "linked"
+            if found.found_by == "hop"
+            else "found"
+        )
         facts = (
             f"{word:<6}",
             escape_line(names.get(hit.id, hit.id)),
@@ -204,7 +210,7 @@ def hit_lines(
         yield paint(_RATED.get(word, "strong"), word) + head.removeprefix(word)
         yield from more
         yield from folded(_BELOW + _gist(hit.content), width, _BELOW)
-        for beside in found.rivals:
+        for beside in found.concurrent_heads:
             yield from folded(f"{_BELOW}beside it: {_version(beside, names)}", width, _BELOW)
         for older in found.older:
             yield from folded(f"{_BELOW}older: {_version(older, names)}", width, _BELOW)
@@ -265,7 +271,7 @@ def _ranking(found: Explained, width: int) -> list[str]:
     """A line for each memory: in words why it came, and what it says; the figures are in `--json`."""
     rows = [("memory", "budget", "why it came", "")]
     for place, hit in enumerate(found.memories):
-        came = hit.found.came or hit.found.via if hit.found is not None else ""
+        came = hit.found.admitted_as or hit.found.found_by if hit.found is not None else ""
         why = _CAME.get(came, escape_line(came))
         budget = "fits" if place < found.included else "cut"
         rows.append((escape_line(hit.id), budget, why, _gist(hit.content)))
@@ -281,7 +287,7 @@ def _left_out(found: Explained, width: int) -> list[str]:
 
 
 def _beside(memory: MemoryRecord) -> str:
-    return f"  (fork: {listed(memory.rivals)} stands, too)" if memory.rivals else ""
+    return f"  (fork: {listed(memory.concurrent_heads)} stands, too)" if memory.concurrent_heads else ""
 
 
 def _day(time: str) -> str:

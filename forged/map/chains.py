@@ -22,14 +22,14 @@ class Chains(msgspec.Struct, frozen=True, eq=False):
     """The chains of one root that have more than one member, or an odd link. Never changed after `link`.
 
     `members` maps a head to all ids of its chain, oldest first, and `head_of` each of those to the head;
-    `flags` maps a head to what is odd: "fork", "cycle", "missing:<id>", `rivals` the head of a fork to its
+    `flags` maps a head to what is odd: "fork", "cycle", "missing:<id>", `concurrent_heads` a head to its
     other heads, oldest first. A memory in none of them is its own head.
     """
 
     head_of: dict[str, str]
     members: dict[str, tuple[str, ...]]
     flags: dict[str, tuple[str, ...]]
-    rivals: dict[str, tuple[str, ...]] = {}
+    concurrent_heads: dict[str, tuple[str, ...]] = {}
 
     def head(self, memory_id: str) -> str:
         """The head of its chain, of a fork the greatest."""
@@ -38,7 +38,7 @@ class Chains(msgspec.Struct, frozen=True, eq=False):
     def beside(self, memory_id: str) -> tuple[str, ...]:
         """The heads that stand beside this one; none unless it is a head of a fork."""
         head = self.head(memory_id)
-        heads = (*self.rivals.get(head, ()), head)
+        heads = (*self.concurrent_heads.get(head, ()), head)
         return tuple(each for each in heads if each != memory_id) if memory_id in heads else ()
 
     def chain(self, memory_id: str) -> tuple[str, ...]:
@@ -48,11 +48,13 @@ class Chains(msgspec.Struct, frozen=True, eq=False):
     def is_head(self, memory_id: str) -> bool:
         """Whether nothing replaces it."""
         head = self.head(memory_id)
-        return head == memory_id or memory_id in self.rivals.get(head, ())
+        return head == memory_id or memory_id in self.concurrent_heads.get(head, ())
 
     def heads(self, memories: Iterable[Memory]) -> list[Memory]:
         """Those of some memories that nothing replaces."""
-        gone = {each for each, head in self.head_of.items() if each != head}.difference(*self.rivals.values())
+        gone = {each for each, head in self.head_of.items() if each != head}.difference(
+            *self.concurrent_heads.values()
+        )
         return [memory for memory in memories if memory.id not in gone]
 
     def may_change_with(self, memories: Iterable[Memory]) -> bool:
@@ -76,20 +78,21 @@ def link(memories: Collection[Memory]) -> Chains:
     head_of: dict[str, str] = {}
     members: dict[str, tuple[str, ...]] = {}
     flags: dict[str, tuple[str, ...]] = {}
-    rivals: dict[str, tuple[str, ...]] = {}
+    concurrent_heads: dict[str, tuple[str, ...]] = {}
     for group in _connected(successors):
         present = sorted((everyone[i] for i in group if i in everyone), key=lambda m: m.age_key)
         head = present[-1].id
         ends = _unreplaced(present)
         if len(ends) > 1:
-            rivals[head] = tuple(memory.id for memory in present if memory.id in ends and memory.id != head)
+            others = (memory.id for memory in present if memory.id in ends and memory.id != head)
+            concurrent_heads[head] = tuple(others)
         odd = _oddities(present, everyone, is_forked=len(ends) > 1)
         if odd:
             flags[head] = odd
         if len(present) > 1:
             members[head] = tuple(memory.id for memory in present)
             head_of.update(dict.fromkeys(members[head], head))
-    return Chains(head_of, members, flags, rivals)
+    return Chains(head_of, members, flags, concurrent_heads)
 
 
 def _unreplaced(present: Sequence[Memory]) -> set[str]:

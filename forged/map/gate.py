@@ -386,7 +386,7 @@ def verdicts(
     enough = [n for n, each in enumerate(judged) if not each.stayed]
     enough.sort(key=lambda n: -judged[n].evidence)
     for n in enough[_few(_bar(reading, turn), turn, most) :]:
-        judged[n] = replace(judged[n], came="", stayed=FULL)
+        judged[n] = replace(judged[n], admitted_as="", stayed=FULL)
     return judged
 
 
@@ -408,14 +408,14 @@ def _judged(reading: Reading, candidates: Sequence[Ranked], least: float, turn: 
     best = max(evidence, default=0.0)
     lowest, hopeless = bar.lowest(least, best), is_hopeless(reading, least, turn=turn)
     for each, own in zip(candidates, evidence, strict=True):
-        came = stayed = ""
+        admitted_as = stayed = ""
         if hopeless or own < least - bar.short:
             stayed = FAINT
         elif own < lowest:
             stayed = FAR
         else:
-            came = "strong" if own >= least else "near" if reading.evidence >= least else "weak"
-        yield replace(each, evidence=own, came=came, stayed=stayed)
+            admitted_as = "strong" if own >= least else "near" if reading.evidence >= least else "weak"
+        yield replace(each, evidence=own, admitted_as=admitted_as, stayed=stayed)
 
 
 def rated(reading: Reading, candidates: Sequence[Ranked], strong: float) -> list[Ranked]:
@@ -423,7 +423,9 @@ def rated(reading: Reading, candidates: Sequence[Ranked], strong: float) -> list
     if reading.evidence == UNGATED:
         return list(candidates)
     evidence = reading.evidences([(each.map_index, each.row) for each in candidates])
-    return [replace(each, came=word(own, strong)) for each, own in zip(candidates, evidence, strict=True)]
+    return [
+        replace(each, admitted_as=word(own, strong)) for each, own in zip(candidates, evidence, strict=True)
+    ]
 
 
 def word(evidence: float, strong: float) -> str:

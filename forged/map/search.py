@@ -139,11 +139,11 @@ class Ranked(msgspec.Struct, frozen=True):
     `cosine` is the best raw one, None without a vector; `lexical` the best BM25 as a share of what is
     attainable, None where no word matches. Both and `score` are of the best version: `row` of a map, as the
     map numbers it. Scores of two sources are in different units. `root` is the top of its file root: an id
-    means something there only. `rivals` are heads of the same chain that nobody has said anything about.
+    means something there only. `concurrent_heads` are other heads of the same chain.
 
-    `via` is how it was found: "search" or "hop" (or, in a session, "standing", "heard", "correction"). `came`
+    `found_by` is how it was found: "search", "hop", "pinned", "injected" or "correction". `admitted_as`
     is why it was let in: strong, near the best, weak (the best of a weak request), hop (a link leads to it)
-    or standing (it is in every session). `stayed` is why it was not: faint (too little evidence), far (too
+    or pinned (it is in every session). `stayed` is why it was not: faint (too little evidence), far (too
     little beside the best), full (others came before it) or given (it is in context). Both are "" where
     nothing was decided. `evidence` is what speaks for it, infinite where there is nothing to compare with.
     """
@@ -152,11 +152,11 @@ class Ranked(msgspec.Struct, frozen=True):
     score: float
     cosine: float | None = None
     lexical: float | None = None
-    via: str = "search"
+    found_by: str = "search"
     older: tuple[Memory, ...] = ()
     root: str = ""
-    rivals: tuple[Memory, ...] = ()
-    came: str = ""
+    concurrent_heads: tuple[Memory, ...] = ()
+    admitted_as: str = ""
     model: str = ""
     path: str = ""
     stayed: str = ""

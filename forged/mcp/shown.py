@@ -54,7 +54,7 @@ def page(memory: MemoryRecord) -> str:
         ("stands on", memory.evidence),
         ("comes back for", memory.cues),
         ("replaces", (memory.supersedes,) if memory.supersedes else ()),
-        ("beside it stands", memory.rivals),
+        ("beside it stands", memory.concurrent_heads),
         ("linked to", tuple(edge.id for edge in memory.related)),
         ("speaks of", memory.entities),
     ):
@@ -126,7 +126,10 @@ def _root(root: RootReport) -> str:
 
 def _facts(memory: MemoryRecord) -> list[str]:
     facts = [memory.id, memory.category, memory.scope, f"v{memory.version}", local_day(memory.created_at)]
-    return [*facts, *([memory.found.came] if memory.found is not None and memory.found.came else [])]
+    return [
+        *facts,
+        *([memory.found.admitted_as] if memory.found is not None and memory.found.admitted_as else []),
+    ]
 
 
 def _head(facts: Iterable[str], stale: Sequence[str]) -> str:

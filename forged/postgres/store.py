@@ -95,7 +95,7 @@ class SharedStore:
 
     def _led_to(self, reached: ReachedRow, question: Question) -> Ranked:
         found, path = self._ranked(reached.row, question.key), cleaned(reached.path)
-        return msgspec.structs.replace(found, score=reached.strength, via="entity", path=path)
+        return msgspec.structs.replace(found, score=reached.strength, found_by="entity", path=path)
 
 
 def stores_of(

@@ -183,7 +183,7 @@ def _still_there(entries: Sequence[InjectedEntry], versions: _Versions) -> dict[
         if memory is None or (each.mark == OUTDATED and not memory.stale):
             continue
         if digest_of(memory) == each.digest:
-            found[_key(each)] = _Row(each, Ranked(memory, 0.0, via="heard", root=each.root))
+            found[_key(each)] = _Row(each, Ranked(memory, 0.0, found_by="injected", root=each.root))
     return found
 
 
@@ -221,7 +221,7 @@ def _corrections(
             if row is not None and row.ranked.memory.stale and not each.stale:
                 yield _Row(_entry(row.ranked, OUTDATED), row.ranked)
             continue
-        ranked = Ranked(head, 0.0, via="correction", root=each.root)
+        ranked = Ranked(head, 0.0, found_by="correction", root=each.root)
         if head.id == each.id:
             if digest_of(head) != each.digest:
                 yield _Row(_entry(ranked), ranked)
@@ -232,8 +232,8 @@ def _corrections(
 def _with_rivals(ranked: Ranked) -> Iterator[_Row]:
     """A memory, and behind it those that stand beside it: nobody has said which replaces which."""
     yield _Row(_entry(ranked), ranked)
-    for other in ranked.rivals:
-        beside = Ranked(other, ranked.score, via=ranked.via, root=ranked.root)
+    for other in ranked.concurrent_heads:
+        beside = Ranked(other, ranked.score, found_by=ranked.found_by, root=ranked.root)
         yield _Row(_entry(beside, "beside", ranked.memory.id), beside)
 
 

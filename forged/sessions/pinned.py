@@ -43,7 +43,9 @@ def pinned_in(state: State, place: Workplace, limit: int) -> tuple[Ranked, ...]:
     heads = pinned(own, trusted, budget, partial(_uses, state))
     if place.others:
         heads = (*heads, *personas(_personas_of(place, state), budget, heads))
-    return tuple(Ranked(each, 0.0, via="standing", root=home.root, came="standing") for home, each in heads)
+    return tuple(
+        Ranked(each, 0.0, found_by="pinned", root=home.root, admitted_as="pinned") for home, each in heads
+    )
 
 
 def _personas_of(place: Workplace, state: State) -> list[Head]:
@@ -61,7 +63,7 @@ def _uses(state: State, home: VectorMap) -> dict[str, int]:
     found: dict[str, int] = {}
     for memory_id, count in state.injected_sets.uses.of_root(home.root).items():
         head = home.chains.head(memory_id)
-        for each in (head, *home.chains.rivals.get(head, ())):
+        for each in (head, *home.chains.concurrent_heads.get(head, ())):
             found[each] = found.get(each, 0) + count
     return found
 

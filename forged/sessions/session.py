@@ -416,7 +416,7 @@ class Turn:
         if not turn.is_delivered:
             turn.is_delivered = True
             for each in self._record(reply):
-                if each.via == "search":
+                if each.found_by == "search":
                     sets.used(each.root, each.memory.id)
 
     def _record(self, reply: TurnReply) -> tuple[Ranked, ...]:
@@ -424,7 +424,9 @@ class Turn:
         if not (new := reply.new):
             return ()
         found = ((each, each.memory) for each in new)
-        given = tuple(Given(each.root, it.id, it.version, each.via, each.came) for each, it in found)
+        given = tuple(
+            Given(each.root, it.id, it.version, each.found_by, each.admitted_as) for each, it in found
+        )
         turn = InjectedTurn(
             at=time.time(),
             tops=self.place.tops,

@@ -235,8 +235,8 @@ def _alone(ranked: Ranked, root: str, ids: Collection[str]) -> Ranked:
     if ranked.root != root:
         return ranked
     older = tuple(each for each in ranked.older if each.id not in ids)
-    rivals = tuple(each for each in ranked.rivals if each.id not in ids)
-    return replace(ranked, older=older, rivals=rivals)
+    rivals = tuple(each for each in ranked.concurrent_heads if each.id not in ids)
+    return replace(ranked, older=older, concurrent_heads=rivals)
 
 
 def _digest(value: object) -> bytes:

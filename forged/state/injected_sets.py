@@ -218,13 +218,13 @@ def _name(key: SetKey) -> str:
 
 
 class Given(msgspec.Struct, frozen=True, array_like=True):
-    """One memory of an injection: `via` which way it was found and `came` why it was let in, as in a hit."""
+    """A memory of an injection; `found_by` and `admitted_as` are those of its Ranking."""
 
     root: str
     id: str
     version: int
-    via: str = ""
-    came: str = ""
+    found_by: str = ""
+    admitted_as: str = ""
 
 
 class InjectedTurn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -28,7 +28,7 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 def searched(rows: Rows) -> list[Ranked]:
     """Leave out what links led to."""
-    return [each for each in rows.ranked if each.via == "search"]
+    return [each for each in rows.ranked if each.found_by == "search"]
 
 
 def in_order(
@@ -77,7 +77,7 @@ def all_stores(found: Sequence[Rows], question: Question) -> Rows:
 def _merged(found: Sequence[Rows], lists: Sequence[Sequence[Ranked]], most: int, most_hops: int) -> Rows:
     best = _fused(lists)[:most]
     keys = {each.key for each in best}
-    led = {each.key: each for rows in found for each in rows.ranked if each.via != "search"}
+    led = {each.key: each for rows in found for each in rows.ranked if each.found_by != "search"}
     beside = [each for key, each in led.items() if key not in keys]
     return Rows(
         ranked=(*best, *beside[:most_hops]),

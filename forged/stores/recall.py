@@ -117,7 +117,7 @@ class RecallSearch:
             home, memory_id = homes[each.place[0]], each.place[1]
             memory = home.find(memory_id)
             if memory is not None and (admits is None or admits(home.root, memory_id)):
-                rows.append(Ranked(memory, each.strength, via="entity", root=home.root, path=each.path))
+                rows.append(Ranked(memory, each.strength, found_by="entity", root=home.root, path=each.path))
         return Brought((Rows(tuple(rows[:MOST_REACHED])),))
 
 

@@ -245,7 +245,7 @@ class FileSource:
         fit = self._given(found, question, most)
         if fit:
             words = verdicts(reading, fit, least, turn=turn, most=len(fit))
-            fit = [replace(each, came="", stayed=GIVEN) for each in words if not each.stayed]
+            fit = [replace(each, admitted_as="", stayed=GIVEN) for each in words if not each.stayed]
         return Rows(kept, (*fit, *islice(out, question.top_k)), reading.evidence)
 
     def _judged(
@@ -438,7 +438,7 @@ def rank(
     reached = hops(tuple(best), led_to, depth=hop_depth, limit=top_k)
     found = ((place, maps[place].find(memory_id)) for place, memory_id in reached)
     led = (
-        Ranked(memory, 0.0, via="hop", root=maps[place].root, came="hop", map_index=place)
+        Ranked(memory, 0.0, found_by="hop", root=maps[place].root, admitted_as="hop", map_index=place)
         for place, memory in found
         if memory is not None
     )
@@ -451,4 +451,4 @@ def _with_versions(maps: Sequence[VectorMap], head: Ranked) -> Ranked:
     if head.memory.id not in home.chains.head_of:
         return head
     older, rivals = home.versions(head.memory.id)
-    return replace(head, older=older, rivals=rivals)
+    return replace(head, older=older, concurrent_heads=rivals)

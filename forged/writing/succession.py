@@ -28,7 +28,7 @@ def base_of(memories: Sequence[Memory], memory_id: str) -> tuple[Memory, int]:
     chains = link(memories)
     chain = [there[each] for each in chains.chain(memory_id)]
     number = max(memory.version for memory in chain) + 1
-    if not chains.rivals.get(chains.head(memory_id)):
+    if not chains.concurrent_heads.get(chains.head(memory_id)):
         return there[chains.head(memory_id)], number
     newer = [memory for memory in _following(chain, memory_id) if chains.is_head(memory.id)]
     return max(newer, key=lambda memory: memory.age_key, default=there[chains.head(memory_id)]), number

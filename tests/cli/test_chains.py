@@ -150,8 +150,8 @@ def test_restore_lists_and_brings_back(daemon, forgectl):
 
 def test_a_fork_is_named_with_what_ends_it(daemon, forgectl):
     pair = (
-        reports.record("mem_b", is_head=True, rivals=("mem_a",)),
-        reports.record("mem_a", is_head=True, rivals=("mem_b",)),
+        reports.record("mem_b", is_head=True, concurrent_heads=("mem_a",)),
+        reports.record("mem_a", is_head=True, concurrent_heads=("mem_b",)),
     )
     daemon.answers[History] = Chain(memories=pair, flags=("fork",))
 

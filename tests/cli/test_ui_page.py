@@ -71,8 +71,10 @@ TURN = wire.InjectedTurn(
     turn_id="4",
     strategy="direct",
     memories=(
-        wire.InjectedMemory(id="mem_new", root=TOP, version=2, via="search", came="strong", sessions=2),
-        wire.InjectedMemory(id="mem_unknown", root=TOP, version=1, via="standing", came="standing"),
+        wire.InjectedMemory(
+            id="mem_new", root=TOP, version=2, found_by="search", admitted_as="strong", sessions=2
+        ),
+        wire.InjectedMemory(id="mem_unknown", root=TOP, version=1, found_by="pinned", admitted_as="pinned"),
     ),
 )
 KEPT = wire.Judged(
@@ -279,8 +281,10 @@ def test_a_path_that_is_not_what_it_looks_like_gets_into_no_command(look, path):
 
 
 def test_versions_that_stand_beside_each_other_are_named_with_both_ways_out(look):
-    fork = replace(NEW, id="mem_fork", rivals=("mem_new",))
-    page = look(replace(SEEN, memories=(replace(NEW, rivals=("mem_fork",)), fork), withheld=(), waiting=()))
+    fork = replace(NEW, id="mem_fork", concurrent_heads=("mem_new",))
+    page = look(
+        replace(SEEN, memories=(replace(NEW, concurrent_heads=("mem_fork",)), fork), withheld=(), waiting=())
+    )
     page.press("4")
 
     assert page.texts("#attention .command code")[:2] == [
@@ -505,7 +509,7 @@ def test_200_wicked_texts_in_every_field_stand_there_as_text(look):
             memories=memories,
             judged=tuple(replace(REFUSED, text=each, reason=each, why=each, agent=each) for each in texts),
             injections=tuple(
-                replace(TURN, agent=each, memories=(replace(TURN.memories[0], id=each, came=each),))
+                replace(TURN, agent=each, memories=(replace(TURN.memories[0], id=each, admitted_as=each),))
                 for each in texts
             ),
             withheld=tuple(

@@ -25,7 +25,7 @@ _HIT = p.MemoryRecord(
         score=1.5,
         cosine=0.25,
         lexical=3.0,
-        via="hop",
+        found_by="hop",
         older=(p.Version(id="mem_0", version=1, created_at="2026-01-01T00:00:00Z", first_line="old"),),
     ),
 )
@@ -338,7 +338,7 @@ EXAMPLES: tuple[p.Request | p.Reply, ...] = (
                 strategy="direct",
                 memories=(
                     p.InjectedMemory(
-                        id="mem_a", root="/w", version=2, via="search", came="strong", sessions=3
+                        id="mem_a", root="/w", version=2, found_by="search", admitted_as="strong", sessions=3
                     ),
                 ),
             ),

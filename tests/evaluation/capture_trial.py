@@ -21,7 +21,7 @@ from forged_client import Client
 from forged_client.protocol import MemoryRecord
 from tests.evaluation.said import Alike, Mind, Said, SaidSet, Words
 from tests.evaluation.settings import Prepared
-from tests.evaluation.trial import ANSWERED, STANDING, MeasurementFailed, Progress, asked_daemon
+from tests.evaluation.trial import ANSWERED, PINNED, MeasurementFailed, Progress, asked_daemon
 
 _TOGETHER, _FEW_TOGETHER = 60, 10  # scripts of the user's scope would answer each other
 _NOTHING = "nothing_to_capture"  # an answer too: no one typed anything
@@ -200,7 +200,7 @@ class _Captor:
         reply = self._client.retrieve(self._workspace(name), said, session_id=f"{name}-later", turn_id="0")
         if reply.status not in ANSWERED:
             raise MeasurementFailed(f"no session could begin after {name}: {reply.reason or reply.status}")
-        told = {(hit.content, hit.scope) for hit in reply.memories if hit.found.via == STANDING}
+        told = {(hit.content, hit.scope) for hit in reply.memories if hit.found.found_by == PINNED}
         return tuple(
             msgspec.structs.replace(kept, is_standing=(kept.content, kept.scope) in told) for kept in one.kept
         )

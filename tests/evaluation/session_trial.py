@@ -24,7 +24,7 @@ from tests.evaluation.sessions import Session, SessionSet, Store, Turn
 from tests.evaluation.settings import Prepared
 from tests.evaluation.trial import (
     ANSWERED,
-    STANDING,
+    PINNED,
     Failure,
     Progress,
     asked_daemon,
@@ -109,7 +109,7 @@ def _turns(client: Client, workspace: str, store: Store, session: Session, mode:
         turn_id = f"{session.id}-{number}"
         reply = client.retrieve(workspace, said, session_id=session.id, turn_id=turn_id, mode=mode)
         said.append({"role": "assistant", "content": turn.assistant})
-        standing |= {hit.id for hit in reply.memories if hit.found.via == STANDING}
+        standing |= {hit.id for hit in reply.memories if hit.found.found_by == PINNED}
         sent = beyond(reply.text, before) if mode == BLOCK else reply.text
         before = reply.text
         here = reader.found(reply.text)

@@ -39,7 +39,7 @@ _BUILD_S = 3600.0
 _CALL_S = 60.0
 _LOOK_S = 0.05
 ANSWERED = {"ok", "empty"}
-STANDING = "standing"
+PINNED = "pinned"
 
 
 class MeasurementFailed(ForgedError):  # noqa: N818 - reads as the state it names
@@ -276,12 +276,12 @@ def _beside(reply: Retrieved, reader: Reader) -> Brought:
 
 
 def _standing(reply: Retrieved) -> frozenset[str]:
-    return frozenset(hit.id for hit in reply.memories if hit.found.via == STANDING)
+    return frozenset(hit.id for hit in reply.memories if hit.found.found_by == PINNED)
 
 
 def _judged(query: Query, reply: Retrieved, by_id: Mapping[str, Item], visible: Sequence[Item]) -> Score:
     if reply.status not in ANSWERED:
         return Score(query.id, query.kind)
-    ranked = [by_id[hit.id] for hit in reply.memories if hit.found.via == "search"]
-    hopped = [by_id[hit.id] for hit in reply.memories if hit.found.via != "search"]
+    ranked = [by_id[hit.id] for hit in reply.memories if hit.found.found_by == "search"]
+    hopped = [by_id[hit.id] for hit in reply.memories if hit.found.found_by != "search"]
     return scores.judge(query, ranked, hopped, visible)

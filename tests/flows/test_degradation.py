@@ -79,7 +79,7 @@ def test_hyde_has_no_sessions_and_nothing_that_stands(hyde, repo, mode):
 
     assert "## 1. [" in plain.text
     assert {(reply.text, reply.heard) for reply in replies} == {(plain.text, 0)}
-    assert {hit.found.via for reply in replies for hit in reply.memories} == {"search"}
+    assert {hit.found.found_by for reply in replies for hit in reply.memories} == {"search"}
     assert (failed.status, failed.text, failed.memories) == ("error", "", ())
 
 
@@ -90,7 +90,7 @@ def test_auto_that_fails_keeps_what_stands_and_what_was_heard_and_says_so(auto, 
     first = auto.ask(repo, "Whose ships float?", mode=mode)
     second = auto.ask(repo, "Which trains are late?", mode=mode)
 
-    assert (sorted(ids(first)), {hit.found.via for hit in first.memories}) == (["m0", "m1"], {"standing"})
+    assert (sorted(ids(first)), {hit.found.found_by for hit in first.memories}) == (["m0", "m1"], {"pinned"})
     assert (first.status, "provider: auth" in first.reason) == ("ok", True)
     assert second.text == (first.text if mode == "block" else "")
     assert "provider: auth" in second.reason

@@ -43,7 +43,7 @@ def test_a_small_store_comes_whole_with_the_first_turn_that_says_something_and_n
     second = ask(client, repo, TUSKS, mode="append")
 
     assert (quiet.status, quiet.text, quiet.memories) == ("empty", "", ())
-    assert (sorted(ids(first)), {hit.found.via for hit in first.memories}) == (["m0", "m1"], {"standing"})
+    assert (sorted(ids(first)), {hit.found.found_by for hit in first.memories}) == (["m0", "m1"], {"pinned"})
     assert (again.text, again.memories, again.cached) == (first.text, first.memories, True)
     assert (second.status, second.text, second.memories) == ("empty", "", ())
 
@@ -143,7 +143,7 @@ def test_why_shows_what_stands_and_what_was_heard(client, repo):
     ask(client, repo, TUSKS)
     told = client.why(str(repo), session_id="s")
 
-    assert {hit.found.via for hit in told.memories} == {"heard"}
+    assert {hit.found.found_by for hit in told.memories} == {"injected"}
     assert told.included == 2
 
 

@@ -51,7 +51,7 @@ def standing(daemon, workspace):
     with daemon.client() as client:
         said = [Message("user", "What does the walrus eat?")]
         reply = client.retrieve(str(workspace), said, session_id=next(SESSIONS), mode="append")
-    return {hit.content for hit in reply.memories if hit.found.via == "standing"}
+    return {hit.content for hit in reply.memories if hit.found.found_by == "pinned"}
 
 
 # --- rules ---------------------------------------------------------------------------------------------

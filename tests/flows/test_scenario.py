@@ -103,7 +103,7 @@ def test_the_first_turn_finds_two_by_cosine_and_the_third_by_a_hop(story):
     reply = story.replies["turn 1"]
 
     assert (reply.status, reply.reason, reply.strategy) == ("ok", "", "hyde")
-    assert [(hit.id, hit.found.via) for hit in reply.memories] == [
+    assert [(hit.id, hit.found.found_by) for hit in reply.memories] == [
         ("m0", "search"),
         ("m1", "search"),
         ("m2", "hop"),

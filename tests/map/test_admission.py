@@ -45,7 +45,7 @@ def let_in(reading, candidates, least=NEEDED, **how):
 
 
 def came(reading, candidates, **how):
-    return [(each.row, each.came) for each in let_in(reading, candidates, **how)]
+    return [(each.row, each.admitted_as) for each in let_in(reading, candidates, **how)]
 
 
 def evidence(reading, candidates):
@@ -79,7 +79,7 @@ def test_a_weak_request_is_given_its_best_and_never_ten(baseline):
     found = let_in(reading, candidates, least)
 
     assert 1 <= len(found) <= 5
-    assert {each.came for each in found} == {"weak"}
+    assert {each.admitted_as for each in found} == {"weak"}
     known = sorted(evidence(reading, candidates))
     assert min(each.evidence for each in found) >= known[-len(found)]
     others = [each for each in verdicts(reading, candidates, least, most=10) if each.stayed]
@@ -118,7 +118,7 @@ def test_by_words_alone_a_weak_request_of_its_own_is_given_nothing():
     reading = weigh(found, None)
 
     assert let_in(reading, found.best(5), reading.evidence + 0.1) == []
-    assert [each.came for each in let_in(reading, found.best(5), reading.evidence - 0.1)] == ["strong"]
+    assert [each.admitted_as for each in let_in(reading, found.best(5), reading.evidence - 0.1)] == ["strong"]
 
 
 def test_where_nothing_can_be_compared_everything_is_let_in():
@@ -127,7 +127,7 @@ def test_where_nothing_can_be_compared_everything_is_let_in():
     reading = weigh(found, None)
 
     assert reading.evidence == UNGATED
-    assert [each.came for each in let_in(reading, found.best(5))] == ["", ""]
+    assert [each.admitted_as for each in let_in(reading, found.best(5))] == ["", ""]
 
 
 def test_a_link_leads_to_what_has_weak_evidence_of_its_own_or_comes_from_what_is_beyond_doubt(baseline):

@@ -57,7 +57,7 @@ def test_all_heads_of_a_fork_stand_until_one_replaces_the_other():
     assert [name for name in "rab" if forked.is_head(name)] == ["a", "b"]
     assert (forked.beside("a"), forked.beside("b"), forked.beside("r")) == (("b",), ("a",), ())
     assert link([root, a, b, ahead]).beside("a2") == ("b",)
-    assert (link([root, a, b, joined]).rivals, link([root, a, b, joined]).flags) == ({}, {})
+    assert (link([root, a, b, joined]).concurrent_heads, link([root, a, b, joined]).flags) == ({}, {})
 
 
 @pytest.mark.parametrize(
@@ -137,11 +137,11 @@ def test_chains_do_not_depend_on_the_order_of_the_files(memories, random):
     shuffled = random.sample(memories, len(memories))
     one, other = link(memories), link(shuffled)
 
-    assert (one.head_of, one.members, one.flags, one.rivals) == (
+    assert (one.head_of, one.members, one.flags, one.concurrent_heads) == (
         other.head_of,
         other.members,
         other.flags,
-        other.rivals,
+        other.concurrent_heads,
     )
 
 

@@ -73,7 +73,7 @@ def test_what_an_agent_remembers_is_of_an_agent_and_no_standing_memory(at_work, 
         )
 
     assert (record.origin, record.scope, record.category) == ("agent", "user", "corrections")
-    assert memory_id not in [hit.id for hit in first.memories if hit.found.via == "standing"]
+    assert memory_id not in [hit.id for hit in first.memories if hit.found.found_by == "pinned"]
 
 
 def test_what_a_person_forgot_is_not_written_again_and_the_agent_hears_who_can(at_work, shared, repo):

@@ -253,12 +253,12 @@ async def test_a_fork_is_shown_with_both_heads_until_one_replaces_the_other(home
         )
         status = await parts.ask(wire.Status(workspace=str(repo)))
 
-        assert {each.id: each.rivals for each in listed.memories} == {
+        assert {each.id: each.concurrent_heads for each in listed.memories} == {
             "mem_a": ("mem_b",),
             "mem_b": ("mem_a",),
         }
         assert [
-            (hit.id, [each.id for each in hit.found.rivals], [each.id for each in hit.found.older])
+            (hit.id, [each.id for each in hit.found.concurrent_heads], [each.id for each in hit.found.older])
             for hit in found
         ] == [("mem_b", ["mem_a"], ["mem_r"])]
         assert "> We use flyway." in block.text

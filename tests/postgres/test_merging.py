@@ -241,9 +241,9 @@ def test_two_edits_of_one_file_come_to_the_same_whichever_side_looks_and_however
     assert end == settled("mem_1", "user", end.data, one), "one side has written its half already"
     kept, beside = parse(end.data, "user", "mem_1"), parse(end.beside, "user", end.beside_id)
     assert (kept.id, kept.content, beside.id, beside.content) == ("mem_1", "coffee", end.beside_id, "tea")
-    assert link([kept, beside]).rivals == {beside.id: (kept.id,)} or link([kept, beside]).rivals == {
-        kept.id: (beside.id,)
-    }
+    assert link([kept, beside]).concurrent_heads == {beside.id: (kept.id,)} or link(
+        [kept, beside]
+    ).concurrent_heads == {kept.id: (beside.id,)}
 
 
 def test_two_files_that_differ_in_nothing_that_is_said_leave_one():

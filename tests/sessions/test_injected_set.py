@@ -24,7 +24,7 @@ _TAIL = re.compile(r"\d+ notes?(?:, \d+ left out)?\n</forged-memories 0123abcd>\
 
 def turn(*found: Memory, whole: bool = True, limit: int = 16_000, stands: tuple[Memory, ...] = ()) -> Content:
     return Content(
-        pinned=tuple(Ranked(each, 0.0, via="standing", root="/repo") for each in stands),
+        pinned=tuple(Ranked(each, 0.0, found_by="pinned", root="/repo") for each in stands),
         has_pinned=bool(stands),
         found=Answer(status="ok", ranked=tuple(Ranked(each, 0.5, root="/repo") for each in found)),
         limit=limit,
@@ -100,7 +100,7 @@ def test_the_cut_takes_the_oldest_half_once_and_leaves_what_stands():
 
 def test_rivals_stand_beside_each_other():
     rival = memory("mem_rival", "another word")
-    ranked = replace(turn(ONE).found.ranked[0], rivals=(rival,))
+    ranked = replace(turn(ONE).found.ranked[0], concurrent_heads=(rival,))
     reply = of(NEW, (ONE, rival), replace(turn(), found=Answer(status="ok", ranked=(ranked,))))
 
     assert "[one pattern]\n> about one\n[rival beside one]\n> another word\n" in reply.block.text

@@ -12,7 +12,7 @@ from tests.support.clock import Clock
 
 NOW = 100 * 24 * 3600.0
 FAR = 4e9  # beyond any day on which this runs
-ONE, TWO = Given("/r", "mem_one", 1, "search", "strong"), Given("/r", "mem_two", 3, "standing", "standing")
+ONE, TWO = Given("/r", "mem_one", 1, "search", "strong"), Given("/r", "mem_two", 3, "pinned", "pinned")
 TURN = InjectedTurn(
     at=NOW,
     tops=("/r", "/h"),

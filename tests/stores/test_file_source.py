@@ -124,7 +124,7 @@ def test_no_superseded_memory_and_none_twice_whatever_the_links(store, random, t
 
     found = [r.memory.id for r in ranked]
     home = {name: next(m for m in maps if m.find(name)) for name in everyone}
-    searched = [r for r in ranked if r.via == "search"]
+    searched = [r for r in ranked if r.found_by == "search"]
     assert len(set(found)) == len(found)
     assert all(home[name].chains.is_head(name) for name in found)
     assert [r.memory.id for r in searched] == list(

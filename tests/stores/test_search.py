@@ -95,8 +95,8 @@ def test_several_stores_bring_no_more_than_one_might(fields, wanted):
 TEXTS = {"e1": "deploy", "e2": "test", "e3": "tea", "z1": "部署", "z2": "测试", "z3": "喝茶"}
 
 
-def told(*names: str, via: str = "search", stayed: tuple[str, ...] = (), evidence: float = 1.0) -> Rows:
-    ranked = tuple(Ranked(memory(name, TEXTS[name]), 1.0, via=via, root="/r") for name in names)
+def told(*names: str, found_by: str = "search", stayed: tuple[str, ...] = (), evidence: float = 1.0) -> Rows:
+    ranked = tuple(Ranked(memory(name, TEXTS[name]), 1.0, found_by=found_by, root="/r") for name in names)
     out = tuple(
         Ranked(memory(name, TEXTS[name]), 0.0, root="/r", stayed="faint", evidence=0.0) for name in stayed
     )
@@ -118,7 +118,7 @@ def test_what_words_and_vectors_both_find_counts_among_its_own_and_not_twice_aga
 
 def test_as_many_come_as_are_wanted_and_hops_on_top():
     own = told("e1", "e2")
-    own = Rows((*own.ranked, *told("e3", via="hop").ranked), (), 2.0)
+    own = Rows((*own.ranked, *told("e3", found_by="hop").ranked), (), 2.0)
 
     found = both_models(own, told("z1", "z2", evidence=3.0), asked(top_k=2))
 

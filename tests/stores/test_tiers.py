@@ -29,7 +29,7 @@ def test_the_words_are_the_tiers_of_the_gate(evidence, expected):
 
 async def found(parts, top, query: str, **fields) -> dict[str, str]:
     reply = await parts.ask(wire.Search(workspace=str(top), query=query, **fields))
-    return {hit.id: hit.found.came for hit in reply.memories}
+    return {hit.id: hit.found.admitted_as for hit in reply.memories}
 
 
 async def test_what_a_query_names_is_strong_and_what_shares_an_everyday_word_is_not(home, repo):

@@ -117,7 +117,7 @@ class Found(Reply, frozen=True, tag="found"):
 class Search(Request[Found], frozen=True, tag="search"):
     """Ranked memories for a query text, without injection and without the turn cache.
 
-    `rated`: `came` of a memory says what speaks for it: strong, near or weak; nothing where it is not known.
+    `rated`: `admitted_as` of each memory is set: strong, near or weak; empty where it is unknown.
     `agent` is whose memories are found beside the others where the configuration says so, as in Retrieve.
     `hypotheses`, sentences that a memory looked for may hold, are queries beside the text, which may then be
     empty; a memory is ranked by the query that it answers best.
@@ -163,7 +163,7 @@ class Explained(Reply, frozen=True, tag="explained"):
 
 
 class InjectedMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """One memory of an injection; `via` and `came` are those of its Ranking.
+    """One memory of an injection; `found_by` and `admitted_as` are those of its Ranking.
 
     `sessions` is in how many sessions, up to now, this version of it was injected because it was found.
     """
@@ -171,8 +171,8 @@ class InjectedMemory(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     root: str
     version: int
-    via: str = ""
-    came: str = ""
+    found_by: str = ""
+    admitted_as: str = ""
     sessions: int = 0
 
 

@@ -8,8 +8,8 @@ const CAME = {
   weak: "little spoke for it, and less for others",
   search: "it was found",
   hop: "one that came is linked to it",
-  standing: "it stands in every session",
-  heard: "the session had heard it",
+  pinned: "it stands in every session",
+  injected: "the session had heard it",
   correction: "it corrected what the session had heard",
 };
 const WHY = {
@@ -54,7 +54,7 @@ function badges(entry) {
     entry.origin && word(entry.origin),
     entry.kind === "memory" && !entry.isHead && word("superseded", "dim"),
     entry.stale.length > 0 && word("stale", "warn"),
-    entry.rivals.length > 0 && word("fork", "warn"),
+    entry.concurrent_heads.length > 0 && word("fork", "warn"),
     entry.kind !== "memory" && word(entry.kind, "warn"),
   );
 }
@@ -73,11 +73,11 @@ function troubles(store, entry) {
       run("It is over: ", "forget", entry.id),
     ]);
   }
-  if (entry.rivals.length)
+  if (entry.concurrent_heads.length)
     found.push([
-      el("p", {}, "Another version stands beside it, and neither replaces the other: ", joined(entry.rivals), "."),
-      run("This one holds: ", "edit", entry.id, "--relate", `${entry.rivals[0]}:supersedes`),
-      run("The other one holds: ", "edit", entry.rivals[0], "--relate", `${entry.id}:supersedes`),
+      el("p", {}, "Another version stands beside it, and neither replaces the other: ", joined(entry.concurrent_heads), "."),
+      run("This one holds: ", "edit", entry.id, "--relate", `${entry.concurrent_heads[0]}:supersedes`),
+      run("The other one holds: ", "edit", entry.concurrent_heads[0], "--relate", `${entry.id}:supersedes`),
     ]);
   if (entry.redacted.length)
     found.push([el("p", {}, "Its file holds what looks like a secret (", joined(entry.redacted), ") and is shown without it.")]);
@@ -177,7 +177,7 @@ function injected(store, entry) {
 }
 
 function cameOf(memory) {
-  return CAME[memory.came] ?? CAME[memory.via] ?? plain(memory.came || memory.via);
+  return CAME[memory.admitted_as] ?? CAME[memory.found_by] ?? plain(memory.admitted_as || memory.found_by);
 }
 
 function facts(store, entry) {

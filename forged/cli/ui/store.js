@@ -112,7 +112,7 @@ function waitingEntry(proposed) {
   return { ...entry, ...NO_MORE, scope: proposed.scope, supersedes, created: proposed.created_at, key: keyOf(entry, "waiting") };
 }
 
-const NO_MORE = { rivals: [], cues: [], evidence: [], redacted: [] };
+const NO_MORE = { concurrent_heads: [], cues: [], evidence: [], redacted: [] };
 
 function haystackOf(entry) {
   return [entry.content, ...entry.cues, ...entry.evidence, ...entry.entities, entry.id, entry.category].join("\n").toLowerCase();

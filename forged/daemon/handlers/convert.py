@@ -97,10 +97,10 @@ def hit(ranked: Ranked, facts: Facts = UNKNOWN) -> wire.MemoryRecord:
         score=ranked.score,
         cosine=ranked.cosine,
         lexical=ranked.lexical,
-        via=ranked.via,
-        came=ranked.came,
+        found_by=ranked.found_by,
+        admitted_as=ranked.admitted_as,
         older=tuple(map(_version, ranked.older)),
-        rivals=tuple(map(_version, ranked.rivals)),
+        concurrent_heads=tuple(map(_version, ranked.concurrent_heads)),
     )
     return _record(ranked.memory, ranked.root, facts, found=ranking)
 
@@ -119,7 +119,7 @@ def record(home: VectorMap, found: Memory, facts: Facts) -> wire.MemoryRecord:
         is_head=home.chains.is_head(found.id),
         origin=found.origin or Origin.FILE,
         redacted=found.redacted,
-        rivals=home.chains.beside(found.id),
+        concurrent_heads=home.chains.beside(found.id),
         cues=found.cues,
         evidence=tuple(map(str, found.evidence)),
     )

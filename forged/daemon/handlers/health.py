@@ -176,7 +176,7 @@ async def _report(context: Context, index: RootIndex) -> wire.RootReport:
     progress, cut = index.progress, index.builder.cut
     problems = sorted(index.builder.problems, key=lambda each: not each.loses)
     trust, notice = await in_status(context, index)
-    forks = tuple(index.map.chains.rivals) if index.map is not None else ()
+    forks = tuple(index.map.chains.concurrent_heads) if index.map is not None else ()
     run, registry, watcher = index.run, context.daemon.trust, context.daemon.watcher
     others = await asyncio.to_thread(no_memories, index.root)
     return wire.RootReport(

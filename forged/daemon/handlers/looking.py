@@ -43,7 +43,7 @@ async def search(
         status=answer.status,
         reason=answer.reason,
         memories=fitting(
-            [with_entities(hit(each), each.memory) for each in answer.ranked if each.via == "search"]
+            [with_entities(hit(each), each.memory) for each in answer.ranked if each.found_by == "search"]
         ),
         legs=answer.legs,
         elapsed_ms=elapsed_ms(context),

@@ -101,7 +101,7 @@ def _recalled(each: Ranked, stores: tuple[Store, ...]) -> wire.MemoryRecord:
     fields: dict[str, Any] = {"session_id": each.memory.session_id}
     if (piece := each.memory.piece) is not None:
         fields |= {"source": piece.source, "document_id": piece.document_id, "chunk_index": piece.index}
-    found = wire.Ranking(score=each.score, distance=each.distance, via=each.via, path=each.path)
+    found = wire.Ranking(score=each.score, distance=each.distance, found_by=each.found_by, path=each.path)
     return msgspec.structs.replace(hit(each, facts), found=found, **fields)
 
 

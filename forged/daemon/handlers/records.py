@@ -162,8 +162,8 @@ def _injected(each: InjectedTurn, state: State) -> wire.InjectedTurn:
                 id=one.id,
                 root=one.root,
                 version=one.version,
-                via=one.via,
-                came=one.came,
+                found_by=one.found_by,
+                admitted_as=one.admitted_as,
                 sessions=state.injected_sets.uses.of(one.root, one.id) or 0,
             )
             for one in each.memories

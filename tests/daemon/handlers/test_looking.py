@@ -29,7 +29,7 @@ async def test_why_says_of_each_memory_near_the_top_why_it_stayed_out(home, repo
     ]
     assert held.stayed[0].evidence is not None
     assert held.far_ids == ("m0",)
-    assert [(each.id, each.found.came) for each in given.memories] == [("m0", "strong")]
+    assert [(each.id, each.found.admitted_as) for each in given.memories] == [("m0", "strong")]
     assert given.stayed == ()
 
 
