@@ -106,7 +106,7 @@ def classifier_command(call: Invocation, name: str, program: str) -> None:
     """
     if not config.is_program(name):
         raise Stop("usage", f"{name} names no program, as cli:claude does")
-    if reason := config.unusable("classifier", name):
+    if reason := config.unusable_reason("classifier", name):
         raise Stop("usage", f"{name}: {reason}")
     command = shlex.quote(_found(call, program or config.parts_of(name)[1]))
     path = str(config.config_path(call.environ))

@@ -30,7 +30,7 @@ from forged.sessions.messages import Messages
 from forged.sessions.pinned import pinned_in
 from forged.sessions.transcript import clean_transcript, sentences_of, size_of, without_echoes
 from forged.sessions.turns import OpenTurn, OpenTurns, Round, TurnKey, TurnKeys, TurnReply
-from forged.state import Given, InjectedSet, InjectedTurn, SetKey, State
+from forged.state import InjectedSet, InjectionItem, InjectionRecord, SetKey, State
 from forged.stores import Ranked, SessionMemories, Workplace
 from forged.text.tokens import BYTES_PER_TOKEN
 from forged_client import protocol as wire
@@ -425,9 +425,9 @@ class Turn:
             return ()
         found = ((each, each.memory) for each in new)
         given = tuple(
-            Given(each.root, it.id, it.version, each.found_by, each.admitted_as) for each, it in found
+            InjectionItem(each.root, it.id, it.version, each.found_by, each.admitted_as) for each, it in found
         )
-        turn = InjectedTurn(
+        turn = InjectionRecord(
             at=time.time(),
             tops=self.place.tops,
             session_id=self.session.session_id,

@@ -15,10 +15,10 @@ from forged.memories.removal import forgotten_elsewhere
 from forged.memory import Scope, utc_now
 from forged.state import (
     DecidedMemory,
-    Given,
     InjectedEntry,
     InjectedSet,
-    InjectedTurn,
+    InjectionItem,
+    InjectionRecord,
     Judgement,
     SetKey,
     Write,
@@ -91,7 +91,9 @@ async def _rows(parts: Parts) -> dict[str, str]:
 async def _known(parts: Parts, root: Root, memory_id: str) -> None:
     """Have each table know a memory beside others that it is linked to."""
     state, top = parts.state, root.top
-    turn = InjectedTurn(at=4e9, memories=(Given(top, memory_id, 1), Given(top, f"{STAYS} beside", 1)))
+    turn = InjectionRecord(
+        at=4e9, memories=(InjectionItem(top, memory_id, 1), InjectionItem(top, f"{STAYS} beside", 1))
+    )
     state.injections.add(turn)
     entries = (
         InjectedEntry(top, memory_id, 1, b"d"),

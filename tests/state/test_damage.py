@@ -21,24 +21,24 @@ from forged.attributes import Facts
 from forged.counters import Departure
 from forged.memory import utc_now
 from forged.state import (
-    Begun,
     CaptureCursor,
     CapturePart,
     DecidedMemory,
-    Given,
     InjectedSet,
-    InjectedTurn,
+    InjectionItem,
+    InjectionRecord,
     Intent,
     Judgement,
-    Known,
     LearnedSession,
-    Looked,
     OwnFile,
+    PendingWrite,
     Receipt,
+    RequestOutcome,
     RootIds,
-    RootLook,
+    RootListing,
     RootRecord,
     SetKey,
+    TrustFindings,
     Write,
 )
 from forged.state.database import FORMAT, connect, put, transaction
@@ -87,15 +87,17 @@ async def filled(directory: Path) -> None:
         await state.trust.put_root(TRUSTED)
         await state.trust.put_own("1:2:3", [OwnFile(f"mem_own{number}", "beef") for number in range(9)])
         await state.trust.approve("1:2:3", [f"f00d{number}" for number in range(9)])
-        found = Looked(TRUSTED, brought=frozenset(f"b20d{n}" for n in range(9)))
+        found = TrustFindings(TRUSTED, brought=frozenset(f"b20d{n}" for n in range(9)))
         assert state.trust.note(found)
         state.heard.update({"of-a-session": CaptureCursor(b"12345678", ((1, 7),))})
         await state.events.put_all([], state.heard.pending())
         await state.parts.put("a-capture", 0, CapturePart((), b""))
         governor.spend("hyde", prompt_tokens=5)
         governor.spend("capture", prompt_tokens=7)
-        known = [Known(f"digest {number}", f"mem_{number}") for number in range(8)]
-        rows = [Begun("1:2:3", key=f"key-of-{number}", known=each) for number, each in enumerate(known)]
+        known = [RequestOutcome(f"digest {number}", f"mem_{number}") for number in range(8)]
+        rows = [
+            PendingWrite("1:2:3", key=f"key-of-{number}", known=each) for number, each in enumerate(known)
+        ]
         await asyncio.wrap_future(state.requests.begin(rows))
         await state.intents.begin(Intent("intent-7", "remove", TOP, "repo", ("mem_7",)))
         key = SetKey("agent", "told-session", (TOP,))
@@ -105,7 +107,9 @@ async def filled(directory: Path) -> None:
         state.judged.add("mem_judged7", Judgement(at=time.time(), text="judged", memory_id="mem_judged7"))
         state.outbound.add(Departure("models.example", "build", calls=3, texts=5, characters=70))
         state.agents.saw("agent-of-a-hook", "Stop")
-        state.injections.add(InjectedTurn(at=time.time(), memories=(Given(TOP, "mem_injected7", 1),)))
+        state.injections.add(
+            InjectionRecord(at=time.time(), memories=(InjectionItem(TOP, "mem_injected7", 1),))
+        )
         progress = LearnedSession(agent="claude", session_id="s", mark="all")
         await state.events.put_all([], state.learned.change({"a-learned-session": progress}))
         await state.attributes.put("/srv/repo", {"mem_detailed7": Facts("fact")})
@@ -115,7 +119,7 @@ async def filled(directory: Path) -> None:
         await state.excludes.put(Exclude("/srv/excluded7/.git", "1:2:3", "commit"))
         await state.receipts.put("receipt7", Receipt("digest", b"reply"))
         await state._database.commit(state.absences.absent(TOP, ["mem_absent7"], "2026-01-01"))
-        look = RootLook(RootIds("/srv/placed7"), "1:2:3 0", "2026-01-01", frozenset({"mem_1"}))
+        look = RootListing(RootIds("/srv/placed7"), "1:2:3 0", "2026-01-01", frozenset({"mem_1"}))
         await state.removal.noticed(look, ["mem_1"])
     async with opened(directory) as state:
         await state._keep_copy()
@@ -371,7 +375,7 @@ async def test_file_of_an_older_format_is_set_aside_whole_and_pauses_hold_until_
             assert (state.pauses.listed(), state.events.left()) == ((), ())
             await state.trust.put_root(TRUSTED)
             assert state.trust.roots() == ()
-            assert await state.foreign() == ()
+            assert await state.unexpected_files() == ()
     async with opened(older) as state:
         await state.pauses.set(None, False)
         assert (state.pauses.reason(()), state.warnings, state.trust.roots()) == ("", (), (TRUSTED,))

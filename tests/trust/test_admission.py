@@ -11,7 +11,7 @@ import pytest
 from forged.errors import WorkspaceError
 from forged.files import Root
 from forged.memory import Scope
-from forged.trust import TrustRegistry, admission, brought
+from forged.trust import TrustRegistry, admission, provenance
 from forged.trust.identity import identify
 from forged.writing import Writer
 from tests.data.memories import memory, put
@@ -142,9 +142,9 @@ async def test_of_new_files_that_are_alike_each_is_judged(tmp_path, monkeypatch)
     put(top, memory("a", "one"))
     async with person(tmp_path / "state") as one:
         await one.trust.trust(str(top), "follow")
-        judge = brought.Repository.judge
+        judge = provenance.Repository.judge
         monkeypatch.setattr(
-            brought.Repository, "judge", lambda *given: asked.extend(given[2]) or judge(*given)
+            provenance.Repository, "judge", lambda *given: asked.extend(given[2]) or judge(*given)
         )
         for name in ("b.md", "c.md"):
             (top / ".forge/memory" / name).write_text("Tabs, not spaces.\n")
@@ -267,7 +267,7 @@ async def test_a_folder_that_is_a_link_or_a_repository_of_its_own_is_not_followe
                 git(ours, "submodule", "--quiet", "add", f"file://{hostile}", ".forge/memory")
             case _:
                 clone(hostile, ours / ".forge/memory")
-        assert one.look(ours) == (set(), dict.fromkeys(NAMES, brought.LINKED))
+        assert one.look(ours) == (set(), dict.fromkeys(NAMES, provenance.LINKED))
 
 
 async def test_a_clone_below_a_trusted_directory_is_not_covered(tmp_path):

@@ -21,7 +21,7 @@ from forged.errors import InvalidRequest
 from forged.files import repo_root
 from forged.memory import utc
 from forged.sessions import clean_transcript
-from forged.state import MOST_LEARNED, InjectedTurn, Judgement, State
+from forged.state import MOST_LEARNED, InjectionRecord, Judgement, State
 from forged.stores import Workplace
 from forged_client import protocol as wire
 
@@ -89,7 +89,7 @@ async def list_past(context: Context, request: wire.ListPast) -> wire.PastSessio
     )
 
 
-_Row = TypeVar("_Row", Judgement, InjectedTurn)
+_Row = TypeVar("_Row", Judgement, InjectionRecord)
 
 
 async def list_judged(context: Context, request: wire.ListJudged) -> wire.JudgedPage:
@@ -107,7 +107,7 @@ async def list_judged(context: Context, request: wire.ListJudged) -> wire.Judged
 async def list_injections(context: Context, request: wire.ListInjections) -> wire.InjectionsPage:
     """List what turns got, newest first; also where memory is off by now."""
 
-    def listed(state: State, tops: tuple[str, ...] | None) -> list[InjectedTurn]:
+    def listed(state: State, tops: tuple[str, ...] | None) -> list[InjectionRecord]:
         return [each for each in state.injections.listed() if tops is None or each.tops == tops]
 
     page, total = await _page(context, request, listed)
@@ -149,7 +149,7 @@ def _judged(each: Judgement, is_there: bool) -> wire.Judged:
     return wire.Judged(**fields, **own)
 
 
-def _injected(each: InjectedTurn, state: State) -> wire.InjectedTurn:
+def _injected(each: InjectionRecord, state: State) -> wire.InjectedTurn:
     return wire.InjectedTurn(
         at=utc(each.at),
         roots=each.tops,
