@@ -135,7 +135,7 @@ class _Failing:
         await Together(self.fail, 9).ask(1)
 
     async def one_look_for_all(self):
-        await resolver._Looks(self.fail, time.monotonic).find("key")
+        await resolver._LookupCache(self.fail, time.monotonic).find("key")
 
     async def in_a_lane(self):
         def call():

@@ -27,7 +27,7 @@ from forged.capture.values import MAX_CONTENT_BYTES, KnownMemory, Proposal
 from forged.capture.vectors import VectorsOf
 from forged.config import LOCAL
 from forged.files import Root
-from forged.map import Chains, VectorMap, link, search_maps
+from forged.map import Chains, VectorMap, build_chains, search_maps
 from forged.memory import Memory, Scope
 from forged.models import split_layers
 from forged.state import Event
@@ -159,7 +159,7 @@ class ExistingMemories:
         if root not in self._linked:
             known = {memory.id: memory for memory in (*self._before(root), *self._decided.get(root, ()))}
             memories = list(known.values())
-            self._linked[root] = memories, (chains := link(memories)), chains.heads(memories)
+            self._linked[root] = memories, (chains := build_chains(memories)), chains.heads(memories)
         return self._linked[root]
 
     def _before(self, root: Root) -> Sequence[Memory]:
@@ -176,7 +176,7 @@ class ExistingMemories:
     def _texts(self) -> Texts:
         valid = list[Memory]()
         for memories in map(self._before, self.roots):
-            heads = {each.id for each in link(memories).heads(memories)}
+            heads = {each.id for each in build_chains(memories).heads(memories)}
             valid += (m for m in memories if m.session_id == self._session_id or m.id in heads)
         return Texts([each.content for each in valid if len(each.content) <= _MOST_ALIKE])
 
@@ -357,8 +357,8 @@ def _versions(home: VectorMap, ids: Iterable[str]) -> Iterator[Memory]:
 
 def _near_by_row(home: VectorMap, row: bytes) -> Iterator[Memory]:
     """What is near by vectors, where the map has those of the model that made the row."""
-    legs = home.dense if row else ()
-    key = next((leg.key for leg in legs if leg.key.startswith(f"{LOCAL}\n")), None)
+    indexes = home.dense if row else ()
+    key = next((index.key for index in indexes if index.key.startswith(f"{LOCAL}\n")), None)
     if key is None:
         return
     _, vectors = split_layers(np.frombuffer(row, np.float32)[None])

@@ -163,17 +163,17 @@ def chain_table(chain: Chain, width: int = 0) -> Iterator[str]:
         yield from (whole,) if not width or cells(whole) <= width else ways
 
 
-_CAME = {
+_REASONS = {
     "strong": "much speaks for it",
     "near": "near the best",
     "weak": "little speaks for it, and for others less",
     "search": "it was found, and nothing is held back",
-    "hop": "one that came is linked to it",
+    "link": "one that came is linked to it",
     "pinned": "it stands in every session",
     "injected": "the session has heard it",
     "correction": "it corrects what the session has heard",
 }
-_STAYED = {
+_REJECTED = {
     "faint": "too little speaks for it",
     "far": "too little speaks for it beside the best",
     "full": "enough came before it",
@@ -194,7 +194,7 @@ def hit_lines(
             found.admitted_as
             if found.admitted_as in _RATED
             else "linked"
-            if found.found_by == "hop"
+            if found.found_by == "link"
             else "found"
         )
         facts = (
@@ -232,16 +232,16 @@ def _version(version: Version, names: Mapping[str, str]) -> str:
 
 
 def explanation(found: Explained, query: str, paint: Painter, width: int = 0) -> Iterator[str]:
-    """Why these memories: what was asked for, scores by leg, hops, and what the budget cut.
+    """Why these memories: what was asked for, scores by index, hops, and what the budget cut.
 
     With `query` it is about that query, asked now; else about an injection that has been made.
     """
     total = found.included + len(found.omitted_ids)
     fitted = f"{found.included} of {counted(total, 'memory', 'memories')} fit" if total else "no memory"
     yield f"{_occasion(found, query)}: {fitted}"
-    legs = "+".join(found.legs) or "none"
+    indexes = "+".join(found.indexes) or "none"
     took = f", {found.elapsed_ms:,.1f} ms" if found.elapsed_ms else ""
-    yield f"strategy {escape_line(found.strategy) or 'none'}, legs {escape_line(legs)}{took}"
+    yield f"strategy {escape_line(found.strategy) or 'none'}, indexes {escape_line(indexes)}{took}"
     if found.reason:
         yield f"{escape_line(found.status)}: {escape_line(found.reason)}"
     if found.hypotheses:
@@ -254,7 +254,7 @@ def explanation(found: Explained, query: str, paint: Painter, width: int = 0) ->
     if found.memories:
         yield ""
         yield from _ranking(found, width)
-    if found.stayed:
+    if found.rejected:
         yield ""
         yield from _left_out(found, width)
 
@@ -272,7 +272,7 @@ def _ranking(found: Explained, width: int) -> list[str]:
     rows = [("memory", "budget", "why it came", "")]
     for place, hit in enumerate(found.memories):
         came = hit.found.admitted_as or hit.found.found_by if hit.found is not None else ""
-        why = _CAME.get(came, escape_line(came))
+        why = _REASONS.get(came, escape_line(came))
         budget = "fits" if place < found.included else "cut"
         rows.append((escape_line(hit.id), budget, why, _gist(hit.content)))
     return [line.rstrip() for line in columns(rows, width=width, cuts=True)]
@@ -280,8 +280,8 @@ def _ranking(found: Explained, width: int) -> list[str]:
 
 def _left_out(found: Explained, width: int) -> list[str]:
     rows = [("memory", "why it stayed out", "")]
-    for each in found.stayed:
-        why = _STAYED.get(each.why, escape_line(each.why))
+    for each in found.rejected:
+        why = _REJECTED.get(each.why, escape_line(each.why))
         rows.append((escape_line(each.id), why, _shortened(escape_line(each.first_line))))
     return [line.rstrip() for line in columns(rows, width=width, cuts=True)]
 

@@ -248,7 +248,7 @@ class FdStore:
             self._drop(name)
 
     async def _store(self, index: RootIndex, indexer: Indexer) -> None:
-        name, now = _named(name_of(index.root)), (ref(index), index.builder.moment)
+        name, now = _named(name_of(index.root)), (ref(index), index.builder.revision)
         if self._held.get(name) == now:
             return
         parcel = await indexer.packed(index)

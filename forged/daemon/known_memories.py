@@ -34,7 +34,7 @@ async def nearest(event: Event, indexer: Indexer, retriever: Retriever) -> tuple
     files = FileStore(indexer, event.roots)
     place = Workplace(event.roots, files, tuple(root.top for root in event.roots), MemoryConfig())
     view = await files.view(sys.maxsize, now + _FRESH_S)
-    found = await _found(event, place, retriever, now + _PATIENCE_S) if view.legs else ()
+    found = await _found(event, place, retriever, now + _PATIENCE_S) if view.indexes else ()
     return await asyncio.to_thread(_listed, found, view)  # 25 ms with ten thousand memories
 
 

@@ -73,7 +73,7 @@ def choose_models(loaded: Loaded, env: Mapping[str, str]) -> Models:
         cjk = chosen.model
         reasons += [f"no vectors of CJK texts: {chosen.reason}"] if cjk is None else []
     if loaded.config.embedder not in {"", BUILTIN_LEXICAL} and embedding.model is None:
-        reasons.append(f"no dense leg: {embedding.reason}")
+        reasons.append(f"no dense index: {embedding.reason}")
     if memory.retrieval_model and chat.model is None:
         reasons.append(f"no HyDE: {chat.reason}")
     worker, no_classifier = worker_settings(loaded.config, env)

@@ -1,6 +1,6 @@
 """Makes one root's next map from its files and the map before.
 
-`draft` (in a thread) scans the files and brings the lexical leg up to date; `embed` (on the loop) gets the
+`draft` (in a thread) scans the files and brings the lexical index up to date; `embed` (on the loop) gets the
 missing vectors and returns what failed as a whole; `finish` (in a thread) freezes the map, maybe twice:
 before and after the vectors come. Threads leave the loop free. Memories of a second model are a layer of
 their own, of which failures keep no map back. Problems on disk are named and never raised.
@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forged.errors import ProviderError
-from forged.files import EvidenceChecker, MemoryStore, Root, Snapshot, scan
-from forged.map import Chains, DenseLeg, Part, VectorMap, link, thinned
+from forged.files import Grounds, MemoryStore, Root, Snapshot, scan
+from forged.map import Chains, DenseIndex, MapPart, VectorMap, build_chains, thin_calibration
 from forged.maps.embedding import EmbeddingQueue, EmbeddingRun, ModelReplacedError
 from forged.maps.parcel import Parcel, Shelf, Stock, name_of
 from forged.maps.rows import Embedded, RowMaker, Rows, differing
@@ -117,7 +117,7 @@ class Sheet(msgspec.Struct, frozen=True, eq=False):
 
     memories: tuple[Memory, ...]
     layout: Layout
-    large: Part | None
+    large: MapPart | None
     missing: dict[bytes, str]
 
 
@@ -140,13 +140,13 @@ class Layer:
         """`embedded` is a text of a memory as it is embedded; `parcel` holds vectors of these texts."""
         self.queue = queue
         self.vectors = KnownVectors(queue, top, parcel) if queue is not None else None
-        self.parts: tuple[Part, ...] = ()
+        self.parts: tuple[MapPart, ...] = ()
         self._maker = maker
         self._embedded = embedded
         self._second = second
         self._sheet: Sheet | None = None  # of the parts
-        self._shown: tuple[tuple[Part, ...], Layout] | None = None  # both of one moment
-        self._large: Part | None = None  # its base, if that lacks no vector: edits may stand beside it
+        self._shown: tuple[tuple[MapPart, ...], Layout] | None = None  # both of one moment
+        self._large: MapPart | None = None  # its base, if that lacks no vector: edits may stand beside it
         self._is_complete = False  # the parts lack no vector that is to be had
         self._left_out = frozenset[bytes]()  # texts that the parts lack as the model refuses them
 
@@ -245,7 +245,7 @@ class Layer:
         if is_complete and self.vectors is not None:
             self.vectors.settle()
 
-    def _laid_out(self, sheet: Sheet, *, all_new: bool) -> tuple[Part, ...]:
+    def _laid_out(self, sheet: Sheet, *, all_new: bool) -> tuple[MapPart, ...]:
         """All rows, or a few next to those that are there."""
         rows, gone = sheet.layout.newest, sheet.layout.gone
         large = sheet.large.without(gone) if sheet.large is not None and gone is not None else None
@@ -253,17 +253,17 @@ class Layer:
             part = rows.with_vectors(None)
             return (part,) if large is None else (large, part)
         baseline, cues = self.queue.learner.baseline, rows.cues.hashes if rows.cues is not None else ()
-        leg = partial(self.vectors.leg, all_new=all_new, beside=large is not None)
-        cued = leg(cues, None, cues=True)
-        dense = leg(rows.hashes, baseline)
+        index = partial(self.vectors.index, all_new=all_new, beside=large is not None)
+        cued = index(cues, None, cues=True)
+        dense = index(rows.hashes, baseline)
         part = rows.with_vectors(None, second=dense) if self._second else rows.with_vectors(dense, cued)
         if large is None:
             return (part,)
-        if (kept := self._leg(large)) is not None and baseline is not None:
-            thinned(self._leg(self.parts[0]), kept, baseline)
+        if (kept := self._dense(large)) is not None and baseline is not None:
+            thin_calibration(self._dense(self.parts[0]), kept, baseline)
         return large, part
 
-    def _leg(self, part: Part) -> DenseLeg | None:
+    def _dense(self, part: MapPart) -> DenseIndex | None:
         return part.second if self._second else part.dense
 
     def stock(self, name: str) -> Stock | Parcel | None:
@@ -398,7 +398,7 @@ class Builder:
         return self._main.stock(name_of(self.store.root))
 
     @property
-    def moment(self) -> tuple[int, int, bool]:
+    def revision(self) -> tuple[int, int, bool]:
         """Changes when `stock` does: with the map, with vectors that are in none yet, with a full rebuild."""
         waiting = self._main.vectors.waiting if self._main.vectors is not None else 0
         return self._map.generation if self._map is not None else 0, waiting, self.serves_older
@@ -473,7 +473,7 @@ class Builder:
 
     def _chains(self, memories: Sequence[Memory], changed: Sequence[Memory]) -> Chains:
         before = self._map.chains if self._map is not None else None
-        return link(memories) if before is None or before.may_change_with(changed) else before
+        return build_chains(memories) if before is None or before.may_change_with(changed) else before
 
     def _embedded(self, memory: Memory, text: str) -> str:
         """A text as it is embedded, to the letter, "" if it is not: a secret leaves for nobody."""
@@ -519,7 +519,7 @@ class Builder:
     def finish(self, draft: MapDraft, generation: int) -> VectorMap | None:
         """Freeze the next map from a draft and the vectors known by now. Runs in a thread.
 
-        Without a lexical leg a memory that has no vector cannot be found, so its older text is kept; None
+        Without a lexical index a memory that has no vector cannot be found, so its older text is kept; None
         when there is no older map either.
         """
         complete = {layer: not layer.unknown(sheet) for layer, sheet in draft.sheets.items()}

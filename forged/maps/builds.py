@@ -367,7 +367,7 @@ class Builds(msgspec.Struct, frozen=True, eq=False):
         `shows`: a map without the vectors of this run is worth showing.
         """
         if shows:
-            # Ready at once, better soon: the lexical leg needs no model.
+            # Ready at once, better soon: the lexical index needs no model.
             await asyncio.wait({run}, timeout=_PATIENCE_S if index.map is not None else 0)
             if not run.done():
                 await self._swap(index, draft)

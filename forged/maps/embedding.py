@@ -72,7 +72,7 @@ def _pause(embedder: Embedder) -> ProviderError | None:
 class EmbeddingQueue:
     """All texts of one model on their way, and the vectors of holders that lay out none themselves.
 
-    `moment` changes when there are other vectors to `get`. Belongs to one event loop.
+    `revision` changes when there are other vectors to `get`. Belongs to one event loop.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class EmbeddingQueue:
         )
         self.learner = BaselineLearner(self.identity, needed=gated)
         self.slots = Slots(lambda: AT_ONCE)
-        self.moment = 0
+        self.revision = 0
         self._on_change = on_change
         self._refusal = refusal if embedder.replaceable else None
         self._clock = clock
@@ -253,13 +253,13 @@ class EmbeddingQueue:
         finally:
             run.leave()
             self._vectors |= run.vectors
-            self.moment += bool(run.vectors)
+            self.revision += bool(run.vectors)
 
     def _of_this_model(self) -> None:
         """Vectors of two models are never compared."""
         if self._key != self.identity.key:
             self._key, self._vectors, self._set_aside = self.identity.key, {}, {}
-            self.moment += 1
+            self.revision += 1
 
     def _model_changed(self) -> None:
         self._woken.set()

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from forged.errors import ForgedError
 from forged.files import Root
-from forged.map import DenseLeg
+from forged.map import DenseIndex
 from forged.models import Vectors
 
 KEPT_S = 24 * 3600.0
@@ -54,16 +54,16 @@ class Label(msgspec.Struct, frozen=True):
 
 
 class Shelf(msgspec.Struct, frozen=True, eq=False):
-    """One part of a map: row i of `leg` is the vector of the text with hash `hashes[i]`, b"" for none."""
+    """One part of a map: row i of `dense` is the vector of the text with hash `hashes[i]`, b"" for none."""
 
     hashes: Sequence[bytes]
-    leg: DenseLeg | None
+    dense: DenseIndex | None
 
 
 class Stock(msgspec.Struct, frozen=True, eq=False):
     """What is known of a root's texts at one moment; nothing in it changes while it is packed.
 
-    `fresh` has what is in no leg yet. `cut` are hashes of texts of which only the beginning was embedded.
+    `fresh` has what is in no dense yet. `cut` are hashes of texts of which only the beginning was embedded.
     """
 
     label: Label
@@ -173,21 +173,21 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 def _dimension(stock: Stock) -> int:
     """Of the newest vectors: one model makes them all, or there are no others to pack."""
-    legs = (shelf.leg.dimension for shelf in stock.shelves if shelf.leg is not None)
-    return next(legs, len(next(iter(stock.fresh.values()), b"")))
+    indexes = (shelf.dense.dimension for shelf in stock.shelves if shelf.dense is not None)
+    return next(indexes, len(next(iter(stock.fresh.values()), b"")))
 
 
 def _wanted(shelf: Shelf, fresh: Mapping[bytes, Vectors], dimension: int) -> NDArray[np.intp]:
     """Rows of which the vector is known."""
     known = np.fromiter(map(fresh.__contains__, shelf.hashes), np.bool_, len(shelf.hashes))
-    if shelf.leg is not None and shelf.leg.dimension == dimension:
-        known |= ~shelf.leg.missing
+    if shelf.dense is not None and shelf.dense.dimension == dimension:
+        known |= ~shelf.dense.missing
     return np.flatnonzero(known)
 
 
 def _rows(shelf: Shelf, numbers: NDArray[np.intp], fresh: Mapping[bytes, Vectors], dimension: int) -> Vectors:
-    leg = shelf.leg if shelf.leg is not None and shelf.leg.dimension == dimension else None
-    rows = leg.some(numbers) if leg is not None else np.zeros((len(numbers), dimension), np.float32)
+    dense = shelf.dense if shelf.dense is not None and shelf.dense.dimension == dimension else None
+    rows = dense.some(numbers) if dense is not None else np.zeros((len(numbers), dimension), np.float32)
     for at, number in enumerate(numbers.tolist()):
         if (row := fresh.get(shelf.hashes[number])) is not None:
             rows[at] = row

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forged.files import Pace
-from forged.map import Cues, DenseLeg, LexicalLeg, Part, Traits, are_cjk, build_leg, splice_leg
+from forged.map import Cues, DenseIndex, LexicalIndex, MapPart, Traits, are_cjk, build_lexical, splice_lexical
 from forged.maps.embedding import text_hash
 from forged.memory import Memory, unchanged_ends
 from forged.text.terms import Terms, terms
@@ -92,9 +92,9 @@ class CueRows(msgspec.Struct, frozen=True, eq=False):
     begins: NDArray[np.intp]
     texts: tuple[str, ...]
     hashes: tuple[bytes, ...]
-    lexical: LexicalLeg | None
+    lexical: LexicalIndex | None
 
-    def with_vectors(self, dense: DenseLeg | None) -> Cues:
+    def with_vectors(self, dense: DenseIndex | None) -> Cues:
         return Cues(self.owners, self.begins, are_cjk(self.texts), self.lexical, dense)
 
     def hashed(self) -> Iterator[tuple[Memory, bytes]]:
@@ -149,15 +149,15 @@ def _words(
     texts: Sequence[str],
     before: CueRows | None,
     pace: Pace,
-) -> LexicalLeg:
+) -> LexicalIndex:
     """Words of the cues; those of memories whose cues stay are not looked at again."""
     kept_old, kept_new = _kept(memories, begins, before)
     known = set(kept_new)
     added = [row for row in range(len(texts)) if row not in known]
     docs = list(_tokenised((texts[row] for row in added), pace))
-    leg = before.lexical if before is not None and before.lexical is not None else build_leg(())
-    return splice_leg(
-        leg,
+    index = before.lexical if before is not None and before.lexical is not None else build_lexical(())
+    return splice_lexical(
+        index,
         kept_old=np.array(kept_old, np.int32),
         kept_new=np.array(kept_new, np.int32),
         added_new=np.array(added, np.int32),
@@ -198,7 +198,7 @@ class Rows(msgspec.Struct, frozen=True, eq=False):
 
     memories: tuple[Memory, ...]
     hashes: tuple[bytes, ...]
-    lexical: LexicalLeg | None
+    lexical: LexicalIndex | None
     traits: Traits
     cues: CueRows | None = None
 
@@ -207,11 +207,11 @@ class Rows(msgspec.Struct, frozen=True, eq=False):
         return row if row < len(self.memories) and self.memories[row].id == memory_id else None
 
     def with_vectors(
-        self, dense: DenseLeg | None, cued: DenseLeg | None = None, *, second: DenseLeg | None = None
-    ) -> Part:
+        self, dense: DenseIndex | None, cued: DenseIndex | None = None, *, second: DenseIndex | None = None
+    ) -> MapPart:
         """A part of a map; `second` are vectors by another model than the map's own."""
         cues = self.cues.with_vectors(cued) if self.cues is not None else None
-        return Part(self.memories, self.lexical, dense, self.traits, cues=cues, second=second)
+        return MapPart(self.memories, self.lexical, dense, self.traits, cues=cues, second=second)
 
 
 class RowMaker:
@@ -268,11 +268,11 @@ class RowMaker:
 
     def _words(
         self, memories: Sequence[Memory], before: Rows | None, changes: Changes, pace: Pace
-    ) -> LexicalLeg:
+    ) -> LexicalIndex:
         docs = _tokenised((memories[row].content for row in changes.added.tolist()), pace)
         if before is None or before.lexical is None:
-            return build_leg(docs)
-        return splice_leg(
+            return build_lexical(docs)
+        return splice_lexical(
             before.lexical,
             kept_old=changes.kept_old,
             kept_new=changes.kept_new,

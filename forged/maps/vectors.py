@@ -1,4 +1,4 @@
-"""Vectors of one root's texts, from one build to the next, and the dense leg that is laid out from them.
+"""Vectors of one root's texts, from one build to the next, and the dense index that is laid out from them.
 
 A vector is known from a map, now or before, from the run that embeds now, or from a parcel of another daemon,
 if the same model answers. A `VectorCache` makes the cost of a map grow with the change. After `renew` the old
@@ -15,7 +15,7 @@ from itertools import compress, filterfalse, repeat
 import numpy as np
 from numpy.typing import NDArray
 
-from forged.map import Baseline, DenseLeg, build_dense, carried, edit_dense
+from forged.map import Baseline, DenseIndex, build_dense, carry_calibration, edit_dense
 from forged.maps.embedding import EmbeddingQueue, EmbeddingRun
 from forged.maps.parcel import Label, Parcel, Shelf, Stock, Unusable
 from forged.models import Purpose, Vectors
@@ -29,14 +29,14 @@ _KEPT_AT_LEAST = 1024
 
 
 class VectorCache:
-    """Rows of one root by one model, `key`: those of the leg `live` and those beside, retired ones by copy.
+    """Rows of one root by one model, `key`: those of the index `live` and those beside, retired ones by copy.
 
     As many retired rows are kept as are live, so that a branch switched away and back costs nothing.
     """
 
     def __init__(self, key: str = "") -> None:
         self.key = key
-        self.live: DenseLeg | None = None
+        self.live: DenseIndex | None = None
         self._row_of: dict[bytes, int] = {}
         self._beside: dict[bytes, Vectors] = {}
         self._retired: OrderedDict[bytes, Vectors] = OrderedDict()
@@ -61,9 +61,9 @@ class VectorCache:
         """The row of each text hash in `live`, -1 where it is not."""
         return np.fromiter(map(self._row_of.get, keys, repeat(-1)), np.int64, len(keys))
 
-    def adopt(self, keys: Sequence[bytes], leg: DenseLeg) -> None:
-        """Make the rows of `leg`, one for each of `keys`, the live ones; zero rows are unknown texts."""
-        known = ~leg.missing
+    def adopt(self, keys: Sequence[bytes], index: DenseIndex) -> None:
+        """Make the rows of `index`, one for each of `keys`, the live ones; zero rows are unknown texts."""
+        known = ~index.missing
         live = dict(zip(compress(keys, known), np.flatnonzero(known).tolist(), strict=True))
         left = self._beside
         if self.live is not None:
@@ -71,13 +71,13 @@ class VectorCache:
             left = left | {
                 key: row(self._row_of[key]) for key in filterfalse(live.__contains__, self._row_of)
             }
-        self.live, self._row_of, self._beside = leg, live, {}
+        self.live, self._row_of, self._beside = index, live, {}
         self._retire(left)
 
-    def keep_beside(self, keys: Sequence[bytes], leg: DenseLeg) -> None:
-        """Make the rows of `leg`, one for each of `keys`, those that stand beside the live ones."""
-        before, there = self._beside, np.flatnonzero(~leg.missing).tolist()
-        self._beside = {keys[row]: leg.row(row) for row in there if keys[row] not in self._row_of}
+    def keep_beside(self, keys: Sequence[bytes], index: DenseIndex) -> None:
+        """Make the rows of `index`, one for each of `keys`, those that stand beside the live ones."""
+        before, there = self._beside, np.flatnonzero(~index.missing).tolist()
+        self._beside = {keys[row]: index.row(row) for row in there if keys[row] not in self._row_of}
         self._retire(before)
 
     def _retire(self, left: dict[bytes, Vectors]) -> None:
@@ -166,7 +166,7 @@ class KnownVectors:
         older = self._older
         return self.get if older is None or all_new else lambda key: _held(key, older)
 
-    def leg(
+    def index(
         self,
         hashes: Sequence[bytes],
         baseline: Baseline | None,
@@ -174,28 +174,28 @@ class KnownVectors:
         all_new: bool,
         beside: bool = False,
         cues: bool = False,
-    ) -> DenseLeg | None:
-        """The dense leg of texts by hash, calibrated for the gate; None without any vector.
+    ) -> DenseIndex | None:
+        """The dense index of texts by hash, calibrated for the gate; None without any vector.
 
-        A few texts may stand `beside` the leg that was laid out last. Those of `cues` have no baseline.
+        A few texts may stand `beside` the index that was laid out last. Those of `cues` have no baseline.
         """
         caches = (self._cache, self._cues)
         cache = (caches if self._older is None or all_new else self._older)[cues]
         known, places = self.of_one_time(all_new=all_new), _NO_PLACES
         if beside:
-            leg = self._beside(hashes, cache, known)
+            index = self._beside(hashes, cache, known)
         else:
             places = cache.places(hashes)
-            leg = self._laid_out(hashes, places, cache, known)
-        if leg is None:
+            index = self._laid_out(hashes, places, cache, known)
+        if index is None:
             return None
         if baseline is not None:
-            carried(None if beside else cache.live, places, leg, baseline)
+            carry_calibration(None if beside else cache.live, places, index, baseline)
         if cache in caches:
-            (cache.keep_beside if beside else cache.adopt)(hashes, leg)
-        return leg
+            (cache.keep_beside if beside else cache.adopt)(hashes, index)
+        return index
 
-    def _beside(self, hashes: Sequence[bytes], cache: VectorCache, known: Known) -> DenseLeg | None:
+    def _beside(self, hashes: Sequence[bytes], cache: VectorCache, known: Known) -> DenseIndex | None:
         vectors = [known(key) if key else None for key in hashes]
         dimension = cache.dimension or max((len(each) for each in vectors if each is not None), default=0)
         rows = np.zeros((len(hashes), dimension), np.float32)
@@ -221,7 +221,7 @@ class KnownVectors:
         """
         fresh = {} if self._run is None else self._run.vectors.copy()
         usable = tuple(map(self._without_older, shelves)) or (Shelf(tuple(fresh), None),)
-        if not fresh and all(shelf.leg is None for shelf in usable):
+        if not fresh and all(shelf.dense is None for shelf in usable):
             return self._parcel
         key = self._cache.key
         known = self._identity.remembered.label(self._identity.embedder.key, key)
@@ -230,7 +230,7 @@ class KnownVectors:
 
     def _without_older(self, shelf: Shelf) -> Shelf:
         """A part of a map without vectors that serve only until the new ones are there."""
-        is_older = shelf.leg is not None and (shelf.leg.key != self._cache.key or self._older is not None)
+        is_older = shelf.dense is not None and (shelf.dense.key != self._cache.key or self._older is not None)
         return Shelf(shelf.hashes, None) if is_older else shelf
 
     def _packed(self, key: bytes) -> Vectors | None:
@@ -249,7 +249,7 @@ class KnownVectors:
 
     def _laid_out(
         self, hashes: Sequence[bytes], places: NDArray[np.int64], cache: VectorCache, known: Known
-    ) -> DenseLeg | None:
+    ) -> DenseIndex | None:
         fresh = {
             row: vector
             for row in np.flatnonzero(places < 0).tolist()

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from forged.attributes import UNKNOWN
 from forged.errors import InvalidRequest, MemoryNotFound, StoreError
-from forged.map import VectorMap, link
+from forged.map import VectorMap, build_chains
 from forged.maps import RootIndex
 from forged.memories.ids import is_whole, on_disk, resolve_prefix
 from forged.memories.parts import PATIENCE_S, MemoryParts
@@ -195,7 +195,9 @@ async def meant_to_go(
                 f"{wanted[:80]!r} lies in the trash already; --now (erase_now) erases it there"
             )
         first, root = together[0], next(each for each in place.roots if each.top == together[0].note.top)
-        chain = link([each.memory for each in together if each.note.top == root.top]).chain(first.memory.id)
+        chain = build_chains([each.memory for each in together if each.note.top == root.top]).chain(
+            first.memory.id
+        )
         return memories.indexer.open(root), (first.memory.id,) if version_only else chain
 
     try:

@@ -20,7 +20,7 @@ from forged import memory
 from forged.attributes import carried_over
 from forged.errors import InvalidRequest, MemoryNotFound, StoreError
 from forged.files import Root, root_at
-from forged.map import link
+from forged.map import build_chains
 from forged.maps import RootIndex
 from forged.memories.ids import check_changeable, check_scope, on_disk, within
 from forged.memories.parts import PATIENCE_S, MemoryParts
@@ -83,7 +83,7 @@ async def planned_move(
     )
     secrets = await secrets_in(new.content, fields_of(new))
     insist(secrets, allowed=allow_secret or base.id in at.admitted.insisted)
-    ids = link(at.admitted.memories).chain(base.id)
+    ids = build_chains(at.admitted.memories).chain(base.id)
     return Moving(at.index, target, base.id, new, ids, len(source.related), bool(secrets))
 
 

@@ -30,7 +30,7 @@ from forged.memory import (
     default_category,
     evidence_named,
 )
-from forged.stores import SessionMemory, Workplace, in_session
+from forged.stores import SessionMemory, Workplace, new_session_memory
 from forged.text.redaction import INLINE_LENGTH, shapes_in
 from forged.writing import Written
 from forged_client.private import without_private
@@ -181,7 +181,7 @@ def _in_session(
 ) -> tuple[Written, str]:
     """Keep a text in the daemon, until its session ends or its time is over; say so."""
     sessions, now = memories.session_memories, memories.session_memories.clock()
-    kept = in_session(new.content, new.session_id, now, category=new.category, origin=new.origin)
+    kept = new_session_memory(new.content, new.session_id, now, category=new.category, origin=new.origin)
     facts = replace(said.apply(UNKNOWN), agent_id=agent_id)
     there = sessions.add(SessionMemory(kept, facts, now, place.tops))
     until = there.facts.expires_at

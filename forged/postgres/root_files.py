@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from forged.attributes import UNCHANGED, Facts, FactsPatch, patch_of
 from forged.errors import StoreError
 from forged.files import MemoryStore, Root, Snapshot, parse
-from forged.map import link
+from forged.map import build_chains
 from forged.maps import Indexer, RootIndex
 from forged.memory import Memory
 from forged.postgres.merging import PORTABLE_ID, FileVersion, Held, problem_with, version_of
@@ -93,7 +93,7 @@ class RootFiles:
         return PushResult(frozenset({memory_id}))
 
     async def take_away(self, ids: Sequence[str]) -> None:
-        chains, groups = link(tuple(self._memories.values())), dict[str, list[str]]()
+        chains, groups = build_chains(tuple(self._memories.values())), dict[str, list[str]]()
         for each in ids:
             groups.setdefault(chains.head(each), []).append(each)
         for group in groups.values():  # each comes back by itself

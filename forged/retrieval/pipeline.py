@@ -20,7 +20,7 @@ from forged import conversation
 from forged.config import Config
 from forged.counters import Metrics
 from forged.errors import ProviderError
-from forged.map import DenseLeg, threshold
+from forged.map import DenseIndex, threshold
 from forged.models import (
     ChatModel,
     Embedder,
@@ -34,7 +34,7 @@ from forged.retrieval import hyde, reasons
 from forged.retrieval.values import Answer, Ask
 from forged.stores import (
     FIRST_BUILD,
-    CjkSource,
+    CjkSearcher,
     Question,
     RecallSearch,
     SecondModel,
@@ -140,11 +140,11 @@ class Pipeline:
     def close(self) -> None:
         self.thread.shutdown(wait=False, cancel_futures=True)
 
-    def _second(self, view: View, tops: tuple[str, ...]) -> tuple[CjkSource, str] | None:
+    def _second(self, view: View, tops: tuple[str, ...]) -> tuple[CjkSearcher, str] | None:
         """The second model's search of a view, and its key; None if it has no vectors there."""
-        if self._cjk is None or self._cjk.beside(view) is None:
+        if self._cjk is None or self._cjk.second_view(view) is None:
             return None
-        return CjkSource(self._cjk, view, tops, self.thread), self._cjk.identity.key
+        return CjkSearcher(self._cjk, view, tops, self.thread), self._cjk.identity.key
 
     def should_look(self, deadline: float) -> bool:
         """Return True if a skipped model may be tried now, with an asker who waits until `deadline`."""
@@ -184,7 +184,7 @@ class Pipeline:
     def _spare_hypotheses(self, view: View, flight: Flight) -> None:
         """Ask nobody for hypotheses that could not be embedded. Raises ProviderError."""
         health = self.embedder.health if self.embedder is not None else None
-        if health is not None and flight.waiting is not None and _dense_legs(view):
+        if health is not None and flight.waiting is not None and _dense_indexes(view):
             flight.embeds = True
             health.admit(flight.waiting)
             flight.embeds = False
@@ -228,9 +228,9 @@ class Pipeline:
             return await self.by_words(ask, place, reasons.reason_of(error))
 
     async def by_words(self, ask: Ask, place: Workplace, reason: str) -> Answer | None:
-        """The answer of the lexical leg, which needs nobody; None if there is no such leg."""
+        """The answer of the lexical index, which needs nobody; None if there is no such index."""
         view = await place.files.view(ask.min_generation, ask.deadline)
-        if "lexical" not in view.legs:
+        if "lexical" not in view.indexes:
             return None
         queries = _with_before(ask, _plain_queries(ask))
         return await self.search(ask, place, view, queries, because=f"provider: {reason}")
@@ -239,7 +239,7 @@ class Pipeline:
         self, place: Workplace, view: View, queries: Sequence[str], limit: float, flight: Flight
     ) -> Queried:
         """The queries' vectors, or none where no map has any to compare them with (yet)."""
-        if self.embedder is None or not (place.others or _dense_legs(view)):
+        if self.embedder is None or not (place.others or _dense_indexes(view)):
             return _NO_VECTORS
         flight.embeds = True
         purpose = Purpose("query", place.tops, flight.waiting)
@@ -276,9 +276,9 @@ class Pipeline:
             least_evidence=self._least if inject else float("-inf"),
             continued=queries.index(ask.before) if ask.before in queries else None,
             turn=ask.turn,
-            beside=ask.beside,
+            pinned=ask.pinned,
             explains=ask.explains,
-            heard=frozenset(ask.heard),
+            in_context=frozenset(ask.in_context),
             strong=self._strong if ask.rated else None,
             generation=ask.min_generation,
         )
@@ -295,9 +295,9 @@ class Pipeline:
             status="ok" if rows.ranked else "empty",
             reason="; ".join(filter(None, (given, because or lacking or nothing, *rows.missing))),
             ranked=rows.ranked,
-            stayed=rows.stayed,
+            rejected=rows.rejected,
             strategy=strategy,
-            legs=tuple(leg for leg in view.legs if leg == "lexical" or vectors is not None),
+            indexes=tuple(index for index in view.indexes if index == "lexical" or vectors is not None),
             hypotheses=queries if strategy != "direct" else (),
             generation=view.generation,
             degraded=bool(because or lacking or rows.missing),
@@ -310,7 +310,9 @@ class Pipeline:
             status="empty",
             reason=reason,
             strategy="direct",
-            legs=tuple(leg for leg in view.legs if leg == "lexical" or not self._is_learning(view)),
+            indexes=tuple(
+                index for index in view.indexes if index == "lexical" or not self._is_learning(view)
+            ),
             generation=view.generation,
             partial=partial,
         )
@@ -320,13 +322,13 @@ class Pipeline:
         return self._calibrates and view.is_uncalibrated and not self._is_all_cjk(view)
 
     def _dense_problem(self, view: View, vectors: Vectors | None) -> str:
-        """Why the dense leg could not take part as it should, or nothing."""
+        """Why the dense index could not take part as it should, or nothing."""
         if vectors is not None:
             # A model was replaced behind its name: some map cannot be compared with the queries.
-            size, key, legs = vectors.shape[1], view.key, _dense_legs(view)
-            compared = all(leg.dimension == size and key in {None, leg.key} for leg in legs)
+            size, key, indexes = vectors.shape[1], view.key, _dense_indexes(view)
+            compared = all(index.dimension == size and key in {None, index.key} for index in indexes)
             return "" if compared else reasons.OTHER_MODEL
-        if self.embedder is None or not view.size or self._is_all_cjk(view) or _dense_legs(view):
+        if self.embedder is None or not view.size or self._is_all_cjk(view) or _dense_indexes(view):
             return ""
         if view.held:
             return view.held
@@ -362,7 +364,7 @@ async def queried(
     return Queried(tuple(texts), vectors, before)
 
 
-def _dense_legs(view: View) -> list[DenseLeg]:
+def _dense_indexes(view: View) -> list[DenseIndex]:
     return [part.dense for each in view.maps for part in each.parts if part.dense is not None]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from forged.errors import ProviderError
 from forged.retrieval.values import Answer, Ask
-from forged.stores import FIRST_BUILD, GIVEN, Question, Rows, View
+from forged.stores import FIRST_BUILD, GIVEN, Question, SearchResult, View
 
 NO_MEMORIES = "no memories yet"
 NO_MESSAGE = "there is no message to find memories for"
@@ -37,20 +37,20 @@ def nothing_found(view: View) -> str:
     return "; ".join(filter(None, ("no memory matches", view.left_out())))
 
 
-def held_back(rows: Rows, question: Question) -> str:
+def held_back(rows: SearchResult, question: Question) -> str:
     """Why the gate let nothing through, or nothing."""
-    stayed = any(each.stayed != GIVEN for each in rows.stayed)
+    stayed = any(each.rejected != GIVEN for each in rows.rejected)
     if rows.evidence >= question.least_evidence and not stayed:
         return ""
     return f"{BESIDE_THE_POINT} (too little evidence for any memory: memory.retrieval_min_score)"
 
 
-def given(rows: Rows, ask: Ask) -> str:
+def given(rows: SearchResult, ask: Ask) -> str:
     """Name the turns that brought the fitting memories which are in context already, or nothing."""
-    fit = dict.fromkeys(each.key for each in rows.stayed if each.stayed == GIVEN)
+    fit = dict.fromkeys(each.key for each in rows.rejected if each.rejected == GIVEN)
     if not fit:
         return ""
-    turns = list(dict.fromkeys(filter(None, (ask.heard.get(key) for key in fit))))
+    turns = list(dict.fromkeys(filter(None, (ask.in_context.get(key) for key in fit))))
     when = f"{'turn' if len(turns) == 1 else 'turns'} {', '.join(turns[:_TURNS_TOLD])}"
     when += " and others" if len(turns) > _TURNS_TOLD else ""
     what = "1 memory that fits was" if len(fit) == 1 else f"{len(fit):,} memories that fit were"

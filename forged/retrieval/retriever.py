@@ -191,7 +191,7 @@ class Retriever:
         except (ProviderError, TimeoutError) as error:
             reason, held = reason_of(error), held_by(error)
         because = held or f"provider: {reason}"
-        if (self._pipeline.falls_back or held) and "lexical" in view.legs:
+        if (self._pipeline.falls_back or held) and "lexical" in view.indexes:
             return await search(because=because)
         if view.waiting:
             return Answer(status="not_ready", reason=FIRST_BUILD, generation=view.generation)

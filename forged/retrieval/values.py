@@ -49,10 +49,10 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     min_generation: the number that the maps must have reached, 0 for any.
     before: what the message goes on from, as one text; "" for a message that stands alone.
     turn: the number of a session's turn since its pinned memories came, 0 without a session.
-    beside: keys of memories that come to the session with this turn, whatever is found.
+    pinned: keys of memories that come to the session with this turn, whatever is found.
     explains: memories that stay out are wanted as well.
     rated: each memory of a list without a gate has a word for its evidence.
-    heard: keys (root, id) of memories in the session's context, with the turn of each; not found again.
+    in_context: keys (root, id) of memories in the session's context, with the turn of each; not found again.
     """
 
     window: tuple[Utterance, ...] = ()
@@ -65,8 +65,8 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     before: str = ""
     turn: int = 0
     explains: bool = False
-    beside: frozenset[tuple[str, str]] = frozenset()
-    heard: Mapping[tuple[str, str], str] = {}
+    pinned: frozenset[tuple[str, str]] = frozenset()
+    in_context: Mapping[tuple[str, str], str] = {}
     rated: bool = False
 
     @classmethod
@@ -95,28 +95,28 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """What was found, whatever of it has room in a prompt.
 
     `status` is ok, empty, not_ready, timeout or error. `degraded` marks a fallback of `auto`, or that a root
-    or another source could not be searched. `ranked` is best first; `stayed` was near the top and is not in
+    or another source could not be searched. `ranked` is best first; `rejected` was near the top and is not in
     it. `partial` is a sentence: why the model wrote fewer hypotheses.
     """
 
     status: str
     reason: str = ""
     ranked: tuple[Ranked, ...] = ()
-    stayed: tuple[Ranked, ...] = ()
+    rejected: tuple[Ranked, ...] = ()
     strategy: str = ""
-    legs: tuple[str, ...] = ()
+    indexes: tuple[str, ...] = ()
     hypotheses: tuple[str, ...] = ()
     generation: int = 0
     degraded: bool = False
     partial: str = ""
 
     def __post_init__(self) -> None:
-        """Let no memory be among `ranked` and `stayed` at once, and none twice among `stayed`."""
-        if self.stayed:
+        """Let no memory be among `ranked` and `rejected` at once, and none twice among `rejected`."""
+        if self.rejected:
             came = {each.key for each in self.ranked}
-            stayed = {each.key: each for each in reversed(self.stayed)}
+            stayed = {each.key: each for each in reversed(self.rejected)}
             left = [each for key, each in reversed(stayed.items()) if key not in came]
-            msgspec.structs.force_setattr(self, "stayed", tuple(left))
+            msgspec.structs.force_setattr(self, "rejected", tuple(left))
 
 
 # --- follow-ups -----------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from forged.sessions.session import Session, Shared, Turn
 from forged.sessions.transcript import clean_transcript
 from forged.sessions.turns import OpenTurn, OpenTurns
 from forged.state import Kind, State
-from forged.stores import Resolver, SessionMemories, SessionMemory, Workplace, in_session
+from forged.stores import Resolver, SessionMemories, SessionMemory, Workplace, new_session_memory
 from forged_client import protocol as wire
 
 logger = logging.getLogger(__name__)
@@ -165,7 +165,7 @@ class Sessions:
         if text := await asyncio.to_thread(response_in, newest, spoken.injected):
             memories = self._shared.memories
             now = memories.clock()
-            kept = in_session(text, spoken.session_id, now, origin=Origin.AGENT)
+            kept = new_session_memory(text, spoken.session_id, now, origin=Origin.AGENT)
             memories.add(SessionMemory(kept, Facts(agent_id=spoken.agent), now, place.tops))
 
     async def capture_new(self, messages: Messages, kind: Kind, place: Workplace) -> None:

@@ -30,7 +30,7 @@ from forged.sessions.messages import Messages
 from forged.sessions.pinned import pinned_in
 from forged.sessions.transcript import clean_transcript, sentences_of, size_of, without_echoes
 from forged.sessions.turns import OpenTurn, OpenTurns, Round, TurnKey, TurnKeys, TurnReply
-from forged.state import InjectedSet, InjectionItem, InjectionRecord, SetKey, State
+from forged.state import InjectedSet, InjectionRecord, RecordedMemory, SetKey, State
 from forged.stores import Ranked, SessionMemories, Workplace
 from forged.text.tokens import BYTES_PER_TOKEN
 from forged_client import protocol as wire
@@ -338,7 +338,7 @@ class Turn:
         )
         if known is not None:
             ask = self._of_session(ask, known, budget)
-        if self._is_of_another and self.kept is not None and not ask.heard:
+        if self._is_of_another and self.kept is not None and not ask.in_context:
             self.kept.drop()  # what it left out as in context is gone from there
         self._ask = ask
         return ask
@@ -347,10 +347,10 @@ class Turn:
         if not known.has_pinned and not ask.says_nothing:
             self._pinned_from = self.place.maps()
             self._pinned = pinned_in(self._state, self.place, budget * BYTES_PER_TOKEN)
-        in_context = {(each.root, each.id): each.turn for each in known.entries}
+        known_turns = {(each.root, each.id): each.turn for each in known.entries}
         comes = frozenset(each.key for each in self._pinned)
         number = known.turns + 1 if known.has_pinned else 1
-        return replace(ask, turn=number, beside=comes, heard=in_context)
+        return replace(ask, turn=number, pinned=comes, in_context=known_turns)
 
     def reply(self, answer: Answer, budget: int) -> TurnReply:
         """Compose the reply: of the same answer the same, whatever became of its memories since."""
@@ -425,7 +425,8 @@ class Turn:
             return ()
         found = ((each, each.memory) for each in new)
         given = tuple(
-            InjectionItem(each.root, it.id, it.version, each.found_by, each.admitted_as) for each, it in found
+            RecordedMemory(each.root, it.id, it.version, each.found_by, each.admitted_as)
+            for each, it in found
         )
         turn = InjectionRecord(
             at=time.time(),

@@ -106,8 +106,8 @@ class OpenTurn:
         answer, included = reply.answer, reply.block.included
         gone = included - sum(map(is_left, answer.ranked[:included]))
         ranked = tuple(_alone(each, root, ids) for each in filter(is_left, answer.ranked))
-        stayed = tuple(filter(is_left, answer.stayed))
-        left = replace(answer, ranked=ranked, stayed=stayed)
+        stayed = tuple(filter(is_left, answer.rejected))
+        left = replace(answer, ranked=ranked, rejected=stayed)
         self.reply = replace(reply, answer=left, block=replace(reply.block, included=included - gone))
         self.cleared += gone
 
@@ -235,8 +235,8 @@ def _alone(ranked: Ranked, root: str, ids: Collection[str]) -> Ranked:
     if ranked.root != root:
         return ranked
     older = tuple(each for each in ranked.older if each.id not in ids)
-    rivals = tuple(each for each in ranked.concurrent_heads if each.id not in ids)
-    return replace(ranked, older=older, concurrent_heads=rivals)
+    concurrent_heads = tuple(each for each in ranked.concurrent_heads if each.id not in ids)
+    return replace(ranked, older=older, concurrent_heads=concurrent_heads)
 
 
 def _digest(value: object) -> bytes:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from forged.state.cutting import CutCount, CutEvent, cut
     from forged.state.database import Change
     from forged.state.forgotten import ForgottenTexts
-    from forged.state.injected_sets import InjectedEntry, InjectedSet, InjectionItem, InjectionRecord, SetKey
+    from forged.state.injected_sets import InjectedEntry, InjectedSet, InjectionRecord, RecordedMemory, SetKey
     from forged.state.intents import Intent, Intents, Rewrite
     from forged.state.judged import Judgement, JudgementLog
     from forged.state.outbox import Write, WriteKind
@@ -44,7 +44,6 @@ __all__ = [
     "ForgottenTexts",
     "InjectedEntry",
     "InjectedSet",
-    "InjectionItem",
     "InjectionRecord",
     "Intent",
     "Intents",
@@ -56,7 +55,7 @@ __all__ = [
     "OwnFile",
     "PendingWrite",
     "Receipt",
-    "RemovalMark",
+    "RecordedMemory",
     "Replica",
     "Replicas",
     "RequestOutcome",
@@ -87,7 +86,7 @@ __getattr__ = door(
     attributes=("Attributes",),
     forgotten=("ForgottenTexts",),
     captures=("CaptureCursor", "CapturePart", "LearnedSession", "digests", "new_of"),
-    injected_sets=("InjectionItem", "InjectedEntry", "InjectedSet", "InjectionRecord", "SetKey"),
+    injected_sets=("RecordedMemory", "InjectedEntry", "InjectedSet", "InjectionRecord", "SetKey"),
     intents=("Intent", "Intents", "Rewrite"),
     judged=("JudgementLog", "Judgement"),
     outbox=("Write", "WriteKind"),

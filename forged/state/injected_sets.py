@@ -217,8 +217,8 @@ def _name(key: SetKey) -> str:
     return msgspec.json.encode(key).decode()
 
 
-class InjectionItem(msgspec.Struct, frozen=True, array_like=True):
-    """A memory of an injection; `found_by` and `admitted_as` are those of its Ranking."""
+class RecordedMemory(msgspec.Struct, frozen=True, array_like=True):
+    """One memory of an injection, with the `found_by` and `admitted_as` that a reply gave it."""
 
     root: str
     id: str
@@ -239,7 +239,7 @@ class InjectionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     agent: str = ""
     turn_id: str = ""
     strategy: str = ""
-    memories: tuple[InjectionItem, ...] = ()
+    memories: tuple[RecordedMemory, ...] = ()
 
 
 class Injections(Rows[InjectionRecord]):

@@ -24,8 +24,8 @@ import msgspec
 
 from forged.attributes import UNCHANGED, FactsPatch
 from forged.errors import Conflict, MemoryExists, NoLongerWanted, StoreError
-from forged.files import DirectoryEvents, MemoryStore, NewFile, Root, Snapshot, atomic, files_of, scan
-from forged.map import link
+from forged.files import Arrivals, MemoryStore, NewFile, Root, Snapshot, atomic, files_of, scan
+from forged.map import build_chains
 from forged.memory import Memory
 from forged.state import OwnFile, PendingWrite, RequestOutcome, Requests
 from forged.text.same_text import normalised
@@ -444,7 +444,7 @@ class RootContents:
         return self._memories.get(memory_id)
 
     def chain(self, memory_id: str) -> tuple[Memory, ...]:
-        """All versions that hang together with a memory, also by ones that are gone, as `link` joins them."""
+        """All versions of the chain of a memory, with those that are gone, as `build_chains` joins them."""
         seen, reached = {memory_id}, [memory_id]
         for current in reached:
             memory = self._memories.get(current)
@@ -499,7 +499,7 @@ class RootContents:
 
     def _is_head(self, memory_id: str) -> bool:
         chain = self.chain(memory_id)
-        return len(chain) == 1 or link(chain).is_head(memory_id)
+        return len(chain) == 1 or build_chains(chain).is_head(memory_id)
 
 
 def _letters(text: str) -> int:

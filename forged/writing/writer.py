@@ -22,7 +22,7 @@ from forged.attributes import UNCHANGED, FactsPatch
 from forged.errors import MemoryNotFound, StoreError
 from forged.fair_queue import logged, retrieved
 from forged.files import MemoryStore, Root
-from forged.map import link
+from forged.map import build_chains
 from forged.maps import RootIndex
 from forged.memory import Memory
 from forged.state import Intent, Intents, Requests, Rewrite
@@ -202,7 +202,7 @@ class Writer:
         async with self._lock(index.root):
             snapshot, counting = await self._trust.look(index.root)
         if any(memory.id == memory_id for memory in counting.memories):
-            return link(counting.memories).chain(memory_id)
+            return build_chains(counting.memories).chain(memory_id)
         return (memory_id,) if any(memory.id == memory_id for memory in snapshot.memories) else ()
 
     async def remove(

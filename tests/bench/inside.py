@@ -36,7 +36,7 @@ try:
         Traits,
         VectorMap,
         build_dense,
-        build_leg,
+        build_lexical,
         search_maps,
         threshold,
         verdicts,
@@ -78,7 +78,7 @@ def search(count: str, dimension: str) -> Probe:
     return lambda: median_of(ask, max(3, 300_000 // len(best)))
 
 
-def both_legs(count: str, queries: str) -> Probe:
+def both_indexes(count: str, queries: str) -> Probe:
     """A search by words and vectors, as a retrieve makes it: another text each time, in turn."""
     memories = _memories(int(count))
     maps = [_map(memories, corpus.vectors([memory.content for memory in memories]), words=True)]
@@ -217,7 +217,7 @@ def _memories(count: int, *, alike: bool = False) -> tuple[Memory, ...]:
 
 
 def _map(memories: tuple[Memory, ...], rows: np.ndarray, *, words: bool) -> VectorMap:
-    lexical = build_leg([terms(memory.content) for memory in memories]) if words else None
+    lexical = build_lexical([terms(memory.content) for memory in memories]) if words else None
     return VectorMap(
         root="/bench",
         scope="repo",
@@ -233,7 +233,7 @@ if __name__ == "__main__":
         (
             first_judged,
             search,
-            both_legs,
+            both_indexes,
             dense_part,
             local_passages,
             scan,

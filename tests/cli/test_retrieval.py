@@ -1,7 +1,7 @@
 import pytest
 
 from forged.cli.tables import cells
-from forged_client.protocol import Explained, Found, Message, Retrieve, Retrieved, Search, Stayed, Why
+from forged_client.protocol import Explained, Found, Message, Rejected, Retrieve, Retrieved, Search, Why
 from tests.cli import reports
 
 
@@ -108,21 +108,21 @@ def test_the_exit_code_of_a_read_says_what_happened(daemon, forgectl, status, co
 
 
 def test_why_shows_hypotheses_scores_hops_and_what_the_budget_cut(daemon, forgectl):
-    hop = reports.hit("mem_hop", score=0.4, cosine=None, lexical=None, found_by="hop")
+    hop = reports.hit("mem_hop", score=0.4, cosine=None, lexical=None, found_by="link")
     daemon.answers[Why] = Explained(
         session_id="s1",
         turn_id="t1",
         at="2026-05-01T10:00:00Z",
         strategy="hyde",
-        legs=("lexical", "dense"),
+        indexes=("lexical", "dense"),
         hypotheses=("Errors are wrapped.",),
         memories=(reports.hit(admitted_as="weak"), hop),
         included=1,
         omitted_ids=("mem_hop",),
-        far_ids=("mem_x", "mem_y"),
-        stayed=(
-            Stayed("mem_x", "/r", "Use tabs.", "faint", -0.2),
-            Stayed("mem_y", "/r", "Be brief.", "full"),
+        rejected_ids=("mem_x", "mem_y"),
+        rejected=(
+            Rejected("mem_x", "/r", "Use tabs.", "faint", -0.2),
+            Rejected("mem_y", "/r", "Be brief.", "full"),
         ),
     )
 
@@ -130,7 +130,7 @@ def test_why_shows_hypotheses_scores_hops_and_what_the_budget_cut(daemon, forgec
 
     assert shown.out.splitlines() == [
         "session s1, turn t1, injected 2026-05-01 10:00: 1 of 2 memories fit",
-        "strategy hyde, legs lexical+dense",
+        "strategy hyde, indexes lexical+dense",
         "",
         "hypotheses",
         "  1. Errors are wrapped.",

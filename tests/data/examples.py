@@ -25,7 +25,7 @@ _HIT = p.MemoryRecord(
         score=1.5,
         cosine=0.25,
         lexical=3.0,
-        found_by="hop",
+        found_by="link",
         older=(p.Version(id="mem_0", version=1, created_at="2026-01-01T00:00:00Z", first_line="old"),),
     ),
 )
@@ -212,8 +212,8 @@ EXAMPLES: tuple[p.Request | p.Reply, ...] = (
     p.Welcome(id=1, protocol=1, version="0.1.0", pid=43, epoch="e"),
     p.Pong(id=2),
     p.StatusReport(id=3, version="0.1.0", roots=(_ROOT,), counters={"retrieves": 1}, warnings=("w",)),
-    p.Retrieved(id=4, text="block", memories=(_HIT,), included=1, digest="d", legs=("lexical",)),
-    p.Found(id=5, memories=(_HIT,), legs=("lexical", "dense"), generation="e:1", elapsed_ms=0.5),
+    p.Retrieved(id=4, text="block", memories=(_HIT,), included=1, digest="d", indexes=("lexical",)),
+    p.Found(id=5, memories=(_HIT,), indexes=("lexical", "dense"), generation="e:1", elapsed_ms=0.5),
     p.Ingested(
         id=61,
         fates=(p.DocumentFate(source="docs/a.md", became="new", document_id="doc_0a", pieces=3, written=3),),
@@ -248,7 +248,7 @@ EXAMPLES: tuple[p.Request | p.Reply, ...] = (
         text="block",
         included=1,
         degraded=("shared was late",),
-        legs=("dense",),
+        indexes=("dense",),
         elapsed_ms=0.5,
         embedding_ms=0.25,
     ),

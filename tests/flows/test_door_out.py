@@ -62,7 +62,7 @@ def test_search_and_why_while_paused_answer_by_words_with_the_reason_and_send_no
     told = scene.client.why(str(repo), query="harbour noon")
 
     for answer in (found, told):
-        assert (answer.status, answer.reason, answer.legs) == ("ok", PAUSED, ("lexical",))
+        assert (answer.status, answer.reason, answer.indexes) == ("ok", PAUSED, ("lexical",))
         assert [hit.id for hit in answer.memories] == [kept]
     assert scene.ask(repo, "harbour").status == "disabled"
     assert scene.provider.requests() == []
@@ -82,7 +82,7 @@ def test_what_is_remembered_while_paused_is_on_disk_and_found_and_leaves_only_af
     assert scene.provider.requests() == []
 
     scene.client.pause(str(repo), paused=False)
-    eventually(lambda: scene.report(repo).legs == ("lexical", "dense"))
+    eventually(lambda: scene.report(repo).indexes == ("lexical", "dense"))
     assert "The harbour opens at noon." in scene.embedded
     assert (scene.report(repo).state, scene.client.search(str(repo), "harbour").reason) == ("ready", "")
 
@@ -97,7 +97,7 @@ def test_a_repository_that_is_paused_keeps_no_other_from_its_vectors(scene, repo
     scene.client.remember(str(other), "Boats are red.")
     scene.load(other)
 
-    assert scene.report(other).legs == ("lexical", "dense")
+    assert scene.report(other).indexes == ("lexical", "dense")
     assert scene.client.search(str(repo), "harbour").reason == PAUSED
     assert "Boats are red." in scene.embedded
     assert "harbour" not in said_to(scene)
@@ -117,7 +117,7 @@ def test_a_daemon_that_starts_paused_reads_its_state_before_the_first_text_leave
         assert scene.provider.requests() == []
 
         assert Shell(home, scene.daemon.socket, repo).run("resume", "--all").code == 0
-        eventually(lambda: scene.report(home).legs == ("lexical", "dense"))
+        eventually(lambda: scene.report(home).indexes == ("lexical", "dense"))
         assert scene.embedded.count("The harbour opens at noon.") == 1
 
 

@@ -62,7 +62,7 @@ def is_warm(client: Client, repo: Path) -> bool:
     found = client.retrieve(str(repo), [{"role": "user", "content": ASKED}])
     status = client.status(str(repo))
     ready = [root.state for root in status.roots] == ["ready", "ready"]
-    return ready and status.gate.state == "vectors" and "dense" in found.legs
+    return ready and status.gate.state == "vectors" and "dense" in found.indexes
 
 
 def warm(client: Client, repo: Path) -> int:

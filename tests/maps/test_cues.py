@@ -6,8 +6,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from forged.files import Root, with_hash
-from forged.map import search_maps, weigh
+from forged.files import Root, hashed
+from forged.map import score_search, search_maps
 from forged.maps import builder
 from forged.memory import Evidence, Scope
 from tests.data.memories import memory
@@ -62,7 +62,7 @@ def test_cues_are_evidence_of_nothing(repo):
     bench = Bench(repo)
     without, having = bench.show(store()), bench.show(store(m07=(CUE,), m09=("text 9", CUE)))
     bare, cued = asked(without), asked(having)
-    before, after = weigh(bare, bench.baseline), weigh(cued, bench.baseline)
+    before, after = score_search(bare, bench.baseline), score_search(cued, bench.baseline)
     ((first,), there) = cued.best(1), {each.row: each for each in bare.best(100)}
 
     assert after.evidence == before.evidence
@@ -91,7 +91,7 @@ def test_the_cue_of_a_memory_that_went_finds_nothing_and_is_not_packed(repo):
     bench.show(full)
     home = bench.show([each for each in full if each.id != "m07"])
     shelves = bench.builder.stock().shelves
-    packed = sum(shelf.leg.present for shelf in shelves if shelf.leg is not None)
+    packed = sum(shelf.dense.present for shelf in shelves if shelf.dense is not None)
 
     assert places(home) is None
     assert packed == len(home.memories) + 1

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from forged.files.roots import Root
 from forged.files.store import MemoryStore
-from forged.map import Baseline, newest, search_maps, threshold, verdicts, weigh
+from forged.map import Baseline, gate_decisions, newest_page, score_search, search_maps, threshold
 from forged.maps import builder
 from forged.maps.builder import Builder
 from forged.maps.embedding import EmbeddingQueue
@@ -77,13 +77,13 @@ def told(home, baseline, text, *, words, vectors):
     """What a search of a map comes to: ids with their scores, evidence, and ids of what is let in."""
     asked = np.stack([vector(text, DIMENSION)]) if vectors else None
     found = search_maps([home], texts=(text,), vectors=asked, lexical_weight=words, message=0)
-    reading, best = weigh(found, baseline), found.best(8)
+    reading, best = score_search(found, baseline), found.best(8)
     hits = [(home.at(each.row).id, each.score, each.cosine or 0.0, each.lexical or 0.0) for each in best]
     return hits, reading.evidence, [home.at(each.row).id for each in _let_in(reading, best)]
 
 
 def _let_in(reading, best):
-    return [each for each in verdicts(reading, best, threshold(0.95), most=8) if not each.stayed]
+    return [each for each in gate_decisions(reading, best, threshold(0.95), most=8) if not each.rejected]
 
 
 def assert_alike(edited, whole, baseline):
@@ -93,7 +93,7 @@ def assert_alike(edited, whole, baseline):
     assert all(edited.row_of(each.id) == row for row, each in edited.numbered())
     assert msgspec.to_builtins(edited.chains) == msgspec.to_builtins(whole.chains)
     pages = [
-        [each.id for _, each in newest([(one, [row for row, _ in one.numbered()])], 2, 7)]
+        [each.id for _, each in newest_page([(one, [row for row, _ in one.numbered()])], 2, 7)]
         for one in (edited, whole)
     ]
     assert pages[0] == pages[1]

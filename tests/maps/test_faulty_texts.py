@@ -110,12 +110,12 @@ async def test_one_odd_vector_among_41_is_quarantined_and_40_rows_answer(home, r
         status = await parts.ask(wire.Status(workspace=str(repo)))
 
     one = next(root for root in status.roots if root.scope == "repo")
-    assert (rebuilt.status, one.state, one.legs) == ("ok", "ready", ("lexical", "dense"))
+    assert (rebuilt.status, one.state, one.indexes) == ("ok", "ready", ("lexical", "dense"))
     assert one.quarantined == 1
     (problem,) = one.problems
     assert problem.path == f"m{place:02}"
     assert "a vector of 3 numbers where others have 8" in problem.reason
-    assert found.legs == ("lexical", "dense")
+    assert found.indexes == ("lexical", "dense")
     assert sum(hit.found.cosine is not None for hit in found.memories) == 40
 
 

@@ -144,7 +144,7 @@ async def test_words_serve_before_the_vectors_arrive_and_one_more_swap_brings_th
         assert index.progress.state == "loading"
         early = await seen(indexer, [root])
         await turns()
-        assert (early.legs, index.progress.state) == (("lexical",), "building")
+        assert (early.indexes, index.progress.state) == (("lexical",), "building")
         embedder.hold.set()
         await index.until_ended(index.generations.wanted, soon())
         await until(lambda: index.progress.state == "ready")
@@ -167,7 +167,7 @@ async def test_a_failed_build_swaps_in_the_words_alone_and_without_words_keeps_w
         view = await seen(indexer, [root], index.mark())
         assert (shown(index)["m0"], index.progress.state) == (shows, "failed")
         assert index.map.parts[0].dense.missing.tolist() == [lexical, False]
-        assert lexical or (view.legs, view.problem) == (
+        assert lexical or (view.indexes, view.problem) == (
             ("dense",),
             "stale: unreachable: scripted unreachable",
         )

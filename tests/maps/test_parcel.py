@@ -22,11 +22,11 @@ ALL = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL
 
 
 def stock(*, fresh=(), cut=frozenset(), hashes=HASHES, missing=()):
-    """What is known of four texts: a leg without those that are missing, and `fresh` beside it."""
+    """What is known of four texts: a dense without those that are missing, and `fresh` beside it."""
     rows = np.stack([np.zeros(8, np.float32) if text in missing else vector(text) for text in TEXTS])
-    leg = build_dense("model", rows)
+    dense = build_dense("model", rows)
     known = {text_hash(text): vector(text) for text in fresh}
-    return Stock(Label("repo:/r", "model"), (Shelf(hashes, leg),), known, cut)
+    return Stock(Label("repo:/r", "model"), (Shelf(hashes, dense),), known, cut)
 
 
 def passed_on(parcel):

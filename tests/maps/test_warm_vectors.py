@@ -82,8 +82,8 @@ async def test_a_successor_embeds_nothing_not_even_what_the_gate_needs(root, mod
         await until(lambda: indexer.learner.state[0] == "vectors")
 
         assert embedder.texts == []
-        (leg,) = index.map.dense
-        np.testing.assert_allclose(rows_of(leg), [vector(text, 64) for text in TEXTS.values()], atol=1e-6)
+        (dense,) = index.map.dense
+        np.testing.assert_allclose(rows_of(dense), [vector(text, 64) for text in TEXTS.values()], atol=1e-6)
         assert index.builder.complete
 
 
@@ -103,9 +103,9 @@ async def test_vectors_of_another_model_are_of_no_use(root, other):
         index = await opened(indexer, root)
 
         assert sorted(embedder.texts) == sorted(TEXTS.values())
-        (leg,) = index.map.dense
+        (dense,) = index.map.dense
         rows = [vector(embedder.model + text, embedder.dimension) for text in TEXTS.values()]
-        np.testing.assert_allclose(rows_of(leg), rows, atol=1e-6)
+        np.testing.assert_allclose(rows_of(dense), rows, atol=1e-6)
 
 
 def replaced(embedder):

@@ -17,9 +17,9 @@ from forged.state import (
     DecidedMemory,
     InjectedEntry,
     InjectedSet,
-    InjectionItem,
     InjectionRecord,
     Judgement,
+    RecordedMemory,
     SetKey,
     Write,
 )
@@ -92,7 +92,7 @@ async def _known(parts: Parts, root: Root, memory_id: str) -> None:
     """Have each table know a memory beside others that it is linked to."""
     state, top = parts.state, root.top
     turn = InjectionRecord(
-        at=4e9, memories=(InjectionItem(top, memory_id, 1), InjectionItem(top, f"{STAYS} beside", 1))
+        at=4e9, memories=(RecordedMemory(top, memory_id, 1), RecordedMemory(top, f"{STAYS} beside", 1))
     )
     state.injections.add(turn)
     entries = (

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from forged.files import parse, relinked, render
-from forged.map import link
+from forged.map import build_chains
 from forged.memory import Memory, utc
 from forged.postgres.merging import FileVersion, Held, version_of
 from forged.postgres.replicating import CarriedFile, FileChange, PushResult, RemoteChanges, Replication
@@ -196,7 +196,7 @@ class Machine:
         del self.files[memory_id]
 
     def chain(self, memory_id: str) -> tuple[str, ...]:
-        return link(self.memories()).chain(memory_id)
+        return build_chains(self.memories()).chain(memory_id)
 
     async def forget(self, ids: Sequence[str], kind: str) -> None:
         await self.replicas.mark(OWNER, ids, kind)

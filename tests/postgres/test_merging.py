@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from forged.files import MAX_FILE_BYTES, parse, render
-from forged.map import link
+from forged.map import build_chains
 from forged.memory import Memory
 from forged.postgres.merging import Resolution, planned, problem_with, resolved, version_of
 from forged.state import NEVER_MET, RemovalMark, Replica
@@ -145,7 +145,7 @@ class World:
 
     def heads(self) -> list[object]:
         whole = [machine for machine in self.machines if not self.removed[machine.name]]
-        return [link(machine.memories()) for machine in whole]
+        return [build_chains(machine.memories()) for machine in whole]
 
 
 def content(data: bytes, name: str) -> str:
@@ -241,7 +241,7 @@ def test_two_edits_of_one_file_come_to_the_same_whichever_side_looks_and_however
     assert end == resolved("mem_1", "user", end.data, one), "one side has written its half already"
     kept, beside = parse(end.data, "user", "mem_1"), parse(end.beside, "user", end.beside_id)
     assert (kept.id, kept.content, beside.id, beside.content) == ("mem_1", "coffee", end.beside_id, "tea")
-    assert link([kept, beside]).concurrent_heads == {beside.id: (kept.id,)} or link(
+    assert build_chains([kept, beside]).concurrent_heads == {beside.id: (kept.id,)} or build_chains(
         [kept, beside]
     ).concurrent_heads == {kept.id: (beside.id,)}
 

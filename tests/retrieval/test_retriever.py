@@ -17,7 +17,7 @@ from forged.map import Baseline, gate
 from forged.models import Completion, Health
 from forged.retrieval import Answer, Ask, KeptAnswer, Retriever, pipeline
 from forged.retrieval.reasons import CHAT
-from forged.stores import Question, Ranked, Rows, View, Workplace
+from forged.stores import Question, Ranked, SearchResult, View, Workplace
 from tests.data.maps import vector_map
 from tests.data.memories import memory
 from tests.support.clock import PATIENCE_S, until
@@ -159,7 +159,7 @@ def ids(answer: Answer) -> list[str]:
 
 
 def told(answer: Answer) -> tuple[str, str, str, tuple[str, ...]]:
-    return answer.status, answer.strategy, answer.reason, answer.legs
+    return answer.status, answer.strategy, answer.reason, answer.indexes
 
 
 # --- what is answered, by what and why ----------------------------------------------------------------
@@ -187,7 +187,7 @@ def deaf() -> Embedder:
     return Embedder(refused=None)
 
 
-# Status, strategy, reason, legs, and whether the answer is less than it could be.
+# Status, strategy, reason, indexes, and whether the answer is less than it could be.
 
 
 def ok(reason="", strategy="direct"):
@@ -198,8 +198,8 @@ def words(reason="", status="ok"):
     return status, "direct", reason, BY_WORDS, bool(reason)
 
 
-def none(reason, legs=BY_WORDS):
-    return "empty", "direct", reason, legs, False
+def none(reason, indexes=BY_WORDS):
+    return "empty", "direct", reason, indexes, False
 
 
 def failed(reason, status="error"):
@@ -261,7 +261,7 @@ def test_the_best_that_there_is_answers_and_says_what_was_wrong(chat, embedder, 
 
     assert (*told(answer), answer.degraded) == answered
     assert bool(answer.ranked) == (answer.status == "ok")
-    assert (answer.status, answer.legs) != ("ok", BY_WORDS) or ids(answer) == ["a"]
+    assert (answer.status, answer.indexes) != ("ok", BY_WORDS) or ids(answer) == ["a"]
     assert answer.status != "not_ready" or turn().get(0) is None
 
 
@@ -328,7 +328,7 @@ def test_until_the_model_is_known_two_memories_come_at_most_by_words_and_no_ques
         for window in (said("who sings? the walrus"), BESIDE)
     )
 
-    assert (about.status, about.legs, len(about.ranked), about.degraded) == ("ok", BY_WORDS, 2, True)
+    assert (about.status, about.indexes, len(about.ranked), about.degraded) == ("ok", BY_WORDS, 2, True)
     assert "does not know the embedding model yet" in about.reason
     assert (beside.status, beside.ranked) == ("empty", ())
     assert embedder.calls == []
@@ -343,7 +343,7 @@ def test_who_wants_no_words_or_no_gate_is_answered_by_vectors_although_the_model
     chat = Chat("h") if "strategy" in options else None
     answer = retrieve(retriever(chat, Embedder(), **options), UNKNOWN, window=RELATED)
 
-    assert (answer.status, len(answer.ranked), "dense" in answer.legs) == ("ok", 8, True)
+    assert (answer.status, len(answer.ranked), "dense" in answer.indexes) == ("ok", 8, True)
 
 
 @pytest.mark.parametrize(
@@ -409,9 +409,9 @@ def test_of_a_small_store_only_what_is_near_the_best_is_injected_but_all_is_list
     ungated = retrieve(retriever(None, embedder), view, window=window)
 
     assert ids(injected) == ["c"]
-    assert {each.memory.id for each in injected.stayed} == set("abdef")
-    assert {each.stayed for each in injected.stayed} <= {"faint", "far"}
-    assert (listed.stayed, ungated.stayed) == ((), ())
+    assert {each.memory.id for each in injected.rejected} == set("abdef")
+    assert {each.rejected for each in injected.rejected} <= {"faint", "far"}
+    assert (listed.rejected, ungated.rejected) == ((), ())
     assert set(ids(listed)) == set("abcdef")
     assert set(ids(ungated)) == set("abcdef")
 
@@ -504,9 +504,9 @@ async def test_a_flight_that_saw_what_was_purged_is_not_kept_nor_joined(chat, of
     chat.answer("h")
 
     assert told((await before)[0]) == ("ok", "hyde", "", BOTH_LEGS)
-    assert after is None or (await after)[0].legs == BY_WORDS
+    assert after is None or (await after)[0].indexes == BY_WORDS
     kept = turn().get(0)
-    assert kept.legs == BY_WORDS if asked_after else kept is None
+    assert kept.indexes == BY_WORDS if asked_after else kept is None
 
 
 # --- search -------------------------------------------------------------------------------------------
@@ -569,7 +569,7 @@ class Scripted:
         self.questions: list[Question] = []
         self.cancelled = 0
 
-    async def nearest(self, question: Question) -> Sequence[Rows]:
+    async def nearest(self, question: Question) -> Sequence[SearchResult]:
         self.questions.append(question)
         if self.error is not None:
             raise self.error
@@ -579,7 +579,7 @@ class Scripted:
             except asyncio.CancelledError:
                 self.cancelled += 1
                 raise
-        return (Rows(self.rows),)
+        return (SearchResult(self.rows),)
 
 
 def shared(name: str) -> Ranked:

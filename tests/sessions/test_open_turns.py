@@ -93,8 +93,10 @@ def test_forgetting_takes_these_memories_of_this_root_out_of_each_record_and_no_
     shown = min(count, len(rows))
     rows, others = rows[:3], rows[3:]
     shown = min(shown, len(rows))
-    stayed = tuple(Ranked(each.memory, 0.0, root=each.root, stayed="faint", evidence=0.0) for each in others)
-    answer = Answer(status="ok", ranked=tuple(rows), stayed=stayed)
+    stayed = tuple(
+        Ranked(each.memory, 0.0, root=each.root, rejected="faint", evidence=0.0) for each in others
+    )
+    answer = Answer(status="ok", ranked=tuple(rows), rejected=stayed)
     turn = noted(turns, "s", answer=answer, included=shown, contents=("a text in context",))
 
     turns.forget(root, ids)
@@ -105,7 +107,7 @@ def test_forgetting_takes_these_memories_of_this_root_out_of_each_record_and_no_
 
     assert turn.kept.get(0) is None
     assert [each.key for each in left.reply.answer.ranked] == [each.key for each in rows if not is_gone(each)]
-    assert left.reply.answer.stayed == tuple(each for each in answer.stayed if not is_gone(each))
+    assert left.reply.answer.rejected == tuple(each for each in answer.rejected if not is_gone(each))
     assert left.cleared == sum(map(is_gone, rows[:shown]))
     assert left.reply.block.included == shown - left.cleared
     beside = {

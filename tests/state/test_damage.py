@@ -25,7 +25,6 @@ from forged.state import (
     CapturePart,
     DecidedMemory,
     InjectedSet,
-    InjectionItem,
     InjectionRecord,
     Intent,
     Judgement,
@@ -33,7 +32,7 @@ from forged.state import (
     OwnFile,
     PendingWrite,
     Receipt,
-    RequestOutcome,
+    RecordedMemory,
     RootIds,
     RootListing,
     RootRecord,
@@ -108,7 +107,7 @@ async def filled(directory: Path) -> None:
         state.outbound.add(Departure("models.example", "build", calls=3, texts=5, characters=70))
         state.agents.saw("agent-of-a-hook", "Stop")
         state.injections.add(
-            InjectionRecord(at=time.time(), memories=(InjectionItem(TOP, "mem_injected7", 1),))
+            InjectionRecord(at=time.time(), memories=(RecordedMemory(TOP, "mem_injected7", 1),))
         )
         progress = LearnedSession(agent="claude", session_id="s", mark="all")
         await state.events.put_all([], state.learned.change({"a-learned-session": progress}))

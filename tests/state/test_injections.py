@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from forged.state import InjectionItem, InjectionRecord
+from forged.state import InjectionRecord, RecordedMemory
 from forged.state.database import Database
 from forged.state.injected_sets import KEPT_S, Injections
 from tests.state.conftest import opened, raw
@@ -13,8 +13,8 @@ from tests.support.clock import Clock
 NOW = 100 * 24 * 3600.0
 FAR = 4e9  # beyond any day on which this runs
 ONE, TWO = (
-    InjectionItem("/r", "mem_one", 1, "search", "strong"),
-    InjectionItem("/r", "mem_two", 3, "pinned", "pinned"),
+    RecordedMemory("/r", "mem_one", 1, "search", "strong"),
+    RecordedMemory("/r", "mem_two", 3, "pinned", "pinned"),
 )
 TURN = InjectionRecord(
     at=NOW,

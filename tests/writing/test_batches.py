@@ -248,7 +248,7 @@ async def test_the_ledger_is_as_a_fresh_look_after_anything(repo, tmp_path):
     """Forks, cycles, gaps, removals and edits by hand, and its own writes between them."""
     from random import Random
 
-    from forged.map import link
+    from forged.map import build_chains
 
     draw = Random(5)
     async with bench_at(repo, tmp_path / "state") as bench:
@@ -274,7 +274,7 @@ async def test_the_ledger_is_as_a_fresh_look_after_anything(repo, tmp_path):
             )
             ledger.look()
             there = {each.id: each for each in bench.on_disk()}
-            chains = link(there.values())
+            chains = build_chains(there.values())
             for memory_id, each in there.items():
                 assert ledger.find(memory_id) == each
                 assert {one.id for one in ledger.chain(memory_id)} == set(chains.chain(memory_id))

@@ -40,7 +40,7 @@ class RootReport(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     memories: int = 0
     generation: str = ""
-    legs: tuple[str, ...] = ()
+    indexes: tuple[str, ...] = ()
     problems: tuple[FileProblem, ...] = ()
     quarantined: int = 0
     embedded: int = 0

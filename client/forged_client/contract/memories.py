@@ -119,12 +119,11 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
 class Ranking(msgspec.Struct, frozen=True, omit_defaults=True):
     """Position and scores of a memory in a search result. Results are ordered by `score`.
 
-    `cosine` is set if the dense index answered. A recall has `distance` instead; smaller is nearer.
-    `found_by` is one of: search; hop (linked to a result); pinned (at the start of the session);
-    injected (in the session's context already); correction (replaces a memory of the injected set);
-    entity (names the same entity; `path` describes the connection). `admitted_as` is the decision of the
-    gate: strong, near, weak, hop or pinned. `older` are the versions before it. `concurrent_heads` are
-    other newest versions of it; none of them replaces another.
+    `cosine` is there when the dense index answered; a recall has its `distance`, smaller is nearer, instead.
+    `found_by`: search, hop, standing (it came with the session and without a search), heard (an earlier turn
+    brought it), correction (it replaces one that the session has heard), entity (over what it speaks of;
+    `path` says in words over what). `admitted_as` is why it was let in: strong, near, weak, hop, standing.
+    `older` are the versions before it; `concurrent_heads` stand beside it: neither replaces the other.
     """
 
     score: float
@@ -141,13 +140,13 @@ class Ranking(msgspec.Struct, frozen=True, omit_defaults=True):
 class MemoryRecord(Facts, frozen=True, kw_only=True):
     """One memory with its attributes; times are RFC 3339 text as in the file. An id is of its `root`.
 
-    `origin` is the source of the text: typed, explicit, model, agent, import, or file if it is unknown.
-    `redacted` names the kinds of secrets that the file holds and `content` leaves out. `concurrent_heads`
-    are ids of other newest versions, made elsewhere; none of them replaces another. `cues` are lines that
-    say when the memory is useful. `evidence` are files that it depends on, as PATH, PATH:LINE or
-    PATH:FIRST-LAST; `stale` are those that changed or disappeared since. `entities` are names in its front
-    matter and text, and `relations` connect them; a list has both only on request. `chunk_index` is the
-    position in the document `document_id`, -1 outside of documents.
+    `origin` says where its text came from: typed, explicit, model, agent, import, or file if nobody knows.
+    `redacted` are the secrets that its file holds and that are not in `content`, by name. `concurrent_heads`
+    are newest versions that stand beside this one: neither replaces the other, as both were made elsewhere.
+    `cues` are lines that say when it should come back, `evidence` the files that it stands on, as PATH,
+    PATH:LINE or PATH:FIRST-LAST; `stale` are those of them that changed or went since. `entities` are names
+    of what it speaks of, by its front matter and by its text, and `relations` how these relate; a list has
+    them only if it was asked for them. `chunk_index` is the place in `document_id`, -1 outside of documents.
 
     With `found` a record has the fields that a turn needs: id, scope, category, version, content,
     `created_at`, `root` and `stale`. A search adds entities and relations, a recall attributes and session.

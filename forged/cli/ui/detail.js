@@ -2,12 +2,12 @@
 
 // One memory, file or proposal, whole: its text, where it comes from, what it stands on, what became of it.
 
-const CAME = {
+const REASONS = {
   strong: "much spoke for it",
   near: "near the best",
   weak: "little spoke for it, and less for others",
   search: "it was found",
-  hop: "one that came is linked to it",
+  link: "one that came is linked to it",
   pinned: "it stands in every session",
   injected: "the session had heard it",
   correction: "it corrected what the session had heard",
@@ -166,7 +166,7 @@ function injected(store, entry) {
   const turns = store.turnsOf.get(entry.key) ?? [];
   if (!turns.length) return el("p", { class: "hint" }, "In no turn of the last 30 days.");
   const item = ([turn, memory]) =>
-    el("li", {}, `${localTime(turn.at)} `, el("strong", {}, foreign(turn.agent || "an agent without a name")), " ", el("span", { class: "hint" }, cameOf(memory)));
+    el("li", {}, `${localTime(turn.at)} `, el("strong", {}, foreign(turn.agent || "an agent without a name")), " ", el("span", { class: "hint" }, reasonOf(memory)));
   const sessions = new Set(turns.map(([turn]) => JSON.stringify([turn.agent, turn.session_id]))).size;
   const searched = Math.max(...turns.map(([, memory]) => memory.sessions));
   return [
@@ -176,8 +176,8 @@ function injected(store, entry) {
   ];
 }
 
-function cameOf(memory) {
-  return CAME[memory.admitted_as] ?? CAME[memory.found_by] ?? plain(memory.admitted_as || memory.found_by);
+function reasonOf(memory) {
+  return REASONS[memory.admitted_as] ?? REASONS[memory.found_by] ?? plain(memory.admitted_as || memory.found_by);
 }
 
 function facts(store, entry) {

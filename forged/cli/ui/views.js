@@ -121,7 +121,7 @@ function turnCard(store, turn, go) {
     "li",
     {},
     el("p", {}, el("strong", {}, foreign(turn.agent || "an agent without a name")), ` ${localTime(turn.at)} `, el("span", { class: "hint" }, foreign([session, turn.turn_id && `turn ${turn.turn_id}`, turn.strategy, where].filter(Boolean).join(", ")))),
-    el("ul", { class: "given" }, turn.memories.map((memory) => el("li", {}, memoryLink(store, memory, go), " ", el("span", { class: `badge ${memory.admitted_as}` }, foreign(memory.admitted_as || memory.found_by)), " ", el("span", { class: "hint" }, cameOf(memory))))),
+    el("ul", { class: "given" }, turn.memories.map((memory) => el("li", {}, memoryLink(store, memory, go), " ", el("span", { class: `badge ${memory.admitted_as}` }, foreign(memory.admitted_as || memory.found_by)), " ", el("span", { class: "hint" }, reasonOf(memory))))),
   );
 }
 

@@ -119,7 +119,7 @@ def record(home: VectorMap, found: Memory, facts: Facts) -> wire.MemoryRecord:
         is_head=home.chains.is_head(found.id),
         origin=found.origin or Origin.FILE,
         redacted=found.redacted,
-        concurrent_heads=home.chains.beside(found.id),
+        concurrent_heads=home.chains.concurrent_with(found.id),
         cues=found.cues,
         evidence=tuple(map(str, found.evidence)),
     )

@@ -182,8 +182,8 @@ class Dispatcher:
         return Keyed(key, receipt.digest, decode_reply(receipt.reply), is_given=receipt.is_given)
 
     async def _handled(self, request: wire.Request[wire.Reply], context: Context) -> wire.Reply:
-        if not self._resolver.agrees(request.seen):
-            await self._resolver.agree(request.seen)
+        if not self._resolver.has_checked(request.seen):
+            await self._resolver.check_paths(request.seen)
         handler, where = HANDLERS[type(request)], tuple[Workplace, ...]()
         if request.needs:
             where = (await self._resolver.resolve(self._where(request)),)

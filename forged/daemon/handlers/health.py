@@ -186,7 +186,7 @@ async def _report(context: Context, index: RootIndex) -> wire.RootReport:
         state=progress.state,
         memories=len(index.map.memories) if index.map is not None else 0,
         generation=token_of(context.daemon.epoch, index.generations.visible),
-        legs=View((index.map,)).legs if index.map is not None else (),
+        indexes=View((index.map,)).indexes if index.map is not None else (),
         problems=tuple(wire.FileProblem(p.path, p.reason, p.loses) for p in problems[:_PROBLEMS_SHOWN]),
         quarantined=len(index.builder.quarantined),
         embedded=progress.embedded,

@@ -82,7 +82,7 @@ async def _happened(context: Context, request: wire.Hook, row: Hooks, event: Hoo
     if request.version and event.workspace not in request.seen and os.path.isabs(event.workspace):
         raise InvalidRequest(f"the hook did not say which folder {event.workspace!r} is for it")
     named = {event.workspace, workspace} & request.seen.keys()
-    await daemon.resolver.agree({path: request.seen[path] for path in named})
+    await daemon.resolver.check_paths({path: request.seen[path] for path in named})
     try:
         place = await daemon.resolver.resolve(workspace)
     except WorkspaceError:
@@ -155,7 +155,7 @@ async def _is_taken_up(happened: _Happened) -> bool:
     written: tuple[Utterance, ...] = ()
     asked_at = 0.0
     if path in seen or not seen:  # else it was not there for the hook
-        await daemon.resolver.agree({path: seen[path]} if seen else {})
+        await daemon.resolver.check_paths({path: seen[path]} if seen else {})
         written, asked_at = await asyncio.to_thread(_written, happened)
     if 0 < asked_at <= daemon.state.silenced_at:
         return False

@@ -45,7 +45,7 @@ async def search(
         memories=fitting(
             [with_entities(hit(each), each.memory) for each in answer.ranked if each.found_by == "search"]
         ),
-        legs=answer.legs,
+        indexes=answer.indexes,
         elapsed_ms=elapsed_ms(context),
         notice=await in_reply(context, place),
     )
@@ -107,12 +107,12 @@ def _of_whoever_asks(answer: Answer, included: int, request: wire.Why) -> tuple[
 
     shown = [shows(each.memory.scope, each.root) for each in answer.ranked]
     ranked = tuple(each for each, is_shown in zip(answer.ranked, shown, strict=True) if is_shown)
-    stay = tuple(each for each in answer.stayed if shows(each.memory.scope, each.root))
+    stay = tuple(each for each in answer.rejected if shows(each.memory.scope, each.root))
     hidden = len(shown) - len(ranked)
     reason = answer.reason
     if hidden:
         reason = "; ".join(filter(None, (reason, f"{hidden} of an agent's or a session's own are not shown")))
-    return replace(answer, ranked=ranked, stayed=stay, reason=reason), sum(shown[:included])
+    return replace(answer, ranked=ranked, rejected=stay, reason=reason), sum(shown[:included])
 
 
 def _explained(answer: Answer, included: int, *, at: str, notice: str) -> tuple[wire.Explained, int]:
@@ -122,19 +122,19 @@ def _explained(answer: Answer, included: int, *, at: str, notice: str) -> tuple[
         reason=reason,
         at=at,
         strategy=answer.strategy,
-        legs=answer.legs,
+        indexes=answer.indexes,
         hypotheses=tuple(map(cleaned, answer.hypotheses)),
         memories=fitting([hit(ranked) for ranked in answer.ranked]),
         included=included,
         omitted_ids=tuple(ranked.memory.id for ranked in answer.ranked[included:]),
-        far_ids=tuple(each.memory.id for each in answer.stayed),
-        stayed=tuple(map(_stayed, answer.stayed)),
+        rejected_ids=tuple(each.memory.id for each in answer.rejected),
+        rejected=tuple(map(_rejected, answer.rejected)),
         partial=answer.partial,
         notice=notice,
     )
     return reply, answer.generation
 
 
-def _stayed(out: Ranked) -> wire.Stayed:
+def _rejected(out: Ranked) -> wire.Rejected:
     evidence = out.evidence if math.isfinite(out.evidence) else None
-    return wire.Stayed(out.memory.id, out.root, out.memory.first_line, out.stayed, evidence)
+    return wire.Rejected(out.memory.id, out.root, out.memory.first_line, out.rejected, evidence)

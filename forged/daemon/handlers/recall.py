@@ -30,11 +30,11 @@ from forged.stores import (
     FIRST_BUILD,
     Limits,
     Ranked,
-    Rows,
+    SearchResult,
     SessionMemories,
     Store,
     Workplace,
-    is_asked_for,
+    matches_filters,
     root_of_session,
 )
 from forged_client import protocol as wire
@@ -78,13 +78,15 @@ async def recall(context: Context, place: Workplace, request: wire.Recall) -> wi
         included=block.included,
         omitted=block.omitted,
         degraded=found.missing,
-        legs=tuple(sorted(found.legs, reverse=True)),
+        indexes=tuple(sorted(found.indexes, reverse=True)),
         elapsed_ms=elapsed_ms(context),
         embedding_ms=embedding_ms,
     )
 
 
-def _nothing(request: wire.Recall, found: Rows, here: tuple[Store, ...], there: tuple[Store, ...]) -> str:
+def _nothing(
+    request: wire.Recall, found: SearchResult, here: tuple[Store, ...], there: tuple[Store, ...]
+) -> str:
     """Return the reason for an empty result; `here` and `there` are the stores of machine and server."""
     if not (here or there):
         return _UNNAMED
@@ -149,9 +151,9 @@ def _admits(daemon: Daemon, request: wire.Recall) -> Callable[[str, str], bool]:
 
     def admits(root: str, memory_id: str) -> bool:
         if root != session:
-            return is_asked_for(attributes.of(root, memory_id), filters, least)
+            return matches_filters(attributes.of(root, memory_id), filters, least)
         row = memories.find(memory_id)
-        return row is not None and is_asked_for(row.facts, filters, least)
+        return row is not None and matches_filters(row.facts, filters, least)
 
     return admits
 

@@ -48,12 +48,12 @@ async def retrieve(context: Context, place: Workplace, request: wire.Retrieve) -
         digest=block.digest,
         unchanged=is_known,
         strategy=reply.answer.strategy,
-        legs=reply.answer.legs,
+        indexes=reply.answer.indexes,
         cached=turn.is_cached,
         elapsed_ms=elapsed_ms(context),
         partial=reply.answer.partial,
         notice=notice,
-        heard=reply.known,
+        already_injected=reply.known,
         captured=turn.sentences,
     )
     return retrieved, reply.found.generation

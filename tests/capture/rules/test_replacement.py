@@ -23,7 +23,7 @@ from forged.capture.rules.replacement import differs_from, may_replace, replaced
 from forged.capture.rules.slots import MOST_COMPARED, opening, signs, slots_of, word_lists
 from forged.capture.values import Classified, Proposal
 from forged.files.roots import Root
-from forged.map import link
+from forged.map import build_chains
 from forged.memory import Category, Memory, Origin, Scope
 from forged.state import Event
 from tests.capture.comparing import decide
@@ -68,7 +68,7 @@ NOW = "2026-01-31T12:00:00.123456Z"
 
 
 def heads(held: list[Memory]) -> list[str]:
-    chains = link(held)
+    chains = build_chains(held)
     return [each.content for each in held if chains.is_head(each.id)]
 
 

@@ -116,7 +116,7 @@ async def test_a_rebuild_that_is_waited_for_answers_when_the_vectors_are_there(h
         embedder.hold.set()
         reply = await waiting
         assert reply.status == "ok"
-        assert "dense" in of_repo(reply).legs
+        assert "dense" in of_repo(reply).indexes
 
 
 async def test_a_rebuild_tries_quarantined_texts_again(home, repo, embedder):

@@ -24,13 +24,13 @@ async def test_why_says_of_each_memory_near_the_top_why_it_stayed_out(home, repo
         ]
 
     assert (held.status, held.memories) == ("empty", ())
-    assert [(each.id, each.first_line, each.why) for each in held.stayed] == [
+    assert [(each.id, each.first_line, each.why) for each in held.rejected] == [
         ("m0", "the walrus sleeps on the ice", "faint")
     ]
-    assert held.stayed[0].evidence is not None
-    assert held.far_ids == ("m0",)
+    assert held.rejected[0].evidence is not None
+    assert held.rejected_ids == ("m0",)
     assert [(each.id, each.found.admitted_as) for each in given.memories] == [("m0", "strong")]
-    assert given.stayed == ()
+    assert given.rejected == ()
 
 
 async def test_a_search_looks_for_hypotheses_beside_the_query_and_in_place_of_one(home, repo):
@@ -178,7 +178,7 @@ async def test_why_says_that_all_was_cleared_and_shows_no_text_of_it(home, repo)
             await _forget(parts, repo, memory_id)
         told = await _why(parts, repo, "one")
 
-    assert (told.status, told.memories, told.stayed) == ("empty", (), ())
+    assert (told.status, told.memories, told.rejected) == ("empty", (), ())
     assert "2 memories that it had were taken away since" in told.reason
 
 
@@ -240,11 +240,11 @@ async def test_what_fits_and_was_given_before_is_named_with_its_turn(home, repo,
     said = "1 memory that fits was given in turn t1"
     assert "m0" in [each.id for each in first.memories]
     assert again.reason == (said if mode == "append" else f"nothing new: {said}")
-    listed, stayed = [[each.id for each in part] for part in (why.memories, why.stayed)]
+    listed, stayed = [[each.id for each in part] for part in (why.memories, why.rejected)]
     assert "m0" in (*listed, *stayed)
     assert not set(listed) & set(stayed)
     if mode == "append":
-        assert [(each.id, each.why) for each in why.stayed if each.why == "given"] == [("m0", "given")]
+        assert [(each.id, each.why) for each in why.rejected if each.why == "given"] == [("m0", "given")]
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 
 from forged.config.known_models import DEFAULT_MIN_SCORE
 from forged.map import gate
-from forged.map.baseline import Baseline, calibrated, carried
-from forged.map.gate import Odds
+from forged.map.baseline import Baseline, calibration_of, carry_calibration
+from forged.map.gate import LexicalOdds
 from forged.map.lexical import match
 from forged.map.packing import build_dense, edit_dense
-from forged.map.postings import build_leg
+from forged.map.postings import build_lexical
 from forged.map.search import search_maps
 from forged.maps.vectors import VectorCache
 from forged.text.english import EVERYDAY_MESSAGES, EVERYDAY_WORDS
@@ -90,7 +90,7 @@ def of_another_model(one, rows):
 
 def evidence(maps, *, texts, vectors=None, baseline=None, words=True):
     found = search_maps(maps, texts=texts, vectors=vectors, lexical_weight=0.3 if words else 0)
-    return gate.weigh(found, baseline).evidence
+    return gate.score_search(found, baseline).evidence
 
 
 def by_words(text, *maps):
@@ -102,8 +102,8 @@ def by_vectors(maps, vectors, baseline, *, words=False, texts=None):
     return evidence(maps, texts=texts, vectors=vectors, baseline=baseline, words=words)
 
 
-def log_odds(legs, text):
-    return Odds.of(match(legs, [text])).best().item()
+def log_odds(indexes, text):
+    return LexicalOdds.of(match(indexes, [text])).best().item()
 
 
 # --- the threshold ------------------------------------------------------------------------------------
@@ -222,12 +222,12 @@ LONG = " ".join(["production frozen", *(f"strange{n}" for n in range(40))])
 )
 @example([*FACTS, "quokka"], LONG)
 def test_log_odds_are_those_of_a_naive_computation(docs, text):
-    leg = build_leg([terms(doc) for doc in docs])
+    index = build_lexical([terms(doc) for doc in docs])
 
-    assert log_odds([leg], text) == pytest.approx(naive_odds(docs, text), abs=1e-6)
+    assert log_odds([index], text) == pytest.approx(naive_odds(docs, text), abs=1e-6)
 
 
-def test_a_leg_without_rows_or_terms_counts_for_nothing():
+def test_a_index_without_rows_or_terms_counts_for_nothing():
     full, none = vector_map(store(5)), vector_map([], root="/home")
     silent = vector_map([memory("blank", "... !?")], root="/home")
 
@@ -353,7 +353,7 @@ def test_a_map_whose_vectors_are_on_their_way_is_heard_by_its_words(baseline):
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_a_leg_of_another_model_is_as_good_as_none(baseline, first):
+def test_a_index_of_another_model_is_as_good_as_none(baseline, first):
     """Roots are embedded anew one after the other."""
     one, words = dense_map(cone(17, 6, towards=1)), vector_map(store(5), root="/home")
     other = of_another_model(words, cone(31, 5, towards=1))
@@ -404,7 +404,7 @@ def entered(work):
     return counted
 
 
-def test_a_request_is_compared_with_each_leg_once_however_far_it_looks(baseline):
+def test_a_request_is_compared_with_each_index_once_however_far_it_looks(baseline):
     ids = [f"m{n:03}" for n in range(60)]
     memories, rows = store(60), cone(31, 60, towards=1)
     maps = [
@@ -415,7 +415,7 @@ def test_a_request_is_compared_with_each_leg_once_however_far_it_looks(baseline)
 
     def request():
         found = search_maps(maps, texts=texts, vectors=cone(3, 3), lexical_weight=0.3, message=0)
-        reading = gate.weigh(found, baseline)
+        reading = gate.score_search(found, baseline)
         for k in (10, 40, 160):
             for each in found.best(k):
                 reading.evidence_of(each.map_index, each.row)
@@ -424,30 +424,32 @@ def test_a_request_is_compared_with_each_leg_once_however_far_it_looks(baseline)
     counted = entered(request)
 
     assert counted["cosines_into"] == len(maps)
-    assert counted["LexicalLeg.spans"] == len(maps)
+    assert counted["LexicalIndex.spans"] == len(maps)
     assert counted["terms"] == len(texts)
 
 
 # --- calibrations and edits ---------------------------------------------------------------------------
 
 
-def assert_alike(found, leg, baseline):
-    fresh = calibrated(build_dense(leg.key, rows_of(leg)), baseline)
+def assert_alike(found, index, baseline):
+    fresh = calibration_of(build_dense(index.key, rows_of(index)), baseline)
     np.testing.assert_allclose(found.scales, fresh.scales, rtol=1e-4)
     np.testing.assert_allclose(found.best, fresh.best, atol=1e-5)
     np.testing.assert_allclose(found.products, fresh.products, atol=1e-5)
-    reached = baseline.of_messages(baseline.messages @ leg.some(found.holders).T, found.scales[found.holders])
+    reached = baseline.of_messages(
+        baseline.messages @ index.some(found.holders).T, found.scales[found.holders]
+    )
     np.testing.assert_allclose(np.diag(reached), found.best, atol=1e-5)  # the holders do reach it
 
 
 def test_a_calibration_dies_with_its_leg(baseline):
-    leg, places = build_dense("key", cone(28, 10)), np.array([*range(9), -1])
-    edited = edit_dense(leg, places, {9: cone(29, 1)[0]})
-    before = ref(calibrated(leg, baseline).best)
-    carried(leg, places, edited, baseline)
-    after = ref(calibrated(edited, baseline).best)
+    index, places = build_dense("key", cone(28, 10)), np.array([*range(9), -1])
+    edited = edit_dense(index, places, {9: cone(29, 1)[0]})
+    before = ref(calibration_of(index, baseline).best)
+    carry_calibration(index, places, edited, baseline)
+    after = ref(calibration_of(edited, baseline).best)
 
-    del leg
+    del index
     gc.collect()
     assert before() is None or before() is after()  # the new one may go on with its numbers
     del edited
@@ -469,7 +471,7 @@ EDITS = st.integers(1, 12).flatmap(
 
 @settings(deadline=None, max_examples=times(150, 40))
 @given(EDITS)
-def test_what_an_edit_carries_over_is_what_a_leg_made_from_scratch_has(baseline, edit):
+def test_what_an_edit_carries_over_is_what_a_index_made_from_scratch_has(baseline, edit):
     """Rows move, go (those that a message held to among them) and come, with a vector or without."""
     size, present, after, seed = edit
     rows = cone(seed, size, towards=1)
@@ -478,30 +480,30 @@ def test_what_an_edit_carries_over_is_what_a_leg_made_from_scratch_has(baseline,
     fresh = dict(zip(range(len(after)), cone(seed + 1, len(after), towards=1), strict=True))
     used = [place for place in after if isinstance(place, int) and present[place]]
     places = np.array([p if p in used and after.index(p) == at else -1 for at, p in enumerate(after)])
-    leg = edit_dense(before, places, {at: fresh[at] for at, place in enumerate(after) if place == "new"})
-    if not leg.present:
+    index = edit_dense(before, places, {at: fresh[at] for at, place in enumerate(after) if place == "new"})
+    if not index.present:
         return
     if before.present:
-        calibrated(before, baseline)
+        calibration_of(before, baseline)
 
-    carried(before, places, leg, baseline)
+    carry_calibration(before, places, index, baseline)
 
-    assert_alike(calibrated(leg, baseline), leg, baseline)
+    assert_alike(calibration_of(index, baseline), index, baseline)
 
 
 def test_a_memo_s_places_are_what_is_carried_by(baseline):
     """The way the builder does it: rows by text hash, through an edit and back."""
     memo, rows = VectorCache(), cone(33, 12, towards=1)
     keys = [bytes([n]) for n in range(12)]
-    leg = build_dense("key", rows)
-    calibrated(leg, baseline)
-    memo.adopt(keys, leg)
+    index = build_dense("key", rows)
+    calibration_of(index, baseline)
+    memo.adopt(keys, index)
     for wanted in (keys[3:], keys[::-1], keys[:1] + keys[6:]):
         places = memo.places(wanted)
         missing = {at: rows[wanted[at][0]] for at in np.flatnonzero(places < 0).tolist()}
         after = edit_dense(memo.live, places, missing)
-        carried(memo.live, places, after, baseline)
-        assert_alike(calibrated(after, baseline), after, baseline)
+        carry_calibration(memo.live, places, after, baseline)
+        assert_alike(calibration_of(after, baseline), after, baseline)
         memo.adopt(wanted, after)
 
 
@@ -543,14 +545,14 @@ def test_with_the_local_model_one_unrelated_message_in_twenty_passes(engine, cac
             await embedder.aclose()
 
     baseline, rows, asked = asyncio.run(embed())
-    leg = vector_map(memories, rows, scope="user")
+    index = vector_map(memories, rows, scope="user")
     # `vector_map` names its model "key"
     baseline = Baseline(
         "key", baseline.query_mean, baseline.passage_mean, baseline.dropped_axes, baseline.messages
     )
 
     def passes(text, vector):
-        found = by_vectors([leg], vector[np.newaxis], baseline, words=True, texts=[text])
+        found = by_vectors([index], vector[np.newaxis], baseline, words=True, texts=[text])
         return found >= NEEDED
 
     texts = [*messages, *(query.text for query in queries)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from forged.map import threshold
-from forged.map.gate import word
+from forged.map.gate import confidence_label
 from forged_client import protocol as wire
 from tests.daemon.parts import assembled
 from tests.data.memories import memory, put
@@ -24,7 +24,7 @@ STRONG = threshold(0.95)
     ],
 )
 def test_the_words_are_the_tiers_of_the_gate(evidence, expected):
-    assert word(evidence, STRONG) == expected
+    assert confidence_label(evidence, STRONG) == expected
 
 
 async def found(parts, top, query: str, **fields) -> dict[str, str]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from forged.map.baseline import Baseline
-from forged.map.gate import UNGATED, is_hopeless, leads, threshold, verdicts, weigh
+from forged.map.gate import UNGATED, gate_decisions, is_hopeless, may_follow, score_search, threshold
 from forged.map.search import search_maps
 from tests.data.maps import unit, vector_map
 from tests.data.memories import memory
@@ -35,16 +35,16 @@ def request(baseline, heights):
     one = vector_map(memories, {each.id: row for each, row in zip(memories, rows, strict=True)})
     asked = unit(np.eye(DIMENSION, dtype=np.float32)[:1] + baseline.query_mean)
     found = search_maps([one], texts=["?"], vectors=asked, lexical_weight=0.3, message=0)
-    return weigh(found, baseline), found.best(10)
+    return score_search(found, baseline), found.best(10)
 
 
 def let_in(reading, candidates, least=NEEDED, **how):
-    found = verdicts(reading, candidates, least, **{"most": 10, **how})
+    found = gate_decisions(reading, candidates, least, **{"most": 10, **how})
     assert [each.row for each in found] == [each.row for each in candidates], "each is judged, in their order"
-    return [each for each in found if not each.stayed]
+    return [each for each in found if not each.rejected]
 
 
-def came(reading, candidates, **how):
+def admitted(reading, candidates, **how):
     return [(each.row, each.admitted_as) for each in let_in(reading, candidates, **how)]
 
 
@@ -55,7 +55,7 @@ def evidence(reading, candidates):
 def test_what_would_pass_alone_comes_and_beside_it_only_what_is_near_it(baseline):
     reading, candidates = request(baseline, [0.95, 0.9, 0.1, 0.05, 0.0])
 
-    assert came(reading, candidates) == [(0, "strong"), (1, "strong")]
+    assert admitted(reading, candidates) == [(0, "strong"), (1, "strong")]
 
 
 def test_a_memory_beside_a_best_that_is_in_doubt_needs_more_of_its_evidence(baseline):
@@ -65,11 +65,11 @@ def test_a_memory_beside_a_best_that_is_in_doubt_needs_more_of_its_evidence(base
     assert 0.3 < second / best < 0.6, "enough beside a best that is beyond doubt, and no more"
     assert third < second - 1.25
 
-    beyond = verdicts(reading, candidates, best / 2, most=10)
-    in_doubt = verdicts(reading, candidates, second + 1.0, most=10)
+    beyond = gate_decisions(reading, candidates, best / 2, most=10)
+    in_doubt = gate_decisions(reading, candidates, second + 1.0, most=10)
 
-    assert [each.stayed for each in beyond] == ["", "", "faint"]
-    assert [each.stayed for each in in_doubt] == ["", "far", "faint"]
+    assert [each.rejected for each in beyond] == ["", "", "faint"]
+    assert [each.rejected for each in in_doubt] == ["", "far", "faint"]
 
 
 def test_a_weak_request_is_given_its_best_and_never_ten(baseline):
@@ -82,16 +82,16 @@ def test_a_weak_request_is_given_its_best_and_never_ten(baseline):
     assert {each.admitted_as for each in found} == {"weak"}
     known = sorted(evidence(reading, candidates))
     assert min(each.evidence for each in found) >= known[-len(found)]
-    others = [each for each in verdicts(reading, candidates, least, most=10) if each.stayed]
-    assert {each.stayed for each in others} <= {"faint", "far", "full"}
+    others = [each for each in gate_decisions(reading, candidates, least, most=10) if each.rejected]
+    assert {each.rejected for each in others} <= {"faint", "far", "full"}
 
 
 def test_a_request_for_which_nothing_speaks_is_given_nothing(baseline):
     reading, candidates = request(baseline, np.full(5, -0.9))
 
     assert is_hopeless(reading, NEEDED)
-    assert came(reading, candidates) == []
-    assert {each.stayed for each in verdicts(reading, candidates, NEEDED, most=10)} == {"faint"}
+    assert admitted(reading, candidates) == []
+    assert {each.rejected for each in gate_decisions(reading, candidates, NEEDED, most=10)} == {"faint"}
 
 
 def test_a_session_hears_most_at_its_beginning_and_then_fewer_and_fewer(baseline):
@@ -115,7 +115,7 @@ def test_only_the_first_turn_of_a_session_may_be_weaker_than_what_it_brings(base
 def test_by_words_alone_a_weak_request_of_its_own_is_given_nothing():
     one = vector_map([memory(f"m{n}", text) for n, text in enumerate(("the quokka sleeps", "a lamp"))])
     found = search_maps([one], texts=["the lamp of whom and what else"], vectors=None, lexical_weight=0.3)
-    reading = weigh(found, None)
+    reading = score_search(found, None)
 
     assert let_in(reading, found.best(5), reading.evidence + 0.1) == []
     assert [each.admitted_as for each in let_in(reading, found.best(5), reading.evidence - 0.1)] == ["strong"]
@@ -124,7 +124,7 @@ def test_by_words_alone_a_weak_request_of_its_own_is_given_nothing():
 def test_where_nothing_can_be_compared_everything_is_let_in():
     one = vector_map([memory("a", "x"), memory("b", "y")], {"a": [1.0, 0.0], "b": [0.0, 1.0]})
     found = search_maps([one], texts=["x"], vectors=np.array([[1.0, 0.0]], np.float32), lexical_weight=0)
-    reading = weigh(found, None)
+    reading = score_search(found, None)
 
     assert reading.evidence == UNGATED
     assert [each.admitted_as for each in let_in(reading, found.best(5))] == ["", ""]
@@ -136,10 +136,10 @@ def test_a_link_leads_to_what_has_weak_evidence_of_its_own_or_comes_from_what_is
     assert best > weak > none
 
     needed = weak + 1.0  # the weak one is weak, and the best is beyond doubt or not
-    assert leads(reading, (0, 2), (0, 1), needed)
-    assert leads(reading, (0, 0), (0, 2), best / 2)
-    assert not leads(reading, (0, 0), (0, 2), best / 1.4)
-    assert not leads(reading, (0, 1), (0, 2), needed)
+    assert may_follow(reading, (0, 2), (0, 1), needed)
+    assert may_follow(reading, (0, 0), (0, 2), best / 2)
+    assert not may_follow(reading, (0, 0), (0, 2), best / 1.4)
+    assert not may_follow(reading, (0, 1), (0, 2), needed)
 
 
 def test_the_best_row_has_the_evidence_of_the_request(baseline):
@@ -161,7 +161,7 @@ def test_what_a_message_goes_on_from_counts_half_of_it(baseline):
         found = search_maps(
             [one], texts=["a", "b"], vectors=asked, lexical_weight=0.3, message=0, continued=continued
         )
-        return found, weigh(found, baseline)
+        return found, score_search(found, baseline)
 
     found, reading = read(1)
     speaks = [reading.evidence_of(0, row) for row in range(3)]

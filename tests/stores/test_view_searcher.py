@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from forged.map import Ranked, threshold
 from forged.stores import GIVEN, Question, View
-from forged.stores.search import FileSource, rank
+from forged.stores.search import ViewSearcher, rank_heads
 from tests.data.maps import vector_map
 from tests.data.memories import memory
 
@@ -43,9 +43,9 @@ def test_an_id_that_two_maps_hold_is_two_memories_and_a_scope_tells_which(scope,
 
 
 def test_edges_lead_to_heads_of_their_own_map_and_never_into_nothing():
-    assert [each.id for each in REPO.led_to("both")] == ["v2"]
-    assert USER.led_to("u1") == []
-    assert REPO.led_to("gone") == []
+    assert [each.id for each in REPO.linked_heads("both")] == ["v2"]
+    assert USER.linked_heads("u1") == []
+    assert REPO.linked_heads("gone") == []
 
 
 # --- chains and hops in an answer ---------------------------------------------------------
@@ -72,7 +72,7 @@ def test_a_chain_is_returned_once_as_its_head_with_its_best_score():
         )
     )
 
-    ranked = rank(
+    ranked = rank_heads(
         view.maps, candidates(view, ("v1", 0.9), ("other", 0.5), ("v2", 0.1)), top_k=10, hop_depth=0
     )
 
@@ -88,7 +88,7 @@ def test_a_repositorys_memory_of_the_same_id_takes_neither_the_place_nor_the_cha
     view = View((repo, user))
     scored = [found(view, 1, 0, 0.9), found(view, 0, 0, 0.8)]
 
-    ranked = rank(view.maps, [*scored, found(view, 1, 1, 0.7)], top_k=5, hop_depth=2)
+    ranked = rank_heads(view.maps, [*scored, found(view, 1, 1, 0.7)], top_k=5, hop_depth=2)
 
     assert [r.key for r in ranked] == [("/home", "u1"), ("/repo", "r2"), ("/home", "u2")]
 
@@ -120,7 +120,7 @@ def test_no_superseded_memory_and_none_twice_whatever_the_links(store, random, t
     order = random.sample(sorted(everyone), len(everyone))
     scored = [(name, 1 - place / 10) for place, name in enumerate(order)]
 
-    ranked = rank(view.maps, candidates(view, *scored), top_k=top_k, hop_depth=depth)
+    ranked = rank_heads(view.maps, candidates(view, *scored), top_k=top_k, hop_depth=depth)
 
     found = [r.memory.id for r in ranked]
     home = {name: next(m for m in maps if m.find(name)) for name in everyone}
@@ -161,7 +161,7 @@ def rows_of(store=TALKED, **fields):
         }
     )
     with ThreadPoolExecutor(1) as thread:
-        return asyncio.run(FileSource(View((store,)), lexical_weight=0.3, thread=thread).search(question))
+        return asyncio.run(ViewSearcher(View((store,)), lexical_weight=0.3, thread=thread).search(question))
 
 
 def asked(message, **fields):
@@ -184,7 +184,7 @@ def test_what_comes_anyhow_takes_no_place_and_is_found_all_the_same():
     fields = {"texts": (message,), "message": message, "turn": 1, "top_k": 1}
     (first,) = (each.key for each in rows_of(**fields).ranked)
 
-    found = [each.key for each in rows_of(**fields, beside=frozenset({first})).ranked]
+    found = [each.key for each in rows_of(**fields, pinned=frozenset({first})).ranked]
 
     assert len(found) == 2
     assert first in found
@@ -194,31 +194,31 @@ def test_what_stayed_out_is_told_of_a_hopeless_question_only_where_it_is_explain
     message = "roofing heating plumbing carpentry masonry tiling glazing painting fencing paving at night"
     silent, explained = (rows_of(texts=(message,), message=message, explains=each) for each in (False, True))
 
-    assert (silent.ranked, silent.stayed, explained.ranked) == ((), (), ())
-    assert [(each.memory.id, each.stayed) for each in explained.stayed] == [("lamp", "faint")]
+    assert (silent.ranked, silent.rejected, explained.ranked) == ((), (), ())
+    assert [(each.memory.id, each.rejected) for each in explained.rejected] == [("lamp", "faint")]
 
 
 def test_what_a_session_has_heard_takes_no_place_however_much_it_is():
     many = vector_map([memory(f"m{number:02}", "the quokka") for number in range(80)])
-    heard = frozenset((many.root, f"m{number:02}") for number in range(40))
+    in_context = frozenset((many.root, f"m{number:02}") for number in range(40))
     fields = {"texts": ("quokka",), "message": "quokka", "least_evidence": float("-inf")}
 
-    found = rows_of(many, **fields, heard=heard).ranked
+    found = rows_of(many, **fields, in_context=in_context).ranked
 
     assert [each.memory.id for each in found] == [f"m{number}" for number in range(40, 45)]
 
 
 @pytest.mark.parametrize("least", [float("-inf"), threshold(0.95)], ids=["ungated", "gated"])
-@given(heard=st.sets(st.integers(0, 7)))
-def test_what_fits_comes_or_is_named_as_given_and_never_both(least, heard):
+@given(in_context=st.sets(st.integers(0, 7)))
+def test_what_fits_comes_or_is_named_as_given_and_never_both(least, in_context):
     words = ("quokka", "walrus", "lamp", "train")
     store = vector_map([memory(f"m{number}", f"{words[number % 4]} {number}") for number in range(8)])
-    keys = frozenset((store.root, f"m{number}") for number in heard)
+    keys = frozenset((store.root, f"m{number}") for number in in_context)
     for word in words:
         fields = {"texts": (word,), "message": word, "least_evidence": least}
         alone = {each.memory.id for each in rows_of(store, **fields).ranked}
-        found = rows_of(store, **fields, heard=keys)
+        found = rows_of(store, **fields, in_context=keys)
         came = {each.memory.id for each in found.ranked}
-        given_before = {each.memory.id for each in found.stayed if each.stayed == GIVEN}
-        assert given_before == alone & {f"m{number}" for number in heard}
-        assert not came & {each.memory.id for each in found.stayed}
+        given_before = {each.memory.id for each in found.rejected if each.rejected == GIVEN}
+        assert given_before == alone & {f"m{number}" for number in in_context}
+        assert not came & {each.memory.id for each in found.rejected}

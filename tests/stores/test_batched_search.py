@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from forged.fair_queue import FairQueue, QueueClient
-from forged.map import compared
+from forged.map import compare_batch
 from forged.stores import Question, View
-from forged.stores.search import FileSource, Waiting
+from forged.stores.search import BatchedSearch, ViewSearcher
 from tests.data.maps import vector_map
 from tests.data.memories import memory
 
@@ -36,9 +36,9 @@ def products(monkeypatch):
 
     def counting(maps, asked, key):
         sizes.append(sum(map(len, asked)))
-        return compared(maps, asked, key)
+        return compare_batch(maps, asked, key)
 
-    monkeypatch.setattr("forged.stores.search.compared", counting)
+    monkeypatch.setattr("forged.stores.search.compare_batch", counting)
     return sizes
 
 
@@ -46,12 +46,12 @@ class Searches:
     """Searches of as many clients, begun while somebody else has the turn."""
 
     def __init__(self) -> None:
-        self.among: list[Waiting] = []
+        self.batch: list[BatchedSearch] = []
         self._line = FairQueue()
         QueueClient(self._line).begin(lambda: None)
 
     def begin(self, view, angle):
-        source = FileSource(view, lexical_weight=0.0, thread=ThreadPoolExecutor(1), among=self.among)
+        source = ViewSearcher(view, lexical_weight=0.0, thread=ThreadPoolExecutor(1), batch=self.batch)
         context = QueueClient(self._line).context
         return asyncio.get_running_loop().create_task(source.search(question(angle)), context=context)
 
@@ -61,7 +61,7 @@ def ids(rows):
 
 
 async def alone(view, angle):
-    return await FileSource(view, lexical_weight=0.0, thread=ThreadPoolExecutor(1)).search(question(angle))
+    return await ViewSearcher(view, lexical_weight=0.0, thread=ThreadPoolExecutor(1)).search(question(angle))
 
 
 async def test_searches_that_wait_together_are_one_product_and_each_finds_its_own(products):
@@ -70,7 +70,7 @@ async def test_searches_that_wait_together_are_one_product_and_each_finds_its_ow
     found = await asyncio.gather(*(searches.begin(view, angle) for angle in angles))
     assert max(products) >= 11
     assert sum(products) == 12
-    assert searches.among == []
+    assert searches.batch == []
     assert [ids(rows) for rows in found] == [ids(await alone(view, angle)) for angle in angles]
 
 
