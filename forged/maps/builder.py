@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forged.errors import ProviderError
-from forged.files import Grounds, MemoryStore, Root, Snapshot, scan
+from forged.files import EvidenceChecker, MemoryStore, Root, Snapshot, scan
 from forged.map import Chains, DenseIndex, MapPart, VectorMap, build_chains, thin_calibration
 from forged.maps.embedding import EmbeddingQueue, EmbeddingRun, ModelReplacedError
 from forged.maps.parcel import Parcel, Shelf, Stock, name_of

@@ -56,6 +56,7 @@ __all__ = [
     "PendingWrite",
     "Receipt",
     "RecordedMemory",
+    "RemovalMark",
     "Replica",
     "Replicas",
     "RequestOutcome",

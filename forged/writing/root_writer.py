@@ -24,7 +24,7 @@ import msgspec
 
 from forged.attributes import UNCHANGED, FactsPatch
 from forged.errors import Conflict, MemoryExists, NoLongerWanted, StoreError
-from forged.files import Arrivals, MemoryStore, NewFile, Root, Snapshot, atomic, files_of, scan
+from forged.files import DirectoryEvents, MemoryStore, NewFile, Root, Snapshot, atomic, files_of, scan
 from forged.map import build_chains
 from forged.memory import Memory
 from forged.state import OwnFile, PendingWrite, RequestOutcome, Requests

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from forged.files import Root, hashed
+from forged.files import Root, with_hash
 from forged.map import score_search, search_maps
 from forged.maps import builder
 from forged.memory import Evidence, Scope

@@ -33,6 +33,7 @@ from forged.state import (
     PendingWrite,
     Receipt,
     RecordedMemory,
+    RequestOutcome,
     RootIds,
     RootListing,
     RootRecord,

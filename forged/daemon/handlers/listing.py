@@ -15,7 +15,7 @@ from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.convert import fitting, seconds_of, with_entities
 from forged.daemon.handlers.trust import in_reply
 from forged.errors import ForgedError, NotReady
-from forged.files import Grounds, Root, repo_root
+from forged.files import EvidenceChecker, Root, repo_root
 from forged.map import MapPart, Traits, VectorMap, build_chains, newest_page
 from forged.memories import ids
 from forged.memory import Memory, Origin, Scope
