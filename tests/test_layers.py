@@ -99,7 +99,7 @@ HOMES = {
             "forged.sessions",  # reads conversations as the contract has them
             "forged.daemon",
             "forged.memories.documents",  # takes and returns the contract's values of documents
-            "forged.memories.held_documents",
+            "forged.memories.document_store",
             "forged.memories.imports",  # and of imports
             "forged.cli",
             "forged.integrations",

@@ -46,7 +46,7 @@ from forged.memory import Memory, Scope, time_ns, utc_now
 from forged.state import DecidedMemory, Event, State
 from forged.stores import FileStore, SessionMemories, View
 from forged.trust import is_same, stored_identity
-from forged.writing import Draft, Writer, Written
+from forged.writing import Writer, WriteRequest, Written
 
 logger = logging.getLogger(__name__)
 
@@ -240,8 +240,8 @@ class Committer:
     ) -> list[tuple[DecidedMemory, _Result]]:
         index = self._indexer.open(root)
 
-        def draft(memory: Memory, said: FactsPatch) -> Draft:
-            return Draft(memory, unwanted=lambda each: self._is_unwanted(root, each, tops), said=said)
+        def draft(memory: Memory, said: FactsPatch) -> WriteRequest:
+            return WriteRequest(memory, unwanted=lambda each: self._is_unwanted(root, each, tops), said=said)
 
         results = await self._writer.add_all(index, [draft(each.memory, each.said) for each in documents])
         done = list(zip(documents, results, strict=True))

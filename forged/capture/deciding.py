@@ -20,7 +20,7 @@ from forged.capture.authorship import Authorship, Provenance
 from forged.capture.existing import ExistingMemories, Match
 from forged.capture.reply import things_said
 from forged.capture.values import MAX_CONTENT_BYTES, MOST_DOCUMENTS, Classified, Proposal, Refused, Tally
-from forged.files import MOST_EVIDENCE, EvidenceError, Root, hashed
+from forged.files import MOST_EVIDENCE, EvidenceError, Root, with_hash
 from forged.memory import (
     MOST_CUE_CHARS,
     MOST_CUES,
@@ -291,7 +291,7 @@ def _evidence(root: Root, proposed: Sequence[str]) -> tuple[Evidence, ...]:
     found: list[Evidence] = []
     for text in dict.fromkeys(proposed if root.has_files else ()):
         with suppress(EvidenceError):
-            found.append(hashed(root.top, evidence_named(text)))
+            found.append(with_hash(root.top, evidence_named(text)))
     return tuple(found[:MOST_EVIDENCE])
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from forged.capture.values import MAX_CONTENT_BYTES, MOST_DOCUMENTS, Classified, Proposal
 from forged.entities import LONGEST_NAME, entity_id, spoken_of
-from forged.memory import Entity, Related, Relation
+from forged.memory import Entity, EntityRelation, Related
 from forged.models import sendable
 from forged.text.thoughts import without_thoughts
 
@@ -220,19 +220,19 @@ def _entity(item: object) -> Entity | None:
     return Entity(name, kind[:40].lower(), told[:_LONGEST_TEXT]) if is_one else None
 
 
-def relations_in(value: object) -> tuple[Relation, ...]:
+def relations_in(value: object) -> tuple[EntityRelation, ...]:
     """Triples as text with arrows, as lists or as objects; whatever else is left out."""
     found = map(_relation, value[: 4 * MOST_THINGS] if isinstance(value, list) else ())
     return tuple(each for each in found if each is not None)[:MOST_THINGS]
 
 
-def _relation(item: object) -> Relation | None:
+def _relation(item: object) -> EntityRelation | None:
     source, verb, target = _triple(item)
     verb = _VERB.sub("-", verb.strip(" -:").lower())
     short = max(map(len, (source, verb, target))) <= LONGEST_NAME
     if not (short and verb and entity_id(source) and entity_id(target)):
         return None
-    return None if entity_id(source) == entity_id(target) else Relation(source, verb, target)
+    return None if entity_id(source) == entity_id(target) else EntityRelation(source, verb, target)
 
 
 def _triple(item: object) -> tuple[str, str, str]:
@@ -256,10 +256,10 @@ def _single_line(value: object) -> str:
 
 def things_said(
     entities: Sequence[Entity],
-    relations: Sequence[Relation],
+    relations: Sequence[EntityRelation],
     content: str,
     presentable: Callable[[str], str],
-) -> tuple[tuple[Entity, ...], tuple[Relation, ...]]:
+) -> tuple[tuple[Entity, ...], tuple[EntityRelation, ...]]:
     """Return those whose names stand in a memory's text, each once, if `presentable` leaves them as they are.
 
     A model invents names, and a text that it read may want it to.
@@ -269,7 +269,7 @@ def things_said(
     def is_said(name: str) -> bool:
         return (name.casefold() in folded or entity_id(name) in ruled) and presentable(name) == name
 
-    things, ties = dict[str, Entity](), dict[tuple[str, str, str], Relation]()
+    things, ties = dict[str, Entity](), dict[tuple[str, str, str], EntityRelation]()
     for each in filter(lambda thing: is_said(thing.name), entities):
         kept = Entity(each.name, presentable(each.type), presentable(each.description))
         things.setdefault(entity_id(each.name), kept)

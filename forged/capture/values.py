@@ -15,7 +15,7 @@ import msgspec
 from forged.counters import Departure
 from forged.errors import ProviderError
 from forged.log import LogSettings
-from forged.memory import Entity, Origin, Related, Relation, Scope
+from forged.memory import Entity, EntityRelation, Origin, Related, Scope
 from forged.program import Program
 from forged.state import Event
 
@@ -49,7 +49,7 @@ class Proposal(msgspec.Struct, frozen=True):
     cues: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()
     entities: tuple[Entity, ...] = ()
-    relations: tuple[Relation, ...] = ()
+    relations: tuple[EntityRelation, ...] = ()
     importance: float | None = None
     source: str = ""
     why: str = ""

@@ -40,7 +40,7 @@ from forged_client import address
 from forged_client.autostart import LOG_NAME
 
 if TYPE_CHECKING:
-    from forged.postgres import Machines, OwnMarks, Shared
+    from forged.postgres import OwnRemovalMarks, RootSync, SharedServer
 
 # After so many model calls within a minute capture waits; a retrieve never does.
 CALLS_PER_MINUTE = 60
@@ -54,17 +54,17 @@ def make_shared(
     door: Door,
     queue: EmbeddingQueue | None,
     epoch: str,
-) -> tuple[Shared | None, str]:
+) -> tuple[SharedServer | None, str]:
     """Return the server that `[shared]` names, if it does; or why there is none."""
     if not config.shared.url:
         return None, ""
     try:
-        from forged.postgres import Shared, settings_of  # noqa: PLC0415 - what it needs is an extra
+        from forged.postgres import SharedServer, settings_of  # noqa: PLC0415 - what it needs is an extra
 
         settings = settings_of(config, env)
         assert settings is not None
         name = f"{platform.node().split('.')[0] or 'machine'}/{epoch}"
-        return Shared(settings, state=state, door=door, queue=queue, daemon=name), ""
+        return SharedServer(settings, state=state, door=door, queue=queue, daemon=name), ""
     except ImportError:
         lacks = "the shared server needs packages that are not installed"
         return None, f"nothing is shared: {lacks}: {install_command('postgres')}"
@@ -72,22 +72,22 @@ def make_shared(
         return None, f"nothing is shared: {error}"
 
 
-def make_marks(shared: Shared | None, state: State) -> OwnMarks | None:
+def make_marks(shared: SharedServer | None, state: State) -> OwnRemovalMarks | None:
     """Return what has other machines hear of what is forgotten here."""
     if shared is None:
         return None
-    from forged.postgres import OwnMarks  # noqa: PLC0415 - as above
+    from forged.postgres import OwnRemovalMarks  # noqa: PLC0415 - as above
 
-    return OwnMarks(state.replicas, shared.scopes, shared.settings.user_id)
+    return OwnRemovalMarks(state.replicas, shared.scopes, shared.settings.user_id)
 
 
-def make_machines(memories: MemoryParts) -> Machines | None:
+def make_machines(memories: MemoryParts) -> RootSync | None:
     shared = memories.shared
     if shared is None or not shared.scopes & {Scope.USER, Scope.AGENT}:
         return None
-    from forged.postgres import Machines  # noqa: PLC0415 - as above
+    from forged.postgres import RootSync  # noqa: PLC0415 - as above
 
-    return Machines(
+    return RootSync(
         shared,
         home=memories.resolver.home,
         state=memories.state,

@@ -19,7 +19,7 @@ import msgspec
 
 from forged.entities.forms import named_by_code, named_by_word
 from forged.entities.names import LONGEST_NAME, entity_id
-from forged.memory import Entity, Memory, Relation
+from forged.memory import Entity, EntityRelation, Memory
 
 MOST_CHARACTERS = 32 << 10
 MOST_ENTITIES = 64
@@ -50,7 +50,7 @@ class Mentions(msgspec.Struct, frozen=True):
     """What a text names, in its order, each thing once; `aliases` are other names of one, with its id."""
 
     entities: tuple[Entity, ...] = ()
-    relations: tuple[Relation, ...] = ()
+    relations: tuple[EntityRelation, ...] = ()
     aliases: tuple[tuple[str, str], ...] = ()
 
 
@@ -142,7 +142,7 @@ def _installed(text: str) -> Iterator[Entity]:
 # --- relations -----------------------------------------------------------------------------------------
 
 
-def _relations(text: str, spans: list[_Span]) -> Iterator[Relation]:
+def _relations(text: str, spans: list[_Span]) -> Iterator[EntityRelation]:
     """Neighbours with nothing between them but words that say how one relates to the other."""
     for one, other in pairwise(spans):
         between = text[one.end : other.start]
@@ -158,7 +158,7 @@ def _relations(text: str, spans: list[_Span]) -> Iterator[Relation]:
         if way.behind and not re.match(way.behind, text[other.end : other.end + _FARTHEST].lower()):
             continue
         source, target = reversed(names) if way.turned else names
-        yield Relation(source, way.relation, target)
+        yield EntityRelation(source, way.relation, target)
 
 
 class _Way(msgspec.Struct, frozen=True):
@@ -216,9 +216,9 @@ def spoken_by(memory: Memory) -> Mentions:
     return Mentions(tuple(entities.values())[:MOST_ENTITIES], relations, ruled.aliases)
 
 
-def _each_once(relations: tuple[Relation, ...]) -> tuple[Relation, ...]:
+def _each_once(relations: tuple[EntityRelation, ...]) -> tuple[EntityRelation, ...]:
     """Each triple of source, relation and target once, with its first weight."""
-    found = dict[tuple[str, str, str], Relation]()
+    found = dict[tuple[str, str, str], EntityRelation]()
     for each in relations:
         key = entity_id(each.source), each.relation.casefold(), entity_id(each.target)
         if all(key) and key[0] != key[2] and max(map(len, (each.source, each.target))) <= LONGEST_NAME:

@@ -75,7 +75,7 @@ def classifiers(machine: Machine, titles: Mapping[str, str]) -> tuple[Classifier
 def _named(agent: str) -> str:
     """As it is named in the configuration; some must be told their model."""
     name = f"cli:{agent}"
-    return f"{name}/MODEL" if config.unusable("classifier", name) else name
+    return f"{name}/MODEL" if config.unusable_reason("classifier", name) else name
 
 
 def _asked(port: int, path: str, section: str, field: str) -> tuple[str, ...] | None:

@@ -22,14 +22,14 @@ from forged.config import KnowledgeConfig
 from forged.errors import InvalidRequest, StoreError
 from forged.files import AGENT_ID
 from forged.maps import RootIndex
-from forged.memories.held_documents import Pieces, bring, document_of, org_index, pieces_there
+from forged.memories.document_store import Pieces, bring, document_of, org_index, pieces_there
 from forged.memories.parts import PATIENCE_S, MemoryParts
 from forged.memories.removal import remove_pieces
 from forged.memories.write import secrets_now
 from forged.memory import Memory
 from forged.stores import Workplace
 from forged.text.redaction import shapes_in
-from forged.writing import Draft, Written
+from forged.writing import WriteRequest, Written
 from forged_client.private import without_private
 from forged_client.protocol import Document, DocumentFate
 
@@ -174,7 +174,7 @@ async def _written(
     memories: MemoryParts, index: RootIndex, made: _Made, said: FactsPatch
 ) -> tuple[DocumentFate, int]:
     """Write what is missing, then take away what it replaces; return the generation that shows it, too."""
-    drafts = [Draft(each, insisted=made.insisted, again=True, said=said) for each in made.missing]
+    drafts = [WriteRequest(each, insisted=made.insisted, again=True, said=said) for each in made.missing]
     done = await memories.writer.add_all(index, drafts)
     written = [each for each in done if isinstance(each, Written)]
     memories.metrics.remembered += sum(not each.existed for each in written)

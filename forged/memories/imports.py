@@ -27,10 +27,9 @@ from forged.memories.write import cues_of, fields_of, root_of, secrets_now
 from forged.memory import Memory, Origin, Related, Trigger, default_category, one_form
 from forged.stores import Workplace
 from forged.text.same_text import normalised
-from forged.writing import Draft, Written
+from forged.writing import WriteRequest, Written
 from forged_client.private import without_private
-from forged_client.protocol import Draft as Asked
-from forged_client.protocol import Fate
+from forged_client.protocol import Draft, Fate
 
 _MOST_SOURCE = 64
 
@@ -64,27 +63,27 @@ class ImportJob(msgspec.Struct, frozen=True):
 
     index: RootIndex
     tops: tuple[str, ...]
-    made: Sequence[Draft | Fate]
+    made: Sequence[WriteRequest | Fate]
     there: _There
     terms: Terms
 
     @property
-    def drafts(self) -> list[Draft]:
-        return [each for each in self.made if isinstance(each, Draft)]
+    def drafts(self) -> list[WriteRequest]:
+        return [each for each in self.made if isinstance(each, WriteRequest)]
 
     def fates(self, done: Sequence[Written | StoreError] = ()) -> tuple[Fate, ...]:
         """Return the fates of all drafts, or without `done` those they would have."""
         pairs = zip_longest(done, self.drafts)
         ends = (_fate(end, draft, self.there) for end, draft in pairs)
-        return tuple(next(ends) if isinstance(each, Draft) else each for each in self.made)
+        return tuple(next(ends) if isinstance(each, WriteRequest) else each for each in self.made)
 
 
 async def prepared(
     memories: MemoryParts,
     place: Workplace,
-    asked: Sequence[Asked],
+    asked: Sequence[Draft],
     terms: Terms,
-    check: Callable[[Asked], None],
+    check: Callable[[Draft], None],
 ) -> ImportJob:
     """Look at what is there, and make drafts; `check` refuses words that a draft must not have."""
     await memories.trust.opened()
@@ -92,7 +91,7 @@ async def prepared(
     there = await asyncio.to_thread(_there, await look(memories, index))
     # What is forgotten in the repository does not come back for its person everywhere, nor the other way.
     tops = tuple(dict.fromkeys((index.root.top, *place.tops)))
-    made: Sequence[Draft | Fate] = await asyncio.to_thread(
+    made: Sequence[WriteRequest | Fate] = await asyncio.to_thread(
         lambda: [_made(each, terms, there, check) for each in asked]
     )
     if not terms.allow_forgotten:
@@ -133,7 +132,7 @@ def _there(seen: Look) -> _There:
     return _There(files, texts, frozenset(names), ids)
 
 
-def _made(asked: Asked, terms: Terms, there: _There, check: Callable[[Asked], None]) -> Draft | Fate:
+def _made(asked: Draft, terms: Terms, there: _There, check: Callable[[Draft], None]) -> WriteRequest | Fate:
     try:
         new = _copied(asked, terms) if asked.file else _drafted(asked, terms, check)
     except (MemoryFormatError, InvalidRequest, SecretFound) as error:
@@ -150,11 +149,11 @@ def _made(asked: Asked, terms: Terms, there: _There, check: Callable[[Asked], No
 
 
 def _without_forgotten(
-    made: Iterable[Draft | Fate], since: Callable[[str, str], float | None]
-) -> list[Draft | Fate]:
+    made: Iterable[WriteRequest | Fate], since: Callable[[str, str], float | None]
+) -> list[WriteRequest | Fate]:
     """Leave out each whose text or id was forgotten, and versions of it that were written before that."""
     made = list(made)
-    memories = [each.memory for each in made if isinstance(each, Draft)]
+    memories = [each.memory for each in made if isinstance(each, WriteRequest)]
     gone = {each.id: at for each in memories if (at := since(each.content, each.id)) is not None}
     for each in sorted(memories, key=lambda each: each.age_key):
         at = (gone.get(each.supersedes) or since("", each.supersedes)) if each.supersedes else None
@@ -166,13 +165,13 @@ def _without_forgotten(
     )
     return [
         Fate(became="forgotten", memory_id=each.memory.id, reason=told)
-        if isinstance(each, Draft) and each.memory.id in gone
+        if isinstance(each, WriteRequest) and each.memory.id in gone
         else each
         for each in made
     ]
 
 
-def _known(new: Draft, there: _There) -> Fate | None:
+def _known(new: WriteRequest, there: _There) -> Fate | None:
     wanted = new.memory.id
     if wanted in there.withheld and wanted not in there.files:
         told = "it lies here and is withheld; `forgectl review` shows it"
@@ -188,7 +187,7 @@ def _known(new: Draft, there: _There) -> Fate | None:
     return Fate(became="there", memory_id=same) if same else None
 
 
-def _fate(done: Written | StoreError | None, draft: Draft, there: _There) -> Fate:
+def _fate(done: Written | StoreError | None, draft: WriteRequest, there: _There) -> Fate:
     """Return the fate of a draft, or that it would have where nothing was done."""
     older = draft.memory.supersedes or ""
     if isinstance(done, StoreError):
@@ -199,13 +198,15 @@ def _fate(done: Written | StoreError | None, draft: Draft, there: _There) -> Fat
     return Fate(became="new", memory_id=draft.memory.id, replaces=older if older in there.files else "")
 
 
-def _copied(asked: Asked, terms: Terms) -> Draft:
+def _copied(asked: Draft, terms: Terms) -> WriteRequest:
     name = asked.name or f"{asked.memory_id}.md"
     if len(asked.file) > MAX_FILE_BYTES or not _is_file_name(name):
         raise InvalidRequest(f"{name[:80]!r} cannot be the file of a memory")
     found = parse(asked.file, terms.scope, name.removesuffix(".md"))
     origin = found.origin if terms.own else Origin.IMPORT
-    return Draft(replace(found, origin=origin or Origin.FILE), verbatim=True, data=asked.file, name=name)
+    return WriteRequest(
+        replace(found, origin=origin or Origin.FILE), verbatim=True, data=asked.file, name=name
+    )
 
 
 def _is_file_name(name: str) -> bool:
@@ -213,7 +214,7 @@ def _is_file_name(name: str) -> bool:
     return is_plain and name.endswith(".md") and 3 < len(name.encode("utf-8", "surrogateescape")) <= 255
 
 
-def _drafted(asked: Asked, terms: Terms, check: Callable[[Asked], None]) -> Draft:
+def _drafted(asked: Draft, terms: Terms, check: Callable[[Draft], None]) -> WriteRequest:
     content = without_private(asked.content).strip()
     if not content:
         raise InvalidRequest("nothing is left of it without what is marked private")
@@ -236,4 +237,4 @@ def _drafted(asked: Asked, terms: Terms, check: Callable[[Asked], None]) -> Draf
         origin=Origin.IMPORT,
         cues=cues_of(asked.cues),
     )
-    return Draft(new)
+    return WriteRequest(new)

@@ -15,7 +15,7 @@ from forged import memory
 from forged.attributes import UNKNOWN, FactsPatch
 from forged.capture import is_refused
 from forged.errors import ForgottenText, InvalidRequest, MemoryNotFound, SecretFound
-from forged.files import MAX_FILE_BYTES, MOST_EVIDENCE, EvidenceError, Root, hashed
+from forged.files import MAX_FILE_BYTES, MOST_EVIDENCE, EvidenceError, Root, with_hash
 from forged.maps import RootIndex
 from forged.memories.ids import check_scope, look, on_disk, within
 from forged.memories.parts import MemoryParts
@@ -92,7 +92,7 @@ async def remember(
     if new.origin == Origin.EXPLICIT:  # a person's word holds against an older one
         await memories.state.forgotten.withdraw(root.top, [content])
     unsaid = _unsaid(memories, written, new, said, root.top) if written.existed else ()
-    news = await memories.trust.excluding.all_news(root.top)
+    news = await memories.trust.excluding.all_notices(root.top)
     return written, "; ".join(notes_on(secrets, *unsaid, *news, is_cut=is_cut))
 
 
@@ -228,7 +228,7 @@ async def evidence_of(given: Sequence[str], root: Root) -> tuple[Evidence, ...]:
     if root.in_git:
         raise InvalidRequest("evidence is a file of a work tree, and this is a bare repository; leave it out")
     try:
-        return tuple([await asyncio.to_thread(hashed, root.top, each) for each in named])
+        return tuple([await asyncio.to_thread(with_hash, root.top, each) for each in named])
     except EvidenceError as error:
         raise InvalidRequest(f"this is no evidence: {error}") from error
 

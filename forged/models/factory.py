@@ -17,11 +17,11 @@ from forged.config import (
     BUILTIN_RULES,
     LOCAL,
     Config,
+    derived_files_folder,
     endpoint_key,
     is_program,
     is_usable_url,
     lacks_onnxruntime,
-    made_folder,
     missing,
     model_folder,
     runs_in_process,
@@ -128,7 +128,7 @@ def _in_process(config: Config, env: Mapping[str, str], activity: Activity | Non
     if name == LOCAL:
         from forged.models.local import local_embedder  # noqa: PLC0415
 
-        return Choice(local_embedder(made_folder(env), lacks_onnxruntime(), activity))
+        return Choice(local_embedder(derived_files_folder(env), lacks_onnxruntime(), activity))
     from forged.models.fastembed import fastembed_embedder  # noqa: PLC0415
 
     return Choice(

@@ -150,7 +150,7 @@ class ReachedRow(msgspec.Struct, frozen=True):
     path: str
 
 
-class Relating:
+class EntityTables:
     """Of one owner, by one connection; writing within the transaction of whoever calls."""
 
     def __init__(self, connection: Connection, scope: Scope, owner: str, set_name: str = "") -> None:

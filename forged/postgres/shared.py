@@ -25,16 +25,16 @@ from forged.errors import ProviderError, SharedError
 from forged.maps import EmbeddingQueue
 from forged.memory import Scope
 from forged.models import Door, Purpose, sendable
-from forged.postgres import leaving, spooling, statements
+from forged.postgres import egress, spooling, statements
 from forged.postgres.connecting import Connection, parameters
 from forged.postgres.failures import wrong_dimension
 from forged.postgres.listening import Listening, OwnerChange
 from forged.postgres.pool import Pool
-from forged.postgres.relating import ReachedRow, Relating
-from forged.postgres.replaying import FOR_EVER, WRITES, Replay
+from forged.postgres.relating import EntityTables, ReachedRow
+from forged.postgres.replaying import FOR_EVER, WRITES, OutboxReplay
 from forged.postgres.tables import TABLES
 from forged.postgres.values import Settings, Stored, Vector
-from forged.postgres.writing import Burial, RowWriter, without_vector
+from forged.postgres.writing import RemovalBatch, RowWriter, without_vector
 from forged.state import State
 from forged_client.protocol import SharedReport
 
@@ -115,7 +115,7 @@ _COUNTED = frozenset({Scope.USER, Scope.AGENT})
 Clock = Callable[[], datetime]
 
 
-class Shared:
+class SharedServer:
     """One for the daemon; lives in its event loop."""
 
     name = "shared"
@@ -145,7 +145,7 @@ class Shared:
         self._order = asyncio.Lock()
         self._hits: Counter[tuple[Scope, str, str]] = Counter()
         self.listening = Listening(settings, daemon)
-        self.replay = Replay(
+        self.replay = OutboxReplay(
             state,
             settings.model.dimension,
             writer=self.writer,
@@ -259,7 +259,8 @@ class Shared:
             characters = sum(map(len, names))
             self.door.record(Departure(self.host, "shared", calls=1, texts=len(names), characters=characters))
             lists = [
-                await Relating(connection, *whose).reached(names, filters, least) for whose in owners.items()
+                await EntityTables(connection, *whose).reached(names, filters, least)
+                for whose in owners.items()
             ]
         found = [each for rows in lists for each in rows]
         return sorted(found, key=lambda each: (-each.strength, each.row.id))
@@ -276,11 +277,11 @@ class Shared:
         Raises SharedError for what the server will never take, StoreError if there is no room to wait.
         """
         await self.state.opened()
-        clean = await leaving.cleared(rows, self.door, self.settings.model.dimension, self._clock())
+        clean = await egress.cleared(rows, self.door, self.settings.model.dimension, self._clock())
         whole = await self._with_vectors(clean)
         fills = [spooling.fill(row) for row in without_vector(whole)] if self.queue is not None else []
         async with self._order:
-            if not await self._sent(lambda writer: writer.put(whole), leaving.texts(whole)):
+            if not await self._sent(lambda writer: writer.put(whole), egress.texts(whole)):
                 await self.outbox.add([*map(spooling.put, whole), *fills])
             elif fills:
                 await self.outbox.add(fills)
@@ -301,11 +302,11 @@ class Shared:
         """
         await self.state.opened()
         at = max(self._clock(), newest or datetime.min.replace(tzinfo=UTC))
-        burial = Burial(scope=scope, owner=owner, ids=tuple(ids), at=at, kind=kind)
-        await self.outbox.withdraw(spooling.bury(burial))
+        burial = RemovalBatch(scope=scope, owner=owner, ids=tuple(ids), at=at, kind=kind)
+        await self.outbox.withdraw(spooling.removals(burial))
         async with self._order:
-            if not await self._sent(lambda writer: writer.bury(burial), ()):
-                await self.outbox.add(spooling.bury(burial))
+            if not await self._sent(lambda writer: writer.remove(burial), ()):
+                await self.outbox.add(spooling.removals(burial))
         self.replay.wake()
 
     async def remove_document(self, document_id: str, *, newest: datetime | None = None) -> None:

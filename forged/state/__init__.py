@@ -20,19 +20,17 @@ if TYPE_CHECKING:
     from forged.state.intents import Intent, Intents, Rewrite
     from forged.state.judged import Judgement, JudgementLog
     from forged.state.outbox import Write, WriteKind
-    from forged.state.removal import Became, Returnable, RootIds, RootLook
-    from forged.state.replicas import NEVER_MET, Mark, Replica, Replicas, is_newer
-    from forged.state.requests import Begun, Known, Receipt, Requests
+    from forged.state.removal import MoveTarget, RootIds, RootListing, TrashedRows
+    from forged.state.replicas import NEVER_MET, RemovalMark, Replica, Replicas, is_newer
+    from forged.state.requests import PendingWrite, Receipt, RequestOutcome, Requests
     from forged.state.state import State
     from forged.state.to_review import MOST_LEARNED, ToReview
-    from forged.state.trust import Exclude, Excludes, Looked, OwnFile, RootRecord, TrustRecords
+    from forged.state.trust import Exclude, Excludes, OwnFile, RootRecord, TrustFindings, TrustRecords
 
 __all__ = [
     "MOST_LEARNED",
     "NEVER_MET",
     "Attributes",
-    "Became",
-    "Begun",
     "CaptureCursor",
     "CapturePart",
     "Change",
@@ -52,24 +50,26 @@ __all__ = [
     "Judgement",
     "JudgementLog",
     "Kind",
-    "Known",
     "LearnedSession",
-    "Looked",
-    "Mark",
+    "MoveTarget",
     "OwnFile",
+    "PendingWrite",
     "Receipt",
     "RecordedMemory",
+    "RemovalMark",
     "Replica",
     "Replicas",
+    "RequestOutcome",
     "Requests",
-    "Returnable",
     "Rewrite",
     "RootIds",
-    "RootLook",
+    "RootListing",
     "RootRecord",
     "SetKey",
     "State",
     "ToReview",
+    "TrashedRows",
+    "TrustFindings",
     "TrustRecords",
     "Write",
     "WriteKind",
@@ -91,10 +91,10 @@ __getattr__ = door(
     intents=("Intent", "Intents", "Rewrite"),
     judged=("JudgementLog", "Judgement"),
     outbox=("Write", "WriteKind"),
-    removal=("Became", "RootLook", "Returnable", "RootIds"),
-    replicas=("NEVER_MET", "Mark", "Replica", "Replicas", "is_newer"),
-    requests=("Begun", "Known", "Receipt", "Requests"),
+    removal=("MoveTarget", "RootListing", "TrashedRows", "RootIds"),
+    replicas=("NEVER_MET", "RemovalMark", "Replica", "Replicas", "is_newer"),
+    requests=("PendingWrite", "RequestOutcome", "Receipt", "Requests"),
     state=("State",),
     to_review=("MOST_LEARNED", "ToReview"),
-    trust=("Exclude", "Excludes", "Looked", "OwnFile", "RootRecord", "TrustRecords"),
+    trust=("Exclude", "Excludes", "TrustFindings", "OwnFile", "RootRecord", "TrustRecords"),
 )

@@ -28,7 +28,6 @@ from forged.state.captures import CaptureCursors, CaptureParts, LearnedSessions
 from forged.state.daily_counts import Agents, OutboundCounts, Spending
 from forged.state.database import Database, explained
 from forged.state.events import EventStore
-from forged.state.foreign import PAGE, foreign
 from forged.state.forgotten import ForgottenTexts
 from forged.state.injected_sets import InjectedSets, Injections
 from forged.state.intents import Intents
@@ -40,6 +39,7 @@ from forged.state.replicas import Replicas
 from forged.state.requests import Receipts, Requests
 from forged.state.to_review import ToReview
 from forged.state.trust import Excludes, TrustRecords
+from forged.state.unexpected_files import PAGE, unexpected_files
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -164,9 +164,9 @@ class State:
             told.append(f"{self._path} has a rollback journal, as this file system cannot do better: slower")
         return tuple(dict.fromkeys(filter(None, told)))
 
-    async def foreign(self) -> tuple[str, ...]:
+    async def unexpected_files(self) -> tuple[str, ...]:
         """What lies in the state directory and is not ours, for status and doctor."""
-        return await asyncio.to_thread(foreign, self._directory)
+        return await asyncio.to_thread(unexpected_files, self._directory)
 
     async def _open(self) -> None:
         try:
@@ -187,7 +187,7 @@ class State:
 
     def _prepare(self, path: str) -> Connection:
         with explained(path):
-            return damage.open_whole(path, self._copy, self._database.tables)
+            return damage.open_or_repair(path, self._copy, self._database.tables)
 
     def _read(self, connection: Connection) -> list[Callable[[], object]]:
         return [table.load(connection) for table in self._database.tables]

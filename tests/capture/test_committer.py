@@ -24,7 +24,7 @@ from forged.maps.indexer import Indexer
 from forged.memory import Memory, Origin
 from forged.state import Event
 from forged.trust import TrustRegistry
-from forged.writing import Taking, Writer
+from forged.writing import RemovalTerms, Writer
 from tests.data.memories import memory, put
 from tests.state.conftest import opened as state_in
 from tests.support.clock import PATIENCE_S
@@ -64,7 +64,7 @@ class Scene:
         index = self.indexer.open(self.repo)
         await self.state.forgotten.add(self.repo.top, [content])
         ids = tuple(found.id for found in self.memories(self.repo) if found.content.strip() == content)
-        await self.writer.remove(index, ids, Taking())
+        await self.writer.remove(index, ids, RemovalTerms())
         await index.until_tried(index.mark(), time.monotonic() + PATIENCE_S)
 
     def memories(self, root: Root) -> tuple[Memory, ...]:

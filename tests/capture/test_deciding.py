@@ -19,10 +19,10 @@ from forged.files.roots import Root
 from forged.memory import (
     Category,
     Entity,
+    EntityRelation,
     Memory,
     Origin,
     Related,
-    Relation,
     Relationship,
     Scope,
     time_ns,
@@ -312,13 +312,13 @@ def test_what_it_speaks_of_is_kept_in_its_file_as_far_as_it_says_so():
     proposal = propose(
         "goose speaks REST",
         entities=(Entity("goose", "service"), Entity("heron")),
-        relations=(Relation("goose", "speaks", "REST"), Relation("goose", "eats", "heron")),
+        relations=(EntityRelation("goose", "speaks", "REST"), EntityRelation("goose", "eats", "heron")),
     )
 
     (one,), _ = decided(proposal)
 
     assert one.entities == (Entity("goose", "service"),)
-    assert one.relations == (Relation("goose", "speaks", "REST"),)
+    assert one.relations == (EntityRelation("goose", "speaks", "REST"),)
     assert parse(render(one), "repo", one.id) == one
 
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forged.capture.reply import MOST_THINGS, entities_in, relations_in, things_said
-from forged.memory import Entity, Relation
+from forged.memory import Entity, EntityRelation
 
-USES = Relation("goose", "uses", "Redis")
+USES = EntityRelation("goose", "uses", "Redis")
 ANY = st.recursive(
     st.none() | st.booleans() | st.floats() | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
@@ -75,7 +75,7 @@ def test_nothing_that_a_model_says_raises_or_goes_beyond_bounds(value):
 
 def test_only_what_stands_in_the_memory_is_kept_each_once():
     entities = (Entity("Goose", "service"), Entity("GOOSE"), Entity("Kafka"), Entity("postgres"))
-    relations = (Relation("goose", "uses", "PostgreSQL"), Relation("goose", "uses", "Kafka"))
+    relations = (EntityRelation("goose", "uses", "PostgreSQL"), EntityRelation("goose", "uses", "Kafka"))
 
     kept = things_said(entities, (*relations, *relations), "The goose stores it in PostgreSQL.", unchanged)
 
@@ -88,6 +88,6 @@ def test_what_may_not_be_written_is_kept_neither_as_a_name_nor_beside_one():
 
     entities = (Entity("hunter2"), Entity("goose", "bird", "opens with hunter2"))
 
-    kept = things_said(entities, (Relation("goose", "says", "hunter2"),), "goose says hunter2", clean)
+    kept = things_said(entities, (EntityRelation("goose", "says", "hunter2"),), "goose says hunter2", clean)
 
     assert kept == ((Entity("goose", "bird", "opens with [redacted]"),), ())

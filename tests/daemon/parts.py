@@ -26,7 +26,7 @@ from forged.memories import MemoryParts
 from forged.memory import Scope
 from forged.models import Embedder
 from forged.models.budget import Governor
-from forged.postgres import Shared
+from forged.postgres import SharedServer
 from forged.retrieval import Retriever
 from forged.sessions import Sessions
 from forged.state import State
@@ -165,7 +165,7 @@ class Parts:
         """Have the state opened and kept, as the daemon does beside the first requests."""
         self.keeping = asyncio.create_task(self.state.run())
 
-    def shares(self, shared: Shared) -> None:
+    def shares(self, shared: SharedServer) -> None:
         """Have a team's server, which somebody else runs."""
         self.memories = msgspec.structs.replace(self.memories, shared=shared)
         self.daemon = msgspec.structs.replace(self.daemon, shared=shared, memories=self.memories)

@@ -191,7 +191,7 @@ EXAMPLES: tuple[p.Request | p.Reply, ...] = (
     p.Dead(id=17, action="retry", ids=("ev_1",)),
     p.Cost(id=18, days=3),
     p.Outbound(id=41, days=3),
-    p.Trust(id=19, workspace="/w", action="trust", mode="pin", shown="d"),
+    p.Trust(id=19, workspace="/w", action="trust", mode="locked", shown="d"),
     p.Review(id=20, workspace="/w", accept=("mem_a", "01234567"), shown="d"),
     p.Try(id=42),
     p.Edit(

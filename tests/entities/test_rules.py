@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from forged.entities import entity_id, spoken_by, spoken_of
 from forged.entities.rules import MOST_ENTITIES, MOST_RELATIONS
-from forged.memory import Entity, Relation
+from forged.memory import Entity, EntityRelation
 from tests.data.memories import memory
 
-FALLS = Relation("Ledger", "falls-under", "Policy 7", 0.5)
+FALLS = EntityRelation("Ledger", "falls-under", "Policy 7", 0.5)
 
 
 def named(text: str) -> list[tuple[str, str]]:
@@ -123,13 +123,13 @@ def test_front_matter_comes_first_and_says_what_kind_of_thing_it_is():
         replace(
             memory("mem_a", "`ledger` uses Kafka."),
             entities=(Entity("Ledger", "service", "keeps the books"),),
-            relations=(FALLS, Relation("ledger", "uses", "kafka", 0.9)),
+            relations=(FALLS, EntityRelation("ledger", "uses", "kafka", 0.9)),
         )
     )
 
     assert found.entities[0] == Entity("Ledger", "service", "keeps the books")
     assert [entity_id(each.name) for each in found.entities] == ["ledger", "kafka", "policy 7"]
-    assert found.relations == (FALLS, Relation("ledger", "uses", "kafka", 0.9))
+    assert found.relations == (FALLS, EntityRelation("ledger", "uses", "kafka", 0.9))
 
 
 _HOSTILE = (

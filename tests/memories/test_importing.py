@@ -32,13 +32,19 @@ async def fates(parts, repo, *drafts, **fields):
         (draft(category="moods"), "unknown category"),
         (draft(related=(wire.Edge("mem_b", "likes"),)), "unknown relationship"),
         (draft(cues=tuple("abcdef")), "6 cues are too many"),
-        (wire.Draft(memory_id="mem_f", file=FILE, name="../mem_f.md"), "cannot be the file of a memory"),
+        (
+            wire.Draft(memory_id="mem_f", file=FILE, name="../mem_f.md"),
+            "cannot be the file of a memory",
+        ),
         (wire.Draft(memory_id="mem_f", file=FILE, name=".md"), "cannot be the file of a memory"),
         (
             wire.Draft(memory_id="mem_f", file=FILE + b"x" * (256 << 10), name="a.md"),
             "cannot be the file of a memory",
         ),
-        (wire.Draft(memory_id="mem_f", file=b"---\nid: mem_f\n---\n\xff", name="a.md"), "not a text file"),
+        (
+            wire.Draft(memory_id="mem_f", file=b"---\nid: mem_f\n---\n\xff", name="a.md"),
+            "not a text file",
+        ),
     ],
 )
 async def test_a_draft_that_is_none_is_refused_alone(home, repo, bad, why):
@@ -71,7 +77,10 @@ async def test_a_secret_beside_the_text_is_refused_as_well(home, repo):
     file = FILE.replace(b"calm", secret.encode())
     async with assembled(home) as parts:
         told, reply = await fates(
-            parts, repo, draft(source=secret), wire.Draft(memory_id="mem_f", file=file, name="mem_f.md")
+            parts,
+            repo,
+            draft(source=secret),
+            wire.Draft(memory_id="mem_f", file=file, name="mem_f.md"),
         )
 
     assert [became for became, _ in told] == ["secret", "secret"]

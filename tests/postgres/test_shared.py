@@ -12,7 +12,7 @@ from forged.counters import Departure
 from forged.maps import EmbeddingQueue
 from forged.memory import Scope
 from forged.models import Door
-from forged.postgres import Shared
+from forged.postgres import SharedServer
 from tests.postgres.rows import NOW, Clock, ScriptedEmbedder, ids, row, running, soon, until, vector
 from tests.support.clock import PATIENCE_S
 from tests.support.postgres import Database
@@ -21,16 +21,16 @@ ORG = {Scope.ORG: ""}
 
 
 @pytest.fixture
-def shared(database: Database, tmp_path: Path) -> AbstractAsyncContextManager[Shared]:
+def shared(database: Database, tmp_path: Path) -> AbstractAsyncContextManager[SharedServer]:
     return running(database, tmp_path)
 
 
-async def found(shared: Shared, scope: Scope = Scope.ORG, owner: str = "") -> list[str]:
+async def found(shared: SharedServer, scope: Scope = Scope.ORG, owner: str = "") -> list[str]:
     limits = dict.fromkeys(Scope, 1000)
     return ids((await shared.recall({scope: owner}, vector(1), limits=limits, deadline=soon()))[scope])
 
 
-async def test_many_rows_are_copied_and_come_back_as_they_were(shared: Shared):
+async def test_many_rows_are_copied_and_come_back_as_they_were(shared: SharedServer):
     rows = [
         row(
             Scope.USER,
@@ -52,7 +52,7 @@ async def test_many_rows_are_copied_and_come_back_as_they_were(shared: Shared):
     assert len(await found(shared, Scope.USER, "ada")) == 700
 
 
-async def test_what_was_forgotten_stays_away_whoever_writes_it_again(shared: Shared):
+async def test_what_was_forgotten_stays_away_whoever_writes_it_again(shared: SharedServer):
     memory = row(Scope.USER, "ada", "secret")
     await shared.put([memory])
     await shared.remove(Scope.USER, "ada", [memory.id])

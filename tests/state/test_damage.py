@@ -21,7 +21,6 @@ from forged.attributes import Facts
 from forged.counters import Departure
 from forged.memory import utc_now
 from forged.state import (
-    Begun,
     CaptureCursor,
     CapturePart,
     DecidedMemory,
@@ -29,16 +28,17 @@ from forged.state import (
     InjectionRecord,
     Intent,
     Judgement,
-    Known,
     LearnedSession,
-    Looked,
     OwnFile,
+    PendingWrite,
     Receipt,
     RecordedMemory,
+    RequestOutcome,
     RootIds,
-    RootLook,
+    RootListing,
     RootRecord,
     SetKey,
+    TrustFindings,
     Write,
 )
 from forged.state.database import FORMAT, connect, put, transaction
@@ -62,7 +62,7 @@ def act(directory):
     state._prepare(directory + "/state.db").close()
 """
 TRUSTED = RootRecord(
-    "/srv/trusted", "1:2:3", "then", born_empty=True, trusted_at="now", mode="pin", branch="b"
+    "/srv/trusted", "1:2:3", "then", born_empty=True, trusted_at="now", mode="locked", branch="b"
 )
 
 
@@ -87,15 +87,17 @@ async def filled(directory: Path) -> None:
         await state.trust.put_root(TRUSTED)
         await state.trust.put_own("1:2:3", [OwnFile(f"mem_own{number}", "beef") for number in range(9)])
         await state.trust.approve("1:2:3", [f"f00d{number}" for number in range(9)])
-        found = Looked(TRUSTED, brought=frozenset(f"b20d{n}" for n in range(9)))
+        found = TrustFindings(TRUSTED, brought=frozenset(f"b20d{n}" for n in range(9)))
         assert state.trust.note(found)
         state.heard.update({"of-a-session": CaptureCursor(b"12345678", ((1, 7),))})
         await state.events.put_all([], state.heard.pending())
         await state.parts.put("a-capture", 0, CapturePart((), b""))
         governor.spend("hyde", prompt_tokens=5)
         governor.spend("capture", prompt_tokens=7)
-        known = [Known(f"digest {number}", f"mem_{number}") for number in range(8)]
-        rows = [Begun("1:2:3", key=f"key-of-{number}", known=each) for number, each in enumerate(known)]
+        known = [RequestOutcome(f"digest {number}", f"mem_{number}") for number in range(8)]
+        rows = [
+            PendingWrite("1:2:3", key=f"key-of-{number}", known=each) for number, each in enumerate(known)
+        ]
         await asyncio.wrap_future(state.requests.begin(rows))
         await state.intents.begin(Intent("intent-7", "remove", TOP, "repo", ("mem_7",)))
         key = SetKey("agent", "told-session", (TOP,))
@@ -117,7 +119,7 @@ async def filled(directory: Path) -> None:
         await state.excludes.put(Exclude("/srv/excluded7/.git", "1:2:3", "commit"))
         await state.receipts.put("receipt7", Receipt("digest", b"reply"))
         await state._database.commit(state.absences.absent(TOP, ["mem_absent7"], "2026-01-01"))
-        look = RootLook(RootIds("/srv/placed7"), "1:2:3 0", "2026-01-01", frozenset({"mem_1"}))
+        look = RootListing(RootIds("/srv/placed7"), "1:2:3 0", "2026-01-01", frozenset({"mem_1"}))
         await state.removal.noticed(look, ["mem_1"])
     async with opened(directory) as state:
         await state._keep_copy()
@@ -373,7 +375,7 @@ async def test_file_of_an_older_format_is_set_aside_whole_and_pauses_hold_until_
             assert (state.pauses.listed(), state.events.left()) == ((), ())
             await state.trust.put_root(TRUSTED)
             assert state.trust.roots() == ()
-            assert await state.foreign() == ()
+            assert await state.unexpected_files() == ()
     async with opened(older) as state:
         await state.pauses.set(None, False)
         assert (state.pauses.reason(()), state.warnings, state.trust.roots()) == ("", (), (TRUSTED,))

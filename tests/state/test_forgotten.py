@@ -14,7 +14,7 @@ from forged.state import ForgottenTexts, forgotten
 from forged.state.forgotten import digest, digests_within
 from forged.text.redaction import INLINE_LENGTH
 from forged.text.same_text import normalised
-from forged.writing.planning import _letters
+from forged.writing.root_writer import _letters
 from tests.state.conftest import opened, raw
 from tests.state.flaky import FlakyDatabase
 

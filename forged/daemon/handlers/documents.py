@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from forged.daemon.handlers.request_context import Context
 from forged.daemon.handlers.wire_types import check_words, page_of
-from forged.memories import PATIENCE_S, documents, held_documents, imports
+from forged.memories import PATIENCE_S, document_store, documents, imports
 from forged.stores import Workplace
 from forged_client import protocol as wire
 
@@ -52,7 +52,7 @@ async def list_documents(
     context: Context, place: Workplace, request: wire.ListDocuments
 ) -> tuple[wire.Documents, int]:
     """List a page of the documents, by their sources."""
-    records, problem, index = await held_documents.list_documents(context.daemon.memories, place)
+    records, problem, index = await document_store.list_documents(context.daemon.memories, place)
     page = tuple(page_of(records, request.offset, request.limit))
     reply = wire.Documents(
         status="ok" if page else "empty",
@@ -72,7 +72,7 @@ async def remove_document(
     memories, planned = context.daemon.memories, context.planned(wire.DocumentRemoved)
     await memories.trust.opened()
     async with memories.ingesting:
-        found = await held_documents.named(memories, place, request.name)
+        found = await document_store.named(memories, place, request.name)
         if not found.records and planned is not None:
             return planned, found.index.generations.visible
         if not found.records:
@@ -81,6 +81,6 @@ async def remove_document(
             pieces = sum(each.pieces for each in found.records)
             planned = wire.DocumentRemoved(documents=found.records, pieces=pieces)
             await context.plan(planned)
-        waits, generation = await held_documents.remove_documents(memories, found)
+        waits, generation = await document_store.remove_documents(memories, found)
     await found.index.until_tried(generation, time.monotonic() + PATIENCE_S)
     return replace(planned, waits=waits), generation

@@ -15,7 +15,7 @@ from forged.daemon.handlers.request_context import Context
 from forged.daemon.handlers.trust import in_reply
 from forged.daemon.handlers.wire_types import fitting, seconds_of, with_entities
 from forged.errors import ForgedError, NotReady
-from forged.files import Grounds, Root, repo_root
+from forged.files import EvidenceChecker, Root, repo_root
 from forged.map import MapPart, Traits, VectorMap, build_chains, newest_page
 from forged.memories import ids
 from forged.memory import Memory, Origin, Scope
@@ -170,4 +170,4 @@ def _shown(root: Root, memories: tuple[Memory, ...]) -> tuple[Memory, ...]:
     """Memories with what is stale of them."""
     if not root.has_files:
         return memories
-    return Grounds(root.top).shown(memories, afresh=True, pause=lambda: None)
+    return EvidenceChecker(root.top).shown(memories, afresh=True, pause=lambda: None)

@@ -40,7 +40,7 @@ from forged.stores import (
 from forged_client import protocol as wire
 
 if TYPE_CHECKING:
-    from forged.postgres import Machines, Shared
+    from forged.postgres import RootSync, SharedServer
 
 _UNNAMED = "no scope could be searched: a session or an agent is named by its id, the user by this user's"
 # How many memories each scope gives at most, in the order in which equals come.
@@ -209,7 +209,7 @@ def _files_in(root: Root) -> int:
     return names
 
 
-def shared_report(shared: Shared | None, machines: Machines | None) -> wire.SharedReport | None:
+def shared_report(shared: SharedServer | None, machines: RootSync | None) -> wire.SharedReport | None:
     if shared is None:
         return None
     return msgspec.structs.replace(
@@ -219,7 +219,7 @@ def shared_report(shared: Shared | None, machines: Machines | None) -> wire.Shar
     )
 
 
-def _in_step(machines: Machines) -> Iterator[wire.InStepReport]:
+def _in_step(machines: RootSync) -> Iterator[wire.InStepReport]:
     for (scope, owner), standing in machines.standing.items():
         yield wire.InStepReport(
             scope=scope,
@@ -231,6 +231,6 @@ def _in_step(machines: Machines) -> Iterator[wire.InStepReport]:
         )
 
 
-def is_shared_failing(shared: Shared | None) -> bool:
+def is_shared_failing(shared: SharedServer | None) -> bool:
     told = shared.condition() if shared is not None else None
     return told is not None and bool(told.state == "failing" or told.problem or told.refused)

@@ -38,7 +38,7 @@ from forged_client.framing import HEADER_BYTES, encode
 from forged_client.protocol import Reply
 
 if TYPE_CHECKING:
-    from forged.postgres import Machines, Shared
+    from forged.postgres import RootSync, SharedServer
 
 _ADDED_S = 1.0
 
@@ -89,8 +89,8 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     state: State
     connections: Callable[[], int]
     reload: Callable[[], Awaitable[bool]]
-    shared: Shared | None = None
-    machines: Machines | None = None
+    shared: SharedServer | None = None
+    machines: RootSync | None = None
 
 
 R = TypeVar("R", bound=Reply)

@@ -111,7 +111,7 @@ def store(repo: Path) -> Path:
 def quiet(**memory_keys: object) -> Config:
     """Nothing stands with a session, so that what is found shows."""
     return Config(
-        memory=MemoryConfig(embedding_model="builtin:lexical", standing_token_budget=0, **memory_keys)
+        memory=MemoryConfig(embedding_model="builtin:lexical", pinned_token_budget=0, **memory_keys)
     )
 
 

@@ -24,10 +24,10 @@ import msgspec
 
 from forged.attributes import UNCHANGED, FactsPatch
 from forged.errors import Conflict, MemoryExists, NoLongerWanted, StoreError
-from forged.files import Arrivals, MemoryStore, NewFile, Root, Snapshot, atomic, files_of, scan
+from forged.files import DirectoryEvents, MemoryStore, NewFile, Root, Snapshot, atomic, files_of, scan
 from forged.map import build_chains
 from forged.memory import Memory
-from forged.state import Begun, Known, OwnFile, Requests
+from forged.state import OwnFile, PendingWrite, RequestOutcome, Requests
 from forged.text.same_text import normalised
 from forged.text.unseen import UNSEEN
 from forged.trust import Stamp, TrustRegistry
@@ -36,7 +36,7 @@ from forged.writing.succession import base_of, succeeding
 logger = logging.getLogger(__name__)
 
 
-class Draft(msgspec.Struct, frozen=True):
+class WriteRequest(msgspec.Struct, frozen=True):
     """A memory to be written; the writer sets its version and the id that it replaces.
 
     memory: with its id. Where a file of ours has that id it is done already. `supersedes` names any version
@@ -81,22 +81,22 @@ class Written(msgspec.Struct, frozen=True):
 
 
 Answer = Written | StoreError
-End = Answer | Draft
+End = Answer | WriteRequest
 """The answer to a draft, or the draft that has to be decided on once more."""
 
 
-class Plan(msgspec.Struct, frozen=True):
+class WritePlan(msgspec.Struct, frozen=True):
     """A decision on a draft: the bytes to write as `data` to `path`, or the `answer`.
 
-    It needs the memory `leans_on`.
+    It needs the memory `depends_on`.
     """
 
-    draft: Draft
+    draft: WriteRequest
     memory: Memory
     data: bytes = b""
     path: str = ""
     answer: Answer | None = None
-    leans_on: str = ""
+    depends_on: str = ""
 
     def written(self, memory: Memory, path: str, *, existed: bool) -> Written:
         """The answer to who named a version to replace, or none; its generation is not known yet."""
@@ -126,9 +126,9 @@ class RootWriter:
         self._trust = trust
         self._requests = requests
         self._threads = threads
-        self._ledger = Ledger(root, trust, snapshot)
+        self._ledger = RootContents(root, trust, snapshot)
 
-    def write(self, drafts: Sequence[Draft]) -> tuple[Answer, ...]:
+    def write(self, drafts: Sequence[WriteRequest]) -> tuple[Answer, ...]:
         """What became of each draft, in their order; generations are left at 0.
 
         Blocks: runs in a thread, never twice at a time.
@@ -138,28 +138,28 @@ class RootWriter:
         left = dict(enumerate(drafts))
         while left:
             ends = dict(zip(left, self._carried_out([*map(self._planned, left.values())]), strict=True))
-            answers |= {number: end for number, end in ends.items() if not isinstance(end, Draft)}
-            left = {number: end for number, end in ends.items() if isinstance(end, Draft)}
+            answers |= {number: end for number, end in ends.items() if not isinstance(end, WriteRequest)}
+            left = {number: end for number, end in ends.items() if isinstance(end, WriteRequest)}
         return tuple(answers[number] for number in range(len(drafts)))
 
-    def _planned(self, draft: Draft) -> Plan:
+    def _planned(self, draft: WriteRequest) -> WritePlan:
         """Decide on one draft; what is to be written is in the ledger then, for the drafts after it."""
         try:
             memory = self._version(draft)
             there = self._there(draft, memory)
             if there is not None:
-                plan = Plan(draft, there, leans_on=there.id)
+                plan = WritePlan(draft, there, depends_on=there.id)
                 is_done = draft.is_settled and there.id == memory.id  # the same request, in the same moment
                 answer = plan.written(there, self._ledger.path_of(there.id), existed=not is_done)
                 return msgspec.structs.replace(plan, answer=answer)
             data = draft.data or self._store.checked(memory)
         except StoreError as error:
-            return Plan(draft, draft.memory, answer=error)
+            return WritePlan(draft, draft.memory, answer=error)
         self._ledger.add(memory)
         path = self._store.path_of(draft.name.removesuffix(".md") or memory.id)
-        return Plan(draft, memory, data, path, leans_on=memory.supersedes or "")
+        return WritePlan(draft, memory, data, path, depends_on=memory.supersedes or "")
 
-    def _version(self, draft: Draft) -> Memory:
+    def _version(self, draft: WriteRequest) -> Memory:
         memory, wanted = draft.memory, draft.memory.supersedes
         if draft.unwanted(memory):
             raise NoLongerWanted(f"{memory.id} was forgotten meanwhile")
@@ -170,7 +170,7 @@ class RootWriter:
             raise Conflict(f"it was based on {draft.base[:80]!r}, and {base.id} has replaced that")
         return succeeding(memory, base, number, is_whole=bool(draft.base))
 
-    def _there(self, draft: Draft, memory: Memory) -> Memory | None:
+    def _there(self, draft: WriteRequest, memory: Memory) -> Memory | None:
         """The memory that makes it needless to write this one."""
         there = self._ledger.find(memory.id)
         if there is not None:
@@ -184,7 +184,7 @@ class RootWriter:
         base = self._ledger.find(memory.supersedes) if draft.said == UNCHANGED else None
         return base if base is not None and _changes_nothing(memory, base) else None
 
-    def _carried_out(self, plans: Sequence[Plan]) -> list[End]:
+    def _carried_out(self, plans: Sequence[WritePlan]) -> list[End]:
         contents = {plan.path: plan.data for plan in plans if plan.data}
         if contents:
             self._trust.excluding.keep_out(self._root)
@@ -199,7 +199,9 @@ class RootWriter:
                 linking.end(plan, plan.answer if row is None else self._known(plan, row), again)
             return linking.settled()
 
-    def _recorded(self, plans: Sequence[Plan], files: NewFiles) -> Sequence[Known | None] | StoreError:
+    def _recorded(
+        self, plans: Sequence[WritePlan], files: NewFiles
+    ) -> Sequence[RequestOutcome | None] | StoreError:
         """The row that the key of each plan had already; while it is looked for the files are synced."""
         writes = [self._begun(plan) for plan in plans]
         if not any(write.file or write.key for write in writes):
@@ -215,24 +217,24 @@ class RootWriter:
             logger.warning("origin not written down error=%s", error)
             return [None] * len(plans)
 
-    def _begun(self, plan: Plan) -> Begun:
+    def _begun(self, plan: WritePlan) -> PendingWrite:
         """What has to be on record before the plan is carried out."""
         draft, memory, top = plan.draft, plan.memory, self._root.top
         file = known = None
         if plan.data:
             file = OwnFile(memory.id, hashlib.sha256(plan.data).hexdigest(), memory.origin, draft.insisted)
         if draft.key and not isinstance(plan.answer, StoreError):
-            known = Known(self._digest(draft), memory.id, existed=plan.answer is not None)
+            known = RequestOutcome(self._digest(draft), memory.id, existed=plan.answer is not None)
         identity, base = self._ledger.stamp.identity, memory.supersedes or ""
-        return Begun(identity, file, draft.key, known, draft.is_settled, top, base, draft.said)
+        return PendingWrite(identity, file, draft.key, known, draft.is_settled, top, base, draft.said)
 
-    def _digest(self, draft: Draft) -> str:
+    def _digest(self, draft: WriteRequest) -> str:
         """The digest by which two requests of one key are known to ask for the same."""
         named = "" if draft.again else draft.memory.supersedes or ""
         said = f"{self._root.top}\0{named}\0{draft.memory.content}"
         return hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
-    def _known(self, plan: Plan, known: Known) -> End:
+    def _known(self, plan: WritePlan, known: RequestOutcome) -> End:
         """What is answered to a request that came before: as then, or it is completed now."""
         if not known.memory_id:
             return NoLongerWanted("what this request wrote was forgotten since")
@@ -244,7 +246,7 @@ class RootWriter:
         memory = msgspec.structs.replace(plan.draft.memory, id=known.memory_id)
         return msgspec.structs.replace(plan.draft, memory=memory, is_settled=True)
 
-    def _undone(self, plans: Sequence[Plan], error: StoreError) -> list[End]:
+    def _undone(self, plans: Sequence[WritePlan], error: StoreError) -> list[End]:
         fresh = [plan.memory for plan in plans if plan.data]
         for memory in fresh:
             self._ledger.remove(memory)
@@ -262,16 +264,16 @@ def _changes_nothing(memory: Memory, base: Memory) -> bool:
 class _Linking:
     """The last step of a round: files get their names, older versions first."""
 
-    def __init__(self, ledger: Ledger, files: NewFiles) -> None:
+    def __init__(self, ledger: RootContents, files: NewFiles) -> None:
         self._ledger = ledger
         self._files = files
-        self._ends: list[tuple[Plan, End, Draft]] = []
+        self._ends: list[tuple[WritePlan, End, WriteRequest]] = []
         self._lost: set[str] = set()  # ids that were counted on and will not be there
 
-    def end(self, plan: Plan, end: End | None, again: Draft) -> None:
+    def end(self, plan: WritePlan, end: End | None, again: WriteRequest) -> None:
         """Bring a plan to its end, if it is not known yet; or `again`, if what it leans on is lost."""
-        leans_on = end.memory.id if isinstance(end, Written) else plan.leans_on
-        if leans_on in self._lost and not isinstance(end, Draft):
+        depends_on = end.memory.id if isinstance(end, Written) else plan.depends_on
+        if depends_on in self._lost and not isinstance(end, WriteRequest):
             end = again
         if end is None:
             end = self._linked(plan)
@@ -291,7 +293,7 @@ class _Linking:
             return [self._unsettled(plan, end, again, error) for plan, end, again in self._ends]
         return [end for _, end, _ in self._ends]
 
-    def _linked(self, plan: Plan) -> Answer:
+    def _linked(self, plan: WritePlan) -> Answer:
         try:
             self._files.link(plan.path)
         except StoreError as error:
@@ -299,12 +301,12 @@ class _Linking:
         self._ledger.wrote(plan.path)
         return plan.written(plan.memory, plan.path, existed=False)
 
-    def _unsettled(self, plan: Plan, end: End, again: Draft, error: StoreError) -> End:
+    def _unsettled(self, plan: WritePlan, end: End, again: WriteRequest, error: StoreError) -> End:
         if not isinstance(end, Written) or end.memory.id not in self._lost:
             return end
         return error if plan.data and plan.is_met(end) else again
 
-    def _lose(self, plan: Plan) -> None:
+    def _lose(self, plan: WritePlan) -> None:
         self._lost.add(plan.memory.id)
         self._ledger.remove(plan.memory)
 
@@ -390,11 +392,12 @@ _NO_MARKS = {code: None for code in range(128) if not chr(code).isalnum()}
 _NO_LOOK = Stamp("", -1, "", follows=False)
 
 
-class Ledger:
-    """Heads and texts that count in one root; what is withheld is not in here. For one thread at a time.
+class RootContents:
+    """Memories that count in one root, with look-ups by id, chain and text. For one thread at a time.
 
-    The disk is the truth: the kernel tells of changes since the last look (`Arrivals`), the writer of its own
-    files, and only where that is unknown, or trust changed, all is scanned. `stamp` is of the last look.
+    The disk is the truth. The kernel reports changes since the last look (`DirectoryEvents`), and the writer
+    reports its own files. A full scan happens only if changes are unknown or trust changed. `stamp` is that
+    of the last look. Withheld memories are left out.
     """
 
     def __init__(self, root: Root, trust: TrustRegistry, snapshot: Snapshot | None) -> None:
@@ -404,7 +407,7 @@ class Ledger:
         self._store = MemoryStore(root)
         self._trust = trust
         self._snapshot = snapshot
-        self._arrivals = Arrivals(root.directories)
+        self._arrivals = DirectoryEvents(root.directories)
         self._wrote: set[str] = set()  # since the kernel was asked last
         self._unread: set[str] = set()  # paths that are not in the snapshot as they are now
         self._is_restless = True

@@ -24,7 +24,7 @@ from forged.postgres.listening import OwnerChange
 from forged.postgres.owner_rows import OwnerRows
 from forged.postgres.replicating import Replication, SyncState
 from forged.postgres.root_files import RootFiles, TakeAway
-from forged.postgres.shared import Shared
+from forged.postgres.shared import SharedServer
 from forged.postgres.writing import owner_digest
 from forged.state import Replicas, State
 from forged.trust import TrustRegistry
@@ -38,12 +38,12 @@ _ALL_EVERY_S = 600.0
 _MOST_ROUNDS = 10
 
 
-class Machines:
+class RootSync:
     """One for the daemon; lives in its event loop."""
 
     def __init__(
         self,
-        shared: Shared,
+        shared: SharedServer,
         *,
         home: str,
         state: State,
@@ -156,7 +156,7 @@ async def _soon(wanted: asyncio.Event, at_most_s: float) -> None:
         pass
 
 
-class OwnMarks:
+class OwnRemovalMarks:
     """What is forgotten in roots that others have as well is marked for them, before it goes."""
 
     def __init__(self, replicas: Replicas, scopes: Collection[Scope], user_id: str) -> None:

@@ -21,7 +21,7 @@ _COPY = re.compile(
 )
 
 
-def no_memories(root: Root) -> tuple[Problem, ...]:
+def non_memory_files(root: Root) -> tuple[Problem, ...]:
     """Return the files in the folders of a root that are no memories, and why, sorted by path: 1,000 at most.
 
     Hidden files, copies that editors make and what a scan reports are left out. Nothing is raised.

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.files import arrivals, atomic
-from forged.files.arrivals import Arrivals
+from forged.files import atomic, directory_events
+from forged.files.directory_events import DirectoryEvents
 
 pytestmark = [pytest.mark.inotify, pytest.mark.usefixtures("kernel")]
 needs_inotify = pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
@@ -27,7 +27,7 @@ def folder(tmp_path):
 @pytest.fixture
 def watched(folder):
     """Arrivals after their first look, as only what is new is told then."""
-    found = Arrivals((str(folder), str(folder.with_name("memories"))))
+    found = DirectoryEvents((str(folder), str(folder.with_name("memories"))))
     assert found.taken() is None
     return found
 
@@ -40,7 +40,7 @@ def test_whatever_happens_to_a_file_is_told_as_soon_as_it_has_happened(folder, t
     path = folder / "a.md"
     if event != "new":
         path.write_text("old")
-    watched = Arrivals((str(folder),))
+    watched = DirectoryEvents((str(folder),))
     watched.taken()
 
     match event:
@@ -97,7 +97,7 @@ def test_a_folder_that_comes_or_goes_has_to_be_looked_at(watched, folder, tmp_pa
 def test_more_events_than_the_kernel_keeps_are_a_look_at_everything(watched, folder, tmp_path):
     """For another root too, of which the kernel may have dropped events."""
     (tmp_path / "other").mkdir()
-    other = Arrivals((str(tmp_path / "other"),))
+    other = DirectoryEvents((str(tmp_path / "other"),))
     assert other.taken() is None
     with open("/proc/sys/fs/inotify/max_queued_events") as file:
         most = int(file.read())
@@ -116,10 +116,10 @@ def test_more_events_than_the_kernel_keeps_are_a_look_at_everything(watched, fol
 @pytest.mark.parametrize("lacking", ["inotify", "a local disk"])
 def test_where_nobody_knows_everything_is_looked_at(folder, monkeypatch, lacking):
     if lacking == "inotify":
-        monkeypatch.setattr(arrivals, "_libc", lambda: None)
+        monkeypatch.setattr(directory_events, "_libc", lambda: None)
     else:
-        monkeypatch.setattr(arrivals, "_LOCAL", {0x6969})
-    found = Arrivals((str(folder),))
+        monkeypatch.setattr(directory_events, "_LOCAL", {0x6969})
+    found = DirectoryEvents((str(folder),))
 
     assert [found.taken(), found.taken()] == [None, None]
 
@@ -129,30 +129,30 @@ def test_where_nobody_knows_everything_is_looked_at(folder, monkeypatch, lacking
 
 @needs_inotify
 def test_hundreds_of_roots_share_one_instance_and_give_it_back(tmp_path):
-    before = arrivals.instances_held()
+    before = directory_events.instances_held()
     folders = [tmp_path / str(number) for number in range(300)]
     for folder in folders:
         folder.mkdir()
-    every = [Arrivals((str(folder),)) for folder in folders]
+    every = [DirectoryEvents((str(folder),)) for folder in folders]
     for each in every:
         assert each.taken() is None
-    assert arrivals.instances_held() == before + 1
+    assert directory_events.instances_held() == before + 1
     (folders[7] / "a.md").write_text("x")
     told = [each.taken() for each in every]
     assert [number for number, paths in enumerate(told) if paths] == [7]
     for folder in folders:
         shutil.rmtree(folder)
-    arrivals.tidy()
-    assert arrivals.instances_held() == before
+    directory_events.drop_lost_watches()
+    assert directory_events.instances_held() == before
     assert every[0].taken() is None
     del every, each
-    assert arrivals.instances_held() == before
+    assert directory_events.instances_held() == before
 
 
 @needs_inotify
 def test_what_is_given_up_in_the_midst_of_another_call_is_given_back_after_it(folder, kernel, monkeypatch):
-    """A collection may run the end of an `Arrivals` in any thread, this one included, at any moment."""
-    kept, gone = Arrivals((str(folder),)), [Arrivals((str(folder.with_name("memories")),))]
+    """A collection may run the end of `DirectoryEvents` in any thread at any moment, this one included."""
+    kept, gone = DirectoryEvents((str(folder),)), [DirectoryEvents((str(folder.with_name("memories")),))]
     folder.with_name("memories").mkdir()
     assert (kept.taken(), gone[0].taken()) == (None, None)
     dispatch = kernel._dispatch
@@ -184,8 +184,8 @@ def test_nothing_that_happened_is_missed_by_anybody_who_waits(tmp_path_factory, 
     folders = [top / name for name in "abc"]
     for each in folders:
         each.mkdir()
-    everybody = [Arrivals((str(folders[0]), str(folders[1]))) for _ in range(2)]
-    everybody += [Arrivals((str(folders[number]),)) for number in (1, 2)]
+    everybody = [DirectoryEvents((str(folders[0]), str(folders[1]))) for _ in range(2)]
+    everybody += [DirectoryEvents((str(folders[number]),)) for number in (1, 2)]
     due = [None] * 4
     for step, place, who in steps:
         folder, path = folders[place], folders[place] / f"{who}.md"
@@ -202,13 +202,13 @@ def test_nothing_that_happened_is_missed_by_anybody_who_waits(tmp_path_factory, 
             if str(folder) in each._folders and due[number] is not None:
                 due[number] = None if None in changed else due[number] | changed
         if step == "overflow":
-            with arrivals._KERNEL._held():
-                for waiting in arrivals._KERNEL._waiting.values():
+            with directory_events._KERNEL._held():
+                for waiting in directory_events._KERNEL._waiting.values():
                     for pending in waiting:
-                        arrivals._lose(pending)
+                        directory_events._lose(pending)
             due = [None] * 4
         elif step in ("leave", "join"):
-            everybody[who], due[who] = Arrivals(everybody[who]._folders), None
+            everybody[who], due[who] = DirectoryEvents(everybody[who]._folders), None
         elif step == "take":
             told = everybody[who].taken()
             if due[who] is None:

@@ -18,7 +18,7 @@ import msgspec
 from forged.errors import ProviderError, SharedError
 from forged.memory import Scope
 from forged.postgres.schema import table
-from forged.postgres.shared import PURPOSE, Shared
+from forged.postgres.shared import PURPOSE, SharedServer
 
 _ASK_S = 3.0
 _MOST = 10_000
@@ -52,7 +52,7 @@ class ServerDocument(msgspec.Struct, frozen=True):
 class ServerDocuments:
     """The server's documents, as one daemon asks for them."""
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: SharedServer) -> None:
         self._shared = shared
 
     async def all(self) -> list[ServerDocument]:

@@ -14,7 +14,7 @@ import pytest
 
 from forged.files import MemoryStore, Root, repo_root, scan
 from forged.memory import Scope
-from forged.trust import brought
+from forged.trust import provenance
 from tests.data.memories import memory, put
 from tests.faults.amount import times
 from tests.support.git import git
@@ -107,7 +107,7 @@ async def test_what_git_holds_at_the_first_look_is_asked_about_even_if_the_perso
         git(ours, *command)
         if command == ("stash",):
             git(ours, "stash", "pop")
-        assert one.look(ours) == (set(), {"mem_1": brought.BROUGHT})
+        assert one.look(ours) == (set(), {"mem_1": provenance.FROM_GIT})
 
 
 async def test_what_git_brought_stays_withheld_after_git_has_pruned_it(tmp_path):
@@ -115,10 +115,10 @@ async def test_what_git_brought_stays_withheld_after_git_has_pruned_it(tmp_path)
         ours = await begun(one, tmp_path / "ours")
         their_side(ours, tmp_path / "theirs")
         git(ours, "restore", "--source=mate/pr", ".")
-        assert set(one.look(ours)[1].values()) == {brought.BROUGHT}
+        assert set(one.look(ours)[1].values()) == {provenance.FROM_GIT}
     prune(ours)
     async with person(tmp_path / "state") as one:
-        assert one.look(ours) == (set(), {"mem_1": brought.BROUGHT, "evil": brought.BROUGHT})
+        assert one.look(ours) == (set(), {"mem_1": provenance.FROM_GIT, "evil": provenance.FROM_GIT})
 
 
 async def test_what_a_branch_brought_into_a_trusted_root_stays_withheld_after_git_has_pruned_it(tmp_path):
@@ -127,9 +127,9 @@ async def test_what_a_branch_brought_into_a_trusted_root_stays_withheld_after_gi
         await one.trust.trust(os.path.realpath(ours), "follow")
         their_side(ours, tmp_path / "theirs")
         git(ours, "restore", "--source=mate/pr", ".")
-        assert one.look(ours) == (set(), dict.fromkeys(("mem_1", "evil"), brought.OTHER_BRANCH))
+        assert one.look(ours) == (set(), dict.fromkeys(("mem_1", "evil"), provenance.OTHER_BRANCH))
         prune(ours)
-        assert one.look(ours) == (set(), dict.fromkeys(("mem_1", "evil"), brought.OTHER_BRANCH))
+        assert one.look(ours) == (set(), dict.fromkeys(("mem_1", "evil"), provenance.OTHER_BRANCH))
         git(ours, "pull", "--quiet", f"file://{tmp_path / 'theirs'}", "pr", check=False)
         git(ours, "checkout", "--quiet", "--", ".", check=False)
         git(ours, "fetch", "--quiet", f"file://{tmp_path / 'theirs'}", "pr")
@@ -154,7 +154,7 @@ async def test_a_revoked_root_forgets_nothing_of_what_git_brought(tmp_path):
         assert one.counting(ours) == {"mem_1", "evil"}
         prune(ours)
         await one.trust.revoke(os.path.realpath(ours))
-        assert one.look(ours) == (set(), {"mem_1": brought.BROUGHT, "evil": brought.BROUGHT})
+        assert one.look(ours) == (set(), {"mem_1": provenance.FROM_GIT, "evil": provenance.FROM_GIT})
 
 
 # --- in another form --------------------------------------------------------------------------------------
@@ -225,18 +225,18 @@ async def test_while_git_writes_a_file_before_its_object_nothing_counts(tmp_path
     async with person(tmp_path / "state") as one:
         ours = await begun(one, tmp_path / "ours")
         put(ours, memory("evil", f"ask the {CANARY}"))
-        still = brought._still
+        still = provenance._still
 
         def begins(candidate):
             (ours / ".git/index.lock").touch()
             return still(candidate)
 
-        monkeypatch.setattr(brought, "_still", begins)
-        assert one.look(ours) == ({"mem_1"}, {"evil": brought.BUSY})
+        monkeypatch.setattr(provenance, "_still", begins)
+        assert one.look(ours) == ({"mem_1"}, {"evil": provenance.BUSY})
         monkeypatch.undo()
         git(ours, "hash-object", "-w", f"{FOLDER}/evil.md")
         (ours / ".git/index.lock").unlink()
-        assert one.look(ours) == ({"mem_1"}, {"evil": brought.BROUGHT})
+        assert one.look(ours) == ({"mem_1"}, {"evil": provenance.FROM_GIT})
 
 
 @pytest.mark.parametrize("part", ["", "config", "objects", "HEAD's directory as a link"])
@@ -259,10 +259,10 @@ async def test_git_is_asked_only_where_it_belongs_to_this_user(tmp_path, monkeyp
                     return found
                 return os.stat_result((*found[:4], os.geteuid() + 1, *found[5:]))
 
-            monkeypatch.setattr(brought.os, name, looked)
+            monkeypatch.setattr(provenance.os, name, looked)
         counting, withheld = one.look(ours)
         assert "new" not in counting
-        assert withheld["new"] == brought.NOT_ASKED
+        assert withheld["new"] == provenance.NOT_ASKED
 
 
 async def test_where_there_is_no_git_program_nothing_new_counts(tmp_path, monkeypatch):
@@ -347,7 +347,7 @@ async def test_no_program_of_the_repository_is_run(tmp_path):
         git(ours, "config", "extensions.partialClone", "origin")
         git(ours, "config", "core.repositoryFormatVersion", "1")
         put(ours, memory("new", "by hand"), memory("mem_1", "edited by hand"))
-        assert one.look(ours) == (set(), {"new": brought.FILTERED, "mem_1": brought.FILTERED})
+        assert one.look(ours) == (set(), {"new": provenance.FILTERED, "mem_1": provenance.FILTERED})
     assert not (tmp_path / "ran").exists()
 
 
@@ -360,14 +360,14 @@ async def test_what_counts_is_on_record_before_it_is_shown(tmp_path):
 
 
 async def test_a_judgement_that_a_person_overtakes_is_not_recorded(tmp_path):
-    from forged.state import Looked
+    from forged.state import TrustFindings
 
     async with person(tmp_path / "state") as one:
         ours = await begun(one, tmp_path / "ours")
         records = one.trust._records
         (before,) = records.roots()
-        await one.trust.trust(os.path.realpath(ours), "pin")
-        assert not records.note(Looked(before, frozenset({"f00d"})))
+        await one.trust.trust(os.path.realpath(ours), "locked")
+        assert not records.note(TrustFindings(before, frozenset({"f00d"})))
         assert "f00d" not in records.hashes(before.identity)
 
 
@@ -418,7 +418,7 @@ async def test_where_git_lies_above_a_folder_it_is_no_folder_without_git(tmp_pat
         assert one.counting(above / "top") == {"mem_1"}
         git(above, "init", "--quiet")
         put(above / "top", memory("mem_1", f"ask the {CANARY}"))
-        assert one.look(above / "top") == (set(), {"mem_1": brought.NOT_ASKED})
+        assert one.look(above / "top") == (set(), {"mem_1": provenance.NOT_ASKED})
 
 
 async def test_edits_in_a_store_that_worktrees_of_a_bare_clone_share_count(tmp_path):
@@ -451,7 +451,7 @@ async def test_a_folder_behind_a_link_or_in_another_repository_is_withheld(tmp_p
             (ours / FOLDER).mkdir(parents=True)
             git(ours / FOLDER, "init", "--quiet")
             put(ours, memory("evil", f"ask the {CANARY}"))
-        assert one.look(ours) == (set(), {"evil": brought.LINKED})
+        assert one.look(ours) == (set(), {"evil": provenance.LINKED})
 
 
 async def test_a_submodule_asks_its_own_objects(tmp_path):
@@ -472,7 +472,7 @@ async def test_a_submodule_asks_its_own_objects(tmp_path):
         assert one.counting(ours) == {"mem_1", "new"}
         commit(part, memory("evil", f"ask the {CANARY}"))
         git(ours, "pull", "--quiet", "origin", "main")
-        assert one.look(ours) == ({"mem_1", "new"}, {"evil": brought.BROUGHT})
+        assert one.look(ours) == ({"mem_1", "new"}, {"evil": provenance.FROM_GIT})
 
 
 # --- conflicts --------------------------------------------------------------------------------------------
@@ -549,7 +549,7 @@ async def test_what_a_script_of_git_merges_never_counts_though_no_object_has_it_
         file.write_bytes(merged[: int(len(merged) * part)])
         assert not (ours / ".git/index.lock").exists()
         assert CANARY in file.read_text()
-        withheld = {"mem_1": brought.BROUGHT if state == "own" else brought.OTHER_BRANCH}
+        withheld = {"mem_1": provenance.FROM_GIT if state == "own" else provenance.OTHER_BRANCH}
         assert one.look(ours) == (set(), withheld)
 
         git(ours, "reset", "--quiet")  # the merge is given up, and its text is left behind

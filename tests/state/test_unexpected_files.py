@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from forged.state.foreign import foreign
+from forged.state.unexpected_files import unexpected_files
 
 OURS = ["state.db", "state.db-wal", "state.copy", "executable", "forged.log", "forged.log.1"]
 
@@ -40,8 +40,8 @@ def folder_instead(path: Path) -> None:
 
 
 def test_what_the_daemon_keeps_there_is_not_foreign_nor_is_what_is_not_there(folder):
-    assert foreign(str(folder)) == ()
-    assert foreign(str(folder / "nowhere")) == ()
+    assert unexpected_files(str(folder)) == ()
+    assert unexpected_files(str(folder / "nowhere")) == ()
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_a_link_a_pipe_and_what_is_unknown_are_named_and_stay(folder, name, make
     make(folder / name)
     before = os.lstat(folder / name)
 
-    (told,) = foreign(str(folder))
+    (told,) = unexpected_files(str(folder))
 
     assert told.startswith(f"{folder / name} {why}")
     assert os.lstat(folder / name) == before
@@ -68,10 +68,10 @@ def test_a_file_of_another_user_is_named(folder, monkeypatch):
     owner = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
 
-    assert foreign(str(folder))[0] == f"{folder} belongs to another user ({owner})"
+    assert unexpected_files(str(folder))[0] == f"{folder} belongs to another user ({owner})"
 
 
 def test_a_directory_that_others_can_change_is_named(folder):
     folder.chmod(0o777)
 
-    assert foreign(str(folder)) == (f"{folder} can be changed by others; run: chmod go-w",)
+    assert unexpected_files(str(folder)) == (f"{folder} can be changed by others; run: chmod go-w",)

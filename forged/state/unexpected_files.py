@@ -27,7 +27,7 @@ _TEMP = ".forged-"
 _TOLD = 5
 
 
-def foreign(directory: str) -> tuple[str, ...]:
+def unexpected_files(directory: str) -> tuple[str, ...]:
     """A sentence for each thing that should not be there, five at most and then how many more."""
     try:
         names = sorted(os.listdir(directory))

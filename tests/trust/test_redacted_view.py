@@ -9,10 +9,10 @@ import pytest
 
 from forged.files import Root
 from forged.files.frontmatter import render
-from forged.memory import Entity, Origin, Related, Relation, Scope
+from forged.memory import Entity, EntityRelation, Origin, Related, Scope
 from forged.state import OwnFile
 from forged.trust import admission
-from forged.trust.admission import Presented, presented
+from forged.trust.admission import RedactedView, redacted_view
 from tests.data.memories import memory, put
 from tests.data.secrets import ALNUM, Draw
 from tests.trust.people import own_file, person
@@ -26,7 +26,7 @@ def looked_at(*sources, own=(), before=None, is_sure=True):
     """What comes of memories whose files are as forged writes them."""
     hashes = [hashlib.sha256(render(each)).hexdigest() for each in sources]
     on_record = {each.id: each for each in own}
-    return presented(sources, hashes, on_record.get, before or Presented(), is_sure=is_sure)
+    return redacted_view(sources, hashes, on_record.get, before or RedactedView(), is_sure=is_sure)
 
 
 def recorded(one, *, insisted=False):
@@ -147,13 +147,13 @@ def test_what_front_matter_says_that_it_speaks_of_is_shown_without_secrets_and_p
     source = msgspec.structs.replace(
         memory("mem_1", "push to staging"),
         entities=(Entity("goose <private>hated</private>"), Entity("goose", "tool", TOLD)),
-        relations=(Relation("goose", "needs", SECRET, 0.5),),
+        relations=(EntityRelation("goose", "needs", SECRET, 0.5),),
     )
 
     (shown,) = looked_at(source).memories
 
     assert shown.entities == (Entity("goose "), Entity("goose", "tool", CLEAN))
-    assert shown.relations == (Relation("goose", "needs", "[redacted]", 0.5),)
+    assert shown.relations == (EntityRelation("goose", "needs", "[redacted]", 0.5),)
     assert shown.redacted == ("GitHub token",)
 
 
@@ -166,6 +166,6 @@ def test_without_a_record_an_origin_is_believed_where_it_makes_less_of_the_file(
         "of these bytes": OwnFile("mem_1", "here", "typed"),
     }
     found = on_record.get(record)
-    (shown,) = presented((one,), ("here",), lambda _: found, Presented(), is_sure=True).memories
+    (shown,) = redacted_view((one,), ("here",), lambda _: found, RedactedView(), is_sure=True).memories
     lowers = claimed if claimed in {"import", "model", "agent"} else ""
     assert shown.origin == ("typed" if record == "of these bytes" else lowers)

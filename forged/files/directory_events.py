@@ -39,7 +39,7 @@ _NO_WATCH = "this user's inotify watches (fs.inotify.max_user_watches) are used 
 _Place = tuple[int, int]
 
 
-class Arrivals:
+class DirectoryEvents:
     """The events of some folders, which need not be there."""
 
     def __init__(self, folders: Sequence[str]) -> None:
@@ -79,7 +79,7 @@ class Arrivals:
 
 
 class _Pending:
-    """Events of one `Arrivals` that it has not taken yet: the folder, the mask and the name of each."""
+    """Events of one `DirectoryEvents` that were not taken yet: folder, mask and name."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, int, bytes]] = []
@@ -144,12 +144,12 @@ class _Kernel:
         if self._lock.acquire(blocking=False):
             self._release()
 
-    def refusal_of(self, folders: Iterable[str]) -> str:
+    def unwatched_reason(self, folders: Iterable[str]) -> str:
         """Why each look at these folders is one at everything, if a limit is the cause; else empty."""
         wanted, refused = frozenset(folders), tuple(self._refused.values())
         return next((why for each, why in refused if not wanted.isdisjoint(each)), "")
 
-    def tidy(self) -> None:
+    def drop_lost_watches(self) -> None:
         """Take notice of folders that are gone, whose watches the kernel has given up."""
         with self._held():
             self._dispatch()
@@ -217,8 +217,8 @@ def _lose(pending: _Pending) -> None:
 
 
 _KERNEL = _Kernel()
-tidy = _KERNEL.tidy
-refusal_of = _KERNEL.refusal_of
+drop_lost_watches = _KERNEL.drop_lost_watches
+unwatched_reason = _KERNEL.unwatched_reason
 
 
 def instances_held() -> int:

@@ -30,7 +30,7 @@ from forged.stores import Workplace
 from forged_client.protocol import DocumentRecord
 
 if TYPE_CHECKING:
-    from forged.postgres import ServerDocument, ServerDocuments, Shared, Stored
+    from forged.postgres import ServerDocument, ServerDocuments, SharedServer, Stored
 
 
 logger = logging.getLogger(__name__)
@@ -157,7 +157,7 @@ def _is_named(name: str, piece: Memory) -> bool:
     return one_form(name) in {piece.piece.document_id, one_form(piece.piece.source)}
 
 
-def _stock_of(shared: Shared) -> ServerDocuments:
+def _stock_of(shared: SharedServer) -> ServerDocuments:
     from forged.postgres import ServerDocuments  # noqa: PLC0415 - what it needs is an extra
 
     return ServerDocuments(shared)
@@ -179,7 +179,9 @@ async def bring(
         return str(error)
 
 
-async def _brought(shared: Shared, pieces: Sequence[Memory], older: Collection[str], said: FactsPatch) -> str:
+async def _brought(
+    shared: SharedServer, pieces: Sequence[Memory], older: Collection[str], said: FactsPatch
+) -> str:
     first = pieces[0].piece
     assert first is not None, "it was cut out of a document"
     document, waiting = first.document_id, shared.outbox.pieces_of(first.document_id)

@@ -1,15 +1,15 @@
 """Decide who brought a file into a repository: the trusted branch, the person, or git from elsewhere.
 
-Of a trusted root, merged is what can be reached from the trusted branch, its upstream or the default branch
-of the remote (`judge`). An edit by hand is content that no object of the repository has; of a root that was
-empty at first nothing else counts (`first_look`). In a merge an edit also has a line that neither side has.
-All else is withheld, with the reason, as is a file in the middle of a checkout, in a folder that is a link or
-another repository, or under a filter.
+`judge` is for a trusted root. A file is merged if it is reachable from the trusted branch, its upstream or
+the default branch of the remote. An edit by hand is content that no object of the repository has.
+`judge_unasked` is for a root that was empty at first; there only edits by hand count. During a merge an edit
+must also have a line that neither side has. Every other file is withheld with the reason. So is a file during
+a checkout, in a folder that is a link or another repository, or under a filter.
 
-An object is there before git writes a file, or git holds the lock of the index: so bytes are read first, then
-the lock, and objects last. Where a script of git merges (`merge -s resolve`, an octopus) and where `rerere`
-does, there is no lock and the object comes later or never; the sides in the index are then compared with the
-file, line by line. Used in threads, one at a time. Blocks for git; nothing is raised.
+Git writes an object before it writes the file, or it holds the lock of the index. Therefore bytes are read
+first, then the lock, then objects. Scripts of git that merge (`merge -s resolve`, an octopus) and `rerere`
+hold no lock, and their object comes later or never. There the file is compared line by line with the sides in
+the index. Used in threads, one at a time. Blocks for git. Raises nothing.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ import msgspec
 
 from forged.files import FOLDERS
 from forged.trust.git import Git, GitFailed, IndexEntry
-from forged.trust.git_files import check_readable, kept_resolutions
+from forged.trust.git_files import check_readable, recorded_resolutions
 
 OTHER_BRANCH = "it came with a branch that is not merged into the one that you trust"
-BROUGHT = "git brought it (checkout, merge, pull, stash), or had it before forged saw it; nobody accepted it"
+FROM_GIT = "git brought it (checkout, merge, pull, stash), or had it before forged saw it; nobody accepted it"
 NOT_ASKED = "`.git` or its config does not belong to the user of the daemon, so git is not asked who wrote it"
 BUSY = "git is at work in this repository"
 CONFLICT = "it is in the middle of a merge"
@@ -55,7 +55,7 @@ class UnrecordedFile(msgspec.Struct, frozen=True):
 _Blobs = dict[UnrecordedFile, tuple[str, ...]]
 
 
-class _Found(msgspec.Struct, frozen=True):
+class _GitFindings(msgspec.Struct, frozen=True):
     """Reasons against judging some files, and what the index and the bytes say of the others.
 
     `as_written` and `by_content`: the blobs that a file may be. `sides`: what git merges there.
@@ -131,7 +131,7 @@ class Repository:
         theirs = _hashes(verdicts, OTHER_BRANCH) - brought
         return AdmissionDecision(_hashes(verdicts, ""), refused, is_news and bool(refused), theirs)
 
-    def first_look(self, candidates: Sequence[UnrecordedFile]) -> AdmissionDecision:
+    def judge_unasked(self, candidates: Sequence[UnrecordedFile]) -> AdmissionDecision:
         """Judge files of a root that nobody was asked about: what no object has, a person has written.
 
         No branch is trusted. Git is asked where `.git` and its config belong to the user of this process.
@@ -148,7 +148,7 @@ class Repository:
             except (GitFailed, OSError) as error:
                 return _failed(error, refused, rest)
         refused |= {each.path: why for each, why in verdicts.items() if why}
-        theirs = _hashes(verdicts, BROUGHT)
+        theirs = _hashes(verdicts, FROM_GIT)
         return AdmissionDecision(_hashes(verdicts, ""), refused, MOVING in refused.values(), theirs)
 
     def _without_linked(
@@ -201,15 +201,15 @@ class Repository:
     def _whose(self, git_dir: str, candidates: Sequence[UnrecordedFile]) -> dict[UnrecordedFile, str]:
         found = self._read(candidates, git_dir)
         return found.verdicts | self._edits(
-            found.as_written | found.by_content, found.sides, git_dir, BROUGHT
+            found.as_written | found.by_content, found.sides, git_dir, FROM_GIT
         )
 
-    def _read(self, candidates: Sequence[UnrecordedFile], git_dir: str) -> _Found:
+    def _read(self, candidates: Sequence[UnrecordedFile], git_dir: str) -> _GitFindings:
         """Look up which blobs files may be: by bytes, and by the index if git wrote or compared them."""
-        found = _Found({}, {}, {}, {})
+        found = _GitFindings({}, {}, {}, {})
         entries = self._git.entries()
         unmerged = [each for each in candidates if not _is_merged(entries.get(self._relative(each)))]
-        odd = self._git.oddly_marked([self._relative(each) for each in unmerged])
+        odd = self._git.with_marker_size([self._relative(each) for each in unmerged])
         for each in candidates:
             path = self._relative(each)
             entry = entries.get(path)
@@ -262,7 +262,7 @@ class Repository:
         unmerged = [each for each in candidates if each in sides]
         if not unmerged:
             return {}
-        kept = _lines(kept_resolutions(_common(git_dir)))
+        kept = _lines(recorded_resolutions(_common(git_dir)))
         verdicts: dict[UnrecordedFile, str] = {}
         for each in unmerged:
             data = _still(each)
