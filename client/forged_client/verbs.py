@@ -443,7 +443,7 @@ class Verbs:
     documents = verb(protocol.ListDocuments)
     remove_document = verb(protocol.RemoveDocument)
     cost = verb(protocol.Cost)
-    outbound = verb(protocol.Outbound)
+    egress = verb(protocol.Egress)
     rebuild = verb(_rebuild)
     try_endpoints = verb(_try)
 

@@ -18,7 +18,7 @@ from forged.errors import ConfigError, ProviderError
 from forged.fair_queue import Activity
 from forged.models import (
     ChatModel,
-    Door,
+    EgressGuard,
     Embedder,
     GovernedChat,
     Governor,
@@ -53,7 +53,7 @@ class Models(msgspec.Struct, frozen=True):
     reasons: tuple[str, ...] = ()
     worker: WorkerSettings = WorkerSettings()
     no_classifier: str = ""
-    door: Door = msgspec.field(default_factory=Door)
+    egress: EgressGuard = msgspec.field(default_factory=EgressGuard)
     healths: Healths = Healths()
     activity: Activity = msgspec.field(default_factory=Activity)
     cjk: Embedder | None = None
@@ -62,14 +62,14 @@ class Models(msgspec.Struct, frozen=True):
 def choose_models(loaded: Loaded, env: Mapping[str, str]) -> Models:
     """Embedder and chat model of a configuration; what cannot be had is a reason, not an error."""
     memory = loaded.config.memory
-    door, healths = Door(loaded.config.network), make_healths(loaded.config)
+    egress, healths = EgressGuard(loaded.config.network), make_healths(loaded.config)
     activity = Activity()
-    embedding = make_embedder(loaded.config, env, door, healths.embedding, activity)
-    chat = make_chat_model(loaded.config, env, door, healths.hyde)
+    embedding = make_embedder(loaded.config, env, egress, healths.embedding, activity)
+    chat = make_chat_model(loaded.config, env, egress, healths.hyde)
     reasons = []
     cjk = None
     if (second := loaded.config.cjk) is not None:
-        chosen = make_embedder(second, env, door, healths.cjk, activity)
+        chosen = make_embedder(second, env, egress, healths.cjk, activity)
         cjk = chosen.model
         reasons += [f"no vectors of CJK texts: {chosen.reason}"] if cjk is None else []
     if loaded.config.embedder not in {"", BUILTIN_LEXICAL} and embedding.model is None:
@@ -89,7 +89,7 @@ def choose_models(loaded: Loaded, env: Mapping[str, str]) -> Models:
         tuple(reasons),
         worker,
         no_classifier,
-        door=door,
+        egress=egress,
         healths=healths,
         activity=activity,
         cjk=cjk,
@@ -176,8 +176,8 @@ def _classifier(config: Config, env: Mapping[str, str], models: Models) -> ChatM
     """The model that another process asks what is kept. Raises ProviderError if there is none."""
     health = models.healths.capture or Health()
     if models.worker.program.command:
-        return ProgramChat(models.worker.program, models.worker.scratch, door=models.door, health=health)
-    chosen = make_classifier(config, env, models.door, health)
+        return ProgramChat(models.worker.program, models.worker.scratch, egress=models.egress, health=health)
+    chosen = make_classifier(config, env, models.egress, health)
     if chosen.model is None:
         raise ProviderError(chosen.reason, reason="auth")
     return chosen.model

@@ -26,6 +26,7 @@ from forged.models.texts import sendable
 
 if TYPE_CHECKING:
     from forged.models.budget import GovernedChat, Governor
+    from forged.models.egress import GOVERNED, EgressGuard, cleaned
     from forged.models.factory import (
         Healths,
         classifier_key,
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
         make_healths,
     )
     from forged.models.in_process import LAYERS, split_layers
-    from forged.models.outbound import GOVERNED, Door, cleaned
     from forged.models.programs.chat import ProgramChat
 
 # "layers": what the local model says of a text on its way, beside its vector as a query.
@@ -50,7 +50,7 @@ __all__ = [
     "Attempt",
     "ChatModel",
     "Completion",
-    "Door",
+    "EgressGuard",
     "Embedder",
     "GovernedChat",
     "Governor",
@@ -84,7 +84,7 @@ __getattr__ = door(
         "make_healths",
     ),
     in_process=("LAYERS", "split_layers"),
-    outbound=("GOVERNED", "Door", "cleaned"),
+    egress=("GOVERNED", "EgressGuard", "cleaned"),
     **{"programs.chat": ("ProgramChat",)},
 )
 

@@ -24,12 +24,12 @@ import httpx
 import msgspec
 
 from forged.config import is_usable_url, shown_url
-from forged.counters import Departure
+from forged.counters import EgressRecord
 from forged.errors import ConfigError, ProviderError
 from forged.models import Purpose, streams
+from forged.models.egress import EgressAttempt, EgressGuard
 from forged.models.failures import Fault, fault_of
 from forged.models.health import Attempt, Health
-from forged.models.outbound import Door, Leaving
 from forged.models.quoting import Unsaid, quotable
 from forged.models.texts import sendable
 
@@ -88,7 +88,7 @@ class Endpoint:
         base_url: str,
         key: str = "",
         *,
-        door: Door,
+        egress: EgressGuard,
         health: Health | None = None,
         backoff_s: float = 0.5,
         retries: int = 1,
@@ -102,7 +102,7 @@ class Endpoint:
             raise ConfigError(f"{shown_url(base_url)} is not a URL that can be called") from error
         parts = urlsplit(base_url)
         user, _, host = parts.netloc.rpartition("@")
-        self._proxy = door.proxy_for(base_url, key)
+        self._proxy = egress.proxy_for(base_url, key)
         self._parts = parts._replace(netloc=host, path=parts.path.rstrip("/"), fragment="")
         self._headers = {"content-type": "application/json", "accept-encoding": "identity"}
         basic = base64.b64encode(unquote(user).encode()).decode()
@@ -111,7 +111,7 @@ class Endpoint:
         elif user:
             self._headers["authorization"] = f"Basic {basic}"
         self._secrets = tuple(filter(None, (key, unquote(user), basic, parts.query)))
-        self._door = door
+        self._egress = egress
         self._place = host
         self._health = health or Health(self.host)
         self._is_watched = health is not None
@@ -120,7 +120,7 @@ class Endpoint:
         self._client: httpx.AsyncClient | None = None
 
     def used(self, purpose: Purpose, tokens: int) -> None:
-        self._door.record(Departure(self._place, purpose.name, tokens=tokens))
+        self._egress.record(EgressRecord(self._place, purpose.name, tokens=tokens))
 
     def url(self, path: str) -> str:
         return urlunsplit(self._parts._replace(path=self._parts.path + path))
@@ -137,7 +137,7 @@ class Endpoint:
             self._health.admit(call.purpose.waiting)
         try:
             async with asyncio.timeout(left):
-                sent = tuple(map(call.fit, await self._door.cleared(call.texts)))
+                sent = tuple(map(call.fit, await self._egress.cleared(call.texts)))
                 request = _Request(call, call.body(sent), sent)
                 return await self._retrying(request, read)
         except TimeoutError as error:
@@ -206,14 +206,14 @@ class Endpoint:
     async def _once(self, request: _Request, read: Callable[[bytes], R]) -> R | Fault:
         """One attempt through the door: a pause that came meanwhile holds, and what leaves is counted."""
         purpose = request.call.purpose
-        await self._door.check(purpose, request.sent)
-        with Leaving(self._door.record, self._place, purpose, request.sent) as leaving:
+        await self._egress.check(purpose, request.sent)
+        with EgressAttempt(self._egress.record, self._place, purpose, request.sent) as leaving:
             reply = await self._exchange(request, leaving)
             answer = reply if isinstance(reply, Fault) else read(reply)
             leaving.answered = not isinstance(reply, Fault)
             return answer
 
-    async def _exchange(self, request: _Request, leaving: Leaving) -> bytes | Fault:
+    async def _exchange(self, request: _Request, leaving: EgressAttempt) -> bytes | Fault:
         call, unsaid = request.call, Unsaid(request.sent, self._secrets)
         where, url, traced = self.shown(call.path), self.url(call.path), {"trace": leaving.trace}
         options: dict[str, Any] = {"content": request.body, "headers": self._headers, "extensions": traced}

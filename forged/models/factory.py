@@ -28,7 +28,7 @@ from forged.config import (
 )
 from forged.errors import ConfigError
 from forged.fair_queue import Activity
-from forged.models import ChatModel, Door, Embedder, Health
+from forged.models import ChatModel, EgressGuard, Embedder, Health
 
 _M = TypeVar("_M")
 
@@ -84,7 +84,7 @@ class Choice(msgspec.Struct, Generic[_M], frozen=True):
 def make_embedder(
     config: Config,
     env: Mapping[str, str],
-    door: Door,
+    egress: EgressGuard,
     health: Health | None = None,
     activity: Activity | None = None,
 ) -> Choice[Embedder]:
@@ -110,7 +110,7 @@ def make_embedder(
                 memory.embedding_base_url,
                 name,
                 key,
-                door=door,
+                egress=egress,
                 health=health,
                 query_prefix=memory.query_prefix,
                 passage_prefix=memory.passage_prefix,
@@ -143,7 +143,7 @@ def _in_process(config: Config, env: Mapping[str, str], activity: Activity | Non
 
 
 def make_chat_model(
-    config: Config, env: Mapping[str, str], door: Door, health: Health | None = None
+    config: Config, env: Mapping[str, str], egress: EgressGuard, health: Health | None = None
 ) -> Choice[ChatModel]:
     """Return the model that writes hypotheses, `memory.retrieval_model` at the endpoint of `[llm]`.
 
@@ -156,12 +156,14 @@ def make_chat_model(
         key = endpoint_key("llm.api_key", config, env)
         from forged.models.openai_compatible import OpenAICompatibleChat  # noqa: PLC0415
 
-        return Choice(OpenAICompatibleChat(config.llm.base_url, name, key, door=door, health=health))
+        return Choice(OpenAICompatibleChat(config.llm.base_url, name, key, egress=egress, health=health))
     except ConfigError as error:
         return Choice(reason=str(error))
 
 
-def make_classifier(config: Config, env: Mapping[str, str], door: Door, health: Health) -> Choice[ChatModel]:
+def make_classifier(
+    config: Config, env: Mapping[str, str], egress: EgressGuard, health: Health
+) -> Choice[ChatModel]:
     """Return the model that decides what is kept, for a person who wants to see whether it answers.
 
     What it decides is asked by another process. Blocks as `make_embedder` does.
@@ -171,7 +173,9 @@ def make_classifier(config: Config, env: Mapping[str, str], door: Door, health: 
         return Choice(reason=lacking)
     from forged.models.openai_compatible import OpenAICompatibleChat  # noqa: PLC0415
 
-    return Choice(OpenAICompatibleChat(config.llm.base_url, config.classifier, key, door=door, health=health))
+    return Choice(
+        OpenAICompatibleChat(config.llm.base_url, config.classifier, key, egress=egress, health=health)
+    )
 
 
 def classifier_key(config: Config, env: Mapping[str, str]) -> tuple[str, str]:

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from forged.errors import ProviderError, SizeRefused
-from forged.models import Completion, Door, Enough, Health, Kind, Prompt, Purpose, Vectors, streams
+from forged.models import Completion, EgressGuard, Enough, Health, Kind, Prompt, Purpose, Vectors, streams
 from forged.models.endings import without_doubt
 from forged.models.endpoint import Call, Endpoint
 from forged.models.replies import completion_of, read_vectors, vector_tokens
@@ -77,14 +77,14 @@ class OpenAICompatibleEmbedder:
         model: str,
         key: str = "",
         *,
-        door: Door,
+        egress: EgressGuard,
         health: Health | None = None,
         query_prefix: str = "",
         passage_prefix: str = "",
         backoff_s: float = 0.5,
     ) -> None:
         self.health = health
-        self._endpoint = Endpoint(base_url, key, door=door, health=health, backoff_s=backoff_s)
+        self._endpoint = Endpoint(base_url, key, egress=egress, health=health, backoff_s=backoff_s)
         self._model = model
         self._prefixes: dict[Kind, str] = {"query": query_prefix, "passage": passage_prefix}
         self.key = f"{self._endpoint.shown()}\n{model}\n{passage_prefix}\n{query_prefix}"
@@ -194,12 +194,12 @@ class OpenAICompatibleChat:
         model: str,
         key: str = "",
         *,
-        door: Door,
+        egress: EgressGuard,
         health: Health | None = None,
         backoff_s: float = 0.5,
         retries: int = 1,
     ) -> None:
-        made = Endpoint(base_url, key, door=door, health=health, backoff_s=backoff_s, retries=retries)
+        made = Endpoint(base_url, key, egress=egress, health=health, backoff_s=backoff_s, retries=retries)
         self._endpoint, self.health, self._model = made, health, model
         self._refused, self._takes_system = frozenset[str](), False
         self._begins_in_thought: bool | None = None

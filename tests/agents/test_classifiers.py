@@ -13,7 +13,7 @@ import pytest
 
 from forged.config import AGENTS
 from forged.errors import ProviderError
-from forged.models import Completion, Door, Prompt, Purpose
+from forged.models import Completion, EgressGuard, Prompt, Purpose
 from forged.models.programs.chat import ProgramChat, rows
 from forged.program import Program
 from tests.agents.scripted_api import Request, ScriptedApi, Turn
@@ -39,7 +39,7 @@ class Asked:
         self.program = Program(f"cli:{name}", name, model, (str(path), *arguments), given)
 
     def ask(self, within: float = LONG_S) -> Completion:
-        chat = ProgramChat(self.program, str(self.scratch), door=Door())
+        chat = ProgramChat(self.program, str(self.scratch), egress=EgressGuard())
         prompt = Prompt(SYSTEM, USER, Purpose("capture"))
         return asyncio.run(chat.complete(prompt, deadline=time.monotonic() + within))
 

@@ -11,7 +11,7 @@ from forged.errors import ProviderError
 from forged.maps import embedding
 from forged.maps.embedding import EmbeddingQueue
 from forged.maps.identity import SENTENCES
-from forged.models import Door, Health, Purpose
+from forged.models import EgressGuard, Health, Purpose
 from forged.models.openai_compatible import OpenAICompatibleEmbedder
 from forged_client import protocol as wire
 from tests.daemon.parts import assembled
@@ -45,7 +45,9 @@ def provider():
 
 @contextlib.asynccontextmanager
 async def model(provider, health=None):
-    embedder = OpenAICompatibleEmbedder(provider.base_url, "m", door=Door(), health=health, backoff_s=0.01)
+    embedder = OpenAICompatibleEmbedder(
+        provider.base_url, "m", egress=EgressGuard(), health=health, backoff_s=0.01
+    )
     try:
         yield embedder
     finally:

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forged.errors import ConfigError, ProviderError
-from forged.models import Completion, Door, Prompt, Vectors
+from forged.models import Completion, EgressGuard, Prompt, Vectors
 from forged.models.endpoint import Endpoint
 from forged.models.openai_compatible import OpenAICompatibleChat, OpenAICompatibleEmbedder
 from forged.models.replies import order
@@ -63,19 +63,19 @@ def provider() -> Iterator[ScriptedProvider]:
 
 
 def test_a_query_of_the_base_url_is_kept_v1_is_never_guessed_and_what_is_no_url_is_a_config_error():
-    endpoint = Endpoint("https://user:pw@host.example/openai/?api-version=3", KEY, door=Door())
+    endpoint = Endpoint("https://user:pw@host.example/openai/?api-version=3", KEY, egress=EgressGuard())
 
     assert endpoint.url("/embeddings") == "https://host.example/openai/embeddings?api-version=3"
     assert endpoint.shown("/embeddings") == "https://host.example/openai/embeddings"
     for url in ("http://[bad", "http://host:99999999/", "http://a\x00b/", "http://\u200b/"):
         with pytest.raises(ConfigError):
-            Endpoint(url, door=Door())
+            Endpoint(url, egress=EgressGuard())
 
 
 def test_user_and_password_of_the_url_are_sent_but_never_shown(provider):
     provider.embeddings = Answer({"error": "no"}, status=404)
     url = provider.base_url.replace("http://", "http://joe:hush%21hush@")
-    model = OpenAICompatibleEmbedder(url, "m", door=Door())
+    model = OpenAICompatibleEmbedder(url, "m", egress=EgressGuard())
 
     with pytest.raises(ProviderError) as caught:
         using(model, lambda m: m.embed(["a"], purpose=QUERY))

@@ -18,10 +18,10 @@ import pytest
 from forged.capture import WorkerSettings
 from forged.config import AGENTS, Config, MemoryConfig, load
 from forged.config.values import LlmConfig, Loaded
-from forged.counters import Departure
+from forged.counters import EgressRecord
 from forged.daemon.models import choose_models
 from forged.errors import ConfigError, ProviderError
-from forged.models import Completion, Door, Health, Prompt, Purpose
+from forged.models import Completion, EgressGuard, Health, Prompt, Purpose
 from forged.models.programs.answers import completion_of
 from forged.models.programs.chat import ProgramChat, rows
 from forged.models.programs.running import ProcessResult
@@ -43,7 +43,7 @@ class Place:
         self.path = folder / "bin" / "tool"
         for each in (self.out, self.path.parent):
             each.mkdir()
-        self.seen: list[Departure] = []
+        self.seen: list[EgressRecord] = []
 
     def tool(self, *lines: str, row: str = "cmd", arguments: tuple[str, ...] = (), **env: str) -> Program:
         self.path.write_text("\n".join(("#!/bin/sh", f"OUT={self.out}", *lines, "")))
@@ -58,11 +58,11 @@ class Place:
         within: float = PATIENCE_S,
         user: str = USER,
         tops: tuple[str, ...] = (),
-        door: Door | None = None,
+        egress: EgressGuard | None = None,
         health: Health | None = None,
     ) -> Completion:
-        door = door or Door(record=self.seen.append)
-        chat = ProgramChat(program, str(self.scratch), door=door, health=health)
+        egress = egress or EgressGuard(record=self.seen.append)
+        chat = ProgramChat(program, str(self.scratch), egress=egress, health=health)
         prompt = Prompt(SYSTEM, user, Purpose("capture", tops))
         return asyncio.run(chat.complete(prompt, deadline=time.monotonic() + within))
 
@@ -92,7 +92,7 @@ def test_the_prompt_is_its_input_and_what_it_prints_the_reply(place):
 
     assert (done.text, done.flaw) == ("[]", "")
     assert place.left("in") == f"{SYSTEM}\n\n{USER}"
-    assert place.seen == [Departure("cli:cmd", "capture", 1, 0, 2, len(SYSTEM) + len(USER))]
+    assert place.seen == [EgressRecord("cli:cmd", "capture", 1, 0, 2, len(SYSTEM) + len(USER))]
 
 
 def test_it_stands_in_an_empty_directory_of_ours_which_is_gone_afterwards(place):
@@ -169,9 +169,9 @@ def test_secrets_are_cut_before_it_gets_the_text_and_nothing_runs_while_paused(p
         return "paused here"
 
     (place.out / "in").unlink()
-    door = Door()
-    door.guard(paused, lambda _: "", place.seen.append, door.metrics)
-    assert place.refused(program, door=door).reason == "held"
+    egress = EgressGuard()
+    egress.configure(paused, lambda _: "", place.seen.append, egress.metrics)
+    assert place.refused(program, egress=egress).reason == "held"
     assert (os.listdir(place.out), len(place.seen)) == ([], 1)
 
 
@@ -228,9 +228,10 @@ def test_it_ends_when_its_caller_is_killed_and_its_folder_goes(place):
         "trap '' TERM", "echo $$ > $OUT/pid.new; mv $OUT/pid.new $OUT/pid", "sleep 77 & wait; sleep 77"
     )
     caller = (
-        "import asyncio, sys, time; import msgspec; from forged.models import Door, Prompt, Purpose;"
+        "import asyncio, sys, time; import msgspec; from forged.models import EgressGuard, Prompt, Purpose;"
         "from forged.models.programs.chat import ProgramChat; from forged.program import Program;"
-        "chat = ProgramChat(msgspec.json.decode(sys.argv[1], type=Program), sys.argv[2], door=Door());"
+        "program, egress = msgspec.json.decode(sys.argv[1], type=Program), EgressGuard();"
+        "chat = ProgramChat(program, sys.argv[2], egress=egress);"
         "asyncio.run(chat.complete(Prompt('s', 'u', Purpose('capture')), deadline=time.monotonic() + 60))"
     )
     given = (sys.executable, "-c", caller, msgspec.json.encode(program).decode(), str(place.scratch))

@@ -341,7 +341,7 @@ class Cost(Request[Costs], frozen=True, kw_only=True, tag="cost"):
     days: int = 7
 
 
-class DayOutbound(msgspec.Struct, frozen=True):
+class DayEgress(msgspec.Struct, frozen=True):
     """One day (UTC), host and purpose; `failed` calls are among `calls`. Characters are of the `texts`."""
 
     day: str
@@ -353,13 +353,13 @@ class DayOutbound(msgspec.Struct, frozen=True):
     characters: int = 0
 
 
-class Departed(Reply, frozen=True, tag="departed"):
+class EgressReport(Reply, frozen=True, tag="egress_report"):
     """What left for endpoints, newest day first."""
 
-    days: tuple[DayOutbound, ...] = ()
+    days: tuple[DayEgress, ...] = ()
 
 
-class Outbound(Request[Departed], frozen=True, kw_only=True, tag="outbound"):
+class Egress(Request[EgressReport], frozen=True, kw_only=True, tag="egress"):
     """Count what left the machine, by day, host and purpose: never text."""
 
     effect = "read"

@@ -18,8 +18,8 @@ from pathlib import Path
 import msgspec
 
 from forged.errors import ProviderError
-from forged.models import Completion, Door, Health, Prompt
-from forged.models.outbound import Leaving
+from forged.models import Completion, EgressGuard, Health, Prompt
+from forged.models.egress import EgressAttempt
 from forged.models.programs.answers import Form, completion_of
 from forged.models.programs.running import folder_in, run
 from forged.models.texts import sendable
@@ -100,11 +100,13 @@ def environment(program: Program, row: ProgramRow) -> dict[str, str]:
 class ProgramChat:
     """`ChatModel`; a schema is left to the instruction, and nothing is watched while it comes."""
 
-    def __init__(self, program: Program, scratch: str, *, door: Door, health: Health | None = None) -> None:
+    def __init__(
+        self, program: Program, scratch: str, *, egress: EgressGuard, health: Health | None = None
+    ) -> None:
         """`scratch` is a folder of ours for the folders of calls; it need not exist."""
         self._program = program
         self._scratch = scratch
-        self._door = door
+        self._egress = egress
         self.health = health or Health()
 
     async def complete(self, prompt: Prompt, *, deadline: float) -> Completion:
@@ -134,14 +136,14 @@ class ProgramChat:
     async def _asked(self, prompt: Prompt) -> Completion:
         name, purpose = self._program.name, prompt.purpose
         self._check(purpose.tops)
-        system, user = map(sendable, await self._door.cleared((prompt.system, prompt.user)))
+        system, user = map(sendable, await self._egress.cleared((prompt.system, prompt.user)))
         sent = (system, user)
-        await self._door.check(purpose, sent)
-        with Leaving(self._door.record, name, purpose, sent) as leaving:
+        await self._egress.check(purpose, sent)
+        with EgressAttempt(self._egress.record, name, purpose, sent) as leaving:
             try:
                 with folder_in(self._scratch) as folder:
                     call = prepared(self._program, system, user, folder)
-                    leaving.left()
+                    leaving.mark_sent()
                     ended = await run(call.command, call.env, folder, call.text)
             except OSError as error:
                 told = f"{name} cannot be started: {error.strerror}"

@@ -1,4 +1,4 @@
-"""Nothing leaves but by the door: what reaches the network, and which programs are run, by the code."""
+"""The code that can reach the network or run a program: all egress passes the guard."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PROGRAMS = {
 # What these read from us besides.
 READ = {
     "forged.trust.git.Git._run": "names of commits and objects, and paths",
-    "forged.models.programs.running.run": "what the door leaves of a conversation: see below",
+    "forged.models.programs.running.run": "what the egress guard leaves of a conversation: see below",
 }
 _NOTHING = {"subprocess.DEVNULL", "null"}
 _OF_OS = ("exec", "spawn", "posix_spawn", "fork", "system", "popen", "startfile")
@@ -169,7 +169,7 @@ def test_who_looks_for_model_servers_asks_this_machine_only_and_sends_nothing():
     assert [call for call in calls if ".request" in call] == ["connection.request('GET', path)"]
 
 
-def test_the_client_is_used_in_one_function_behind_the_door():
+def test_the_client_is_used_in_one_function_behind_the_egress_guard():
     inside = [
         (where, node) for where, node in nodes() if where.startswith("forged.models.endpoint.Endpoint.")
     ]
@@ -182,10 +182,10 @@ def test_the_client_is_used_in_one_function_behind_the_door():
 
     assert sends == {"forged.models.endpoint.Endpoint._exchange"}
     assert exchanges == {"forged.models.endpoint.Endpoint._once"}
-    assert awaited == ["self._door.check", "self._exchange"]
+    assert awaited == ["self._egress.check", "self._exchange"]
 
 
-def test_the_program_that_reads_a_conversation_is_run_in_one_function_behind_the_door():
+def test_the_program_that_reads_a_conversation_is_run_in_one_function_behind_the_egress_guard():
     runs = {
         where for where, node in nodes() if isinstance(node, ast.Call) and ast.unparse(node.func) == "run"
     }
@@ -200,7 +200,7 @@ def test_the_program_that_reads_a_conversation_is_run_in_one_function_behind_the
     assert {where for where in runs if where.startswith("forged.models")} == {
         "forged.models.programs.chat.ProgramChat._asked"
     }
-    assert set(awaited) == {"self._door.cleared", "self._door.check", "run"}
+    assert set(awaited) == {"self._egress.cleared", "self._egress.check", "run"}
 
 
 @pytest.mark.parametrize(

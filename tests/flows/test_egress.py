@@ -1,4 +1,4 @@
-"""The one door out: a real daemon, a provider that logs every byte, and what never gets there."""
+"""Egress of a real daemon: a provider logs every byte, and checks which texts never arrive."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_no_secret_and_no_private_span_reaches_a_server_from_a_file_a_query_or_a
 def told(scene: Scene) -> dict[str, tuple[int, int, int, int]]:
     """Calls, failed ones, texts and characters by purpose, over all days and this one host."""
     found: dict[str, tuple[int, int, int, int]] = {}
-    for day in scene.client.outbound(days=90).days:
+    for day in scene.client.egress(days=90).days:
         assert day.host == scene.provider.base_url.split("/")[2]
         counts = (day.calls, day.failed, day.texts, day.characters)
         found[day.purpose] = tuple(map(sum, zip(found.get(day.purpose, (0,) * 4), counts, strict=True)))
