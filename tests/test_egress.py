@@ -21,9 +21,9 @@ PROGRAMS = {
     "forged.trust.git.Git._run": "git: revisions and paths",
     "forged.trust.git.ignore_file": "git: where the user's own configuration has its patterns",
     "forged.capture.supervisor.WorkerProcess._launch": "our own worker: its process is ours",
-    "forged.models.programs.running.run": "the person's own agent, as classifier: flags, our instruction",
+    "forged.models.programs.process.run": "the person's own agent, as classifier: flags, our instruction",
     "forged.models.programs.guard._started": "the same, by a process of ours that ends it",
-    "forged.models.e5.making.Making.make": "our own maker of a graph: paths of the model and of the cache",
+    "forged.models.e5.graph_builder.Making.make": "our graph builder: paths of the model and of the cache",
     "forged.cli.user_manager.run": "systemctl, systemd-analyze, loginctl: names of our units, files of ours",
     "forged.integrations.harness._run": "an agent's own command: names of our plug-in, and our folder",
     "forged.cli.ui.verb._open": "the system's own opener of files: the path of the page",
@@ -36,7 +36,7 @@ PROGRAMS = {
 # What these read from us besides.
 READ = {
     "forged.trust.git.Git._run": "names of commits and objects, and paths",
-    "forged.models.programs.running.run": "what the egress guard leaves of a conversation: see below",
+    "forged.models.programs.process.run": "what the egress guard leaves of a conversation: see below",
 }
 _NOTHING = {"subprocess.DEVNULL", "null"}
 _OF_OS = ("exec", "spawn", "posix_spawn", "fork", "system", "popen", "startfile")
@@ -47,7 +47,7 @@ _STARTS = frozenset(
     }
 )
 # `forgectl setup` asks model servers on loopback for the names of their models.
-_LOOKS_AROUND = "forged.integrations.surroundings"
+_LOOKS_AROUND = "forged.integrations.environment"
 _NETWORK = frozenset({"AF_INET", "AF_INET6", "create_connection", "open_connection", "getaddrinfo"})
 _CLIENTS = frozenset(
     {"http.client", "urllib.request", "urllib3", "requests", "aiohttp", "ftplib", "smtplib", "xmlrpc", "ssl"}

@@ -30,7 +30,7 @@ from forged_client import address
 from forged_client import protocol as wire
 from forged_client.errors import AddressError
 
-_AGENTS = tuple(integrations.rows())
+_AGENTS = tuple(integrations.agent_rows())
 _OWN_HOME = "say this as yourself, without sudo, or set HOME to your own home directory"
 
 
@@ -153,7 +153,7 @@ def _service_matters(call: Invocation, machine: Machine, *, removes: bool) -> bo
 def _carried_out(
     call: Invocation, machine: Machine, chosen: Sequence[AgentState], *, removes: bool, extras: _Extras
 ) -> Iterator[SetupResult]:
-    rows = integrations.rows()
+    rows = integrations.agent_rows()
     act = integrations.disconnect if removes else integrations.connect
     for state in chosen:
         yield _told(call, _outcome(state.title, act(machine, rows[state.agent])))

@@ -160,7 +160,7 @@ async def _embed(embedder: Embedder, until: float) -> None:
 async def _ask(chat: ChatModel, governor: Governor, until: float) -> None:
     prompt = Prompt(_SYSTEM, _QUESTION, _PURPOSE)
     completion = await GovernedChat(chat, governor, _PURPOSE.name).complete(prompt, deadline=until)
-    if completion.flaw:
+    if completion.failure:
         raise completion.error()
 
 

@@ -4,7 +4,8 @@
 else there is: model servers, keys, programs that could classify. Nothing here prints, asks or decides.
 """
 
-from forged.integrations.connecting import (
+from forged.integrations.agent_table import agent_rows
+from forged.integrations.connection import (
     connect,
     disconnect,
     has_service,
@@ -13,11 +14,10 @@ from forged.integrations.connecting import (
     note_service,
     remove_own,
 )
-from forged.integrations.disk import IntegrationError
+from forged.integrations.environment import TURNS, ClassifierProgram, ModelServer, classifiers, keys, servers
+from forged.integrations.file_io import IntegrationError
 from forged.integrations.machine import Machine, machine_of
-from forged.integrations.rows import rows
-from forged.integrations.standing import AgentState, report
-from forged.integrations.surroundings import TURNS, ClassifierProgram, ModelServer, classifiers, keys, servers
+from forged.integrations.status import AgentState, report
 
 __all__ = [
     "TURNS",
@@ -26,6 +26,7 @@ __all__ = [
     "IntegrationError",
     "Machine",
     "ModelServer",
+    "agent_rows",
     "classifiers",
     "connect",
     "disconnect",
@@ -37,6 +38,5 @@ __all__ = [
     "note_service",
     "remove_own",
     "report",
-    "rows",
     "servers",
 ]

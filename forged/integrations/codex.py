@@ -14,8 +14,8 @@ import re
 import tomllib
 from typing import Literal
 
-from forged.integrations import disk
-from forged.integrations.disk import IntegrationError
+from forged.integrations import file_io
+from forged.integrations.file_io import IntegrationError
 
 Trust = Literal["given", "missing"]
 _HOOKS_FILE = "codex/hooks.json"
@@ -57,6 +57,6 @@ def _snake(event: str) -> str:
 def _config(folder: str) -> dict[str, object]:
     path = os.path.join(folder, "config.toml")
     try:
-        return tomllib.loads(disk.read(path) or "")
+        return tomllib.loads(file_io.read(path) or "")
     except tomllib.TOMLDecodeError as error:
         raise IntegrationError(f"{path} is no TOML: {error}") from error

@@ -13,9 +13,9 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 
-from forged.integrations.disk import IntegrationError
+from forged.integrations.agent_table import AgentRow
+from forged.integrations.file_io import IntegrationError
 from forged.integrations.machine import Machine
-from forged.integrations.rows import AgentRow
 
 _WITHIN_S = 120.0
 _ASKED_S = 10.0
@@ -29,7 +29,7 @@ _UNKNOWN = re.compile(
 def call(machine: Machine, row: AgentRow, program: str, arguments: Sequence[str]) -> None:
     """Have the agent do something. Raises IntegrationError with what it said."""
     words = [program, *(argument.replace("{folder}", machine.plugin) for argument in arguments)]
-    code, said = _run(words, _surroundings(machine, row, program), machine.plugin, _WITHIN_S)
+    code, said = _run(words, _environment(machine, row, program), machine.plugin, _WITHIN_S)
     if code == 0:
         return
     shown = f"`{row.program} {' '.join(words[1:])}`"
@@ -50,12 +50,12 @@ def newer(row: AgentRow) -> str:
 
 def version_of(machine: Machine, row: AgentRow, program: str) -> str:
     """What an agent says is its version; empty when it says none in time."""
-    code, said = _run([program, "--version"], _surroundings(machine, row, program), machine.home, _ASKED_S)
+    code, said = _run([program, "--version"], _environment(machine, row, program), machine.home, _ASKED_S)
     words = said.split() if code == 0 else []
     return next((word for word in words if word[:1].isdigit() and "." in word), "")[:40]
 
 
-def _surroundings(machine: Machine, row: AgentRow, program: str) -> dict[str, str]:
+def _environment(machine: Machine, row: AgentRow, program: str) -> dict[str, str]:
     """Those of the person, with the program's own folder in PATH: its interpreter often lies there."""
     path = f"{os.path.dirname(program)}:{machine.environ.get('PATH', '/usr/bin:/bin')}"
     return {**machine.environ, **row.env, "PATH": path, "FORGED_BYPASS": "1", "NO_COLOR": "1"}
@@ -75,12 +75,12 @@ def _run(
             stderr=subprocess.STDOUT,
             start_new_session=True,
         ) as process:
-            return _heard(process, within_s)
+            return _output(process, within_s)
     except OSError as error:
         return 127, f"{error.strerror}"
 
 
-def _heard(process: subprocess.Popen[bytes], within_s: float) -> tuple[int | None, str]:
+def _output(process: subprocess.Popen[bytes], within_s: float) -> tuple[int | None, str]:
     """What it says until it ends; then its whole group is ended."""
     try:
         said, _ = process.communicate(timeout=within_s)

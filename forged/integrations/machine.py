@@ -17,11 +17,11 @@ import msgspec
 import forged
 import forged_client
 from forged import config
-from forged.integrations.rows import AgentRow, rows
+from forged.integrations.agent_table import AgentRow, agent_rows
 from forged_client.address import home
 
 # Beside PATH: where installers put programs that a thin PATH does not know.
-_BESIDE = (".local/bin", ".npm-global/bin", ".bun/bin", ".opencode/bin", ".claude/local")
+_PROGRAM_FOLDERS = (".local/bin", ".npm-global/bin", ".bun/bin", ".opencode/bin", ".claude/local")
 _PLACES = (
     "FORGED_SOCKET",
     "XDG_RUNTIME_DIR",
@@ -54,7 +54,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
     def hook_words(self, agent: str) -> tuple[str, ...]:
         """What a hook of this agent runs."""
-        signs = (f"--headless={sign}" for sign in rows()[agent].headless)
+        signs = (f"--headless={sign}" for sign in agent_rows()[agent].headless)
         return (self.python, "-I", "-S", self.hook, agent, *signs)
 
     def hook_line(self, agent: str) -> str:
@@ -103,7 +103,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
     def _search(self) -> Iterator[str]:
         yield from filter(os.path.isabs, self.environ.get("PATH", "").split(":"))
-        yield from (os.path.join(self.home, folder) for folder in _BESIDE)
+        yield from (os.path.join(self.home, folder) for folder in _PROGRAM_FOLDERS)
 
     def is_of_workspace(self, path: str) -> bool:
         """Whether a path lies in the repository in which the person stands, by its name or in truth."""

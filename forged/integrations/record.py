@@ -12,7 +12,7 @@ import os
 import msgspec
 
 import forged
-from forged.integrations import disk
+from forged.integrations import file_io
 from forged.integrations.machine import RECORD, Machine
 
 
@@ -39,7 +39,7 @@ class Record(msgspec.Struct, frozen=True):
 
 def load(machine: Machine) -> Record:
     """What is on record; nothing where there is none that can be read."""
-    text = disk.read(os.path.join(machine.data, RECORD))
+    text = file_io.read(os.path.join(machine.data, RECORD))
     if text is None:
         return Record()
     try:
@@ -51,18 +51,18 @@ def load(machine: Machine) -> Record:
 def save(machine: Machine, record: Record) -> None:
     """Put it on record. Raises NotDone."""
     path = os.path.join(machine.data, RECORD)
-    before = disk.read(path)
+    before = file_io.read(path)
     text = msgspec.json.format(msgspec.json.encode(record)).decode() + "\n"
     if text != before:
-        disk.write(path, text, before)
+        file_io.write(path, text, before)
 
 
 def erase(machine: Machine) -> None:
     """Take the record away, and the folders that were made for it, if nothing else is in them."""
     folders = load(machine).folders
-    disk.remove(os.path.join(machine.data, RECORD))
+    file_io.remove(os.path.join(machine.data, RECORD))
     for folder in reversed(folders):
-        disk.remove_empty(folder)
+        file_io.remove_empty(folder)
 
 
 def noted(record: Record, agent: str, done: Done | None) -> Record:

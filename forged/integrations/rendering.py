@@ -12,15 +12,15 @@ from collections.abc import Mapping
 from typing import Any
 
 import forged
+from forged.integrations.agent_table import AgentRow, agent_rows, template
 from forged.integrations.machine import SERVER_VARIABLES, Machine
-from forged.integrations.rows import AgentRow, rows, template
 
 NAME = "forged"
 
 
 def plugin_files(machine: Machine) -> dict[str, str]:
     """The folder that is a plug-in of three agents: texts by their names in it."""
-    owners = [row for row in rows().values() if row.way == "plugin"]
+    owners = [row for row in agent_rows().values() if row.way == "plugin"]
     return {name: text for row in owners for name, text in files(row, machine).items()}
 
 
@@ -42,16 +42,16 @@ def server(row: AgentRow, machine: Machine) -> dict[str, Any]:
     Where the agent passes its environment on, nothing of it is written down: hooks see the agent's, and a
     server that saw another one would be that of another daemon once the person moves a folder.
     """
-    told = machine.server(row.name)
+    entry = machine.server(row.name)
     if row.name == "opencode":
-        return {"type": "local", "command": [told["command"], *told["args"]], "enabled": True}
+        return {"type": "local", "command": [entry["command"], *entry["args"]], "enabled": True}
     if row.name == "vscode":
-        told = {"type": "stdio", **told}
+        entry = {"type": "stdio", **entry}
     if row.server_env == "named":
-        told["env_vars"] = list(SERVER_VARIABLES)
+        entry["env_vars"] = list(SERVER_VARIABLES)
     elif row.server_env == "written" and machine.moved:
-        told["env"] = machine.moved
-    return told
+        entry["env"] = machine.moved
+    return entry
 
 
 def _hook(row: AgentRow, line: str, timeout: int) -> object:

@@ -15,9 +15,9 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from forged.mcp import offered, shown
+from forged.mcp import rendering, tools
 from forged.mcp.messages import NO_RESOURCE, Json, MessageError
-from forged_client.address import bypassed, environment, working_directory
+from forged_client.address import environment, is_bypassed, working_directory
 from forged_client.client import Client
 from forged_client.errors import ClientError, DaemonUnavailable, DeadlineExceeded, RequestFailed
 from forged_client.protocol import (
@@ -45,8 +45,8 @@ _HITS = 10
 class CallError(Exception):
     """Why a call did nothing, for the agent; `off` where that is somebody's wish."""
 
-    def __init__(self, told: str, *, off: bool = False) -> None:
-        super().__init__(told)
+    def __init__(self, message: str, *, off: bool = False) -> None:
+        super().__init__(message)
         self.off = off
 
 
@@ -61,7 +61,7 @@ class Calls:
         self._client = Client(
             timeout_s=TIMEOUT_S,
             autostart=True,
-            executable=_beside(),
+            executable=_daemon_executable(),
             strict=True,
             name=f"mcp {harness}".strip(),
         )
@@ -78,9 +78,9 @@ class Calls:
         """The result of one call of a tool; `root` is the URI of the agent's first folder, if it said one."""
         name = str(params["name"])
         try:
-            given = offered.checked(offered.BY_NAME[name], params.get("arguments", {}))
+            given = tools.checked(tools.BY_NAME[name], params.get("arguments", {}))
             return _result(self._carried_out(self._tools[name], root, **given))
-        except offered.WrongArgument as wrong:
+        except tools.WrongArgument as wrong:
             return _result(str(wrong), failed=True)
         except CallError as why:
             return _result(str(why), failed=not why.off)
@@ -89,13 +89,13 @@ class Calls:
         """One memory as a resource. Raises MessageError."""
         uri = str(params["uri"])
         try:
-            text = self._carried_out(self._get, root, ids=[unquote(uri.removeprefix(offered.URI))])
+            text = self._carried_out(self._get, root, ids=[unquote(uri.removeprefix(tools.URI))])
         except CallError as why:
             raise MessageError(NO_RESOURCE, str(why)) from None
         return {"contents": [{"uri": uri, "mimeType": "text/markdown", "text": text}]}
 
     def _carried_out(self, tool: Callable[..., str], root: str, **given: object) -> str:
-        if bypassed():
+        if is_bypassed():
             raise CallError("Memory is off here: FORGED_BYPASS is set.", off=True)
         try:
             return tool(self._place(root), **given)
@@ -104,9 +104,9 @@ class Calls:
 
     def _place(self, root: str) -> str:
         """The workspace: as we were started, as the harness says, its first folder, where we stand."""
-        told = environment().get(_FOLDERS.get(self._harness, ""), "")
+        folder = environment().get(_FOLDERS.get(self._harness, ""), "")
         here = working_directory()
-        named = self._workspace or told or _folder(root)
+        named = self._workspace or folder or _folder(root)
         place = os.path.join(here, named) if named else here
         if not place.startswith("/"):
             raise CallError("The folder where this server was started is gone; memory has no workspace.")
@@ -115,15 +115,15 @@ class Calls:
     def _ask(self, request: Request[R]) -> R:
         return _checked(self._client.ask(request))
 
-    # --- the tools; arguments are as in offered.py ---------------------------------------------------------
+    # --- the tools; arguments are as in tools.py ---------------------------------------------------------
 
     def _search(self, place: str, hypotheses: list[str], query: str = "", limit: int = _HITS) -> str:
         options: dict[str, Any] = {"rated": True, "min_generation": self._written, "agent": self._harness}
         found = _checked(self._client.search(place, query, hypotheses=hypotheses, limit=limit, **options))
         if not found.memories:
             return _nothing(found, "No memory fits.")
-        head = f"{shown.counted(len(found.memories))}, best first; get_memories has them whole."
-        return _framed(head + _remark(found), map(shown.gist, found.memories))
+        head = f"{rendering.counted(len(found.memories))}, best first; get_memories has them whole."
+        return _framed(head + _remark(found), map(rendering.list_entry, found.memories))
 
     def _get(self, place: str, ids: list[str]) -> str:
         wanted = tuple(dict.fromkeys(ids))
@@ -137,9 +137,9 @@ class Calls:
         gone = _missing(found)
         if not found.memories:
             raise CallError(f"{gone} search_memories and list_memories say which ids there are.")
-        count = shown.fitting(found.memories)
+        count = rendering.fitting(found.memories)
         later = [each.id for each in found.memories[count:]]
-        text = _framed(f"{shown.counted(count)}.", map(shown.page, found.memories[:count]))
+        text = _framed(f"{rendering.counted(count)}.", map(rendering.full_entry, found.memories[:count]))
         more = f"No room for {', '.join(later)}: ask for them in another call." if later else ""
         return "\n".join(filter(None, (text, gone, more)))
 
@@ -165,35 +165,34 @@ class Calls:
             none = "more memories" if start else "such memories" if scope or category else there
             return _nothing(found, f"There are no {none}.")
         end = start + len(found.memories)
-        head = (
-            f"{start + 1} to {end} of {shown.counted(found.total)}, newest first; get_memories has the rest."
-        )
-        text = _framed(head + _remark(found), map(shown.gist, found.memories))
+        total = rendering.counted(found.total)
+        head = f"{start + 1} to {end} of {total}, newest first; get_memories has the rest."
+        text = _framed(head + _remark(found), map(rendering.list_entry, found.memories))
         return f'{text}\nThe next page: cursor "{end}".' if end < found.total else text
 
-    def _remember(self, place: str, text: str, **beside: Any) -> str:
-        cues, evidence = (tuple(beside.pop(field, ())) for field in ("cues", "evidence"))
-        told = Remember(workspace=place, content=text, origin="agent", cues=cues, evidence=evidence)
-        request = msgspec.structs.replace(told, **beside, agent_id=self._agent(beside.get("scope", "")))
+    def _remember(self, place: str, text: str, **options: Any) -> str:
+        cues, evidence = (tuple(options.pop(field, ())) for field in ("cues", "evidence"))
+        request = Remember(workspace=place, content=text, origin="agent", cues=cues, evidence=evidence)
+        request = msgspec.structs.replace(request, **options, agent_id=self._agent(options.get("scope", "")))
         reply = self._ask(request)
         self._written = reply.generation
-        return shown.remembered(reply)
+        return rendering.remembered(reply)
 
     def _forget(self, place: str, ids: list[str]) -> str:
-        told, failed = list[str](), False
+        lines, failed = list[str](), False
         for each in dict.fromkeys(ids):
             try:
                 reply = self._forgotten(Forget(workspace=place, memory_id=each))
                 self._written = reply.generation
-                told.append(shown.forgotten(reply))
+                lines.append(rendering.forgotten(reply))
             except ClientError as error:
-                told.append(f"{each[:80]}: {_sentence(error)}")
+                lines.append(f"{each[:80]}: {_sentence(error)}")
                 failed = True
                 if not isinstance(error, RequestFailed):  # nor would the next one be answered
                     break
         if failed:
-            raise CallError("\n".join(told))
-        return "\n".join(told)
+            raise CallError("\n".join(lines))
+        return "\n".join(lines)
 
     def _forgotten(self, request: Forget) -> Forgotten:
         """Taken away where it is: of the repository, of the user, or of this agent."""
@@ -223,8 +222,8 @@ class Calls:
         try:
             (repository,) = self._ask(Trust(workspace=place)).roots
         except RequestFailed:  # the place has none
-            return shown.status(report, "")
-        return shown.status(report, repository.root)
+            return rendering.status(report, "")
+        return rendering.status(report, repository.root)
 
 
 _Answer = TypeVar("_Answer", bound=Reply)
@@ -246,11 +245,11 @@ def _result(text: str, *, failed: bool = False) -> Json:
 
 
 def _framed(head: str, entries: Iterable[str]) -> str:
-    return shown.framed(os.urandom(8).hex(), head, entries)
+    return rendering.framed(os.urandom(8).hex(), head, entries)
 
 
-def _nothing(reply: Found | Memories, told: str) -> str:
-    return f"{told} ({reply.reason})" if reply.reason else told
+def _nothing(reply: Found | Memories, message: str) -> str:
+    return f"{message} ({reply.reason})" if reply.reason else message
 
 
 def _missing(reply: Memories) -> str:
@@ -293,7 +292,7 @@ def _folder(uri: str) -> str:
     return unquote(parts.path) if parts.scheme == "file" and parts.netloc in {"", "localhost"} else ""
 
 
-def _beside() -> str | None:
+def _daemon_executable() -> str | None:
     """The daemon that belongs to this interpreter; where there is none, the one that last ran is started."""
     path = os.path.join(os.path.dirname(sys.executable), "forged")
     return path if os.path.exists(path) else None

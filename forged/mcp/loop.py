@@ -16,7 +16,7 @@ import time
 from _thread import LockType, allocate_lock, start_new_thread
 from contextlib import suppress
 
-from forged.mcp import messages, offered
+from forged.mcp import messages, tools
 from forged.mcp.messages import Json, JsonRpcMessage, MessageError
 
 TYPE_CHECKING = False  # `typing` costs more than all of this module
@@ -95,18 +95,18 @@ class Bridge:
         self._local: dict[str, Callable[[Json], Json]] = {
             "initialize": self._initialize,
             "ping": lambda _: {},
-            "tools/list": lambda _: {"tools": list(offered.TOOLS)},
-            "prompts/list": lambda _: {"prompts": list(offered.PROMPTS)},
+            "tools/list": lambda _: {"tools": list(tools.TOOLS)},
+            "prompts/list": lambda _: {"prompts": list(tools.PROMPTS)},
             "prompts/get": _prompt,
             "resources/list": lambda _: {"resources": []},
-            "resources/templates/list": lambda _: {"resourceTemplates": list(offered.TEMPLATES)},
+            "resources/templates/list": lambda _: {"resourceTemplates": list(tools.TEMPLATES)},
         }
         self._remote = {"tools/call": _tool, "resources/read": _resource}
 
     def take(self, line: bytes) -> None:
         """Deal with one line."""
         try:
-            self._deal(messages.read(line))
+            self._dispatch(messages.read(line))
         except MessageError as refused:
             self.refuse(refused)
 
@@ -119,16 +119,18 @@ class Bridge:
         for done in list(self._running.values()):
             done.acquire(timeout=max(end - time.monotonic(), 0.0))
 
-    def _deal(self, message: JsonRpcMessage) -> None:
+    def _dispatch(self, message: JsonRpcMessage) -> None:
         number, method = message.number, message.method
         if not method:
-            self._answered(message)
+            self._take_roots(message)
         elif number is None:
-            self._told(message)
+            self._take_notification(message)
         elif method in self._local:
             self._send(messages.answer(number, self._within(number, self._local[method], message.params)))
         elif method in self._remote:
-            self._begin(number, method, self._within(number, self._remote[method], message.params))
+            self._start_tool_thread(
+                number, method, self._within(number, self._remote[method], message.params)
+            )
         else:
             raise MessageError(messages.NO_METHOD, f"there is no method {method[:80]!r}", number)
 
@@ -142,9 +144,9 @@ class Bridge:
     def _initialize(self, params: Json) -> Json:
         able = params.get("capabilities")
         self._has_roots = isinstance(able, dict) and "roots" in able
-        return offered.initialized(params.get("protocolVersion"))
+        return tools.initialized(params.get("protocolVersion"))
 
-    def _told(self, message: JsonRpcMessage) -> None:
+    def _take_notification(self, message: JsonRpcMessage) -> None:
         """A notification; one that means nothing here is passed over."""
         if message.method == "notifications/cancelled":
             number = message.params.get("requestId")
@@ -153,13 +155,13 @@ class Bridge:
         elif self._has_roots and message.method in _ASK_FOR_ROOTS:
             self._send(messages.question(_ROOTS, "roots/list"))
 
-    def _answered(self, message: JsonRpcMessage) -> None:
+    def _take_roots(self, message: JsonRpcMessage) -> None:
         """The agent's folders, the only thing that it is asked."""
         found = message.result.get("roots") if isinstance(message.result, dict) else None
         if message.number == _ROOTS and isinstance(found, list) and found and isinstance(found[0], dict):
             self._root = str(found[0].get("uri", ""))
 
-    def _begin(self, number: str | int, method: str, asked: Json) -> None:
+    def _start_tool_thread(self, number: str | int, method: str, asked: Json) -> None:
         if number in self._running or len(self._running) >= _MOST_CALLS:
             why = "this id is in use" if number in self._running else "too many calls at once"
             raise MessageError(messages.NO_REQUEST, why, number)
@@ -167,28 +169,28 @@ class Bridge:
         done.acquire()
         self._running[number] = done
         try:
-            start_new_thread(self._carry_out, (number, method, asked, done))
+            start_new_thread(self._run_tool, (number, method, asked, done))
         except RuntimeError:
             del self._running[number]
             raise MessageError(messages.OUR_FAULT, "no thread could be started", number) from None
 
-    def _carry_out(self, number: str | int, method: str, asked: Json, done: LockType) -> None:
+    def _run_tool(self, number: str | int, method: str, asked: Json, done: LockType) -> None:
         try:
-            calls = self._with_daemon()
+            calls = self._daemon_calls()
             work = calls.tool if method == "tools/call" else calls.resource
             line = messages.answer(number, work(asked, self._root))
         except MessageError as refused:
             line = messages.refusal(MessageError(refused.code, str(refused), number))
         except Exception as error:  # noqa: BLE001 - a thread that ends without a word leaves the agent waiting
             _complain(f"{method} failed: {type(error).__name__}")
-            told = f"memory failed ({type(error).__name__}); the user finds out why with `forgectl doctor`"
-            line = messages.refusal(MessageError(messages.OUR_FAULT, told, number))
+            reason = f"memory failed ({type(error).__name__}); the user finds out why with `forgectl doctor`"
+            line = messages.refusal(MessageError(messages.OUR_FAULT, reason, number))
         if self._running.get(number) is done:  # else it was cancelled
             self._send(line)
             self._running.pop(number, None)
         done.release()
 
-    def _with_daemon(self) -> Calls:
+    def _daemon_calls(self) -> Calls:
         with self._loading:
             if self._calls is None:
                 if sys.flags.no_site:
@@ -219,23 +221,23 @@ def _complain(sentence: str) -> None:
 def _prompt(params: Json) -> Json:
     given = params.get("arguments")
     topic = given.get("topic") if isinstance(given, dict) else None
-    if params.get("name") != offered.PROMPT:
-        raise MessageError(messages.WRONG_PARAMS, f"there is one prompt, {offered.PROMPT}")
+    if params.get("name") != tools.PROMPT:
+        raise MessageError(messages.WRONG_PARAMS, f"there is one prompt, {tools.PROMPT}")
     if not isinstance(topic, str) or not topic.strip():
         raise MessageError(messages.WRONG_PARAMS, "topic is missing: what to recall")
-    return offered.recall(topic)
+    return tools.recall(topic)
 
 
 def _tool(params: Json) -> Json:
     name = params.get("name")
-    if not isinstance(name, str) or name not in offered.BY_NAME:
-        known = ", ".join(offered.BY_NAME)
+    if not isinstance(name, str) or name not in tools.BY_NAME:
+        known = ", ".join(tools.BY_NAME)
         raise MessageError(messages.WRONG_PARAMS, f"there is no tool {str(name)[:80]!r}, only {known}")
     return params
 
 
 def _resource(params: Json) -> Json:
     uri = params.get("uri")
-    if not isinstance(uri, str) or not uri.startswith(offered.URI) or uri == offered.URI:
-        raise MessageError(messages.NO_RESOURCE, f"there is no such resource; memories are {offered.URI}ID")
+    if not isinstance(uri, str) or not uri.startswith(tools.URI) or uri == tools.URI:
+        raise MessageError(messages.NO_RESOURCE, f"there is no such resource; memories are {tools.URI}ID")
     return params

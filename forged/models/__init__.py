@@ -130,12 +130,12 @@ class Completion(msgspec.Struct, frozen=True):
     prompt_tokens: int = 0
     completion_tokens: int = 0
     whole: bool = True
-    flaw: str = ""
-    told: str = ""
+    failure: str = ""
+    message: str = ""
 
     def error(self) -> ProviderError:
         """What is wrong with it, to be raised by whoever needs an answer."""
-        return ProviderError(self.told, reason=self.flaw)
+        return ProviderError(self.message, reason=self.failure)
 
 
 class Embedder(Protocol):
@@ -175,7 +175,7 @@ class Embedder(Protocol):
     """Called, by any thread, when `key` has changed; for whoever keeps vectors to set."""
 
     @property
-    def told(self) -> str:
+    def engine_note(self) -> str:
         """What a person should know of the engine, or nothing: why it is not the one that was meant."""
         ...
 

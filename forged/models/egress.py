@@ -18,7 +18,7 @@ from forged.errors import ProviderError
 from forged.models import Purpose
 from forged.text.redaction import INLINE_LENGTH, PLACEHOLDER, redact
 from forged.text.tokens import estimate
-from forged_client.private import without_private
+from forged_client.private_spans import without_private
 
 Record = Callable[[EgressRecord], None]
 OverBudget = Callable[[int], str]

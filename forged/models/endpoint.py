@@ -28,9 +28,9 @@ from forged.counters import EgressRecord
 from forged.errors import ConfigError, ProviderError
 from forged.models import Purpose, streams
 from forged.models.egress import EgressAttempt, EgressGuard
+from forged.models.error_sanitizing import Unsaid, quotable
 from forged.models.failures import Fault, fault_of
 from forged.models.health import Attempt, Health
-from forged.models.quoting import Unsaid, quotable
 from forged.models.texts import sendable
 
 logger = logging.getLogger(__name__)
@@ -228,10 +228,10 @@ class Endpoint:
         if body is None and status == 200:
             return Fault("bad_reply", f"{where} sent over {call.cap} bytes or an unknown encoding", 200)
         body = body or b""
-        if status == 200 and seen is not None and seen.stands:
+        if status == 200 and seen is not None and seen.has_answer:
             return body
-        told = streams.error_in(body) or body
-        return fault_of(where, status, headers, told, unsaid, now=time.time()) or body
+        message = streams.error_in(body) or body
+        return fault_of(where, status, headers, message, unsaid, now=time.time()) or body
 
     def _connected(self) -> httpx.AsyncClient:
         if self._client is None:
@@ -279,7 +279,7 @@ async def _read(response: httpx.Response, cap: int, seen: streams.Watch | None =
     except zlib.error:
         return None
     except httpx.HTTPError:
-        if seen is None or not seen.stands:
+        if seen is None or not seen.has_answer:
             raise
     return bytes(content)
 
@@ -289,8 +289,8 @@ def _transport_fault(where: str, error: httpx.HTTPError, unsaid: Unsaid) -> Faul
     garbled = isinstance(error, httpx.RemoteProtocolError) and any(
         type(each).__module__.partition(".")[0] == "h11" for each in _causes(error)
     )
-    told = quotable(str(error), unsaid) or type(error).__name__
-    return Fault("bad_reply" if garbled else "unreachable", f"{where}: {told}", retry=True)
+    message = quotable(str(error), unsaid) or type(error).__name__
+    return Fault("bad_reply" if garbled else "unreachable", f"{where}: {message}", retry=True)
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

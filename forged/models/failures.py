@@ -14,7 +14,7 @@ from email.utils import parsedate_to_datetime
 import msgspec
 
 from forged.errors import ProviderError, SizeRefused
-from forged.models.quoting import MAX_TOLD, Unsaid, quotable
+from forged.models.error_sanitizing import MAX_QUOTED, Unsaid, quotable
 
 _MAX_ERROR_BYTES = 64 << 10  # a longer 200 is an answer, and decoding it twice would cost
 _DEEPEST = 4
@@ -94,47 +94,47 @@ def fault_of(
 
 def _judge(status: int, complaint: _Complaint) -> tuple[str, bool]:
     """Return the reason word, and whether a smaller request may pass."""
-    told = f"{complaint.code} {complaint.message}"
+    message = f"{complaint.code} {complaint.message}"
     if status in (401, 402, 403, 407):
         return "auth", False
     if status == 429:
-        return "rate_limited", bool(_EXCEEDS_A_MINUTE.search(told))
+        return "rate_limited", bool(_EXCEEDS_A_MINUTE.search(message))
     if status == 408:
         return "timeout", False
     if status == 413:
         return "bad_input", True
     if status in (400, 422):
-        return _judge_refusal(told)
-    if status == 500 and _names_excess(told):
+        return _judge_refusal(message)
+    if status == 500 and _names_excess(message):
         return "bad_input", True  # llama.cpp, when an input does not fit its batch
     if status >= 500 and status != 501:
-        return ("bad_input" if "NaN" in told else "server"), False  # Ollama, when a vector came out as NaN
+        return ("bad_input" if "NaN" in message else "server"), False  # Ollama, when a vector came out as NaN
     # 409 is a state of the server, as is an unknown error in a 200. What is left says that the address, the
     # model or the server is not made for this: a wrong path, a redirect, 501.
     unknown = status in (0, 200, 409) and not _SPEAKS_OF_PATH.search(complaint.message)
     return ("server" if unknown else "bad_reply"), False
 
 
-def _judge_refusal(told: str) -> tuple[str, bool]:
+def _judge_refusal(message: str) -> tuple[str, bool]:
     # Size goes first when it is certain: a proxy quotes the whole error of its upstream, and "This model's
     # maximum context length ... invalid_request_error" is no word about the model's name.
-    if _names_excess(told):
+    if _names_excess(message):
         return "bad_input", True
-    if _SPEAKS_OF_KEY.search(told):
+    if _SPEAKS_OF_KEY.search(message):
         return "auth", False
-    if _SPEAKS_OF_MODEL.search(told):
+    if _SPEAKS_OF_MODEL.search(message):
         return "bad_reply", False
-    return "bad_input", bool(_SPEAKS_OF_SIZE.search(told) or _SPEAKS_OF_EXCESS.search(told))
+    return "bad_input", bool(_SPEAKS_OF_SIZE.search(message) or _SPEAKS_OF_EXCESS.search(message))
 
 
-def _names_excess(told: str) -> bool:
-    return bool(_SPEAKS_OF_MATTER.search(told) and _SPEAKS_OF_EXCESS.search(told))
+def _names_excess(message: str) -> bool:
+    return bool(_SPEAKS_OF_MATTER.search(message) and _SPEAKS_OF_EXCESS.search(message))
 
 
 def _may_retry(status: int, headers: Mapping[str, str], *, too_large: bool) -> bool:
-    told = headers.get("x-should-retry", "").lower()
-    if told in ("true", "false"):
-        return told == "true"
+    message = headers.get("x-should-retry", "").lower()
+    if message in ("true", "false"):
+        return message == "true"
     return not too_large and (status in _RETRIED or (status >= 500 and status != 501))
 
 
@@ -162,14 +162,14 @@ def _complaint(body: bytes) -> _Complaint | None:
     found = document.get("error") or document.get("detail") or _choice_error(document) or document
     found = _first(found)
     if isinstance(found, str):
-        return _Complaint(message=found[:MAX_TOLD])
+        return _Complaint(message=found[:MAX_QUOTED])
     if not isinstance(found, dict) or not ("message" in found or "code" in found or "msg" in found):
         return None
     code = found.get("code")
     named = next((v for v in (code, found.get("type"), found.get("status")) if isinstance(v, str)), "")
     return _Complaint(
         code=named if re.fullmatch(r"[A-Za-z0-9_.-]{1,40}", named) else "",
-        message=_told(found),
+        message=_message_of(found),
         status=_status(code),
         retry_after_s=_retry_delay(found.get("details")),
     )
@@ -188,22 +188,24 @@ def _choice_error(document: dict[str, object]) -> object:
     return choice.get("error") if isinstance(choice, dict) else None
 
 
-def _told(found: dict[str, object]) -> str:
+def _message_of(found: dict[str, object]) -> str:
     """Return the sentence of an error, and what the upstream said where OpenRouter passes it on."""
     metadata = found.get("metadata")
     raw = metadata.get("raw") if isinstance(metadata, dict) else None
     sentence = _words(found.get("message") or found.get("msg"))
-    return (f"{sentence}: {raw}" if isinstance(raw, str) else sentence)[:MAX_TOLD]
+    return (f"{sentence}: {raw}" if isinstance(raw, str) else sentence)[:MAX_QUOTED]
 
 
-def _words(told: object) -> str:
+def _words(message: object) -> str:
     """Return the sentence in a `message` that is none: LiteLLM and Mistral nest another error there."""
     for _ in range(_DEEPEST):
-        told = _first(told)
-        if not isinstance(told, dict):
+        message = _first(message)
+        if not isinstance(message, dict):
             break
-        told = next((told[key] for key in ("message", "msg", "error", "detail") if told.get(key)), "")
-    return told if isinstance(told, str) else ""
+        message = next(
+            (message[key] for key in ("message", "msg", "error", "detail") if message.get(key)), ""
+        )
+    return message if isinstance(message, str) else ""
 
 
 def _status(code: object) -> int:
@@ -252,8 +254,8 @@ def _sentence(where: str, status: int, complaint: _Complaint, unsaid: Unsaid) ->
     is_tellable = quotable(complaint.code, unsaid) == complaint.code
     code = f" {complaint.code}" if complaint.code and is_tellable else ""
     # A 401 says what is known, and often with a part of the refused key.
-    told = "" if status == 401 else quotable(complaint.message, unsaid)
+    message = "" if status == 401 else quotable(complaint.message, unsaid)
     silent = status == 404 and not complaint.message
     wrong_path = silent or (status in (0, 404) and _SPEAKS_OF_PATH.search(complaint.message))
     hint = "; is /v1 missing in the base URL?" if wrong_path else ""
-    return f"{where} answered {status or 'an error'}{code}" + (f": {told}" if told else "") + hint
+    return f"{where} answered {status or 'an error'}{code}" + (f": {message}" if message else "") + hint

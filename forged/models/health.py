@@ -195,7 +195,7 @@ class Health:
     def condition(self) -> EndpointReport:
         now, state = self._clock(), self._state()
         trouble = self.trouble(self._granted_s or _FOREVER)
-        told = f"{self._named} took longer for its last answer than an agent's {_seconds(self._granted_s)}"
+        message = f"{self._named} took longer for its last answer than an agent's {_seconds(self._granted_s)}"
         return EndpointReport(
             host=self.host,
             model=self.model,
@@ -204,7 +204,7 @@ class Health:
             last_success_s=_since(self._succeeded_at, now),
             failing_s=_since(self._failing_since, now),
             reason="slow" if state == "slow" else self._reason,
-            message=told if state == "slow" else self._message,
+            message=message if state == "slow" else self._message,
             next_s=round(trouble.wait_s, 1) if trouble is not None else None,
         )
 

@@ -58,7 +58,7 @@ def split_layers(rows: Vectors) -> tuple[Vectors, Vectors]:
     return rows[:, :width], last / np.linalg.norm(last, axis=1, keepdims=True)
 
 
-class Lane:
+class ConcurrencyLimit:
     """At most `most` threads, `at_once()` of them in use; calls begin in the order in which they came.
 
     A call that was begun keeps its place until it ends, also when its caller gave it up. What was not begun
@@ -99,7 +99,7 @@ class LoadedModel(msgspec.Struct, frozen=True):
     encode: Encode
     key: str = ""
     engine: str = ""
-    told: str = ""
+    engine_note: str = ""
     threads: int = 0
 
 
@@ -152,7 +152,7 @@ class InProcessEmbedder:
         activity: Activity | None = None,
     ) -> None:
         """`load` raises ProviderError, `stop` ends a long one. Without `activity` nobody asks the daemon."""
-        self.key, self.engine, self.told = key, engine, ""
+        self.key, self.engine, self.engine_note = key, engine, ""
         self.renamed: Callable[[], None] = lambda: None
         self._load, self._stop = load, stop
         self._prefixes: dict[Kind, str] = dict.fromkeys(_TEXT_TOKENS, query_prefix)
@@ -162,8 +162,10 @@ class InProcessEmbedder:
         self._process = os.getpid()
         self._activity = activity or Activity()
         self._threads = threads()  # in one call
-        self._lanes: dict[Kind, Lane] = dict.fromkeys(_TEXT_TOKENS, Lane("query", 1, lambda: 1))
-        self._lanes["passage"] = Lane("passage", _MOST_CALLS, self._passages_at_once)
+        self._limits: dict[Kind, ConcurrencyLimit] = dict.fromkeys(
+            _TEXT_TOKENS, ConcurrencyLimit("query", 1, lambda: 1)
+        )
+        self._limits["passage"] = ConcurrencyLimit("passage", _MOST_CALLS, self._passages_at_once)
 
     @property
     def gives_layers(self) -> bool:
@@ -194,7 +196,7 @@ class InProcessEmbedder:
                 while left:
                     count = 1 if len(left) == 1 else fitting(left, _CALL_TEXTS, _CALL_TOKENS)
                     call, left = left[:count], left[count:]
-                    done.append(await self._lanes[kind].run(partial(self._rows, call, kind)))
+                    done.append(await self._limits[kind].run(partial(self._rows, call, kind)))
         except TimeoutError as error:
             raise ProviderError("the model gave no answer in time", reason="timeout") from error
         return np.concatenate(done) if done else np.zeros((0, 0), dtype=np.float32)
@@ -205,8 +207,8 @@ class InProcessEmbedder:
     async def aclose(self) -> None:
         """Drop what waits. The call under way ends by itself; nobody waits for it here."""
         self._stop()
-        for lane in set(self._lanes.values()):
-            lane.close()
+        for limit in set(self._limits.values()):
+            limit.close()
 
     def _passages_at_once(self) -> int:
         """As many calls as use all cores, or half of them while somebody asks."""
@@ -224,7 +226,9 @@ class InProcessEmbedder:
         meant = self.key
         encode = self._loaded()  # not stepped back yet: a query may wait for it
         if self.key != meant:
-            raise ProviderError(self.told, reason="limit")  # who asked for these took them for another's
+            raise ProviderError(
+                self.engine_note, reason="limit"
+            )  # who asked for these took them for another's
         if kind == "passage":
             _step_back()
         return _unit(encode(texts, kind), len(texts))
@@ -234,7 +238,7 @@ class InProcessEmbedder:
             if self._encode is None:
                 started = time.perf_counter()
                 loaded = self._load()
-                self.engine, self.told = loaded.engine, loaded.told
+                self.engine, self.engine_note = loaded.engine, loaded.engine_note
                 if loaded.key:
                     self.key = loaded.key
                     self.renamed()

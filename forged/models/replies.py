@@ -16,7 +16,7 @@ import numpy as np
 
 from forged.errors import ProviderError
 from forged.models import Completion, Vectors
-from forged.models.endings import ModelReply, breaks_off, flaw_of, text_of
+from forged.models.finish_reasons import ModelReply, breaks_off, failure_of, text_of
 from forged.text.tokens import estimate
 
 
@@ -195,8 +195,8 @@ def read_said(where: str, body: bytes) -> ModelReply:
         called=message.is_call,
         usage=reply.usage,
     )
-    flaw = flaw_of(said)
-    if choice.message is None and (flaw is None or flaw.reason == "empty"):
+    failure = failure_of(said)
+    if choice.message is None and (failure is None or failure.reason == "empty"):
         raise _bad_reply(f"{where} sent a choice without a message")
     return said
 
@@ -207,14 +207,14 @@ def completion_of(where: str, said: ModelReply, sent: Sequence[str]) -> Completi
     Tokens that the endpoint does not count are estimated from `sent`, the prompts, and from what came,
     thoughts included.
     """
-    flaw = flaw_of(said)
+    failure = failure_of(said)
     return Completion(
         text_of(said),
         _counted(said.usage, _PROMPT) or estimate(*sent),
         _counted(said.usage, _COMPLETION) or estimate(said.content, said.thoughts),
         not breaks_off(said),
-        flaw.reason if flaw else "",
-        f"{where}: {flaw.told}" if flaw else "",
+        failure.reason if failure else "",
+        f"{where}: {failure.message}" if failure else "",
     )
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from forged.fair_queue import retrieved
 from forged.models import Completion, Enough
-from forged.models.endings import ModelReply
+from forged.models.finish_reasons import ModelReply
 from forged.models.replies import ChatMessage, completion_of, read_said
 
 _DATA, _DONE = b"data:", b"[DONE]"
@@ -148,13 +148,13 @@ class Watch:
         return self._is_answer(said) and self._enough(said.answer)
 
     @property
-    def stands(self) -> bool:
+    def has_answer(self) -> bool:
         """Whether there are finished lines of an answer that could do if nothing more comes."""
         said = self._stream.said
         return bool(said.answer) and "\n" in said.lines and self._is_answer(said)
 
     def _is_answer(self, said: ModelReply) -> bool:
-        return said.is_told_apart or self._clear(said.lines)
+        return said.has_separate_reasoning or self._clear(said.lines)
 
 
 def is_stream(body: bytes) -> bool:

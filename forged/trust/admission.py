@@ -51,7 +51,7 @@ from forged.state import Looked, OwnFile, RootRecord, TrustRecords
 from forged.text.redaction import redact, shapes_in
 from forged.trust.brought import BROUGHT, AdmissionDecision, Repository, UnrecordedFile
 from forged.trust.identity import has_git, identify
-from forged_client.private import without_private
+from forged_client.private_spans import without_private
 from forged_client.protocol import WithheldFile
 
 PRIVATE = "private span"

@@ -9,7 +9,7 @@ import sys
 import msgspec
 import pytest
 
-from forged.integrations import machine_of, rows
+from forged.integrations import agent_rows, machine_of
 
 
 def test_hooks_run_this_interpreter_and_files_that_are_there(machine):
@@ -94,10 +94,10 @@ def test_an_agents_own_variable_moves_its_folder(home, repo):
     }
     machine = machine_of(environ, str(repo))
 
-    assert machine.folder(rows()["codex"]) == "/c"
-    assert machine.folder(rows()["gemini"]) == "/g/.gemini"
-    assert machine.folder(rows()["claude"]) == f"{home}/.claude"
-    assert machine.folder(rows()["opencode"]) == f"{home}/.config/opencode"
+    assert machine.folder(agent_rows()["codex"]) == "/c"
+    assert machine.folder(agent_rows()["gemini"]) == "/g/.gemini"
+    assert machine.folder(agent_rows()["claude"]) == f"{home}/.claude"
+    assert machine.folder(agent_rows()["opencode"]) == f"{home}/.config/opencode"
 
 
 def test_what_the_person_has_moved_is_known_by_its_variables(machine):

@@ -224,10 +224,10 @@ def test_a_person_is_told_since_when_it_fails_why_and_when_it_is_asked_next(heal
     fail(health)
     clock.now += 5
 
-    told = health.condition()
+    report = health.condition()
 
-    assert (told.state, told.last_success_s, told.failing_s) == ("failing", 15, 5)
-    assert (told.reason, told.message, told.next_s) == ("unreachable", "nobody listens", A_MINUTE_S - 5)
+    assert (report.state, report.last_success_s, report.failing_s) == ("failing", 15, 5)
+    assert (report.reason, report.message, report.next_s) == ("unreachable", "nobody listens", A_MINUTE_S - 5)
 
 
 def test_a_model_that_is_late_is_shown_as_slow_in_its_own_words(health, clock):
@@ -235,7 +235,7 @@ def test_a_model_that_is_late_is_shown_as_slow_in_its_own_words(health, clock):
     clock.now += 2
     attempt.outlived()
 
-    told = health.condition()
+    report = health.condition()
 
-    assert (told.state, told.reason) == ("slow", "slow")
-    assert told.message == "m at there took longer for its last answer than an agent's 2.0 s"
+    assert (report.state, report.reason) == ("slow", "slow")
+    assert report.message == "m at there took longer for its last answer than an agent's 2.0 s"

@@ -22,9 +22,9 @@ from forged.counters import EgressRecord
 from forged.daemon.models import choose_models
 from forged.errors import ConfigError, ProviderError
 from forged.models import Completion, EgressGuard, Health, Prompt, Purpose
-from forged.models.programs.answers import completion_of
-from forged.models.programs.chat import ProgramChat, rows
-from forged.models.programs.running import ProcessResult
+from forged.models.programs.chat import ProgramChat, program_rows
+from forged.models.programs.process import ProcessResult
+from forged.models.programs.program_replies import completion_of
 from forged.program import Program
 from tests.data.secrets import ALNUM, Draw
 from tests.support.clock import PATIENCE_S, eventually
@@ -90,7 +90,7 @@ def place(tmp_path):
 def test_the_prompt_is_its_input_and_what_it_prints_the_reply(place):
     done = place.ask(place.tool("cat > $OUT/in", "printf '\\033[1;32m[]\\033[0m\\r\\n'"))
 
-    assert (done.text, done.flaw) == ("[]", "")
+    assert (done.text, done.failure) == ("[]", "")
     assert place.left("in") == f"{SYSTEM}\n\n{USER}"
     assert place.seen == [EgressRecord("cli:cmd", "capture", 1, 0, 2, len(SYSTEM) + len(USER))]
 
@@ -147,16 +147,16 @@ def test_each_agent_is_told_its_instruction_and_model_and_never_the_conversation
     done = place.ask(place.tool(*lines, row=row, arguments=("--first",)))
 
     first, *args, _ = place.left("args").split("\0")
-    told = f"{args} {place.left('env')}"
+    message = f"{args} {place.left('env')}"
     assert (first, done.text, "small" in args) == ("--first", "[1]", True)
     assert (place.left("in"), place.left("system")) == (USER, SYSTEM)
-    assert USER not in told
-    assert not any(mark in told.replace("{file:", "") for mark in ("{system}", "{model}", "{folder}"))
+    assert USER not in message
+    assert not any(mark in message.replace("{file:", "") for mark in ("{system}", "{model}", "{folder}"))
     assert row == "qwen" or (done.prompt_tokens, done.completion_tokens) == (11, 7)
 
 
 def test_there_is_a_row_for_every_agent_and_for_a_program_of_ones_own():
-    assert rows().keys() == {*AGENTS, "cmd"}
+    assert program_rows().keys() == {*AGENTS, "cmd"}
 
 
 def test_secrets_are_cut_before_it_gets_the_text_and_nothing_runs_while_paused(place):
@@ -254,7 +254,7 @@ def test_two_at_once_have_a_folder_each_and_one_that_ends_is_not_in_the_others_w
         return found
 
     scandir = os.scandir
-    monkeypatch.setattr("forged.models.programs.running.os.scandir", listed_and_gone)
+    monkeypatch.setattr("forged.models.programs.process.os.scandir", listed_and_gone)
 
     assert place.ask(place.tool("echo []")).text == "[]"
 
@@ -316,7 +316,7 @@ def test_no_program_of_a_repository_is_run_and_none_that_others_can_change(place
 def test_no_failure_passes_for_an_answer(row, printed, complained, code, reason):
     ended = ProcessResult(code, printed.encode(), complained.encode())
     with pytest.raises(ProviderError) as caught:
-        completion_of(f"cli:{row}", rows()[row].reply, ended, (SYSTEM, USER))
+        completion_of(f"cli:{row}", program_rows()[row].reply, ended, (SYSTEM, USER))
 
     assert caught.value.reason == reason
 
@@ -340,7 +340,7 @@ def test_a_program_is_the_classifier_by_name_alone_and_nothing_else(tmp_path):
     assert named(MEMORY__CLASSIFIER_MODEL="cli:claude/opus") == "cli:claude/opus"
     assert named(LLM__MODEL="cmd:mine") == "cmd:mine"
     assert named(LLM__COMMAND="/usr/bin/claude") == "builtin:rules", "never by itself"
-    for key, value, told in (
+    for key, value, message in (
         ("MEMORY__CLASSIFIER_MODEL", "cli:vim", "claude, codex"),
         ("MEMORY__CLASSIFIER_MODEL", "cli:qwen", "cli:qwen/MODEL"),
         ("MEMORY__RETRIEVAL_MODEL", "cli:claude", "only be the classifier"),
@@ -348,7 +348,7 @@ def test_a_program_is_the_classifier_by_name_alone_and_nothing_else(tmp_path):
         ("LLM__COMMAND", "claude", "an absolute path"),
         ("LLM__COMMAND", "/usr/../claude", "an absolute path"),
     ):
-        with pytest.raises(ConfigError, match=told):
+        with pytest.raises(ConfigError, match=message):
             named(**{key: value})
 
 

@@ -159,7 +159,7 @@ class EndpointReport(msgspec.Struct, frozen=True, kw_only=True):
     next_s: float | None = None
 
 
-class InStepReport(msgspec.Struct, frozen=True, kw_only=True):
+class SyncReport(msgspec.Struct, frozen=True, kw_only=True):
     """Files of one owner, and how far they are from those of the owner's other machines.
 
     `behind` is how many memories there were to send or fetch at the last look, `in_step_s` how long ago there
@@ -171,7 +171,7 @@ class InStepReport(msgspec.Struct, frozen=True, kw_only=True):
     behind: int = 0
     kept_here: int = 0
     refused: int = 0
-    in_step_s: float | None = None
+    in_sync_s: float | None = None
 
 
 class SharedReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -198,8 +198,8 @@ class SharedReport(msgspec.Struct, frozen=True, kw_only=True):
     replayed_s: float | None = None
     listening: bool = False
     writers: dict[str, float] = msgspec.field(default_factory=dict)
-    in_step: tuple[InStepReport, ...] = ()
-    not_in_step: str = ""
+    sync: tuple[SyncReport, ...] = ()
+    sync_problem: str = ""
 
 
 class SettingReport(msgspec.Struct, frozen=True):

@@ -92,7 +92,7 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
     )
     embedder = identity.embedder if identity is not None else None
     if identity is not None:
-        warnings += tuple(told for told in (identity.told, identity.embedder.told) if told)
+        warnings += tuple(told for told in (identity.told, identity.embedder.engine_note) if told)
     tops = None
     if request.workspace:
         place = await context.daemon.resolver.resolve(request.workspace)

@@ -212,20 +212,20 @@ def shared_report(shared: Shared | None, machines: Machines | None) -> wire.Shar
         return None
     return msgspec.structs.replace(
         shared.condition(),
-        in_step=tuple(_in_step(machines)) if machines is not None else (),
-        not_in_step=machines.problem if machines is not None else "",
+        sync=tuple(_in_step(machines)) if machines is not None else (),
+        sync_problem=machines.problem if machines is not None else "",
     )
 
 
-def _in_step(machines: Machines) -> Iterator[wire.InStepReport]:
+def _in_step(machines: Machines) -> Iterator[wire.SyncReport]:
     for (scope, owner), standing in machines.standing.items():
-        yield wire.InStepReport(
+        yield wire.SyncReport(
             scope=scope,
             owner=owner,
             behind=standing.behind,
             kept_here=standing.kept_here,
             refused=standing.refused,
-            in_step_s=round(time.time() - standing.at, 1) if standing.at else None,
+            in_sync_s=round(time.time() - standing.at, 1) if standing.at else None,
         )
 
 

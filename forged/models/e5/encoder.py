@@ -16,7 +16,7 @@ import numpy as np
 
 from forged.errors import ProviderError
 from forged.models import Kind, Vectors
-from forged.models.e5.kept import EngineError, ModelFiles
+from forged.models.e5.cache import EngineError, ModelFiles
 from forged.models.e5.model_file import Blocks, Floats, ModelFile, Table
 
 

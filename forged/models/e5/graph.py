@@ -27,7 +27,7 @@ INPUT = "embeddings"
 _MOST = 63
 # Of each layer of this one model file, the number between its last two matrices that for some token of every
 # text is 2 to 15 times as large as any other one; the last layers have none.
-_LOUD = (318, 1462, 354, 408, 778, 658, 1152, 413, 563)
+_OUTLIERS = (318, 1462, 354, 408, 778, 658, 1152, 413, 563)
 _DEVIATIONS = 3  # from the mean: about how far a normed number goes
 _ORT = "com.microsoft"
 _OPSETS = (helper.make_opsetid("", 20), helper.make_opsetid(_ORT, 1))
@@ -88,8 +88,8 @@ class _Graph:
         """What two matrices make of each token, added to what came in, which was normed by `norm`."""
         name, matrix = f"l{layer}.fo", self.matrix(f"l{layer}.fo")
         inner = self.node("Gelu", self.product_of_normed(value, norm, [f"l{layer}.fi"]), out=f"{name}.in")
-        if layer < len(_LOUD):
-            out = self.product_beside_loud(inner, matrix, name, _LOUD[layer])
+        if layer < len(_OUTLIERS):
+            out = self.product_with_outlier(inner, matrix, name, _OUTLIERS[layer])
         else:
             out = self.product(inner, matrix, name)
         return self.sum_normed(value, out, f"l{layer}.oln")
@@ -102,7 +102,7 @@ class _Graph:
         added = np.concatenate([self._model.floats(f"{name}.b") for name in names])
         return self.product(even, self.matrix(*names) * spans, names[0], added)
 
-    def product_beside_loud(self, value: str, matrix: Floats, name: str, loud: int) -> str:
+    def product_with_outlier(self, value: str, matrix: Floats, name: str, loud: int) -> str:
         """The product whose one loud number is multiplied apart."""
         quiet = np.ones(matrix.shape[1], np.float32)
         column, quiet[loud] = matrix[:, loud].copy(), 0

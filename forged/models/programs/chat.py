@@ -20,8 +20,8 @@ import msgspec
 from forged.errors import ProviderError
 from forged.models import Completion, EgressGuard, Health, Prompt
 from forged.models.egress import EgressAttempt
-from forged.models.programs.answers import Form, completion_of
-from forged.models.programs.running import folder_in, run
+from forged.models.programs.process import folder_in, run
+from forged.models.programs.program_replies import Form, completion_of
 from forged.models.texts import sendable
 from forged.program import Program
 
@@ -59,7 +59,7 @@ class ProgramCall(msgspec.Struct, frozen=True):
 
 
 @cache
-def rows() -> dict[str, ProgramRow]:
+def program_rows() -> dict[str, ProgramRow]:
     """All rows by their names."""
     return msgspec.convert(
         tomllib.loads(Path(__file__).with_name("rows.toml").read_text("utf-8")), dict[str, ProgramRow]
@@ -68,7 +68,7 @@ def rows() -> dict[str, ProgramRow]:
 
 def prepared(program: Program, system: str, user: str, folder: str) -> ProgramCall:
     """Return the call, and make in `folder` what it wants there."""
-    row = rows()[program.row]
+    row = program_rows()[program.row]
     env = environment(program, row)
     files = {name: content.replace(_FOLDER, folder) for name, content in row.files.items()}
     for name, content in {**files, _INSTRUCTION: system}.items():
@@ -146,9 +146,9 @@ class ProgramChat:
                     leaving.mark_sent()
                     ended = await run(call.command, call.env, folder, call.text)
             except OSError as error:
-                told = f"{name} cannot be started: {error.strerror}"
-                raise ProviderError(told, reason="internal") from error
-            done = completion_of(name, rows()[self._program.row].reply, ended, sent)
+                message = f"{name} cannot be started: {error.strerror}"
+                raise ProviderError(message, reason="internal") from error
+            done = completion_of(name, program_rows()[self._program.row].reply, ended, sent)
             leaving.answered = True
         return done
 

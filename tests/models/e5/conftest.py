@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from forged.config import made_folder
-from forged.models.e5.making import Making, opened
+from forged.models.e5.graph_builder import Making, opened
 from forged.models.e5.model_file import ModelFile
 from forged.models.local import MADE_OF
 

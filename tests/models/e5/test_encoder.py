@@ -10,7 +10,7 @@ import pytest
 
 from forged.config import made_folder
 from forged.errors import ProviderError
-from forged.models.e5.making import Making, opened
+from forged.models.e5.graph_builder import Making, opened
 from forged.models.local import MADE_OF
 from tests.models.e5.unrounded import Unrounded
 from tests.support.provider import needs_onnxruntime

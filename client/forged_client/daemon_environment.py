@@ -1,11 +1,11 @@
-"""What a daemon inherits from the client that starts it: nearly nothing, because it then serves every agent.
+"""Environment of a daemon that a client starts: nearly empty, because the daemon serves every agent.
 
-A client's environment may come from a workspace (a harness's settings, direnv, a devcontainer), so of it only
-HOME, LANG, TZ, PATH and XDG_* are handed on, their folders only where a workspace cannot have made them:
-absolute, the user's own, outside of every git work tree, with nothing on the way to them that another user
-owns or can change. The same holds for the socket and, but for its owner, which may be root, for the program.
-PATH and other lists are looked at entry by entry. What does not hold is left out, and the daemon takes its
-default; but a home or a socket that does not hold is refused, for there must be no second home.
+A client's environment may come from a workspace (a harness's settings, direnv, a devcontainer). So only
+HOME, LANG, TZ, PATH and XDG_* are passed on, and their folders only where no workspace can have made them.
+Such a folder is absolute, the user's own, and outside of every git working tree. No other user owns or can
+change anything on the way to it. The same holds for the socket and, except that root may own it, for the
+program. PATH and other lists are checked entry by entry. An entry that fails is left out, and the daemon
+uses its default. A home or a socket that fails is an error, because there must be no second home.
 """
 
 from __future__ import annotations
@@ -23,43 +23,43 @@ if TYPE_CHECKING:
 _MOST_LINKS = 40
 _LOCALE_SIGNS = frozenset("_.@-")
 _ZONE_SIGNS = frozenset("_+-/,.:<>")
-# Lists of folders that may be root's as well.
+# Lists of folders that root may own as well.
 _SHARED = ("PATH", "XDG_CONFIG_DIRS", "XDG_DATA_DIRS")
 
-_Place = tuple[str, os.stat_result]
+_PathStep = tuple[str, os.stat_result]
 
 
-def inherited(env: Mapping[str, str], address: str) -> dict[str, str]:
-    """The environment of a daemon that is to listen at `address`.
+def daemon_environment(env: Mapping[str, str], address: str) -> dict[str, str]:
+    """Return the environment of a daemon that will listen at `address`.
 
-    Raises DaemonUnavailable, saying what to do, when it would have another home or socket than its client.
+    Raises DaemonUnavailable with the remedy if it would have another home or socket than its client.
     """
     ours = env.get("HOME") or home(env)
-    if why := objection(ours):
+    if why := folder_problem(ours):
         raise _refused("HOME", ours, why, "set HOME to your own home directory")
-    if why := objection(os.path.dirname(address)):
+    if why := folder_problem(os.path.dirname(address)):
         raise _refused("the socket", address, why, "set FORGED_SOCKET to a path in a folder of yours")
     kept = {"HOME": ours}
     if (language := env.get("LANG")) and all(sign.isalnum() or sign in _LOCALE_SIGNS for sign in language):
-        kept["LANG"] = language  # a locale's name; a path would be a file that the C library reads
+        kept["LANG"] = language  # a locale's name; the C library would read a file at a path
     if (zone := env.get("TZ")) and _is_zone(zone):
-        kept["TZ"] = zone  # the name of a zone, in which the dates of a block are
+        kept["TZ"] = zone  # the time zone of the dates in a block
     for name, value in env.items():
         if name == "PATH" or name.startswith("XDG_"):
-            folders = [part for part in value.split(":") if not objection(part, shared=name in _SHARED)]
+            folders = [part for part in value.split(":") if not folder_problem(part, shared=name in _SHARED)]
             if folders:
                 kept[name] = ":".join(folders)
     return kept
 
 
 def _is_zone(text: str) -> bool:
-    """Tell a zone's name or rule from a path, which the C library would read."""
+    """Return True for a zone's name or rule, False for a path, which the C library would read."""
     is_relative = text[0] not in "/:." and ".." not in text
     return is_relative and all(sign.isalnum() or sign in _ZONE_SIGNS for sign in text)
 
 
 def check_program(path: str) -> None:
-    """Raises DaemonUnavailable unless the real path `path` is a program that no workspace can have made."""
+    """Check that no workspace can have made the program at this real path. Raises DaemonUnavailable."""
     tree = _working_tree(working_directory())
     if tree and f"{path}/".startswith(f"{tree}/"):
         raise DaemonUnavailable(
@@ -68,10 +68,10 @@ def check_program(path: str) -> None:
         )
     try:
         found = os.stat(path)
-        way = list(_way(os.path.dirname(path)))
+        way = list(_path_steps(os.path.dirname(path)))
     except (OSError, ValueError) as error:
         raise DaemonUnavailable(f"cannot start the daemon: {path} cannot be read") from error
-    if not stat.S_ISREG(found.st_mode) or not only_ours(found):
+    if not stat.S_ISREG(found.st_mode) or not is_only_ours(found):
         raise DaemonUnavailable(
             f"cannot start the daemon: {path} must be a file of ours or root's, not writable by others"
         )
@@ -80,17 +80,17 @@ def check_program(path: str) -> None:
             raise DaemonUnavailable(f"cannot start the daemon: {path} is not ours alone, {why}")
 
 
-def objection(path: str, *, shared: bool = False) -> str:
-    """Why `path` is no folder of ours outside every git work tree; empty if it is one.
+def folder_problem(path: str, *, shared: bool = False) -> str:
+    """Return the reason that `path` is no trusted folder of this user; empty if it is one.
 
-    One that does not exist yet is as good as the folder that it would be made in. `shared`: it must exist,
-    and may be root's.
+    A folder that does not exist yet is judged by the folder that would hold it. `shared`: it must exist, and
+    root may own it.
     """
     if not path.startswith("/") or "/../" in f"{path}/":
         return "it is no plain absolute path"
-    way: list[_Place] = []
+    way: list[_PathStep] = []
     try:
-        way.extend(_way(path))
+        way.extend(_path_steps(path))
     except FileNotFoundError:
         if shared:
             return "it does not exist"
@@ -100,24 +100,21 @@ def objection(path: str, *, shared: bool = False) -> str:
         if why := _objection_on_the_way(*place):
             return why
     last, there = way[-1]
-    if not stat.S_ISDIR(there.st_mode) or not only_ours(there):
+    if not stat.S_ISDIR(there.st_mode) or not is_only_ours(there):
         return f"{last} is no folder that only we can write to"
     if there.st_uid != os.geteuid() and not shared:
         return f"{last} is not ours"
-    tree = next((tree for place in _signposts(way) for tree in _work_trees(place)), "")
+    tree = next((tree for place in _link_folders(way) for tree in _work_trees(place)), "")
     return f"it lies in the git work tree {tree}" if tree else ""
 
 
-def only_ours(found: os.stat_result) -> bool:
-    """Whether nobody but us and root can write there."""
+def is_only_ours(found: os.stat_result) -> bool:
+    """Return True if only this user and root can write there."""
     return found.st_uid in (os.geteuid(), 0) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
-def _way(path: str) -> Iterator[_Place]:
-    """Every folder and link on the way from / to an absolute path, and what it comes to.
-
-    Raises OSError after the last that exists.
-    """
+def _path_steps(path: str) -> Iterator[_PathStep]:
+    """Yield each folder and link on the way to an absolute path, then its target. Raises OSError."""
     at, links = "/", 0
     yield at, os.lstat(at)
     ahead = path.split("/")[::-1]
@@ -152,8 +149,8 @@ def _objection_on_the_way(path: str, found: os.stat_result) -> str:
     return ""
 
 
-def _signposts(way: list[_Place]) -> Iterator[str]:
-    """Where a way leads to, and the folders that hold a link on it."""
+def _link_folders(way: list[_PathStep]) -> Iterator[str]:
+    """Yield the target of a path, and the folders that hold a link on the way."""
     yield way[-1][0]
     for place, found in way:
         if stat.S_ISLNK(found.st_mode):
@@ -161,7 +158,7 @@ def _signposts(way: list[_Place]) -> Iterator[str]:
 
 
 def _working_tree(directory: str) -> str:
-    """The outermost git work tree around a directory; without one itself, unless home lies in it."""
+    """Return the outermost git working tree around a directory, or "" if it holds the home."""
     if not directory:
         return ""
     outermost = [*_work_trees(directory)][-1:] or [directory]
@@ -169,7 +166,7 @@ def _working_tree(directory: str) -> str:
 
 
 def _work_trees(folder: str) -> Iterator[str]:
-    """From the inside out. A home that is kept in git is a home: nobody else says where it lies."""
+    """Yield the git working trees around a folder, innermost first, except one that is the home."""
     own = _home_of_user()
     while True:
         if folder != own and os.path.lexists(f"{folder.rstrip('/')}/.git"):
@@ -180,7 +177,7 @@ def _work_trees(folder: str) -> Iterator[str]:
 
 
 def _home_of_user() -> str:
-    """The real path of the home that the user database knows, whatever HOME says; / where it knows none."""
+    """Return the real path of the home in the user database, or / if it has none."""
     try:
         return os.path.realpath(home({}))
     except (AddressError, OSError, ValueError):

@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from forged.fair_queue import Activity
-from forged.models.in_process import InProcessEmbedder, Lane, LoadedModel
+from forged.models.in_process import ConcurrencyLimit, InProcessEmbedder, LoadedModel
 from tests.models.test_in_process import Model
 from tests.support.clock import PATIENCE_S, Clock, turns, until
 from tests.support.provider.embedders import QUERY
@@ -102,11 +102,11 @@ async def test_a_call_that_was_given_up_keeps_its_place_until_it_has_ended():
         assert release.wait(PATIENCE_S)
         return name
 
-    lane = Lane("test", 2, lambda: 1)
-    given_up = asyncio.create_task(lane.run(lambda: call("given up")))
+    limit = ConcurrencyLimit("test", 2, lambda: 1)
+    given_up = asyncio.create_task(limit.run(lambda: call("given up")))
     await until(lambda: begun)
     names = ("never", "after")
-    never, after = (asyncio.create_task(lane.run(lambda name=name: call(name))) for name in names)
+    never, after = (asyncio.create_task(limit.run(lambda name=name: call(name))) for name in names)
     await turns()
     for task in (given_up, never):
         task.cancel()
@@ -116,7 +116,7 @@ async def test_a_call_that_was_given_up_keeps_its_place_until_it_has_ended():
     release.set()
     assert await after == "after"
     assert begun == ["given up", "after"]
-    lane.close()
+    limit.close()
 
 
 async def test_what_a_call_fails_with_that_was_given_up_is_not_told_as_an_error_of_ours(caplog):
@@ -127,16 +127,16 @@ async def test_what_a_call_fails_with_that_was_given_up_is_not_told_as_an_error_
         assert release.wait(PATIENCE_S)
         raise OSError("too late to matter")
 
-    lane = Lane("test", 1, lambda: 1)
-    given_up = asyncio.create_task(lane.run(call))
+    limit = ConcurrencyLimit("test", 1, lambda: 1)
+    given_up = asyncio.create_task(limit.run(call))
     await asyncio.to_thread(begun.wait, 30)
     given_up.cancel()
     await asyncio.gather(given_up, return_exceptions=True)
     release.set()
-    await lane.run(lambda: None)
+    await limit.run(lambda: None)
     del given_up
     gc.collect()
-    lane.close()
+    limit.close()
     assert "never retrieved" not in caplog.text
 
 
@@ -147,11 +147,11 @@ async def test_a_closed_lane_lets_go_of_those_who_wait():
         begun.set()
         assert release.wait(PATIENCE_S)
 
-    lane = Lane("test", 1, lambda: 1)
-    running = asyncio.create_task(lane.run(call))
-    waiting = asyncio.create_task(lane.run(call))
+    limit = ConcurrencyLimit("test", 1, lambda: 1)
+    running = asyncio.create_task(limit.run(call))
+    waiting = asyncio.create_task(limit.run(call))
     await asyncio.to_thread(begun.wait, 30)
-    lane.close()
+    limit.close()
     await asyncio.gather(waiting, return_exceptions=True)
     assert waiting.cancelled()
     release.set()

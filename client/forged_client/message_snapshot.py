@@ -1,8 +1,8 @@
-"""Take what an agent's messages say by reference, to be read later.
+"""References to the texts in an agent's messages, to be read later.
 
-An agent changes its list and its dicts; a text never changes. Taking the texts costs a fraction of a
-microsecond a message, and whoever sends looks into them afterwards. What is no text but was shown to the
-model, such as an image, leaves its name: the daemon counts what it could not read. Raises nothing.
+An agent changes its list and its dicts, but a text never changes. Storing the references costs a fraction of
+a microsecond a message; the sender reads the texts afterwards. A part without text that the model has seen,
+such as an image, leaves its type, so that the daemon can count it. Never raises.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from forged_client.messages import (
     field_of,
     listed,
     role_of,
-    start_of,
     texts_of,
+    window_start,
 )
 from forged_client.protocol import Part
 
-# What the model was shown and nobody reads here; Gemini's parts have a field of that name and no type.
+# Parts that the model has seen and forged cannot read. Gemini's have such a field and no type.
 _GEMINI_MEDIA = ("inline_data", "file_data", "inlineData", "fileData")
 _MEDIA_TYPES = (
     "image",
@@ -40,39 +40,39 @@ _MEDIA_TYPES = (
 _UNREADABLE = "unreadable"
 _MEDIA = {name: Part(type=name) for name in (*_MEDIA_TYPES, _UNREADABLE)}
 
-# One text, or several with the names of what stands between them.
+# One text, or several with the types of the parts between them.
 Content = str | tuple[str | Part, ...]
 
 
 class MessageSnapshot:
-    """Role and content of the messages of user and assistant, one after the other in one flat list.
+    """Role and content of the messages of user and assistant, in one flat list.
 
-    Those before `start` are before the summary; they are here for the private spans that they may open.
+    Messages before `start` are before the summary; they are kept for the private spans that they may open.
     """
 
     __slots__ = ("_flat", "start")
 
     def __init__(self, messages: Iterable[object] | None, last_summary_index: int) -> None:
-        self._flat: list[object] = []  # and no pair for each, through which the collector would go
+        self._flat: list[object] = []  # no pair for each message, which the garbage collector would visit
         given = listed(messages)
-        first = start_of(given, last_summary_index)
+        first = window_start(given, last_summary_index)
         _take(given[:first], self._flat)
         self.start = len(self._flat)
         _take(given[first:], self._flat)
 
     def __iter__(self) -> Iterator[tuple[str, Content, bool]]:
-        """Role, content, and whether it belongs to the window, of each message."""
+        """Yield role and content of each message, and True if it belongs to the window."""
         for at in range(0, len(self._flat), 2):
             role, content = self._flat[at : at + 2]
             yield role, content, at >= self.start  # type: ignore[misc]
 
     @property
     def characters(self) -> int:
-        """How much there is to look into, roles included."""
+        """Count the characters to read, roles included."""
         return sum(map(_length, self._flat))
 
     def begins_with(self, other: MessageSnapshot) -> bool:
-        """Whether all that another window says is said here too, in the same place."""
+        """Return True if the text of another window is the beginning of this one's."""
         return self.start == other.start and self._flat[: len(other._flat)] == other._flat
 
 
@@ -83,7 +83,7 @@ def _length(said: object) -> int:
 
 
 def _take(given: tuple[object, ...], flat: list[object]) -> None:
-    """Add what was said; the forms that agents hold by the thousand are read on the spot."""
+    """Append the texts of messages; frequent forms are read by a fast path."""
     for each in given:
         if type(each) is dict and type(content := each.get("content")) is str:
             role = each.get("role")
@@ -95,7 +95,7 @@ def _take(given: tuple[object, ...], flat: list[object]) -> None:
 
 
 def _took_plain(each: object, flat: list[object]) -> bool:
-    """Take a dict with parts; False for a message that has to be looked at more closely."""
+    """Append a dict with parts; return False for a message that needs the general path."""
     if type(each) is not dict or type(role := each.get("role")) is not str:
         return False
     role = GEMINI_ROLES.get(role, role)
@@ -103,7 +103,7 @@ def _took_plain(each: object, flat: list[object]) -> bool:
         return True
     content = each.get("content")
     if content is None and (content := each.get("parts")) is None:
-        return True  # an assistant that only calls tools
+        return True  # an assistant message with tool calls only
     found = content if type(content) is str else _plain_parts(content)
     if found:
         flat += (role, found)
@@ -111,7 +111,7 @@ def _took_plain(each: object, flat: list[object]) -> bool:
 
 
 def _plain_parts(content: object) -> Content | None:
-    """What a list of dicts holds, if each has a known type or is a text; None for anything else."""
+    """Return the texts of a list of dicts of known types; None for anything else."""
     if type(content) is not list:
         return None
     if len(content) == 1 and type(part := content[0]) is dict and part.get("type") == "text":
@@ -142,7 +142,7 @@ def _take_any(each: object, flat: list[object]) -> None:
 
 
 def _media_of(given: object) -> tuple[str, ...]:
-    """Return the media of a message by the names above; one that cannot be read is _UNREADABLE."""
+    """Return the media types of a message; _UNREADABLE for one that cannot be read."""
     try:
         return tuple(_media(content_of(given)))
     except Exception:  # noqa: BLE001 - the agent's objects run their own code here

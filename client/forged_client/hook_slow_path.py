@@ -1,7 +1,7 @@
-"""Rare needs of a hook: a daemon that is started first, a socket with a long path, a payload cut to fit.
+"""Rare cases of a hook: start the daemon, connect to a long path, truncate a payload.
 
-The standard library alone, as the rest of hook.py: this runs where no other package can be imported. Raised
-is whatever goes wrong; the hook then says nothing.
+Uses the standard library alone, as hook.py, because this runs where no other package can be imported. Raises
+any error; the hook then prints nothing.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from collections.abc import Iterator
 
 from forged_client.address import socket_path
 from forged_client.autostart import start
-from forged_client.dial import Deadline, dial, growing_pauses
+from forged_client.dial import Deadline, dial, retry_pauses
 from forged_client.errors import AddressError, DaemonAbsent
 
-# Characters of a text in a payload that are kept at first; where that is not enough it is halved.
+# Characters of each text in a payload that are kept at first; this is halved until the payload fits.
 _LONGEST = 256_000
-# Characters without a blank that are given up at a cut: the half of a secret looks like none.
+# Characters without a blank that are dropped at a cut, because half a secret does not look like one.
 _LONGEST_WORD = 16_000
 
 
-def started(within_s: float) -> _socket.socket:
-    """A blocking connection to the daemon, which is started if still nobody listens.
+def started_connection(within_s: float) -> _socket.socket:
+    """Return a blocking connection to the daemon, which is started if none listens yet.
 
     Raises ClientError.
     """
@@ -33,7 +33,7 @@ def started(within_s: float) -> _socket.socket:
     except DaemonAbsent:
         starting = start(path, None, deadline)
     try:
-        for pause in growing_pauses():
+        for pause in retry_pauses():
             try:
                 sock = dial(path, deadline)
             except DaemonAbsent:
@@ -44,7 +44,7 @@ def started(within_s: float) -> _socket.socket:
             time.sleep(min(pause, left))
     finally:
         starting.done()
-    raise AssertionError  # the pauses never end
+    raise AssertionError  # `retry_pauses` never ends
 
 
 def _blocking(sock: _socket.socket) -> _socket.socket:
@@ -52,24 +52,25 @@ def _blocking(sock: _socket.socket) -> _socket.socket:
     return sock
 
 
-def refusal(error: BaseException, payload: bytes) -> bytes:
-    """Notice, once a session, of an address that no daemon can have; empty for all else.
+def address_notice(error: BaseException, payload: bytes) -> bytes:
+    """Return a notice, once a session, for an address that no daemon can have; empty for other errors.
 
-    Without it hooks would be silent for good. Raises what json does.
+    Without it hooks would be silent for good. Raises the errors of json.
     """
     found = error if isinstance(error, AddressError) else error.__cause__
     return _notice(str(found), payload) if isinstance(found, AddressError) else b""
 
 
-def another_protocol(message: bytes, payload: bytes) -> bytes:
-    """Notice, once a session and in its own words, of a daemon that speaks another protocol.
+def protocol_notice(message: bytes, payload: bytes) -> bytes:
+    """Return a notice, once a session, with the message of a daemon that has another protocol.
 
-    Raises what json does.
+    Raises the errors of json.
     """
     return _notice(message.decode("utf-8", "replace"), payload)
 
 
 def _notice(why: str, payload: bytes) -> bytes:
+    """Return the answer with this notice, or nothing for other events."""
     event = json.loads(payload)
     if event.get("hook_event_name") != "SessionStart" or event.get("source") in {"clear", "compact"}:
         return b""
@@ -77,7 +78,7 @@ def _notice(why: str, payload: bytes) -> bytes:
 
 
 def shortened(payload: bytes, most: int) -> bytes:
-    """A payload of at most so many bytes, whose longest texts end early. Raises what json does."""
+    """Return a payload of at most `most` bytes, with its longest texts cut. Raises the errors of json."""
     given, longest = json.loads(payload), _LONGEST
     while len(payload) > most and longest:
         payload = json.dumps(_cut(given, longest)).encode()
@@ -86,7 +87,7 @@ def shortened(payload: bytes, most: int) -> bytes:
 
 
 def paths(payload: bytes, most: int) -> Iterator[tuple[bytes, bool]]:
-    """The absolute paths that a payload names, each with whether it is that of a file."""
+    """Yield the absolute paths that a payload names, each with True for the path of a file."""
     try:
         given = json.loads(payload.decode("utf-8", "replace"))
     except ValueError:
@@ -101,7 +102,7 @@ def paths(payload: bytes, most: int) -> Iterator[tuple[bytes, bool]]:
 
 
 def _cut(value: object, longest: int) -> object:
-    """The same with the beginnings of its texts: what a `<private>` before the cut hides stays hidden."""
+    """Return the value with its texts cut; a `<private>` span before the cut stays hidden."""
     if isinstance(value, dict):
         return {name: _cut(each, longest) for name, each in value.items()}
     if isinstance(value, list):

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from forged.models.quoting import KEY as KEY_SHOWN
-from forged.models.quoting import Unsaid, quotable
+from forged.models.error_sanitizing import KEY as KEY_SHOWN
+from forged.models.error_sanitizing import Unsaid, quotable
 from tests.models.calls import KEY, refused
 from tests.support.provider import Answer, ScriptedProvider
 
@@ -44,11 +44,11 @@ TOLD = {
 }
 
 
-@pytest.mark.parametrize(("told", "memory"), TOLD.values(), ids=TOLD.keys())
-def test_everyday_words_of_errors_and_names_of_models_are_told_whatever_was_sent(provider, told, memory):
-    provider.embeddings = Answer({"error": {"message": told}}, status=404)
+@pytest.mark.parametrize(("message", "memory"), TOLD.values(), ids=TOLD.keys())
+def test_everyday_words_of_errors_and_names_of_models_are_told_whatever_was_sent(provider, message, memory):
+    provider.embeddings = Answer({"error": {"message": message}}, status=404)
 
-    assert str(refused(provider, memory)).endswith(f"answered 404: {told}")
+    assert str(refused(provider, memory)).endswith(f"answered 404: {message}")
 
 
 MEMORY = "Our bank is Walrus & Co; its pin is 4711, the harbour closes at dusk."
@@ -62,9 +62,9 @@ ECHOED = {
 }
 
 
-@pytest.mark.parametrize("told", ECHOED.values(), ids=ECHOED.keys())
-def test_a_stretch_of_what_was_sent_is_not_told(provider, told):
-    provider.embeddings = Answer({"error": {"message": told}}, status=400)
+@pytest.mark.parametrize("message", ECHOED.values(), ids=ECHOED.keys())
+def test_a_stretch_of_what_was_sent_is_not_told(provider, message):
+    provider.embeddings = Answer({"error": {"message": message}}, status=400)
 
     assert str(refused(provider, MEMORY)).endswith("answered 400")
 
@@ -81,8 +81,10 @@ def test_a_short_text_is_not_told_as_a_whole_unless_it_is_an_everyday_word():
 
 
 def test_what_a_403_says_is_told_without_any_part_of_the_key(provider):
-    told = f"Project of {KEY} has no access to model gpt-x (key {KEY[:9]}, sk-ve...6789, sk-****89); ask us"
-    provider.embeddings = Answer({"error": {"message": told}}, status=403)
+    message = (
+        f"Project of {KEY} has no access to model gpt-x (key {KEY[:9]}, sk-ve...6789, sk-****89); ask us"
+    )
+    provider.embeddings = Answer({"error": {"message": message}}, status=403)
 
     message = str(refused(provider, "a memory"))
 
@@ -91,7 +93,7 @@ def test_what_a_403_says_is_told_without_any_part_of_the_key(provider):
 
 
 @pytest.mark.parametrize(
-    "told",
+    "message",
     [
         f"key={KEY}",
         f"Bearer {KEY.upper()} is unknown",
@@ -101,8 +103,8 @@ def test_what_a_403_says_is_told_without_any_part_of_the_key(provider):
         "secret is unknown: 0123456",
     ],
 )
-def test_words_that_hold_a_part_of_a_key_are_cut_out_at_any_status(provider, told):
-    provider.embeddings = Answer({"error": {"message": told}}, status=400)
+def test_words_that_hold_a_part_of_a_key_are_cut_out_at_any_status(provider, message):
+    provider.embeddings = Answer({"error": {"message": message}}, status=400)
 
     message = str(refused(provider, "a memory"))
 

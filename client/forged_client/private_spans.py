@@ -1,10 +1,10 @@
-r"""Cut what is between `<private>` and `</private>`, before anything leaves the agent.
+r"""Cut the text between `<private>` and `</private>`, before anything leaves the agent.
 
-The daemon cuts by this module too, for clients that are not ours. Spans nest. One that is never closed
-reaches to the end, from a user's message over all that follow until a user closes it: a typing slip may lose
-text, never give it away. Only a user's span goes on so; one of the assistant ends with its message.
-Tags count also with blanks (`< private >`), in JSON (`<\/private>`, `\u003cprivate\u003e`) and in HTML
-(`&lt;private&gt;`). A tag between backticks with no closer behind it is talk about tags.
+The daemon uses this module too, for other clients. Spans nest. A span that is never closed reaches to the
+end: from a user's message over all that follow until a user closes it. A typing error may lose text, but
+never reveal it. Only a user's span continues so; a span of the assistant ends with its message. Tags count
+also with blanks (`< private >`), in JSON (`<\/private>`, `\u003cprivate\u003e`) and in HTML
+(`&lt;private&gt;`). A tag in backticks without a closing tag behind it is talk about tags.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _TAG = re.compile(
 
 
 def without_private(text: str, open_spans: int = 0) -> str:
-    """The text outside private spans, `open_spans` of which are open at its beginning."""
+    """Return the text outside private spans; `open_spans` are open at its beginning."""
     return cut_private(text, open_spans)[0]
 
 
 def cut_private(text: str, depth: int = 0) -> tuple[str, int]:
-    """The same for a message that comes in parts, and how many spans are still open at its end."""
+    """Return the text outside private spans, and the number of spans that are open at its end."""
     if not depth and "rivate" not in text and "PRIVATE" not in text:
         return text, 0
     tags, last_closer = [], -1
-    for tag in _TAG.finditer(text):  # one by one: other threads wait while a call makes a tuple of all
+    for tag in _TAG.finditer(text):  # one by one, because other threads wait while a call collects all
         tags.append(tag)
         if tag["close"]:
             last_closer = tag.start()
@@ -50,11 +50,11 @@ def cut_private(text: str, depth: int = 0) -> tuple[str, int]:
     return "".join(kept), depth
 
 
-def open_before(said: Iterable[tuple[str, Iterable[str]]]) -> list[int]:
-    """How many private spans are open before each message of a conversation, told as role and texts."""
+def open_spans_before(said: Iterable[tuple[str, Iterable[str]]]) -> list[int]:
+    """Return how many private spans are open before each message, given as role and texts."""
     depth, found, last = 0, list[int](), tuple[str, ...]()
     for role, texts in said:
-        for text in last:  # of the one before: nobody asks what is open after the last
+        for text in last:  # spans after the last message are not needed
             _, depth = cut_private(text, depth)
         found.append(depth)
         last = tuple(texts) if role == "user" else ()

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from forged.integrations import rendering, report, rows
-from forged.integrations.standing import PLUGIN
+from forged.integrations import agent_rows, rendering, report
+from forged.integrations.status import PLUGIN
 
 IN_CACHE = ".claude/plugins/cache/forged-memory/forged"
 
@@ -22,7 +22,7 @@ def state(machine, agent="claude"):
 @pytest.fixture
 def claude(machine, home):
     """Claude Code with the plug-in, as its own command leaves it."""
-    files = rendering.files(rows()["claude"], machine)
+    files = rendering.files(agent_rows()["claude"], machine)
     for name, text in files.items():
         put(Path(machine.plugin, name), text)
     put(home / f"{IN_CACHE}/0.1.0/hooks/hooks.json", files["forged/hooks/hooks.json"])
@@ -39,7 +39,7 @@ def put(path: Path, text: str) -> None:
 
 
 def test_an_agent_that_is_not_here_is_neither_here_nor_connected(machine):
-    assert [(one.is_here, one.connection) for one in report(machine)] == [(False, "")] * len(rows())
+    assert [(one.is_here, one.connection) for one in report(machine)] == [(False, "")] * len(agent_rows())
 
 
 def test_a_plug_in_that_is_as_it_would_be_rendered_is_connected(machine, claude, stand_in):
@@ -55,7 +55,7 @@ def test_a_copy_that_the_agent_does_not_use_any_more_is_none(machine, claude):
     assert state(machine).connection == ""
 
 
-def test_a_plug_in_of_another_installation_is_older_and_setup_mends_it(machine, claude):
+def test_a_plug_in_of_another_installation_is_older_and_setup_fixes_it(machine, claude):
     file = claude / IN_CACHE / "0.1.0/hooks/hooks.json"
     file.write_text(file.read_text().replace('"timeout": 10', '"timeout": 11'))
 

@@ -13,18 +13,18 @@ from collections.abc import Iterator
 
 import msgspec
 
-from forged.integrations import disk, entries, harness, record, rendering, standing
-from forged.integrations.disk import IntegrationError
+from forged.integrations import entries, file_io, harness, record, rendering, status
+from forged.integrations.agent_table import AgentRow
 from forged.integrations.entries import Unfit
+from forged.integrations.file_io import IntegrationError
 from forged.integrations.jsonc import NotJson
 from forged.integrations.machine import Machine
 from forged.integrations.record import Done
-from forged.integrations.rows import AgentRow
 
 
 def connect(machine: Machine, row: AgentRow) -> Iterator[str]:
     """Connect an agent, or bring its connection up to date."""
-    now = standing.state(machine, row, exact=True)
+    now = status.state(machine, row, exact=True)
     if now.connection == "connected":
         yield "is connected already"
         return
@@ -39,7 +39,7 @@ def connect(machine: Machine, row: AgentRow) -> Iterator[str]:
         yield from _write_files(machine, row)
     else:
         yield from _write_settings(machine, row)
-    after = standing.state(machine, row, exact=True)
+    after = status.state(machine, row, exact=True)
     if after.connection not in {"connected", "off"}:
         raise IntegrationError(f"it says that it is done, but {after.detail or 'nothing of it is there'}")
 
@@ -68,7 +68,7 @@ def intended(machine: Machine, row: AgentRow) -> tuple[str, ...]:
         paths = (os.path.join(machine.folder(row), name) for name in row.files)
         return (f"writes {', '.join(paths)}: a plug-in, with the MCP server `forged`",)
     return (
-        f"puts entries of forged into {', '.join(standing.settings(machine, row))}",
+        f"puts entries of forged into {', '.join(status.settings(machine, row))}",
         f"hooks ({events}) and the MCP server `forged`; all else there stays as it is",
     )
 
@@ -97,10 +97,10 @@ def remove_own(machine: Machine) -> Iterator[str]:
     is_there = os.path.isdir(machine.plugin)
     names = sorted(rendering.plugin_files(machine), key=len, reverse=True)
     for name in names:
-        disk.remove(os.path.join(machine.plugin, name))
+        file_io.remove(os.path.join(machine.plugin, name))
     for folder in sorted({above for name in names for above in _above(name)}, key=len, reverse=True):
-        disk.remove_empty(os.path.join(machine.plugin, folder))
-    disk.remove_empty(machine.plugin)
+        file_io.remove_empty(os.path.join(machine.plugin, folder))
+    file_io.remove_empty(machine.plugin)
     record.erase(machine)
     if is_there:
         yield f"removed {machine.plugin}"
@@ -114,7 +114,7 @@ def _above(name: str) -> Iterator[str]:
 # --- by the agent's own command ------------------------------------------------------------------------
 
 
-def _install(machine: Machine, row: AgentRow, now: standing.AgentState) -> Iterator[str]:
+def _install(machine: Machine, row: AgentRow, now: status.AgentState) -> Iterator[str]:
     if not now.program:
         raise IntegrationError(
             f"{row.program} is not in PATH: {row.install}, then `forgectl setup {row.name}`"
@@ -126,7 +126,7 @@ def _install(machine: Machine, row: AgentRow, now: standing.AgentState) -> Itera
             _quietly(machine, row, now.program, arguments)
     for arguments in row.installs:
         harness.call(machine, row, now.program, arguments)
-    if not standing.state(machine, row).connection:
+    if not status.state(machine, row).connection:
         raise IntegrationError(
             f"{row.program} says that it is done, but no plug-in is there; {harness.newer(row)}"
         )
@@ -140,10 +140,10 @@ def _uninstall(machine: Machine, row: AgentRow) -> Iterator[str]:
             f"{row.program} is not there any more, and it alone removes its plug-in: {row.install}"
         )
     os.makedirs(machine.plugin, mode=0o700, exist_ok=True)
-    was_there = bool(standing.state(machine, row).connection)
+    was_there = bool(status.state(machine, row).connection)
     for arguments in row.removes:
         _quietly(machine, row, program, arguments)
-    if (left := standing.state(machine, row)).connection:
+    if (left := status.state(machine, row)).connection:
         harness.call(machine, row, program, row.removes[0])
         raise IntegrationError(f"{row.program} has removed its plug-in, but {left.detail}")
     called = f"`{row.program} {row.removes[0][0]} {row.removes[0][1]}`"
@@ -161,13 +161,13 @@ def _quietly(machine: Machine, row: AgentRow, program: str, arguments: tuple[str
 def _render(machine: Machine) -> None:
     """Write the folder that is a plug-in; what is there already stays as it is."""
     try:
-        disk.make_folders(machine.plugin)
+        file_io.make_folders(machine.plugin)
     except OSError as error:
         raise IntegrationError(f"{machine.plugin} cannot be made: {error.strerror}") from error
     for name, text in rendering.plugin_files(machine).items():
         path = os.path.join(machine.plugin, name)
-        if (before := disk.read(path)) != text:
-            disk.write(path, text, before)
+        if (before := file_io.read(path)) != text:
+            file_io.write(path, text, before)
 
 
 # --- by files and entries of ours -----------------------------------------------------------------------
@@ -184,44 +184,44 @@ def _remove_files(machine: Machine, row: AgentRow) -> Iterator[str]:
     for name in rendering.files(row, machine):
         path = os.path.join(machine.folder(row), name)
         if os.path.lexists(path):
-            disk.remove(path)
+            file_io.remove(path)
             yield f"removed {path}"
 
 
 def _write_settings(machine: Machine, row: AgentRow) -> Iterator[str]:
-    for path, wanted in standing.settings(machine, row).items():
-        before, head = disk.read(path), _head(machine, row, path)
+    for path, wanted in status.settings(machine, row).items():
+        before, head = file_io.read(path), _head(machine, row, path)
         try:
             bare = "\n" if before is None else entries.remove(before, _made(machine, row, path), head)
             text, made = entries.add(bare, wanted, head)
         except (NotJson, Unfit) as error:
-            told = "mend it, or put these in yourself and leave the rest as it is"
-            raise IntegrationError(f"{path}: {error}; {told}: {_by_hand(wanted)}") from error
+            remedy = "fix it, or put these in yourself and leave the rest as it is"
+            raise IntegrationError(f"{path}: {error}; {remedy}: {_by_hand(wanted)}") from error
         if text != before:
             _put(machine, row, path, text, made)
             yield f"wrote forged's entries into {path}"
 
 
 def _remove_settings(machine: Machine, row: AgentRow) -> Iterator[str]:
-    for path in standing.settings(machine, row):
-        before = disk.read(path)
+    for path in status.settings(machine, row):
+        before = file_io.read(path)
         if before is None or not before.strip():
             continue
         try:
             text = entries.remove(before, _made(machine, row, path), _head(machine, row, path))
         except NotJson as error:
-            raise IntegrationError(f"{path}: {error}; mend it, then say this again") from error
+            raise IntegrationError(f"{path}: {error}; fix it, then run this again") from error
         if not text.strip() and path in _done(machine, row).files:
-            disk.remove(path)
+            file_io.remove(path)
             yield f"removed {path}"
         elif text != before:
-            disk.write(path, text, before)
+            file_io.write(path, text, before)
             yield f"took forged's entries out of {path}"
 
 
 def _put(machine: Machine, row: AgentRow, path: str, text: str, made: tuple[entries.Path, ...] = ()) -> None:
-    before, known = disk.read(path), _done(machine, row)
-    folders = disk.write(path, text, before)
+    before, known = file_io.read(path), _done(machine, row)
+    folders = file_io.write(path, text, before)
     done = Done(
         machine.program(row.program),
         {**known.made, path: made},
@@ -237,7 +237,7 @@ def _by_hand(wanted: tuple[entries.SettingsEntry, ...]) -> str:
 
 def _head(machine: Machine, row: AgentRow, path: str) -> entries.Head:
     return next(
-        (head for place, head in row.head.items() if standing.place_of(machine, row, place) == path), {}
+        (head for place, head in row.head.items() if status.place_of(machine, row, place) == path), {}
     )
 
 
@@ -257,7 +257,7 @@ def _note(machine: Machine, row: AgentRow, done: Done | None) -> None:
     known = record.load(machine)
     if done is None:
         for folder in reversed(_done(machine, row).folders):
-            disk.remove_empty(folder)
+            file_io.remove_empty(folder)
     else:
         made = _make_data(machine)
         known = msgspec.structs.replace(known, folders=(*known.folders, *made))
@@ -266,6 +266,6 @@ def _note(machine: Machine, row: AgentRow, done: Done | None) -> None:
 
 def _make_data(machine: Machine) -> list[str]:
     try:
-        return disk.make_folders(machine.data)
+        return file_io.make_folders(machine.data)
     except OSError as error:
         raise IntegrationError(f"{machine.data} cannot be made: {error.strerror}") from error

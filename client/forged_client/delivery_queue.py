@@ -1,9 +1,9 @@
-"""Hold what an observer was given and has not delivered yet, and judge the answers to it.
+"""Queue of the events that an observer has not delivered, and verdicts on the replies to them.
 
-No I/O, no thread and no lock. An event has its id from the start and stays until a reply says that it was
-taken or never will be: sending again is harmless, giving up loses the text. A waiting turn is replaced by one
-that begins with all that it says. Compactions and the session's end are about to disappear from the
-conversation: they queue in order, before the turns, and are never replaced.
+No I/O, no thread and no lock. An event has its id from the start and stays until a reply accepts it or
+refuses it for good. Sending it again is harmless; giving up loses the text. A pending turn is replaced by a
+later turn that begins with all of its text. The messages of a compaction or of a session's end are about to
+disappear from the conversation. So these events are sent in order, before the turns, and are never replaced.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from forged_client.errors import (
     ProtocolMismatch,
     RequestFailed,
 )
+from forged_client.message_snapshot import MessageSnapshot
 from forged_client.protocol import Capture, Captured
-from forged_client.said import MessageSnapshot
 
 MAX_LASTING = 16
 MAX_WINDOWS = 16
 
-# Of answers that may be about the event itself, so many are taken for bad luck.
+# So many doubtful replies about one event are taken for bad luck.
 _MOST_ODD = 5
 
 _TURN, _END = "turn", "session_end"
 
-# `settled`: taken, or refused for good. `again`: not now. `odd`: not now, and perhaps never.
+# `settled`: accepted, or refused for good. `again`: not now. `odd`: not now, and perhaps never.
 Verdict = Literal["settled", "again", "odd"]
 
 _PASSING_REASONS = ("the daemon is stopping", "queue_full", "spool_full", "storage_error")
@@ -41,8 +41,8 @@ _ODD_CODES = frozenset({"internal", "conflict"})
 _ANSWERS = frozenset({"ok", "empty", "disabled"})
 
 
-def of_reply(reply: Captured, *, is_whole: bool) -> Verdict:
-    """The verdict on what the daemon said; `is_whole`: it has to have all parts now, and to say so."""
+def verdict_on_reply(reply: Captured, *, is_whole: bool) -> Verdict:
+    """Return the verdict on a reply; `is_whole`: the reply has to say that the daemon has all parts."""
     if reply.outcome == "rejected" and reply.reason.startswith(_PASSING_REASONS):
         return "again"
     if reply.status not in _ANSWERS or (is_whole and reply.outcome == "accepted"):
@@ -50,13 +50,15 @@ def of_reply(reply: Captured, *, is_whole: bool) -> Verdict:
     return "settled"
 
 
-def of_part(part: Capture, reply: Captured) -> Verdict:
-    """The verdict on the reply to a part: the last of a compaction or end is answered for all of them."""
-    return of_reply(reply, is_whole=part.kind != _TURN and part.parts > 1 and part.part == part.parts - 1)
+def verdict_on_part(part: Capture, reply: Captured) -> Verdict:
+    """Return the verdict on a part's reply; the last part of a compaction or end decides for all."""
+    return verdict_on_reply(
+        reply, is_whole=part.kind != _TURN and part.parts > 1 and part.part == part.parts - 1
+    )
 
 
-def of_error(error: ClientError) -> Verdict:
-    """The verdict on a call that failed."""
+def verdict_on_error(error: ClientError) -> Verdict:
+    """Return the verdict on a call that failed."""
     if isinstance(error, RequestFailed):
         if error.code in _PASSING_CODES:
             return "again"
@@ -66,8 +68,8 @@ def of_error(error: ClientError) -> Verdict:
     return "odd" if isinstance(error, MalformedFrame) else "settled"
 
 
-class BacklogItem:
-    """What an agent has handed over, and how the attempts at it went."""
+class PendingEvent:
+    """An event that is not delivered yet, with the number of doubtful replies to it."""
 
     __slots__ = ("id", "kind", "odd", "said")
 
@@ -75,34 +77,35 @@ class BacklogItem:
         self.id = event_id
         self.kind = kind
         self.said = said
-        self.odd = 0  # answers that may be its own fault
+        self.odd = 0  # doubtful replies, which may be due to the event
 
     def request(self, workspace: str, session_id: str, agent: str) -> Capture:
-        """Each attempt at it has the same id."""
+        """Return the capture of this event; each attempt has the same id."""
         return Capture(
             workspace=workspace, session_id=session_id, kind=self.kind, event_id=self.id, agent=agent
         )
 
-    def covers(self, other: BacklogItem) -> bool:
+    def covers(self, other: PendingEvent) -> bool:
+        """Return True if another event's text is the beginning of this one's."""
         return self.kind in (_TURN, _END) and other.kind == _TURN and self.said.begins_with(other.said)
 
 
-class Backlog:
-    """The events of one session, of the process that made it; `last_reply` is the newest one."""
+class DeliveryQueue:
+    """The pending events of one session, in the process that created it; `last_reply` is the newest."""
 
     def __init__(self) -> None:
         self.last_reply: Captured | None = None
         self._pid = os.getpid()
-        self._turns: list[BacklogItem] = []  # oldest first
-        self._lasting: deque[BacklogItem] = deque()
-        self._in_hand: BacklogItem | None = None
+        self._turns: list[PendingEvent] = []  # oldest first
+        self._lasting: deque[PendingEvent] = deque()
+        self._in_hand: PendingEvent | None = None
         self._counts: Counter[str] = Counter()
-        # Ids are counted on from here: to ask the system for each would let go of the interpreter.
+        # Ids are counted on from here: asking the system for each would release the interpreter.
         self._stem, self._made = os.urandom(12).hex(), 0
 
     @property
     def is_of_parent(self) -> bool:
-        """Whether this process was forked since: the parent sends what waits."""
+        """Return True if this process was forked since; the parent sends the pending events."""
         return self._pid != os.getpid()
 
     @property
@@ -119,7 +122,7 @@ class Backlog:
 
     def add(self, kind: str, said: MessageSnapshot) -> None:
         self._made += 1
-        event = BacklogItem(f"{self._stem}-{self._made}", kind, said)
+        event = PendingEvent(f"{self._stem}-{self._made}", kind, said)
         if kind == _TURN:
             self._replace(event)
             self._turns.append(event)
@@ -130,16 +133,16 @@ class Backlog:
         else:
             self._counts["dropped"] += 1
 
-    def take(self) -> BacklogItem | None:
-        """The next event, turns last; it is in hand until it is answered or put back."""
+    def take(self) -> PendingEvent | None:
+        """Return the next event, turns last; it is in hand until it is answered or put back."""
         if self._lasting:
             self._in_hand = self._lasting.popleft()
         elif self._turns:
             self._in_hand = self._turns.pop(0)
         return self._in_hand
 
-    def answered(self, event: BacklogItem, reply: Captured, verdict: Verdict, repaired: int) -> bool:
-        """Count the reply to the event in hand; whether it is settled, else it waits again."""
+    def answered(self, event: PendingEvent, reply: Captured, verdict: Verdict, repaired: int) -> bool:
+        """Count the reply to the event in hand; return True if it is settled, else it is pending again."""
         self.last_reply = reply
         self._counts[reply.outcome if reply.status == "ok" else reply.status] += 1
         event.odd += verdict == "odd"
@@ -152,7 +155,7 @@ class Backlog:
         return True
 
     def put_back(self) -> None:
-        """The event in hand, if there is one, waits again."""
+        """Make the event in hand pending again, if there is one."""
         event, self._in_hand = self._in_hand, None
         if event is None:
             return
@@ -164,7 +167,7 @@ class Backlog:
             self._turns.insert(0, event)
             self._drop_oldest_windows()
 
-    def _replace(self, event: BacklogItem) -> None:
+    def _replace(self, event: PendingEvent) -> None:
         left = [waiting for waiting in self._turns if not event.covers(waiting)]
         self._count(replaced=len(self._turns) - len(left))
         self._turns = left

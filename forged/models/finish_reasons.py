@@ -23,7 +23,7 @@ _ENDS = (
     ("cut", re.compile(r"length|max|limit|window|exceed|trunc")),
     ("server", re.compile(r"error|abort|cancel|insufficient|overload|fail")),
 )
-_TOLD = {
+_MESSAGES = {
     "filtered": "a filter of the endpoint held the answer back",
     "refused": "the model refused to answer",
     "cut": "the reply was cut at its length limit",
@@ -32,11 +32,11 @@ _TOLD = {
 }
 
 
-class Flaw(msgspec.Struct, frozen=True):
+class ReplyFailure(msgspec.Struct, frozen=True):
     """Why a reply is no answer: refused, filtered, cut, empty, or server where the endpoint broke it off."""
 
     reason: str
-    told: str
+    message: str
 
 
 class ModelReply(msgspec.Struct, frozen=True):
@@ -65,7 +65,7 @@ class ModelReply(msgspec.Struct, frozen=True):
         return f"{self.answer}\n" if self.content.endswith("\n") else self.answer
 
     @property
-    def is_told_apart(self) -> bool:
+    def has_separate_reasoning(self) -> bool:
         """Whether it is certain that the answer holds no thought: a thought was seen beside or before it."""
         return bool(self.thoughts and self.answer) or shows_the_end_of_a_thought(self.content)
 
@@ -75,18 +75,18 @@ class ModelReply(msgspec.Struct, frozen=True):
         return begins_in_a_thought(self.content)
 
 
-def flaw_of(said: ModelReply) -> Flaw | None:
+def failure_of(said: ModelReply) -> ReplyFailure | None:
     """Return why this is no answer, or None if it is one, be it in the thoughts (see `text_of`)."""
     if reason := _reason(said):
         before = " before an answer came" if reason == "cut" and not said.answer else ""
-        return Flaw(reason, _TOLD[reason] + before)
+        return ReplyFailure(reason, _MESSAGES[reason] + before)
     if text_of(said) or not said.whole:
         return None
     if said.called:
-        return Flaw("empty", "the model called a tool instead of answering")
+        return ReplyFailure("empty", "the model called a tool instead of answering")
     if said.content.strip():
-        return Flaw("empty", "the model thought and did not come to an answer")
-    return Flaw("empty", _TOLD["empty"])
+        return ReplyFailure("empty", "the model thought and did not come to an answer")
+    return ReplyFailure("empty", _MESSAGES["empty"])
 
 
 def text_of(said: ModelReply) -> str:
@@ -107,7 +107,7 @@ def without_doubt(said: ModelReply, clear: Callable[[str], bool]) -> ModelReply:
     `clear` tells of a text whether it can be none.
     """
     if breaks_off(said):
-        sure = said.is_told_apart or clear(said.lines)
+        sure = said.has_separate_reasoning or clear(said.lines)
         return said if sure else msgspec.structs.replace(said, content="", whole=False)
     if said.answer or clear(f"{said.thoughts}\n"):
         return said

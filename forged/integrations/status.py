@@ -15,12 +15,12 @@ from typing import Literal
 
 import msgspec
 
-from forged.integrations import codex, disk, entries, harness, rendering
-from forged.integrations.disk import IntegrationError
+from forged.integrations import codex, entries, file_io, harness, rendering
+from forged.integrations.agent_table import AgentRow, agent_rows
 from forged.integrations.entries import SettingsEntry
+from forged.integrations.file_io import IntegrationError
 from forged.integrations.jsonc import NotJson, parse
 from forged.integrations.machine import Machine
-from forged.integrations.rows import AgentRow, rows
 
 # What a server is told of the shell in which setup was run.
 _ENV = re.compile(r',\s*"env(?:ironment)?": \{[^{}]*\}')
@@ -57,7 +57,7 @@ class AgentState(msgspec.Struct, frozen=True):
 
 def report(machine: Machine, names: Sequence[str] = (), *, versions: bool = True) -> tuple[AgentState, ...]:
     """All agents, or those named, in the order of the table; `versions`: also where that takes a call."""
-    wanted = [row for name, row in rows().items() if not names or name in names]
+    wanted = [row for name, row in agent_rows().items() if not names or name in names]
     return tuple(state(machine, row, versions=versions) for row in wanted)
 
 
@@ -128,7 +128,7 @@ def _connection(machine: Machine, row: AgentRow, *, exact: bool) -> tuple[Connec
 
 
 def _by_files(wanted: dict[str, str], *, exact: bool) -> tuple[Connection, str]:
-    found = [(path, here, text) for path, text in wanted.items() if (here := disk.read(path)) is not None]
+    found = [(path, here, text) for path, text in wanted.items() if (here := file_io.read(path)) is not None]
     if not found:
         return "", ""
     is_same = all(here == text or (not exact and _bare(here) == _bare(text)) for _, here, text in found)
@@ -136,7 +136,7 @@ def _by_files(wanted: dict[str, str], *, exact: bool) -> tuple[Connection, str]:
 
 
 def _by_settings(wanted: dict[str, tuple[SettingsEntry, ...]], *, exact: bool) -> tuple[Connection, str]:
-    texts = {path: disk.read(path) or "" for path in wanted}
+    texts = {path: file_io.read(path) or "" for path in wanted}
     ours = [path for path, text in texts.items() if _has_entries(path, text)]
     if not ours:
         return "", ""
@@ -199,7 +199,7 @@ def _trust(machine: Machine, row: AgentRow) -> codex.Trust:
 
 
 def _json(path: str) -> dict[str, object]:
-    text = disk.read(path) or ""
+    text = file_io.read(path) or ""
     found = parse(text).value if text.strip() else {}
     return found if isinstance(found, dict) else {}
 
@@ -216,7 +216,7 @@ def _version(machine: Machine, row: AgentRow, program: str) -> str:
     for _ in range(4):
         try:
             with open(os.path.join(folder, "package.json"), encoding="utf-8") as file:
-                found = json.loads(file.read(disk.MOST_BYTES))
+                found = json.loads(file.read(file_io.MOST_BYTES))
         except (OSError, ValueError):
             folder = os.path.dirname(folder)
             continue

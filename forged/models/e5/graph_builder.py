@@ -16,9 +16,9 @@ import threading
 import numpy as np
 
 from forged.files import atomic
-from forged.models.e5 import kept
+from forged.models.e5 import cache
+from forged.models.e5.cache import EngineError
 from forged.models.e5.encoder import Encoder
-from forged.models.e5.kept import EngineError
 from forged.models.e5.model_file import ModelFile, table_of
 
 MAKER = 2
@@ -69,10 +69,10 @@ class Making:
 
 def opened(path: str, folder: str, of: str, making: Making) -> Encoder:
     """Open what is kept in the folder and was made of the model file, now if need be. Raises EngineError."""
-    found = kept.made(folder, of)
+    found = cache.made(folder, of)
     if found is None:
         making.make(path, folder, of)
-        found = kept.made(folder, of)
+        found = cache.made(folder, of)
     if found is None:
         raise EngineError(f"what was made in {folder} is not what was meant to be there")
     return Encoder(ModelFile(path), folder, found)
@@ -82,8 +82,8 @@ def main(model: str, folder: str, of: str) -> None:
     """Make it, unless another process has done so meanwhile. Raises OSError and ImportError."""
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, _NICE)
-    with kept.alone(folder):
-        if kept.made(folder, of) is None:
+    with cache.alone(folder):
+        if cache.made(folder, of) is None:
             _make(ModelFile(model), folder, of)
 
 
@@ -93,9 +93,9 @@ def _make(model: ModelFile, folder: str, of: str) -> None:
     words = io.BytesIO()
     np.save(words, table_of(model))
     graph, weights_name, weights = graph_of(model)
-    names = [kept.keep(folder, *file) for file in (("words", words.getvalue()), ("weights", weights))]
+    names = [cache.keep(folder, *file) for file in (("words", words.getvalue()), ("weights", weights))]
     assert names[1] == weights_name, "the graph knows its weights by this name"
-    kept.finish(folder, kept.ModelFiles(of, kept.keep(folder, "onnx", graph), weights_name, names[0]))
+    cache.finish(folder, cache.ModelFiles(of, cache.keep(folder, "onnx", graph), weights_name, names[0]))
 
 
 def _last_line(said: bytes) -> str:

@@ -17,8 +17,8 @@ import msgspec
 
 from forged.errors import ProviderError
 from forged.models import Completion
-from forged.models.programs.running import ProcessResult
-from forged.models.quoting import Unsaid, quotable
+from forged.models.error_sanitizing import Unsaid, quotable
+from forged.models.programs.process import ProcessResult
 from forged.text.thoughts import without_thoughts
 from forged.text.tokens import estimate
 
@@ -58,9 +58,9 @@ def completion_of(name: str, form: Form, ended: ProcessResult, sent: tuple[str, 
         raise ProviderError(f"{name} printed too much for an answer", reason="bad_reply")
     reply = _FORMS[form](_plain(ended.printed))
     if ended.code and not reply.error:
-        told = _plain(ended.complained) or reply.text
-        reply = _FORMS[form](told)
-        reply = reply if reply.error else msgspec.structs.replace(reply, error=told)
+        message = _plain(ended.complained) or reply.text
+        reply = _FORMS[form](message)
+        reply = reply if reply.error else msgspec.structs.replace(reply, error=message)
     if reply.error or ended.code:
         raise _error(name, ended.code, reply, sent)
     text = without_thoughts(_COLOUR.sub("", reply.text)).strip()
@@ -68,8 +68,8 @@ def completion_of(name: str, form: Form, ended: ProcessResult, sent: tuple[str, 
         text,
         reply.prompt_tokens or estimate(*sent),
         reply.completion_tokens or estimate(reply.text),
-        flaw="" if text else "empty",
-        told="" if text else f"{name}: the reply is empty",
+        failure="" if text else "empty",
+        message="" if text else f"{name}: the reply is empty",
     )
 
 
@@ -80,26 +80,26 @@ def _error(name: str, code: int, reply: ProgramReply, sent: tuple[str, ...]) -> 
         return ProviderError(f"{name} cannot be started: {_quoted(reply.error, sent)}", reason="unreachable")
     if code < 0:
         return ProviderError(f"{name} was ended by {_signal(-code)}", reason="server")
-    told = _quoted(reply.error, sent) or f"exit code {code}"
-    return ProviderError(f"{name}: {told}", reason=_reason(status, reply.error), status=status)
+    message = _quoted(reply.error, sent) or f"exit code {code}"
+    return ProviderError(f"{name}: {message}", reason=_reason(status, reply.error), status=status)
 
 
-def _reason(status: int, told: str) -> str:
+def _reason(status: int, message: str) -> str:
     if status:
         return _BY_STATUS.get(status, "server" if status >= 500 else "bad_reply")
-    if _OF_LIMIT.search(told):
+    if _OF_LIMIT.search(message):
         return "rate_limited"
-    return "auth" if _OF_LOGIN.search(told) else "server"
+    return "auth" if _OF_LOGIN.search(message) else "server"
 
 
-def _status(told: str) -> int:
-    found = _STATUS.search(told)
+def _status(message: str) -> int:
+    found = _STATUS.search(message)
     return int(found[1] or found[2]) if found else 0
 
 
-def _quoted(told: str, sent: tuple[str, ...]) -> str:
+def _quoted(message: str, sent: tuple[str, ...]) -> str:
     """The first line of it that speaks of a failure and may be told, or else the first that may be."""
-    lines = [quotable(line, Unsaid(sent)) for line in told.splitlines()[:_MOST_LINES] if line.strip()]
+    lines = [quotable(line, Unsaid(sent)) for line in message.splitlines()[:_MOST_LINES] if line.strip()]
     return next((line for line in lines if _OF_FAILURE.search(line)), next(filter(None, lines), ""))
 
 
@@ -146,7 +146,7 @@ def _claude(printed: str) -> ProgramReply:
     return _unread(printed)
 
 
-class _Told(msgspec.Struct, frozen=True):
+class _ErrorMessage(msgspec.Struct, frozen=True):
     message: str = ""
 
 
@@ -159,7 +159,7 @@ class _Codex(msgspec.Struct, frozen=True):
     kind: str = msgspec.field(name="type")
     item: _Item = _Item()
     usage: _Used = _Used()
-    error: _Told = _Told()
+    error: _ErrorMessage = _ErrorMessage()
     message: str = ""
 
 
@@ -188,7 +188,7 @@ class _Stats(msgspec.Struct, frozen=True):
 class _Gemini(msgspec.Struct, frozen=True):
     session_id: str = ""
     response: str | None = None
-    error: _Told | None = None
+    error: _ErrorMessage | None = None
     stats: _Stats | None = None
 
 
@@ -203,7 +203,7 @@ def _gemini(printed: str) -> ProgramReply:
 
 class _Name(msgspec.Struct, frozen=True):
     name: str = ""
-    data: _Told = _Told()
+    data: _ErrorMessage = _ErrorMessage()
 
 
 class _Part(msgspec.Struct, frozen=True):
@@ -229,8 +229,8 @@ def _opencode(printed: str) -> ProgramReply:
 
 
 def _text(printed: str) -> ProgramReply:
-    told = printed.strip()
-    return ProgramReply(told, told if told.startswith(_PRINTS_ITS_FAILURE) else "")
+    message = printed.strip()
+    return ProgramReply(message, message if message.startswith(_PRINTS_ITS_FAILURE) else "")
 
 
 def _unread(printed: str) -> ProgramReply:

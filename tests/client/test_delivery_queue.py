@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from forged_client import backlog, errors
+from forged_client import delivery_queue, errors
 from forged_client.protocol import Captured
 
 
@@ -24,12 +24,12 @@ from forged_client.protocol import Captured
     ],
 )
 def test_what_the_daemon_said_settles_it_or_not(reply, verdict):
-    assert backlog.of_reply(reply, is_whole=False) == verdict
+    assert delivery_queue.verdict_on_reply(reply, is_whole=False) == verdict
 
 
 def test_all_parts_that_are_there_and_not_durable_together_are_sent_again():
-    assert backlog.of_reply(Captured(outcome="accepted"), is_whole=True) == "odd"
-    assert backlog.of_reply(Captured(outcome="durable"), is_whole=True) == "settled"
+    assert delivery_queue.verdict_on_reply(Captured(outcome="accepted"), is_whole=True) == "odd"
+    assert delivery_queue.verdict_on_reply(Captured(outcome="durable"), is_whole=True) == "settled"
 
 
 @pytest.mark.parametrize(
@@ -52,4 +52,4 @@ def test_all_parts_that_are_there_and_not_durable_together_are_sent_again():
     ],
 )
 def test_a_call_that_failed_is_made_again_where_time_may_mend_it(error, verdict):
-    assert backlog.of_error(error) == verdict
+    assert delivery_queue.verdict_on_error(error) == verdict

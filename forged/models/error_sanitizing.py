@@ -15,7 +15,7 @@ import msgspec
 from forged.text.english import STOP_WORDS
 from forged.text.word_lists import lists
 
-MAX_TOLD = 1_000  # judged by patterns, which take their time over 64 kB
+MAX_QUOTED = 1_000  # judged by patterns, which take their time over 64 kB
 KEY = "[key]"
 
 _MAX_MESSAGE = 200
@@ -42,7 +42,7 @@ class Unsaid(msgspec.Struct, frozen=True):
 
 def quotable(message: str, unsaid: Unsaid) -> str:
     """Return a provider's sentence, cut and printable, without keys; nothing if it repeats what was sent."""
-    printable = "".join(c if c.isprintable() else " " for c in message[:MAX_TOLD])
+    printable = "".join(c if c.isprintable() else " " for c in message[:MAX_QUOTED])
     text = _without_keys(" ".join(printable.split()), unsaid.keys)[:_MAX_MESSAGE]
     return "" if _repeats(text, unsaid.texts) or _holds_any(text, unsaid.keys) else text
 
@@ -79,10 +79,10 @@ def _repeats(message: str, sent: tuple[str, ...]) -> bool:
     """
     said = _ESCAPED.sub(lambda found: chr(int(found[1], 16)), message).casefold()
     own = list(_own_words(said))
-    return any(_is_told(said, own, " ".join(text.casefold().split())) for text in sent)
+    return any(_is_quoted(said, own, " ".join(text.casefold().split())) for text in sent)
 
 
-def _is_told(said: str, own: list[tuple[int, int]], text: str) -> bool:
+def _is_quoted(said: str, own: list[tuple[int, int]], text: str) -> bool:
     if _SHORTEST <= len(text) < _ECHO:
         return text in said and any(said[start:end] in text for start, end in own)
     return any(

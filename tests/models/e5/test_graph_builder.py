@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from forged.models.e5 import kept
-from forged.models.e5.kept import EngineError
-from forged.models.e5.making import Making
+from forged.models.e5 import cache
+from forged.models.e5.cache import EngineError
+from forged.models.e5.graph_builder import Making
 from tests.support.clock import PATIENCE_S, eventually
 from tests.support.provider import needs_onnxruntime
 
@@ -23,7 +23,7 @@ PEAK_MB = 500
 # What `python -m` runs, and then the process's own peak.
 MEASURED = """
 import re, sys
-from forged.models.e5.making import main
+from forged.models.e5.graph_builder import main
 main(*sys.argv[1:])
 print(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read()).group(1))
 """
@@ -45,7 +45,7 @@ def test_it_is_made_by_a_process_of_its_own_within_500_mb_and_two_at_once_make_i
 
     assert [each.returncode for each in both] == [0, 0]
     assert max(peaks) <= PEAK_MB
-    assert kept.made(str(tmp_path), OF) is not None
+    assert cache.made(str(tmp_path), OF) is not None
     assert len(os.listdir(tmp_path)) == len({"graph", "weights", "words", "made.json", "lock"})
     assert min(peaks) < max(peaks) / 1.5, "the second found it made"
 
@@ -54,30 +54,30 @@ def test_it_is_made_by_a_process_of_its_own_within_500_mb_and_two_at_once_make_i
 @needs_onnxruntime
 def test_what_a_killed_maker_left_is_never_used_and_goes(path, tmp_path):
     killed = process(
-        "import sys; from forged.models.e5.making import main; main(*sys.argv[1:])", path, tmp_path
+        "import sys; from forged.models.e5.graph_builder import main; main(*sys.argv[1:])", path, tmp_path
     )
     eventually(lambda: list(tmp_path.glob("*.words")))
     killed.send_signal(signal.SIGKILL)
     killed.communicate()
-    assert kept.made(str(tmp_path), OF) is None
+    assert cache.made(str(tmp_path), OF) is None
     (tmp_path / ".forged-0123.tmp").write_bytes(b"half a file")
 
     Making().make(path, str(tmp_path), OF)
 
-    made = kept.made(str(tmp_path), OF)
+    made = cache.made(str(tmp_path), OF)
     assert made is not None
     assert set(os.listdir(tmp_path)) == {*made.files, "made.json", "lock"}
 
 
 def test_what_is_stopped_ends_at_once_and_makes_nothing_more(tmp_path):
-    making, told = Making(), list[str]()
+    making, message = Making(), list[str]()
 
     def make() -> None:
         with pytest.raises(EngineError) as caught:
             making.make("model", str(tmp_path), OF)
-        told.append(str(caught.value))
+        message.append(str(caught.value))
 
-    with kept.alone(str(tmp_path)):  # the process waits for this
+    with cache.alone(str(tmp_path)):  # the process waits for this
         waiting = threading.Thread(target=make)
         waiting.start()
         eventually(lambda: making._process)
@@ -85,4 +85,4 @@ def test_what_is_stopped_ends_at_once_and_makes_nothing_more(tmp_path):
         waiting.join(PATIENCE_S)
     make()
 
-    assert told == ["its maker ended with -9", "the daemon stops"]
+    assert message == ["its maker ended with -9", "the daemon stops"]

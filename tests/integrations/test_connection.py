@@ -13,18 +13,26 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from forged.integrations import IntegrationError, connect, disconnect, intended, remove_own, report, rows
+from forged.integrations import (
+    IntegrationError,
+    agent_rows,
+    connect,
+    disconnect,
+    intended,
+    remove_own,
+    report,
+)
 from tests.support.daemon.processes import wait_for_end
 
 SETTINGS = '{\n  // mine\n  "theme": "dark",\n}\n'
 
 
 def done(machine, agent):
-    return list(connect(machine, rows()[agent]))
+    return list(connect(machine, agent_rows()[agent]))
 
 
 def undone(machine, agent):
-    return [*disconnect(machine, rows()[agent]), *remove_own(machine)]
+    return [*disconnect(machine, agent_rows()[agent]), *remove_own(machine)]
 
 
 def state(machine, agent):
@@ -147,8 +155,8 @@ def test_settings_behind_a_link_are_changed_where_they_lie(machine, used):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (b'{"a": ', "no JSON at line 1; mend it, or put these in yourself"),
-        (b"[]", "holds no object; mend it"),
+        (b'{"a": ', "no JSON at line 1; fix it, or put these in yourself"),
+        (b"[]", "holds no object; fix it"),
         (b'{"hooks": []}', "its hooks"),
         (
             b'{"mcpServers": {"forged": {"command": "x"}}}',
@@ -206,17 +214,17 @@ def test_what_is_no_file_of_the_person_is_no_settings(machine, used, kind, monke
 
 
 def test_settings_that_change_between_looking_and_writing_are_left_alone(machine, used, monkeypatch):
-    from forged.integrations import disk
+    from forged.integrations import file_io
 
     file = used / ".qwen/settings.json"
-    real = disk.make_folders
+    real = file_io.make_folders
 
     def meanwhile(folder: str) -> list[str]:
         if folder == str(file.parent):
             file.write_text('{"theme": "new"}')
         return real(folder)
 
-    monkeypatch.setattr(disk, "make_folders", meanwhile)
+    monkeypatch.setattr(file_io, "make_folders", meanwhile)
     with pytest.raises(IntegrationError, match="changed meanwhile"):
         done(machine, "qwen")
     assert file.read_text() == '{"theme": "new"}'
@@ -236,7 +244,7 @@ def test_an_agent_that_is_too_old_for_plug_ins_is_told_which_version_was_tried(m
     with pytest.raises(IntegrationError) as refused:
         done(machine, "claude")
 
-    tried = rows()["claude"].tried
+    tried = agent_rows()["claude"].tried
     newer = NEWER.format(f"Claude Code {tried}", "@anthropic-ai/claude-code", "claude")
     assert str(refused.value).endswith(f"failed: {says}; {newer}")
 
@@ -246,7 +254,7 @@ def test_a_command_that_says_it_is_done_and_has_done_nothing_is_not_believed(mac
     with pytest.raises(IntegrationError) as refused:
         done(machine, "gemini")
 
-    newer = NEWER.format(f"Gemini CLI {rows()['gemini'].tried}", "@google/gemini-cli", "gemini")
+    newer = NEWER.format(f"Gemini CLI {agent_rows()['gemini'].tried}", "@google/gemini-cli", "gemini")
     assert str(refused.value) == f"gemini says that it is done, but no plug-in is there; {newer}"
 
 
@@ -261,7 +269,7 @@ def test_taking_away_what_never_came_to_be_is_not_called_a_removal(machine, stan
 def test_the_command_that_is_shown_can_be_pasted_where_a_folder_has_blanks(machine):
     spaced = msgspec.structs.replace(machine, data="/home/Jörg Müller/forged")
 
-    assert "add '/home/Jörg Müller/forged/plugin' && " in intended(spaced, rows()["claude"])[0]
+    assert "add '/home/Jörg Müller/forged/plugin' && " in intended(spaced, agent_rows()["claude"])[0]
 
 
 def test_a_command_that_never_ends_is_ended_with_all_that_it_started(

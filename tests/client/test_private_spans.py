@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged_client.private import cut_private, without_private
+from forged_client.private_spans import cut_private, without_private
 from forged_client.protocol import Retrieve, Search, Why
 from tests.support.daemon import answering, any_answer
 

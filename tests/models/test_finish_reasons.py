@@ -59,15 +59,17 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize(("flaw", "finish"), [(flaw, each) for flaw, words in ENDS.items() for each in words])
-def test_the_end_of_a_reply_is_known_in_any_providers_words(provider, flaw, finish):
+@pytest.mark.parametrize(
+    ("failure", "finish"), [(failure, each) for failure, words in ENDS.items() for each in words]
+)
+def test_the_end_of_a_reply_is_known_in_any_providers_words(provider, failure, finish):
     provider.chat = ended(finish)
 
     found = chat(provider)
 
-    assert (found.flaw, found.text) == (flaw, NOTE)
-    assert found.whole == (flaw in ("", "refused"))
-    assert bool(found.told) == bool(flaw)
+    assert (found.failure, found.text) == (failure, NOTE)
+    assert found.whole == (failure in ("", "refused"))
+    assert bool(found.message) == bool(failure)
 
 
 NO_ANSWER = {
@@ -94,17 +96,17 @@ NO_ANSWER = {
 }
 
 
-@pytest.mark.parametrize(("answer", "flaw", "told"), NO_ANSWER.values(), ids=NO_ANSWER.keys())
-def test_a_reply_without_an_answer_has_its_word_and_its_sentence(provider, answer, flaw, told):
+@pytest.mark.parametrize(("answer", "failure", "message"), NO_ANSWER.values(), ids=NO_ANSWER.keys())
+def test_a_reply_without_an_answer_has_its_word_and_its_sentence(provider, answer, failure, message):
     provider.chat = answer
 
     found = chat(provider)
 
-    assert (found.flaw, found.text) == (flaw, "")
-    assert told in found.told
-    assert found.told.startswith(f"{provider.base_url}/chat/completions: ")
-    assert (str(found.error()), found.error().reason) == (found.told, flaw)
-    assert flaw in ANSWERED
+    assert (found.failure, found.text) == (failure, "")
+    assert message in found.message
+    assert found.message.startswith(f"{provider.base_url}/chat/completions: ")
+    assert (str(found.error()), found.error().reason) == (found.message, failure)
+    assert failure in ANSWERED
 
 
 @pytest.mark.parametrize("code", ["content_filter", "content_policy_violation", "DataInspectionFailed"])
@@ -121,4 +123,4 @@ def test_a_prompt_that_a_filter_refuses_is_filtered_and_not_asked_about_again(pr
 def test_the_words_of_a_refusal_are_not_told(provider):
     provider.chat = ended("stop", None, refusal="I will not keep the walrus.")
 
-    assert "walrus" not in chat(provider).told
+    assert "walrus" not in chat(provider).message

@@ -1,7 +1,7 @@
-"""Hold one asyncio connection to the daemon: an `Exchange`, and a mailbox for each request that waits.
+"""One asyncio connection to the daemon: an `Exchange`, and a mailbox for each waiting request.
 
-Replies come in any order. Errors are those of a blocking connection, raised to everybody who waits. It is a
-`BufferedProtocol`, as asyncio's streams and plain protocols cost twice as much per reply.
+Replies come in any order. Errors are those of a blocking connection, raised to every waiting request. It is
+a `BufferedProtocol`, because asyncio's streams and plain protocols cost twice as much per reply.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import socket
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 
-from forged_client.dial import is_gone
+from forged_client.dial import has_hung_up
 from forged_client.errors import ClientError, ConnectionLost, ReplyLost
 from forged_client.exchange import Exchange
 from forged_client.protocol import R, Reply, Request
@@ -19,8 +19,8 @@ from forged_client.protocol import R, Reply, Request
 Mailbox = asyncio.Queue[Reply | ClientError]
 
 
-class Wire(asyncio.BufferedProtocol):
-    """An open connection; belongs to the event loop it was made in."""
+class AsyncConnection(asyncio.BufferedProtocol):
+    """An open connection; belongs to the event loop in which it was made."""
 
     def __init__(self, sock: socket.socket, name: str) -> None:
         self._sock = sock
@@ -33,13 +33,13 @@ class Wire(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
 
     async def ask(self, request: Request[R]) -> Reply:
-        """The reply to one request. Raises ClientError, and ReplyLost when the connection ends before it."""
+        """Return the reply to one request. Raises ClientError, and ReplyLost if the connection ends first."""
         with self._waiting_for(request) as (mailbox, frame):
             await self._write(frame)
             return await _taken(mailbox)
 
     async def stream(self, request: Request[R]) -> AsyncGenerator[Reply, None]:
-        """Every reply to one request, until the connection ends, which is raised."""
+        """Yield every reply to one request, until the error that ends the connection."""
         with self._waiting_for(request) as (mailbox, frame):
             await self._write(frame)
             while True:
@@ -49,13 +49,13 @@ class Wire(asyncio.BufferedProtocol):
         if self._ended or self._loop is not asyncio.get_running_loop():
             return False
         # The loop may not have seen yet that an idle connection was closed.
-        return bool(self._waiting) or not is_gone(self._sock)
+        return bool(self._waiting) or not has_hung_up(self._sock)
 
     def is_idle(self) -> bool:
         return not self._waiting
 
     def end(self, error: ClientError) -> None:
-        """Close the connection and tell everybody who waits why."""
+        """Close the connection and pass the error to every waiting request."""
         if self._ended:
             return
         self._ended = True
@@ -77,13 +77,13 @@ class Wire(asyncio.BufferedProtocol):
             del self._waiting[number]
 
     async def _write(self, frame: bytes) -> None:
-        # Behind a daemon that does not read, requests wait here and not in an ever growing buffer.
+        # If the daemon does not read, requests wait here and not in a growing buffer.
         await self._writable.wait()
         if self._ended or self._transport is None:
             raise ConnectionLost("the connection ended before the request was sent")
         self._transport.write(frame)
 
-    # Called by the loop.
+    # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -114,7 +114,7 @@ class Wire(asyncio.BufferedProtocol):
         self._writable.set()
 
     def _read_refusal(self) -> None:
-        """What the daemon said before it hung up (busy, another version): a failed write hides it."""
+        """Read the error that the daemon sent before it hung up; a failed write hides it."""
         try:
             size = self._sock.recv_into(self._exchange.room())
         except OSError:

@@ -36,7 +36,7 @@ def framed(token: str, head: str, entries: Iterable[str]) -> str:
     return "\n\n".join([f"<{TAG} {token}>\n{head}", *entries]) + f"\n</{TAG} {token}>"
 
 
-def gist(memory: MemoryRecord) -> str:
+def list_entry(memory: MemoryRecord) -> str:
     """A memory in a list."""
     text = memory.content.strip()
     first = one_line(text.split("\n", 1)[0].strip(), _LINE)
@@ -44,7 +44,7 @@ def gist(memory: MemoryRecord) -> str:
     return f"{_head(facts, memory.stale)}\n{MARK} {first}"
 
 
-def page(memory: MemoryRecord) -> str:
+def full_entry(memory: MemoryRecord) -> str:
     """A memory whole."""
     facts = [*_facts(memory), f"from {memory.origin}"]
     if not memory.is_head:
@@ -130,10 +130,10 @@ def _facts(memory: MemoryRecord) -> list[str]:
 
 
 def _head(facts: Iterable[str], stale: Sequence[str]) -> str:
-    told = [label(fact, _LABEL) for fact in facts if fact]
+    labels = [label(fact, _LABEL) for fact in facts if fact]
     if stale:
-        told.append(f"may be outdated: {_listed(stale)} changed")
-    return f"[{' | '.join(told)}]"
+        labels.append(f"may be outdated: {_listed(stale)} changed")
+    return f"[{' | '.join(labels)}]"
 
 
 def _listed(names: Sequence[str]) -> str:

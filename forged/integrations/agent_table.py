@@ -42,7 +42,7 @@ class AgentRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @cache
-def rows() -> dict[str, AgentRow]:
+def agent_rows() -> dict[str, AgentRow]:
     """All rows by their names."""
     text = resources.files("forged.integrations").joinpath("agents.toml").read_text("utf-8")
     read = msgspec.convert(tomllib.loads(text), dict[str, AgentRow])

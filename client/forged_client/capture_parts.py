@@ -1,8 +1,9 @@
-"""Make of what was said the numbered parts in which it travels, one at a time.
+"""Split the messages of a window into numbered captures that fit into frames, one at a time.
 
-A frame has a limit and a session's text has none. So a long window is several captures under one event id,
-and a long message several messages; nothing is left out. One part exists at a time: a compaction of 60 MB
-costs 2 MB. Private spans are cut first (private.py). A lone surrogate becomes `?`, and is counted.
+A frame has a size limit and a session's text has none. So a long window is several captures under one event
+id, and a long message is several messages; all text is kept. One part exists at a time, so a compaction of
+60 MB needs 2 MB. Private spans are cut first (private_spans.py). A lone surrogate becomes `?`, and is
+counted.
 """
 
 from __future__ import annotations
@@ -11,20 +12,20 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from forged_client.private import cut_private
+from forged_client.message_snapshot import Content, MessageSnapshot
+from forged_client.private_spans import cut_private
 from forged_client.protocol import CONTINUED_OVERLAP, Capture, Message, Part
-from forged_client.said import Content, MessageSnapshot
 
 # Below the frame limit of a capture, with room for its other fields.
 PART_BYTES = 1792 << 10
 
-# What a message, or one of several texts in it, takes beside its text, at most.
+# Bytes that a message, or one text of several, takes besides its text, at most.
 _FRAMING = 64
 _CHARACTER = 4
 
 
 class _Piece(msgspec.Struct):
-    """A message, or as much of it as a part has room for; `size` in bytes."""
+    """A message, or a part of it that fits; `size` in bytes."""
 
     message: Message
     size: int
@@ -32,10 +33,10 @@ class _Piece(msgspec.Struct):
     goes_on: bool = False
 
 
-class Parts:
-    """The captures that hand over one window; each walk through them makes them anew.
+class CaptureParts:
+    """Iterable of the captures that hand over one window; each iteration builds them anew.
 
-    `meanwhile` is called between messages, for a sender that must not keep the interpreter to itself.
+    `meanwhile` is called between messages, for a sender that shares the interpreter.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class Parts:
         self._said = said
         self._meanwhile = meanwhile
         self._limit = limit_bytes
-        self.repaired = 0  # texts with something that no part can hold, as of the last walk
+        self.repaired = 0  # texts with a character that cannot be sent, in the last iteration
 
     def __iter__(self) -> Iterator[Capture]:
         parts = self._unnumbered()
@@ -60,7 +61,7 @@ class Parts:
             yield msgspec.structs.replace(part, part=number, parts=count)
 
     def _unnumbered(self) -> Iterator[Capture]:
-        """One part after the other; at least one, also where nothing was said."""
+        """Yield one part after the other; at least one, also for an empty window."""
         waiting: list[_Piece] = []
         room = self._limit
         for piece in self._pieces():
@@ -92,20 +93,20 @@ class Parts:
                 yield from self._long(role, content)
 
     def _public(self) -> Iterator[tuple[str, tuple[str | Part, ...]]]:
-        """What of the window may leave the agent, without the messages of which nothing may."""
-        depth = 0  # of the private spans that a person has opened and not closed
+        """Yield role and content of each message of the window, without private spans."""
+        depth = 0  # private spans that a user message has opened and not closed
         for role, given, in_window in self._said:
             self._meanwhile()
             if role == "assistant" and (depth or not in_window):
                 continue
             content, depth = _without_private(given, depth)
             if role == "assistant":
-                depth = 0  # its own spans end with its message
+                depth = 0  # spans of an assistant message end with it
             if in_window and any(content):
                 yield role, content
 
     def _long(self, role: str, content: tuple[str | Part, ...]) -> Iterator[_Piece]:
-        """A message that is longer than a part: each piece begins with the end of the one before."""
+        """Yield the pieces of a long message; each begins with the end of the one before."""
         text = "\n".join(each for each in content if isinstance(each, str))
         most = (self._limit - _FRAMING) // (1 if text.isascii() else _CHARACTER)
         starts = range(0, max(len(text) - CONTINUED_OVERLAP, 1), most - CONTINUED_OVERLAP)
@@ -118,10 +119,7 @@ class Parts:
             yield _Piece(Message(role, media), _FRAMING * len(media))
 
     def _ready(self, text: str) -> tuple[str, int]:
-        """The text for the wire, and its bytes there.
-
-        The copy of what is not ASCII keeps the encoder from leaving its bytes in the agent's own text.
-        """
+        """Return a copy of the text for the frame, and its bytes; the encoder caches bytes in its text."""
         if text.isascii():
             return text, len(text)
         try:
@@ -144,7 +142,7 @@ def _without_private(given: Content, depth: int) -> tuple[tuple[str | Part, ...]
 
 
 def _message(role: str, content: tuple[str | Part, ...]) -> Message:
-    """As short as it can be said: a single text is no list of parts."""
+    """Return the shortest form of a message: a single text is no list of parts."""
     if len(content) == 1 and isinstance(content[0], str):
         return Message(role, content[0])
     return Message(role, tuple(Part(text=each) if isinstance(each, str) else each for each in content))

@@ -162,7 +162,7 @@ def test_a_home_that_is_kept_in_git_is_a_home_and_what_was_cloned_into_it_is_non
     with pytest.raises(DaemonUnavailable, match="git work tree"):
         given({"HOME": places["home"]})
     Path(places["home"], "clone/.git").mkdir(parents=True)
-    monkeypatch.setattr("forged_client.inherited.home", lambda _: places["home"])
+    monkeypatch.setattr("forged_client.daemon_environment.home", lambda _: places["home"])
 
     kept = given({"HOME": places["home"], "XDG_CONFIG_HOME": f"{places['home']}/.config"})
 
