@@ -104,13 +104,13 @@ def test_who_waits_for_another_client_goes_on_when_that_one_is_gone(install, soc
     """A lock dies with its process; and before a second daemon is started, it is looked whether one is up."""
     state = home / ".local/state/forged"
     state.mkdir(parents=True)
-    with open(state / LOCK_NAME, "w") as pending_at_exit, ThreadPoolExecutor(1) as pool:
-        fcntl.flock(pending_at_exit, fcntl.LOCK_EX)
+    with open(state / LOCK_NAME, "w") as lock, ThreadPoolExecutor(1) as pool:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         waits = Client(socket_file, autostart=True, executable=install(), timeout_s=PATIENCE_S)
         reply = pool.submit(waits.ping)
         assert not wait([reply], 0.2).done
         assert seen() == []
-        pending_at_exit.close()
+        lock.close()
 
         assert reply.result(PATIENCE_S).status == "ok"
     waits.close()

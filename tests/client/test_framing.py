@@ -24,7 +24,7 @@ def test_bodies_come_back_under_any_chunking(bodies, sizes):
         found += cut(cutter, chunk)
 
     assert found == bodies
-    assert cutter.pending_at_exit == 0
+    assert cutter.held == 0
 
 
 SIZES = (
@@ -47,7 +47,7 @@ def test_frames_above_the_buffer_come_back_though_they_are_taken_late(sizes, odd
         assert len(room) > 0
         size = min(len(room), len(rest), odds.choice([1, 3, 4, 5, 60_000, 1 << 20]))
         room[:size] = rest[:size]
-        cutter.pending_at_exit += size
+        cutter.held += size
         rest = rest[size:]
         while odds.random() < 0.7 and (body := cutter.take()) is not None:
             found.append(bytes(body))
@@ -55,7 +55,7 @@ def test_frames_above_the_buffer_come_back_though_they_are_taken_late(sizes, odd
         found.append(bytes(body))
 
     assert found == bodies
-    assert (cutter.pending_at_exit, len(cutter.room())) == (0, framing.BUFFER_BYTES)
+    assert (cutter.held, len(cutter.room())) == (0, framing.BUFFER_BYTES)
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 4, 5, 1000])
