@@ -23,7 +23,7 @@ PROGRAMS = {
     "forged.capture.supervisor.WorkerProcess._launch": "our own worker: its process is ours",
     "forged.models.programs.process.run": "the person's own agent, as classifier: flags, our instruction",
     "forged.models.programs.guard._started": "the same, by a process of ours that ends it",
-    "forged.models.e5.graph_builder.Making.make": "our graph builder: paths of the model and of the cache",
+    "forged.models.e5.graph_builder.GraphBuild.make": "our graph builder: paths of model and cache",
     "forged.cli.user_manager.run": "systemctl, systemd-analyze, loginctl: names of our units, files of ours",
     "forged.integrations.harness._run": "an agent's own command: names of our plug-in, and our folder",
     "forged.cli.ui.verb._open": "the system's own opener of files: the path of the page",

@@ -135,7 +135,7 @@ def build(
         config, state, capture, session_memories, retriever=retriever, resolver=resolver, metrics=metrics
     )
     models.egress.configure(
-        partial(_refusal, state), governor.beyond_today, partial(_record, state, governor), metrics
+        partial(_refusal, state), governor.over_daily_limit, partial(_record, state, governor), metrics
     )
     memories = MemoryParts(
         config=config,
@@ -268,7 +268,7 @@ def _maps(
         gated=config.min_score > 0,
         on_roots=lambda roots: watcher.set_roots(roots),  # noqa: PLW0108 - there is none yet
         remembered=remembered,
-        affords=governor.beyond_today,
+        affords=governor.over_daily_limit,
         refusal=models.egress.refusal,
         trust=trust,
         second=None if off else models.cjk,

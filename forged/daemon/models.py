@@ -20,10 +20,10 @@ from forged.models import (
     ChatModel,
     EgressGuard,
     Embedder,
+    EndpointHealth,
+    EndpointHealths,
     GovernedChat,
     Governor,
-    Health,
-    Healths,
     ProgramChat,
     Prompt,
     Purpose,
@@ -31,7 +31,7 @@ from forged.models import (
     make_chat_model,
     make_classifier,
     make_embedder,
-    make_healths,
+    make_endpoint_healths,
 )
 from forged_client import address
 
@@ -54,7 +54,7 @@ class Models(msgspec.Struct, frozen=True):
     worker: WorkerSettings = WorkerSettings()
     no_classifier: str = ""
     egress: EgressGuard = msgspec.field(default_factory=EgressGuard)
-    healths: Healths = Healths()
+    healths: EndpointHealths = EndpointHealths()
     activity: Activity = msgspec.field(default_factory=Activity)
     cjk: Embedder | None = None
 
@@ -62,7 +62,7 @@ class Models(msgspec.Struct, frozen=True):
 def choose_models(loaded: Loaded, env: Mapping[str, str]) -> Models:
     """Embedder and chat model of a configuration; what cannot be had is a reason, not an error."""
     memory = loaded.config.memory
-    egress, healths = EgressGuard(loaded.config.network), make_healths(loaded.config)
+    egress, healths = EgressGuard(loaded.config.network), make_endpoint_healths(loaded.config)
     activity = Activity()
     embedding = make_embedder(loaded.config, env, egress, healths.embedding, activity)
     chat = make_chat_model(loaded.config, env, egress, healths.hyde)
@@ -77,7 +77,7 @@ def choose_models(loaded: Loaded, env: Mapping[str, str]) -> Models:
     if memory.retrieval_model and chat.model is None:
         reasons.append(f"no HyDE: {chat.reason}")
     worker, no_classifier = worker_settings(loaded.config, env)
-    healths = Healths(
+    healths = EndpointHealths(
         healths.embedding if embedding.model is not None else None,
         healths.cjk if cjk is not None else None,
         healths.hyde if chat.model is not None else None,
@@ -174,7 +174,7 @@ async def _ask_new(make: Callable[[], ChatModel], governor: Governor, until: flo
 
 def _classifier(config: Config, env: Mapping[str, str], models: Models) -> ChatModel:
     """The model that another process asks what is kept. Raises ProviderError if there is none."""
-    health = models.healths.capture or Health()
+    health = models.healths.capture or EndpointHealth()
     if models.worker.program.command:
         return ProgramChat(models.worker.program, models.worker.scratch, egress=models.egress, health=health)
     chosen = make_classifier(config, env, models.egress, health)

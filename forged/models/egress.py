@@ -1,9 +1,9 @@
-"""Egress guard: redact each text that leaves for an endpoint, refuse it while memory is paused, count it.
+"""Egress guard: redact texts that leave for an endpoint, refuse them in a pause, and count them.
 
 Private spans and secrets are cut. Raises ProviderError (`held`, `limit`), and then nothing leaves. An
 endpoint on this machine is treated like any other. Models in this process have no guard. The daemon
-configures two refusals: memory is paused, and the tokens of the day are used. The capture worker has neither,
-because the daemon gives it no text that is held back.
+configures two refusals: memory is paused, and the tokens of the day are used. The capture worker has
+neither, because the daemon gives it no text that is held back.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class EgressGuard:
         return proxy_for(url, key, self._network)
 
     async def check(self, purpose: Purpose, texts: Sequence[str]) -> None:
-        """Return if the request may leave now; for each attempt. Raises ProviderError, `held` or `limit`."""
+        """Return if the request may leave now. Raises ProviderError, `held` or `limit`."""
         if reason := await self.refusal(purpose.tops):
             raise ProviderError(reason, reason="held")
         if purpose.name not in GOVERNED and (reason := self._over_budget(estimate(*texts))):
@@ -80,7 +80,7 @@ class EgressGuard:
 
 
 class EgressAttempt:
-    """Context manager of one attempt: records that it left and, unless `answered` is set, that it failed.
+    """Context manager of one attempt: records that it left and, without `answered`, that it failed.
 
     `trace` is the callback of httpcore. An attempt counts when its body is handed to the network. A refused
     connection has sent nothing, and the CONNECT for a proxy holds no text.

@@ -1,8 +1,8 @@
-"""Cut a provider's sentence: nothing of the request and no part of a key may be repeated.
+"""Sanitize a provider's error message: it repeats no text of the request and no part of a key.
 
-Some providers echo the input or a part of the key. A sentence is told as a whole or not at all: not if eight
-characters of it with a word of their own were sent. Everyday words of errors and a model's name are nobody's
-own. Pieces of keys are cut out.
+Some providers echo the input or a part of the key. A message is quoted as a whole or not at all: not if
+eight characters of it, with an uncommon word, were sent. Common words of error messages and a model's name
+do not count. Parts of keys are cut out.
 """
 
 from __future__ import annotations
@@ -15,40 +15,40 @@ import msgspec
 from forged.text.english import STOP_WORDS
 from forged.text.word_lists import lists
 
-MAX_QUOTED = 1_000  # judged by patterns, which take their time over 64 kB
+MAX_QUOTED = 1_000  # limit of the patterns, which are slow on 64 kB
 KEY = "[key]"
 
 _MAX_MESSAGE = 200
 _ECHO, _SHORTEST = 8, 4
 _PART_OF_A_KEY = 5
-# What is left of a text in one line when everything else is taken away, which may have parted a key.
+# Characters that are removed before the comparison, because they may split a key.
 _NO_LETTER = re.compile(r"[\W_]+")
 _ESCAPED = re.compile(r"\\+u([0-9a-fA-F]{4})")  # JSON within JSON
-# How providers show a key that they do not want to show: sk-ab**yz, sk-...6789.
+# Forms of a masked key: sk-ab**yz, sk-...6789.
 _STARRED = re.compile(r"\S*(?:[*•]{2,}|[\w-](?:\.{3}|…)\w{2,})\S*")
 _WORD = re.compile(r"[^\W_]+(?:'[a-z]+)?")
 _NUMBER = re.compile(r"[0-9]{1,6}")
 _MODEL = re.compile(r"\bmodels?\b[\s=:/`'\"‘“]{1,4}([\w./:@-]+)")
-# Lower case. No names of things: an error that names what a memory is about repeats it.
+# Lower case. No names of things, because an error message with a memory's subject repeats it.
 _OF_ERRORS = STOP_WORDS.union(lists("errors")["of_endpoints"].split())
 
 
-class Unsaid(msgspec.Struct, frozen=True):
-    """What no message may repeat: texts that were sent, and keys, not even in part."""
+class SensitiveTexts(msgspec.Struct, frozen=True):
+    """Texts that were sent, and keys: no message may repeat them, not even in part."""
 
     texts: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
 
 
-def quotable(message: str, unsaid: Unsaid) -> str:
-    """Return a provider's sentence, cut and printable, without keys; nothing if it repeats what was sent."""
+def sanitized(message: str, unsaid: SensitiveTexts) -> str:
+    """Return a provider's message, cut and printable, without keys; "" if it repeats a sent text."""
     printable = "".join(c if c.isprintable() else " " for c in message[:MAX_QUOTED])
     text = _without_keys(" ".join(printable.split()), unsaid.keys)[:_MAX_MESSAGE]
     return "" if _repeats(text, unsaid.texts) or _holds_any(text, unsaid.keys) else text
 
 
 def _without_keys(text: str, keys: tuple[str, ...]) -> str:
-    """Cut out every word that holds a part of a key, or stands for one."""
+    """Cut out every word that contains or masks a part of a key."""
     parts = {part for key in keys for part in _parts(key.casefold())}
     return " ".join(KEY if _is_of_key(word, parts) else word for word in text.split(" "))
 
@@ -66,17 +66,14 @@ def _is_of_key(word: str, parts: set[str]) -> bool:
 
 
 def _holds_any(text: str, keys: tuple[str, ...]) -> bool:
-    """Whether a longer piece of a key is left, written with blanks or anything else in between."""
+    """Return True if a longer part of a key is left, split by blanks or other characters."""
     said = _NO_LETTER.sub("", text.casefold())
     bare = (_NO_LETTER.sub("", key.casefold()) for key in keys)
     return any(key[at : at + _ECHO] in said for key in bare for at in range(len(key) - _ECHO + 1))
 
 
 def _repeats(message: str, sent: tuple[str, ...]) -> bool:
-    """Whether a stretch of the message, or a shorter text as a whole, comes from what was sent.
-
-    A text of one to three characters stands in every sentence and is nobody's secret.
-    """
+    """Return True if a stretch of the message, or a whole short text, comes from the sent texts."""
     said = _ESCAPED.sub(lambda found: chr(int(found[1], 16)), message).casefold()
     own = list(_own_words(said))
     return any(_is_quoted(said, own, " ".join(text.casefold().split())) for text in sent)
@@ -93,7 +90,7 @@ def _is_quoted(said: str, own: list[tuple[int, int]], text: str) -> bool:
 
 
 def _own_words(said: str) -> Iterator[tuple[int, int]]:
-    """Yield the places of all words that are not everyday ones of errors, nor of the name of a model."""
+    """Yield the places of all words that are not common in errors, nor the name of a model."""
     named = [found.span(1) for found in _MODEL.finditer(said)]
     for word in _WORD.finditer(said):
         is_name = any(start <= word.start() and word.end() <= end for start, end in named)

@@ -1,9 +1,8 @@
-"""How a chat reply ended: whether there is an answer in it, or else the word and the sentence for why not.
+"""Outcome of a chat reply: an answer, or a failure by the provider's finish reason.
 
-In goes what came of a reply (`ModelReply`), out comes a `Flaw`, or None for an answer. Providers name the end
-of a reply in words of their own (`length`, `MAX_TOKENS`, `model_length`, `content_filter: SAFETY`,
-`refusal`), so a word is known by its parts. An unknown word, or none, says nothing against a text that is
-there.
+Takes a `ModelReply`, returns a `ReplyFailure`, or None for an answer. Providers have different words for the
+end of a reply (`length`, `MAX_TOKENS`, `model_length`, `content_filter: SAFETY`, `refusal`), so a word is
+matched by its parts. An unknown word, or none, is no evidence against a text.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import msgspec
 
 from forged.text.thoughts import begins_in_a_thought, shows_the_end_of_a_thought, without_thoughts
 
-# What a word for the end of a reply speaks of, the surest first. A call of a tool is no end of the text.
+# Patterns of finish reasons, the most certain first. A tool call is no end of the text.
 _ENDS = (
     ("filtered", re.compile(r"filter|safety|prohib|block|recitation|spii|sensitive|guard|toxic|inspect")),
     ("refused", re.compile(r"refus")),
@@ -33,17 +32,17 @@ _MESSAGES = {
 
 
 class ReplyFailure(msgspec.Struct, frozen=True):
-    """Why a reply is no answer: refused, filtered, cut, empty, or server where the endpoint broke it off."""
+    """The reason that a reply is no answer: refused, filtered, cut, empty, or server (broken off)."""
 
     reason: str
     message: str
 
 
 class ModelReply(msgspec.Struct, frozen=True):
-    """One reply, whole or as far as it came.
+    """One reply of a chat model, complete or as far as it has arrived.
 
-    `finish` is the endpoint's word for its end, `refused` and `called` say that the model refused or called a
-    tool, `whole` that nothing is missing of it.
+    `finish` is the endpoint's finish reason. `refused` and `called`: the model refused or called a tool.
+    `whole`: the reply is complete.
     """
 
     content: str = ""
@@ -56,27 +55,27 @@ class ModelReply(msgspec.Struct, frozen=True):
 
     @property
     def answer(self) -> str:
-        """The text without thoughts. One that the chat template began is not to be told before its end."""
+        """Return the text without reasoning; reasoning that the template opened is known only at its end."""
         return without_thoughts(self.content)
 
     @property
     def lines(self) -> str:
-        """The answer with the line end that it may close with."""
+        """Return the answer with a final line break, if it has one."""
         return f"{self.answer}\n" if self.content.endswith("\n") else self.answer
 
     @property
     def has_separate_reasoning(self) -> bool:
-        """Whether it is certain that the answer holds no thought: a thought was seen beside or before it."""
+        """Return True if the answer certainly has no reasoning: some came before it or in its own field."""
         return bool(self.thoughts and self.answer) or shows_the_end_of_a_thought(self.content)
 
     @property
-    def begins_in_thought(self) -> bool:
-        """Whether the chat template began a thought, of which the text shows the end alone."""
+    def starts_in_reasoning(self) -> bool:
+        """Return True if the chat template opened the reasoning, so that the text shows only its end."""
         return begins_in_a_thought(self.content)
 
 
 def failure_of(said: ModelReply) -> ReplyFailure | None:
-    """Return why this is no answer, or None if it is one, be it in the thoughts (see `text_of`)."""
+    """Return the reason that this is no answer, or None if it is one, perhaps in the reasoning field."""
     if reason := _reason(said):
         before = " before an answer came" if reason == "cut" and not said.answer else ""
         return ReplyFailure(reason, _MESSAGES[reason] + before)
@@ -90,23 +89,23 @@ def failure_of(said: ModelReply) -> ReplyFailure | None:
 
 
 def text_of(said: ModelReply) -> str:
-    """Return the answer. Some servers put it where thoughts belong; they are used if it is nowhere else."""
+    """Return the answer. Some servers put it into the reasoning field, which is used if all else is empty."""
     if said.answer or not said.whole or _reason(said):
         return said.answer
     return without_thoughts(said.thoughts)
 
 
-def breaks_off(said: ModelReply) -> bool:
-    """Whether more would have come."""
+def is_truncated(said: ModelReply) -> bool:
+    """Return True if the reply was cut off."""
     return not said.whole or _reason(said) in ("filtered", "cut", "server")
 
 
-def without_doubt(said: ModelReply, clear: Callable[[str], bool]) -> ModelReply:
-    """Leave out what may be a thought: of a text that breaks off, and where there is nothing but thoughts.
+def without_possible_reasoning(said: ModelReply, clear: Callable[[str], bool]) -> ModelReply:
+    """Remove text that may be reasoning: from a truncated reply, and where there is nothing else.
 
-    `clear` tells of a text whether it can be none.
+    `clear` returns True for a text that cannot be reasoning.
     """
-    if breaks_off(said):
+    if is_truncated(said):
         sure = said.has_separate_reasoning or clear(said.lines)
         return said if sure else msgspec.structs.replace(said, content="", whole=False)
     if said.answer or clear(f"{said.thoughts}\n"):

@@ -17,7 +17,7 @@ from forged.maps import builds
 from forged.maps.identity import Remembered
 from forged.maps.indexer import RECONCILE_S, UNLOAD_AFTER_S
 from forged.memory import Scope
-from forged.models import Health
+from forged.models import EndpointHealth
 from forged.state import State
 from forged.stores import FileStore
 from forged.text.english import EVERYDAY_MESSAGES
@@ -194,7 +194,7 @@ class Limiting(FakeEmbedder):
 
     def __init__(self, **options) -> None:
         super().__init__(**options)
-        self.health = Health()
+        self.health = EndpointHealth()
 
     async def embed(self, texts, kind="passage", *, purpose, deadline=None):
         if self.asked_s is None:

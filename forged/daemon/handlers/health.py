@@ -226,7 +226,7 @@ async def rebuild(context: Context, request: wire.Rebuild) -> wire.Rebuilt | tup
         raise Disabled(place.off)
     indexes = [indexer.open(root) for root in place.roots]
     for health in context.daemon.healths:
-        health.ask_again()
+        health.reset()
     pipeline.resumed()
     for index in indexes:
         if request.full:

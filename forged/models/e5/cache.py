@@ -1,8 +1,8 @@
-"""Keep what was made of the model file in the user's cache: whole and as it was made, or not at all.
+"""Cache of the converted model files, in the user's cache folder: complete and unchanged, or absent.
 
-Files are named by the hash of their content, synced, and written before the list that names them. So however
-many make them, and whoever is killed, the list names files that are there. A file whose bytes changed later
-is found out by its hash when it is opened. No text and no vector of a text is ever kept here.
+Files are named by the hash of their content, synced, and written before the list that names them. So with
+several writers, or a killed one, the list names only files that exist. A file whose bytes changed later is
+detected by its hash when it is opened. No text and no vector of a text is ever stored here.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _LIST, _LOCK = "made.json", "lock"
 
 
 class EngineError(ForgedError):
-    """This engine cannot be had here; the sentence says why."""
+    """The engine cannot run here; the message is the reason."""
 
 
 class ModelFiles(msgspec.Struct, frozen=True):
-    """Names of the files, each its SHA-256 and an ending; `of` is what they were made of and by."""
+    """Names of the files, each its SHA-256 and a suffix; `of` identifies their source and converter."""
 
     of: str
     graph: str
@@ -38,8 +38,8 @@ class ModelFiles(msgspec.Struct, frozen=True):
         return self.graph, self.weights, self.words
 
 
-def made(folder: str, of: str) -> ModelFiles | None:
-    """Return what is kept there if it was made of this and has not changed since; else None."""
+def load(folder: str, of: str) -> ModelFiles | None:
+    """Return the cached files if they come from `of` and are unchanged; else None."""
     try:
         with open(os.path.join(folder, _LIST), "rb") as file:
             found = msgspec.json.decode(file.read(), type=ModelFiles)
@@ -49,17 +49,17 @@ def made(folder: str, of: str) -> ModelFiles | None:
     return found if whole else None
 
 
-def keep(folder: str, ending: str, data: bytes) -> str:
-    """Keep a file under the name of its hash, which is returned. Raises OSError."""
+def store(folder: str, ending: str, data: bytes) -> str:
+    """Store a file under the name of its hash, and return the name. Raises OSError."""
     name = f"{hashlib.sha256(data).hexdigest()}.{ending}"
     atomic.replace(os.path.join(folder, name), data)
     return name
 
 
-def finish(folder: str, all_of_it: ModelFiles) -> None:
-    """Write the list, and remove what else lies there: of an earlier one, of makers that were killed.
+def publish(folder: str, all_of_it: ModelFiles) -> None:
+    """Write the list, and remove all other files: of an earlier list, and of killed writers.
 
-    To be called `alone`. Raises OSError.
+    Call it inside `exclusive`. Raises OSError.
     """
     atomic.replace(os.path.join(folder, _LIST), msgspec.json.encode(all_of_it))
     for name in set(os.listdir(folder)) - {_LIST, _LOCK, *all_of_it.files}:
@@ -68,8 +68,8 @@ def finish(folder: str, all_of_it: ModelFiles) -> None:
 
 
 @contextlib.contextmanager
-def alone(folder: str) -> Iterator[None]:
-    """Wait for whoever makes something there, and be the only one who does. Raises OSError."""
+def exclusive(folder: str) -> Iterator[None]:
+    """Hold the lock of the cache folder; waits for another writer. Raises OSError."""
     os.makedirs(folder, mode=0o700, exist_ok=True)
     with open(os.path.join(folder, _LOCK), "wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

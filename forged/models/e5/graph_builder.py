@@ -1,7 +1,8 @@
-"""Make what onnxruntime runs, in a process of its own, whose memory the daemon never takes.
+"""Convert the model in a separate process, so that the daemon never needs the memory.
 
-`opened` opens it; if it is not there, `Making.make` starts the process and waits about a second. `main` runs
-in it: who comes second waits for the first and finds it made. Raises EngineError.
+`open_encoder` opens the cached model. If it is absent, `GraphBuild.make` starts the process and waits about
+a second. `main` runs in that process; a second process waits for the first and finds the result. Raises
+EngineError.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ from forged.files import atomic
 from forged.models.e5 import cache
 from forged.models.e5.cache import EngineError
 from forged.models.e5.encoder import Encoder
-from forged.models.e5.model_file import ModelFile, table_of
+from forged.models.e5.model_file import ModelFile, vocabulary_trie
 
 MAKER = 2
-"""The version of what is made; another one makes it anew."""
+"""Version of the converter; another version converts again."""
 
 _NICE = 10
-_PATIENCE_S = 120.0  # of a disk that is very slow
-_SAID = 300  # characters of what went wrong
+_PATIENCE_S = 120.0  # for a very slow disk
+_SAID = 300  # characters of the error
 
 
-class Making:
-    """At most one process at a time that makes it. `stop` may be called from any thread."""
+class GraphBuild:
+    """Runs at most one converter process at a time. `stop` may be called from any thread."""
 
     def __init__(self) -> None:
         self.stopped = False
@@ -38,7 +39,7 @@ class Making:
         self._process: subprocess.Popen[bytes] | None = None
 
     def make(self, model: str, folder: str, of: str) -> None:
-        """Make it of this model file and return when it is kept in this folder. Raises EngineError."""
+        """Convert this model file into this folder and return when it is cached. Raises EngineError."""
         command = [sys.executable, "-P", "-m", __name__, model, folder, of]
         with self._lock:
             if self.stopped:
@@ -60,30 +61,30 @@ class Making:
             raise EngineError(_last_line(said) or f"its maker ended with {process.returncode}")
 
     def stop(self) -> None:
-        """Make nothing any more; what is half made leaves nothing that is ever used."""
+        """End the process and start no more; a partial result is never used."""
         with self._lock:
             self.stopped = True
             if self._process is not None and self._process.poll() is None:
                 self._process.kill()
 
 
-def opened(path: str, folder: str, of: str, making: Making) -> Encoder:
-    """Open what is kept in the folder and was made of the model file, now if need be. Raises EngineError."""
-    found = cache.made(folder, of)
+def open_encoder(path: str, folder: str, of: str, build: GraphBuild) -> Encoder:
+    """Open the cached model, and convert it first if it is absent. Raises EngineError."""
+    found = cache.load(folder, of)
     if found is None:
-        making.make(path, folder, of)
-        found = cache.made(folder, of)
+        build.make(path, folder, of)
+        found = cache.load(folder, of)
     if found is None:
         raise EngineError(f"what was made in {folder} is not what was meant to be there")
     return Encoder(ModelFile(path), folder, found)
 
 
 def main(model: str, folder: str, of: str) -> None:
-    """Make it, unless another process has done so meanwhile. Raises OSError and ImportError."""
+    """Convert the model, unless another process has done so. Raises OSError and ImportError."""
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, _NICE)
-    with cache.alone(folder):
-        if cache.made(folder, of) is None:
+    with cache.exclusive(folder):
+        if cache.load(folder, of) is None:
             _make(ModelFile(model), folder, of)
 
 
@@ -91,11 +92,11 @@ def _make(model: ModelFile, folder: str, of: str) -> None:
     from forged.models.e5.graph import graph_of  # noqa: PLC0415 - onnx is needed here and only here
 
     words = io.BytesIO()
-    np.save(words, table_of(model))
+    np.save(words, vocabulary_trie(model))
     graph, weights_name, weights = graph_of(model)
-    names = [cache.keep(folder, *file) for file in (("words", words.getvalue()), ("weights", weights))]
+    names = [cache.store(folder, *file) for file in (("words", words.getvalue()), ("weights", weights))]
     assert names[1] == weights_name, "the graph knows its weights by this name"
-    cache.finish(folder, cache.ModelFiles(of, cache.keep(folder, "onnx", graph), weights_name, names[0]))
+    cache.publish(folder, cache.ModelFiles(of, cache.store(folder, "onnx", graph), weights_name, names[0]))
 
 
 def _last_line(said: bytes) -> str:

@@ -1,8 +1,8 @@
-"""One call of a program: a text on its standard input, what it printed on its standard output.
+"""Run one program under `guard`: a text on its standard input, its standard output as the result.
 
-In goes a command, an environment and a folder that has been made for it; out comes `ProcessResult`. The
-program has an empty directory and a TMPDIR in that folder, a session of its own, and nothing of it or of the
-folder is left when the call is over, is cancelled, or its process is killed (see `guard`).
+Takes a command, an environment and a new folder; returns a `ProcessResult`. The program has an empty
+directory and a TMPDIR in that folder, and a session of its own. Its processes and its folder are gone when
+the call ends, is cancelled, or this process is killed.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ import msgspec
 _GUARD = str(Path(__file__).with_name("guard.py"))
 _MOST_PRINTED = 4 << 20
 _MOST_ERRORS = 64 << 10
-_LAST_WORDS_S = 0.2  # from the end of a program to the last of what it printed
+_LAST_WORDS_S = 0.2  # from the end of a program to the end of its output
 _FORGOTTEN_S = 86_400.0
 
 
 class ProcessResult(msgspec.Struct, frozen=True):
-    """What a program came to: exit code (negative: a signal), what it printed and what it complained.
+    """Exit code of a program (negative: a signal), its output and its error output.
 
-    `printed` is None where that was too much.
+    `printed` is None if the output was too long.
     """
 
     code: int
@@ -38,10 +38,10 @@ class ProcessResult(msgspec.Struct, frozen=True):
 
 
 @contextlib.contextmanager
-def folder_in(scratch: str) -> Iterator[str]:
-    """A new folder of ours alone in `scratch`, with the directories `work` and `tmp`. Raises OSError.
+def call_folder(scratch: str) -> Iterator[str]:
+    """Yield a new private folder in `scratch`, with the directories `work` and `tmp`. Raises OSError.
 
-    It goes with the end of the call; what was left there by a machine that went down, after a day.
+    It is removed at the end of the call. Folders that a crash left are removed after a day.
     """
     os.makedirs(scratch, mode=0o700, exist_ok=True)
     for entry in os.scandir(scratch):
@@ -58,9 +58,9 @@ def folder_in(scratch: str) -> Iterator[str]:
 
 
 async def run(command: Sequence[str], env: Mapping[str, str], folder: str, text: str) -> ProcessResult:
-    """Run a program to its end. Cancelled, it ends it, which takes half a second at most.
+    """Run a program to its end. If it is cancelled, it ends the program within half a second.
 
-    What a process printed that has hidden from the program's group is not waited for.
+    Output of a process that left the program's group is not awaited.
     """
     theirs, ours = os.pipe()
     try:
@@ -91,9 +91,9 @@ async def run(command: Sequence[str], env: Mapping[str, str], folder: str, text:
 
 
 class _Process(asyncio.SubprocessProtocol):
-    """`ended` is set when the process has, `read` when all that it printed and complained is here.
+    """Collects output; `ended` is set at the program's end, `read` when all output has arrived.
 
-    What is over the most of either is not kept, but for a chunk that shows it.
+    Output beyond the limit is dropped, except one chunk that shows the excess.
     """
 
     def __init__(self, text: str) -> None:

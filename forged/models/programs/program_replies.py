@@ -1,8 +1,8 @@
-"""What a program's end says: a reply with the tokens it took, or why there is none.
+"""Parse the output of an agent's program: a reply with its tokens, or the reason that there is none.
 
-Pure functions over what was printed. Each agent has a form of its own (`Form`), and not one of them is to be
-believed by its exit code alone: a success is exit code 0, a text that is not empty, and no error beside it.
-Colour and whatever stands before JSON are overlooked. Raises ProviderError; its reasons are an endpoint's.
+Pure functions over the output. Each agent has its own output format (`Form`), and no agent's exit code alone
+is reliable. A success is exit code 0, a text that is not empty, and no error next to it. Colour codes and
+text before JSON are ignored. Raises ProviderError with the reasons of an endpoint.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 
 from forged.errors import ProviderError
 from forged.models import Completion
-from forged.models.error_sanitizing import Unsaid, quotable
+from forged.models.error_sanitizing import SensitiveTexts, sanitized
 from forged.models.programs.process import ProcessResult
 from forged.text.thoughts import without_thoughts
 from forged.text.tokens import estimate
@@ -43,7 +43,7 @@ _NOT_STARTED = 127
 
 
 class ProgramReply(msgspec.Struct, frozen=True):
-    """What a program told of one call; `error` is a sentence, `status` of HTTP where it is told."""
+    """Content of a program's output; `error` is a sentence, `status` an HTTP status in it."""
 
     text: str = ""
     error: str = ""
@@ -53,7 +53,7 @@ class ProgramReply(msgspec.Struct, frozen=True):
 
 
 def completion_of(name: str, form: Form, ended: ProcessResult, sent: tuple[str, ...]) -> Completion:
-    """Return the reply as a completion, which is flawed if it is empty. Raises ProviderError."""
+    """Return the reply as a completion, which has a failure if it is empty. Raises ProviderError."""
     if ended.printed is None:
         raise ProviderError(f"{name} printed too much for an answer", reason="bad_reply")
     reply = _FORMS[form](_plain(ended.printed))
@@ -74,7 +74,7 @@ def completion_of(name: str, form: Form, ended: ProcessResult, sent: tuple[str, 
 
 
 def _error(name: str, code: int, reply: ProgramReply, sent: tuple[str, ...]) -> ProviderError:
-    """The word and the sentence for a failure, in which nothing that was sent is repeated."""
+    """Return the failure as an error that repeats no text that was sent."""
     status = reply.status or _status(reply.error)
     if code == _NOT_STARTED:
         return ProviderError(f"{name} cannot be started: {_quoted(reply.error, sent)}", reason="unreachable")
@@ -98,8 +98,10 @@ def _status(message: str) -> int:
 
 
 def _quoted(message: str, sent: tuple[str, ...]) -> str:
-    """The first line of it that speaks of a failure and may be told, or else the first that may be."""
-    lines = [quotable(line, Unsaid(sent)) for line in message.splitlines()[:_MOST_LINES] if line.strip()]
+    """Return its first line about a failure that may be quoted, or else the first that may be."""
+    lines = [
+        sanitized(line, SensitiveTexts(sent)) for line in message.splitlines()[:_MOST_LINES] if line.strip()
+    ]
     return next((line for line in lines if _OF_FAILURE.search(line)), next(filter(None, lines), ""))
 
 
@@ -118,7 +120,7 @@ def _plain(printed: bytes) -> str:
 
 
 class _Used(msgspec.Struct, frozen=True):
-    """Tokens, by every name that they have in these forms."""
+    """Token counts, by every name that they have in these formats."""
 
     input_tokens: int = 0
     cache_creation_input_tokens: int = 0
@@ -164,7 +166,7 @@ class _Codex(msgspec.Struct, frozen=True):
 
 
 def _codex(printed: str) -> ProgramReply:
-    """The last message; what failed on the way and was tried again is no error."""
+    """Return the last message; a failed step that was tried again is no error."""
     text, error, used, seen = "", "", _Used(), False
     for one in _documents(printed, _Codex):
         seen = True
@@ -234,12 +236,12 @@ def _text(printed: str) -> ProgramReply:
 
 
 def _unread(printed: str) -> ProgramReply:
-    """Not in the form that was asked for: no answer, though a line of it may say why there is none."""
+    """Return an error for output in another format, with its text as the sentence."""
     return ProgramReply(error=printed.strip())
 
 
 def _documents(printed: str, kind: type[_Form]) -> Iterator[_Form]:
-    """What of it is JSON of this kind: the whole from its first brace on, or line by line."""
+    """Yield the JSON documents of this kind: from the first brace to the end, or line by line."""
     decode = msgspec.json.Decoder(kind).decode
     start = printed.find("{")
     whole = printed[start:] if start >= 0 else ""

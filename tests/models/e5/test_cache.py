@@ -15,10 +15,10 @@ OF = "model 1"
 
 def fill(folder: Path, of: str = OF, text: bytes = b"bytes of ") -> ModelFiles:
     names = {
-        name: cache.keep(str(folder), name, text + name.encode()) for name in ("graph", "weights", "words")
+        name: cache.store(str(folder), name, text + name.encode()) for name in ("graph", "weights", "words")
     }
     made = ModelFiles(of, **names)
-    cache.finish(str(folder), made)
+    cache.publish(str(folder), made)
     return made
 
 
@@ -32,15 +32,15 @@ def test_a_file_that_is_not_as_it_was_made_is_never_used(tmp_path, change, numbe
     else:
         file.write_bytes({"a byte": b"B" + data[1:], "cut": data[:-1], "longer": data + b"x"}[change])
 
-    assert cache.made(str(tmp_path), OF) is None
+    assert cache.load(str(tmp_path), OF) is None
 
 
 def test_files_of_another_list_go_when_the_new_one_is_there_and_nothing_of_theirs_is_used(tmp_path):
     before = fill(tmp_path, "model 0", b"older bytes of ")
-    assert cache.made(str(tmp_path), OF) is None
+    assert cache.load(str(tmp_path), OF) is None
 
     after = fill(tmp_path)
 
-    assert cache.made(str(tmp_path), "model 0") is None
-    assert cache.made(str(tmp_path), OF) == after
+    assert cache.load(str(tmp_path), "model 0") is None
+    assert cache.load(str(tmp_path), OF) == after
     assert not set(before.files) & set(os.listdir(tmp_path))

@@ -13,7 +13,7 @@ import pytest
 
 from forged.models.e5 import cache
 from forged.models.e5.cache import EngineError
-from forged.models.e5.graph_builder import Making
+from forged.models.e5.graph_builder import GraphBuild
 from tests.support.clock import PATIENCE_S, eventually
 from tests.support.provider import needs_onnxruntime
 
@@ -45,7 +45,7 @@ def test_it_is_made_by_a_process_of_its_own_within_500_mb_and_two_at_once_make_i
 
     assert [each.returncode for each in both] == [0, 0]
     assert max(peaks) <= PEAK_MB
-    assert cache.made(str(tmp_path), OF) is not None
+    assert cache.load(str(tmp_path), OF) is not None
     assert len(os.listdir(tmp_path)) == len({"graph", "weights", "words", "made.json", "lock"})
     assert min(peaks) < max(peaks) / 1.5, "the second found it made"
 
@@ -59,29 +59,29 @@ def test_what_a_killed_maker_left_is_never_used_and_goes(path, tmp_path):
     eventually(lambda: list(tmp_path.glob("*.words")))
     killed.send_signal(signal.SIGKILL)
     killed.communicate()
-    assert cache.made(str(tmp_path), OF) is None
+    assert cache.load(str(tmp_path), OF) is None
     (tmp_path / ".forged-0123.tmp").write_bytes(b"half a file")
 
-    Making().make(path, str(tmp_path), OF)
+    GraphBuild().make(path, str(tmp_path), OF)
 
-    made = cache.made(str(tmp_path), OF)
+    made = cache.load(str(tmp_path), OF)
     assert made is not None
     assert set(os.listdir(tmp_path)) == {*made.files, "made.json", "lock"}
 
 
 def test_what_is_stopped_ends_at_once_and_makes_nothing_more(tmp_path):
-    making, message = Making(), list[str]()
+    build, message = GraphBuild(), list[str]()
 
     def make() -> None:
         with pytest.raises(EngineError) as caught:
-            making.make("model", str(tmp_path), OF)
+            build.make("model", str(tmp_path), OF)
         message.append(str(caught.value))
 
-    with cache.alone(str(tmp_path)):  # the process waits for this
+    with cache.exclusive(str(tmp_path)):  # the process waits for this
         waiting = threading.Thread(target=make)
         waiting.start()
-        eventually(lambda: making._process)
-        making.stop()
+        eventually(lambda: build._process)
+        build.stop()
         waiting.join(PATIENCE_S)
     make()
 
