@@ -141,7 +141,7 @@ class Observer(BaseObserver):
         with self._changed:
             self._backlog.add(kind, said)
             self._wake_sender()
-        if _ending.by is not None:  # an event of the agent's own exit handler, after ours
+        if _ending.by is not None:  # an event of the agent's own exit handler
             self.close(_ending.seconds())
 
     def _revive_after_fork(self) -> None:

@@ -41,11 +41,11 @@ def plan(
             yield f"    takes away what connects it{_leaves(rows[state.agent].leaves)}"
         elif state.connection == "connected":
             yield "    is connected already"
-        elif not state.is_here:
+        elif not state.is_installed:
             yield f"    was not found: {escape_line(rows[state.agent].install)}"
         else:
             yield from (
-                f"    {escape_line(line)}" for line in integrations.intended(machine, rows[state.agent])
+                f"    {escape_line(line)}" for line in integrations.planned_steps(machine, rows[state.agent])
             )
     if git:
         yield "git"

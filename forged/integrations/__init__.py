@@ -1,18 +1,18 @@
-"""The agents on this machine: finding them, connecting them, taking the connection away again.
+"""Integrations with the agents on this machine: find, connect and disconnect them.
 
-`report` says how each stands, `connect` and `disconnect` change that step by step, `surroundings` finds what
-else there is: model servers, keys, programs that could classify. Nothing here prints, asks or decides.
+`report` returns the state of each agent. `connect` and `disconnect` change it step by step. `environment`
+finds model servers, keys, and programs that could classify. Nothing here prints, asks or decides.
 """
 
 from forged.integrations.agent_table import agent_rows
 from forged.integrations.connection import (
     connect,
     disconnect,
-    has_service,
-    intended,
-    is_on_record,
-    note_service,
-    remove_own,
+    is_recorded,
+    owns_service,
+    planned_steps,
+    record_service,
+    remove_own_files,
 )
 from forged.integrations.environment import TURNS, ClassifierProgram, ModelServer, classifiers, keys, servers
 from forged.integrations.file_io import IntegrationError
@@ -30,13 +30,13 @@ __all__ = [
     "classifiers",
     "connect",
     "disconnect",
-    "has_service",
-    "intended",
-    "is_on_record",
+    "is_recorded",
     "keys",
     "machine_of",
-    "note_service",
-    "remove_own",
+    "owns_service",
+    "planned_steps",
+    "record_service",
+    "remove_own_files",
     "report",
     "servers",
 ]

@@ -1,4 +1,4 @@
-"""The agents that forged can be connected to: `agents.toml` as values, which says what its keys mean."""
+"""Table of the agents that forged connects to: `agents.toml`, which documents its keys."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class AgentRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def agent_rows() -> dict[str, AgentRow]:
-    """All rows by their names."""
+    """Return all rows by their names."""
     text = resources.files("forged.integrations").joinpath("agents.toml").read_text("utf-8")
     read = msgspec.convert(tomllib.loads(text), dict[str, AgentRow])
     return {name: msgspec.structs.replace(row, name=name) for name, row in read.items()}
 
 
 def template(name: str) -> str:
-    """The text of a template."""
+    """Return the text of a template."""
     return resources.files("forged.integrations").joinpath("plugin", name).read_text("utf-8")

@@ -1,8 +1,8 @@
-"""Connecting an agent, and taking the connection away: a generator does a step and says it as a sentence.
+"""Connect and disconnect an agent: generators that do a step and yield it as a sentence.
 
-Where an agent has plug-ins, its own command does it; where it has not, our entries are put into its settings
-and nothing else of them is touched. What was done is on record, so that it can be undone exactly. Raised is
-IntegrationError; what was done before it is on record too.
+An agent with plug-ins is connected by its own command. For others, forged's entries are added to its
+settings, and no other part of the settings changes. Every change is recorded, so that it can be undone
+exactly. Raises IntegrationError; the steps before it are recorded too.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import msgspec
 
 from forged.integrations import entries, file_io, harness, record, rendering, status
 from forged.integrations.agent_table import AgentRow
-from forged.integrations.entries import Unfit
+from forged.integrations.entries import UnfitSettings
 from forged.integrations.file_io import IntegrationError
 from forged.integrations.jsonc import NotJson
 from forged.integrations.machine import Machine
-from forged.integrations.record import Done
+from forged.integrations.record import AgentRecord
 
 
 def connect(machine: Machine, row: AgentRow) -> Iterator[str]:
@@ -45,7 +45,7 @@ def connect(machine: Machine, row: AgentRow) -> Iterator[str]:
 
 
 def disconnect(machine: Machine, row: AgentRow) -> Iterator[str]:
-    """Take away what connects an agent, and nothing else."""
+    """Remove the connection of an agent, and nothing else."""
     if row.way == "plugin":
         yield from _uninstall(machine, row)
     elif row.way == "file":
@@ -55,8 +55,8 @@ def disconnect(machine: Machine, row: AgentRow) -> Iterator[str]:
     _note(machine, row, None)
 
 
-def intended(machine: Machine, row: AgentRow) -> tuple[str, ...]:
-    """What connecting this agent means, in sentences."""
+def planned_steps(machine: Machine, row: AgentRow) -> tuple[str, ...]:
+    """Return the steps of connecting this agent, as sentences."""
     events = ", ".join(row.events)
     if row.way == "plugin":
         commands = " && ".join(f"{row.program} {' '.join(words)}" for words in row.installs)
@@ -73,24 +73,24 @@ def intended(machine: Machine, row: AgentRow) -> tuple[str, ...]:
     )
 
 
-def is_on_record(machine: Machine, agent: str) -> bool:
-    """Whether setup has done anything for this agent."""
+def is_recorded(machine: Machine, agent: str) -> bool:
+    """Return True if setup has changed anything for this agent."""
     return agent in record.load(machine).agents
 
 
-def has_service(machine: Machine) -> bool:
-    """Whether it was setup that had systemd run the daemon."""
+def owns_service(machine: Machine) -> bool:
+    """Return True if setup installed the systemd units of the daemon."""
     return record.load(machine).service
 
 
-def note_service(machine: Machine, *, installed: bool) -> None:
-    """Put that on record."""
+def record_service(machine: Machine, *, installed: bool) -> None:
+    """Record whether setup installed the systemd units."""
     _make_data(machine)
     record.save(machine, msgspec.structs.replace(record.load(machine), service=installed))
 
 
-def remove_own(machine: Machine) -> Iterator[str]:
-    """Take our own files away, once no agent uses them."""
+def remove_own_files(machine: Machine) -> Iterator[str]:
+    """Remove forged's own files after the last agent was disconnected."""
     known = record.load(machine)
     if known.agents or known.service:
         return
@@ -119,7 +119,7 @@ def _install(machine: Machine, row: AgentRow, now: status.AgentState) -> Iterato
         raise IntegrationError(
             f"{row.program} is not in PATH: {row.install}, then `forgectl setup {row.name}`"
         )
-    _note(machine, row, Done(now.program))
+    _note(machine, row, AgentRecord(now.program))
     _render(machine)
     if now.connection:
         for arguments in row.removes:
@@ -128,13 +128,13 @@ def _install(machine: Machine, row: AgentRow, now: status.AgentState) -> Iterato
         harness.call(machine, row, now.program, arguments)
     if not status.state(machine, row).connection:
         raise IntegrationError(
-            f"{row.program} says that it is done, but no plug-in is there; {harness.newer(row)}"
+            f"{row.program} says that it is done, but no plug-in is there; {harness.update_advice(row)}"
         )
     yield f"installed the plug-in by `{row.program} {row.installs[-1][0]} {row.installs[-1][1]}`"
 
 
 def _uninstall(machine: Machine, row: AgentRow) -> Iterator[str]:
-    program = machine.program(row.program) or record.load(machine).agents.get(row.name, Done()).program
+    program = machine.program(row.program) or record.load(machine).agents.get(row.name, AgentRecord()).program
     if not program or not os.access(program, os.X_OK):
         raise IntegrationError(
             f"{row.program} is not there any more, and it alone removes its plug-in: {row.install}"
@@ -151,7 +151,7 @@ def _uninstall(machine: Machine, row: AgentRow) -> Iterator[str]:
 
 
 def _quietly(machine: Machine, row: AgentRow, program: str, arguments: tuple[str, ...]) -> None:
-    """For what may be gone already: whether it worked is seen by looking."""
+    """Run an agent's command whose failure does not matter, because the state is read afterwards."""
     try:
         harness.call(machine, row, program, arguments)
     except IntegrationError:
@@ -159,7 +159,7 @@ def _quietly(machine: Machine, row: AgentRow, program: str, arguments: tuple[str
 
 
 def _render(machine: Machine) -> None:
-    """Write the folder that is a plug-in; what is there already stays as it is."""
+    """Write the folder of the plug-in; unchanged files are left alone."""
     try:
         file_io.make_folders(machine.plugin)
     except OSError as error:
@@ -194,7 +194,7 @@ def _write_settings(machine: Machine, row: AgentRow) -> Iterator[str]:
         try:
             bare = "\n" if before is None else entries.remove(before, _made(machine, row, path), head)
             text, made = entries.add(bare, wanted, head)
-        except (NotJson, Unfit) as error:
+        except (NotJson, UnfitSettings) as error:
             remedy = "fix it, or put these in yourself and leave the rest as it is"
             raise IntegrationError(f"{path}: {error}; {remedy}: {_by_hand(wanted)}") from error
         if text != before:
@@ -222,7 +222,7 @@ def _remove_settings(machine: Machine, row: AgentRow) -> Iterator[str]:
 def _put(machine: Machine, row: AgentRow, path: str, text: str, made: tuple[entries.Path, ...] = ()) -> None:
     before, known = file_io.read(path), _done(machine, row)
     folders = file_io.write(path, text, before)
-    done = Done(
+    done = AgentRecord(
         machine.program(row.program),
         {**known.made, path: made},
         (*known.files, path) if before is None else known.files,
@@ -236,24 +236,22 @@ def _by_hand(wanted: tuple[entries.SettingsEntry, ...]) -> str:
 
 
 def _head(machine: Machine, row: AgentRow, path: str) -> entries.Head:
-    return next(
-        (head for place, head in row.head.items() if status.place_of(machine, row, place) == path), {}
-    )
+    return next((head for place, head in row.head.items() if status.path_of(machine, row, place) == path), {})
 
 
 # --- on record ------------------------------------------------------------------------------------------
 
 
-def _done(machine: Machine, row: AgentRow) -> Done:
-    return record.load(machine).agents.get(row.name, Done())
+def _done(machine: Machine, row: AgentRow) -> AgentRecord:
+    return record.load(machine).agents.get(row.name, AgentRecord())
 
 
 def _made(machine: Machine, row: AgentRow, path: str) -> tuple[entries.Path, ...]:
     return _done(machine, row).made.get(path, ())
 
 
-def _note(machine: Machine, row: AgentRow, done: Done | None) -> None:
-    """Put on record what was done for an agent; without that its folders go, if nothing is in them."""
+def _note(machine: Machine, row: AgentRow, done: AgentRecord | None) -> None:
+    """Record the changes for an agent, or remove the record and its empty folders."""
     known = record.load(machine)
     if done is None:
         for folder in reversed(_done(machine, row).folders):
@@ -261,7 +259,7 @@ def _note(machine: Machine, row: AgentRow, done: Done | None) -> None:
     else:
         made = _make_data(machine)
         known = msgspec.structs.replace(known, folders=(*known.folders, *made))
-    record.save(machine, record.noted(known, row.name, done))
+    record.save(machine, record.with_agent(known, row.name, done))
 
 
 def _make_data(machine: Machine) -> list[str]:

@@ -1,7 +1,7 @@
-"""What else this machine has for forged: model servers on loopback, keys by name, programs that can classify.
+"""Find model servers on loopback, API keys by name, and programs that can classify.
 
-Each server is asked once, for the names of its models, and gets half a second. Of a key only the name of its
-variable is looked at.
+Each server is asked once, for the names of its models, with a limit of half a second. Of a key only the name
+of its variable is read.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _WITHIN_S = 0.5
 _MOST_BYTES = 1 << 18
 _MOST_NAMES = 5
 _KEYS = ("OPENAI_API_KEY", "EMBEDDING_API_KEY")
-# What a day of work is taken for, where its cost is told; text of a call beside what the agent adds to it.
+# Estimate of a day's work, for the cost; text of a call besides the agent's own part.
 TURNS, _TURNS_A_CALL, _TEXT_TOKENS = 40, 4, 1_500
 
 
 class ModelServer(msgspec.Struct, frozen=True):
-    """A model server that answers here. `base_url` is how forged would be told of it."""
+    """A model server that answers here. `base_url` is its value in the configuration."""
 
     name: str
     base_url: str
@@ -33,7 +33,7 @@ class ModelServer(msgspec.Struct, frozen=True):
 
 
 class ClassifierProgram(msgspec.Struct, frozen=True):
-    """A program that could decide what is kept, and what that takes on a day of `TURNS` turns."""
+    """A program that could classify, with its cost for a day of `TURNS` turns."""
 
     name: str
     title: str
@@ -48,7 +48,7 @@ SERVERS: Mapping[str, tuple[int, str, str, str]] = {
 
 
 def servers(known: Mapping[str, tuple[int, str, str, str]] | None = None) -> tuple[ModelServer, ...]:
-    """The model servers that answer on loopback."""
+    """Return the model servers that answer on loopback."""
     found = []
     for name, (port, path, section, field) in (SERVERS if known is None else known).items():
         names = _asked(port, path, section, field)
@@ -58,12 +58,12 @@ def servers(known: Mapping[str, tuple[int, str, str, str]] | None = None) -> tup
 
 
 def keys(machine: Machine) -> tuple[str, ...]:
-    """Names of variables in which keys are, that forged could be told of."""
+    """Return the names of variables that hold API keys."""
     return tuple(name for name in _KEYS if machine.environ.get(name))
 
 
 def classifiers(machine: Machine, titles: Mapping[str, str]) -> tuple[ClassifierProgram, ...]:
-    """The agents here that could classify; none does before its person says so."""
+    """Return the installed agents that could classify; none does before you configure it."""
     calls = TURNS // _TURNS_A_CALL
     return tuple(
         ClassifierProgram(_named(name), titles[name], calls, calls * (_TEXT_TOKENS + added))
@@ -73,13 +73,13 @@ def classifiers(machine: Machine, titles: Mapping[str, str]) -> tuple[Classifier
 
 
 def _named(agent: str) -> str:
-    """As it is named in the configuration; some must be told their model."""
+    """Return the program's name in the configuration; some need a model in it."""
     name = f"cli:{agent}"
     return f"{name}/MODEL" if config.unusable("classifier", name) else name
 
 
 def _asked(port: int, path: str, section: str, field: str) -> tuple[str, ...] | None:
-    """Names of models; None where nobody answers in time, or somebody else."""
+    """Return names of models; None if no model server answers in time."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_WITHIN_S)
     ends = time.monotonic() + _WITHIN_S
     try:

@@ -1,8 +1,7 @@
-"""Files of a person and of agents: read whole, written whole or not at all, never half and never elsewhere.
+"""Read and write files of the user and of agents, atomically and through links.
 
-A link is followed to the file that it stands for, which keeps its place and its mode: many people have their
-settings in a folder of their own and link to them. Raised is IntegrationError, with a sentence that says what
-is in the way and what to do.
+A link is followed to its target, which keeps its place and its mode, because many people link their settings
+from a folder of their own. Raises IntegrationError with the problem and the remedy.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ MOST_BYTES = 1 << 20
 
 
 class IntegrationError(ForgedError):
-    """An agent could not be connected or disconnected; the message says why and what to do next."""
+    """An agent could not be connected or disconnected; the message is the reason and the next step."""
 
     code = "unavailable"
 
 
 def read(path: str) -> str | None:
-    """The text of a file; None where there is none."""
+    """Return the text of a file; None if it does not exist."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -50,10 +49,7 @@ def read(path: str) -> str | None:
 
 
 def write(path: str, text: str, before: str | None) -> list[str]:
-    """Write a file that held `before` (None: that was not there); returns the folders that were made for it.
-
-    Nothing is written when it holds something else by now.
-    """
+    """Write a file if its content is still `before` (None: no file); return the folders made for it."""
     target = os.path.realpath(path)
     try:
         made = make_folders(os.path.dirname(target))
@@ -67,7 +63,7 @@ def write(path: str, text: str, before: str | None) -> list[str]:
 
 
 def make_folders(folder: str) -> list[str]:
-    """Make a folder and those above it; returns the ones that were not there, from the top."""
+    """Make a folder and its parents; return those that were new, from the top."""
     missing = []
     while not os.path.isdir(folder):
         missing.append(folder)
@@ -78,7 +74,7 @@ def make_folders(folder: str) -> list[str]:
 
 
 def remove(path: str) -> None:
-    """Take a file away, if it is there."""
+    """Remove a file if it exists."""
     try:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
@@ -87,7 +83,7 @@ def remove(path: str) -> None:
 
 
 def remove_empty(folder: str) -> bool:
-    """Take a folder away if nothing is in it; whether it is gone."""
+    """Remove a folder if it is empty; return True if it is gone."""
     with contextlib.suppress(OSError):
         os.rmdir(folder)
     return not os.path.lexists(folder)

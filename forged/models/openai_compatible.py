@@ -195,8 +195,8 @@ class OpenAICompatibleChat:
     is raised.
 
     Some chat templates open the reasoning themselves. So a text is used before it is whole only if it cannot
-    be reasoning: some came before it, the prompt can tell (`Prompt.clear`), or this model has answered as a
-    whole without any.
+    be reasoning. That is so if reasoning came before it, if `Prompt.clear` accepts it, or if this model has
+    answered as a whole without any.
     """
 
     def __init__(

@@ -86,8 +86,8 @@ _CHAT = msgspec.json.Decoder(_ChatReply)
 def read_vectors(where: str, body: bytes, count: int) -> Vectors:
     """Return float32 unit rows, shape (count, dimension), in the order of the inputs.
 
-    Raises ProviderError: bad_reply if the reply has another form; bad_input if some rows, or the only one,
-    are zero or not finite, which is due to those texts and not to the endpoint.
+    Raises ProviderError. bad_reply: the reply has another form. bad_input: some rows, or the only one, are
+    zero or not finite, which is due to those texts and not to the endpoint.
     """
     items = _decoded(where, body, _VECTORS).data
     if len(items) != count:

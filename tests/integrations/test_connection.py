@@ -18,8 +18,8 @@ from forged.integrations import (
     agent_rows,
     connect,
     disconnect,
-    intended,
-    remove_own,
+    planned_steps,
+    remove_own_files,
     report,
 )
 from tests.support.daemon.processes import wait_for_end
@@ -32,7 +32,7 @@ def done(machine, agent):
 
 
 def undone(machine, agent):
-    return [*disconnect(machine, agent_rows()[agent]), *remove_own(machine)]
+    return [*disconnect(machine, agent_rows()[agent]), *remove_own_files(machine)]
 
 
 def state(machine, agent):
@@ -245,8 +245,8 @@ def test_an_agent_that_is_too_old_for_plug_ins_is_told_which_version_was_tried(m
         done(machine, "claude")
 
     tried = agent_rows()["claude"].tried
-    newer = NEWER.format(f"Claude Code {tried}", "@anthropic-ai/claude-code", "claude")
-    assert str(refused.value).endswith(f"failed: {says}; {newer}")
+    update_advice = NEWER.format(f"Claude Code {tried}", "@anthropic-ai/claude-code", "claude")
+    assert str(refused.value).endswith(f"failed: {says}; {update_advice}")
 
 
 def test_a_command_that_says_it_is_done_and_has_done_nothing_is_not_believed(machine, stand_in):
@@ -254,8 +254,8 @@ def test_a_command_that_says_it_is_done_and_has_done_nothing_is_not_believed(mac
     with pytest.raises(IntegrationError) as refused:
         done(machine, "gemini")
 
-    newer = NEWER.format(f"Gemini CLI {agent_rows()['gemini'].tried}", "@google/gemini-cli", "gemini")
-    assert str(refused.value) == f"gemini says that it is done, but no plug-in is there; {newer}"
+    update_advice = NEWER.format(f"Gemini CLI {agent_rows()['gemini'].tried}", "@google/gemini-cli", "gemini")
+    assert str(refused.value) == f"gemini says that it is done, but no plug-in is there; {update_advice}"
 
 
 def test_taking_away_what_never_came_to_be_is_not_called_a_removal(machine, stand_in):
@@ -269,7 +269,7 @@ def test_taking_away_what_never_came_to_be_is_not_called_a_removal(machine, stan
 def test_the_command_that_is_shown_can_be_pasted_where_a_folder_has_blanks(machine):
     spaced = msgspec.structs.replace(machine, data="/home/Jörg Müller/forged")
 
-    assert "add '/home/Jörg Müller/forged/plugin' && " in intended(spaced, agent_rows()["claude"])[0]
+    assert "add '/home/Jörg Müller/forged/plugin' && " in planned_steps(spaced, agent_rows()["claude"])[0]
 
 
 def test_a_command_that_never_ends_is_ended_with_all_that_it_started(

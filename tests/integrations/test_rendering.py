@@ -42,7 +42,7 @@ def test_every_file_is_json_with_all_places_filled(row, machine):
 
 def test_a_plug_in_has_the_version_its_hooks_with_their_timeouts_and_the_server(machine):
     files = {name: json.loads(text) for name, text in rendering.plugin_files(machine).items()}
-    line = machine.hook_line("gemini")
+    line = machine.hook_shell_line("gemini")
 
     assert files["forged/.claude-plugin/plugin.json"]["version"] == forged.__version__
     assert files["gemini-extension.json"]["mcpServers"]["forged"]["args"][-1] == "gemini"
@@ -76,13 +76,13 @@ def test_a_server_sees_where_forgeds_things_lie_as_the_hooks_of_its_agent_do(row
     """What the agent passes on or is asked for by name is never frozen as it was when setup ran."""
     places = {name: f"/moved/{name}" for name in SERVER_VARIABLES if name != "FORGED_BYPASS"}
     environ = {**machine.environ, **places, "FORGED_BYPASS": "1"}
-    moved = msgspec.structs.replace(machine, environ=environ)
-    now, then = rendering.server(row, machine), rendering.server(row, moved)
+    custom_locations = msgspec.structs.replace(machine, environ=environ)
+    now, then = rendering.server(row, machine), rendering.server(row, custom_locations)
 
     if row.server_env == "written":
         assert then.pop("env") == places
     assert then == now
-    assert "/moved/" not in json.dumps([rendering.files(row, moved), then])
+    assert "/moved/" not in json.dumps([rendering.files(row, custom_locations), then])
     assert now.get("env_vars", []) == (list(SERVER_VARIABLES) if row.server_env == "named" else [])
 
 
@@ -105,4 +105,4 @@ def test_the_file_for_opencode_is_javascript_whatever_is_in_a_path(machine, tmp_
     )
 
     assert told.returncode == 0, told.stderr
-    assert json.loads(shown.stdout) == list(odd.hook_words("opencode"))
+    assert json.loads(shown.stdout) == list(odd.hook_command("opencode"))

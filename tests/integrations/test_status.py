@@ -39,7 +39,9 @@ def put(path: Path, text: str) -> None:
 
 
 def test_an_agent_that_is_not_here_is_neither_here_nor_connected(machine):
-    assert [(one.is_here, one.connection) for one in report(machine)] == [(False, "")] * len(agent_rows())
+    assert [(one.is_installed, one.connection) for one in report(machine)] == [(False, "")] * len(
+        agent_rows()
+    )
 
 
 def test_a_plug_in_that_is_as_it_would_be_rendered_is_connected(machine, claude, stand_in):
@@ -121,5 +123,5 @@ def test_an_agent_that_tells_no_version_has_none(machine, stand_in, script):
 def test_an_editor_without_a_program_in_path_is_here_when_its_folder_is(machine, home):
     (home / ".cursor").mkdir()
 
-    assert state(machine, "cursor").is_here
-    assert not state(machine, "vscode").is_here
+    assert state(machine, "cursor").is_installed
+    assert not state(machine, "vscode").is_installed

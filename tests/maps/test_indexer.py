@@ -254,7 +254,7 @@ async def test_when_its_time_is_up_or_a_person_rebuilds_an_endpoint_is_asked_aga
         index = await opened(indexer, root)
         limiting.asked_s = None
         if ended == "by a person":
-            limiting.health.ask_again()
+            limiting.health.reset()
             await built(index)
         else:
             await until(lambda: index.progress.state == "ready")

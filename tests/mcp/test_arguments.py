@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forged.mcp import tools
-from forged.mcp.tools import WrongArgument, checked
+from forged.mcp.tools import WrongArgument, checked_arguments
 from tests.mcp.test_messages import JSON
 
 KINDS = {"string": str, "integer": int, "array": list}
 
 
 def of(name: str, **given: object) -> dict[str, object]:
-    return checked(tools.BY_NAME[name], given)
+    return checked_arguments(tools.BY_NAME[name], given)
 
 
 def test_what_is_right_comes_through_and_what_is_null_is_left_out():
@@ -62,7 +62,7 @@ def test_what_is_wrong_is_told_with_what_to_write_instead(name, given, told):
 def test_whatever_a_model_writes_what_comes_through_fits_the_schema(tool, data):
     fields = st.sampled_from([*tool["inputSchema"]["properties"], "other"])
     try:
-        found = checked(tool, data.draw(st.dictionaries(fields, JSON, max_size=4)))
+        found = checked_arguments(tool, data.draw(st.dictionaries(fields, JSON, max_size=4)))
     except WrongArgument:
         return
     for field, value in found.items():
