@@ -131,7 +131,7 @@ def _fields(make: Any) -> tuple[str, ...]:
     return names
 
 
-# --- what is made by hand: what a caller may hold is turned into what a request has --------------------
+# --- request builders: convert a caller's values to the fields of a request ----------------------------
 
 
 def remember_request(

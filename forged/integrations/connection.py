@@ -170,7 +170,7 @@ def _render(machine: Machine) -> None:
             file_io.write(path, text, before)
 
 
-# --- by files and entries of ours -----------------------------------------------------------------------
+# --- by forged's own files and entries ------------------------------------------------------------------
 
 
 def _write_files(machine: Machine, row: AgentRow) -> Iterator[str]:
@@ -239,7 +239,7 @@ def _head(machine: Machine, row: AgentRow, path: str) -> entries.Head:
     return next((head for place, head in row.head.items() if status.path_of(machine, row, place) == path), {})
 
 
-# --- on record ------------------------------------------------------------------------------------------
+# --- record of changes ----------------------------------------------------------------------------------
 
 
 def _done(machine: Machine, row: AgentRow) -> AgentRecord:

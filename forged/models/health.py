@@ -92,7 +92,7 @@ class EndpointHealth:
     def use(self, purpose: str) -> None:
         self.uses = tuple(dict.fromkeys((*self.uses, purpose)))
 
-    # --- whether to ask -------------------------------------------------------------------------------
+    # --- admission of calls ---------------------------------------------------------------------------
 
     def outage(self, within_s: float = _FOREVER) -> Outage | None:
         """Return the reason not to wait `within_s` seconds for an answer, or None."""
@@ -147,7 +147,7 @@ class EndpointHealth:
     def _named(self) -> str:
         return f"{self.model} at {self.host}" if self.host else "the model"
 
-    # --- how it went ----------------------------------------------------------------------------------
+    # --- results of calls -----------------------------------------------------------------------------
 
     def begin(self, waiting: RetryBudget | None = None, *, timed: bool = False) -> Attempt:
         """Begin a call; `timed` calls are of the kind for which agents wait, so their duration counts."""
@@ -191,7 +191,7 @@ class EndpointHealth:
         if self._probe is attempt:
             self._probe = None
 
-    # --- what to tell ---------------------------------------------------------------------------------
+    # --- report for status ----------------------------------------------------------------------------
 
     def condition(self) -> EndpointReport:
         now, state = self._clock(), self._state()

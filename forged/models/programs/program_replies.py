@@ -116,7 +116,7 @@ def _plain(printed: bytes) -> str:
     return _COLOUR.sub("", printed.decode(errors="replace")).replace("\r\n", "\n")
 
 
-# --- forms -------------------------------------------------------------------------------------------
+# --- output formats ----------------------------------------------------------------------------------
 
 
 class _Used(msgspec.Struct, frozen=True):
