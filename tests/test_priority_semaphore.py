@@ -16,7 +16,7 @@ from forged.fair_queue import PrioritySemaphore, ignore_failure, log_failure
 from forged.files.watcher import Watcher
 from forged.maps import EmbeddingQueue
 from forged.models import RetryBudget
-from forged.models.in_process import Lane
+from forged.models.in_process import ConcurrencyLimit
 from forged.stores import resolver, search
 from forged.stores.second_model import SecondModel
 from forged.writing.writer import Together
@@ -141,11 +141,11 @@ class _Failing:
         def call():
             raise ProviderError("no", reason="unreachable")
 
-        lane = Lane("failing", 1, lambda: 1)
+        limit = ConcurrencyLimit("failing", 1, lambda: 1)
         try:
-            await lane.run(call)
+            await limit.run(call)
         finally:
-            lane._threads.shutdown()
+            limit._threads.shutdown()
 
     async def in_the_watcher(self):
         watcher = Watcher(lambda *_: None)

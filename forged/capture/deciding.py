@@ -40,7 +40,7 @@ from forged.state import DecidedMemory, Event
 from forged.text.forgetting import says_again
 from forged.text.redaction import PLACEHOLDER, redact
 from forged.text.same_text import content_words
-from forged_client.private import without_private
+from forged_client.private_spans import without_private
 
 MOST_RELATED = 8
 

@@ -84,7 +84,7 @@ class EventDispatcher:
             heads=committer.heads,
             vectors=vectors,
             stands=self._stands,
-            departed=state.outbound.add,
+            record_egress=state.egress.add,
             make_supervisor=make_supervisor,
             start=self._start,
             on_ready=self.wake,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from forged.capture.values import TaskFailed, Usage
 from forged.errors import ProviderError
-from forged.models import Attempt, Governor, Health
+from forged.models import Attempt, EndpointHealth, Governor
 from forged.state import Event
 from forged.text.tokens import BYTES_PER_TOKEN, estimate
 
@@ -23,7 +23,7 @@ _NO_CALL_FAILED = frozenset({"storage", "internal"})
 class Gate:
     """One for the daemon. `now` is in the seconds of the health's clock."""
 
-    def __init__(self, governor: Governor, health: Health) -> None:
+    def __init__(self, governor: Governor, health: EndpointHealth) -> None:
         self._governor = governor
         self._health = health
         self._attempt = Attempt(health)
@@ -33,18 +33,18 @@ class Gate:
     @property
     def attempts(self) -> int:
         """How many calls an event may cost that passes now: one, if the last call failed."""
-        return 1 if self._health.is_doubted else _ATTEMPTS
+        return 1 if self._health.has_failed else _ATTEMPTS
 
     def wait_s(self, now: float) -> float:
         """Seconds until it is worth another question, 0 if it is now."""
-        trouble = self._health.trouble()
-        return max(trouble.wait_s if trouble is not None else 0.0, self._until - now, 0.0)
+        outage = self._health.outage()
+        return max(outage.wait_s if outage is not None else 0.0, self._until - now, 0.0)
 
     def why(self, now: float) -> str:
         """Why nothing passes, or nothing."""
-        trouble = self._health.trouble()
-        if trouble is not None and trouble.wait_s:
-            return f"calls fail, next attempt in {trouble.wait_s:.0f} s: {trouble.message}"
+        outage = self._health.outage()
+        if outage is not None and outage.wait_s:
+            return f"calls fail, next attempt in {outage.wait_s:.0f} s: {outage.message}"
         return self._why if self.wait_s(now) else ""
 
     def admits(self, event: Event, now: float) -> bool:

@@ -184,11 +184,11 @@ def _late() -> ProviderError:
 def _classified(event: Event, completion: Completion) -> Classified:
     """Return what a completion says is to be kept. Raises CallFailed with its cost if it does not say."""
     usage = Usage(1, completion.prompt_tokens, completion.completion_tokens)
-    if completion.flaw == "cut":
+    if completion.failure == "cut":
         is_whole_in_part = reply.begins_with_json(completion.text)
         found = _read(event, completion.text if is_whole_in_part else "", usage)
         raise _CutShort(completion.error(), found)
-    if completion.flaw:
+    if completion.failure:
         raise CallFailed(completion.error(), usage)
     found = _read(event, completion.text, usage)
     if not found.is_answer:

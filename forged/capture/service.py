@@ -26,7 +26,7 @@ from forged.capture.vectors import VectorsOf
 from forged.counters import Metrics
 from forged.errors import StoreError
 from forged.files import Root
-from forged.models import Governor, Health
+from forged.models import EndpointHealth, Governor
 from forged.state import Change, CutCount, CutEvent, Event, Kind, State, cut, new_event_id
 from forged.text.forgetting import Words
 from forged_client.protocol import CaptureReport
@@ -50,7 +50,7 @@ class Pipeline:
         batch_turns: int = 1,
         off: str = "",
         problem: str = "",
-        health: Health | None = None,
+        health: EndpointHealth | None = None,
         supervisor: MakeSupervisor = Supervisor,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -67,7 +67,7 @@ class Pipeline:
             settings=settings,
             queue=self._queue,
             state=state,
-            gate=Gate(governor, health or Health(clock=clock)) if settings.classifier else None,
+            gate=Gate(governor, health or EndpointHealth(clock=clock)) if settings.classifier else None,
             metrics=metrics,
             rank=rank,
             vectors=vectors,

@@ -33,7 +33,7 @@ from forged.capture.values import (
     Asked,
     AskedAgain,
     AskedVectors,
-    CallDeparted,
+    CallEgress,
     Classified,
     Classify,
     GoOn,
@@ -47,7 +47,7 @@ from forged.capture.values import (
     WorkerSettings,
 )
 from forged.capture.vectors import VectorsOf
-from forged.counters import Departure
+from forged.counters import EgressRecord
 from forged.state import Event
 
 logger = logging.getLogger(__name__)
@@ -378,7 +378,7 @@ class WorkerCall:
         heads: HeadsOf,
         vectors: VectorsOf | None,
         stands: Callable[[Event], bool],
-        departed: Callable[[Departure], None],
+        record_egress: Callable[[EgressRecord], None],
         make_supervisor: MakeSupervisor,
         start: Callable[[Coroutine[None, None, None]], None],
         on_ready: Callable[[], None],
@@ -387,7 +387,7 @@ class WorkerCall:
         self._heads = heads
         self._vectors = vectors
         self._stands = stands
-        self._departed = departed
+        self._record_egress = record_egress
         self._start = start
         self._on_ready = on_ready
         self._event: Event | None = None  # that the worker has
@@ -412,8 +412,8 @@ class WorkerCall:
         if isinstance(report, Ready):
             self._on_ready()
             return
-        if isinstance(report, CallDeparted):
-            self._departed(report.departure)
+        if isinstance(report, CallEgress):
+            self._record_egress(report.record)
             return
         event, answer = self._event, self._answer
         if event is None or answer is None or answer.done() or event.id != report.event_id:

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import msgspec
 
-from forged.counters import Departure
+from forged.counters import EgressRecord
 from forged.errors import ProviderError
 from forged.log import LogSettings
 from forged.memory import Entity, EntityRelation, Origin, Related, Scope
@@ -214,13 +214,13 @@ class TaskFailed(msgspec.Struct, frozen=True, tag="failed"):
     retry_after_s: float | None = None
 
 
-class CallDeparted(msgspec.Struct, frozen=True, tag="departed"):
+class CallEgress(msgspec.Struct, frozen=True, tag="call_egress"):
     """Something to count of a model call, told as it happens: a worker may be killed in the middle of it."""
 
-    departure: Departure
+    record: EgressRecord
 
 
-Report = Ready | CallDeparted | Asked | AskedVectors | AskedAgain | Classified | TaskFailed
+Report = Ready | CallEgress | Asked | AskedVectors | AskedAgain | Classified | TaskFailed
 
 
 class WorkerSettings(msgspec.Struct, frozen=True):

@@ -26,7 +26,7 @@ from forged.capture.values import (
     Asked,
     AskedAgain,
     AskedVectors,
-    CallDeparted,
+    CallEgress,
     CallFailed,
     Classified,
     Classifier,
@@ -120,17 +120,19 @@ def _classifier(
 def _model(settings: WorkerSettings, report: Callable[[Report], None]) -> ChatModel:
     """The model that is asked. Retries are the classifier's own affair: it counts calls."""
     from forged.config import NetworkConfig  # noqa: PLC0415
-    from forged.models import Door  # noqa: PLC0415
+    from forged.models import EgressGuard  # noqa: PLC0415
 
     network = NetworkConfig(settings.proxy, settings.plain_http_hosts)
-    door = Door(network, lambda each: report(CallDeparted(each)))
+    egress = EgressGuard(network, lambda each: report(CallEgress(each)))
     if settings.program.command:
         from forged.models.programs.chat import ProgramChat  # noqa: PLC0415
 
-        return ProgramChat(settings.program, settings.scratch, door=door)
+        return ProgramChat(settings.program, settings.scratch, egress=egress)
     from forged.models.openai_compatible import OpenAICompatibleChat  # noqa: PLC0415
 
-    return OpenAICompatibleChat(settings.base_url, settings.classifier, settings.key, door=door, retries=0)
+    return OpenAICompatibleChat(
+        settings.base_url, settings.classifier, settings.key, egress=egress, retries=0
+    )
 
 
 class DaemonLink:

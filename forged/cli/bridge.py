@@ -16,6 +16,6 @@ def mcp_command(*, harness: str, workspace: str) -> None:
     HARNESS is the agent's program, such as claude; the log calls it so.
     """
     arguments = [harness] * bool(harness) + ["--workspace", workspace] * bool(workspace)
-    if (place := mcp.chosen(arguments)) is None:
+    if (place := mcp.parse_arguments(arguments)) is None:
         raise click.BadParameter("a harness is a word such as claude", param_hint="HARNESS")
     mcp.serve(*place)

@@ -10,7 +10,7 @@ from forged.cli.call import Invocation, ask, show
 from forged.cli.commands import asks
 from forged.cli.tables import columns
 from forged.cli.terminal import escape_line, local_time, tell
-from forged_client.protocol import Cost, Costs, DayCost, Outbound
+from forged_client.protocol import Cost, Costs, DayCost, Egress
 
 _LEFT = ("day", "host", "purpose", "calls", "failed", "texts", "characters")
 _HEAD = ("day", "purpose", "calls", "failed", "prompt tokens", "of these said", "completion tokens")
@@ -54,7 +54,7 @@ def _cost_table(days: Iterable[DayCost], width: int) -> list[str]:
 @asks
 def outbound_command(call: Invocation, *, days: int) -> None:
     """Show what left for endpoints by day (UTC), host and purpose: calls, texts and characters."""
-    found, rows = ask(call, Outbound(days=days)), list[tuple[str, ...]]([_LEFT])
+    found, rows = ask(call, Egress(days=days)), list[tuple[str, ...]]([_LEFT])
     if not (found.days or call.as_json):
         tell("nothing left in that time")
     for day in found.days:

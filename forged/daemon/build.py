@@ -19,7 +19,7 @@ import msgspec
 from forged.build_id import build_id
 from forged.capture import Committer, LocalVectors, Pipeline, Promotion
 from forged.config import Config, Loaded, install_command
-from forged.counters import Departure, Metrics
+from forged.counters import EgressRecord, Metrics
 from forged.daemon import nearest_memories
 from forged.daemon.handlers import About, Daemon, RefusedWrites
 from forged.daemon.models import Models, capture_off, probes, retrieval_off
@@ -29,7 +29,7 @@ from forged.log import LogSettings
 from forged.maps import EmbeddingQueue, Indexer, ModelCache
 from forged.memories import MemoryParts, removal
 from forged.memory import Scope
-from forged.models import GOVERNED, Door, GovernedChat, Governor
+from forged.models import GOVERNED, EgressGuard, GovernedChat, Governor
 from forged.retrieval import Retriever
 from forged.sessions import Sessions
 from forged.state import State
@@ -51,7 +51,7 @@ def make_shared(
     env: Mapping[str, str],
     *,
     state: State,
-    door: Door,
+    egress: EgressGuard,
     queue: EmbeddingQueue | None,
     epoch: str,
 ) -> tuple[SharedServer | None, str]:
@@ -64,7 +64,7 @@ def make_shared(
         settings = settings_of(config, env)
         assert settings is not None
         name = f"{platform.node().split('.')[0] or 'machine'}/{epoch}"
-        return SharedServer(settings, state=state, door=door, queue=queue, daemon=name), ""
+        return SharedServer(settings, state=state, egress=egress, queue=queue, daemon=name), ""
     except ImportError:
         lacks = "the shared server needs packages that are not installed"
         return None, f"nothing is shared: {lacks}: {install_command('postgres')}"
@@ -121,7 +121,7 @@ def build(
     trust.join(indexer.follow, indexer.snapshot)
     epoch = secrets.token_hex(4)
     shared, unshared = make_shared(
-        config, env, state=state, door=models.door, queue=indexer.queue, epoch=epoch
+        config, env, state=state, egress=models.egress, queue=indexer.queue, epoch=epoch
     )
     trash, marks = os.path.join(address.state_dir(env), "trash"), make_marks(shared, state)
     writer = Writer(trash, trust, state.requests, state.intents, marks)
@@ -134,8 +134,8 @@ def build(
     sessions = Sessions(
         config, state, capture, session_memories, retriever=retriever, resolver=resolver, metrics=metrics
     )
-    models.door.guard(
-        partial(_refusal, state), governor.beyond_today, partial(_record, state, governor), metrics
+    models.egress.configure(
+        partial(_refusal, state), governor.over_daily_limit, partial(_record, state, governor), metrics
     )
     memories = MemoryParts(
         config=config,
@@ -230,14 +230,14 @@ async def _refusal(state: State, tops: tuple[str, ...]) -> str:
     return state.pauses.reason(tops)
 
 
-def _record(state: State, governor: Governor, departure: Departure) -> None:
+def _record(state: State, governor: Governor, record: EgressRecord) -> None:
     """Count what left, and what it cost where nobody else does."""
-    state.outbound.add(departure)
-    if departure.purpose not in GOVERNED:
-        counts = {"calls": departure.calls, "failed": departure.failed}
-        governor.spend(departure.purpose, **counts, prompt_tokens=departure.tokens)
-    elif departure.tokens:  # of vectors that a person had tried; of chats whoever makes them counts
-        governor.spend(departure.purpose, prompt_tokens=departure.tokens)
+    state.egress.add(record)
+    if record.purpose not in GOVERNED:
+        counts = {"calls": record.calls, "failed": record.failed}
+        governor.spend(record.purpose, **counts, prompt_tokens=record.tokens)
+    elif record.tokens:  # of vectors that a person had tried; of chats whoever makes them counts
+        governor.spend(record.purpose, prompt_tokens=record.tokens)
 
 
 def log_settings(env: Mapping[str, str], level: str = "") -> LogSettings:
@@ -268,8 +268,8 @@ def _maps(
         gated=config.min_score > 0,
         on_roots=lambda roots: watcher.set_roots(roots),  # noqa: PLW0108 - there is none yet
         model_cache=model_cache,
-        affords=governor.beyond_today,
-        refusal=models.door.refusal,
+        affords=governor.over_daily_limit,
+        refusal=models.egress.refusal,
         trust=trust,
         second=None if off else models.cjk,
     )

@@ -30,7 +30,7 @@ from forged.memory import Memory
 from forged.stores import Workplace
 from forged.text.redaction import shapes_in
 from forged.writing import WriteRequest, Written
-from forged_client.private import without_private
+from forged_client.private_spans import without_private
 from forged_client.protocol import Document, DocumentFate
 
 _MOST_SOURCE = 1024

@@ -28,7 +28,7 @@ from forged.memory import Memory, Origin, Related, Trigger, default_category, on
 from forged.stores import Workplace
 from forged.text.same_text import normalised
 from forged.writing import WriteRequest, Written
-from forged_client.private import without_private
+from forged_client.private_spans import without_private
 from forged_client.protocol import Draft, Fate
 
 _MOST_SOURCE = 64

@@ -22,7 +22,7 @@ from forged.memory import Memory, Origin, Scope, Trigger, utc_now
 from forged.state import DecidedMemory
 from forged.stores import Workplace
 from forged.trust import elsewhere
-from forged_client.private import without_private
+from forged_client.private_spans import without_private
 
 
 def proposals(memories: MemoryParts, place: Workplace) -> tuple[DecidedMemory, ...]:

@@ -31,7 +31,7 @@ from forged.memories.write import (
 from forged.memory import Evidence, Memory, Origin, Related, Trigger
 from forged.stores import Workplace
 from forged.writing import WriteRequest, Written
-from forged_client.private import without_private
+from forged_client.private_spans import without_private
 
 # A head that moves while a change of it is being written: the change is made to the next one.
 _TRIES = 8

@@ -33,7 +33,7 @@ from forged.memory import (
 from forged.stores import SessionMemory, Workplace, new_session_memory
 from forged.text.redaction import INLINE_LENGTH, shapes_in
 from forged.writing import Written
-from forged_client.private import without_private
+from forged_client.private_spans import without_private
 
 # The session of what was remembered outside of any.
 BY_HAND = "explicit"

@@ -25,7 +25,7 @@ from forged.memory import utc
 from forged.state import daily_copy, damage
 from forged.state.attributes import Accesses, Attributes
 from forged.state.captures import CaptureCursors, CaptureParts, LearnedSessions
-from forged.state.daily_counts import Agents, OutboundCounts, Spending
+from forged.state.daily_counts import Agents, EgressCounts, Spending
 from forged.state.database import Database, explained
 from forged.state.events import EventStore
 from forged.state.forgotten import ForgottenTexts
@@ -73,7 +73,7 @@ class State:
         self.pauses = Pauses(self._database)
         self.spending = Spending(self._database, governor)
         self.trust = TrustRecords(self._database, self.pauses)
-        self.outbound = OutboundCounts(self._database)
+        self.egress = EgressCounts(self._database)
         self.intents = Intents(self._database)
         self.attributes = Attributes(self._database)
         self.requests = Requests(self._database, self.trust, self.attributes)

@@ -21,7 +21,7 @@ from forged.text.injected_text import without_blocks
 from forged.text.tokens import estimate
 from forged.text.tool_markup import without_tool_text
 from forged.transcripts.texts import NO_LINE
-from forged_client.private import open_before, without_private
+from forged_client.private_spans import open_spans_before, without_private
 
 _Line = TypeVar("_Line")
 
@@ -130,7 +130,7 @@ def finished(agent: str, draft: SessionDraft, *, is_whole: bool = True) -> Sessi
     """The session with what of its messages was said; those of which nothing is left are left out."""
     is_ours = bool(draft.told) and draft.told[0].text.lstrip().startswith(_OURS)
     told = [] if draft.is_other or is_ours else draft.told
-    spans = tuple(open_before((each.role, (each.text,)) for each in told))
+    spans = tuple(open_spans_before((each.role, (each.text,)) for each in told))
     kept = [
         (Utterance(each.role, text), each)
         for each, open_spans in zip(told, spans, strict=True)

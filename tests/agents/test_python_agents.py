@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from forged_client.message_snapshot import MessageSnapshot
 from forged_client.messages import window
-from forged_client.said import MessageSnapshot
 from tests.agents.scripted_api import ScriptedApi, Turn
 from tests.support.clock import eventually
 from tests.support.daemon import Stage, capturing, stopped_server

@@ -190,7 +190,7 @@ EXAMPLES: tuple[p.Request | p.Reply, ...] = (
     p.Pause(id=16, workspace="/w", everywhere=True, paused=False),
     p.Dead(id=17, action="retry", ids=("ev_1",)),
     p.Cost(id=18, days=3),
-    p.Outbound(id=41, days=3),
+    p.Egress(id=41, days=3),
     p.Trust(id=19, workspace="/w", action="trust", mode="locked", shown="d"),
     p.Review(id=20, workspace="/w", accept=("mem_a", "01234567"), shown="d"),
     p.Try(id=42),
@@ -272,7 +272,7 @@ EXAMPLES: tuple[p.Request | p.Reply, ...] = (
         resets_at="2026-01-03T00:00:00Z",
     ),
     p.Trusted(id=19, roots=(_TRUST,)),
-    p.Departed(id=41, days=(p.DayOutbound("2026-01-02", "h:1", "build", 3, 1, 9, 70),)),
+    p.EgressReport(id=41, days=(p.DayEgress("2026-01-02", "h:1", "build", 3, 1, 9, 70),)),
     p.Reviewed(id=20, root=_TRUST, files=(_WITHHELD,), accepted=("mem_b",)),
     p.Tried(
         id=42,

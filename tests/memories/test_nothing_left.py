@@ -58,7 +58,7 @@ OTHERS = {
     "spending": "counts by day",
     "roots": "roots",
     "approvals": "hashes of files",
-    "outbound": "counts by day",
+    "egress": "counts by day",
     "intents": "go when what they tell of is done",
     "capture_cursors": "digests of messages",
     "parts": "what was said; a forgotten text is cut out",

@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 from forged.attributes import Facts
-from forged.counters import Departure
+from forged.counters import EgressRecord
 from forged.memory import utc_now
 from forged.state import (
     CaptureCursor,
@@ -105,7 +105,7 @@ async def filled(directory: Path) -> None:
         state.injected_sets.used(TOP, "mem_used7")
         await state.to_review.add(proposals())
         state.judged.add("mem_judged7", Judgement(at=time.time(), text="judged", memory_id="mem_judged7"))
-        state.outbound.add(Departure("models.example", "build", calls=3, texts=5, characters=70))
+        state.egress.add(EgressRecord("models.example", "build", calls=3, texts=5, characters=70))
         state.agents.saw("agent-of-a-hook", "Stop")
         state.injections.add(
             InjectionRecord(at=time.time(), memories=(RecordedMemory(TOP, "mem_injected7", 1),))
@@ -153,7 +153,7 @@ def a_byte_of(directory: Path, table: str) -> int:
         "own_files": b"mem_own7",
         "approvals": b"f00d7",
         "brought": b"b20d7",
-        "outbound": b"models.example build",
+        "egress": b"models.example build",
         "requests": b"key-of-7",
         "intents": b"intent-7",
         "capture_cursors": b"of-a-session",
@@ -200,7 +200,7 @@ async def test_flipped_byte_in_a_table_costs_one_row_at_most_and_is_named(direct
         assert state.forgotten.digests() == {digest(TOP, text) for text in TEXTS}
         assert (bool(state.pauses.doubt), state.pauses.listed()) == (True, ("/srv/other",))
         assert {(day.purpose, day.tokens) for day in governor.accounts()} == {("hyde", 5), ("capture", 7)}
-        (left,) = state.outbound.days(90)
+        (left,) = state.egress.days(90)
         assert (left.host, left.purpose, left.calls, left.characters) == ("models.example", "build", 3, 70)
         assert state.trust.roots() == ()  # nobody is trusted until a person has said what holds
         assert not state.trust.hashes("1:2:3")

@@ -15,7 +15,7 @@ from forged.cli.captured import _pages
 from forged.cli.listing import chain_table, explanation, hit_lines, memory_list, memory_page, memory_table
 from forged.cli.reviewing import _proposal, numbered
 from forged.cli.since import moment
-from forged.mcp import shown
+from forged.mcp import rendering
 from forged.sessions import render
 from forged.state.daily_counts import Agents
 from forged.state.database import Database
@@ -63,8 +63,8 @@ SURFACES = {
     "review": lambda: _proposal(PROPOSED, _plain),
     "review --pick": lambda: numbered([PROPOSED], _plain),
     "block": lambda: [render([Ranked(replace(memory("mem_1", "text"), created_at=NIGHT), 1.0)], 4000).text],
-    "MCP list": lambda: [shown.gist(RECORD)],
-    "MCP search": lambda: [shown.gist(HIT)],
+    "MCP list": lambda: [rendering.gist(RECORD)],
+    "MCP search": lambda: [rendering.gist(HIT)],
 }
 
 

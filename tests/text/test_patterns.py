@@ -19,7 +19,7 @@ from forged.text.redaction import redact
 from forged.text.same_text import Texts
 from forged.text.terms import terms
 from forged.text.tool_markup import without_tool_text
-from forged_client.private import without_private
+from forged_client.private_spans import without_private
 
 REPO = Path(__file__).parents[2]
 FILES = sorted(

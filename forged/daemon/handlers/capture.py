@@ -189,9 +189,9 @@ async def cost(context: Context, request: wire.Cost) -> wire.Costs:
     )
 
 
-async def outbound(context: Context, request: wire.Outbound) -> wire.Departed:
+async def egress(context: Context, request: wire.Egress) -> wire.EgressReport:
     """What left for endpoints, newest day first."""
-    return wire.Departed(days=context.daemon.state.outbound.days(min(max(request.days, 1), _MOST_DAYS)))
+    return wire.EgressReport(days=context.daemon.state.egress.days(min(max(request.days, 1), _MOST_DAYS)))
 
 
 async def report(context: Context) -> wire.CaptureReport:

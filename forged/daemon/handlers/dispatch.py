@@ -68,7 +68,7 @@ HANDLERS: Mapping[type, Handler] = {
     wire.Pause: capture.pause,
     wire.Dead: capture.dead,
     wire.Cost: capture.cost,
-    wire.Outbound: capture.outbound,
+    wire.Egress: capture.egress,
     wire.ListPast: records.list_past,
     wire.ListJudged: records.list_judged,
     wire.ListInjections: records.list_injections,

@@ -92,7 +92,7 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
     )
     embedder = identity.embedder if identity is not None else None
     if identity is not None:
-        warnings += tuple(told for told in (identity.notice, identity.embedder.told) if told)
+        warnings += tuple(told for told in (identity.notice, identity.embedder.engine_note) if told)
     tops = None
     if request.workspace:
         place = await context.daemon.resolver.resolve(request.workspace)
@@ -226,7 +226,7 @@ async def rebuild(context: Context, request: wire.Rebuild) -> wire.Rebuilt | tup
         raise Disabled(place.off)
     indexes = [indexer.open(root) for root in place.roots]
     for health in context.daemon.healths:
-        health.ask_again()
+        health.reset()
     pipeline.resumed()
     for index in indexes:
         if request.full:

@@ -30,7 +30,7 @@ from forged.memory import Memory, Related, Scope, Trigger
 from forged.stores import FIRST_BUILD, Workplace
 from forged.writing import RemovalTerms, TrashEntry, Written, new_batch
 from forged_client import protocol as wire
-from forged_client.private import without_private
+from forged_client.private_spans import without_private
 
 _MOST_NAME = 200
 _UNREACHABLE = ("copies in version control history, clones and backups",)

@@ -214,20 +214,20 @@ def shared_report(shared: SharedServer | None, machines: RootSync | None) -> wir
         return None
     return msgspec.structs.replace(
         shared.condition(),
-        in_step=tuple(_in_step(machines)) if machines is not None else (),
-        not_in_step=machines.problem if machines is not None else "",
+        sync=tuple(_in_step(machines)) if machines is not None else (),
+        sync_problem=machines.problem if machines is not None else "",
     )
 
 
-def _in_step(machines: RootSync) -> Iterator[wire.InStepReport]:
+def _in_step(machines: RootSync) -> Iterator[wire.SyncReport]:
     for (scope, owner), standing in machines.standing.items():
-        yield wire.InStepReport(
+        yield wire.SyncReport(
             scope=scope,
             owner=owner,
             behind=standing.behind,
             kept_here=standing.kept_here,
             refused=standing.refused,
-            in_step_s=round(time.time() - standing.at, 1) if standing.at else None,
+            in_sync_s=round(time.time() - standing.at, 1) if standing.at else None,
         )
 
 

@@ -27,7 +27,7 @@ from forged.map import VectorMap
 from forged.maps import Indexer
 from forged.memories import PATIENCE_S, MemoryParts
 from forged.memory import Memory, Scope
-from forged.models import Governor, Health
+from forged.models import EndpointHealth, Governor
 from forged.retrieval import Retriever
 from forged.sessions import Sessions
 from forged.state import Receipt, State
@@ -59,7 +59,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
 class Probe(msgspec.Struct, frozen=True):
     """A model at an endpoint, and one real call to it, which ends at a time or raises ProviderError."""
 
-    health: Health
+    health: EndpointHealth
     call: Callable[[float], Awaitable[object]]
 
 
@@ -84,7 +84,7 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     session_views: SessionViews
     capture: Pipeline
     governor: Governor
-    healths: tuple[Health, ...] = ()
+    healths: tuple[EndpointHealth, ...] = ()
     probes: tuple[Probe, ...] = ()
     state: State
     connections: Callable[[], int]
