@@ -433,7 +433,7 @@ class Verbs:
     forget = verb(protocol.Forget)
     restore = verb(protocol.Restore)
     capture = verb(_capture)
-    captured = verb(protocol.ListJudged)
+    captured = verb(protocol.ListCaptured)
     undo = verb(protocol.Undo)
     pause = verb(protocol.Pause)
     dead = verb(protocol.Dead)

@@ -72,9 +72,9 @@ class EventDispatcher:
         self._committer = committer
         self._off_record = off_record
         self._clock = clock
-        self._judged = state.judged
+        self._capture_log = state.capture_log
         self._forgotten = state.forgotten
-        self.news = Notifications(state.judged, classifier=settings.classifier)
+        self.notifications = Notifications(state.capture_log, classifier=settings.classifier)
         self._looked_at = float("-inf")
         self._changed = asyncio.Event()
         self.ended = asyncio.Event()  # set once for everybody who waits, whenever an event is over
@@ -122,8 +122,8 @@ class EventDispatcher:
         top = submission.roots[0].top if submission.roots else ""
         for at, place in enumerate(cleaned.refusing):
             points_back = cleaned.points_before and not at
-            if not (points_back and self.news.point_back(submission.session_id, keys[place])):
-                self.news.off_record(submission.session_id, submission.agent, top, keys[place])
+            if not (points_back and self.notifications.point_back(submission.session_id, keys[place])):
+                self.notifications.off_record(submission.session_id, submission.agent, top, keys[place])
         for number, (place, text) in enumerate(cleaned.forgets):
             self._start(self._say_which(submission, text, f"{keys[place]} {number}"))
 
@@ -135,11 +135,11 @@ class EventDispatcher:
         of = (submission.session_id, submission.agent)
         if (found := await self._committer.meant(submission.roots, text)) is not None:
             root, memory = found
-            self.news.meant(*of, root, key, memory_id=memory.id, content=memory.content)
+            self.notifications.meant(*of, root, key, memory_id=memory.id, content=memory.content)
             return
         was_done = 0 < max(submission.said_at, default=0) <= self._forgotten.newest
         if names_memory(text) and submission.roots and not was_done:
-            self.news.meant(*of, submission.roots[0], key)
+            self.notifications.meant(*of, submission.roots[0], key)
 
     async def settle(self) -> None:
         """Let what was started end, for a moment, but for what needs the worker, which is gone."""
@@ -201,7 +201,7 @@ class EventDispatcher:
         if waiting.given_up and not waiting.is_cancelled:
             delay_s = await self._bury(waiting)
         if delay_s is None or waiting.is_cancelled:
-            await self._judged.save()  # before the event goes, which would bring it again
+            await self._capture_log.save()  # before the event goes, which would bring it again
             waiting.is_leaving = True
             await self._events.remove(waiting.event.id)
             self._queue.finish()
@@ -227,7 +227,7 @@ class EventDispatcher:
             if waiting.event is not event or waiting.is_cancelled:  # something was forgotten meanwhile
                 return 0.0
             if refused:
-                self.news.refused(event, refused)
+                self.notifications.refused(event, refused)
             waiting.cut = answer.cut
             if not documents:
                 return self._done(waiting, CommitResult())
@@ -235,7 +235,7 @@ class EventDispatcher:
         # What is not all that there was is not what a later daemon should leave it at.
         if not (waiting.cut or self._events.is_journalled(event.id)):
             try:
-                await self._events.journal(event.id, self._judged.pending())
+                await self._events.journal(event.id, self._capture_log.pending())
             except StoreError as error:
                 self._metrics.capture_failures += 1
                 self.last_error = str(error)
@@ -324,7 +324,7 @@ class EventDispatcher:
         documents = self._events.documents(waiting.event.id) or ()
         told = [each for each in documents if _is_told(each, put)]
         if put.written or put.waiting:
-            self.news.kept(waiting.event, told)
+            self.notifications.kept(waiting.event, told)
         if waiting.cut:
             self._metrics.capture_failures += 1
             self.last_error = waiting.cut

@@ -76,7 +76,7 @@ class Pipeline:
             make_supervisor=supervisor,
             clock=clock,
         )
-        self.news = self._dispatcher.news
+        self.notifications = self._dispatcher.notifications
         self._taken_up = asyncio.Event()  # clear while `run` reads what an earlier daemon left
         self._taken_up.set()
         self._closing = False

@@ -12,13 +12,13 @@ from forged.state.event_values import DeadLetter, DecidedMemory, Event, Kind, ne
 
 if TYPE_CHECKING:
     from forged.state.attributes import Attributes
+    from forged.state.capture_log import CaptureLog, CaptureLogEntry
     from forged.state.captures import CaptureCursor, CapturePart, LearnedSession, digests, new_of
     from forged.state.cutting import CutCount, CutEvent, cut
     from forged.state.database import Change
     from forged.state.forgotten import ForgottenTexts
     from forged.state.injected_sets import Given, InjectedEntry, InjectedSet, InjectedTurn, SetKey
     from forged.state.intents import Intent, Intents, Rewrite
-    from forged.state.judged import Judgement, JudgementLog
     from forged.state.outbox import Write, WriteKind
     from forged.state.removal import Became, Returnable, RootIds, RootLook
     from forged.state.replicas import NEVER_MET, Mark, Replica, Replicas, is_newer
@@ -34,6 +34,8 @@ __all__ = [
     "Became",
     "Begun",
     "CaptureCursor",
+    "CaptureLog",
+    "CaptureLogEntry",
     "CapturePart",
     "Change",
     "CutCount",
@@ -50,8 +52,6 @@ __all__ = [
     "InjectedTurn",
     "Intent",
     "Intents",
-    "Judgement",
-    "JudgementLog",
     "Kind",
     "Known",
     "LearnedSession",
@@ -89,7 +89,7 @@ __getattr__ = door(
     captures=("CaptureCursor", "CapturePart", "LearnedSession", "digests", "new_of"),
     injected_sets=("Given", "InjectedEntry", "InjectedSet", "InjectedTurn", "SetKey"),
     intents=("Intent", "Intents", "Rewrite"),
-    judged=("JudgementLog", "Judgement"),
+    capture_log=("CaptureLog", "CaptureLogEntry"),
     outbox=("Write", "WriteKind"),
     removal=("Became", "RootLook", "Returnable", "RootIds"),
     replicas=("NEVER_MET", "Mark", "Replica", "Replicas", "is_newer"),

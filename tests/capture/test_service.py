@@ -700,7 +700,11 @@ async def test_a_worker_may_send_an_event_once_more_until_something_of_it_is_pur
     await one.pipeline.purge(HARBOUR)
     one.worker.says(AskedAgain(event.id))
 
-    assert [told.may for told in one.worker.given if isinstance(told, GoOn)] == [True, True, False]
+    assert [told.may for told in one.worker.given if isinstance(told, GoOn)] == [
+        True,
+        True,
+        False,
+    ]
 
 
 async def test_event_that_was_decided_is_purged_for_what_was_decided(one):

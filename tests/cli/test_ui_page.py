@@ -75,7 +75,7 @@ TURN = wire.InjectedTurn(
         wire.InjectedMemory(id="mem_unknown", root=TOP, version=1, via="standing", came="standing"),
     ),
 )
-KEPT = wire.Judged(
+KEPT = wire.CapturedEntry(
     at="2026-11-22T08:00:00Z",
     text="Deploys happen on Tuesdays",
     memory_id="mem_new",
@@ -86,7 +86,7 @@ KEPT = wire.Judged(
     classifier="builtin:rules",
     is_there=True,
 )
-REFUSED = wire.Judged(
+REFUSED = wire.CapturedEntry(
     at="2026-11-20T08:00:00Z",
     text="Remember this.",
     reason="it does not say what",
@@ -109,7 +109,7 @@ SEEN = PageData(
     memories=STORE,
     withheld=(WithheldRow(TOP, FOREIGN),),
     waiting=(WAITS,),
-    judged=(KEPT, REFUSED),
+    captured=(KEPT, REFUSED),
     injections=(TURN,),
 )
 
@@ -503,7 +503,7 @@ def test_200_wicked_texts_in_every_field_stand_there_as_text(look):
             made_at=NOW,
             workspace=TOP,
             memories=memories,
-            judged=tuple(replace(REFUSED, text=each, reason=each, why=each, agent=each) for each in texts),
+            captured=tuple(replace(REFUSED, text=each, reason=each, why=each, agent=each) for each in texts),
             injections=tuple(
                 replace(TURN, agent=each, memories=(replace(TURN.memories[0], id=each, came=each),))
                 for each in texts

@@ -96,7 +96,7 @@ _TRUST = p.RootTrust(
 )
 _MESSAGES = (p.Message("user", "q"), p.Message("assistant", (p.Part(text="a"),)), p.Message("tool"))
 
-_JUDGED = p.Judged(
+_CAPTURED = p.CapturedEntry(
     at="2026-01-02T03:04:05.000000Z",
     text="text",
     memory_id="mem_a",
@@ -319,10 +319,13 @@ EXAMPLES: tuple[p.Request | p.Reply, ...] = (
         to_review=5,
         most_to_review=4,
     ),
-    p.ListJudged(id=31, workspace="/w", since="2026-01-02T00:00:00Z", session_id="s", limit=9, offset=1),
-    p.JudgedPage(
+    p.ListCaptured(id=31, workspace="/w", since="2026-01-02T00:00:00Z", session_id="s", limit=9, offset=1),
+    p.CapturedPage(
         id=31,
-        judged=(_JUDGED, p.Judged(at="2026-01-02T03:04:05.000000Z", text="it", reason="why", why="request")),
+        captured=(
+            _CAPTURED,
+            p.CapturedEntry(at="2026-01-02T03:04:05.000000Z", text="it", reason="why", why="request"),
+        ),
         total=2,
     ),
     p.ListInjections(id=32, workspace="/w", since="2026-01-02T00:00:00Z", session_id="s", limit=9, offset=1),

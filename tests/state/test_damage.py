@@ -23,13 +23,13 @@ from forged.memory import utc_now
 from forged.state import (
     Begun,
     CaptureCursor,
+    CaptureLogEntry,
     CapturePart,
     DecidedMemory,
     Given,
     InjectedSet,
     InjectedTurn,
     Intent,
-    Judgement,
     Known,
     LearnedSession,
     Looked,
@@ -102,7 +102,9 @@ async def filled(directory: Path) -> None:
         state.injected_sets.put(key, InjectedSet("0123abcd", 1.0))
         state.injected_sets.used(TOP, "mem_used7")
         await state.to_review.add(proposals())
-        state.judged.add("mem_judged7", Judgement(at=time.time(), text="judged", memory_id="mem_judged7"))
+        state.capture_log.add(
+            "mem_logged7", CaptureLogEntry(at=time.time(), text="logged", memory_id="mem_logged7")
+        )
         state.outbound.add(Departure("models.example", "build", calls=3, texts=5, characters=70))
         state.agents.saw("agent-of-a-hook", "Stop")
         state.injections.add(InjectedTurn(at=time.time(), memories=(Given(TOP, "mem_injected7", 1),)))
@@ -157,7 +159,7 @@ def a_byte_of(directory: Path, table: str) -> int:
         "injected_sets": b"told-session",
         "uses": b"mem_used7",
         "to_review": b"mem_waits7",
-        "judged": b"mem_judged7",
+        "capture_log": b"mem_logged7",
         "agents": b"agent-of-a-hook",
         "injections": b"mem_injected7",
         "learned": b"a-learned-session",

@@ -1,4 +1,4 @@
-"""`list_judged`, `list_injections` and `learn`: records of captures and injections, and past sessions.
+"""`list_captured`, `list_injections` and `learn`: records of captures and injections, and past sessions.
 
 The disk is asked only whether a memory's file is still there. A past session is cleaned and judged like any
 other; what it comes to waits for a person. Raises InvalidRequest and WorkspaceError.
@@ -21,7 +21,7 @@ from forged.errors import InvalidRequest
 from forged.files import repo_root
 from forged.memory import utc
 from forged.sessions import clean_transcript
-from forged.state import MOST_LEARNED, InjectedTurn, Judgement, State
+from forged.state import MOST_LEARNED, CaptureLogEntry, InjectedTurn, State
 from forged.stores import Workplace
 from forged_client import protocol as wire
 
@@ -89,19 +89,19 @@ async def list_past(context: Context, request: wire.ListPast) -> wire.PastSessio
     )
 
 
-_Row = TypeVar("_Row", Judgement, InjectedTurn)
+_Row = TypeVar("_Row", CaptureLogEntry, InjectedTurn)
 
 
-async def list_judged(context: Context, request: wire.ListJudged) -> wire.JudgedPage:
+async def list_captured(context: Context, request: wire.ListCaptured) -> wire.CapturedPage:
     """List what was kept and refused, newest first; also where memory is off by now."""
 
-    def listed(state: State, tops: tuple[str, ...] | None) -> list[Judgement]:
-        return [each for each in state.judged.listed() if tops is None or each.top in tops]
+    def listed(state: State, tops: tuple[str, ...] | None) -> list[CaptureLogEntry]:
+        return [each for each in state.capture_log.listed() if tops is None or each.top in tops]
 
     page, total = await _page(context, request, listed)
     there = await asyncio.to_thread(_there, page)
-    told = [_judged(each, each in there) for each in page]
-    return wire.JudgedPage(status="ok" if told else "empty", judged=fitting(told), total=total)
+    told = [_captured(each, each in there) for each in page]
+    return wire.CapturedPage(status="ok" if told else "empty", captured=fitting(told), total=total)
 
 
 async def list_injections(context: Context, request: wire.ListInjections) -> wire.InjectionsPage:
@@ -118,7 +118,7 @@ async def list_injections(context: Context, request: wire.ListInjections) -> wir
 
 async def _page(
     context: Context,
-    request: wire.ListJudged | wire.ListInjections,
+    request: wire.ListCaptured | wire.ListInjections,
     listed: Callable[[State, tuple[str, ...] | None], list[_Row]],
 ) -> tuple[Sequence[_Row], int]:
     """Return a page of the rows that a request means, and how many there are in all."""
@@ -133,20 +133,20 @@ async def _page(
     return page_of(found, request.offset, request.limit), len(found)
 
 
-def _there(page: Sequence[Judgement]) -> frozenset[Judgement]:
+def _there(page: Sequence[CaptureLogEntry]) -> frozenset[CaptureLogEntry]:
     """Those whose memory's file is where it was written."""
     return frozenset(each for each in page if each.memory_id and _is_there(each))
 
 
-def _is_there(each: Judgement) -> bool:
+def _is_there(each: CaptureLogEntry) -> bool:
     return os.path.exists(os.path.join(repo_root(each.top).directories[0], f"{each.memory_id}.md"))
 
 
-def _judged(each: Judgement, is_there: bool) -> wire.Judged:
+def _captured(each: CaptureLogEntry, is_there: bool) -> wire.CapturedEntry:
     fields = msgspec.structs.asdict(each)
-    del fields["untold"]
+    del fields["unreported"]
     own = {"at": utc(fields.pop("at")), "root": fields.pop("top"), "is_there": is_there}
-    return wire.Judged(**fields, **own)
+    return wire.CapturedEntry(**fields, **own)
 
 
 def _injected(each: InjectedTurn, state: State) -> wire.InjectedTurn:
