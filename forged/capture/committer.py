@@ -29,7 +29,7 @@ from forged.capture.existing import (
     rows_of,
 )
 from forged.capture.intake import response_of
-from forged.capture.rules.pairs import NO_ROWS
+from forged.capture.rules.pair_model import NO_ROWS
 from forged.capture.values import Classified, KnownMemory, Proposal, Tally
 from forged.capture.vectors import VectorsOf
 from forged.errors import (

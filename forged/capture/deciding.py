@@ -109,7 +109,7 @@ class _Deciding:
         root = next((root for root in self._event.roots if root.scope == proposal.scope), None)
         content = self._presentable(proposal.content)
         match = Match(self._existing, root, proposal, content, by_model=self._by_model)
-        if proposal.only_replaces and (root is None or not self._is_another_word(root, content, match)):
+        if proposal.update_only and (root is None or not self._is_another_word(root, content, match)):
             return
         origin = self._provenance.of(content, by_model=self._by_model) if content else "foreign"
         if objection := self._objection(root, content, proposal, origin):
@@ -259,7 +259,7 @@ class _Deciding:
             return False
         if match.head or match.before:
             return True
-        self._existing.tentative.add(root, content, doubt=match.doubt)
+        self._existing.tentative.add(root, content, penalty=match.penalty)
         return False
 
     def _doubt(self, root: Root, content: str) -> Iterator[Related]:

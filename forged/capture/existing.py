@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from forged.capture.forms import words_said
-from forged.capture.rules.pairs import NO_ROWS, RowsOf
+from forged.capture.rules.pair_model import NO_ROWS, RowsOf
 from forged.capture.rules.replacement import differs_from, is_evident, may_replace, replaced_by
 from forged.capture.rules.requests import words_to_forget
 from forged.capture.rules.slots import is_about_the_same, opening
@@ -61,7 +61,7 @@ class TentativeStatement(msgspec.Struct, frozen=True):
 
     root: Root
     text: str
-    doubt: float = 0.0
+    penalty: float = 0.0
     stands: str = ""
 
 
@@ -75,11 +75,11 @@ class TentativeStatements:
     def __init__(self) -> None:
         self._held: dict[Root, dict[str, TentativeStatement]] = {}
 
-    def add(self, root: Root, text: str, *, doubt: float = 0.0) -> None:
+    def add(self, root: Root, text: str, *, penalty: float = 0.0) -> None:
         """Hold on to a text, of a root that counts as the newest from now on."""
         held = self._held[root] = self._held.pop(root, {})
-        held.setdefault(text, TentativeStatement(root, text, doubt, text))
-        alike = [each.text for each in held.values() if bool(each.doubt) == bool(doubt)]
+        held.setdefault(text, TentativeStatement(root, text, penalty, text))
+        alike = [each.text for each in held.values() if bool(each.penalty) == bool(penalty)]
         if len(alike) > _MOST_TENTATIVE:
             del held[alike[0]]
         if len(self._held) > _MOST_ROOTS:
@@ -90,18 +90,18 @@ class TentativeStatements:
         return [text for root in roots for text in self._held.get(root, {})]
 
     def like(
-        self, roots: Sequence[Root], content: str, *, rows: RowsOf = NO_ROWS, doubt: float = 0.0
+        self, roots: Sequence[Root], content: str, *, rows: RowsOf = NO_ROWS, penalty: float = 0.0
     ) -> TentativeStatement | None:
         """Return the text of any of the roots whose place another one takes, against so much doubt."""
         of_all = [each for root in roots for each in self._held.get(root, {}).values()]
         older = [each for each in of_all if each.text != content]
         if not older:
             return None
-        doubts = [each.doubt for each in older]
+        penalties = [each.penalty for each in older]
         # Of what was hardly meant to last few are like another thing by accident.
-        among = max(1.0, sum(math.exp(-each) for each in doubts))
-        texts, doubt = [each.text for each in older], doubt - _SAFE
-        place = replaced_by(content, texts, rows=rows, doubt=doubt, doubts=doubts, among=among)
+        among = max(1.0, sum(math.exp(-each) for each in penalties))
+        texts, penalty = [each.text for each in older], penalty - _SAFE
+        place = replaced_by(content, texts, rows=rows, penalty=penalty, penalties=penalties, among=among)
         return None if place is None else older[place]
 
     def take(self, held: TentativeStatement, content: str) -> None:
@@ -201,7 +201,7 @@ class Match:
     ) -> None:
         """`content` is the proposal's as it would be stored; `by_model`: nobody typed it."""
         self._existing, self._root, self._proposal = existing, root, proposal
-        self._content, self._by_model, self.doubt = content, by_model, proposal.doubt
+        self._content, self._by_model, self.penalty = content, by_model, proposal.penalty
 
     @cached_property
     def before(self) -> TentativeStatement | None:
@@ -209,7 +209,9 @@ class Match:
         if self._by_model:
             return None
         existing = self._existing
-        return existing.tentative.like(existing.roots, self._content, rows=existing.rows, doubt=self.doubt)
+        return existing.tentative.like(
+            existing.roots, self._content, rows=existing.rows, penalty=self.penalty
+        )
 
     @cached_property
     def head(self) -> Memory | None:
@@ -233,8 +235,10 @@ class Match:
     def _gainsaid(self, root: Root) -> Memory | None:
         versions, _, heads = self._existing.versions(root)
         texts, among = [each.content for each in versions], len(heads)
-        rows, plainly = self._existing.rows, self._proposal.only_replaces
-        place = replaced_by(self._content, texts, rows=rows, doubt=self.doubt, among=among, plainly=plainly)
+        rows, plainly = self._existing.rows, self._proposal.update_only
+        place = replaced_by(
+            self._content, texts, rows=rows, penalty=self.penalty, among=among, plainly=plainly
+        )
         if place is not None:
             head = self._existing.head(root, versions[place].id)
             return head if head.id == versions[place].id or self._is_of(head) else None

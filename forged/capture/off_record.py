@@ -17,7 +17,7 @@ import msgspec
 
 from forged.capture.authorship import MessagePiece, parts_of, pieces
 from forged.capture.forms import plain, words_said
-from forged.capture.rules.lasting import Veto, speaks_against
+from forged.capture.rules.durability import Veto, is_vetoed
 from forged.capture.rules.requests import asks, begins_with_request, forgets, form_of, letters, names_memory
 from forged.text.forgetting import sentences_in
 
@@ -284,7 +284,7 @@ def _without_forgotten(sentence: str) -> str | None:
         if is_kept:
             kept.append(clause)
     left = _tidied(kept, sentence)
-    return f"{_ASKED}{left}" if left and is_stated and not speaks_against(left, _PASSING) else left
+    return f"{_ASKED}{left}" if left and is_stated and not is_vetoed(left, _PASSING) else left
 
 
 def _tidied(clauses: Sequence[str], sentence: str) -> str | None:

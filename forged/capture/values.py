@@ -37,8 +37,8 @@ class Proposal(msgspec.Struct, frozen=True):
     """A memory to keep, unchecked: every field may hold anything.
 
     `evidence` are files as PATH, PATH:LINE or PATH:FIRST-LAST; `importance` is from 0 to 1, or unknown. `why`
-    is request, rule, head, model, or empty for an author with one reason. What `only_replaces` is not sure to
-    be worth keeping, unless it changes what is known: `doubt` nats must speak for that.
+    is request, rule, head, model, or empty for an author with one reason. What `update_only` is not sure to
+    be worth keeping, unless it changes what is known: `penalty` nats must speak for that.
     """
 
     content: str
@@ -53,8 +53,8 @@ class Proposal(msgspec.Struct, frozen=True):
     importance: float | None = None
     source: str = ""
     why: str = ""
-    only_replaces: bool = False
-    doubt: float = 0.0
+    update_only: bool = False
+    penalty: float = 0.0
 
 
 class Usage(msgspec.Struct, frozen=True):

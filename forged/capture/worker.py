@@ -102,17 +102,17 @@ def _classifier(
 ) -> tuple[Classifier | None, str]:
     """The classifier, or why there is none. The rules need neither numpy nor httpx, half of a start."""
     try:
-        from forged.capture.local import LocalAnswers, WithRequests  # noqa: PLC0415
+        from forged.capture.local_classifier import LocalClassifier, RequestClassifier  # noqa: PLC0415
 
-        local = LocalAnswers(daemon.vectors if settings.has_vectors else None)
+        local = LocalClassifier(daemon.vectors if settings.has_vectors else None)
         if not settings.classifier:
             from forged.capture.rules.engine import RuleClassifier  # noqa: PLC0415
 
-            return WithRequests(RuleClassifier(daemon.heads, local.more), local), ""
+            return RequestClassifier(RuleClassifier(daemon.heads, local.refine), local), ""
         from forged.capture.llm import LlmClassifier  # noqa: PLC0415
 
         model = LlmClassifier(_model(settings, report), may_go_on=daemon.may_go_on)
-        return WithRequests(model, local, overrules=True), ""
+        return RequestClassifier(model, local, overrules=True), ""
     except ConfigError as error:
         return None, str(error)
 

@@ -22,7 +22,7 @@ _INDENT = "    "
 _WHY = {
     "request": "somebody asked for it",
     "rule": "a rule matched what was typed",
-    "head": "the local head takes it for something that lasts",
+    "linear": "the local head takes it for something that lasts",
     "model": "the model proposed it",
     "refusal": "you asked for it not to be remembered",
     "forget": "you asked to forget it",

@@ -1,9 +1,9 @@
 """Tell whether a message is chat: thanks, laughter, nothing that a memory could help with.
 
-A linear function that was learnt (`make head`) takes a message and, where the local model has looked at it,
-its row of layers without the last one. A yes costs whoever meant work a wanted memory, so the bar is high: of
-210 short messages about work two are taken for chat. Raises msgspec.MsgspecError for a file that is none, and
-ValueError for a row of another size.
+A linear function that was learnt (`make linear-models`) takes a message and, where the local model has looked
+at it, its row of layers without the last one. A yes costs whoever meant work a wanted memory, so the bar is
+high: of 210 short messages about work two are taken for chat. Raises msgspec.MsgspecError for a file that is
+none, and ValueError for a row of another size.
 """
 
 from __future__ import annotations

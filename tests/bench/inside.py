@@ -60,8 +60,8 @@ _WINDOW_BYTES, _TURNS = 1_500_000, 200
 
 def search(count: str, dimension: str) -> Probe:
     """Five queries over random rows by their vectors alone; the ten best must be the right ones."""
-    rows = corpus.units(1, int(count), int(dimension))
-    queries = corpus.units(2, _QUERIES, int(dimension))
+    rows = corpus.passages(1, int(count), int(dimension))
+    queries = corpus.passages(2, _QUERIES, int(dimension))
     best = np.concatenate(
         [(queries @ rows[at : at + 4096].T).max(axis=0) for at in range(0, len(rows), 4096)]
     )
@@ -176,7 +176,7 @@ def first_judged() -> Probe:
     """Seconds of CPU of the rules over one message, in a process that has compiled nothing yet."""
     code = (
         "import asyncio, time\n"
-        "from forged.capture.local import LocalAnswers\n"
+        "from forged.capture.local_classifier import LocalAnswers\n"
         "from forged.capture.rules.engine import RuleClassifier\n"
         "from forged.capture.rules.replacement import replaced_by\n"
         "from forged.conversation import Utterance\n"

@@ -325,9 +325,9 @@ def test_what_it_speaks_of_is_kept_in_its_file_as_far_as_it_says_so():
 # --- how often it is asked ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("only_replaces", [True, False])
+@pytest.mark.parametrize("update_only", [True, False])
 @pytest.mark.parametrize("known", [True, False])
-def test_what_a_proposal_takes_the_place_of_is_looked_up_once(monkeypatch, known, only_replaces):
+def test_what_a_proposal_takes_the_place_of_is_looked_up_once(monkeypatch, known, update_only):
     """Among thousands of memories it takes long; what was likely before is looked up once as well."""
     npm, pnpm = "We use npm in this repo.", "We use pnpm in this repo, npm is out."
     asked = []
@@ -343,7 +343,7 @@ def test_what_a_proposal_takes_the_place_of_is_looked_up_once(monkeypatch, known
     there = "The logo is green." if not known else npm
     documents, _ = decide(
         Event(session_id="s1", roots=(REPO, USER)),
-        Classified((propose(pnpm, only_replaces=only_replaces),), author=Origin.TYPED),
+        Classified((propose(pnpm, update_only=update_only),), author=Origin.TYPED),
         {REPO: [memory("mem_0", there, scope="repo")]},
         nothing_forgotten,
         NOW,

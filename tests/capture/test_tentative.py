@@ -36,8 +36,8 @@ def test_what_was_taken_for_another_root_of_the_same_place_is_found_there(
 
 def test_what_spoke_against_the_first_must_be_outweighed_too() -> None:
     held = TentativeStatements()
-    held.add(ROOT, NPM, doubt=1.0)
-    held.add(OTHER, NPM, doubt=20.0)
+    held.add(ROOT, NPM, penalty=1.0)
+    held.add(OTHER, NPM, penalty=20.0)
 
     assert held.like([ROOT], PNPM) == TentativeStatement(ROOT, NPM, 1.0, NPM)
     assert held.like([OTHER], PNPM) is None
@@ -48,7 +48,7 @@ def test_of_a_root_the_newest_forty_are_held(likely: TentativeStatements) -> Non
         assert likely.like([ROOT], PNPM) == TentativeStatement(ROOT, NPM, stands=NPM)
         likely.add(ROOT, f"Module number {number} belongs to team {number}.")
         for doubted in range(3):
-            likely.add(ROOT, f"Row {number} of {doubted} is empty.", doubt=1.0)
+            likely.add(ROOT, f"Row {number} of {doubted} is empty.", penalty=1.0)
 
     assert likely.like([ROOT], PNPM) is None
 

@@ -33,7 +33,7 @@ def judged(label: str) -> list[str]:
 
 
 def test_what_is_shipped_was_trained_on_the_data_in_the_tree_and_is_small():
-    assert shipped().data == train_chat.digest(), "make head"
+    assert shipped().data == train_chat.digest(), "make linear-models"
     assert os.path.getsize(FILE) <= MOST_BYTES
 
 

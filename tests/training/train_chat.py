@@ -1,4 +1,4 @@
-"""Trains what recognises chat and writes it: part of `make head`. Prints how that fares.
+"""Trains what recognises chat and writes it: part of `make linear-models`. Prints how that fares.
 
 Learnt from `tests/data/chat/learn.tsv`, from sentences and messages that the head learns from, where the kind
 `chat` stands against all others, and from the turns of agents' lives. Nothing is learnt from `judge.tsv`, and
@@ -26,7 +26,7 @@ from forged.text.chat import FILE, LONGEST, Barred, Chat, ChatFile, signs
 from forged.text.linear import SIZE, Weights
 from tests.training import data
 from tests.training.fitting import Floats, Rows, fit
-from tests.training.train_head import vectors_of
+from tests.training.train_linear_model import vectors_of
 
 CHAT = data.DATA / "chat"
 LEARN, JUDGE = CHAT / "learn.tsv", CHAT / "judge.tsv"

@@ -98,7 +98,7 @@ def without_request(text: str) -> str:
     return form_of("asks").sub(" ", plain(text))
 
 
-def beside_request(text: str) -> str:
+def outside_request(text: str) -> str:
     """Return the plain text without the clauses that ask, unless nothing is left then."""
     clauses = [each for each in _CLAUSES.split(plain(text)) if each and not form_of("asks").search(each)]
     return ", ".join(clauses) if sum(map(len, clauses)) >= _CLAUSE else without_request(text)

@@ -15,7 +15,7 @@ const CAME = {
 const WHY = {
   request: "somebody asked for it",
   rule: "a rule matched what was typed",
-  head: "the local head took it for something that lasts",
+  linear: "the local head took it for something that lasts",
   model: "the model proposed it",
 };
 const MOST_TURNS = 12;
