@@ -18,11 +18,11 @@ from itertools import chain, islice, zip_longest
 import msgspec
 import numpy as np
 
-from forged.capture.forms import words_said
 from forged.capture.rules.pair_model import NO_ROWS, RowsOf
 from forged.capture.rules.replacement import differs_from, is_evident, may_replace, replaced_by
 from forged.capture.rules.requests import words_to_forget
 from forged.capture.rules.slots import is_about_the_same, opening
+from forged.capture.text_patterns import words_said
 from forged.capture.values import MAX_CONTENT_BYTES, KnownMemory, Proposal
 from forged.capture.vectors import VectorsOf
 from forged.config import LOCAL
@@ -45,7 +45,7 @@ _MOST_ALIKE = 2 * MAX_CONTENT_BYTES
 # For the rows of all texts that are compared; of a proposal, and of all.
 _ROWS_S, _MOST_NEAR, _MOST_COMPARED = 10.0, 24, 192
 # Of the words of a sentence that asks to forget, what a memory must have to be meant.
-_MEANT = 0.5
+_LEAST_SHARE = 0.5
 # Characters of a text that its row is of: as long as a statement that is kept, and 50 ms of a core.
 _MOST_IN_ROW = 600
 # Words of its subject that a text shares with the head of what it replaces.
@@ -57,12 +57,12 @@ _SAFE = 0.25
 
 
 class TentativeStatement(msgspec.Struct, frozen=True):
-    """A text that was said of a root, the doubt against it, and what `stands` for it, at first itself."""
+    """A text that was said of a root, the doubt against it, and what `current` for it, at first itself."""
 
     root: Root
     text: str
     penalty: float = 0.0
-    stands: str = ""
+    current: str = ""
 
 
 class TentativeStatements:
@@ -106,7 +106,7 @@ class TentativeStatements:
 
     def take(self, held: TentativeStatement, content: str) -> None:
         """Have `content` stand for a text."""
-        self._held[held.root][held.text] = TentativeStatement(held.root, held.text, stands=content)
+        self._held[held.root][held.text] = TentativeStatement(held.root, held.text, current=content)
 
 
 class ExistingMemories:
@@ -244,7 +244,7 @@ class Match:
             return head if head.id == versions[place].id or self._is_of(head) else None
         if self.before is None:
             return None
-        stand = (each for each in heads if each.content == self.before.stands)
+        stand = (each for each in heads if each.content == self.before.current)
         return next(
             (each for each in stand if is_evident(self._content, each.content, plainly=plainly)), None
         )
@@ -302,7 +302,7 @@ def _near_texts(event: Event, view: View, rows: RowsOf) -> list[str]:
     return [each.content for each in near]
 
 
-def naming(view: View, names: Sequence[str]) -> tuple[KnownMemory, ...]:
+def heads_naming(view: View, names: Sequence[str]) -> tuple[KnownMemory, ...]:
     """Return the heads whose first line names one of `names`; a hundred of each map and name."""
     return tuple(dict.fromkeys(each for home in view.maps for each in _naming(home, names)))
 
@@ -317,7 +317,7 @@ def _naming(home: VectorMap, names: Iterable[str]) -> Iterator[KnownMemory]:
             yield KnownMemory(found.id, found.scope, found.category, line)
 
 
-def meant(view: View, text: str) -> tuple[Root, Memory] | None:
+def memory_to_forget(view: View, text: str) -> tuple[Root, Memory] | None:
     """Return the head with most of the words of a sentence that asks to forget, of equals the newest."""
     wanted = words_to_forget(text)
     found = (
@@ -327,7 +327,7 @@ def meant(view: View, text: str) -> tuple[Root, Memory] | None:
         if home.chains.is_head(each.id)
     )
     best = max(found, key=lambda each: each[:2], default=None)
-    return best[2:] if best is not None and wanted and best[0] >= _MEANT * len(wanted) else None
+    return best[2:] if best is not None and wanted and best[0] >= _LEAST_SHARE * len(wanted) else None
 
 
 def _candidates(

@@ -172,7 +172,7 @@ class Intake:
         new = new_of(row, window.places)
         if not new or submission.kind == "learned":
             return False
-        self._state.heard.update({key: window.live.grown(new, self._now(window.live))})
+        self._state.capture_cursors.update({key: window.live.grown(new, self._now(window.live))})
         return True
 
     async def _whole(self, submission: Submission, event_id: str, key: str) -> SubmittedEvents | Outcome:
@@ -251,7 +251,7 @@ class Intake:
             for place, at, turn in zip(there, fresh, turns, strict=True)
         ]
         said = [
-            msgspec.structs.replace(each, heard_at=at)
+            msgspec.structs.replace(each, said_at=at)
             for each, place, at in zip(messages, there, times, strict=True)
             if each is not None and (place is None or is_whole)
         ]
@@ -285,7 +285,7 @@ class Intake:
         if submission.parts > 1:
             return (0.0,) * count
         turn = submission.said[newest:][:_MOST_COMPARED]
-        before = await asyncio.to_thread(self._state.heard.said_last, turn) if turn else 0.0
+        before = await asyncio.to_thread(self._state.capture_cursors.said_last, turn) if turn else 0.0
         return (0.0,) * newest + (before or now,) * (count - newest)
 
     def _now(self, live: CaptureCursor) -> float:
@@ -294,7 +294,7 @@ class Intake:
         return max(round(self._clock(), 3), before + _APART_S if before else 0.0)
 
     def _window(self, row: bytes, key: str) -> _Window:
-        live = self._state.heard.of(key)
+        live = self._state.capture_cursors.of(key)
         known = self._state.learned.before(key, live)
         return _Window(row, live, known, known.places(row))
 
@@ -344,7 +344,7 @@ def _event(submission: Submission, event_id: str, piece: Sequence[TimedMessage],
         session_id=submission.session_id,
         roots=submission.roots,
         window=tuple(each.utterance for each in piece),
-        heard_at=tuple(each.heard_at for each in piece),
+        said_at=tuple(each.said_at for each in piece),
         received_at=utc(now),
         begun=piece[0].begun,
         goes_on=piece[-1].goes_on,

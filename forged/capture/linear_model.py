@@ -29,7 +29,7 @@ FILE = os.path.join(os.path.dirname(__file__), "linear_model.bin")
 SIGNS = 9
 # Characters: of a message that is kept whole, of a sentence with its neighbour, and of the message that says
 # what a sentence stands in.
-SHORT, LONG, AROUND = 160, 250, 1_000
+SHORT, LONG, MESSAGE_CHARS = 160, 250, 1_000
 _MOST_SENTENCES = 12
 # Units of a message.
 _MOST_PASSAGES = 2
@@ -153,11 +153,11 @@ def signs(text: str) -> tuple[float, ...]:
 
 
 class Passage(msgspec.Struct, frozen=True):
-    """`text` is what would be kept, `sentences` what is judged, `around` the message that it stands in."""
+    """Text that may become a memory, with its sentences and the message that holds it."""
 
     text: str
     sentences: tuple[Statement, ...]
-    around: str
+    message_text: str
 
     @property
     def message(self) -> int:
@@ -165,7 +165,7 @@ class Passage(msgspec.Struct, frozen=True):
 
     def texts(self) -> tuple[str, ...]:
         """All whose vectors are needed."""
-        return (self.around, *(each.text for each in self.sentences))
+        return (self.message_text, *(each.text for each in self.sentences))
 
 
 def passages(said: Sequence[Statement]) -> tuple[Passage, ...]:
@@ -174,19 +174,19 @@ def passages(said: Sequence[Statement]) -> tuple[Passage, ...]:
     return tuple(passage for _, each in messages for passage in _of_message(tuple(each)))
 
 
-def around_of(said: Sequence[Statement]) -> str:
+def message_text_of(said: Sequence[Statement]) -> str:
     """Return the message that statements stand in, as far as it is judged."""
-    return said[0].around.strip()[:AROUND]
+    return said[0].message_text.strip()[:MESSAGE_CHARS]
 
 
 def _of_message(said: tuple[Statement, ...]) -> Iterator[Passage]:
-    message, around = said[0].around, around_of(said)
+    message, message_text = said[0].message_text, message_text_of(said)
     if len(message) <= SHORT and "\n" not in message.strip():
-        yield Passage(_whole(said), said, around)
+        yield Passage(_whole(said), said, message_text)
         return
     ends = (*said[: _MOST_SENTENCES // 2], *said[-_MOST_SENTENCES // 2 :])
     for each in said if len(said) <= _MOST_SENTENCES else ends:
-        yield Passage(each.whole if len(each.whole) <= LONG else each.text, (each,), around)
+        yield Passage(each.whole if len(each.whole) <= LONG else each.text, (each,), message_text)
 
 
 def _whole(said: Sequence[Statement]) -> str:
@@ -202,7 +202,7 @@ def score(passage: Passage, says: Callable[[str], float]) -> float:
     A sentence that is likelier not to be meant is not helped by its message.
     """
     best = max(says(each.text) for each in passage.sentences)
-    return _MESSAGE * says(passage.around) + (1 - _MESSAGE) * best if best >= 0 else best
+    return _MESSAGE * says(passage.message_text) + (1 - _MESSAGE) * best if best >= 0 else best
 
 
 def request_score(here: Sequence[Passage], scores: Mapping[str, StatementScores]) -> float:
@@ -234,7 +234,9 @@ def _together(near: Sequence[Passage], passage: Passage, keep: Callable[[str], f
     likely = [each for each in mine if each is passage or keep(each.sentences[0].text) > 0]
     sentences = tuple(sentence for each in likely for sentence in each.sentences)
     text = " ".join(each.text for each in sentences)
-    return Passage(text, sentences, passage.around) if len(likely) > 1 and len(text) <= LONG else passage
+    return (
+        Passage(text, sentences, passage.message_text) if len(likely) > 1 and len(text) <= LONG else passage
+    )
 
 
 def _overlaps(passage: Passage, rivals: Sequence[Passage]) -> bool:

@@ -18,9 +18,9 @@ from forged.capture.linear_model import (
     Passage,
     StatementScorer,
     StatementScores,
-    around_of,
     best_passage,
     linear_model,
+    message_text_of,
     passages,
     request_score,
     score,
@@ -165,7 +165,7 @@ def _requested(
             said_so = " ".join(each.text for each in passage.sentences)
             refused.append(Refused(said_so, "it does not say what is to be remembered"))
         elif _request_strength(passage, scores) >= (
-            _PLAIN_BAR if letters(passage.around) < _PLAIN else worded_bar
+            _PLAIN_BAR if letters(passage.message_text) < _PLAIN else worded_bar
         ) or (by_rules and proposals_in(passage.text)):
             taken.append(passage)
         else:
@@ -174,7 +174,9 @@ def _requested(
 
 
 def _request_strength(passage: Passage, scores: dict[str, StatementScores]) -> float:
-    return scores[passage.around].asks + max(scores[text].keep for text in passage.texts() if text in scores)
+    return scores[passage.message_text].asks + max(
+        scores[text].keep for text in passage.texts() if text in scores
+    )
 
 
 def _likely(
@@ -202,7 +204,7 @@ def _proposal(
     passage: Passage, scores: dict[str, StatementScores], why: str, scope: Scope | None = None
 ) -> Proposal:
     content = presentable(without_lead_ins(behind_request(passage.text))[0] or passage.text)
-    leaning = scores[passage.around]
+    leaning = scores[passage.message_text]
     about_person = scope_of_all(passage.sentences) is Scope.USER
     for_person = leaning.user + (_WORDS_SAY if about_person else -_WORDS_SAY)
     scope = scope or (Scope.USER if for_person > 0 else Scope.REPO)
@@ -230,7 +232,7 @@ def request_in(said: Sequence[Statement], before: str = "") -> Passage | None:
     if last - first == 1 and (said[at].asks_alone or not _has_content(text)):
         texts = (each for each in (said[at].answers, before) if letters(each) >= _LEAST)
         text = f"{next(texts, '')} {text}".strip()
-    return Passage(text if _has_content(text) else "", tuple(said[first:last]), around_of(said))
+    return Passage(text if _has_content(text) else "", tuple(said[first:last]), message_text_of(said))
 
 
 def requests_of(said: Sequence[Statement]) -> dict[int, Passage]:

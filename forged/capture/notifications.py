@@ -90,7 +90,7 @@ class Notifications:
         )
         self._log.add(f"off record {key}", entry)
 
-    def meant(
+    def name_memory(
         self, session_id: str, agent: str, root: Root, key: str, *, memory_id: str = "", content: str = ""
     ) -> None:
         """Record that a message asks to forget a memory, or something that no memory says."""
@@ -116,7 +116,7 @@ class Notifications:
         if last is None or not last.text:
             return False
         root = Root(last.top, Scope(last.scope))
-        self.meant(session_id, last.agent, root, key, memory_id=last.memory_id, content=last.text)
+        self.name_memory(session_id, last.agent, root, key, memory_id=last.memory_id, content=last.text)
         return True
 
     def of(self, session_id: str) -> tuple[str, ...]:

@@ -16,9 +16,9 @@ from itertools import chain
 import msgspec
 
 from forged.capture.authorship import MessagePiece, parts_of, pieces
-from forged.capture.forms import plain, words_said
 from forged.capture.rules.durability import Veto, is_vetoed
 from forged.capture.rules.requests import asks, begins_with_request, forgets, form_of, letters, names_memory
+from forged.capture.text_patterns import plain, words_said
 from forged.text.forgetting import sentences_in
 
 # Words without which no pattern matches: most messages hold none of them, and cost one look.
@@ -158,7 +158,7 @@ class _Piece:
 
     def __init__(self, piece: MessagePiece) -> None:
         self._whole = piece.text
-        self.parts = parts_of(piece) if piece.of in {"typed", "unsure"} else []
+        self.parts = parts_of(piece) if piece.author in {"typed", "unsure"} else []
         self._left: list[str | None] = [*self.parts]
         self.forgets: list[str] = []
         seen = [plain(part) for part in self.parts]

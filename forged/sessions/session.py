@@ -17,7 +17,7 @@ from secrets import token_hex
 import msgspec
 from msgspec.structs import replace
 
-from forged.capture import Pipeline
+from forged.capture import CaptureService
 from forged.config import Config
 from forged.conversation import Utterance
 from forged.hooks import HookEvent
@@ -52,7 +52,7 @@ class Shared(msgspec.Struct):
     state: State
     config: Config
     memories: SessionMemories
-    capture: Pipeline
+    capture: CaptureService
     held: HeldMessages
     turns: OpenTurns
     clock: Callable[[], float] = time.time

@@ -78,7 +78,7 @@ class State:
         self.attributes = Attributes(self._database)
         self.requests = Requests(self._database, self.trust, self.attributes)
         self.receipts = Receipts(self._database)
-        self.heard = CaptureCursors(self._database)
+        self.capture_cursors = CaptureCursors(self._database)
         self.parts = CaptureParts(self._database)
         self.injected_sets = InjectedSets(self._database)
         self.to_review = ToReview(self._database)

@@ -79,7 +79,7 @@ def test_what_reads_a_little_like_a_brief_hides_nothing(language, other):
     rows = SAID[language]
     for layout in ("{} {}", "{}\n{}", "{}\n\n{}"):
         text = layout.format(other, rows["asks"])
-        assert all(piece.of != "brief" for piece in pieces(text)), text
+        assert all(piece.author != "brief" for piece in pieces(text)), text
     if "```" not in other:
         said = statements([Utterance("user", f"{other} {rows['asks']}")])
         assert any(rows["asks"] in each.text for each in said)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from forged.capture.authorship import statements
-from forged.capture.linear_model import AROUND, Passage, passages
+from forged.capture.linear_model import MESSAGE_CHARS, Passage, passages
 from forged.conversation import Utterance
 
 DATA = Path(__file__).parents[1] / "data"
@@ -178,7 +178,13 @@ def examples(said: Sequence[Message]) -> list[Example]:
         scope, category = (first.scope, first.category) if first else ("-", "-")
         found.append(
             Example(
-                message.text.strip()[:AROUND], bool(first), 1.5 * weight, message.kind, scope, category, place
+                message.text.strip()[:MESSAGE_CHARS],
+                bool(first),
+                1.5 * weight,
+                message.kind,
+                scope,
+                category,
+                place,
             )
         )
         parts = dict.fromkeys(each.text for passage in message.passages() for each in passage.sentences)

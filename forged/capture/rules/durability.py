@@ -16,7 +16,7 @@ from typing import Literal
 
 import msgspec
 
-from forged.capture.forms import any_of, plain
+from forged.capture.text_patterns import any_of, plain
 from forged.memory import Category
 
 FILE = os.path.join(os.path.dirname(__file__), "durability.toml")

@@ -23,9 +23,9 @@ from typing import Literal
 import msgspec
 
 from forged.capture.authorship import Statement, sentences, statements
-from forged.capture.forms import fill_in, without_accents, word_patterns
 from forged.capture.rules.durability import ALL_OVER, corrects, is_vetoed, lasting_category
 from forged.capture.rules.requests import asks
+from forged.capture.text_patterns import fill_in, without_accents, word_patterns
 from forged.capture.values import Classified, KnownMemory, Proposal
 from forged.conversation import Utterance
 from forged.memory import Category, Origin, Scope

@@ -15,7 +15,7 @@ from typing import Literal
 
 import msgspec
 
-from forged.capture.forms import any_of, fill_in, plain, without_accents, word_patterns, words_said
+from forged.capture.text_patterns import any_of, fill_in, plain, without_accents, word_patterns, words_said
 from forged.text.linear import CJK
 
 FILE = os.path.join(os.path.dirname(__file__), "requests.toml")

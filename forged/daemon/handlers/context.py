@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from forged import config
-from forged.capture import Pipeline
+from forged.capture import CaptureService
 from forged.config import Setting
 from forged.counters import Metrics
 from forged.daemon.handlers.convert import generation_of, record, without_texts
@@ -82,7 +82,7 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     sessions: Sessions
     session_memories: SessionMemories
     session_views: SessionViews
-    capture: Pipeline
+    capture: CaptureService
     governor: Governor
     healths: tuple[Health, ...] = ()
     probes: tuple[Probe, ...] = ()

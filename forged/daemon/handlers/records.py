@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
-from forged.capture import PROMPT_TOKENS, WINDOW_LIMIT, Pipeline, Submission
+from forged.capture import PROMPT_TOKENS, WINDOW_LIMIT, CaptureService, Submission
 from forged.counters import Metrics
 from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.convert import fitting, page_of, seconds_of
@@ -35,20 +35,20 @@ async def learn(context: Context, place: Workplace, request: wire.Learn) -> wire
     session_id = request.session_id[:_MOST_NAME]
     if not session_id.strip():
         raise InvalidRequest("a past session has an id; this one says none")
-    state, pipeline, metrics = context.daemon.state, context.daemon.capture, context.daemon.metrics
+    state, capture, metrics = context.daemon.state, context.daemon.capture, context.daemon.metrics
     await state.opened()
-    if request.messages and (reason := await _refusal(state, pipeline, metrics, place, request)):
+    if request.messages and (reason := await _refusal(state, capture, metrics, place, request)):
         return wire.Learned(reason=reason, to_review=state.to_review.learned)
-    is_done = await pipeline.judged(session_id, place.roots, _WITHIN_S)
+    is_done = await capture.wait_until_classified(session_id, place.roots, _WITHIN_S)
     return wire.Learned(
         outcome="judged" if is_done else "waiting",
-        waits_for="" if is_done else pipeline.state().reason,
+        waits_for="" if is_done else capture.state().reason,
         to_review=state.to_review.learned,
     )
 
 
 async def _refusal(
-    state: State, pipeline: Pipeline, metrics: Metrics, place: Workplace, request: wire.Learn
+    state: State, capture: CaptureService, metrics: Metrics, place: Workplace, request: wire.Learn
 ) -> str:
     """Hand over what was said; why it was not taken, or nothing."""
     if state.to_review.learned >= MOST_LEARNED:
@@ -68,7 +68,7 @@ async def _refusal(
         mark=request.mark[:_MOST_NAME],
         headless=request.headless,
     )
-    outcome = await pipeline.hear(spoken)
+    outcome = await capture.submit(spoken)
     return outcome.reason if outcome.word == "rejected" else ""
 
 

@@ -9,9 +9,9 @@ from typing import get_args
 
 import pytest
 
-from forged.capture.forms import any_of, plain
 from forged.capture.rules.durability import Kind, Veto, is_vetoed, lasting_category, signs
 from forged.capture.rules.engine import proposals_in
+from forged.capture.text_patterns import any_of, plain
 from forged.memory import Category, Scope
 
 LANGUAGES = {"de", "en", "es", "fr", "ja", "pt", "zh"}

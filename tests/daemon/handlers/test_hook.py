@@ -84,7 +84,7 @@ class Ear:
         self.heard: list[Submission] = []
         self.word = Outcome("accepted")
         self.meanwhile = None
-        parts.capture.hear = self._hear
+        parts.capture.submit = self._hear
 
     async def _hear(self, spoken: Submission) -> Outcome:
         self.heard.append(spoken)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forged.capture import existing
-from forged.capture.deciding import ForgottenSince
+from forged.capture.decision import ForgottenSince
 from forged.capture.rules import replacement as newest
 from forged.capture.values import MAX_CONTENT_BYTES, Classified, Proposal, Tally
 from forged.conversation import Utterance
@@ -351,7 +351,7 @@ def test_what_a_proposal_takes_the_place_of_is_looked_up_once(monkeypatch, known
     )
     assert [each.memory.supersedes for each in documents] == ["mem_0" if known else None]
     assert sorted(asked) == sorted([(there,), (npm,)])
-    assert held.like([REPO], pnpm) == existing.TentativeStatement(REPO, npm, stands=pnpm)
+    assert held.like([REPO], pnpm) == existing.TentativeStatement(REPO, npm, current=pnpm)
 
 
 # --- past sessions -----------------------------------------------------------------------------------
@@ -368,7 +368,7 @@ def past(*said: tuple[float, str, str]) -> Event:
     window = tuple(Utterance(role, text) for _, role, text in said or SAID)
     times_of = tuple(at for at, *_ in said or SAID)
     return Event(
-        kind="learned", session_id="s1", roots=(REPO, USER), window=window, heard_at=times_of, agent="codex"
+        kind="learned", session_id="s1", roots=(REPO, USER), window=window, said_at=times_of, agent="codex"
     )
 
 
