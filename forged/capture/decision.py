@@ -135,8 +135,8 @@ class _Decider:
         else:
             memory = self._memory(root, content, proposal, match.head)
             self._keep(DecidedMemory(root, memory, self._why(proposal), attributes=_attributes(proposal)))
-            if match.before is not None:
-                self._existing.tentative.take(match.before, content)
+            if match.tentative is not None:
+                self._existing.tentative.supersede(match.tentative, content)
             self._existing.decided(root, memory)
             self.said_again += is_said_again is not None
 
@@ -267,7 +267,7 @@ class _Decider:
         """
         if self._event.kind == "compaction" or not content:
             return False
-        if match.head or match.before:
+        if match.head or match.tentative:
             return True
         self._existing.tentative.add(root, content, penalty=match.penalty)
         return False

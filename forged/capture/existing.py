@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from forged.capture.rules.pair_model import NO_ROWS, RowsOf
-from forged.capture.rules.replacement import differs_from, is_evident, may_replace, replaced_by
+from forged.capture.rules.replacement import is_evident, may_contradict, may_replace, replaced_by
 from forged.capture.rules.requests import words_to_forget
 from forged.capture.rules.slots import is_about_the_same, opening
 from forged.capture.text_patterns import words_said
@@ -73,27 +73,27 @@ class TentativeStatements:
     """
 
     def __init__(self) -> None:
-        self._held: dict[Root, dict[str, TentativeStatement]] = {}
+        self._by_root: dict[Root, dict[str, TentativeStatement]] = {}
 
     def add(self, root: Root, text: str, *, penalty: float = 0.0) -> None:
         """Hold on to a text, of a root that counts as the newest from now on."""
-        held = self._held[root] = self._held.pop(root, {})
+        held = self._by_root[root] = self._by_root.pop(root, {})
         held.setdefault(text, TentativeStatement(root, text, penalty, text))
         alike = [each.text for each in held.values() if bool(each.penalty) == bool(penalty)]
         if len(alike) > _MOST_TENTATIVE:
             del held[alike[0]]
-        if len(self._held) > _MOST_ROOTS:
-            del self._held[next(iter(self._held))]
+        if len(self._by_root) > _MOST_ROOTS:
+            del self._by_root[next(iter(self._by_root))]
 
     def texts(self, roots: Sequence[Root]) -> list[str]:
         """Return all that is held of the roots."""
-        return [text for root in roots for text in self._held.get(root, {})]
+        return [text for root in roots for text in self._by_root.get(root, {})]
 
-    def like(
+    def find_replaced(
         self, roots: Sequence[Root], content: str, *, rows: RowsOf = NO_ROWS, penalty: float = 0.0
     ) -> TentativeStatement | None:
         """Return the text of any of the roots whose place another one takes, against so much doubt."""
-        of_all = [each for root in roots for each in self._held.get(root, {}).values()]
+        of_all = [each for root in roots for each in self._by_root.get(root, {}).values()]
         older = [each for each in of_all if each.text != content]
         if not older:
             return None
@@ -104,9 +104,9 @@ class TentativeStatements:
         place = replaced_by(content, texts, rows=rows, penalty=penalty, penalties=penalties, among=among)
         return None if place is None else older[place]
 
-    def take(self, held: TentativeStatement, content: str) -> None:
+    def supersede(self, held: TentativeStatement, content: str) -> None:
         """Have `content` stand for a text."""
-        self._held[held.root][held.text] = TentativeStatement(held.root, held.text, current=content)
+        self._by_root[held.root][held.text] = TentativeStatement(held.root, held.text, current=content)
 
 
 class ExistingMemories:
@@ -183,7 +183,7 @@ class ExistingMemories:
     def contradicted(self, root: Root, content: str) -> Memory | None:
         """Return the head that typed words may gainsay, although nobody can be sure."""
         _, _, heads = self.versions(root)
-        place = differs_from(content, [head.content for head in heads], rows=self.rows)
+        place = may_contradict(content, [head.content for head in heads], rows=self.rows)
         return None if place is None else heads[place]
 
 
@@ -204,12 +204,12 @@ class Match:
         self._content, self._by_model, self.penalty = content, by_model, proposal.penalty
 
     @cached_property
-    def before(self) -> TentativeStatement | None:
+    def tentative(self) -> TentativeStatement | None:
         """What was said before and not sure to be worth keeping, nor of which root; this takes its place."""
         if self._by_model:
             return None
         existing = self._existing
-        return existing.tentative.like(
+        return existing.tentative.find_replaced(
             existing.roots, self._content, rows=existing.rows, penalty=self.penalty
         )
 
@@ -225,14 +225,14 @@ class Match:
             texts = (existing.named(root, named).content, head.content)
             is_sure = any(may_replace(self._content, each, rows=existing.rows) for each in texts)
             return head if is_sure or not self._by_model else None
-        return None if self._by_model else self._gainsaid(root)
+        return None if self._by_model else self._replaced_head(root)
 
     def _is_of(self, head: Memory) -> bool:
         """Return whether a text that replaces an older version is about its head too: chains drift."""
         is_same = is_about_the_same(self._content, head.content, least=_OF_HEAD)
         return is_same or is_evident(self._content, head.content)
 
-    def _gainsaid(self, root: Root) -> Memory | None:
+    def _replaced_head(self, root: Root) -> Memory | None:
         versions, _, heads = self._existing.versions(root)
         texts, among = [each.content for each in versions], len(heads)
         rows, plainly = self._existing.rows, self._proposal.update_only
@@ -242,11 +242,11 @@ class Match:
         if place is not None:
             head = self._existing.head(root, versions[place].id)
             return head if head.id == versions[place].id or self._is_of(head) else None
-        if self.before is None:
+        if self.tentative is None:
             return None
-        stand = (each for each in heads if each.content == self.before.current)
+        current = (each for each in heads if each.content == self.tentative.current)
         return next(
-            (each for each in stand if is_evident(self._content, each.content, plainly=plainly)), None
+            (each for each in current if is_evident(self._content, each.content, plainly=plainly)), None
         )
 
 
@@ -339,8 +339,8 @@ def _candidates(
     like_text = _by_words if home.has_words else _of_like_length
     for proposal in proposals:
         row = rows.get(opening(proposal.content.strip()), b"")
-        like = (*like_text(home, proposal.content), *_near_by_row(home, row))
-        named = (*(each.id for each in like), proposal.supersedes, *(edge.id for edge in proposal.related))
+        similar = (*like_text(home, proposal.content), *_near_by_row(home, row))
+        named = (*(each.id for each in similar), proposal.supersedes, *(edge.id for edge in proposal.related))
         found |= {each.id: each for each in _versions(home, named)}
     return list(found.values())
 
@@ -361,8 +361,8 @@ def _versions(home: VectorMap, ids: Iterable[str]) -> Iterator[Memory]:
 
 def _near_by_row(home: VectorMap, row: bytes) -> Iterator[Memory]:
     """What is near by vectors, where the map has those of the model that made the row."""
-    legs = home.dense if row else ()
-    key = next((leg.key for leg in legs if leg.key.startswith(f"{LOCAL}\n")), None)
+    indexes = home.dense if row else ()
+    key = next((index.key for index in indexes if index.key.startswith(f"{LOCAL}\n")), None)
     if key is None:
         return
     _, vectors = split_layers(np.frombuffer(row, np.float32)[None])

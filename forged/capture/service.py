@@ -107,7 +107,7 @@ class CaptureService:
         async with lock:
             if reason:
                 is_paused = submission.session_id and self._state.pauses.is_paused(tops)
-                if is_paused and await self._intake.pass_over(submission, key):
+                if is_paused and await self._intake.mark_seen(submission, key):
                     self._flusher.schedule()
                 return self._refused(reason)
             if (done := self._state.parts.done(submission.event_id)) is not None:

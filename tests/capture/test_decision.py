@@ -351,7 +351,7 @@ def test_what_a_proposal_takes_the_place_of_is_looked_up_once(monkeypatch, known
     )
     assert [each.memory.supersedes for each in documents] == ["mem_0" if known else None]
     assert sorted(asked) == sorted([(there,), (npm,)])
-    assert held.like([REPO], pnpm) == existing.TentativeStatement(REPO, npm, current=pnpm)
+    assert held.find_replaced([REPO], pnpm) == existing.TentativeStatement(REPO, npm, current=pnpm)
 
 
 # --- past sessions -----------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from forged.capture.rules.slots import Signs, signs
+from forged.capture.rules.slots import PairSigns, pair_signs
 from forged.models import LAYERS
 from forged.text.linear import CJK, SIZE, weight
 
@@ -121,11 +121,11 @@ class _Line:
 
 def signs_of(newer: str, older: str) -> tuple[float, ...]:
     """Return all signs of a pair, then whether any is of both texts; the last is always 1."""
-    found = signs(newer, older)
+    found = pair_signs(newer, older)
     return (*msgspec.structs.astuple(found), float(_is_of_both(found)), 1.0)
 
 
-def _is_of_both(found: Signs) -> bool:
+def _is_of_both(found: PairSigns) -> bool:
     return any((found.shared, found.given_up, found.value, found.number, found.version))
 
 

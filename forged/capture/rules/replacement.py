@@ -15,15 +15,15 @@ from itertools import takewhile
 
 from forged.capture.rules.pair_model import NO_ROWS, RowsOf, pair_model
 from forged.capture.rules.slots import (
-    Signs,
+    PairSigns,
     are_parallel,
     clauses,
     compared,
     gives_up,
     is_about_the_same,
     opening,
+    pair_signs,
     says_something,
-    signs,
     without_marks,
     word_lists,
 )
@@ -67,7 +67,7 @@ def replaced_by(
     return _given_up(newer, older)
 
 
-def differs_from(newer: str, older: Sequence[str], *, rows: RowsOf = NO_ROWS) -> int | None:
+def may_contradict(newer: str, older: Sequence[str], *, rows: RowsOf = NO_ROWS) -> int | None:
     """Return the place of the one of `older` texts that `newer` may not hold together with."""
     newer, older = opening(newer), [*map(opening, older)]
     if newer not in rows:
@@ -121,7 +121,7 @@ def is_evident(newer: str, older: str, *, plainly: bool = False) -> bool:
     named = gives_up(newer, older)
     if named is False or are_parallel(newer, older):
         return False
-    is_change = signs(newer, older).change > 0
+    is_change = pair_signs(newer, older).change > 0
     is_same = is_about_the_same(newer, older)
     found = compared(without_marks(newer), without_marks(older))
     return any(named or _shows(each, plainly=plainly, is_change=is_change, is_same=is_same) for each in found)
@@ -132,12 +132,12 @@ def _given_up(newer: str, older: Sequence[str]) -> int | None:
     places = [
         place
         for place, each in enumerate(older)
-        if gives_up(newer, each) and signs(newer, each).shared >= _SAME and is_evident(newer, each)
+        if gives_up(newer, each) and pair_signs(newer, each).shared >= _SAME and is_evident(newer, each)
     ]
     return places[0] if len(places) == 1 else None
 
 
-def _shows(found: Signs, *, plainly: bool, is_change: bool, is_same: bool) -> bool:
+def _shows(found: PairSigns, *, plainly: bool, is_change: bool, is_same: bool) -> bool:
     if _slot(found) and (found.shared or is_change):
         return True
     return not plainly and is_same and _has_to_do(found) and bool(is_change or found.leaves)
@@ -172,16 +172,16 @@ def _weight_of(newer: str, older: str) -> float:
     return max(map(_weight, filter(_has_to_do, compared(newer, older))), default=-math.inf)
 
 
-def _has_to_do(found: Signs) -> bool:
+def _has_to_do(found: PairSigns) -> bool:
     return bool(found.shared or found.given_up or _slot(found))
 
 
 def _is_plain(newer: str, older: str, penalty: float) -> bool:
-    found = (signs(each, older) for each in (newer, *clauses(newer)))
+    found = (pair_signs(each, older) for each in (newer, *clauses(newer)))
     return any(_weight(each) > _ENOUGH + penalty and _is_of_the_same(each) for each in found)
 
 
-def _is_of_the_same(found: Signs) -> bool:
+def _is_of_the_same(found: PairSigns) -> bool:
     if found.apart:
         return False
     if found.shared >= _SAME:
@@ -189,16 +189,16 @@ def _is_of_the_same(found: Signs) -> bool:
     return found.shared >= _SAME_SLOT and _slot(found) > 0 and found.strange < _STRANGE
 
 
-def _slot(found: Signs) -> float:
+def _slot(found: PairSigns) -> float:
     return max(found.value, found.number, found.version)
 
 
-def _weight(found: Signs) -> float:
+def _weight(found: PairSigns) -> float:
     worth = word_lists().weights
     return worth["bias"] + sum(worth[name] * value for name, value in terms(found).items())
 
 
-def terms(found: Signs) -> dict[str, float]:
+def terms(found: PairSigns) -> dict[str, float]:
     """What is weighed: signs, and what two of them come to together."""
     slot, about, near = _slot(found), min(1.0, 2 * found.shared), 1 - found.strange
     plain = ("led", "value", "number", "version", "given_up", "change", "adds", "flips", "leaves")

@@ -156,7 +156,7 @@ class Context(msgspec.Struct, frozen=True):
 
 
 # Outcomes of a capture and of a past session, and fates of a draft and of a document, after a write.
-_STORED = frozenset({"durable", "waiting", "judged", "new", "replaced", "completed"})
+_STORED = frozenset({"durable", "waiting", "classified", "new", "replaced", "completed"})
 # By words of the sentence, which is all that a rejected capture has.
 _FULL = ("no space left", "quota", "database or disk is full")
 _FORBIDDEN = ("permission denied", "read-only")

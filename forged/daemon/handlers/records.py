@@ -41,7 +41,7 @@ async def learn(context: Context, place: Workplace, request: wire.Learn) -> wire
         return wire.Learned(reason=reason, to_review=state.to_review.learned)
     is_done = await capture.wait_until_classified(session_id, place.roots, _WITHIN_S)
     return wire.Learned(
-        outcome="judged" if is_done else "waiting",
+        outcome="classified" if is_done else "waiting",
         waits_for="" if is_done else capture.state().reason,
         to_review=state.to_review.learned,
     )

@@ -19,8 +19,8 @@ from forged.capture.existing import TentativeStatements
 from forged.capture.rules import slots
 from forged.capture.rules.engine import presentable
 from forged.capture.rules.pair_model import FILE, NO_ROWS, PairFile, RowsOf, pair_model
-from forged.capture.rules.replacement import differs_from, may_replace, replaced_by
-from forged.capture.rules.slots import MOST_COMPARED, opening, signs, slots_of, word_lists
+from forged.capture.rules.replacement import may_contradict, may_replace, replaced_by
+from forged.capture.rules.slots import MOST_COMPARED, opening, pair_signs, slots_of, word_lists
 from forged.capture.values import Classified, Proposal
 from forged.files.roots import Root
 from forged.map import link
@@ -235,10 +235,10 @@ def test_with_rows_only_what_has_one_is_compared():
     newer, older = "We use pnpm in this repo now, npm is out.", "We use npm in this repo."
     row = np.ones(3 * 384, np.float32).tobytes()
 
-    assert replaced_by(newer, [older]) == differs_from(newer, [older]) == 0
+    assert replaced_by(newer, [older]) == may_contradict(newer, [older]) == 0
     assert replaced_by(newer, [older], rows={older: row}) == 0
     assert replaced_by(newer, [older], rows={newer: row}) is None
-    assert differs_from(newer, [older], rows={newer: row}) is None
+    assert may_contradict(newer, [older], rows={newer: row}) is None
 
 
 def test_with_rows_doubt_must_be_outweighed_and_the_likeliest_is_replaced(monkeypatch):
@@ -291,8 +291,8 @@ def test_rows_of_another_size_are_an_error():
     ],
 )
 def test_a_slot_is_seen_without_blanks_in_words_and_by_what_a_thing_belongs_to(older, newer, sign):
-    assert getattr(signs(newer, older), sign) == 1.0
-    assert getattr(signs(older, older), sign) == 0.0
+    assert getattr(pair_signs(newer, older), sign) == 1.0
+    assert getattr(pair_signs(older, older), sign) == 0.0
 
 
 def test_what_is_likely_to_last_is_kept_in_place_of_an_older_word_alone():
@@ -382,7 +382,7 @@ def test_what_stands_behind_the_opening_of_a_text_changes_no_judgement(data):
 
     for judged in (
         lambda text: replaced_by(newer, [text]),
-        lambda text: differs_from(newer, [text]),
+        lambda text: may_contradict(newer, [text]),
         lambda text: may_replace(newer, text),
         lambda text: replaced_by(text, [said]),
     ):
@@ -404,10 +404,10 @@ def test_so_many_characters_of_a_long_text_are_read_however_long_it_is(length, m
     texts = [f"Memory {number} says: we use MySQL, and more. " * (length // 40) for number in range(5)]
 
     replaced_by("We use PostgreSQL now, no longer MySQL.", texts)
-    differs_from("We use PostgreSQL now, no longer MySQL.", texts)
+    may_contradict("We use PostgreSQL now, no longer MySQL.", texts)
 
     assert characters <= len(texts) * 2 * MOST_COMPARED + 200
 
 
 def test_a_number_of_any_length_is_compared():
-    assert signs("The port is 8443.", f"The port is {'9' * 5000}.").number == 1.0
+    assert pair_signs("The port is 8443.", f"The port is {'9' * 5000}.").number == 1.0
