@@ -37,7 +37,7 @@ from forged.capture.text_patterns import (
     words_said,
 )
 from forged.conversation import Utterance
-from forged.text.unseen import UNSEEN
+from forged.text.invisible import INVISIBLE
 
 # Characters of the longest message that somebody typed. Of a longer one, a specification or a file, the
 # person's own words stand at the start or at the end.
@@ -100,7 +100,7 @@ def pieces(text: str, *, begun: bool = False, goes_on: bool = False) -> tuple[Me
 
 
 def _pieces(text: str, *, begun: bool, goes_on: bool) -> tuple[MessagePiece, ...]:
-    blocks = [*_blocks(UNSEEN.sub("", text))]
+    blocks = [*_blocks(INVISIBLE.sub("", text))]
     if len(blocks) == 1 and len(blocks[0]) == 1 and not _has_form(blocks[0][0]) and len(text) <= TYPED:
         return (MessagePiece(blocks[0]),) if not (begun or goes_on) else (MessagePiece(blocks[0], "foreign"),)
     blocks, others = split_forwarded(blocks)
@@ -158,7 +158,7 @@ def pieces_of(
 def marked(text: str, found: Sequence[MessagePiece]) -> str:
     """The message that these pieces are of, every line that was pasted behind the mark of a quotation."""
     pasted = {line for piece in found if piece.author != "typed" for line in piece.lines}
-    lines = _with_brief_apart(UNSEEN.sub("", text), found).splitlines()
+    lines = _with_brief_apart(INVISIBLE.sub("", text), found).splitlines()
     return "\n".join(f"> {line}" if line in pasted else line for line in lines) if pasted else text
 
 

@@ -23,7 +23,7 @@ import msgspec
 from forged.capture.authorship import Statement
 from forged.capture.rules.requests import asks
 from forged.memory import Category, Scope
-from forged.text.linear import Linear, Weights, pieces
+from forged.text.linear import LinearFunction, Weights, pieces
 
 FILE = os.path.join(os.path.dirname(__file__), "linear_model.bin")
 SIGNS = 9
@@ -95,16 +95,16 @@ class StatementScorer:
 
     def __init__(self, weights: StatementWeights) -> None:
         self.bar, self.asked_bar, self.sees_rows = weights.bar, weights.asked_bar, bool(weights.keep.row)
-        self._keep, self._asks, self._user = map(Linear, (weights.keep, weights.asks, weights.user))
-        self._kept = {name: Linear(each) for name, each in weights.kept.items()}
-        self._others = [Linear(each) for each in weights.others.values()]
+        self._keep, self._asks, self._user = map(LinearFunction, (weights.keep, weights.asks, weights.user))
+        self._kept = {name: LinearFunction(each) for name, each in weights.kept.items()}
+        self._others = [LinearFunction(each) for each in weights.others.values()]
 
     def scores(self, text: str, row: bytes = b"") -> StatementScores:
         """Judge one text by itself and its row."""
         vector = array("f", row)
         places, form = pieces(text), signs(text)
 
-        def of(line: Linear) -> float:
+        def of(line: LinearFunction) -> float:
             return line.at(vector, places, form)
 
         kept = {name: of(line) for name, line in self._kept.items()}

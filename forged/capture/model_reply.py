@@ -14,10 +14,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from forged.capture.values import MAX_CONTENT_BYTES, MOST_DOCUMENTS, Classified, Proposal
-from forged.entities import LONGEST_NAME, entity_id, spoken_of
+from forged.entities import LONGEST_NAME, entity_id, mentions_in
 from forged.memory import Entity, Related, Relation
 from forged.models import sendable
-from forged.text.thoughts import without_thoughts
+from forged.text.think_blocks import without_thoughts
 
 MOST_ENTITIES = 16
 _LONGEST_TEXT = 300
@@ -264,7 +264,7 @@ def mentioned_entities(
 
     A model invents names, and a text that it read may want it to.
     """
-    folded, ruled = content.casefold(), {entity_id(each.name) for each in spoken_of(content).entities}
+    folded, ruled = content.casefold(), {entity_id(each.name) for each in mentions_in(content).entities}
 
     def is_mentioned(name: str) -> bool:
         return (name.casefold() in folded or entity_id(name) in ruled) and presentable(name) == name

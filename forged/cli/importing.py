@@ -30,10 +30,10 @@ from forged.importing import (
     ReadOptions,
     RepositoryPaths,
     SkippedItem,
-    edges,
-    joined,
-    planned,
-    taken,
+    merge_batches,
+    plan_items,
+    plan_links,
+    read_path,
 )
 from forged_client import protocol as wire
 from forged_client.client import Client
@@ -83,7 +83,7 @@ def import_command(
         require_answer(call, "import")
     with daemon(call) as client:
         here = RepositoryPaths(call.workspace, _repository_name(client, call.workspace), places)
-        moves, twice = planned(found.items, here)
+        moves, twice = plan_items(found.items, here)
         how = wire.Import(workspace="", own=mine, allow_secret=allow_secret, allow_forgotten=allow_forgotten)
         one = _Import(call, client, moves, how)
         looked = one.looked()
@@ -107,7 +107,7 @@ def _ask(report: ImportReport, *, verbose: bool) -> None:
 def _read(paths: Sequence[str], asked: ReadOptions) -> ImportBatch:
     """All that the paths come to. Raises Stop."""
     try:
-        return joined([taken(os.path.abspath(path), asked) for path in paths])
+        return merge_batches([read_path(os.path.abspath(path), asked) for path in paths])
     except WorkspaceError as error:
         raise Stop("usage", str(error)) from error
 
@@ -163,7 +163,7 @@ class _Import:
             for number, move in enumerate(self._moves)
             if fates[number].became in _GONE_ON
         }
-        links, unlinked = edges(self._moves, ids)
+        links, unlinked = plan_links(self._moves, ids)
         linked = tuple(_draft(move, links[number]) for number, move in enumerate(self._moves))
         return _Looked(tuple(fates[each] for each in range(len(drafts))), linked, unlinked, self._roots)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from forged.text.thoughts import begins_in_a_thought, shows_the_end_of_a_thought, without_thoughts
+from forged.text.think_blocks import begins_in_a_thought, shows_the_end_of_a_thought, without_thoughts
 
 # What a word for the end of a reply speaks of, the surest first. A call of a tool is no end of the text.
 _ENDS = (

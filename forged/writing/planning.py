@@ -28,8 +28,8 @@ from forged.files import Arrivals, MemoryStore, NewFile, Root, Snapshot, atomic,
 from forged.map import link
 from forged.memory import Memory
 from forged.state import Begun, Known, OwnFile, Requests
+from forged.text.invisible import INVISIBLE
 from forged.text.same_text import normalised
-from forged.text.unseen import UNSEEN
 from forged.trust import Stamp, TrustRegistry
 from forged.writing.succession import base_of, succeeding
 
@@ -503,7 +503,7 @@ def _letters(text: str) -> int:
     """A number that texts have in common that `normalised` makes equal, and much faster than that."""
     if text.isascii():
         return hash(text.lower().translate(_NO_MARKS))
-    text = UNSEEN.sub("", text)
+    text = INVISIBLE.sub("", text)
     text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
     return hash("".join(filter(str.isalnum, text)))
 

@@ -7,7 +7,7 @@ import pytest
 
 from forged.errors import InvalidRequest
 from forged.files import parse
-from forged.importing import copied
+from forged.importing import read_root
 from forged_client import protocol as wire
 from tests.daemon.parts import assembled
 from tests.data.memories import memory, put
@@ -94,7 +94,7 @@ OTHER = memory("mem_o", "Trains run late.")
 
 def exported(top):
     """Its files as an import reads them out of an export."""
-    copy = copied(str(top), "repo")
+    copy = read_root(str(top), "repo")
     return [
         wire.Draft(memory_id=parse(data, "repo", "x").id, file=data, name=below.rpartition("/")[2])
         for below, data in copy.files

@@ -185,7 +185,9 @@ async def _dropped(parts, repo, by=wire.Review):
     await _forget(parts, repo)
     waiting = msgspec.structs.replace(there, id="mem_waits", created_at=utc_now())
     identity = "1:2:3" if by is wire.Dead else ""  # of a folder that lay at this path before
-    await parts.state.to_review.add([DecidedMemory(root, waiting, waits="why", identity=identity, said=SAID)])
+    await parts.state.to_review.add(
+        [DecidedMemory(root, waiting, waits="why", identity=identity, attributes=SAID)]
+    )
     parts.state.capture_log.add("mem_waits", CaptureLogEntry(at=4e9, text=there.content, reason="it waits"))
     await parts.state._save()
     assert b"walrus says 2" in b"".join(_files_of(parts).values())

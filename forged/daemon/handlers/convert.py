@@ -13,7 +13,7 @@ import msgspec
 
 from forged import memory
 from forged.attributes import UNKNOWN, Facts
-from forged.entities import spoken_by
+from forged.entities import mentions_of
 from forged.errors import InvalidRequest
 from forged.map import VectorMap
 from forged.memories import write
@@ -145,7 +145,7 @@ def _named_only(told: wire.MemoryRecord) -> wire.MemoryRecord:
 
 def with_entities(told: wire.MemoryRecord, found: Memory) -> wire.MemoryRecord:
     """The same with what it speaks of."""
-    spoken = spoken_by(found)
+    spoken = mentions_of(found)
     return msgspec.structs.replace(
         told,
         entities=tuple(each.name for each in spoken.entities),

@@ -19,7 +19,7 @@ from forged.errors import ProviderError
 from forged.models import Completion
 from forged.models.programs.running import ProcessResult
 from forged.models.quoting import Unsaid, quotable
-from forged.text.thoughts import without_thoughts
+from forged.text.think_blocks import without_thoughts
 from forged.text.tokens import estimate
 
 _Form = TypeVar("_Form")

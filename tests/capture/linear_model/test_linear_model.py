@@ -24,7 +24,7 @@ from forged.capture.linear_model import (
     signs,
 )
 from forged.conversation import Utterance
-from forged.text.linear import SIZE, Linear, Weights, pieces
+from forged.text.linear import SIZE, LinearFunction, Weights, pieces
 from tests.training import data
 from tests.training.fitting import Rows, fit
 
@@ -49,7 +49,7 @@ def test_what_is_fitted_is_what_the_worker_reckons(size):
     fitted, other = fit(rows, np.stack([right, 1 - right], 1), np.ones(len(right)), size=size)
     more = fitted.less(other)
     assert not size or ((more.of(rows) > 0) == (right > 0)).all()
-    line = Linear(more.weights())
+    line = LinearFunction(more.weights())
     found = [
         line.at(array("f", row.tobytes()), pieces(text), signs(text))
         for text, row in zip(TEXTS, rows.vectors, strict=True)
