@@ -49,7 +49,7 @@ __all__ = [
     "DeadlineExceeded",
     "Departed",
     "Document",
-    "DocumentFate",
+    "DocumentOutcome",
     "DocumentRecord",
     "DocumentRemoved",
     "Documents",

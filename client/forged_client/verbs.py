@@ -347,20 +347,20 @@ def _ingest(
     *,
     agent_id: object = "",
     metadata: Mapping[str, Any] | None = None,
-    look: bool = False,
+    preview: bool = False,
     allow_secret: bool = False,
     timeout_s: float | None = None,
 ) -> tuple[Ingest, float | None]:
     """Cut documents into pieces that all agents may search; a later text of a source replaces the former.
 
-    All of them together have at most 900 KiB. With `look` nothing is written, and what would become of
+    All of them together have at most 900 KiB. With `preview` nothing is written, and what would become of
     each is told.
     """
     request = Ingest(
         documents=tuple(documents),
         agent_id=_id(agent_id),
         metadata=dict(metadata or {}),
-        look=look,
+        preview=preview,
         allow_secret=allow_secret,
     )
     return request, timeout_s

@@ -251,7 +251,7 @@ def _refusals(reply: wire.Reply) -> tuple[str, ...]:
         code, _, sentence = reply.reason.partition(": ")
         return (sentence,) if reply.outcome == "rejected" and code == StoreError.code else ()
     if isinstance(reply, (wire.Imported, wire.Ingested)):
-        return tuple(fate.reason for fate in reply.fates if fate.code == StoreError.code)
+        return tuple(outcome.reason for outcome in reply.outcomes if outcome.code == StoreError.code)
     return ()
 
 
@@ -260,7 +260,7 @@ def _is_stored(reply: wire.Reply) -> bool:
     if isinstance(reply, (wire.Captured, wire.Learned)):
         return reply.outcome in _STORED
     if isinstance(reply, (wire.Imported, wire.Ingested)):
-        return any(fate.became in _STORED for fate in reply.fates)
+        return any(outcome.result in _STORED for outcome in reply.outcomes)
     return not (isinstance(reply, wire.Remembered) and reply.existed)
 
 

@@ -56,7 +56,7 @@ def _words_of(kind: type[msgspec.Struct]) -> tuple[_Words, ...]:
         notes = getattr(inner, "__metadata__", ())
         found += [_Words(each.name, each.default, **note.extra) for note in notes]
         is_value = isinstance(inner, type) and issubclass(inner, msgspec.Struct)
-        if is_value and inner is not wire.Draft and _words_of(inner):
+        if is_value and inner is not wire.ImportedDraft and _words_of(inner):
             found.append(_Words(each.name, each.default))
     return tuple(found)
 
