@@ -16,7 +16,7 @@ export PIP_CONSTRAINT ?= $(PINNED)
 export PIP_BUILD_CONSTRAINT ?= $(PINNED)
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo demo-shared install test test-newest test-surroundings test-agents test-faults test-all test-real lint bench house head eval clean \
+.PHONY: demo demo-shared install test test-newest test-surroundings test-agents test-faults test-all test-real lint bench house linear-models eval clean \
 	test-mutations test-properties test-install run-tests
 
 $(VENV)/.installed: pyproject.toml client/pyproject.toml $(PINNED)
@@ -143,10 +143,10 @@ bench: $(VENV)/.installed $(BENCH_VENV)/.installed
 	$(if $(ROWS)$(AGAINST),,$(PYTEST) -m speed tests)
 	"$(BENCH_BIN)/python" tests/bench/run.py $(if $(AGAINST),--against $(AGAINST)) $(ROWS)
 
-# Train the linear models for saving, replacing and small talk from tests/data; takes some minutes, and the same data
-# give the same result.
-head: $(VENV)/.installed
-	"$(BIN)/python" -m tests.training.train_head
+# The numbers that say what is kept, what replaces what, and what is chat, from tests/data; takes some minutes, and
+# the same data give the same.
+linear-models: $(VENV)/.installed
+	"$(BIN)/python" -m tests.training.train_linear_model
 	"$(BIN)/python" -m tests.training.pairs
 	"$(BIN)/python" -m tests.training.train_chat
 

@@ -350,20 +350,20 @@ def ingest_request(
     *,
     agent_id: object = "",
     metadata: Mapping[str, Any] | None = None,
-    look: bool = False,
+    preview: bool = False,
     allow_secret: bool = False,
     timeout_s: float | None = None,
 ) -> tuple[Ingest, float | None]:
     """Cut documents into pieces that all agents may search; a later text of a source replaces the former.
 
-    All of them together have at most 900 KiB. With `look` nothing is written, and the reply lists the
+    All of them together have at most 900 KiB. With `preview` nothing is written, and the reply lists the
     outcome for each document.
     """
     request = Ingest(
         documents=tuple(documents),
         agent_id=_id(agent_id),
         metadata=dict(metadata or {}),
-        look=look,
+        preview=preview,
         allow_secret=allow_secret,
     )
     return request, timeout_s
@@ -436,7 +436,7 @@ class Verbs:
     forget = verb(protocol.Forget)
     restore = verb(protocol.Restore)
     capture = verb(capture_requests)
-    captured = verb(protocol.ListJudged)
+    captured = verb(protocol.ListCaptured)
     undo = verb(protocol.Undo)
     pause = verb(protocol.Pause)
     dead = verb(protocol.Dead)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from forged.build_id import build_id
-from forged.capture import Committer, LocalVectors, Pipeline, Promotion
+from forged.capture import CaptureService, Committer, LocalVectors, Promotion
 from forged.config import Config, Loaded, install_command
 from forged.counters import EgressRecord, Metrics
 from forged.daemon import nearest_memories
@@ -204,10 +204,10 @@ def _capture(  # noqa: PLR0917 - parts of one daemon
     retriever: Retriever,
     writer: Writer,
     sessions: SessionMemories,
-) -> Pipeline:
+) -> CaptureService:
     promotion = Promotion(user_top(env), config.scopes.min_importance, sessions)
     vectors = LocalVectors(models.embedder) if models.embedder is not None else None
-    return Pipeline(
+    return CaptureService(
         settings=msgspec.structs.replace(
             models.worker, log=log_settings(env), has_vectors=vectors is not None
         ),

@@ -100,7 +100,7 @@ async def drop_proposals(memories: MemoryParts, drop: Sequence[DecidedMemory]) -
     """Keep no byte of proposals that waited and were refused."""
     if drop:
         await memories.state.to_review.remove([each.memory.id for each in drop])
-        await memories.state.judged.forget((), [each.memory.content for each in drop])
+        await memories.state.capture_log.forget((), [each.memory.content for each in drop])
         await memories.state.erase_traces()
 
 

@@ -68,7 +68,7 @@ async def keep_proposal(
 ) -> None:
     """Write a proposal, with another text if one is given; it is in force on return."""
     memory = await _written(memories, document, text, allow_secret=allow_secret)
-    memories.state.judged.decide(document.memory.id, memory.content, memory_id=memory.id)
+    memories.state.capture_log.decide(document.memory.id, memory.content, memory_id=memory.id)
     await memories.state.to_review.remove([document.memory.id])
 
 
@@ -76,7 +76,9 @@ async def refuse_proposals(memories: MemoryParts, drop: Sequence[DecidedMemory])
     """Forget proposals, so that their messages do not bring them again."""
     for document in drop:
         await memories.state.forgotten.add(document.root.top, [document.memory.content])
-        memories.state.judged.decide(document.memory.id, "", reason="you dropped it in `forgectl review`")
+        memories.state.capture_log.decide(
+            document.memory.id, "", reason="you dropped it in `forgectl review`"
+        )
     await drop_proposals(memories, drop)
 
 
@@ -101,10 +103,10 @@ async def _written(
     )
     write, insisted = memories.writer.add, bool(secrets)
     try:
-        written = await write(index, memory, insisted=insisted, said=document.said)
+        written = await write(index, memory, insisted=insisted, said=document.attributes)
     except MemoryNotFound:
         alone = replace(memory, supersedes=None, version=1)
-        written = await write(index, alone, insisted=insisted, said=document.said)
+        written = await write(index, alone, insisted=insisted, said=document.attributes)
     memories.metrics.remembered += 1
     await index.until_tried(written.generation, time.monotonic() + PATIENCE_S)
     return written.memory

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from forged.text.thoughts import begins_in_a_thought, shows_the_end_of_a_thought, without_thoughts
+from forged.text.think_blocks import begins_in_a_thought, shows_the_end_of_a_thought, without_thoughts
 
 # Patterns of finish reasons, the most certain first. A tool call is no end of the text.
 _ENDS = (

@@ -20,7 +20,7 @@ import msgspec
 from psycopg.types.json import Jsonb
 
 from forged.counters import EgressRecord
-from forged.entities import may_name
+from forged.entities import possible_entity_ids
 from forged.errors import ProviderError, SharedError
 from forged.maps import EmbeddingQueue
 from forged.memory import Scope
@@ -251,7 +251,7 @@ class SharedServer:
         ProviderError while nothing may leave.
         """
         owners = {scope: each for scope, each in owners.items() if scope in self.scopes - {Scope.SESSION}}
-        names = may_name(*await self.egress.cleared([sendable(query)])) if owners else ()
+        names = possible_entity_ids(*await self.egress.cleared([sendable(query)])) if owners else ()
         if not names:
             return []
         await self.egress.check(Purpose("shared", tops), names)

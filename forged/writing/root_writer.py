@@ -28,8 +28,8 @@ from forged.files import DirectoryEvents, MemoryStore, NewFile, Root, Snapshot, 
 from forged.map import build_chains
 from forged.memory import Memory
 from forged.state import OwnFile, PendingWrite, RequestOutcome, Requests
+from forged.text.invisible import INVISIBLE
 from forged.text.same_text import normalised
-from forged.text.unseen import UNSEEN
 from forged.trust import Stamp, TrustRegistry
 from forged.writing.succession import base_of, succeeding
 
@@ -506,7 +506,7 @@ def _letters(text: str) -> int:
     """A number that texts have in common that `normalised` makes equal, and much faster than that."""
     if text.isascii():
         return hash(text.lower().translate(_NO_MARKS))
-    text = UNSEEN.sub("", text)
+    text = INVISIBLE.sub("", text)
     text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
     return hash("".join(filter(str.isalnum, text)))
 

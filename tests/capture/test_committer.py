@@ -189,7 +189,7 @@ async def test_what_a_person_says_after_it_was_forgotten_is_kept_and_told(scene,
     before = time.time()
     await scene.forget(TABS.content)
     window = (Utterance("user", TABS.content), Utterance(role, said))
-    event = scene.event(window=window, heard_at=(int(before), int(time.time()) + 2))
+    event = scene.event(window=window, said_at=(int(before), int(time.time()) + 2))
 
     documents, tally = await scene.decided(TABS, event=event)
     assert (len(documents), tally.said_again, tally.duplicates) == (kept, kept, 1 - kept)

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from forged.capture.committer import Committer
-from forged.capture.service import Pipeline
+from forged.capture.service import CaptureService
 from forged.capture.values import WorkerSettings
 from forged.config import Config
 from forged.counters import Metrics
@@ -100,7 +100,7 @@ class Parts:
         sessions = (self.session_memories, self.session_views)
         self.resolver = Resolver(str(home), config, self.indexer, state=self.state, sessions=sessions)
         writer = Writer(str(home / "state/trash"), self.trust, self.state.requests, self.state.intents)
-        self.capture = Pipeline(
+        self.capture = CaptureService(
             settings=WorkerSettings(),
             state=self.state,
             governor=self.governor,

@@ -125,11 +125,11 @@ def test_a_walk_goes_on_from_a_bounded_number_of_things_and_these_are_the_heavie
         *(replace(memory(f"mem_far{at:03}", "."), entities=(Entity(f"far{at:03}"),)) for at in range(40)),
     ]
     graph = graph_of(memories)
-    counted = replace(graph, ties=Asked(graph.ties))
+    counted = replace(graph, relations=Asked(graph.relations))
 
     found = two_hops([counted], ["hub"], 1000)
 
-    assert counted.ties.times == 1 + 32
+    assert counted.relations.times == 1 + 32
     far = {each.place[1] for each in found if each.hops == 2}
     assert far == {f"mem_far{at:03}" for at in range(8, 40)}
 

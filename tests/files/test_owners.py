@@ -15,7 +15,7 @@ from forged.cli.configuration import _write_new
 from forged.cli.exporting import _put
 from forged.cli.ui.verb import _write
 from forged.files import MemoryStore, Root, atomic, made_org_root, root_of_agent, root_owned_files, scan
-from forged.importing import copied, export
+from forged.importing import export, read_root
 from forged.memory import Scope
 from tests.data.memories import memory
 
@@ -98,7 +98,7 @@ def _exports(top: Path) -> None:
     (source / ".forge/memory").mkdir(parents=True, exist_ok=True)
     (source / ".forge/memory/one.md").write_text("text")
     for _ in range(2):
-        export(str(top / "docs/out"), (copied(str(source), "repo"),), replace=True)
+        export(str(top / "docs/out"), (read_root(str(source), "repo"),), replace=True)
 
 
 def _exports_json(top: Path) -> None:

@@ -59,7 +59,7 @@ SURFACES = {
     "history": lambda: chain_table(wire.Chain(memories=(RECORD,))),
     "search": lambda: hit_lines((HIT,), _plain, 0),
     "why": lambda: explanation(wire.Explained(at=NIGHT, session_id="s"), "", _plain),
-    "captured": lambda: _pages(CALL, [wire.Judged(at=NIGHT, text="text")], with_root=False),
+    "captured": lambda: _pages(CALL, [wire.CapturedEntry(at=NIGHT, text="text")], with_root=False),
     "review": lambda: _proposal(PROPOSED, _plain),
     "review --pick": lambda: numbered([PROPOSED], _plain),
     "block": lambda: [render([Ranked(replace(memory("mem_1", "text"), created_at=NIGHT), 1.0)], 4000).text],

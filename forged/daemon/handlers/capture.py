@@ -77,7 +77,7 @@ async def dead(context: Context, request: wire.Dead) -> wire.DeadEvents:
     await context.daemon.state.opened()
     pipeline, events = context.daemon.capture, context.daemon.state.events
     if request.action == "retry":
-        await pipeline.look_again()
+        await pipeline.recheck_folders()
     given_up = {item.event.id: item for item in await events.dead()}
     others = {each.id: each for each in await waiting_elsewhere(context)}
     wanted = (ids.resolve_prefix(given_up | others, each) or each for each in request.ids)

@@ -70,7 +70,7 @@ HANDLERS: Mapping[type, Handler] = {
     wire.Cost: capture.cost,
     wire.Egress: capture.egress,
     wire.ListPast: records.list_past,
-    wire.ListJudged: records.list_judged,
+    wire.ListCaptured: records.list_captured,
     wire.ListInjections: records.list_injections,
     wire.Trust: trust.trust,
     wire.Review: review.review,

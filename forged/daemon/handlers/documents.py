@@ -18,34 +18,34 @@ from forged_client import protocol as wire
 
 
 async def import_(context: Context, place: Workplace, request: wire.Import) -> tuple[wire.Imported, int]:
-    """Write what can be written; with `look` only tell what would become of it."""
+    """Write what can be written; with `preview` only tell what would become of it."""
     memories = context.daemon.memories
     terms = imports.Terms(request.scope, request.own, request.allow_secret, request.allow_forgotten)
     job = await imports.prepared(memories, place, request.drafts, terms, check_words)
-    fates, generation = job.fates(), job.index.generations.wanted
+    outcomes, generation = job.outcomes(), job.index.generations.wanted
     planned = context.planned(wire.Imported)
-    if not request.look:
+    if not request.preview:
         if planned is None:
-            planned = wire.Imported(fates=fates)
+            planned = wire.Imported(outcomes=outcomes)
             await context.plan(planned)
-        fates, generation = await imports.write(memories, job)
+        outcomes, generation = await imports.write(memories, job)
     if planned is not None:
-        fates = tuple(map(imports.as_planned, fates, planned.fates))
-    return wire.Imported(fates=fates, root=job.index.root.top, scope=job.index.root.scope), generation
+        outcomes = tuple(map(imports.as_planned, outcomes, planned.outcomes))
+    return wire.Imported(outcomes=outcomes, root=job.index.root.top, scope=job.index.root.scope), generation
 
 
 async def ingest(context: Context, place: Workplace, request: wire.Ingest) -> tuple[wire.Ingested, int]:
-    """Write what is not there yet, document by document; with `look` only tell what would become of them."""
-    fates, index, generation = await documents.ingest(
+    """Write new documents one by one; with `preview`, return the outcomes and write nothing."""
+    outcomes, index, generation = await documents.ingest(
         context.daemon.memories,
         place,
         request.documents,
         documents.attributes_of(request.agent_id, request.metadata),
-        only_shows=request.look,
+        only_shows=request.preview,
         allow_secret=request.allow_secret,
         allow_forgotten=request.allow_forgotten,
     )
-    return wire.Ingested(fates=fates, root=index.root.top), generation
+    return wire.Ingested(outcomes=outcomes, root=index.root.top), generation
 
 
 async def list_documents(

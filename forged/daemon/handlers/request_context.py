@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from forged import config
-from forged.capture import Pipeline
+from forged.capture import CaptureService
 from forged.config import Setting
 from forged.counters import Metrics
 from forged.daemon.handlers.wire_types import generation_of, record, without_texts
@@ -82,7 +82,7 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     sessions: Sessions
     session_memories: SessionMemories
     session_views: SessionViews
-    capture: Pipeline
+    capture: CaptureService
     governor: Governor
     healths: tuple[EndpointHealth, ...] = ()
     probes: tuple[Probe, ...] = ()
@@ -156,7 +156,7 @@ class Context(msgspec.Struct, frozen=True):
 
 
 # Outcomes of a capture and of a past session, and fates of a draft and of a document, after a write.
-_STORED = frozenset({"durable", "waiting", "judged", "new", "replaced", "completed"})
+_STORED = frozenset({"durable", "waiting", "classified", "new", "replaced", "completed"})
 # By words of the sentence, which is all that a rejected capture has.
 _FULL = ("no space left", "quota", "database or disk is full")
 _FORBIDDEN = ("permission denied", "read-only")
@@ -251,7 +251,7 @@ def _refusals(reply: wire.Reply) -> tuple[str, ...]:
         code, _, sentence = reply.reason.partition(": ")
         return (sentence,) if reply.outcome == "rejected" and code == StoreError.code else ()
     if isinstance(reply, (wire.Imported, wire.Ingested)):
-        return tuple(fate.reason for fate in reply.fates if fate.code == StoreError.code)
+        return tuple(outcome.reason for outcome in reply.outcomes if outcome.code == StoreError.code)
     return ()
 
 
@@ -260,7 +260,7 @@ def _is_stored(reply: wire.Reply) -> bool:
     if isinstance(reply, (wire.Captured, wire.Learned)):
         return reply.outcome in _STORED
     if isinstance(reply, (wire.Imported, wire.Ingested)):
-        return any(fate.became in _STORED for fate in reply.fates)
+        return any(outcome.result in _STORED for outcome in reply.outcomes)
     return not (isinstance(reply, wire.Remembered) and reply.existed)
 
 

@@ -58,7 +58,7 @@ def _proposed(document: DecidedMemory) -> wire.Proposed:
         id=memory.id,
         content=memory.content,
         why=document.waits,
-        beside=document.beside,
+        beside=document.pasted,
         scope=memory.scope,
         category=memory.category,
         root=document.root.top,

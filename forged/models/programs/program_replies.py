@@ -19,7 +19,7 @@ from forged.errors import ProviderError
 from forged.models import Completion
 from forged.models.error_sanitizing import SensitiveTexts, sanitized
 from forged.models.programs.process import ProcessResult
-from forged.text.thoughts import without_thoughts
+from forged.text.think_blocks import without_thoughts
 from forged.text.tokens import estimate
 
 _Form = TypeVar("_Form")

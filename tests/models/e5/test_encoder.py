@@ -82,7 +82,9 @@ def test_what_onnxruntime_cannot_do_is_told_in_our_words(encoder, monkeypatch):
 def test_it_has_no_threads_of_its_own(encoder, path, cache):
     before = set(os.listdir("/proc/self/task"))
 
-    another = open_encoder(path, str(derived_files_folder({"XDG_CACHE_HOME": str(cache)})), MADE_OF, GraphBuild())
+    another = open_encoder(
+        path, str(derived_files_folder({"XDG_CACHE_HOME": str(cache)})), MADE_OF, GraphBuild()
+    )
     another(TEXTS[:1], "query")
 
     assert set(os.listdir("/proc/self/task")) <= before

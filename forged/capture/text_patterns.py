@@ -14,7 +14,7 @@ import tomllib
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from forged.text.unseen import UNSEEN
+from forged.text.invisible import INVISIBLE
 
 FILE = os.path.join(os.path.dirname(__file__), "authorship.toml")
 # Characters of a line that are looked at, at its beginning and its end.
@@ -146,7 +146,7 @@ def words_said(texts: Iterable[str]) -> frozenset[str]:
     from forged.text.same_text import content_words  # noqa: PLC0415
 
     found: set[str] = set()
-    for text in (UNSEEN.sub("", each) for each in texts):
+    for text in (INVISIBLE.sub("", each) for each in texts):
         words = (word for word in content_words(_IDEOGRAPHS.sub(" ", text)) if word not in COMMON)
         found.update(word if is_numbered(word) else word[:_BEGINNING] for word in words)
         for run in _IDEOGRAPHS.findall(text):

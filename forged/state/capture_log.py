@@ -1,8 +1,8 @@
 """Log of statements that capture kept or refused, for a person and for the session's next reply.
 
-The text of a `Judgement` is its beginning, without secrets; a forgotten text is removed here, too. Refused
-ones go after 7 days, kept ones after 30; of too many the oldest go. All is answered from memory. `save` is
-called before an event ends, so a judgement is no less durable than its event.
+A `CaptureLogEntry` holds the beginning of a statement, without secrets; forgetting removes it here, too.
+Refused entries expire after 7 days, kept ones after 30; beyond the limit the oldest go. Reads use memory.
+`save` runs before an event ends, so an entry is as durable as its event.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from forged.text.redaction import redact
 MOST = 2000
 KEPT_S, REFUSED_S = 30 * 24 * 3600.0, 7 * 24 * 3600.0
 # Of a session what nobody was told yet; the newest count.
-MOST_UNTOLD = 8
+MOST_UNREPORTED = 8
 _GIST = 120
 FORGOTTEN = "it was kept, and taken away since"
 _KEY_BYTES = 8
@@ -32,11 +32,11 @@ _SECRET, _SAME = 16_000, 2_000
 _TIDY_EVERY_S = 60.0
 
 
-class Judgement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class CaptureLogEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What became of one thing that was said; what is kept has a `memory_id`, what is not a `reason`.
 
     `at` is Unix seconds. `agent` and `kind` are of the capture that it came with, `why` is what it was taken
-    up for: request, rule, head, model; `classifier` is who judged it. `untold`: the next reply to its
+    up for: request, rule, head, model; `classifier` is who judged it. `unreported`: the next reply to its
     session is to tell of it.
     """
 
@@ -53,7 +53,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     category: str = ""
     top: str = ""
     supersedes: str = ""
-    untold: bool = False
+    unreported: bool = False
 
     @property
     def until(self) -> float:
@@ -61,7 +61,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.at + (KEPT_S if self.memory_id else REFUSED_S)
 
 
-class JudgementLog(Rows[Judgement]):
+class CaptureLog(Rows[CaptureLogEntry]):
     """One for the daemon; lives in its event loop.
 
     `due` has the keys of what the next reply to each session has to tell, oldest first.
@@ -69,24 +69,24 @@ class JudgementLog(Rows[Judgement]):
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         """`clock` gives Unix seconds."""
-        super().__init__(database, "judged", Judgement, most=MOST, clock=clock)
+        super().__init__(database, "capture_log", CaptureLogEntry, most=MOST, clock=clock)
         self.due: dict[str, list[str]] = {}
         self._tidied_at = 0.0
 
-    def restore(self, found: Iterable[Row[Judgement]]) -> None:
+    def restore(self, found: Iterable[Row[CaptureLogEntry]]) -> None:
         """Take over what a file holds, as it is opened; what is known already is newer."""
         super().restore(found)
         self.due = {}
         for key, each in self.items():
-            self._await_telling(key, each)
+            self._queue_report(key, each)
         self._drop_old()
 
-    def listed(self) -> tuple[Judgement, ...]:
+    def listed(self) -> tuple[CaptureLogEntry, ...]:
         """All that is known, newest first."""
         self._drop_old()
         return tuple(sorted(self.values(), key=lambda each: -each.at))
 
-    def untold(self, session_id: str) -> tuple[Judgement, ...]:
+    def unreported(self, session_id: str) -> tuple[CaptureLogEntry, ...]:
         """What the next reply to a session has to tell, oldest first."""
         return tuple(self[key] for key in self.due.get(session_id, ()))
 
@@ -97,24 +97,24 @@ class JudgementLog(Rows[Judgement]):
             each.reason and each.text == said and each.session_id == session_id for each in self.values()
         )
 
-    def add(self, key: str, judgement: Judgement) -> None:
+    def add(self, key: str, entry: CaptureLogEntry) -> None:
         """Take note of something, of whose text the beginning is kept."""
         if key in self:
             return
-        judgement = replace(judgement, text=gist(judgement.text))
-        self.update({key: judgement}, at=judgement.at)
-        self._await_telling(key, judgement)
+        entry = replace(entry, text=gist(entry.text))
+        self.update({key: entry}, at=entry.at)
+        self._queue_report(key, entry)
 
     def decide(self, key: str, text: str, *, memory_id: str = "", reason: str = "") -> None:
         """A person decided about what waited: it is the memory now, or is not kept for the reason."""
         if (waited := self.get(key)) is not None:
             self._put(key, replace(waited, text=gist(text), memory_id=memory_id, reason=reason))
 
-    def told(self, session_id: str, count: int) -> None:
-        """The first so many of `untold` were heard."""
+    def mark_reported(self, session_id: str, count: int) -> None:
+        """The first so many of `unreported` were heard."""
         waiting = self.due.get(session_id, [])
         for key in waiting[:count]:
-            self._put(key, replace(self[key], untold=False))
+            self._put(key, replace(self[key], unreported=False))
         self.due[session_id] = waiting[count:]
         if not self.due[session_id]:
             del self.due[session_id]
@@ -128,16 +128,16 @@ class JudgementLog(Rows[Judgement]):
         unwanted = [words for words in map(words_of, short) if words]
         gists = set(map(gist, contents))
 
-        def is_said(each: Judgement) -> bool:
+        def says_unwanted(each: CaptureLogEntry) -> bool:
             is_gist = not each.memory_id and each.text in gists
             return is_gist or without_sentences(each.text, unwanted)[1] > 0
 
         for key, each in self.items():
             if each.memory_id and each.memory_id in memory_ids:
-                gone = replace(each, text="", memory_id="", supersedes="", reason=FORGOTTEN, untold=False)
+                gone = replace(each, text="", memory_id="", supersedes="", reason=FORGOTTEN, unreported=False)
                 self._rename(key, token_hex(_KEY_BYTES), gone)
-            elif each.text and is_said(each):
-                self._put(key, replace(each, text="", untold=False))
+            elif each.text and says_unwanted(each):
+                self._put(key, replace(each, text="", unreported=False))
         await self._settle(memory_ids)
 
     async def moved(self, memory_ids: Collection[str], memory_id: str, top: str, scope: str) -> None:
@@ -153,11 +153,11 @@ class JudgementLog(Rows[Judgement]):
         self._drop_old()
         await super().save()
 
-    def _put(self, key: str, judgement: Judgement) -> None:
-        self.update({key: judgement}, renew=False)
+    def _put(self, key: str, entry: CaptureLogEntry) -> None:
+        self.update({key: entry}, renew=False)
 
-    def _rename(self, key: str, name: str, judgement: Judgement) -> None:
-        self.update({key: None, name: judgement}, at=judgement.at)
+    def _rename(self, key: str, name: str, entry: CaptureLogEntry) -> None:
+        self.update({key: None, name: entry}, at=entry.at)
         for keys in self.due.values():
             keys[:] = [name if each == key else each for each in keys]
 
@@ -169,18 +169,18 @@ class JudgementLog(Rows[Judgement]):
         self.due = {
             session: left
             for session, keys in self.due.items()
-            if (left := [key for key in keys if key in self and self[key].untold])
+            if (left := [key for key in keys if key in self and self[key].unreported])
         }
         await self.flush()
 
-    def _await_telling(self, key: str, judgement: Judgement) -> None:
-        if not (judgement.untold and judgement.session_id):
+    def _queue_report(self, key: str, entry: CaptureLogEntry) -> None:
+        if not (entry.unreported and entry.session_id):
             return
-        waiting = self.due.setdefault(judgement.session_id, [])
+        waiting = self.due.setdefault(entry.session_id, [])
         waiting.append(key)
-        for dropped in waiting[:-MOST_UNTOLD]:
-            self._put(dropped, replace(self[dropped], untold=False))
-        del waiting[:-MOST_UNTOLD]
+        for dropped in waiting[:-MOST_UNREPORTED]:
+            self._put(dropped, replace(self[dropped], unreported=False))
+        del waiting[:-MOST_UNREPORTED]
 
     def _drop_old(self) -> None:
         now = self._clock()
@@ -192,7 +192,7 @@ class JudgementLog(Rows[Judgement]):
 
     def _drop(self, keys: Collection[str]) -> None:
         for key in keys:
-            if (each := self[key]).untold and key in self.due.get(each.session_id, ()):
+            if (each := self[key]).unreported and key in self.due.get(each.session_id, ()):
                 self.due[each.session_id].remove(key)
         super()._drop(keys)
 

@@ -2,7 +2,7 @@
 
 Named are `[[wiki links]]`, paths, installed packages, identifiers, technologies and words in backticks; a
 word that could be an ordinary one names nothing. Two things are related where a sentence has only words of
-`relations.toml` between them; around these a name that is only written large counts as well. `spoken_of`
+`relations.toml` between them; around these a name that is only written large counts as well. `mentions_in`
 raises nothing and is linear, up to MOST_CHARACTERS.
 """
 
@@ -17,7 +17,7 @@ from itertools import pairwise
 
 import msgspec
 
-from forged.entities.forms import named_by_code, named_by_word
+from forged.entities.name_forms import named_by_code, named_by_word
 from forged.entities.names import LONGEST_NAME, entity_id
 from forged.memory import Entity, EntityRelation, Memory
 
@@ -65,7 +65,7 @@ class _Span(msgspec.Struct, frozen=True):
 
 
 @lru_cache(_KEPT)
-def spoken_of(text: str) -> Mentions:
+def mentions_in(text: str) -> Mentions:
     """Entities and relations of a text. A text that was met lately is not read again."""
     text = text[:MOST_CHARACTERS]
     spans = list(_whole(text, _spans(text)))
@@ -148,20 +148,20 @@ def _relations(text: str, spans: list[_Span]) -> Iterator[EntityRelation]:
         between = text[one.end : other.start]
         if not 0 < len(between) <= _FARTHEST:
             continue
-        says, names = _ways(), (one.entity.name, other.entity.name)
+        says, names = _relation_phrases(), (one.entity.name, other.entity.name)
         found = says.between.fullmatch(between.lower())
         if found is None or entity_id(names[0]) == entity_id(names[1]):
             continue
-        way = says.ways[int((found.lastgroup or "w0")[1:])]
-        if not ((one.sure and other.sure) or way.large):
+        phrase = says.phrases[int((found.lastgroup or "w0")[1:])]
+        if not ((one.sure and other.sure) or phrase.large):
             continue
-        if way.behind and not re.match(way.behind, text[other.end : other.end + _FARTHEST].lower()):
+        if phrase.behind and not re.match(phrase.behind, text[other.end : other.end + _FARTHEST].lower()):
             continue
-        source, target = reversed(names) if way.turned else names
-        yield EntityRelation(source, way.relation, target)
+        source, target = reversed(names) if phrase.turned else names
+        yield EntityRelation(source, phrase.relation, target)
 
 
-class _Way(msgspec.Struct, frozen=True):
+class _RelationPhrase(msgspec.Struct, frozen=True):
     """Words that say how two things are related: `between` their names, and `behind` the second.
 
     `turned`: the second is the source. `large`: a name that is only written large may stand beside them.
@@ -174,18 +174,18 @@ class _Way(msgspec.Struct, frozen=True):
     large: bool = False
 
 
-class _Ways(msgspec.Struct, frozen=True):
-    ways: tuple[_Way, ...]
+class _RelationPhrases(msgspec.Struct, frozen=True):
+    phrases: tuple[_RelationPhrase, ...]
     between: re.Pattern[str]
 
 
 @cache
-def _ways() -> _Ways:
+def _relation_phrases() -> _RelationPhrases:
     lists = _lists()
-    ways = tuple(msgspec.convert(each, _Way) for each in lists["way"])
-    forms = "|".join(f"(?P<w{number}>{way.between})" for number, way in enumerate(ways))
+    phrases = tuple(msgspec.convert(each, _RelationPhrase) for each in lists["way"])
+    forms = "|".join(f"(?P<w{number}>{phrase.between})" for number, phrase in enumerate(phrases))
     fill = "|".join(lists["between"])
-    return _Ways(ways, re.compile(rf"[\s]?(?:{forms})\s?(?:(?:{fill})\s?)?"))
+    return _RelationPhrases(phrases, re.compile(rf"[\s]?(?:{forms})\s?(?:(?:{fill})\s?)?"))
 
 
 @cache
@@ -200,9 +200,9 @@ def _lists() -> dict[str, list[str]]:
         return tomllib.load(file)
 
 
-def spoken_by(memory: Memory) -> Mentions:
+def mentions_of(memory: Memory) -> Mentions:
     """Those of a memory's front matter, which win, then of its text; also both ends of each relation."""
-    ruled = spoken_of(memory.content)
+    ruled = mentions_in(memory.content)
     if not memory.entities and not memory.relations:
         return ruled
     relations = _each_once((*memory.relations[:MOST_RELATIONS], *ruled.relations))

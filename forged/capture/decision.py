@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from forged.attributes import FactsPatch
 from forged.capture.authorship import Authorship, Provenance
 from forged.capture.existing import ExistingMemories, Match
-from forged.capture.reply import things_said
+from forged.capture.model_reply import mentioned_entities
 from forged.capture.values import MAX_CONTENT_BYTES, MOST_DOCUMENTS, Classified, Proposal, Refused, Tally
 from forged.files import MOST_EVIDENCE, EvidenceError, Root, with_hash
 from forged.memory import (
@@ -76,14 +76,14 @@ def decide(
     `existing` grows; `now` is RFC 3339. The tally counts each proposal that was left out once, malformed ones
     and those beyond ten documents as invalid, and all secrets that were cut out of proposals.
     """
-    deciding = _Deciding(event, classified.author, existing, forgotten, now)
+    decider = _Decider(event, classified.author, existing, forgotten, now)
     for proposal in classified.proposals:
-        deciding.judge(proposal)
-    counts = (deciding.duplicates, deciding.secrets, deciding.said_again, tuple(deciding.refused))
-    return tuple(deciding.documents), Tally(deciding.invalid + classified.malformed, *counts)
+        decider.decide_one(proposal)
+    counts = (decider.duplicates, decider.secrets, decider.said_again, tuple(decider.refused))
+    return tuple(decider.documents), Tally(decider.invalid + classified.malformed, *counts)
 
 
-class _Deciding:
+class _Decider:
     """One answer being judged. What has been decided counts as existing for the rest of it."""
 
     def __init__(
@@ -105,36 +105,40 @@ class _Deciding:
         self._is_past = event.kind == "learned"
         self._origin = Origin.EXPLICIT if event.kind == "explicit" else author
 
-    def judge(self, proposal: Proposal) -> None:
+    def decide_one(self, proposal: Proposal) -> None:
         root = next((root for root in self._event.roots if root.scope == proposal.scope), None)
         content = self._presentable(proposal.content)
         match = Match(self._existing, root, proposal, content, by_model=self._by_model)
-        if proposal.only_replaces and (root is None or not self._is_another_word(root, content, match)):
+        if proposal.update_only and (root is None or not self._changes_known(root, content, match)):
             return
         origin = self._provenance.of(content, by_model=self._by_model) if content else "foreign"
         if objection := self._objection(root, content, proposal, origin):
             self.invalid += 1
-            self._refuse(proposal, content, objection)
-        elif (is_again := self._is_again(content)) is False or self._existing.says(content):
+            self._add_refusal(proposal, content, objection)
+        elif (is_said_again := self._is_said_again(content)) is False or self._existing.says(content):
             self.duplicates += 1
-            if is_again is False:
-                self._refuse(proposal, "", "it was forgotten, and nobody has said it since", if_asked=True)
+            if is_said_again is False:
+                self._add_refusal(
+                    proposal, "", "it was forgotten, and nobody has said it since", if_asked=True
+                )
             else:
-                self._refuse(proposal, content, "it is known already", if_asked=True)
+                self._add_refusal(proposal, content, "it is known already", if_asked=True)
         elif self._is_outdated(content, match):
             self.duplicates += 1
         elif root is None or self._is_full(waits=origin == "mixed" or self._is_past):
             self.invalid += 1
-            self._refuse(proposal, content, f"there were {MOST_DOCUMENTS} before it")
+            self._add_refusal(proposal, content, f"there were {MOST_DOCUMENTS} before it")
         elif origin == "mixed":
-            self._keep(self._waiting(root, self._memory(root, content, proposal, match.head), proposal))
+            self._keep(
+                self._held_for_review(root, self._memory(root, content, proposal, match.head), proposal)
+            )
         else:
             memory = self._memory(root, content, proposal, match.head)
-            self._keep(DecidedMemory(root, memory, self._why(proposal), said=_attributes(proposal)))
-            if match.before is not None:
-                self._existing.tentative.take(match.before, content)
+            self._keep(DecidedMemory(root, memory, self._why(proposal), attributes=_attributes(proposal)))
+            if match.tentative is not None:
+                self._existing.tentative.supersede(match.tentative, content)
             self._existing.decided(root, memory)
-            self.said_again += is_again is not None
+            self.said_again += is_said_again is not None
 
     def _is_outdated(self, content: str, match: Match) -> bool:
         if not self._is_past or match.head is None:
@@ -146,13 +150,13 @@ class _Deciding:
 
         By this time `undo` knows the memories of one turn, whatever event it was judged in.
         """
-        if not self._event.heard_at and not self._is_past:
+        if not self._event.said_at and not self._is_past:
             return self._now
         times = self._event.times
-        said_at = times[0] if len(set(times)) == 1 else self._turn_of(set(content_words(content)), times)
+        said_at = times[0] if len(set(times)) == 1 else self._turn_time(set(content_words(content)), times)
         return utc(said_at) if said_at else self._now
 
-    def _turn_of(self, words: set[str], times: Sequence[float]) -> float:
+    def _turn_time(self, words: set[str], times: Sequence[float]) -> float:
         shares, turn = dict[float, int](), times[0]
         for each, at in zip(self._event.window, times, strict=True):
             turn = at if each.role == "user" else turn
@@ -174,13 +178,15 @@ class _Deciding:
         """What it is proposed for; a model proposes all for one reason and does not say it."""
         return proposal.why or ("model" if self._by_model else "rule")
 
-    def _waiting(self, root: Root, memory: Memory, proposal: Proposal) -> DecidedMemory:
+    def _held_for_review(self, root: Root, memory: Memory, proposal: Proposal) -> DecidedMemory:
         """What counts neither as known nor as a head until a person has seen it."""
         who = "a model proposed it from" if self._by_model else "it stands beside"
-        beside = redact(self._provenance.beside(memory.content)).text
+        pasted = redact(self._provenance.pasted_text(memory.content)).text
         why = f"{who} text that was pasted, which may have asked for it"
-        said = _attributes(proposal)
-        return DecidedMemory(root, memory, self._why(proposal), why, beside, self._event.agent, said=said)
+        attributes = _attributes(proposal)
+        return DecidedMemory(
+            root, memory, self._why(proposal), why, pasted, self._event.agent, attributes=attributes
+        )
 
     def _objection(self, root: Root | None, content: str, proposal: Proposal, origin: Authorship) -> str:
         if root is None:
@@ -192,7 +198,7 @@ class _Deciding:
             return "its category is none that there is"
         return "it stands on text that was pasted" if origin == "foreign" else ""
 
-    def _refuse(self, proposal: Proposal, text: str, reason: str, *, if_asked: bool = False) -> None:
+    def _add_refusal(self, proposal: Proposal, text: str, reason: str, *, if_asked: bool = False) -> None:
         """Say that it is not kept; of what no person would miss only `if_asked`.
 
         A compaction brings requests again that were answered when they were made.
@@ -202,7 +208,7 @@ class _Deciding:
         if proposal.content.strip() and (asked or not if_asked):
             self.refused.append(Refused(text, reason, asked))
 
-    def _is_again(self, content: str) -> bool | None:
+    def _is_said_again(self, content: str) -> bool | None:
         """Whether the person has said since what was forgotten; None of what never was.
 
         A message of which nobody knows when it was heard does not count: it may be from before.
@@ -210,7 +216,7 @@ class _Deciding:
         since = self._forgotten(self._event.tops, content)
         if since is None:
             return None
-        heard = zip(self._event.window, self._event.heard_at, strict=False)
+        heard = zip(self._event.window, self._event.said_at, strict=False)
         said = (each.text for each, at in heard if at > since and each.role == "user")
         return any(says_again(text, content) for text in said)
 
@@ -230,7 +236,9 @@ class _Deciding:
 
     def _memory(self, root: Root, content: str, proposal: Proposal, head: Memory | None) -> Memory:
         said_at, things = self._said_at(content), (proposal.entities, proposal.relations)
-        entities, relations = things_said(*things, content, self._line) if any(things) else ((), ())
+        entities, relations = (
+            mentioned_entities(*things, content, self._single_line) if any(things) else ((), ())
+        )
         return Memory(
             id=new_id(),
             content=content,
@@ -242,7 +250,9 @@ class _Deciding:
             session_id=self._event.session_id or "unknown",
             trigger=_TRIGGERS[self._event.kind],
             supersedes=None if head is None else head.id,
-            related=self._edges(root, (*proposal.related, *(() if head else self._doubt(root, content)))),
+            related=self._edges(
+                root, (*proposal.related, *(() if head else self._contradictions(root, content)))
+            ),
             origin=self._origin,
             cues=self._cues(proposal.cues),
             evidence=_evidence(root, proposal.evidence),
@@ -250,30 +260,30 @@ class _Deciding:
             relations=relations,
         )
 
-    def _is_another_word(self, root: Root, content: str, match: Match) -> bool:
+    def _changes_known(self, root: Root, content: str, match: Match) -> bool:
         """Whether what is not sure to be worth keeping changes what is known, or was likely before.
 
         A compaction brings again what was judged when it was said: the newest word was another since.
         """
         if self._event.kind == "compaction" or not content:
             return False
-        if match.head or match.before:
+        if match.head or match.tentative:
             return True
-        self._existing.tentative.add(root, content, doubt=match.doubt)
+        self._existing.tentative.add(root, content, penalty=match.penalty)
         return False
 
-    def _doubt(self, root: Root, content: str) -> Iterator[Related]:
+    def _contradictions(self, root: Root, content: str) -> Iterator[Related]:
         """An edge to the head that typed words may gainsay, although nobody can be sure."""
         head = self._existing.contradicted(root, content) if not self._by_model else None
         if head is not None:
             yield Related(head.id, Relationship.CONTRADICTS)
 
     def _cues(self, proposed: Sequence[str]) -> tuple[str, ...]:
-        lines = map(self._line, proposed)
+        lines = map(self._single_line, proposed)
         short = (line for line in lines if line and len(line) <= MOST_CUE_CHARS)
         return tuple(dict.fromkeys(short))[:MOST_CUES]
 
-    def _line(self, text: str) -> str:
+    def _single_line(self, text: str) -> str:
         return " ".join(self._presentable(text).split())
 
     def _edges(self, root: Root, proposed: Sequence[Related]) -> tuple[Related, ...]:
@@ -296,5 +306,5 @@ def _evidence(root: Root, proposed: Sequence[str]) -> tuple[Evidence, ...]:
 
 
 def _says_nothing(content: str) -> bool:
-    told = set(content_words(content.replace(PLACEHOLDER, " "))) - _SECRET_WORDS
-    return len(told) < _LEAST_WORDS
+    words = set(content_words(content.replace(PLACEHOLDER, " "))) - _SECRET_WORDS
+    return len(words) < _LEAST_WORDS

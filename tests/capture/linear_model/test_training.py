@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.training import data
-from tests.training.train_head import bar_of, curve, parts
+from tests.training.train_linear_model import bar_of, curve, parts
 
 NOTE = data.Note(("pnpm",), "repo", "project-conventions", False)
 MESSAGES, TURNS = 100, 100

@@ -20,7 +20,7 @@ _PURPOSE = "capture"
 _NO_CALL_FAILED = frozenset({"storage", "internal"})
 
 
-class Gate:
+class CallLimiter:
     """One for the daemon. `now` is in the seconds of the health's clock."""
 
     def __init__(self, governor: Governor, health: EndpointHealth) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from forged.entities.graph import EntityGraph, Tie
+from forged.entities.graph import EntityGraph, RelationEnd
 from forged.entities.names import entity_id
 from forged.text.english import EVERYDAY_WORDS, STOP_WORDS
 
@@ -49,23 +49,23 @@ class _Step(msgspec.Struct, frozen=True):
     memories: tuple[Place, ...]
 
 
-class _Way(msgspec.Struct, frozen=True):
+class _Path(msgspec.Struct, frozen=True):
     """How a thing was reached."""
 
     key: str
     weight: float = 1.0
     steps: tuple[_Step, ...] = ()
 
-    def on(self, step: _Step) -> _Way:
-        return _Way(step.other, self.weight * step.weight, (*self.steps, step))
+    def extend(self, step: _Step) -> _Path:
+        return _Path(step.other, self.weight * step.weight, (*self.steps, step))
 
 
 def two_hops(graphs: Sequence[EntityGraph], named: Sequence[str], most: int) -> tuple[ReachedMemory, ...]:
     """At most so many memories, the best first, of which half at most speak of what is named themselves."""
-    ways = {start: _ways(graphs, start) for start in named}
-    joining = [ways[one][other] for one in named for other in named if other != one and other in ways[one]]
+    paths = {start: _paths_from(graphs, start) for start in named}
+    between = [paths[one][other] for one in named for other in named if other != one and other in paths[one]]
     best = dict[Place, ReachedMemory]()
-    for found in (*_on_the_way(graphs, joining), *_at_the_end(graphs, ways)):
+    for found in (*_memories_between(graphs, between), *_memories_reached(graphs, paths)):
         there = best.get(found.place)
         if there is None or found.strength > there.strength:
             best[found.place] = found
@@ -74,71 +74,75 @@ def two_hops(graphs: Sequence[EntityGraph], named: Sequence[str], most: int) -> 
     return tuple(each for each in ordered if each.hops or each in near)[:most]
 
 
-def _ways(graphs: Sequence[EntityGraph], start: str) -> dict[str, _Way]:
+def _paths_from(graphs: Sequence[EntityGraph], start: str) -> dict[str, _Path]:
     """The best way to each thing that is at most two steps away; there are no ways back."""
-    reached = {start: _Way(start)}
+    reached = {start: _Path(start)}
     frontier = [reached[start]]
     for _ in range(MOST_HOPS):
-        fresh = dict[str, _Way]()
-        for way in frontier:
-            for step in _steps(graphs, way.key):
-                on = way.on(step)
-                there = fresh.get(on.key)
-                if on.key not in reached and (there is None or on.weight > there.weight):
-                    fresh[on.key] = on
+        fresh = dict[str, _Path]()
+        for path in frontier:
+            for step in _steps(graphs, path.key):
+                extend = path.extend(step)
+                there = fresh.get(extend.key)
+                if extend.key not in reached and (there is None or extend.weight > there.weight):
+                    fresh[extend.key] = extend
         reached |= fresh
-        frontier = heapq.nlargest(_FRONTIER, fresh.values(), key=lambda way: (way.weight, way.key))
+        frontier = heapq.nlargest(_FRONTIER, fresh.values(), key=lambda path: (path.weight, path.key))
     return reached
 
 
 def _steps(graphs: Sequence[EntityGraph], key: str) -> Iterator[_Step]:
     for place, graph in enumerate(graphs):
-        for tie in graph.ties.get(key, ())[:_LOOKED_AT]:
-            weight = min(max(tie.weight, 0.0), 1.0)
-            yield _Step(tie.other, weight, _told(graphs, key, tie), ((place, tie.memory_id),))
-        for memory_id in graph.speaking.get(key, ())[:_LOOKED_AT]:
+        for relation in graph.relations.get(key, ())[:_LOOKED_AT]:
+            weight = min(max(relation.weight, 0.0), 1.0)
+            yield _Step(
+                relation.other, weight, _step_in_words(graphs, key, relation), ((place, relation.memory_id),)
+            )
+        for memory_id in graph.mentioned_by.get(key, ())[:_LOOKED_AT]:
             here = (place, memory_id)
-            for other in graph.said[memory_id]:
+            for other in graph.mentions[memory_id]:
                 yield _Step(other, _TOGETHER, f"{_name(graphs, key)} with {_name(graphs, other)}", (here,))
             for linked in graph.linked.get(memory_id, ()):
-                for other in graph.said.get(linked, ()):
+                for other in graph.mentions.get(linked, ()):
                     words = f"{_name(graphs, key)} linked with {_name(graphs, other)}"
                     yield _Step(other, _LINKED, words, (here, (place, linked)))
 
 
-def _told(graphs: Sequence[EntityGraph], key: str, tie: Tie) -> str:
-    ends = (_name(graphs, key), _name(graphs, tie.other))
-    source, target = reversed(ends) if tie.turned else ends
-    return f"{source} {tie.relation} {target}"
+def _step_in_words(graphs: Sequence[EntityGraph], key: str, relation: RelationEnd) -> str:
+    ends = (_name(graphs, key), _name(graphs, relation.other))
+    source, target = reversed(ends) if relation.turned else ends
+    return f"{source} {relation.relation} {target}"
 
 
 def _name(graphs: Sequence[EntityGraph], key: str) -> str:
     return next((graph.names[key].name for graph in graphs if key in graph.names), key)
 
 
-def _on_the_way(graphs: Sequence[EntityGraph], joining: Sequence[_Way]) -> Iterator[ReachedMemory]:
+def _memories_between(graphs: Sequence[EntityGraph], between: Sequence[_Path]) -> Iterator[ReachedMemory]:
     """The memories that tell how two named things are joined: nothing else is worth as much."""
-    for way in joining:
-        path = _path(graphs, way)
-        for step in way.steps:
+    for path in between:
+        words = _path_in_words(graphs, path)
+        for step in path.steps:
             for place in step.memories:
-                yield ReachedMemory(place, len(way.steps), 1.0 + way.weight, path)
+                yield ReachedMemory(place, len(path.steps), 1.0 + path.weight, words)
 
 
-def _at_the_end(graphs: Sequence[EntityGraph], ways: dict[str, dict[str, _Way]]) -> Iterator[ReachedMemory]:
+def _memories_reached(
+    graphs: Sequence[EntityGraph], paths: dict[str, dict[str, _Path]]
+) -> Iterator[ReachedMemory]:
     """The memories of all things that were reached."""
-    for way in (each for reached in ways.values() for each in reached.values()):
-        speaking = [(place, graph.speaking.get(way.key, ())) for place, graph in enumerate(graphs)]
-        much = 1.0 + math.log2(1 + sum(len(ids) for _, ids in speaking))
-        strength = way.weight * _FARTHER ** len(way.steps) / much
-        path = _path(graphs, way)
-        for place, ids in speaking:
+    for path in (each for reached in paths.values() for each in reached.values()):
+        mentioned_by = [(place, graph.mentioned_by.get(path.key, ())) for place, graph in enumerate(graphs)]
+        much = 1.0 + math.log2(1 + sum(len(ids) for _, ids in mentioned_by))
+        strength = path.weight * _FARTHER ** len(path.steps) / much
+        words = _path_in_words(graphs, path)
+        for place, ids in mentioned_by:
             for memory_id in ids[:_LOOKED_AT]:
-                yield ReachedMemory((place, memory_id), len(way.steps), strength, path)
+                yield ReachedMemory((place, memory_id), len(path.steps), strength, words)
 
 
-def _path(graphs: Sequence[EntityGraph], way: _Way) -> str:
-    return "; ".join(step.words for step in way.steps) or _name(graphs, way.key)
+def _path_in_words(graphs: Sequence[EntityGraph], path: _Path) -> str:
+    return "; ".join(step.words for step in path.steps) or _name(graphs, path.key)
 
 
 # --- what a question names ------------------------------------------------------------------------------
@@ -162,7 +166,7 @@ def named_in(graphs: Sequence[EntityGraph], question: str) -> tuple[str, ...]:
     return tuple(found or dict.fromkeys(_by_parts(graphs, question)))[:MOST_NAMED]
 
 
-def may_name(question: str) -> tuple[str, ...]:
+def possible_entity_ids(question: str) -> tuple[str, ...]:
     """Ids of all things that a question may name, single words first; for a database.
 
     At most MOST_RUNS of them. Other names of a thing, and names of which only the parts are there, are not

@@ -1,9 +1,10 @@
 """The trained head: estimates which of a person's statements are worth keeping. Pure Python.
 
-`units` makes of statements what is judged as one. A `Judge` gets a text and the local model's row of it, or
-none, and gives `Leanings` in nats: above 0 is likelier than not. `chosen` gives the units above a bar: two of
-a message at most, with likely neighbours. `tests/training` makes the file. Raises msgspec.MsgspecError for a
-file that is none, and ValueError for a row of another size than in training.
+`passages` makes of statements what is judged as one. A `StatementScorer` gets a text and the local model's
+row of it, or none, and gives `StatementScores` in nats: above 0 is likelier than not. `select_passages` gives
+the units above a bar: two of a message at most, with likely neighbours. `tests/training` makes the file.
+Raises msgspec.MsgspecError for a file that is none, and ValueError for a row of another size than in
+training.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ import msgspec
 from forged.capture.authorship import Statement
 from forged.capture.rules.requests import asks
 from forged.memory import Category, Scope
-from forged.text.linear import Linear, Weights, pieces
+from forged.text.linear import LinearFunction, Weights, pieces
 
-FILE = os.path.join(os.path.dirname(__file__), "head.bin")
+FILE = os.path.join(os.path.dirname(__file__), "linear_model.bin")
 SIGNS = 9
 # Characters: of a message that is kept whole, of a sentence with its neighbour, and of the message that says
 # what a sentence stands in.
-SHORT, LONG, AROUND = 160, 250, 1_000
+SHORT, LONG, MESSAGE_CHARS = 160, 250, 1_000
 _MOST_SENTENCES = 12
 # Units of a message.
-_MOST_UNITS = 2
+_MOST_PASSAGES = 2
 # What a message counts, and its best sentence beside it.
 _MESSAGE = 0.5
 
@@ -41,7 +42,7 @@ _QUOTES = re.compile('["“«「`]')
 _MARKED = re.compile(r"\W*[->#$|+]")
 
 
-class Numbers(msgspec.Struct, frozen=True):
+class StatementWeights(msgspec.Struct, frozen=True):
     """What is known of texts, by rows or by words alone.
 
     `bar` is the least leaning of what is kept, chosen where at least 95 of 100 of it were right, and
@@ -58,16 +59,16 @@ class Numbers(msgspec.Struct, frozen=True):
     user: Weights
 
 
-class HeadFile(msgspec.Struct, frozen=True):
+class LinearModelFile(msgspec.Struct, frozen=True):
     """What is shipped. `data` is a hash of all that it was trained on, `engine` what made the rows."""
 
     data: str
     engine: str
-    by_rows: Numbers
-    by_words: Numbers
+    by_rows: StatementWeights
+    by_words: StatementWeights
 
 
-class Leanings(msgspec.Struct, frozen=True):
+class StatementScores(msgspec.Struct, frozen=True):
     """How much speaks for: worth keeping, asked to be kept, about the person; and the likeliest kind.
 
     Two answers make the first: that of one line between all that is kept and all that is not, and that by the
@@ -89,47 +90,47 @@ class Leanings(msgspec.Struct, frozen=True):
         return Category.ARCHITECTURAL_DECISIONS if is_settled else Category.PROJECT_CONVENTIONS
 
 
-class Judge:
+class StatementScorer:
     """Numbers at work."""
 
-    def __init__(self, numbers: Numbers) -> None:
-        self.bar, self.asked_bar, self.sees_rows = numbers.bar, numbers.asked_bar, bool(numbers.keep.row)
-        self._keep, self._asks, self._user = map(Linear, (numbers.keep, numbers.asks, numbers.user))
-        self._kept = {name: Linear(weights) for name, weights in numbers.kept.items()}
-        self._others = [Linear(weights) for weights in numbers.others.values()]
+    def __init__(self, weights: StatementWeights) -> None:
+        self.bar, self.asked_bar, self.sees_rows = weights.bar, weights.asked_bar, bool(weights.keep.row)
+        self._keep, self._asks, self._user = map(LinearFunction, (weights.keep, weights.asks, weights.user))
+        self._kept = {name: LinearFunction(each) for name, each in weights.kept.items()}
+        self._others = [LinearFunction(each) for each in weights.others.values()]
 
-    def leanings(self, text: str, row: bytes = b"") -> Leanings:
+    def scores(self, text: str, row: bytes = b"") -> StatementScores:
         """Judge one text by itself and its row."""
         vector = array("f", row)
         places, form = pieces(text), signs(text)
 
-        def of(line: Linear) -> float:
+        def of(line: LinearFunction) -> float:
             return line.at(vector, places, form)
 
         kept = {name: of(line) for name, line in self._kept.items()}
-        keep = of(self._keep) + _either(kept.values()) - _either(map(of, self._others))
-        return Leanings(keep, of(self._asks), of(self._user), max(kept, key=kept.__getitem__))
+        keep = of(self._keep) + _log_sum(kept.values()) - _log_sum(map(of, self._others))
+        return StatementScores(keep, of(self._asks), of(self._user), max(kept, key=kept.__getitem__))
 
 
-class Head(msgspec.Struct, frozen=True):
+class LinearModel(msgspec.Struct, frozen=True):
     """Who judges texts with rows, and those without."""
 
-    by_rows: Judge
-    by_words: Judge
+    by_rows: StatementScorer
+    by_words: StatementScorer
 
 
-def _either(leanings: Iterable[float]) -> float:
-    leanings = tuple(leanings)
-    most = max(leanings)
-    return most + math.log(sum(math.exp(each - most) for each in leanings))
+def _log_sum(scores: Iterable[float]) -> float:
+    scores = tuple(scores)
+    most = max(scores)
+    return most + math.log(sum(math.exp(each - most) for each in scores))
 
 
 @functools.cache
-def head() -> Head:
+def linear_model() -> LinearModel:
     """Return the shipped one."""
     with open(FILE, "rb") as file:
-        numbers = msgspec.msgpack.decode(file.read(), type=HeadFile)
-    return Head(Judge(numbers.by_rows), Judge(numbers.by_words))
+        weights = msgspec.msgpack.decode(file.read(), type=LinearModelFile)
+    return LinearModel(StatementScorer(weights.by_rows), StatementScorer(weights.by_words))
 
 
 def signs(text: str) -> tuple[float, ...]:
@@ -151,12 +152,12 @@ def signs(text: str) -> tuple[float, ...]:
     )
 
 
-class Unit(msgspec.Struct, frozen=True):
-    """`text` is what would be kept, `sentences` what is judged, `around` the message that it stands in."""
+class Passage(msgspec.Struct, frozen=True):
+    """Text that may become a memory, with its sentences and the message that holds it."""
 
     text: str
     sentences: tuple[Statement, ...]
-    around: str
+    message_text: str
 
     @property
     def message(self) -> int:
@@ -164,81 +165,83 @@ class Unit(msgspec.Struct, frozen=True):
 
     def texts(self) -> tuple[str, ...]:
         """All whose vectors are needed."""
-        return (self.around, *(each.text for each in self.sentences))
+        return (self.message_text, *(each.text for each in self.sentences))
 
 
-def units(said: Sequence[Statement]) -> tuple[Unit, ...]:
+def passages(said: Sequence[Statement]) -> tuple[Passage, ...]:
     """Return the units of all messages."""
     messages = groupby(said, key=attrgetter("message"))
-    return tuple(unit for _, each in messages for unit in _of_message(tuple(each)))
+    return tuple(passage for _, each in messages for passage in _of_message(tuple(each)))
 
 
-def around_of(said: Sequence[Statement]) -> str:
+def message_text_of(said: Sequence[Statement]) -> str:
     """Return the message that statements stand in, as far as it is judged."""
-    return said[0].around.strip()[:AROUND]
+    return said[0].message_text.strip()[:MESSAGE_CHARS]
 
 
-def _of_message(said: tuple[Statement, ...]) -> Iterator[Unit]:
-    message, around = said[0].around, around_of(said)
+def _of_message(said: tuple[Statement, ...]) -> Iterator[Passage]:
+    message, message_text = said[0].message_text, message_text_of(said)
     if len(message) <= SHORT and "\n" not in message.strip():
-        yield Unit(_whole(said), said, around)
+        yield Passage(_whole(said), said, message_text)
         return
     ends = (*said[: _MOST_SENTENCES // 2], *said[-_MOST_SENTENCES // 2 :])
     for each in said if len(said) <= _MOST_SENTENCES else ends:
-        yield Unit(each.whole if len(each.whole) <= LONG else each.text, (each,), around)
+        yield Passage(each.whole if len(each.whole) <= LONG else each.text, (each,), message_text)
 
 
 def _whole(said: Sequence[Statement]) -> str:
     """All sentences but a mere request to keep them, behind what the first one agrees to."""
     agreed = said[0].whole.partition(said[0].text)[0]
-    told = [each.text for each in said if not each.asks_alone]
-    return agreed + " ".join(told or ([] if agreed else [said[0].text]))
+    own = [each.text for each in said if not each.asks_alone]
+    return agreed + " ".join(own or ([] if agreed else [said[0].text]))
 
 
-def score(unit: Unit, says: Callable[[str], float]) -> float:
+def score(passage: Passage, says: Callable[[str], float]) -> float:
     """Return how much speaks for a unit: half its best sentence, half the message that it stands in.
 
     A sentence that is likelier not to be meant is not helped by its message.
     """
-    best = max(says(each.text) for each in unit.sentences)
-    return _MESSAGE * says(unit.around) + (1 - _MESSAGE) * best if best >= 0 else best
+    best = max(says(each.text) for each in passage.sentences)
+    return _MESSAGE * says(passage.message_text) + (1 - _MESSAGE) * best if best >= 0 else best
 
 
-def asking(here: Sequence[Unit], judged: Mapping[str, Leanings]) -> float:
+def request_score(here: Sequence[Passage], scores: Mapping[str, StatementScores]) -> float:
     """Return how much speaks for it that the units of one message ask for something to be remembered."""
-    return max(score(unit, lambda text: judged[text].asks) for unit in here)
+    return max(score(passage, lambda text: scores[text].asks) for passage in here)
 
 
-def best_of(here: Sequence[Unit], keep: Callable[[str], float]) -> Unit:
+def best_passage(here: Sequence[Passage], keep: Callable[[str], float]) -> Passage:
     """Return what of one message is most likely to be worth keeping, whatever its bar."""
     place = max(range(len(here)), key=lambda each: score(here[each], keep))
     return _together(here[max(0, place - 1) : place + 2], here[place], keep)
 
 
-def chosen(found: Sequence[Unit], keep: Callable[[str], float], bar: float) -> list[Unit]:
+def select_passages(found: Sequence[Passage], keep: Callable[[str], float], bar: float) -> list[Passage]:
     """Return the units to keep."""
-    scores = [score(unit, keep) for unit in found]
-    taken: dict[int, Unit] = {}
+    scores = [score(passage, keep) for passage in found]
+    taken: dict[int, Passage] = {}
     for place in sorted(range(len(found)), key=lambda each: -scores[each]):
-        unit = found[place]
-        rivals = [other for other in taken.values() if other.message == unit.message]
-        if scores[place] >= bar and len(rivals) < _MOST_UNITS and not _is_said(unit, rivals):
-            beside = found[max(0, place - 1) : place + 2]
-            taken[place] = _together([each for each in beside if not _is_said(each, rivals)], unit, keep)
+        passage = found[place]
+        rivals = [other for other in taken.values() if other.message == passage.message]
+        if scores[place] >= bar and len(rivals) < _MOST_PASSAGES and not _overlaps(passage, rivals):
+            near = found[max(0, place - 1) : place + 2]
+            taken[place] = _together([each for each in near if not _overlaps(each, rivals)], passage, keep)
     return [taken[place] for place in sorted(taken)]
 
 
-def _together(beside: Sequence[Unit], unit: Unit, keep: Callable[[str], float]) -> Unit:
-    mine = [each for each in beside if each.message == unit.message]
-    likely = [each for each in mine if each is unit or keep(each.sentences[0].text) > 0]
+def _together(near: Sequence[Passage], passage: Passage, keep: Callable[[str], float]) -> Passage:
+    mine = [each for each in near if each.message == passage.message]
+    likely = [each for each in mine if each is passage or keep(each.sentences[0].text) > 0]
     sentences = tuple(sentence for each in likely for sentence in each.sentences)
     text = " ".join(each.text for each in sentences)
-    return Unit(text, sentences, unit.around) if len(likely) > 1 and len(text) <= LONG else unit
+    return (
+        Passage(text, sentences, passage.message_text) if len(likely) > 1 and len(text) <= LONG else passage
+    )
 
 
-def _is_said(unit: Unit, rivals: Sequence[Unit]) -> bool:
-    return any(_has(unit, rival) or _has(rival, unit) for rival in rivals)
+def _overlaps(passage: Passage, rivals: Sequence[Passage]) -> bool:
+    return any(_has(passage, rival) or _has(rival, passage) for rival in rivals)
 
 
-def _has(unit: Unit, other: Unit) -> bool:
-    return any(each.text in unit.text for each in other.sentences)
+def _has(passage: Passage, other: Passage) -> bool:
+    return any(each.text in passage.text for each in other.sentences)

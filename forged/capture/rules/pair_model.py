@@ -1,7 +1,7 @@
 """Weigh pairs of statements by numbers learnt from their signs, words and the local model's rows.
 
-`make head` trains them with `signs_of`, `places_of` and `rows_of`. Raises msgspec.MsgspecError for a file
-that is none, and ValueError for rows of another size than those of the training.
+`make linear-models` trains them with `signs_of`, `places_of` and `rows_of`. Raises msgspec.MsgspecError for a
+file that is none, and ValueError for rows of another size than those of the training.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from forged.capture.rules.slots import Signs, signs
+from forged.capture.rules.slots import PairSigns, pair_signs
 from forged.models import LAYERS
 from forged.text.linear import CJK, SIZE, weight
 
@@ -32,10 +32,10 @@ _PIECES = re.compile(r"[^\W_]+|[?!:]")
 
 
 @functools.cache
-def judge() -> PairJudge:
+def pair_model() -> PairModel:
     """Return the shipped one."""
     with open(FILE, "rb") as file:
-        return PairJudge(msgspec.msgpack.decode(file.read(), type=PairFile).numbers)
+        return PairModel(msgspec.msgpack.decode(file.read(), type=PairFile).numbers)
 
 
 class PairLine(msgspec.Struct, frozen=True):
@@ -72,7 +72,7 @@ class PairFile(msgspec.Struct, frozen=True):
     numbers: PairNumbers
 
 
-class PairJudge:
+class PairModel:
     """Weighs pairs of texts by these numbers."""
 
     def __init__(self, numbers: PairNumbers) -> None:
@@ -82,7 +82,7 @@ class PairJudge:
             *map(_Line, (numbers.replaces, numbers.related)),
         )
 
-    def leanings(self, newer: str, older: Sequence[str], rows: RowsOf) -> list[float]:
+    def scores(self, newer: str, older: Sequence[str], rows: RowsOf) -> list[float]:
         """How much speaks for a replacement of each, in nats; nothing where it is about something else."""
         if not older:
             return []
@@ -121,11 +121,11 @@ class _Line:
 
 def signs_of(newer: str, older: str) -> tuple[float, ...]:
     """Return all signs of a pair, then whether any is of both texts; the last is always 1."""
-    found = signs(newer, older)
+    found = pair_signs(newer, older)
     return (*msgspec.structs.astuple(found), float(_is_of_both(found)), 1.0)
 
 
-def _is_of_both(found: Signs) -> bool:
+def _is_of_both(found: PairSigns) -> bool:
     return any((found.shared, found.given_up, found.value, found.number, found.version))
 
 

@@ -1,4 +1,4 @@
-"""Trains the head and writes it: `make head`. Prints what it reaches on messages that were held out.
+"""Trains the head and writes it: `make linear-models`. Prints what it reaches on messages that were held out.
 
 The bar is chosen on five parts of the development halves, each judged by a head that was trained without it;
 a store's turns are all in one part. It is the lowest at which enough of what is kept of the messages is
@@ -23,7 +23,15 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from forged.capture.head import FILE, HeadFile, Judge, Numbers, asking, chosen, score
+from forged.capture.linear_model import (
+    FILE,
+    LinearModelFile,
+    StatementScorer,
+    StatementWeights,
+    request_score,
+    score,
+    select_passages,
+)
 from forged.models import Purpose
 from forged.models.local import local_embedder
 from forged.text.linear import SIZE
@@ -62,7 +70,9 @@ async def vectors_of(texts: Sequence[str]) -> tuple[dict[str, Floats], str]:
     return rows, embedder.engine
 
 
-def trained(found: Sequence[data.Example], rows: Rows, bar: float = inf, asked_bar: float = inf) -> Numbers:
+def trained(
+    found: Sequence[data.Example], rows: Rows, bar: float = inf, asked_bar: float = inf
+) -> StatementWeights:
     """Return what these examples teach."""
 
     def fitted(answers: Sequence[Sequence[bool] | None], size: int) -> list[Fitted]:
@@ -80,7 +90,7 @@ def trained(found: Sequence[data.Example], rows: Rows, bar: float = inf, asked_b
         [None if one.scope == "-" else (one.scope == "user", one.scope != "user") for one in found], _SMALL
     )
     by_kind = {name: each.weights() for name, each in zip(names, kinds, strict=True)}
-    return Numbers(
+    return StatementWeights(
         bar=bar,
         asked_bar=asked_bar,
         keep=keep.less(drop).weights(),
@@ -121,21 +131,21 @@ def parts(said: Sequence[data.Message]) -> NDArray[np.int64]:
 
 
 def held_out(
-    said: Sequence[data.Message], numbers: Sequence[Numbers], rows: dict[str, Floats]
+    said: Sequence[data.Message], numbers: Sequence[StatementWeights], rows: dict[str, Floats]
 ) -> tuple[list[Scored], list[Scored]]:
     """What would be kept of all messages at no bar, and which ask, by who has not seen them; best first."""
     kept, asked = list[Scored](), list[Scored]()
-    judges, part = [Judge(each) for each in numbers], parts(said)
+    judges, part = [StatementScorer(each) for each in numbers], parts(said)
     for place, message in enumerate(said):
-        found_here, judge = message.units(), judges[part[place]]
-        texts = {text for unit in found_here for text in unit.texts()}
-        judged = {text: judge.leanings(text, rows[text].tobytes() if rows else b"") for text in texts}
+        found_here, judge = message.passages(), judges[part[place]]
+        texts = {text for passage in found_here for text in passage.texts()}
+        judged = {text: judge.scores(text, rows[text].tobytes() if rows else b"") for text in texts}
         keep = {text: each.keep for text, each in judged.items()}.__getitem__
-        for unit in chosen(found_here, keep, -inf):
-            notes = [number for number, note in enumerate(message.keep) if note.is_in(unit.text)]
-            kept.append((score(unit, keep), notes, place))
+        for passage in select_passages(found_here, keep, -inf):
+            notes = [number for number, note in enumerate(message.keep) if note.is_in(passage.text)]
+            kept.append((score(passage, keep), notes, place))
         if found_here:
-            asked.append((asking(found_here, judged), [*range(len(message.keep))], place))
+            asked.append((request_score(found_here, judged), [*range(len(message.keep))], place))
     return sorted(kept, key=lambda each: -each[0]), sorted(asked, key=lambda each: -each[0])
 
 
@@ -182,7 +192,7 @@ def main() -> None:
     )
     learnt = [_learnt(name, said, found, by_text, rows) for name, by_text, rows in ways]
     heads = [
-        HeadFile(data=data.digest(), engine=engine, by_rows=by_rows, by_words=by_words)
+        LinearModelFile(data=data.digest(), engine=engine, by_rows=by_rows, by_words=by_words)
         for by_rows, by_words in zip(*learnt, strict=True)
     ]
     HELD_OUT.write_bytes(msgspec.msgpack.encode(heads[:-1]))
@@ -197,10 +207,10 @@ def _learnt(
     found: Sequence[data.Example],
     vectors: dict[str, Floats],
     rows: Rows,
-) -> list[Numbers]:
+) -> list[StatementWeights]:
     """The numbers of each part, which lack what is in it, and of all, each with the bars."""
     places, part = np.array([each.message for each in found]), parts(said)
-    numbers: list[Numbers] = []
+    numbers: list[StatementWeights] = []
     for one in range(FOLDS):
         seen = np.flatnonzero((places < 0) | (part[places] != one))
         numbers.append(trained([found[int(each)] for each in seen], rows.take(seen)))

@@ -1,7 +1,7 @@
 """Whether a sentence says by itself that it lasts, in seven languages: rules, decisions, corrections, facts.
 
 Signs of different kinds are added up by weight. A veto (question, doubt, hearsay, irony, the moment) in the
-sentence is final, a doubt, question or hearsay in its neighbour too. All is `lasting.toml`, read in some
+sentence is final, a doubt, question or hearsay in its neighbour too. All is `durability.toml`, read in some
 0.1 s; raises re.error for a bad pattern, msgspec.ValidationError for odd fields.
 """
 
@@ -16,10 +16,10 @@ from typing import Literal
 
 import msgspec
 
-from forged.capture.forms import any_of, plain
+from forged.capture.text_patterns import any_of, plain
 from forged.memory import Category
 
-FILE = os.path.join(os.path.dirname(__file__), "lasting.toml")
+FILE = os.path.join(os.path.dirname(__file__), "durability.toml")
 # The least weight that is kept, of which nineteen of twenty were right in the sentences to learn from, and
 # what a sentence lacks that is too short to be understood later.
 BAR, BRIEF = 5, 2
@@ -53,7 +53,7 @@ _NEAR: frozenset[Veto] = frozenset({"question", "doubt", "hearsay"})
 ALL_OVER: frozenset[Veto] = frozenset({"irony"})
 
 
-class LastingEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class DurabilityEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An entry as it stands in the file."""
 
     kind: Kind | Veto
@@ -71,34 +71,32 @@ class LastingEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return "|".join(filter(None, (whole, *self.patterns)))
 
 
-class LastingSigns(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class DurabilityWords(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The file."""
 
     weights: dict[Kind, int]
-    sign: tuple[LastingEntry, ...]
-    veto: tuple[LastingEntry, ...]
+    sign: tuple[DurabilityEntry, ...]
+    veto: tuple[DurabilityEntry, ...]
 
 
-def lasting(sentence: str, beside: Iterable[str] = ()) -> Category | None:
-    """Return what a sentence is that says by itself that it lasts; `beside` are the sentences next to it."""
+def lasting_category(sentence: str, neighbours: Iterable[str] = ()) -> Category | None:
+    """Return the category of a sentence that shows by itself that it lasts, or None."""
     text = plain(sentence)
-    kinds = _found("sign", text)
-    if _weight(kinds) - BRIEF * (_letters(text) < _FEW) < BAR or speaks_against(sentence):
+    kinds = _matched("sign", text)
+    if _weight(kinds) - BRIEF * (_letters(text) < _FEW) < BAR or is_vetoed(sentence):
         return None
-    return None if any(speaks_against(each, _NEAR) for each in beside) else _category(kinds)
+    return None if any(is_vetoed(each, _NEAR) for each in neighbours) else _category(kinds)
 
 
 def corrects(sentence: str) -> bool:
     """Whether a sentence may well correct something: enough for a model to be asked at once."""
-    kinds = _found("sign", plain(sentence))
-    return (
-        bool(kinds & {"wrong", "stop", "onward"}) and _weight(kinds) >= _HINT and not speaks_against(sentence)
-    )
+    kinds = _matched("sign", plain(sentence))
+    return bool(kinds & {"wrong", "stop", "onward"}) and _weight(kinds) >= _HINT and not is_vetoed(sentence)
 
 
-def speaks_against(sentence: str, of: frozenset[Veto] | None = None) -> bool:
+def is_vetoed(sentence: str, of: frozenset[Veto] | None = None) -> bool:
     """Whether anything in a sentence, or what is `of` these kinds, speaks against its being meant to last."""
-    return bool(_found("veto", plain(sentence), of, any_is_enough=True))
+    return bool(_matched("veto", plain(sentence), of, any_is_enough=True))
 
 
 def _weight(kinds: frozenset[str]) -> int:
@@ -119,7 +117,7 @@ def _letters(text: str) -> int:
     return len(text) + len(_CJK.findall(text))
 
 
-def _found(
+def _matched(
     table: Literal["sign", "veto"],
     text: str,
     of: frozenset[Veto] | None = None,
@@ -142,10 +140,10 @@ def _script(text: str) -> str:
 
 
 @functools.cache
-def signs() -> LastingSigns:
+def signs() -> DurabilityWords:
     """Return the file."""
     with open(FILE, "rb") as file:
-        return msgspec.convert(tomllib.load(file), LastingSigns)
+        return msgspec.convert(tomllib.load(file), DurabilityWords)
 
 
 @functools.cache

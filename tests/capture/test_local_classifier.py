@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from forged.capture import local
-from forged.capture.head import Head, Judge, Leanings
-from forged.capture.local import LocalAnswers, WithRequests
+from forged.capture import local_classifier
+from forged.capture.linear_model import LinearModel, StatementScorer, StatementScores
+from forged.capture.local_classifier import LocalClassifier, RequestClassifier
 from forged.capture.rules.engine import RuleClassifier
 from forged.capture.values import Classified, Proposal
 from forged.conversation import Utterance
@@ -18,7 +18,7 @@ from forged.memory import Category, Origin, Scope
 from forged.state import Event
 
 
-class StandInJudge(Judge):
+class StandInScorer(StatementScorer):
     """Likes what it is told to."""
 
     def __init__(self, *liked: str, asked: Sequence[str] = (), personal: Sequence[str] = ()) -> None:
@@ -26,13 +26,13 @@ class StandInJudge(Judge):
         self.sees_rows = True
         self._liked, self._asked, self._personal = liked, asked, personal
 
-    def leanings(self, text: str, row: bytes = b"") -> Leanings:
+    def scores(self, text: str, row: bytes = b"") -> StatementScores:
         assert row == b"row"
 
         def of(words: Sequence[str]) -> float:
             return 4.0 if any(word in text for word in words) else -8.0
 
-        return Leanings(of(self._liked), of(self._asked), of(self._personal), "fact")
+        return StatementScores(of(self._liked), of(self._asked), of(self._personal), "fact")
 
 
 def no_rows(_: str, __: Sequence[str]) -> tuple[bytes, ...]:
@@ -48,7 +48,7 @@ def event(*texts: str) -> Event:
 
 
 def answered(*texts: str, vectors=rows) -> Classified:
-    classifier = RuleClassifier(lambda *_: (), LocalAnswers(vectors).more)
+    classifier = RuleClassifier(lambda *_: (), LocalClassifier(vectors).refine)
     return asyncio.run(classifier.classify(event(*texts), (), deadline=0.0, attempts=0))
 
 
@@ -80,9 +80,9 @@ SCRIPTED = [
 @pytest.mark.parametrize(("text", "kept"), SCRIPTED)
 @pytest.mark.parametrize("by", ["rules", "model"])
 def test_of_what_a_script_says_at_most_a_request_is_kept_and_for_the_repository(text, kept, by):
-    local_answers = LocalAnswers(no_rows)
-    rules = RuleClassifier(lambda *_: (), local_answers.more)
-    judge = WithRequests(rules if by == "rules" else Proposing(), local_answers, overrules=by != "rules")
+    local_answers = LocalClassifier(no_rows)
+    rules = RuleClassifier(lambda *_: (), local_answers.refine)
+    judge = RequestClassifier(rules if by == "rules" else Proposing(), local_answers, overrules=by != "rules")
 
     def found(*, headless: bool) -> Classified:
         said = msgspec.structs.replace(event(text), headless=headless)
@@ -99,31 +99,37 @@ def test_of_what_a_script_says_at_most_a_request_is_kept_and_for_the_repository(
 @pytest.fixture
 def liked(monkeypatch):
     def like(*words: str, **more: Sequence[str]) -> None:
-        monkeypatch.setattr(local, "head", lambda: Head(StandInJudge(*words, **more), StandInJudge()))
+        monkeypatch.setattr(
+            local_classifier,
+            "linear_model",
+            lambda: LinearModel(StandInScorer(*words, **more), StandInScorer()),
+        )
 
     return like
 
 
-@pytest.mark.parametrize(("leaning", "doubt"), [(0.5, 0.0), (-0.3, 0.0), (-3.0, 0.5)])
-def test_what_is_a_little_less_likely_than_not_is_not_in_doubt_yet(monkeypatch, leaning, doubt):
-    class Unsure(StandInJudge):
-        def leanings(self, text: str, row: bytes = b"") -> Leanings:
-            return Leanings(leaning, -4.0, -4.0, "fact")
+@pytest.mark.parametrize(("leaning", "penalty"), [(0.5, 0.0), (-0.3, 0.0), (-3.0, 0.5)])
+def test_what_is_a_little_less_likely_than_not_is_not_in_doubt_yet(monkeypatch, leaning, penalty):
+    class Unsure(StandInScorer):
+        def scores(self, text: str, row: bytes = b"") -> StatementScores:
+            return StatementScores(leaning, -4.0, -4.0, "fact")
 
-    monkeypatch.setattr(local, "head", lambda: Head(Unsure(), Unsure()))
+    monkeypatch.setattr(local_classifier, "linear_model", lambda: LinearModel(Unsure(), Unsure()))
     (proposal,) = answered("auf Staging läuft noch Postgres 13").proposals
-    assert (proposal.only_replaces, proposal.doubt) == (True, doubt)
+    assert (proposal.update_only, proposal.penalty) == (True, penalty)
 
 
 def test_where_there_are_no_rows_words_are_judged(monkeypatch):
-    class ByWords(StandInJudge):
-        def leanings(self, text: str, row: bytes = b"") -> Leanings:
+    class ByWords(StandInScorer):
+        def scores(self, text: str, row: bytes = b"") -> StatementScores:
             assert row == b""
-            return super().leanings(text, b"row")
+            return super().scores(text, b"row")
 
-    monkeypatch.setattr(local, "head", lambda: Head(StandInJudge(), ByWords("Staging")))
+    monkeypatch.setattr(
+        local_classifier, "linear_model", lambda: LinearModel(StandInScorer(), ByWords("Staging"))
+    )
     (proposal,) = answered("auf Staging läuft noch Postgres 13", vectors=no_rows).proposals
-    assert (proposal.content, proposal.why) == ("Auf Staging läuft noch Postgres 13.", "head")
+    assert (proposal.content, proposal.why) == ("Auf Staging läuft noch Postgres 13.", "linear")
 
 
 @pytest.mark.parametrize(
@@ -163,7 +169,7 @@ def test_few_letters_are_something_to_remember_behind_a_colon_or_with_a_number(t
     ],
 )
 def test_an_order_for_now_in_the_words_of_a_request_is_not_kept(text):
-    assert not [each for each in answered(text, vectors=no_rows).proposals if not each.only_replaces]
+    assert not [each for each in answered(text, vectors=no_rows).proposals if not each.update_only]
 
 
 @pytest.mark.parametrize(
@@ -246,7 +252,7 @@ class Model:
 )
 def test_a_model_that_keeps_nothing_of_a_request_is_overruled(text, kept, author):
     found = asyncio.run(
-        WithRequests(Model(), LocalAnswers(no_rows), overrules=True).classify(
+        RequestClassifier(Model(), LocalClassifier(no_rows), overrules=True).classify(
             event(text), (), deadline=0.0, attempts=1
         )
     )
@@ -269,4 +275,4 @@ def test_what_was_pasted_asks_for_nothing_and_speaks_for_nothing(liked):
     assert (found.proposals, found.refused) == ((), ())
     assert answered(f"{mail}\n\nplease remember that we use pnpm here, not npm").proposals
     typed = answered(f"{mail}\n\nauf Staging läuft noch Postgres 13").proposals
-    assert [each.why for each in typed] == ["head"], "the request is the mail's"
+    assert [each.why for each in typed] == ["linear"], "the request is the mail's"

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forged.capture import existing
-from forged.capture.deciding import ForgottenSince
+from forged.capture.decision import ForgottenSince
 from forged.capture.rules import replacement as newest
 from forged.capture.values import MAX_CONTENT_BYTES, Classified, Proposal, Tally
 from forged.conversation import Utterance
@@ -325,9 +325,9 @@ def test_what_it_speaks_of_is_kept_in_its_file_as_far_as_it_says_so():
 # --- how often it is asked ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("only_replaces", [True, False])
+@pytest.mark.parametrize("update_only", [True, False])
 @pytest.mark.parametrize("known", [True, False])
-def test_what_a_proposal_takes_the_place_of_is_looked_up_once(monkeypatch, known, only_replaces):
+def test_what_a_proposal_takes_the_place_of_is_looked_up_once(monkeypatch, known, update_only):
     """Among thousands of memories it takes long; what was likely before is looked up once as well."""
     npm, pnpm = "We use npm in this repo.", "We use pnpm in this repo, npm is out."
     asked = []
@@ -343,7 +343,7 @@ def test_what_a_proposal_takes_the_place_of_is_looked_up_once(monkeypatch, known
     there = "The logo is green." if not known else npm
     documents, _ = decide(
         Event(session_id="s1", roots=(REPO, USER)),
-        Classified((propose(pnpm, only_replaces=only_replaces),), author=Origin.TYPED),
+        Classified((propose(pnpm, update_only=update_only),), author=Origin.TYPED),
         {REPO: [memory("mem_0", there, scope="repo")]},
         nothing_forgotten,
         NOW,
@@ -351,7 +351,7 @@ def test_what_a_proposal_takes_the_place_of_is_looked_up_once(monkeypatch, known
     )
     assert [each.memory.supersedes for each in documents] == ["mem_0" if known else None]
     assert sorted(asked) == sorted([(there,), (npm,)])
-    assert held.like([REPO], pnpm) == existing.TentativeStatement(REPO, npm, stands=pnpm)
+    assert held.find_replaced([REPO], pnpm) == existing.TentativeStatement(REPO, npm, current=pnpm)
 
 
 # --- past sessions -----------------------------------------------------------------------------------
@@ -368,7 +368,7 @@ def past(*said: tuple[float, str, str]) -> Event:
     window = tuple(Utterance(role, text) for _, role, text in said or SAID)
     times_of = tuple(at for at, *_ in said or SAID)
     return Event(
-        kind="learned", session_id="s1", roots=(REPO, USER), window=window, heard_at=times_of, agent="codex"
+        kind="learned", session_id="s1", roots=(REPO, USER), window=window, said_at=times_of, agent="codex"
     )
 
 

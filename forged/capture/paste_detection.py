@@ -15,8 +15,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from forged.capture.forms import is_chat, is_formed, is_item, is_list, is_table, language, words
-from forged.capture.forwarded import Said
+from forged.capture.forwarded import Certainty
+from forged.capture.text_patterns import is_chat, is_formed, is_item, is_list, is_table, language, words
 
 # Characters of the longest block that asks for something, and of the shortest that reads like a document.
 _ASKS, _DOCUMENT = 160, 50
@@ -28,7 +28,7 @@ _QUESTION = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _FOREIGN, _UNSURE = 3, 2
-_OTHERS: dict[Said, int] = {"": 0, "unsure": _UNSURE, "foreign": _FOREIGN}
+_OTHERS: dict[Certainty, int] = {"": 0, "unsure": _UNSURE, "foreign": _FOREIGN}
 QUOTED = re.compile(r'\A\s*(?:"[^"]+"|“[^”]+”|„[^“”]+[“”]|«[^»]+»|「[^」]+」|『[^』]+』)[.,;。]?\s*\Z')
 _BOOKISH = re.compile(r"\W{0,3}(?:[A-ZÄÖÜÀ-ÖØ-Þ]|[\u3040-\u30ff\u4e00-\u9fff]).*[.。!！:…]\s*\Z", re.DOTALL)
 _COLON = re.compile(r"[:：]\s*$")
@@ -36,31 +36,31 @@ _OWN = re.compile(
     r"\b(?:I|I'm|my|me|ich|mein\w*|mir|mich|yo|mis?|je|j'|mon|ma|mes|eu|meus?|minhas?)\b|我|私|俺|僕",
     re.IGNORECASE,
 )
-Of = Literal["typed", "unsure", "foreign", "brief"]
+Author = Literal["typed", "unsure", "foreign", "brief"]
 
 
-def _of(points: int) -> Of:
+def _author_of(points: int) -> Author:
     if points >= _FOREIGN:
         return "foreign"
     return "unsure" if points >= _UNSURE else "typed"
 
 
-def weighed(blocks: Sequence[tuple[str, ...]], others: Sequence[Said]) -> list[Of]:
+def classify_blocks(blocks: Sequence[tuple[str, ...]], others: Sequence[Certainty]) -> list[Author]:
     """Judge each block by itself and by its neighbours; `others` said it."""
-    return [_of(points) for points in _points(blocks, others)]
+    return [_author_of(points) for points in _points(blocks, others)]
 
 
-def _points(blocks: Sequence[tuple[str, ...]], others: Sequence[Said]) -> list[int]:
+def _points(blocks: Sequence[tuple[str, ...]], others: Sequence[Certainty]) -> list[int]:
     """What speaks for each block being foreign, by the beginning of its lines, and `others` said it."""
     blocks = [tuple(line[:_SEEN] for line in block) for block in blocks]
-    points = [max(_by_itself(block), _OTHERS[said]) for block, said in zip(blocks, others, strict=True)]
+    points = [max(_by_form(block), _OTHERS[said]) for block, said in zip(blocks, others, strict=True)]
     for place in _letters(blocks):
         points[place] = _FOREIGN
     for place, block in enumerate(blocks[:-1]):
         if _is_head(block):  # what stands below the head of a mail or ticket
             points[place + 1] = _FOREIGN
         elif _COLON.search(block[-1]) and points[place] < _FOREIGN:
-            points[place + 1] = _introduced(block[-1], blocks[place + 1], points[place + 1])
+            points[place + 1] = _after_colon(block[-1], blocks[place + 1], points[place + 1])
     asks = _asking(blocks, points)
     tells = [points[at] < _FOREIGN and _tells_source(block) for at, block in enumerate(blocks)]
     mother = next((language("\n".join(each)) for at, each in enumerate(blocks) if asks[at] or tells[at]), "")
@@ -70,7 +70,7 @@ def _points(blocks: Sequence[tuple[str, ...]], others: Sequence[Said]) -> list[i
     for place, block in enumerate(blocks):
         if asks[place] or tells[place] or points[place] >= _FOREIGN or _is_own(block):
             continue
-        points[place] += _beside(block, mother, asks=has_asks, tells=has_source)
+        points[place] += _near_source_or_request(block, mother, asks=has_asks, tells=has_source)
     return points
 
 
@@ -82,13 +82,13 @@ def _asking(blocks: Sequence[tuple[str, ...]], points: Sequence[int]) -> list[bo
     return [mine and _asks(block, pointing=True) for mine, block in zip(own, blocks, strict=True)]
 
 
-def _introduced(line: str, block: tuple[str, ...], points: int) -> int:
+def _after_colon(line: str, block: tuple[str, ...], points: int) -> int:
     if words()["announces"].search(line) is None:
         return _FOREIGN
     return 0 if is_list(block) and words()["agents"].search("\n".join(block)) is None else points
 
 
-def _beside(block: tuple[str, ...], mother: str, *, asks: bool, tells: bool) -> int:
+def _near_source_or_request(block: tuple[str, ...], mother: str, *, asks: bool, tells: bool) -> int:
     text = "\n".join(block)
     if tells:
         return _FOREIGN
@@ -98,7 +98,7 @@ def _beside(block: tuple[str, ...], mother: str, *, asks: bool, tells: bool) -> 
     return found + (found > 0 and _is_document(text)) + _UNSURE * is_other
 
 
-def _by_itself(block: tuple[str, ...]) -> int:
+def _by_form(block: tuple[str, ...]) -> int:
     text = "\n".join(block)
     if is_list(block) and not words()["prefixes"].match(text):
         return _of_list(block, text)

@@ -14,12 +14,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from forged.capture.values import MAX_CONTENT_BYTES, MOST_DOCUMENTS, Classified, Proposal
-from forged.entities import LONGEST_NAME, entity_id, spoken_of
+from forged.entities import LONGEST_NAME, entity_id, mentions_in
 from forged.memory import Entity, EntityRelation, Related
 from forged.models import sendable
-from forged.text.thoughts import without_thoughts
+from forged.text.think_blocks import without_thoughts
 
-MOST_THINGS = 16
+MOST_ENTITIES = 16
 _LONGEST_TEXT = 300
 _ARROW = re.compile(r"\s*(?:->|→|-->|=>|\|)\s*")
 _WITH_TYPE = re.compile(r"(?P<name>[^()]+?)\s*\((?P<type>[\w -]{1,40})\)")
@@ -207,8 +207,8 @@ def _edge(item: object) -> Related:
 
 def entities_in(value: object) -> tuple[Entity, ...]:
     """Names, alone or with a type in brackets, or objects; whatever else is left out."""
-    found = map(_entity, value[: 4 * MOST_THINGS] if isinstance(value, list) else ())
-    return tuple(each for each in found if each is not None)[:MOST_THINGS]
+    found = map(_entity, value[: 4 * MOST_ENTITIES] if isinstance(value, list) else ())
+    return tuple(each for each in found if each is not None)[:MOST_ENTITIES]
 
 
 def _entity(item: object) -> Entity | None:
@@ -222,8 +222,8 @@ def _entity(item: object) -> Entity | None:
 
 def relations_in(value: object) -> tuple[EntityRelation, ...]:
     """Triples as text with arrows, as lists or as objects; whatever else is left out."""
-    found = map(_relation, value[: 4 * MOST_THINGS] if isinstance(value, list) else ())
-    return tuple(each for each in found if each is not None)[:MOST_THINGS]
+    found = map(_relation, value[: 4 * MOST_ENTITIES] if isinstance(value, list) else ())
+    return tuple(each for each in found if each is not None)[:MOST_ENTITIES]
 
 
 def _relation(item: object) -> EntityRelation | None:
@@ -254,7 +254,7 @@ def _single_line(value: object) -> str:
     return " ".join(sendable(value[:_LONGEST_TEXT]).split()) if isinstance(value, str) else ""
 
 
-def things_said(
+def mentioned_entities(
     entities: Sequence[Entity],
     relations: Sequence[EntityRelation],
     content: str,
@@ -264,16 +264,17 @@ def things_said(
 
     A model invents names, and a text that it read may want it to.
     """
-    folded, ruled = content.casefold(), {entity_id(each.name) for each in spoken_of(content).entities}
+    folded, ruled = content.casefold(), {entity_id(each.name) for each in mentions_in(content).entities}
 
-    def is_said(name: str) -> bool:
+    def is_mentioned(name: str) -> bool:
         return (name.casefold() in folded or entity_id(name) in ruled) and presentable(name) == name
 
-    things, ties = dict[str, Entity](), dict[tuple[str, str, str], EntityRelation]()
-    for each in filter(lambda thing: is_said(thing.name), entities):
-        kept = Entity(each.name, presentable(each.type), presentable(each.description))
-        things.setdefault(entity_id(each.name), kept)
-    for tie in relations:
-        if is_said(tie.source) and is_said(tie.target) and presentable(tie.relation) == tie.relation:
-            ties.setdefault((entity_id(tie.source), tie.relation, entity_id(tie.target)), tie)
-    return tuple(things.values()), tuple(ties.values())
+    named, related = dict[str, Entity](), dict[tuple[str, str, str], EntityRelation]()
+    for entity in filter(lambda each: is_mentioned(each.name), entities):
+        fields = Entity(entity.name, presentable(entity.type), presentable(entity.description))
+        named.setdefault(entity_id(entity.name), fields)
+    for each in relations:
+        is_clean = presentable(each.relation) == each.relation
+        if is_clean and is_mentioned(each.source) and is_mentioned(each.target):
+            related.setdefault((entity_id(each.source), each.relation, entity_id(each.target)), each)
+    return tuple(named.values()), tuple(related.values())

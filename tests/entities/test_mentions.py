@@ -7,8 +7,8 @@ import time
 import pytest
 from msgspec.structs import replace
 
-from forged.entities import entity_id, spoken_by, spoken_of
-from forged.entities.rules import MOST_ENTITIES, MOST_RELATIONS
+from forged.entities import entity_id, mentions_in, mentions_of
+from forged.entities.mentions import MOST_ENTITIES, MOST_RELATIONS
 from forged.memory import Entity, EntityRelation
 from tests.data.memories import memory
 
@@ -16,7 +16,7 @@ FALLS = EntityRelation("Ledger", "falls-under", "Policy 7", 0.5)
 
 
 def named(text: str) -> list[tuple[str, str]]:
-    return [(each.name, each.type) for each in spoken_of(text).entities]
+    return [(each.name, each.type) for each in mentions_in(text).entities]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_ordinary_words_addresses_and_code_blocks_name_nothing(text):
     ],
 )
 def test_words_between_two_names_relate_them_in_seven_languages(text, relation):
-    (found,) = spoken_of(text).relations
+    (found,) = mentions_in(text).relations
 
     assert (found.source, found.relation, found.target) == relation
     assert {found.source, found.target} <= {name for name, _ in named(text)}
@@ -100,7 +100,7 @@ def test_words_between_two_names_relate_them_in_seven_languages(text, relation):
     ],
 )
 def test_questions_denials_and_words_that_are_no_names_relate_nothing(text):
-    assert spoken_of(text).relations == ()
+    assert mentions_in(text).relations == ()
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_one_thing_has_one_id_however_it_is_written(one, other):
 
 
 def test_front_matter_comes_first_and_says_what_kind_of_thing_it_is():
-    found = spoken_by(
+    found = mentions_of(
         replace(
             memory("mem_a", "`ledger` uses Kafka."),
             entities=(Entity("Ledger", "service", "keeps the books"),),
@@ -153,14 +153,14 @@ _HOSTILE = (
 @pytest.mark.parametrize("text", _HOSTILE, ids=range(len(_HOSTILE)))
 def test_a_hostile_text_takes_linear_time(text):
     began = time.process_time()
-    spoken_of(text)
+    mentions_in(text)
 
     assert time.process_time() - began < 1.0
 
 
 @pytest.mark.parametrize("text", _HOSTILE, ids=range(len(_HOSTILE)))
 def test_a_hostile_text_names_a_bounded_number_of_things(text):
-    found = spoken_of(text)
+    found = mentions_in(text)
 
     assert len(found.entities) <= MOST_ENTITIES
     assert len(found.relations) <= MOST_RELATIONS

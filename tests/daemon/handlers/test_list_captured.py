@@ -1,4 +1,4 @@
-"""`list_judged`: what capture kept and refused, as a client asks for it."""
+"""`list_captured`: what capture kept and refused, as a client asks for it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from forged.memory import utc
-from forged.state import Judgement
+from forged.state import CaptureLogEntry
 from forged_client import protocol as wire
 from tests.daemon.parts import assembled
 from tests.data.memories import memory, put
@@ -16,21 +16,21 @@ from tests.data.memories import memory, put
 NOW = time.time()
 
 
-def kept(top, memory_id="mem_a", **fields) -> Judgement:
+def kept(top, memory_id="mem_a", **fields) -> CaptureLogEntry:
     given = {"at": NOW, "text": "Tests run with pytest.", "session_id": "s-1", "scope": "repo"}
-    return Judgement(memory_id=memory_id, top=str(top), **{**given, **fields})
+    return CaptureLogEntry(memory_id=memory_id, top=str(top), **{**given, **fields})
 
 
-def refused(top, text="Remember this.", **fields) -> Judgement:
-    return Judgement(
+def refused(top, text="Remember this.", **fields) -> CaptureLogEntry:
+    return CaptureLogEntry(
         **{"at": NOW, "text": text, "reason": "why", "session_id": "s-1", "top": str(top)} | fields
     )
 
 
-async def listed(parts, top, *judgements, **fields) -> list[wire.Judged]:
-    for number, each in enumerate(judgements):
-        parts.state.judged.add(each.memory_id or f"refused {number}", each)
-    return list((await parts.ask(wire.ListJudged(workspace=str(top), **fields))).judged)
+async def listed(parts, top, *entries, **fields) -> list[wire.CapturedEntry]:
+    for number, each in enumerate(entries):
+        parts.state.capture_log.add(each.memory_id or f"refused {number}", each)
+    return list((await parts.ask(wire.ListCaptured(workspace=str(top), **fields))).captured)
 
 
 def texts(found) -> list[str]:
@@ -49,7 +49,7 @@ async def test_all_that_is_known_of_it_is_told_newest_first(home, repo):
         "",
         False,
     )
-    assert oldest == wire.Judged(
+    assert oldest == wire.CapturedEntry(
         at=utc(NOW),
         text="Tests run with pytest.",
         memory_id="mem_a",
@@ -72,13 +72,13 @@ async def test_a_workspace_shows_its_own_roots_and_with_all_repos_every_root(hom
     async with assembled(home) as parts:
         assert sorted(texts(await listed(parts, repo, *said))) == ["mine", "ours"]
         assert len(await listed(parts, repo, all_repos=True)) == 3
-        assert len((await parts.ask(wire.ListJudged(all_repos=True))).judged) == 3  # from nowhere
+        assert len((await parts.ask(wire.ListCaptured(all_repos=True))).captured) == 3  # from nowhere
 
 
 @pytest.mark.parametrize("since", ["last week", "2026-13-01"])
 async def test_a_time_that_is_none_is_refused_in_a_sentence(home, repo, since):
     async with assembled(home) as parts:
-        code, told = await parts.refusal(wire.ListJudged(workspace=str(repo), since=since))
+        code, told = await parts.refusal(wire.ListCaptured(workspace=str(repo), since=since))
         assert (code, "say one such as 2026-11-20T14:00:00Z" in told) == ("invalid", True)
         code, _ = await parts.refusal(wire.ListMemories(workspace=str(repo), since=since))
         assert code == "invalid"
@@ -88,10 +88,10 @@ async def test_forgetting_a_memory_forgets_its_text_here(home, repo):
     put(repo, memory("mem_a", "Tests run with pytest."))
     refusal = refused(repo, text="Please keep in mind: tests run with pytest.")
     async with assembled(home) as parts:
-        parts.state.judged.add("mem_a", replace(kept(repo), untold=True))
-        parts.state.judged.add("refused", replace(refusal, untold=True))
+        parts.state.capture_log.add("mem_a", replace(kept(repo), unreported=True))
+        parts.state.capture_log.add("refused", replace(refusal, unreported=True))
         await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_a"))
         found = await listed(parts, repo)
 
         assert [(each.text, each.is_there) for each in found] == [("", False), ("", False)]
-        assert parts.capture.news.of("s-1") == ()
+        assert parts.capture.notifications.of("s-1") == ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from forged.capture.rules.pairs import places_of, rows_of, together
+from forged.capture.rules.pair_model import places_of, rows_of, together
 from forged.models import LAYERS
 from forged.text.linear import SIZE
 

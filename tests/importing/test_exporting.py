@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forged.errors import StoreError
-from forged.importing import ReadOptions, copied, export, new_file, taken
+from forged.importing import ReadOptions, export, new_file, read_path, read_root
 from tests.data.memories import memory, put
 
 
@@ -20,11 +20,11 @@ def test_repositories_of_one_name_have_names_of_their_own_and_no_path_is_told(tm
     for number, top in enumerate(tops):
         put(top, memory(f"mem_{number}", f"text {number}"))
 
-    told = export(str(tmp_path / "out"), [copied(str(top), "repo") for top in tops], replace=False)
+    told = export(str(tmp_path / "out"), [read_root(str(top), "repo") for top in tops], replace=False)
 
     assert [part.name for part in told.parts] == ["my_shop", "my_shop-2", "_dist", "build"]
     assert str(tmp_path) not in (tmp_path / "out/forged-export.json").read_text()
-    found = taken(str(tmp_path / "out"), ReadOptions(home=str(tmp_path)))
+    found = read_path(str(tmp_path / "out"), ReadOptions(home=str(tmp_path)))
     assert {(item.repo, item.memory_id) for item in found.items} == {
         ("my_shop", "mem_0"),
         ("my_shop-2", "mem_1"),
@@ -35,7 +35,7 @@ def test_repositories_of_one_name_have_names_of_their_own_and_no_path_is_told(tm
 
 def test_an_export_that_fails_leaves_the_older_one_and_nothing_beside_it(tmp_path, monkeypatch):
     put(tmp_path / "repo", memory("mem_1", "text"))
-    copies = [copied(str(tmp_path / "repo"), "repo")]
+    copies = [read_root(str(tmp_path / "repo"), "repo")]
     export(str(tmp_path / "out"), copies, replace=False)
     before = json.loads((tmp_path / "out/forged-export.json").read_text())
 
@@ -55,7 +55,7 @@ def test_a_folder_that_leads_out_of_its_root_is_named_and_not_copied(tmp_path):
     (tmp_path / "repo").mkdir()
     (tmp_path / "repo/.forge").symlink_to(tmp_path / "elsewhere/.forge")
 
-    copy = copied(str(tmp_path / "repo"), "repo")
+    copy = read_root(str(tmp_path / "repo"), "repo")
 
     assert copy.files == ()
     assert {left.where for left in copy.left} == {".forge/memory", ".forge/memories"}
@@ -69,7 +69,7 @@ def test_what_is_withheld_is_copied_in_no_form_and_named(tmp_path_factory, withh
     (folder / "by hand.md").write_text("text by hand")
     names = {path.name for path in folder.iterdir()}
 
-    copy = copied(str(top), "repo", {str(folder / name) for name in withheld})
+    copy = read_root(str(top), "repo", {str(folder / name) for name in withheld})
     out = top / "out"
     export(str(out), [copy], replace=False)
 
@@ -109,7 +109,7 @@ def _pipe(place, mine):
 @pytest.mark.parametrize("lays", [_link, _link_to_nothing, _hard_link, _file, _folder, _pipe])
 def test_an_export_overwrites_and_follows_nothing_that_is_laid_in_its_way(tmp_path, monkeypatch, lays, below):
     put(tmp_path / "repo", memory("mem_1", "text"))
-    copies = [copied(str(tmp_path / "repo"), "repo")]
+    copies = [read_root(str(tmp_path / "repo"), "repo")]
     (mine := tmp_path / "mine").write_text("mine")
     monkeypatch.setattr(secrets, "token_hex", lambda _: "known")
     place = tmp_path / "out.known.part" / below
@@ -126,7 +126,7 @@ def test_an_export_overwrites_and_follows_nothing_that_is_laid_in_its_way(tmp_pa
 @pytest.mark.parametrize("part", ["", "repos", "repos/repo", "repos/repo/.forge", "repos/repo/.forge/memory"])
 def test_an_export_goes_through_no_folder_that_is_a_link(tmp_path, monkeypatch, part):
     put(tmp_path / "repo", memory("mem_1", "text"))
-    copies = [copied(str(tmp_path / "repo"), "repo")]
+    copies = [read_root(str(tmp_path / "repo"), "repo")]
     (elsewhere := tmp_path / "elsewhere").mkdir()
     monkeypatch.setattr(secrets, "token_hex", lambda _: "known")
     place = tmp_path / "out.known.part" / part

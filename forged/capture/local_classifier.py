@@ -13,22 +13,22 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from forged.capture.authorship import Statement
-from forged.capture.head import (
-    Head,
-    Judge,
-    Leanings,
-    Unit,
-    around_of,
-    asking,
-    best_of,
-    chosen,
-    head,
+from forged.capture.linear_model import (
+    LinearModel,
+    Passage,
+    StatementScorer,
+    StatementScores,
+    best_passage,
+    linear_model,
+    message_text_of,
+    passages,
+    request_score,
     score,
-    units,
+    select_passages,
 )
+from forged.capture.rules.durability import Veto, is_vetoed
 from forged.capture.rules.engine import presentable, proposals_in, scope_of, still_meant, without_lead_ins
-from forged.capture.rules.lasting import Veto, speaks_against
-from forged.capture.rules.requests import asks, behind_request, beside_request, letters, without_request
+from forged.capture.rules.requests import asks, behind_request, letters, outside_request, without_request
 from forged.capture.values import Classified, Classifier, KnownMemory, Proposal, Refused
 from forged.memory import Origin, Scope
 from forged.state import Event
@@ -63,65 +63,65 @@ _A_LITTLE = 0.3
 _WORDS_SAY = 2.0
 
 
-class LocalAnswers:
+class LocalClassifier:
     """Judges what was typed by its rows, or by its words alone; by the shipped head unless told otherwise."""
 
-    def __init__(self, vectors: VectorsFor | None, judge: Callable[[], Head] | None = None) -> None:
+    def __init__(self, vectors: VectorsFor | None, scorer: Callable[[], LinearModel] | None = None) -> None:
         self._vectors = vectors
-        self._judge = judge
+        self._model = scorer
 
-    def more(self, event: Event, said: Sequence[Statement], kept: Sequence[Proposal]) -> Classified:
+    def refine(self, event: Event, said: Sequence[Statement], kept: Sequence[Proposal]) -> Classified:
         """Return which of `kept` is no request's, what of `said` is kept beyond it, and refused requests."""
-        requests, found, judge, judged = self._judged(event, said)
-        wanted = chosen(found, lambda text: judged[text].keep, judge.bar)
-        asked, refused = _asked(requests, found, judged, judge)
-        free = [*asked, *(unit for unit in wanted if not _is_part(unit, asked))]
+        requests, found, scorer, scores = self._scored(event, said)
+        wanted = select_passages(found, lambda text: scores[text].keep, scorer.bar)
+        requested, refused = _requested(requests, found, scores, scorer)
+        free = [*requested, *(passage for passage in wanted if not _is_part(passage, requested))]
         stays = tuple(
             msgspec.structs.replace(each, why="rule")
             for each in kept
-            if not any(_is_of(each, unit.text) for unit in asked)
+            if not any(_is_of(each, passage.text) for passage in requested)
         )
         refused = tuple(each for each in refused if not any(_is_of(one, each.text) for one in stays))
         proposals = (
-            _proposal(unit, judged, "request" if unit in asked else "head")
-            for unit in free
-            if unit in asked or not any(_is_of(each, unit.text) for each in kept)
+            _proposal(passage, scores, "request" if passage in requested else "linear")
+            for passage in free
+            if passage in requested or not any(_is_of(each, passage.text) for each in kept)
         )
         sure = tuple(each for each in proposals if each.content)
         # By words alone too much is likely.
-        likely = _likely(found, judged, (*stays, *sure)) if judge.sees_rows else ()
+        likely = _likely(found, scores, (*stays, *sure)) if scorer.sees_rows else ()
         return Classified((*stays, *sure, *likely), author=Origin.TYPED, refused=refused)
 
-    def asked(self, event: Event) -> Classified:
+    def requested(self, event: Event) -> Classified:
         """Return what comes of explicit requests alone, of a headless event of worded ones."""
-        requests, found, judge, judged = self._judged(event, still_meant(event))
+        requests, found, scorer, scores = self._scored(event, still_meant(event))
         scope = Scope.REPO if event.headless else None
-        found = tuple(unit for unit in found if unit.message in requests or not event.headless)
-        asked, refused = _asked(requests, found, judged, judge, by_rules=True)
-        proposals = tuple(_proposal(unit, judged, "request", scope) for unit in asked)
+        found = tuple(passage for passage in found if passage.message in requests or not event.headless)
+        requested, refused = _requested(requests, found, scores, scorer, by_rules=True)
+        proposals = tuple(_proposal(passage, scores, "request", scope) for passage in requested)
         return Classified(proposals, author=Origin.TYPED, refused=refused)
 
-    def _judged(
+    def _scored(
         self, event: Event, said: Sequence[Statement]
-    ) -> tuple[dict[int, Unit], tuple[Unit, ...], Judge, dict[str, Leanings]]:
+    ) -> tuple[dict[int, Passage], tuple[Passage, ...], StatementScorer, dict[str, StatementScores]]:
         """What is worded as a request of what is surely the person's, its units, who judges, and how."""
         sure = [each for each in said if not each.is_mixed]
-        found, requests = units(sure), requests_of(sure)
-        texts = list(dict.fromkeys(text for unit in found for text in unit.texts()))
+        found, requests = passages(sure), requests_of(sure)
+        texts = list(dict.fromkeys(text for passage in found for text in passage.texts()))
         rows = self._vectors(event.id, texts) if self._vectors and 0 < len(texts) <= _MOST_TEXTS else ()
-        has_rows, shipped = len(rows) == len(texts), (self._judge or head)()
-        judge = shipped.by_rows if has_rows else shipped.by_words
-        leanings = map(judge.leanings, texts, rows if has_rows else [b""] * len(texts))
-        return requests, found, judge, dict(zip(texts, leanings, strict=True))
+        has_rows, shipped = len(rows) == len(texts), (self._model or linear_model)()
+        scorer = shipped.by_rows if has_rows else shipped.by_words
+        scores = map(scorer.scores, texts, rows if has_rows else [b""] * len(texts))
+        return requests, found, scorer, dict(zip(texts, scores, strict=True))
 
 
-class WithRequests:
+class RequestClassifier:
     """`Classifier` over another; of what a script says only requests are kept.
 
     Of a model that keeps nothing of an explicit request the local answer `overrules`.
     """
 
-    def __init__(self, classifier: Classifier, local: LocalAnswers, *, overrules: bool = False) -> None:
+    def __init__(self, classifier: Classifier, local: LocalClassifier, *, overrules: bool = False) -> None:
         self._classifier = classifier
         self._local = local
         self._overrules = overrules
@@ -131,77 +131,81 @@ class WithRequests:
     ) -> Classified:
         """Return what the other proposes, or what was asked for. Raises CallFailed."""
         if event.headless:
-            return self._local.asked(event)
+            return self._local.requested(event)
         found = await self._classifier.classify(event, known, deadline=deadline, attempts=attempts)
         if found.proposals or not self._overrules:
             return found
-        more = self._local.asked(event)
+        more = self._local.requested(event)
         author = Origin.TYPED if more.proposals else found.author
         return msgspec.structs.replace(
             found, proposals=more.proposals, refused=(*found.refused, *more.refused), author=author
         )
 
 
-def _asked(
-    requests: dict[int, Unit],
-    found: Sequence[Unit],
-    judged: dict[str, Leanings],
-    judge: Judge,
+def _requested(
+    requests: dict[int, Passage],
+    found: Sequence[Passage],
+    scores: dict[str, StatementScores],
+    scorer: StatementScorer,
     *,
     by_rules: bool = False,
-) -> tuple[list[Unit], tuple[Refused, ...]]:
+) -> tuple[list[Passage], tuple[Refused, ...]]:
     """Return the unit to keep of each message that asks, and refusals; `by_rules`: what rules keep counts."""
-    taken: list[Unit] = []
+    taken: list[Passage] = []
     refused: list[Refused] = []
-    worded_bar = _WORDED_BAR if judge.sees_rows else _WORDED_BAR_BY_WORDS
-    for place in dict.fromkeys(unit.message for unit in found):
-        here = [unit for unit in found if unit.message == place]
-        unit = requests.get(place)
-        if unit is None:
-            is_asked = asking(here, judged) >= judge.asked_bar
-            taken += [best_of(here, lambda text: judged[text].keep)] if is_asked else []
+    worded_bar = _WORDED_BAR if scorer.sees_rows else _WORDED_BAR_BY_WORDS
+    for place in dict.fromkeys(passage.message for passage in found):
+        here = [passage for passage in found if passage.message == place]
+        passage = requests.get(place)
+        if passage is None:
+            is_asked = request_score(here, scores) >= scorer.asked_bar
+            taken += [best_passage(here, lambda text: scores[text].keep)] if is_asked else []
             continue
-        if not unit.text:
-            said_so = " ".join(each.text for each in unit.sentences)
+        if not passage.text:
+            said_so = " ".join(each.text for each in passage.sentences)
             refused.append(Refused(said_so, "it does not say what is to be remembered"))
-        elif _meant(unit, judged) >= (_PLAIN_BAR if letters(unit.around) < _PLAIN else worded_bar) or (
-            by_rules and proposals_in(unit.text)
-        ):
-            taken.append(unit)
+        elif _request_strength(passage, scores) >= (
+            _PLAIN_BAR if letters(passage.message_text) < _PLAIN else worded_bar
+        ) or (by_rules and proposals_in(passage.text)):
+            taken.append(passage)
         else:
-            refused.append(Refused(unit.text, "it reads like something for this moment only"))
+            refused.append(Refused(passage.text, "it reads like something for this moment only"))
     return taken, tuple(refused)
 
 
-def _meant(unit: Unit, judged: dict[str, Leanings]) -> float:
-    return judged[unit.around].asks + max(judged[text].keep for text in unit.texts() if text in judged)
+def _request_strength(passage: Passage, scores: dict[str, StatementScores]) -> float:
+    return scores[passage.message_text].asks + max(
+        scores[text].keep for text in passage.texts() if text in scores
+    )
 
 
 def _likely(
-    found: Sequence[Unit], judged: dict[str, Leanings], sure: Sequence[Proposal]
+    found: Sequence[Passage], scores: dict[str, StatementScores], sure: Sequence[Proposal]
 ) -> Iterator[Proposal]:
-    likely = chosen(found, lambda text: judged[text].keep, _LEAST_LIKELY)
-    for unit in likely:
-        proposal = _proposal(unit, judged, "head")
-        against = max(0.0, _DOUBT - score(unit, lambda text: judged[text].keep))
-        is_said = any(_is_of(each, unit.text) or _is_in(proposal, each) for each in sure)
-        if proposal.content and not is_said and not (against and speaks_against(unit.text, _AGAINST)):
-            doubt = _COUNTS * against + _A_LITTLE * bool(against and speaks_against(unit.text, _SOMEWHAT))
-            yield msgspec.structs.replace(proposal, only_replaces=True, doubt=doubt)
+    likely = select_passages(found, lambda text: scores[text].keep, _LEAST_LIKELY)
+    for passage in likely:
+        proposal = _proposal(passage, scores, "linear")
+        against = max(0.0, _DOUBT - score(passage, lambda text: scores[text].keep))
+        is_said = any(_is_of(each, passage.text) or _is_in(proposal, each) for each in sure)
+        if proposal.content and not is_said and not (against and is_vetoed(passage.text, _AGAINST)):
+            penalty = _COUNTS * against + _A_LITTLE * bool(against and is_vetoed(passage.text, _SOMEWHAT))
+            yield msgspec.structs.replace(proposal, update_only=True, penalty=penalty)
 
 
 def _is_in(one: Proposal, other: Proposal) -> bool:
     return one.content.rstrip(".。").lower() in other.content.lower()
 
 
-def _is_part(unit: Unit, asked: Sequence[Unit]) -> bool:
-    return any(each.text in other.text for each in unit.sentences for other in asked)
+def _is_part(passage: Passage, requested: Sequence[Passage]) -> bool:
+    return any(each.text in other.text for each in passage.sentences for other in requested)
 
 
-def _proposal(unit: Unit, judged: dict[str, Leanings], why: str, scope: Scope | None = None) -> Proposal:
-    content = presentable(without_lead_ins(behind_request(unit.text))[0] or unit.text)
-    leaning = judged[unit.around]
-    about_person = scope_of_all(unit.sentences) is Scope.USER
+def _proposal(
+    passage: Passage, scores: dict[str, StatementScores], why: str, scope: Scope | None = None
+) -> Proposal:
+    content = presentable(without_lead_ins(behind_request(passage.text))[0] or passage.text)
+    leaning = scores[passage.message_text]
+    about_person = scope_of_all(passage.sentences) is Scope.USER
     for_person = leaning.user + (_WORDS_SAY if about_person else -_WORDS_SAY)
     scope = scope or (Scope.USER if for_person > 0 else Scope.REPO)
     return Proposal(content, scope, leaning.category(scope), why=why)
@@ -211,7 +215,7 @@ def _is_of(kept: Proposal, text: str) -> bool:
     return kept.content.rstrip(".。").lower() in text.lower()
 
 
-def request_in(said: Sequence[Statement], before: str = "") -> Unit | None:
+def request_in(said: Sequence[Statement], before: str = "") -> Passage | None:
     """Return what a message asks to keep, with no text if it is not said; None where nobody asks."""
     places = [at for at, each in enumerate(said) if _asks(each)]
     if not places:
@@ -220,20 +224,20 @@ def request_in(said: Sequence[Statement], before: str = "") -> Unit | None:
     first, last = at, at + 1
     is_brief = sum(len(each.text) for each in said) <= BRIEF
     says_nothing = said[at].asks_alone or letters(without_request(said[at].text)) < _SAYS
-    while first > 0 and (is_brief or (says_nothing and at == first)) and _adds(said[first - 1]):
+    while first > 0 and (is_brief or (says_nothing and at == first)) and _may_extend(said[first - 1]):
         first -= 1
-    while last < len(said) and (is_brief or last - at <= _MORE) and _adds(said[last], said[first:last]):
+    while last < len(said) and (is_brief or last - at <= _MORE) and _may_extend(said[last], said[first:last]):
         last += 1
     text = " ".join(each.text for each in said[first:last])
-    if last - first == 1 and (said[at].asks_alone or not _says(text)):
-        told = (each for each in (said[at].answers, before) if letters(each) >= _LEAST)
-        text = f"{next(told, '')} {text}".strip()
-    return Unit(text if _says(text) else "", tuple(said[first:last]), around_of(said))
+    if last - first == 1 and (said[at].asks_alone or not _has_content(text)):
+        texts = (each for each in (said[at].answers, before) if letters(each) >= _LEAST)
+        text = f"{next(texts, '')} {text}".strip()
+    return Passage(text if _has_content(text) else "", tuple(said[first:last]), message_text_of(said))
 
 
-def requests_of(said: Sequence[Statement]) -> dict[int, Unit]:
+def requests_of(said: Sequence[Statement]) -> dict[int, Passage]:
     """Return what is asked for in each message that asks, by the message's place."""
-    found: dict[int, Unit] = {}
+    found: dict[int, Passage] = {}
     before = ""
     for place in dict.fromkeys(each.message for each in said):
         mine = [each for each in said if each.message == place]
@@ -245,25 +249,25 @@ def requests_of(said: Sequence[Statement]) -> dict[int, Unit]:
 
 def scope_of_all(sentences: Sequence[Statement]) -> Scope:
     """Whom sentences are about, but for the words in which they ask."""
-    told = [each for each in sentences if letters(without_request(each.text)) >= _SAYS] or sentences
-    return Scope.USER if any(_is_of_person(each.text) for each in told) else Scope.REPO
+    texts = [each for each in sentences if letters(without_request(each.text)) >= _SAYS] or sentences
+    return Scope.USER if any(_is_of_person(each.text) for each in texts) else Scope.REPO
 
 
 def _is_of_person(text: str) -> bool:
-    return scope_of(without_request(text)) is scope_of(beside_request(text)) is Scope.USER
+    return scope_of(without_request(text)) is scope_of(outside_request(text)) is Scope.USER
 
 
-def _says(text: str) -> bool:
+def _has_content(text: str) -> bool:
     """Whether there is something to keep in it beside the words that ask."""
-    told = without_request(text)
-    return letters(told) >= (_NAMES if _NAMED.search(told) else _LEAST)
+    texts = without_request(text)
+    return letters(texts) >= (_NAMES if _NAMED.search(texts) else _LEAST)
 
 
 def _asks(sentence: Statement) -> bool:
     return sentence.asks_alone or asks(sentence.text)
 
 
-def _adds(sentence: Statement, to: Sequence[Statement] = ()) -> bool:
+def _may_extend(sentence: Statement, to: Sequence[Statement] = ()) -> bool:
     if sum(len(each.text) for each in to) + len(sentence.text) > LONG:
         return False
-    return _asks(sentence) or not speaks_against(sentence.text, _UNRELATED)
+    return _asks(sentence) or not is_vetoed(sentence.text, _UNRELATED)

@@ -2,8 +2,8 @@
 
 A format reads the lines of a file, or rows of a database, into a `SessionDraft`: it leaves out what is no
 prose of the two (calls and output of tools, thoughts, what the harness wrote itself). `finished` makes a
-`Session` of it as every conversation is read: private spans, blocks of our own injections, tool content in a
-text and what harnesses put around a message are cut out. Nothing is raised.
+`PastSession` of it as every conversation is read: private spans, blocks of our own injections, tool content
+in a text and what harnesses put around a message are cut out. Nothing is raised.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from forged_client.private_spans import open_spans_before, without_private
 _Line = TypeVar("_Line")
 
 
-class Session(msgspec.Struct, frozen=True, kw_only=True):
+class PastSession(msgspec.Struct, frozen=True, kw_only=True):
     """What was said in one session, and when (Unix seconds; 0 where the file does not say).
 
     `messages[since_summary:]` is the window: what was said since the newest summary. `skipped` counts lines
@@ -77,7 +77,7 @@ class SessionDraft(msgspec.Struct):
     workspace: str = ""
     version: str = ""
     started_at: float = 0.0
-    told: list[TranscriptMessage] = []
+    messages: list[TranscriptMessage] = []
     skipped: int = 0
     is_other: bool = False
     headless: bool = False
@@ -101,7 +101,7 @@ class SessionDraft(msgspec.Struct):
 
     def summarised(self) -> None:
         """What was told until now stands before a summary."""
-        for each in self.told:
+        for each in self.messages:
             each.is_new = False
 
 
@@ -126,17 +126,17 @@ def seconds(written: object) -> float:
 _OURS = tuple(prompts.text(name).partition("\n")[0] for name in ("classifier", "classifier.ask", "hyde"))
 
 
-def finished(agent: str, draft: SessionDraft, *, is_whole: bool = True) -> Session:
+def finished(agent: str, draft: SessionDraft, *, is_whole: bool = True) -> PastSession:
     """The session with what of its messages was said; those of which nothing is left are left out."""
-    is_ours = bool(draft.told) and draft.told[0].text.lstrip().startswith(_OURS)
-    told = [] if draft.is_other or is_ours else draft.told
-    spans = tuple(open_spans_before((each.role, (each.text,)) for each in told))
+    is_ours = bool(draft.messages) and draft.messages[0].text.lstrip().startswith(_OURS)
+    messages = [] if draft.is_other or is_ours else draft.messages
+    spans = tuple(open_spans_before((each.role, (each.text,)) for each in messages))
     kept = [
         (Utterance(each.role, text), each)
-        for each, open_spans in zip(told, spans, strict=True)
+        for each, open_spans in zip(messages, spans, strict=True)
         if (text := _said(each, open_spans))
     ]
-    return Session(
+    return PastSession(
         agent=agent,
         session_id=draft.session_id,
         workspace=draft.workspace,
@@ -148,12 +148,12 @@ def finished(agent: str, draft: SessionDraft, *, is_whole: bool = True) -> Sessi
         since_summary=next((at for at, (_, each) in enumerate(kept) if each.is_new), len(kept)),
         skipped=draft.skipped,
         is_whole=is_whole,
-        hides_prompt=_hides_prompt(told, spans),
+        hides_prompt=_hides_prompt(messages, spans),
     )
 
 
-def _hides_prompt(told: Sequence[TranscriptMessage], spans: Sequence[int]) -> bool:
-    for each, open_spans in zip(reversed(told), reversed(spans), strict=True):
+def _hides_prompt(messages: Sequence[TranscriptMessage], spans: Sequence[int]) -> bool:
+    for each, open_spans in zip(reversed(messages), reversed(spans), strict=True):
         if each.role == "user":
             if not without_private(each.text, open_spans).strip():
                 return True

@@ -17,7 +17,7 @@ import msgspec
 from forged import __version__
 from forged.errors import StoreError
 from forged.files import FOLDERS, MemoryStore, Root, atomic, repo_root, scan
-from forged.importing.forge import MANIFEST, ExportedRoot, Manifest
+from forged.importing.memory_files import MANIFEST, ExportedRoot, Manifest
 from forged.importing.values import SkippedItem
 from forged.memory import Scope, utc_now
 
@@ -32,7 +32,7 @@ class Copy(msgspec.Struct, frozen=True):
     left: tuple[SkippedItem, ...]
 
 
-def copied(top: str, scope: str, withheld: Collection[str] = ()) -> Copy:
+def read_root(top: str, scope: str, withheld: Collection[str] = ()) -> Copy:
     """Read a root; `withheld` are paths of files that do not count there."""
     root = repo_root(top) if scope == Scope.REPO else Root(top, Scope(scope))
     store = MemoryStore(root)

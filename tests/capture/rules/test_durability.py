@@ -1,4 +1,4 @@
-"""Every sign of lasting.toml by its own two examples, and what they come to in seven languages."""
+"""Every sign of durability.toml by its own two examples, and what they come to in seven languages."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import get_args
 
 import pytest
 
-from forged.capture.forms import any_of, plain
+from forged.capture.rules.durability import Kind, Veto, is_vetoed, lasting_category, signs
 from forged.capture.rules.engine import proposals_in
-from forged.capture.rules.lasting import Kind, Veto, lasting, signs, speaks_against
+from forged.capture.text_patterns import any_of, plain
 from forged.memory import Category, Scope
 
 LANGUAGES = {"de", "en", "es", "fr", "ja", "pt", "zh"}
@@ -60,7 +60,7 @@ def test_every_kind_has_every_language_and_signs_have_a_weight():
     ],
 )
 def test_what_lasts_is_known_in_every_language(text, category):
-    assert lasting(text) is category
+    assert lasting_category(text) is category
 
 
 @pytest.mark.parametrize(
@@ -76,14 +76,14 @@ def test_what_lasts_is_known_in_every_language(text, category):
     ],
 )
 def test_question_doubt_hearsay_irony_and_the_moment_speak_against_it(text):
-    assert speaks_against(text)
-    assert lasting(text) is None
+    assert is_vetoed(text)
+    assert lasting_category(text) is None
 
 
 def test_what_stands_beside_a_sentence_speaks_against_it():
     rule = "our invoices must be numbered per year, never across years"
-    assert lasting(rule)
-    assert not lasting(rule, ["what if we changed that"])
+    assert lasting_category(rule)
+    assert not lasting_category(rule, ["what if we changed that"])
     assert proposals_in(rule)
     assert proposals_in(f"{rule}. I am glad about that. 🙄") == []
 

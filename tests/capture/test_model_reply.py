@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.capture.reply import MAX_CONTENT_BYTES, MOST_DOCUMENTS, begins_with_json, read
+from forged.capture.model_reply import MAX_CONTENT_BYTES, MOST_DOCUMENTS, begins_with_json, read
 from forged.capture.values import Classified, Proposal
 from forged.memory import Related
 

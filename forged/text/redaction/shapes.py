@@ -15,20 +15,20 @@ from collections.abc import Callable
 import msgspec
 
 from forged.text.redaction.assignments import ASSIGNMENT, LISTS, NAMES, assigned
-from forged.text.redaction.looks import is_chosen, is_code, is_filler, is_random, is_reference
+from forged.text.redaction.value_form import is_chosen, is_code, is_filler, is_random, is_reference
 
 Span = tuple[int, int]
 Judge = Callable[[re.Match[str]], Span | None]
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """A form of secret; `secret` says which part of a match goes, `is_told`: it holds a telling name."""
+    """A form of secret; `secret` says which part of a match goes, `has_name`: it holds a telling name."""
 
     name: str
     anchors: tuple[str, ...]
     regex: re.Pattern[str]
     secret: Judge
-    is_told: bool = False
+    has_name: bool = False
 
 
 def plain(found: re.Match[str]) -> Span | None:
@@ -339,8 +339,8 @@ def _said_before(found: re.Match[str]) -> Span | None:
 
 
 def _phrase(name: str, anchors: tuple[str, ...], regex: str, secret: Judge = plain) -> Shape:
-    is_told = all(any(name in anchor for name in NAMES) for anchor in anchors)
-    return Shape(name, anchors, re.compile(regex, re.IGNORECASE | re.VERBOSE), secret, is_told)
+    has_name = all(any(name in anchor for name in NAMES) for anchor in anchors)
+    return Shape(name, anchors, re.compile(regex, re.IGNORECASE | re.VERBOSE), secret, has_name)
 
 
 # May hold spaces; case does not count, and anchors are lower case.
@@ -469,5 +469,5 @@ PHRASES = (
         r"""[a-zñ\u0303]{5,12}(?=[.,;:!?)"'`]|\s*$|\s(?:for|of|to|and|für|zum?|und|para|del?|y)\b)""",
         _said_before,
     ),
-    Shape("", NAMES, ASSIGNMENT, assigned, is_told=True),
+    Shape("", NAMES, ASSIGNMENT, assigned, has_name=True),
 )
