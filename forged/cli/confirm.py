@@ -13,7 +13,7 @@ import click
 from forged.cli.call import Invocation
 from forged.cli.exits import Stop
 
-yes_option = click.option("--yes", is_flag=True, help="Do not ask. Needed where nobody can answer.")
+yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask. Needed where nobody can answer.")
 
 
 def require_answer(call: Invocation, verb: str) -> None:

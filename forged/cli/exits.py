@@ -20,14 +20,14 @@ BROKEN_PIPE = 141
 
 EXPLAINED = (
     (OK, "done"),
-    (NOT_DONE, "not done: no such memory, a conflict, a secret in the text, or you said no"),
-    (USAGE, "wrong usage"),
+    (NOT_DONE, "not done: not found, a conflict, a secret in the text, or you answered no"),
+    (USAGE, "wrong usage: an unknown command, option or value"),
     (NOT_RUNNING, "the daemon is not running"),
-    (UNAVAILABLE, "the daemon or what it needs is unavailable"),
-    (NOT_WRITTEN, "what was to be printed could not be written"),
-    (TRY_AGAIN, "try again: timeout, not ready yet, or busy"),
+    (UNAVAILABLE, "the daemon, or something that it needs, is not available"),
+    (NOT_WRITTEN, "the output could not be written"),
+    (TRY_AGAIN, "try again later: timeout, not ready yet, or busy"),
     (NOT_PERMITTED, "not permitted"),
-    (CONFIGURATION, "the configuration is wrong"),
+    (CONFIGURATION, "the configuration has an error"),
 )
 
 _BY_WORD = {

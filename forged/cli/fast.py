@@ -21,6 +21,7 @@ PROTOCOL = b"\xa8protocol\x01"
 PONG = b"\x84\xa4type\xa4pong\xa2id\x02\xa6status\xa2ok\xa6reason\xa0"
 PONG_JSON = '{"schema_version":1,"status":"ok","reason":""}'
 
+_ABOUT = {"-h", "--help", "--version"}
 _VERSION, _BUILD = b"\xa7version", b"\xa5build"
 _SHORT = range(0xA0, 0xC0)  # how msgpack begins a text of less than 32 bytes; the rest is its length
 _PATIENCE_S = 0.5
@@ -41,7 +42,7 @@ def parse(arguments: Sequence[str]) -> tuple[str, str, bool] | None:
 
 def run(arguments: Sequence[str], directory: str, environ: Mapping[str, str]) -> int | None:
     """Answer a plain command line; the exit code, or None when nothing was done."""
-    if arguments[:1] == ["hook"] and "--help" not in arguments and _is_piped():
+    if arguments[:1] == ["hook"] and not _ABOUT.intersection(arguments) and _is_piped():
         from forged_client import hook  # noqa: PLC0415 - its process needs nothing else
 
         hook.main(list(arguments[1:]))  # ends the process: a harness must not hear of a wrong argument either
