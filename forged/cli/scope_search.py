@@ -1,70 +1,103 @@
-"""`forgectl recall`: what a session, you, an agent and your documents remember about a query."""
+"""`forgectl search` in named scopes: memories of a session, user, agent, organization and repository."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import click
 import msgspec
 
 from forged.cli.call import Invocation, ask, show
-from forged.cli.commands import asks
-from forged.cli.memories import key_and_value
+from forged.cli.exits import Stop
+from forged.cli.memories import SCOPES, key_and_value
 from forged.cli.tables import folded
-from forged.cli.terminal import Painter, counted, escape_line, local_time, say_exactly
+from forged.cli.terminal import Painter, counted, escape_line, local_time, say_exactly, tell
 from forged_client.protocol import MemoryRecord, Recall, Recalled, Scope
 
 _INDENT = "    "
+_ALL = tuple(map(str, Scope))
+_OPTIONS = (
+    click.option(
+        "--scope",
+        "scopes",
+        multiple=True,
+        type=SCOPES,
+        help="Search only this scope; documents are in org; repeatable.",
+    ),
+    click.option(
+        "--session", "session_id", default="", metavar="ID", help="Search the memories of a session, too."
+    ),
+    click.option(
+        "--agent", "agent_id", default="", metavar="NAME", help="Search the memories of an agent, too."
+    ),
+    click.option("--user", "user_id", default="", metavar="ID", help="Owner of the user memories."),
+    click.option(
+        "--filter",
+        "filters",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Only memories with this in their metadata; repeatable.",
+    ),
+    click.option("--text", "as_text", is_flag=True, help="Print the block that an agent would get."),
+)
 
 
-@click.command("recall")
-@click.argument("query")
-@click.option("--session", "session_id", default="", metavar="ID", help="What this session remembers, too.")
-@click.option("--agent", "agent_id", default="", metavar="NAME", help="What this agent remembers, too.")
-@click.option("--user", "user_id", default="", metavar="ID", help="Whose memories (default: yours).")
-@click.option(
-    "--filter",
-    "filters",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Only what has this in its metadata; a VALUE that is JSON is taken as such; repeatable.",
-)
-@click.option(
-    "--scope",
-    "scopes",
-    multiple=True,
-    type=click.Choice(list(map(str, Scope))),
-    help="Search this one instead of session, user, agent and org; repeatable.",
-)
-@click.option("--text", "as_text", is_flag=True, help="Print the injection, as an agent gets it.")
-@asks
-def recall_command(call: Invocation, *, filters: tuple[str, ...], as_text: bool, **fields: Any) -> None:
-    """Recall over all scopes: one list, the nearest first, each memory with its scope and distance."""
+def scope_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that name scopes, and what is wanted of them."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def search_scopes(
+    call: Invocation,
+    query: str,
+    limit: int | None,
+    *,
+    scopes: tuple[str, ...],
+    filters: tuple[str, ...],
+    as_text: bool,
+    **owners: Any,
+) -> None:
+    """Search scopes and print one list, nearest first, each memory with its scope and distance.
+
+    Without `scopes` all are searched: those of a session or an agent only if `owners` names it.
+    """
     wanted = dict(key_and_value("--filter", each) for each in filters)
-    reply = ask(call, Recall(workspace=call.workspace, filters=wanted, **fields))
+    request = Recall(query=query, workspace=call.workspace, filters=wanted, scopes=scopes or _ALL, **owners)
+    for scope, owner in (("session", request.session_id), ("agent", request.agent_id)):
+        if scope in scopes and not owner:
+            raise Stop("usage", f"--scope {scope} needs --{scope}, whose memories it searches")
+    reply = ask(call, request)
+    if limit is not None:
+        reply = msgspec.structs.replace(reply, memories=reply.memories[:limit])
     if as_text and not call.as_json:
         say_exactly(reply.text)
     else:
         show(call, reply, _lines(reply, call.paint, call.width))
+    if not (call.as_json or reply.memories or reply.reason):
+        tell(f"no memory matches the query; searched: {', '.join(request.scopes)}")
 
 
 def _lines(reply: Recalled, paint: Painter, width: int) -> Iterator[str]:
     for number, memory in enumerate(reply.memories, 1):
         yield from folded(paint("strong", f"{number}. {_head(memory)}"), width, _INDENT)
-        yield from folded(_INDENT + escape_line(_first_line(memory.content)), width, _INDENT)
+        yield from folded(_INDENT + escape_line(_gist(memory.content, width)), width, _INDENT)
         if about := ", ".join(_about(memory)):
             yield from folded(_INDENT + about, width, _INDENT)
 
 
 def _head(memory: MemoryRecord) -> str:
     distance = memory.found.distance if memory.found is not None else None
-    near = "by words" if distance is None else f"distance {distance:.3f}"
+    near = "by keywords" if distance is None else f"distance {distance:.3f}"
     return f"{escape_line(memory.id)}  {escape_line(memory.scope)}  {near}"
 
 
-def _first_line(content: str) -> str:
-    return next((line for line in content.splitlines() if line.strip()), "")
+def _gist(content: str, width: int) -> str:
+    """Return the first line for a terminal, and the whole text as one line for a pipe."""
+    lines = list(filter(None, map(str.strip, content.split("\n"))))
+    return " ".join(lines[:1] if width else lines)
 
 
 def _about(memory: MemoryRecord) -> Iterable[str]:
@@ -77,6 +110,6 @@ def _about(memory: MemoryRecord) -> Iterable[str]:
     if memory.metadata:
         yield escape_line(msgspec.json.encode(memory.metadata).decode())
     if memory.access_count:
-        yield f"recalled {counted(memory.access_count, 'time')} before"
+        yield f"found {counted(memory.access_count, 'time')} before"
     if memory.expires_at:
         yield f"until {local_time(memory.expires_at)}"
