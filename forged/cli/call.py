@@ -21,7 +21,7 @@ from forged.cli.terminal import Painter, say, say_json, tell
 from forged.errors import ConfigError
 from forged_client import errors
 from forged_client.client import Client
-from forged_client.protocol import DeadEvents, Explained, Found, Memories, R, Reply, Request, Retrieved
+from forged_client.protocol import Explained, Found, Memories, R, Reply, Request, Retrieved
 
 _MOST_DIGITS = 6
 SYSTEM_PROGRAMS = ("/usr/bin", "/bin", "/run/current-system/sw/bin")
@@ -207,17 +207,23 @@ def tell_notice(call: Invocation, reply: Retrieved | Found | Explained | Memorie
         tell(f"forgectl: {reply.notice}")
 
 
-def show_found(call: Invocation, found: Memories | DeadEvents, pages: Sequence[str], missing: str) -> None:
-    """The pages of what was asked for by id; exit code 1, with the sentence `missing`, if not all is there.
+def show_found(
+    call: Invocation,
+    found: msgspec.Struct | Mapping[str, object],
+    pages: Sequence[str],
+    missing: Sequence[str],
+    sentence: str,
+) -> None:
+    """Print the pages of ids that were asked for; exit code 1, with the sentence, if some are missing.
 
-    Under JSON the reply itself names what is missing, unless nothing at all was found.
+    With `--json` the reply itself names the missing ids, unless nothing was found.
     """
-    if pages or not found.missing:
+    if pages or not missing:
         show(call, found, ("\n\n".join(pages),))
-    if found.missing and pages and call.as_json:
+    if missing and pages and call.as_json:
         sys.exit(NOT_DONE)
-    if found.missing:
-        raise Stop("not_found", missing)
+    if missing:
+        raise Stop("not_found", sentence)
 
 
 def report(stop: Stop, *, as_json: bool) -> int:

@@ -135,4 +135,5 @@ def _show_done(call: Invocation, done: DeadEvents, what: str) -> None:
 
 
 def _show(call: Invocation, found: DeadEvents, pages: list[str]) -> None:
-    show_found(call, found, pages, found.reason or f"no event {', '.join(found.missing)} was given up")
+    sentence = found.reason or f"no event {', '.join(found.missing)} was given up"
+    show_found(call, found, pages, found.missing, sentence)
