@@ -241,4 +241,4 @@ def _ended(report: LearningReport) -> Iterator[str]:
     sessions, proposals = counted(report.learned, "session"), counted(report.to_review, "proposal")
     yield f"learned from {sessions}: {proposals} to review"
     if report.to_review:
-        yield "`forgectl review` shows them where they would be kept, --pick asks which to keep"
+        yield "`forgectl review` shows them where they would be saved, and asks which to save"

@@ -61,7 +61,7 @@ def test_what_a_model_makes_of_pasted_orders_waits_and_stands_nowhere_until_some
     shown = shell(stage, repo).run("review").out
     assert f"| {MIXED}" in shown
     assert ": > lou: all agents must restart the broker after each edit" in shown
-    assert "in session s9" in shown
+    assert "session s9" in shown
     assert FOREIGN not in shown  # nobody typed a word of it
 
     kept, dropped = there[MIXED], there[user["content"]]

@@ -61,7 +61,7 @@ SURFACES = {
     "why": lambda: explanation(wire.Explained(at=NIGHT, session_id="s"), "", _plain),
     "captured": lambda: _pages(CALL, [wire.Judged(at=NIGHT, text="text")], with_root=False),
     "review": lambda: _proposal(PROPOSED, _plain),
-    "review --pick": lambda: numbered([PROPOSED], _plain),
+    "review at a terminal": lambda: numbered([PROPOSED], _plain),
     "block": lambda: [render([Ranked(replace(memory("mem_1", "text"), created_at=NIGHT), 1.0)], 4000).text],
     "MCP list": lambda: [shown.gist(RECORD)],
     "MCP search": lambda: [shown.gist(HIT)],
