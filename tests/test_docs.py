@@ -19,7 +19,7 @@ import forged
 import forged_client
 from forged import config
 from forged.__main__ import main as forged_command
-from forged.cli.commands import GROUPS, PLUMBING, VERBS, Shared, forgectl
+from forged.cli.commands import GROUPS, PLUMBING, VERBS, SharedOption, forgectl
 from forged.cli.exits import EXPLAINED
 from forged.config.repository import RepoConfig
 from forged_client import verbs as client_verbs
@@ -113,7 +113,7 @@ def options(command: click.Command, *, shared: bool = False) -> set[str]:
     chosen = [
         param
         for param in command.params
-        if isinstance(param, click.Option) and isinstance(param, Shared) is shared
+        if isinstance(param, click.Option) and isinstance(param, SharedOption) is shared
     ]
     return {name for param in chosen for name in param.opts if name.startswith("--")}
 

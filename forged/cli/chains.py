@@ -50,9 +50,9 @@ _TARGETS = click.Choice((str(wire.Scope.REPO), str(wire.Scope.USER), str(wire.Sc
 def edit_command(
     call: Invocation, *, memory_id: str, text: str | None, relate: tuple[str, ...], **fields: Any
 ) -> None:
-    """Write a new version of a memory, with a new text (`-` reads stdin), category, cues, evidence or links.
+    """Write a new version of a memory: a new text, category, cues, evidence or links.
 
-    Without any of them, the text opens in your editor ($VISUAL or $EDITOR).
+    `-` reads the text from stdin. Without any change, the text opens in your editor ($VISUAL or $EDITOR).
     """
     for name in ("cues", "evidence"):
         fields[name] = tuple(filter(None, fields[name])) if fields[name] else None

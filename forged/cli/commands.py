@@ -22,7 +22,7 @@ import msgspec
 from forged import __version__
 from forged.cli.call import Invocation, report
 from forged.cli.exits import EXPLAINED, INTERRUPTED, Stop
-from forged.cli.terminal import let_go, not_written
+from forged.cli.terminal import discard, not_written
 
 
 class Verb(NamedTuple):
@@ -141,7 +141,7 @@ _MORE = (
 )
 
 
-class Shared(click.Option):
+class SharedOption(click.Option):
     """Option of many commands, documented on the page of `forgectl` alone."""
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
@@ -169,10 +169,13 @@ def _print_all(context: click.Context, _option: click.Parameter, wanted: bool) -
 
 _PLACE = (
     click.option(
-        "--no-autostart", is_flag=True, cls=Shared, help="Do not start a daemon that is not running."
+        "--no-autostart", is_flag=True, cls=SharedOption, help="Do not start a daemon that is not running."
     ),
     click.option(
-        "--workspace", metavar="PATH", cls=Shared, help="Directory to work in (default: the current one)."
+        "--workspace",
+        metavar="PATH",
+        cls=SharedOption,
+        help="Directory to work in (default: the current one).",
     ),
 )
 _TIMEOUT = click.option(
@@ -181,13 +184,13 @@ _TIMEOUT = click.option(
     type=click.FloatRange(min=0.05),
     callback=_number,
     metavar="SECONDS",
-    cls=Shared,
+    cls=SharedOption,
     help="Limit for the whole call (default: 10).",
 )
 _JSON = click.option(
-    "--json", "as_json", is_flag=True, cls=Shared, help="Print one JSON object with schema_version."
+    "--json", "as_json", is_flag=True, cls=SharedOption, help="Print one JSON object with schema_version."
 )
-_VERSION = Shared(
+_VERSION = SharedOption(
     ["--version"],
     is_flag=True,
     is_eager=True,
@@ -265,7 +268,7 @@ def _imported(name: str) -> click.Command:
 def _finish(command: click.Command, example: str) -> None:
     """Add `--version`, an example, and a line on the options that `forgectl --help` documents."""
     command.params.append(_VERSION)
-    shared = ", ".join(param.opts[-1] for param in command.params if isinstance(param, Shared))
+    shared = ", ".join(param.opts[-1] for param in command.params if isinstance(param, SharedOption))
     command.epilog = f"\b\nExample:\n  forgectl {example}\n\nAlso {shared}: see `forgectl --help`."
 
 
@@ -400,5 +403,5 @@ def _shown(error: click.ClickException) -> int:
     try:
         error.show()
     except OSError:
-        let_go(sys.stderr)
+        discard(sys.stderr)
     return error.exit_code

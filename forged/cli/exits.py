@@ -1,7 +1,6 @@
-"""How a call of forgectl ends: its exit codes, which follow sysexits and the LSB status code.
+"""Exit codes of forgectl, which follow sysexits and the LSB status codes.
 
-So a script can tell "try again" from "ask a person". The words that stand for them are those of the wire's
-`failed` reply and of the JSON error object.
+The words are the codes of the wire's `failed` reply and of the JSON error object.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _BY_WORD = {
 
 
 class Stop(Exception):  # noqa: N818 - an ending, not always an error
-    """A verb ends here: `word` is for programs, the message a sentence for a person."""
+    """End of a command: `word` is an error code for programs, the message is a sentence for a person."""
 
     def __init__(self, word: str, message: str) -> None:
         super().__init__(message)
@@ -49,4 +48,5 @@ class Stop(Exception):  # noqa: N818 - an ending, not always an error
 
     @property
     def exit_code(self) -> int:
+        """Exit code for the word."""
         return _BY_WORD.get(self.word, UNAVAILABLE)

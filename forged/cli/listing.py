@@ -85,7 +85,7 @@ def memory_page(memory: MemoryRecord, paint: Painter, path: str = "") -> Iterato
     yield from shown_fields(
         {
             "path": path,
-            "root": "" if path else memory.root,
+            "folder": "" if path else memory.root,
             "created": local_time(memory.created_at),
             "updated": local_time(memory.updated_at) if memory.updated_at != memory.created_at else "",
             "supersedes": memory.supersedes or "",

@@ -32,7 +32,7 @@ from forged_client.client import Client
 from forged_client.errors import ClientError, RequestFailed
 
 
-class Words(click.Choice[str]):
+class OptionalChoice(click.Choice[str]):
     """One of some words, or "" where the option is left out."""
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
@@ -40,9 +40,9 @@ class Words(click.Choice[str]):
         return super().convert(value, param, ctx) if value else ""
 
 
-SCOPES = Words(list(map(str, wire.Scope)))
-CATEGORIES = Words(list(map(str, wire.Category)))
-_TYPES = Words([each for types in wire.TYPES.values() for each in types])
+SCOPES = OptionalChoice(list(map(str, wire.Scope)))
+CATEGORIES = OptionalChoice(list(map(str, wire.Category)))
+_TYPES = OptionalChoice([each for types in wire.TYPES.values() for each in types])
 
 agent_option = click.option(
     "--agent", "agent_id", default="", metavar="NAME", help="Owner of the memories, in scope agent."
@@ -276,7 +276,7 @@ def written_lines(written: wire.Remembered) -> Iterator[str]:
 # --- forget --------------------------------------------------------------------------------------------
 
 
-class _Meant(msgspec.Struct, frozen=True):
+class _Removal(msgspec.Struct, frozen=True):
     """A memory to forget, with its versions on disk, or in the trash."""
 
     request: wire.Forget
@@ -319,20 +319,20 @@ def forget_command(call: Invocation, *, ids: tuple[str, ...], yes: bool, **field
         require_answer(call, "forget")
     with daemon(call) as client:
         if len(requests) > 1 or not yes:
-            meant = _all_meant(client, requests)
-            requests = [each.request for each in meant]
+            removals = _removals(client, requests)
+            requests = [each.request for each in removals]
             if not yes:
-                _confirm(meant, call.width)
+                _confirm(removals, call.width)
         gone = _forgotten(client, requests)
     show(call, gone, _receipt(gone))
 
 
-def _all_meant(client: Client, requests: Sequence[wire.Forget]) -> list[_Meant]:
+def _removals(client: Client, requests: Sequence[wire.Forget]) -> list[_Removal]:
     """Return each memory once. Raises Stop, with a sentence for each id that is wrong."""
-    found, wrong = list[_Meant](), list[RequestFailed]()
+    found, wrong = list[_Removal](), list[RequestFailed]()
     for request in requests:
         try:
-            each = _meant(client, request)
+            each = _find(client, request)
         except RequestFailed as failed:
             wrong.append(failed)
             continue
@@ -344,7 +344,7 @@ def _all_meant(client: Client, requests: Sequence[wire.Forget]) -> list[_Meant]:
     return found
 
 
-def _meant(client: Client, request: wire.Forget) -> _Meant:
+def _find(client: Client, request: wire.Forget) -> _Removal:
     """Return the memory that an id names, on disk or, to be erased, in the trash. Raises RequestFailed."""
     asked = wire.History(
         workspace=request.workspace,
@@ -362,10 +362,10 @@ def _meant(client: Client, request: wire.Forget) -> _Meant:
         trashed = _in_trash(client, request)
         # As in the daemon: an id in the trash that is named whole comes before one that only begins so.
         if trashed is not None and (failure or _whole_ids(request) & set(trashed.ids)):
-            return _Meant(request, trashed=trashed)
+            return _Removal(request, trashed=trashed)
     if failure is not None:
         raise failure
-    return _Meant(request, chain)
+    return _Removal(request, chain)
 
 
 def _in_trash(client: Client, request: wire.Forget) -> wire.Trashed | None:
@@ -383,14 +383,14 @@ def _whole_ids(request: wire.Forget) -> set[str]:
     return {request.memory_id, f"mem_{request.memory_id}"}
 
 
-def _confirm(meant: Sequence[_Meant], width: int) -> None:
+def _confirm(removals: Sequence[_Removal], width: int) -> None:
     """Show all that would go and ask once. Raises Stop when the answer is no."""
-    request = meant[0].request
-    blocks = ([*each.lines(width), ""] for each in meant)
+    request = removals[0].request
+    blocks = ([*each.lines(width), ""] for each in removals)
     lines = list(itertools.chain.from_iterable(blocks))[:-1]
-    memories = counted(len(meant), "memory", "memories")
-    name = escape_line(meant[0].name) if len(meant) == 1 else memories
-    count = sum(1 if each.request.version_only else len(each.versions) for each in meant)
+    memories = counted(len(removals), "memory", "memories")
+    name = escape_line(removals[0].name) if len(removals) == 1 else memories
+    count = sum(1 if each.request.version_only else len(each.versions) for each in removals)
     versions = "only this version" if request.version_only else counted(count, "version")
     if request.erase_now:
         confirm(lines, f"Erase {name} ({versions}) for ever?", declined="nothing was erased")

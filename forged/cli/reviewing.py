@@ -18,7 +18,7 @@ from forged.cli.call import Invocation, ask, check_done, daemon, show, stdin_tex
 from forged.cli.commands import asks
 from forged.cli.confirm import confirm, require_answer, yes_option
 from forged.cli.exits import Stop
-from forged.cli.memories import Words, allow_secret_option
+from forged.cli.memories import OptionalChoice, allow_secret_option
 from forged.cli.terminal import Painter, ProgressBar, counted, escape, escape_line, listed, local_time, tell
 from forged_client import protocol as wire
 from forged_client.client import Client
@@ -45,7 +45,7 @@ _SCOPED = "such as `user 1-4; repo 7`; Enter for as shown"
 @click.option("--drop-all", is_flag=True, help="Drop all proposals of this workspace, after a question.")
 @click.option(
     "--scope",
-    type=Words(list(_AUDIENCES)),
+    type=OptionalChoice(list(_AUDIENCES)),
     default="",
     help="With --keep, --keep-all or --edit: save for all your repositories (user) or this one (repo).",
 )

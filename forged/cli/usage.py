@@ -1,4 +1,4 @@
-"""`forgectl usage`: text that left the machine, tokens of model calls, and limits, by day. Never the text."""
+"""`forgectl usage`: counts of text that left the machine and of model calls by day, and the limits."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ def test_what_erases_asks_first_and_where_nobody_can_answer_needs_yes(daemon, fo
     shown = forgectl(*arguments.split())
 
     assert (shown.code, shown.out) == (2, "")
-    assert "asks first; where nobody can answer it needs --yes" in shown.err
+    assert "needs confirmation; pass --yes when not on a terminal" in shown.err
     assert daemon.requests == []
 
 
@@ -162,7 +162,7 @@ def test_a_daemon_that_does_not_know_a_verb_is_older_and_what_replaces_it_is_sai
     for arguments in ("learn --dry-run", "undo --yes"):
         shown = forgectl(*arguments.split())
         assert (shown.code, shown.out) == (69, "")
-        assert "this daemon does not know 'x': it is of an older forged, `forgectl restart`" in shown.err
+        assert "this daemon does not know 'x': it is an older version; `forgectl restart`" in shown.err
 
 
 def test_a_verb_starts_the_daemon_that_belongs_to_this_forgectl(no_daemon, forgectl, tmp_path):

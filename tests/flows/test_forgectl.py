@@ -137,7 +137,7 @@ def test_status_without_a_daemon_is_3_and_starts_none(alone):
     shown = alone.run("status")
 
     assert (shown.code, shown.out) == (3, "")
-    assert shown.err.startswith("forgectl: forged is not running, `forgectl ping` starts it: no daemon")
+    assert shown.err.startswith("forgectl: forged is not running; `forgectl ping` starts it (no daemon")
     assert alone.run("status", "--json").json["error"]["code"] == "not_running"
     assert alone.run("list", "--no-autostart").code == 3
     eventually(lambda: processes_with(alone.socket) == [])
@@ -191,7 +191,7 @@ def test_a_directory_that_is_gone_is_named_as_the_trouble(shell, tmp_path):
     assert (listed.returncode, listed.stdout) == (2, "")
     # A shell that starts it, as pip has one where the path has blanks, may complain first.
     *_, told = listed.stderr.splitlines()
-    assert told == "forgectl: the current directory is gone; say --workspace PATH"
+    assert told == "forgectl: the current directory no longer exists; name another with --workspace PATH"
     assert (pinged.returncode, pinged.stdout) == (0, "pong\n")
 
 
@@ -382,7 +382,7 @@ def test_on_a_terminal_a_rebuild_draws_a_bar_and_wipes_it(slow):
 
     assert code == 0
     assert re.search(r"\r\[#+\.*\] embedding \d+/300\x1b\[K", text)
-    assert re.search(r"\r\x1b\[Kup to date with the disk, generation \S+\r\n", text)
+    assert re.search(r"\r\x1b\[Kall memory files were read\r\n", text)
 
 
 def test_watching_status_ends_on_ctrl_c_as_a_success(shell):

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from forged.cli.captured import _pages
 from forged.cli.listing import chain_table, explanation, hit_lines, memory_list, memory_page, memory_table
 from forged.cli.reviewing import _proposal, numbered
-from forged.cli.since import moment
+from forged.cli.since import parse_time
 from forged.mcp import shown
 from forged.sessions import render
 from forged.state.daily_counts import Agents
@@ -82,7 +82,7 @@ def test_today_begins_at_local_midnight_in_counts_and_in_options(zone):
     clock = SimpleNamespace(now=now)
     agents = Agents(Database(""), clock=lambda: clock.now)
     agents.count("codex", turns=1)
-    midnight = moment("today", datetime.now().astimezone().fromtimestamp(now).astimezone())
+    midnight = parse_time("today", datetime.now().astimezone().fromtimestamp(now).astimezone())
 
     assert agents.today == DAYS.get(zone, "2026-11-28") == day_of(now) == local_day(NIGHT)
     assert day_of(midnight.timestamp()) == agents.today
