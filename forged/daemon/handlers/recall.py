@@ -64,7 +64,7 @@ async def recall(context: Context, place: Workplace, request: wire.Recall) -> wi
         query, (*stores, *server), limits, admits=_admits(daemon, request), deadline=deadline, tops=place.tops
     )
     block = render(found.ranked, budget_of(request.token_budget, place))
-    status, reason = ("ok", "") if found.ranked else ("empty", _nothing(request, found, stores, server, here))
+    status, reason = ("ok", "") if found.ranked else ("empty", _nothing(request, found, here, server))
     if not found.ranked and found.unread:
         status, reason = "not_ready", FIRST_BUILD
     recalled = [_recalled(each, (*stores, *server)) for each in found.ranked]
@@ -84,19 +84,14 @@ async def recall(context: Context, place: Workplace, request: wire.Recall) -> wi
     )
 
 
-def _nothing(
-    request: wire.Recall,
-    found: Rows,
-    here: tuple[Store, ...],
-    there: tuple[Store, ...],
-    scopes: Sequence[Scope],
-) -> str:
-    """Return the reason for an empty result; `here` and `there` are the stores of machine and server."""
-    if not (here or there):
-        return _UNNAMED
+def _nothing(request: wire.Recall, found: Rows, here: Sequence[Scope], server: Sequence[Store]) -> str:
+    """Return the reason for an empty result; `here` are the scopes of this machine that may answer."""
     owners = {Scope.SESSION: request.session_id, Scope.AGENT: request.agent_id}
-    searched = ", ".join(scope for scope in scopes if owners.get(scope, scope))
-    if not (found.held or there):
+    named = [scope for scope in here if owners.get(scope, scope)]
+    if not (named or server or Scope.ORG in request.scopes):
+        return _UNNAMED
+    searched = ", ".join(named or request.scopes)
+    if not (found.held or server):
         return f"no memories yet; searched: {searched}"
     if request.filters:
         return f"no memory matches the query and has the values of the filters; searched: {searched}"
