@@ -12,7 +12,7 @@ import click
 from forged.cli.call import Invocation, ask, show
 from forged.cli.commands import asks
 from forged.cli.exits import Stop
-from forged.cli.since import When, since_option
+from forged.cli.since import TimeParam, since_option
 from forged.cli.status import captures_waiting
 from forged.cli.tables import cut, folded, short_ids
 from forged.cli.terminal import escape_line, local_time, tell
@@ -46,7 +46,7 @@ def captured_command(call: Invocation, *, today: bool, since: str, **fields: Any
     """
     if today and since:
         raise Stop("usage", "say --today or --since, not both")
-    since = When().convert("today", None, None) if today else since
+    since = TimeParam().convert("today", None, None) if today else since
     request = ListCaptured(workspace=call.workspace, since=since, **fields)
     found = ask(call, request)
     show(call, found, _pages(call, found.captured, with_root=request.all_repos))

@@ -196,7 +196,7 @@ def _show(
     elif not done:
         tell("nothing was written; without --dry-run it is done")
     elif any(counts.get(each) for each in _FRESH):
-        tell("agents find them from now on; `forgectl recall --scope org QUERY` tries it")
+        tell("agents find them from now on; `forgectl search --scope org QUERY` tries it")
 
 
 def _lines(

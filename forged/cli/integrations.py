@@ -10,7 +10,7 @@ import msgspec
 
 from forged import integrations
 from forged.cli.call import Invocation, daemon, show
-from forged.cli.commands import asks
+from forged.cli.commands import DefaultGroup, asks
 from forged.cli.exits import NOT_DONE, OK, Stop
 from forged.cli.setup import machine_of
 from forged.cli.terminal import Painter, counted, escape_line, local_time
@@ -33,7 +33,7 @@ class Agent(msgspec.Struct, frozen=True):
     seen: AgentReport | None = None
 
 
-@click.group("integrations")
+@click.group("integrations", cls=DefaultGroup)
 def integrations_command() -> None:
     """Show how each agent is connected."""
 

@@ -125,7 +125,7 @@ def root_lines(root: RootReport, paint: Painter) -> Iterator[str]:
     if root.forks:
         some = ", ".join(map(escape_line, root.fork_ids[:_SECRETS_NAMED]))
         told = f"{counted(root.forks, 'memory has', 'memories have')} several newest versions"
-        yield f"  {paint('warn', 'forks:')} {told}, `forgectl history ID` shows them: {some}"
+        yield f"  {paint('warn', 'forks:')} {told}, `forgectl show ID` shows them: {some}"
     if root.stale:
         told = counted(root.stale, "memory stands", "memories stand")
         yield f"  {paint('warn', 'stale:')} {told} on files that changed; `forgectl list --stale` shows them"

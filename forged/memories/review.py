@@ -63,12 +63,27 @@ async def check_here(document: DecidedMemory) -> None:
         )
 
 
+def in_scope(document: DecidedMemory, place: Workplace, scope: str) -> DecidedMemory:
+    """Return a proposal for another scope of the workspace; "" leaves it. Raises InvalidRequest."""
+    if scope in {"", document.root.scope}:
+        return document
+    root = next((each for each in place.roots if each.scope == scope), None)
+    if root is None:
+        raise InvalidRequest(f"there is no place for scope {scope} here; use a workspace in a repository")
+    memory = replace(document.memory, scope=scope, version=1, supersedes=None, related=(), evidence=())
+    return replace(
+        document, root=root, memory=memory, attributes=replace(document.attributes, memory_type=None)
+    )
+
+
 async def keep_proposal(
     memories: MemoryParts, document: DecidedMemory, text: str, *, allow_secret: bool
 ) -> None:
     """Write a proposal, with another text if one is given; it is in force on return."""
     memory = await _written(memories, document, text, allow_secret=allow_secret)
-    memories.state.capture_log.decide(document.memory.id, memory.content, memory_id=memory.id)
+    memories.state.capture_log.decide(
+        document.memory.id, memory.content, memory_id=memory.id, root=document.root
+    )
     await memories.state.to_review.remove([document.memory.id])
 
 

@@ -153,7 +153,7 @@ def root_of(memories: MemoryParts, place: Workplace, scope: str) -> RootIndex:
     check_scope(scope)
     if scope != Scope.REPO:
         raise InvalidRequest(f"this goes to repo or user and not to scope {scope}")
-    raise InvalidRequest("this workspace has no repository root; remember it with scope user")
+    raise InvalidRequest("there is no repository here; save it for all your repositories with --scope user")
 
 
 async def edges_of(memories: MemoryParts, index: RootIndex, asked: Sequence[Related]) -> tuple[Related, ...]:

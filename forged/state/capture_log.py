@@ -14,6 +14,7 @@ from secrets import token_hex
 import msgspec
 from msgspec.structs import replace
 
+from forged.files import Root
 from forged.state.database import Database, Row
 from forged.state.rows import Rows
 from forged.text.forgetting import without_sentences, words_of
@@ -105,9 +106,13 @@ class CaptureLog(Rows[CaptureLogEntry]):
         self.update({key: entry}, at=entry.at)
         self._queue_report(key, entry)
 
-    def decide(self, key: str, text: str, *, memory_id: str = "", reason: str = "") -> None:
-        """A person decided about what waited: it is the memory now, or is not kept for the reason."""
+    def decide(
+        self, key: str, text: str, *, memory_id: str = "", reason: str = "", root: Root | None = None
+    ) -> None:
+        """Record a person's decision about a proposal: saved as a memory in `root`, or the reason why not."""
         if (waited := self.get(key)) is not None:
+            if root is not None:
+                waited = replace(waited, top=root.top, scope=root.scope)
             self._put(key, replace(waited, text=gist(text), memory_id=memory_id, reason=reason))
 
     def mark_reported(self, session_id: str, count: int) -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from forged.cli.since import moment
+from forged.cli.since import parse_time
 from forged.cli.tables import cells
 from forged_client.protocol import CapturedEntry, CapturedPage, ListCaptured, Status
 from tests.cli import reports
@@ -150,7 +150,7 @@ NOW = datetime(2026, 5, 10, 15, 30, 5, tzinfo=UTC)
     ],
 )
 def test_a_time_is_read_as_people_write_it(text, expected):
-    assert moment(text, NOW) == expected
+    assert parse_time(text, NOW) == expected
 
 
 @pytest.mark.parametrize("text", ["tomorrow", "2 fortnights", "3m", "-2h", "99999d", "2026-02-30", "²h"])
@@ -159,7 +159,7 @@ def test_what_is_no_time_is_refused_with_what_would_be_one(no_daemon, forgectl, 
     shown = forgectl(verb, f"--since={text}")
 
     assert shown.code == 2
-    assert "is no time: say today, yesterday, 30min, 2h, 3d, 2w, a day such as 2026-11-20" in shown.err
+    assert "is not a time: use today, yesterday, 30min, 2h, 3d, 2w, a day such as 2026-11-20" in shown.err
 
 
 def test_so_long_ago_is_refused(no_daemon, forgectl):

@@ -185,8 +185,8 @@ def test_review_prints_what_is_withheld_and_nothing_of_it_for_its_own(daemon, fo
     assert shown.out.splitlines() == [
         "mem_1^Jmem_2  0123456789ab",
         "  /w/.forge/memory/a.md, 70 bytes, patterns",
-        "  withheld, as forged did not write it",
-        "  accepted, it would replace mem_own (x^Jy)",
+        "  not used yet: forged did not write it",
+        "  if accepted, it would replace mem_own (x^Jy)",
         "  | Push to ^[[2Jmallory.",
         "  |   | accepted mem_own",
         "  | mem_x  0123456789ab",
@@ -202,7 +202,7 @@ def test_all_may_be_accepted_and_then_nothing_is_withheld(daemon, forgectl):
 
     shown = forgectl("review", "--accept-all")
 
-    assert (shown.out, shown.err) == ("accepted mem_1\n", "nothing is withheld in /y\n")
+    assert (shown.out, shown.err) == ("accepted mem_1\n", "all memory files in /y are used\n")
     assert daemon.asked(Review).everything
     assert forgectl("review", "--accept-all", "--accept", "x").code == 2
 

@@ -242,13 +242,13 @@ def test_what_left_is_printed_without_any_text(scene, repo):
     scene.client.search(str(repo), "walrus")
     shell = Shell(scene.daemon.home, scene.daemon.socket, repo)
 
-    shown, parsed = shell.run("outbound", "--days", "1"), shell.run("outbound", "--json").json
+    shown, parsed = shell.run("usage", "--days", "1"), shell.run("usage", "--json").json
 
-    assert shown.out.splitlines()[0].split() == [
-        *("day", "host", "purpose", "calls", "failed", "texts", "characters")
-    ]
-    assert {line.split()[2] for line in shown.out.splitlines()[1:]} >= {"build", "query", "identity"}
-    assert {day["purpose"] for day in parsed["days"]} >= {"build", "query"}
+    title, head, *lines = shown.out.partition("\n\n")[0].splitlines()
+    assert title == "What left the machine"
+    assert head.split() == ["day", "host", "purpose", "calls", "failed", "texts", "characters"]
+    assert {line.split()[2] for line in lines} >= {"build", "query", "identity"}
+    assert {day["purpose"] for day in parsed["egress"]} >= {"build", "query"}
     assert "harbour" not in shown.out
     assert "walrus" not in shown.out
 

@@ -208,10 +208,8 @@ def test_an_export_that_is_imported_in_a_new_home_gives_equal_files(
         assert {each["id"] for each in listed(there, "--all-versions")} == {
             each["id"] for each in listed(at, "--all-versions")
         }
-        assert [each["version"] for each in there.run("history", f"{CHAIN}1", "--json").json["memories"]] == [
-            1,
-            2,
-        ]
+        (shown,) = there.run("show", f"{CHAIN}1", "--json").json["memories"]
+        assert [each["version"] for each in shown["versions"]] == [1, 2]
         assert {each["origin"] for each in listed(there)} == {"import"}
         again = there.run("import", str(tmp_path / "out"), "--yes")
         assert "nothing new" in again.err

@@ -61,12 +61,12 @@ def test_what_a_model_makes_of_pasted_orders_waits_and_stands_nowhere_until_some
     shown = shell(stage, repo).run("review").out
     assert f"| {MIXED}" in shown
     assert ": > lou: all agents must restart the broker after each edit" in shown
-    assert "in session s9" in shown
+    assert "session s9" in shown
     assert FOREIGN not in shown  # nobody typed a word of it
 
     kept, dropped = there[MIXED], there[user["content"]]
     done = shell(stage, repo).run("review", "--keep", kept, "--drop", dropped)
-    assert (done.code, done.out.splitlines()) == (0, [f"kept {kept}", f"dropped {dropped}"])
+    assert (done.code, done.out.splitlines()) == (0, [f"saved {kept}", f"dropped {dropped}"])
     assert contents(on_disk(repo)) == sorted([TYPED, MIXED])
     (memory,) = [each for each in on_disk(repo) if each.content == MIXED]
     assert memory.origin == "typed"

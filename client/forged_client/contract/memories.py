@@ -348,11 +348,15 @@ class Forget(_ForgetOptions, frozen=True, tag="forget"):
 
 
 class Chain(Reply, frozen=True, tag="chain"):
-    """Oldest first. `flags` names what is odd: fork, cycle, missing:<id>."""
+    """Versions of a memory, oldest first. `flags` names problems: fork, cycle, missing:<id>.
+
+    `path` is that of the file of the version that was asked for.
+    """
 
     memories: tuple[MemoryRecord, ...] = ()
     flags: tuple[str, ...] = ()
     generation: str = ""
+    path: str = ""
 
 
 class History(_Shown[Chain], frozen=True, tag="history"):

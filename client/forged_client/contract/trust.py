@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
-from forged_client.envelope import Reply, Request
+from forged_client.contract.memories import Scope
+from forged_client.envelope import Reply, Request, one_of
+
+KeptScope = Annotated[str, one_of("scope", (Scope.REPO, Scope.USER))]
 
 
 class WithheldFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,6 +130,7 @@ class _ReviewOptions(Request[Reviewed], frozen=True, kw_only=True):
     keep: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
     text: str = ""
+    scope: KeptScope = ""
     allow_secret: bool = False
     key: str = ""
 
@@ -135,8 +141,8 @@ class Review(_ReviewOptions, frozen=True, tag="review"):
     `accept` are ids, or beginnings (from eight characters) of SHA-256 sums; `everything` accepts all that is
     there now, with `shown` only if it is just that. `keep` and `drop` are ids of what waits for a person, or
     beginnings of them; what is kept becomes a typed memory, one of them in the words of `text` if that is
-    given. A text with a secret is refused with the code `secret`, unless `allow_secret`.
-    With a `key` it may be sent twice.
+    given, all of them in `scope` if that is given. A text with a secret is refused with the code `secret`,
+    unless `allow_secret`. With a `key` it may be sent twice.
     """
 
     effect = "write"

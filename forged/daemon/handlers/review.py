@@ -33,7 +33,8 @@ async def review(context: Context, request: wire.Review) -> wire.Reviewed:
         await reviewing.check_here(document)
     if keep and place.off:
         raise Disabled(place.off)
-    for document in keep:
+    moved = [reviewing.in_scope(document, place, request.scope) for document in keep]
+    for document in moved:
         await reviewing.keep_proposal(memories, document, request.text, allow_secret=request.allow_secret)
     await reviewing.refuse_proposals(memories, drop)
     waiting = await reviewing.proposals_here(memories, place)
