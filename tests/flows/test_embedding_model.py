@@ -47,9 +47,9 @@ def test_until_the_gate_knows_the_model_at_most_two_memories_come_and_by_words(h
         later = scene.ask(filled, "in which harbor does the walrus sleep?")
 
     assert [reply.memories for reply in passing] == [()] * 3
-    assert (about.status, len(about.memories), about.legs) == ("ok", 2, ("lexical",))
+    assert (about.status, len(about.memories), about.indexes) == ("ok", 2, ("lexical",))
     assert "does not know the embedding model yet" in about.reason
-    assert (len(later.memories) > 2, later.legs) == (True, BOTH)
+    assert (len(later.memories) > 2, later.indexes) == (True, BOTH)
 
 
 # --- another model behind the name ---------------------------------------------------------------------
@@ -59,7 +59,7 @@ def test_until_the_gate_knows_the_model_at_most_two_memories_come_and_by_words(h
 def test_another_dimension_is_noticed_by_a_question_and_all_is_embedded_anew_by_itself(home, filled):
     with staged(home, dimension=64) as scene:
         scene.load(filled)
-        assert scene.ask(filled).legs == BOTH
+        assert scene.ask(filled).indexes == BOTH
         sent = scene.embedded.count(EIGHT["m0"])
         scene.provider.dimension = 96
         assert "another" in scene.ask(filled, "and now?").reason
@@ -68,7 +68,7 @@ def test_another_dimension_is_noticed_by_a_question_and_all_is_embedded_anew_by_
         status = scene.client.status(str(filled))
         told = Shell(scene.daemon.home, scene.daemon.socket, filled).run("status")
 
-    assert (answered.legs, answered.memories[0].found.cosine is not None) == (BOTH, True)
+    assert (answered.indexes, answered.memories[0].found.cosine is not None) == (BOTH, True)
     assert scene.embedded.count(EIGHT["m0"]) == sent + 1
     (warning,) = [each for each in status.warnings if "another model" in each]
     assert "all memories were embedded anew" in warning
@@ -91,12 +91,12 @@ def test_texts_that_were_cut_to_fit_are_counted_and_named(home, filled):
         scene.provider.embeddings = short
         scene.load(filled)
         report = scene.report(home)
-        told = Shell(scene.daemon.home, scene.daemon.socket, filled).run("status")
+        told = Shell(scene.daemon.home, scene.daemon.socket, filled).run("status", "--all")
         put(home, memory("long1", "A short walrus."))
         scene.load(filled)
         later = scene.report(home)
 
     assert (report.cut, report.cut_ids, report.quarantined) == (2, ("long1", "long2"), 0)
-    assert "2 texts were cut to fit the embedding model" in told.out
+    assert "2 memories are longer than the embedding model takes" in told.out
     assert "long1, long2" in told.out
     assert (later.cut, later.cut_ids) == (1, ("long2",))
