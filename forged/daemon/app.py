@@ -30,7 +30,7 @@ from forged.daemon.models import Models, choose_models
 from forged.errors import ConfigError, ForgedError
 from forged.files import Root
 from forged.maps import ModelCache
-from forged.memories import absent, held_documents, restore
+from forged.memories import absent, document_store, restore
 from forged.memory import Scope
 from forged_client import address
 from forged_client.errors import AddressError
@@ -208,7 +208,7 @@ class DaemonRun:
             daemon.indexer.open(Root(user_top(self._env), Scope.USER))
             if daemon.shared is not None:
                 self._begin(daemon.shared.run())
-                self._begin(held_documents.follow_documents(daemon.memories))
+                self._begin(document_store.follow_documents(daemon.memories))
             if daemon.machines is not None:
                 self._begin(daemon.machines.run())
         self._begin(daemon.capture.run())

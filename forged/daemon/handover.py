@@ -26,7 +26,7 @@ from forged.daemon import listening, systemd
 from forged.daemon.listening import AlreadyRunning
 from forged.maps import MOST_PACKS, Indexer, ModelCache, RootIndex, pack_name
 from forged_client import framing
-from forged_client.dial import attempt, growing_pauses
+from forged_client.dial import attempt, retry_pauses
 from forged_client.errors import DaemonAbsent, DaemonUnavailable
 from forged_client.protocol import (
     MAX_REPLY_BYTES,
@@ -100,7 +100,7 @@ class Successor:
 def take(path: str, *, replace: bool = False) -> AddressClaim:
     """Claim an address that is free or about to be; with `replace` a used one. Raises AlreadyRunning."""
     deadline = time.monotonic() + PATIENCE_S
-    for pause in growing_pauses():
+    for pause in retry_pauses():
         try:
             return AddressClaim(listening.lock(path))
         except AlreadyRunning:

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forged.errors import ProviderError
-from forged.files import Grounds, MemoryStore, Root, Snapshot, scan
+from forged.files import EvidenceChecker, MemoryStore, Root, Snapshot, scan
 from forged.map import Chains, DenseIndex, MapPart, VectorMap, build_chains, thin_calibration
 from forged.maps.embedding import EmbeddingQueue, EmbeddingRun, ModelReplacedError
 from forged.maps.rows import Embedded, MapRows, RowMaker, changed_memories
@@ -352,7 +352,7 @@ class Builder:
         self._lexical = lexical
         self._admit = admit
         self._has_files = store.root.has_files
-        self._grounds: Grounds | None = None  # while a memory has evidence
+        self._grounds: EvidenceChecker | None = None  # while a memory has evidence
         self._second = second
         maker = partial(RowMaker, lexical=lexical, pause=self._pause)
         top, text = store.root.top, self._embedded
@@ -465,7 +465,7 @@ class Builder:
         if not any(each.evidence for each in memories):
             self._grounds, self.stale = None, ()
             return memories
-        self._grounds = self._grounds or Grounds(self.store.root.top)
+        self._grounds = self._grounds or EvidenceChecker(self.store.root.top)
         memories = self._grounds.shown(memories, afresh=afresh, pause=self._pause)
         self.stale = self._grounds.stale
         return memories

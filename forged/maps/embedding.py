@@ -65,8 +65,8 @@ class ModelReplacedError(ProviderError):
 
 def _pause(embedder: Embedder) -> ProviderError | None:
     """Return the error of an endpoint that should be left alone for a while, if it should."""
-    trouble = embedder.health.trouble() if embedder.health is not None else None
-    return trouble.error() if trouble is not None and trouble.wait_s > 0 else None
+    outage = embedder.health.outage() if embedder.health is not None else None
+    return outage.error() if outage is not None and outage.wait_s > 0 else None
 
 
 class EmbeddingQueue:

@@ -17,7 +17,7 @@ from functools import partial
 
 from forged.counters import Metrics
 from forged.fair_queue import log_failure
-from forged.files import MemoryStore, Root, Snapshot, tidy_arrivals
+from forged.files import MemoryStore, Root, Snapshot, drop_lost_watches
 from forged.maps.builder import Builder
 from forged.maps.builds import BuildEvents, Builds, RootIndex
 from forged.maps.embedding import BaselineLearner, EmbeddingQueue, Refusal
@@ -151,7 +151,7 @@ class Indexer:
                 else:
                     index.mark()
                     await asyncio.to_thread(index.builder.store.sweep_temps)
-            await asyncio.to_thread(tidy_arrivals)
+            await asyncio.to_thread(drop_lost_watches)
             self._remembered.vector_packs.drop_old()
             has_vectors = any(index.map is not None and index.map.dense for index in self._roots.values())
             for queue in self.queues:

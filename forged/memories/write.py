@@ -15,7 +15,7 @@ from forged import memory
 from forged.attributes import UNKNOWN, FactsPatch
 from forged.capture import is_refused
 from forged.errors import ForgottenText, InvalidRequest, MemoryNotFound, SecretFound
-from forged.files import MAX_FILE_BYTES, MOST_EVIDENCE, EvidenceError, Root, hashed
+from forged.files import MAX_FILE_BYTES, MOST_EVIDENCE, EvidenceError, Root, with_hash
 from forged.maps import RootIndex
 from forged.memories.ids import check_scope, look, on_disk, within
 from forged.memories.parts import MemoryParts
@@ -33,7 +33,7 @@ from forged.memory import (
 from forged.stores import SessionMemory, Workplace, new_session_memory
 from forged.text.redaction import INLINE_LENGTH, shapes_in
 from forged.writing import Written
-from forged_client.private import without_private
+from forged_client.private_spans import without_private
 
 # The session of what was remembered outside of any.
 BY_HAND = "explicit"
@@ -92,7 +92,7 @@ async def remember(
     if new.origin == Origin.EXPLICIT:  # a person's word holds against an older one
         await memories.state.forgotten.withdraw(root.top, [content])
     unsaid = _unsaid(memories, written, new, said, root.top) if written.existed else ()
-    news = await memories.trust.excluding.all_news(root.top)
+    news = await memories.trust.excluding.all_notices(root.top)
     return written, "; ".join(notes_on(secrets, *unsaid, *news, is_cut=is_cut))
 
 
@@ -153,7 +153,7 @@ def root_of(memories: MemoryParts, place: Workplace, scope: str) -> RootIndex:
     check_scope(scope)
     if scope != Scope.REPO:
         raise InvalidRequest(f"this goes to repo or user and not to scope {scope}")
-    raise InvalidRequest("this workspace has no repository root; remember it with scope user")
+    raise InvalidRequest("there is no repository here; save it for all your repositories with --scope user")
 
 
 async def edges_of(memories: MemoryParts, index: RootIndex, asked: Sequence[Related]) -> tuple[Related, ...]:
@@ -228,7 +228,7 @@ async def evidence_of(given: Sequence[str], root: Root) -> tuple[Evidence, ...]:
     if root.in_git:
         raise InvalidRequest("evidence is a file of a work tree, and this is a bare repository; leave it out")
     try:
-        return tuple([await asyncio.to_thread(hashed, root.top, each) for each in named])
+        return tuple([await asyncio.to_thread(with_hash, root.top, each) for each in named])
     except EvidenceError as error:
         raise InvalidRequest(f"this is no evidence: {error}") from error
 

@@ -16,7 +16,7 @@ from forged.map import VectorMap
 from forged.memory import Memory, Piece, Scope, Trigger, default_category
 from forged.models import cleaned
 from forged.postgres.relating import ReachedRow
-from forged.postgres.shared import Shared
+from forged.postgres.shared import SharedServer
 from forged.postgres.values import Stored
 from forged.stores import Question, Ranked, SearchResult, View, comparison_key, matches_filters
 
@@ -34,7 +34,7 @@ class SharedStore:
 
     def __init__(
         self,
-        shared: Shared,
+        shared: SharedServer,
         owners: Mapping[Scope, str],
         wanted: tuple[Mapping[str, Any], float],
         *,
@@ -101,7 +101,7 @@ class SharedStore:
 
 
 def stores_of(
-    shared: Shared,
+    shared: SharedServer,
     scopes: Iterable[Scope],
     named: Mapping[Scope, str],
     wanted: tuple[Mapping[str, Any], float],

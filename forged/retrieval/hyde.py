@@ -84,7 +84,7 @@ async def _ask(
 
     done = await model.complete(Prompt(_SYSTEM, user, purpose, enough=enough, clear=clear), deadline=deadline)
     texts = sentences(done.text if done.whole else _finished(done.text) or done.text, count, known=known)
-    if not texts and done.flaw not in {"", "empty"}:
+    if not texts and done.failure not in {"", "empty"}:
         raise done.error()
     if done.whole or len(texts) == count:
         return Hypotheses(texts)

@@ -150,10 +150,10 @@ class Pipeline:
     def should_probe(self, deadline: float) -> bool:
         """Return True if a skipped model may be tried now, with a request that waits until `deadline`."""
         for model in (self._chat, self.embedder):
-            trouble = (
-                model.health.trouble(seconds_left(deadline)) if model is not None and model.health else None
+            outage = (
+                model.health.outage(seconds_left(deadline)) if model is not None and model.health else None
             )
-            if trouble is not None and trouble.wait_s <= 0:
+            if outage is not None and outage.wait_s <= 0:
                 return True
         return False
 

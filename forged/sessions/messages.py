@@ -19,7 +19,7 @@ from forged.sessions.transcript import text_of
 from forged.stores import Workplace
 from forged.text.tokens import BYTES_PER_TOKEN
 from forged_client import protocol as wire
-from forged_client.private import cut_private, without_private
+from forged_client.private_spans import cut_private, without_private
 
 # Limits after which a conversation must have been compacted.
 _GROWN_TURNS, _GROWN_BYTES = 30, 60_000 * BYTES_PER_TOKEN

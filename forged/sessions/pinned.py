@@ -37,7 +37,7 @@ _KINDS = (
 def pinned_in(state: State, place: Workplace, limit: int) -> tuple[Ranked, ...]:
     """Return the pinned memories of a workspace, of at most `limit` bytes."""
     own = place.files.maps()
-    budget = min(place.settings.standing_token_budget * BYTES_PER_TOKEN, limit)
+    budget = min(place.settings.pinned_token_budget * BYTES_PER_TOKEN, limit)
     trusted = {record.top for record in state.trust.roots() if record.trusted_at}
     trusted |= {root.top for root in place.roots if root.is_own}
     heads = pinned(own, trusted, budget, partial(_uses, state))

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from forged.attributes import Facts
-from forged.capture import Outcome, Pipeline, Submission, response_in
+from forged.capture import CaptureService, Outcome, Submission, response_in
 from forged.config import Config
 from forged.counters import Metrics
 from forged.errors import ForgedError, WorkspaceError
@@ -45,7 +45,7 @@ class Sessions:
         self,
         config: Config,
         state: State,
-        capture: Pipeline,
+        capture: CaptureService,
         memories: SessionMemories,
         *,
         retriever: Retriever,
@@ -146,7 +146,7 @@ class Sessions:
             said_at=tuple(said_at[at] for at in found.places) if said_at else (),
             headless=headless,
         )
-        outcome = await self._capture.hear(spoken)
+        outcome = await self._capture.submit(spoken)
         self._metrics.echoes_removed += found.echoes
         if outcome.word != "rejected":
             await self._keep_response(place, spoken)

@@ -17,7 +17,7 @@ from secrets import token_hex
 import msgspec
 from msgspec.structs import replace
 
-from forged.capture import Pipeline
+from forged.capture import CaptureService
 from forged.config import Config
 from forged.conversation import Utterance
 from forged.hooks import HookEvent
@@ -52,7 +52,7 @@ class SharedParts(msgspec.Struct):
     state: State
     config: Config
     memories: SessionMemories
-    capture: Pipeline
+    capture: CaptureService
     buffer: MessageBuffer
     turns: OpenTurns
     clock: Callable[[], float] = time.time
@@ -369,8 +369,8 @@ class Turn:
                 self._record(reply)
         else:
             shared, name = session.shared, session.session_id
-            if shared.config.capture.tell and name in self._state.judged.due:
-                self.sentences = shared.capture.news.of(name)
+            if shared.config.capture.tell and name in self._state.capture_log.due:
+                self.sentences = shared.capture.notifications.of(name)
             reply = self._composed(answer, budget)
         self.composed = reply
         self.open.answered(reply)
@@ -408,7 +408,9 @@ class Turn:
     def delivered(self) -> None:
         """Add the reply's memories to the injected set: the kernel took the reply whole and in time."""
         if self.sentences:
-            self.session.shared.capture.news.told(self.session.session_id, len(self.sentences))
+            self.session.shared.capture.notifications.mark_reported(
+                self.session.session_id, len(self.sentences)
+            )
         if (turn := self._round) is None:
             return
         reply = self.composed

@@ -19,7 +19,7 @@ from forged.text import harnesses
 from forged.text.injected_text import InjectedText, without_blocks
 from forged.text.tool_markup import without_tool_text
 from forged_client import protocol as wire
-from forged_client.private import open_before, without_private
+from forged_client.private_spans import open_spans_before, without_private
 
 _TEXT_PARTS = {"text", "input_text", "output_text"}
 # Parts without text of user or assistant, by the beginning of their type.
@@ -55,7 +55,9 @@ async def clean_transcript(messages: Sequence[wire.Message], start: int = 0) -> 
 
 
 def _cleaned(messages: Sequence[wire.Message], texts: Sequence[str], start: int) -> CleanTranscript:
-    spans = open_before([(message.role, (text,)) for message, text in zip(messages, texts, strict=True)])
+    spans = open_spans_before(
+        [(message.role, (text,)) for message, text in zip(messages, texts, strict=True)]
+    )
     found, kept, echoes = [], [], 0
     for place in range(window_start(messages, start), len(messages)):
         speaker, open_spans = _SPEAKERS.get(messages[place].role), spans[place]

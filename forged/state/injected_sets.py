@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from forged.state.database import Database, Row
-from forged.state.rows import Kept, MemoryRows, Rows, key_of
+from forged.state.rows import CachedRow, MemoryRows, Rows, key_of
 from forged.text.injected_text import one_line
 
 MOST_SETS, MOST_BYTES, COUNTED = 20_000, 64 << 20, 8192
@@ -170,11 +170,11 @@ class InjectedSets(Rows[InjectedSet]):
         names = {name: None for each in memory_ids for name in self._of_memory.get((root, each), ())}
         return [(name, self[name]) for name in names]
 
-    def _replace(self, rows: Mapping[str, Kept[InjectedSet]]) -> None:
+    def _replace(self, rows: Mapping[str, CachedRow[InjectedSet]]) -> None:
         self.now, self._of_session, self._of_memory = {}, defaultdict(dict), defaultdict(dict)
         super()._replace(rows)
 
-    def _apply(self, rows: Mapping[str, Kept[InjectedSet] | None], *, renew: bool = True) -> None:
+    def _apply(self, rows: Mapping[str, CachedRow[InjectedSet] | None], *, renew: bool = True) -> None:
         """Put rows and keep `now` and the look-ups by session and by memory."""
         for name, kept in rows.items():
             old = self._kept.get(name)

@@ -117,7 +117,7 @@ def dense_part(count: str, judged: str) -> Probe:
 def local_passages() -> Probe:
     """Passages a second by the local model, one core; the first loads it, and may have a graph made."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    texts, loop = corpus.passages(_PASSAGES), asyncio.new_event_loop()
+    texts, loop = corpus.units(_PASSAGES), asyncio.new_event_loop()
 
     def embed(some: list[str]) -> None:
         loop.run_until_complete(embedder.embed(some, purpose=Purpose("doctor")))
@@ -176,15 +176,15 @@ def first_judged() -> Probe:
     """Seconds of CPU of the rules over one message, in a process that has compiled nothing yet."""
     code = (
         "import asyncio, time\n"
-        "from forged.capture.local import LocalAnswers\n"
+        "from forged.capture.local_classifier import LocalClassifier\n"
         "from forged.capture.rules.engine import RuleClassifier\n"
         "from forged.capture.rules.replacement import replaced_by\n"
         "from forged.conversation import Utterance\n"
         "from forged.state import Event\n"
         "began = time.process_time()\n"
         "said = (Utterance('user', 'We use pnpm now, no longer yarn. Please remember that.'),)\n"
-        "rules = RuleClassifier(lambda *_: (), LocalAnswers(lambda *_: ()).more)\n"
-        "event = Event(id='e', window=said, heard_at=(1.0,))\n"
+        "rules = RuleClassifier(lambda *_: (), LocalClassifier(lambda *_: ()).refine)\n"
+        "event = Event(id='e', window=said, said_at=(1.0,))\n"
         "found = asyncio.run(rules.classify(event, (), deadline=1e9, attempts=1))\n"
         "replaced_by(found.proposals[0].content, ['We use yarn.'])\n"
         "print(time.process_time() - began)\n"

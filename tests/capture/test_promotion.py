@@ -12,7 +12,7 @@ import pytest
 from forged.attributes import Facts
 from forged.capture.committer import Committer, Promotion
 from forged.capture.intake import response_of
-from forged.capture.reply import read
+from forged.capture.model_reply import read
 from forged.capture.values import Proposal
 from forged.conversation import Utterance
 from forged.files import agent_root

@@ -161,7 +161,7 @@ FINDINGS = (
     ("watcher", of_root(watch="inotify"), "{root}: inotify, 1 watch", ""),
     ("watcher", of_root(watch="polling: os error 28"), "{root}: polling: os error 28", "max_user_watches"),
     ("secrets", of_root(redacted=1, redacted_ids=("mem_s",)), "", "`forgectl show mem_s`"),
-    ("forks", of_root(forks=2, fork_ids=("mem_f", "mem_g")), "", "`forgectl history mem_f`"),
+    ("forks", of_root(forks=2, fork_ids=("mem_f", "mem_g")), "", "`forgectl show mem_f`"),
     ("evidence", of_root(stale=1), "{root}: 1 memory on files that changed since", "`forgectl list --stale`"),
     ("endpoint", of_status(endpoints=(FAILING,)), NO_SUCCESS, "key"),
 )  # fmt: skip

@@ -77,7 +77,7 @@ TURN = wire.InjectedTurn(
         wire.InjectedMemory(id="mem_unknown", root=TOP, version=1, found_by="pinned", admitted_as="pinned"),
     ),
 )
-KEPT = wire.Judged(
+KEPT = wire.CapturedEntry(
     at="2026-11-22T08:00:00Z",
     text="Deploys happen on Tuesdays",
     memory_id="mem_new",
@@ -88,7 +88,7 @@ KEPT = wire.Judged(
     classifier="builtin:rules",
     is_there=True,
 )
-REFUSED = wire.Judged(
+REFUSED = wire.CapturedEntry(
     at="2026-11-20T08:00:00Z",
     text="Remember this.",
     reason="it does not say what",
@@ -111,7 +111,7 @@ SEEN = PageData(
     memories=STORE,
     withheld=(WithheldRow(TOP, FOREIGN),),
     waiting=(WAITS,),
-    judged=(KEPT, REFUSED),
+    captured=(KEPT, REFUSED),
     injections=(TURN,),
 )
 
@@ -507,7 +507,7 @@ def test_200_wicked_texts_in_every_field_stand_there_as_text(look):
             made_at=NOW,
             workspace=TOP,
             memories=memories,
-            judged=tuple(replace(REFUSED, text=each, reason=each, why=each, agent=each) for each in texts),
+            captured=tuple(replace(REFUSED, text=each, reason=each, why=each, agent=each) for each in texts),
             injections=tuple(
                 replace(TURN, agent=each, memories=(replace(TURN.memories[0], id=each, admitted_as=each),))
                 for each in texts

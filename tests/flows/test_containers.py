@@ -114,8 +114,8 @@ def test_a_path_that_is_another_folder_in_another_container_is_refused_in_every_
         ["remember", "The ports of B start at 2222."],
         ["search", "ports"],
         ["list"],
-        ["recall", "ports"],
-        ["history", written.stem],
+        ["search", "ports", "--scope", "repo"],
+        ["show", written.stem],
         ["forget", written.stem, "--yes"],
         ["edit", written.stem, "changed"],
         ["move", written.stem, "user"],
@@ -217,7 +217,7 @@ def test_a_second_daemon_on_one_state_names_the_container_that_has_it_until_that
         both.remove(first)
         first.close()
         eventually(lambda: second.forgectl("remember", "Tabs, not spaces.")[0] == 0, PATIENCE_S)
-        assert second.forgectl("status")[1].startswith("ok")
+        assert second.forgectl("status")[1].startswith("on")
         second.forgectl("stop")
     finally:
         for each in both:

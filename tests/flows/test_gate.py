@@ -97,7 +97,7 @@ def test_a_search_is_never_gated_and_why_says_what_is_held_back(daemon, filled):
     assert (listed.code, FACTS["m1"] in listed.out) == (0, True), listed
     assert (injected.status, injected.text) == ("empty", "")
     assert "memory.retrieval_min_score" in held.out + held.err
-    assert f"too little speaks for it  {FACTS['m1']}" in held.out
+    assert f"match too weak  {FACTS['m1']}" in held.out
 
 
 # --- endpoints ----------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from tests.support.clock import PATIENCE_S, eventually
 from tests.support.daemon import Shell, ids, running
 
 _TAIL = re.compile(r"\d+ notes?(?:, \d+ left out)?\n</forged-memories [0-9a-f]{8}>\n\Z")
-_NOTHING_STANDS = '[memory]\nembedding_model = "builtin:lexical"\nstanding_token_budget = 0\n'
+_NOTHING_STANDS = '[memory]\nembedding_model = "builtin:lexical"\npinned_token_budget = 0\n'
 WALRUS, TUSKS, ICE = "What does the walrus eat?", "How long do tusks grow?", "Where does it sleep on the ice?"
 
 

@@ -180,7 +180,7 @@ def test_status_and_outbound_tell_of_the_second_model_as_of_the_first(scene):
 
     assert (endpoints[CHINESE].state, endpoints[CHINESE].uses) == ("ok", ("CJK embeddings",))
     assert tried.count(CHINESE) >= 1
-    assert sum(day.texts for day in scene.client.outbound().days) >= len(scene.embedded)
+    assert sum(day.texts for day in scene.client.egress().days) >= len(scene.embedded)
 
 
 # --- one model for everything ---------------------------------------------------------------------------

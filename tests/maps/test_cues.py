@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from forged.files import Root, hashed
+from forged.files import Root, with_hash
 from forged.map import score_search, search_maps
 from forged.maps import builder
 from forged.memory import Evidence, Scope
@@ -101,7 +101,7 @@ def test_a_memory_whose_evidence_changed_is_stale_after_the_next_scan_and_again_
     file = repo / "Makefile"
     file.write_text("one")
     bench = Bench(repo)
-    ground = hashed(str(Root(str(repo), Scope.REPO).top), Evidence("Makefile"))
+    ground = with_hash(str(Root(str(repo), Scope.REPO).top), Evidence("Makefile"))
     memories = [msgspec.structs.replace(each, evidence=(ground,)) for each in store(3)]
 
     assert not any(each.stale for each in bench.show(memories).memories)
@@ -115,7 +115,7 @@ def test_a_memory_whose_evidence_changed_is_stale_after_the_next_scan_and_again_
 
 def test_of_equal_memories_the_stale_one_comes_second(repo):
     (repo / "here").write_text("")
-    ground = hashed(str(repo), Evidence("here"))
+    ground = with_hash(str(repo), Evidence("here"))
     same = [memory(name, "the same text") for name in ("m01", "m02", "m03")]
     lost = msgspec.structs.replace(same[0], evidence=(Evidence("gone"),))
     held = msgspec.structs.replace(same[1], evidence=(ground,))

@@ -17,7 +17,7 @@ from forged.maps import builds
 from forged.maps.indexer import RECONCILE_S, UNLOAD_AFTER_S
 from forged.maps.model_identity import ModelCache
 from forged.memory import Scope
-from forged.models import Health
+from forged.models import EndpointHealth
 from forged.state import State
 from forged.stores import FileStore
 from forged.text.english import EVERYDAY_MESSAGES
@@ -194,7 +194,7 @@ class Limiting(FakeEmbedder):
 
     def __init__(self, **options) -> None:
         super().__init__(**options)
-        self.health = Health()
+        self.health = EndpointHealth()
 
     async def embed(self, texts, kind="passage", *, purpose, deadline=None):
         if self.asked_s is None:
@@ -254,7 +254,7 @@ async def test_when_its_time_is_up_or_a_person_rebuilds_an_endpoint_is_asked_aga
         index = await opened(indexer, root)
         limiting.asked_s = None
         if ended == "by a person":
-            limiting.health.ask_again()
+            limiting.health.reset()
             await built(index)
         else:
             await until(lambda: index.progress.state == "ready")

@@ -335,7 +335,7 @@ async def test_a_pinned_root_and_an_origin_follow_the_file_that_is_changed(home,
         one = await remembered(parts, repo, "first")
         two = await remembered(parts, repo, "second", supersedes=one.memory_id)
         three = await remembered(parts, repo, "third", supersedes=two.memory_id)
-        await parts.ask(wire.Trust(workspace=str(repo), action="trust", mode="pin"))
+        await parts.ask(wire.Trust(workspace=str(repo), action="trust", mode="locked"))
         await forgotten(parts, repo, two.memory_id)
         found = await shown(parts, repo, three.memory_id)
         held = await parts.ask(wire.Review(workspace=str(repo)))

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from forged.files import MAX_FILE_BYTES, parse, render
 from forged.map import build_chains
 from forged.memory import Memory
-from forged.postgres.merging import Settled, planned, problem_with, settled, version_of
-from forged.state import NEVER_MET, Mark, Replica
+from forged.postgres.merging import Resolution, planned, problem_with, resolved, version_of
+from forged.state import NEVER_MET, RemovalMark, Replica
 from tests.postgres.machines import OWNER, Clock, Machine, Server, held
 
 Deed = tuple[str, int, int, bool]
@@ -228,7 +228,7 @@ def test_a_version_that_was_written_before_its_chain_was_forgotten_goes_with_it_
         "mem_4": held(memory("mem_4", "said anew", at=40, older="mem_1"), "mem_4"),
     }
     for kind, gone in (("chain", ("mem_2", "mem_3")), ("version", ())):
-        plan = planned(here, {}, {}, {"mem_1": Mark(forgotten_at, kind)})
+        plan = planned(here, {}, {}, {"mem_1": RemovalMark(forgotten_at, kind)})
         assert plan.take_away == gone
         assert set(plan.push) == here.keys() - set(gone)
         assert set(plan.marks_to_send) == set(gone)
@@ -236,9 +236,9 @@ def test_a_version_that_was_written_before_its_chain_was_forgotten_goes_with_it_
 
 def test_two_edits_of_one_file_come_to_the_same_whichever_side_looks_and_however_often():
     one, other = memory("mem_1", "tea", at=5), memory("mem_1", "coffee", at=9)
-    end = settled("mem_1", "user", one, other)
-    assert end == settled("mem_1", "user", other, one)
-    assert end == settled("mem_1", "user", end.data, one), "one side has written its half already"
+    end = resolved("mem_1", "user", one, other)
+    assert end == resolved("mem_1", "user", other, one)
+    assert end == resolved("mem_1", "user", end.data, one), "one side has written its half already"
     kept, beside = parse(end.data, "user", "mem_1"), parse(end.beside, "user", end.beside_id)
     assert (kept.id, kept.content, beside.id, beside.content) == ("mem_1", "coffee", end.beside_id, "tea")
     assert build_chains([kept, beside]).concurrent_heads == {beside.id: (kept.id,)} or build_chains(
@@ -249,7 +249,7 @@ def test_two_edits_of_one_file_come_to_the_same_whichever_side_looks_and_however
 def test_two_files_that_differ_in_nothing_that_is_said_leave_one():
     one = memory("mem_1", "tea", older="mem_0")
     other = memory("mem_1", "tea", at=0)
-    assert settled("mem_1", "user", one, other) == Settled(one) == settled("mem_1", "user", other, one)
+    assert resolved("mem_1", "user", one, other) == Resolution(one) == resolved("mem_1", "user", other, one)
 
 
 @pytest.mark.parametrize(

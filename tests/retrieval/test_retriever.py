@@ -14,7 +14,7 @@ from forged.conversation import Utterance, last_user_text
 from forged.counters import Metrics
 from forged.errors import ProviderError
 from forged.map import Baseline, gate
-from forged.models import Completion, Health
+from forged.models import Completion, EndpointHealth
 from forged.retrieval import Answer, Ask, CachedAnswer, Retriever, pipeline
 from forged.retrieval.reasons import CHAT
 from forged.stores import Question, Ranked, SearchResult, View, Workplace
@@ -29,7 +29,7 @@ REFUSED = ProviderError("no", reason="auth")
 class Chat:
     """Writes `lines`, raises `error`, or waits for ever if there is neither."""
 
-    health: Health | None = None
+    health: EndpointHealth | None = None
 
     def __init__(self, *lines: str, error: ProviderError | None = None) -> None:
         self.lines, self.error = lines, error
@@ -475,7 +475,7 @@ async def test_of_flights_that_are_late_the_newest_four_run_on(chat, of):
 
 async def test_a_probe_next_to_a_turn_fills_its_cache_and_delays_no_request():
     now = [1_000.0]
-    health = Health(clock=lambda: now[0])
+    health = EndpointHealth(clock=lambda: now[0])
     for _ in range(2):
         health.begin().failed(REFUSED)
     now[0] += 61

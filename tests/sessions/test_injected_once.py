@@ -42,7 +42,7 @@ STEP = st.one_of(
     st.tuples(st.sampled_from(["kill", "five seconds"])),
 )
 CONFIG = Config(
-    memory=MemoryConfig(embedding_model="builtin:lexical", standing_token_budget=0),
+    memory=MemoryConfig(embedding_model="builtin:lexical", pinned_token_budget=0),
     capture=CaptureConfig(tell=False),
 )
 

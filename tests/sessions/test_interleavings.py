@@ -39,7 +39,7 @@ class Day:
         self.clock = Clock(1_000.0)
         self.asked: dict[str, str] = {}
         parts.daemon.sessions.buffer.clock = self.clock
-        self._hear = parts.capture.hear
+        self._hear = parts.capture.submit
         self._places = {name: folder / name for name in PLACES}
         self._names = {name: name for name in SESSIONS}
         self._at = dict.fromkeys(SESSIONS, "here")
@@ -75,9 +75,9 @@ class Day:
             self.clock.now += message_buffer.SILENT_S
             await self._waits()
         elif what == "full":
-            self.parts.capture.hear = self._refuses
+            self.parts.capture.submit = self._refuses
         elif what == "room":
-            self.parts.capture.hear = self._hear
+            self.parts.capture.submit = self._hear
         elif what == "pause elsewhere":
             await self.parts.ask(wire.Pause(workspace=str(self._places[OFF])))
         elif what == "forget":
@@ -85,7 +85,7 @@ class Day:
 
     async def ends(self) -> dict[str, list[tuple[str, ...]]]:
         """Stop the daemon that has room again; the roots of each event in which a request waits."""
-        self.parts.capture.hear = self._hear
+        self.parts.capture.submit = self._hear
         await self.parts.daemon.sessions.hand_over(all_of_them=True)
         found: dict[str, list[tuple[str, ...]]] = {text: [] for text in self.asked}
         for event in self.parts.capture.waiting():

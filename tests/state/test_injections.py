@@ -71,7 +71,7 @@ async def test_what_is_forgotten_leaves_its_injections_of_that_root_alone_and_th
 async def test_the_page_that_shows_all_memories_goes_with_what_is_forgotten(directory):
     async with opened(directory) as state:
         (directory / "ui.html").write_text("all memories")
-        assert await state.foreign() == ()
+        assert await state.unexpected_files() == ()
 
         await state.erase_traces()
 

@@ -117,7 +117,7 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Ranking(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Place of a memory among those that a question found, and the reason for it. `score` orders.
+    """Position and scores of a memory in a search result. Results are ordered by `score`.
 
     `cosine` is there when the dense index answered; a recall has its `distance`, smaller is nearer, instead.
     `found_by`: search, hop, standing (it came with the session and without a search), heard (an earlier turn
@@ -148,9 +148,9 @@ class MemoryRecord(Facts, frozen=True, kw_only=True):
     of what it speaks of, by its front matter and by its text, and `relations` how these relate; a list has
     them only if it was asked for them. `chunk_index` is the place in `document_id`, -1 outside of documents.
 
-    A record that was `found` has what a turn needs: id, scope, category, version, content, `created_at`,
-    `root` and `stale`; one of a search also entities and relations, one of a recall attributes and session.
-    On the wire fields at their defaults are left out.
+    With `found` a record has the fields that a turn needs: id, scope, category, version, content,
+    `created_at`, `root` and `stale`. A search adds entities and relations, a recall attributes and session.
+    On the wire, fields with their default are left out.
     """
 
     id: str
@@ -348,11 +348,15 @@ class Forget(_ForgetOptions, frozen=True, tag="forget"):
 
 
 class Chain(Reply, frozen=True, tag="chain"):
-    """Oldest first. `flags` names what is odd: fork, cycle, missing:<id>."""
+    """Versions of a memory, oldest first. `flags` names problems: fork, cycle, missing:<id>.
+
+    `path` is that of the file of the version that was asked for.
+    """
 
     memories: tuple[MemoryRecord, ...] = ()
     flags: tuple[str, ...] = ()
     generation: str = ""
+    path: str = ""
 
 
 class History(_Shown[Chain], frozen=True, tag="history"):

@@ -23,9 +23,9 @@ from forged.errors import ProviderError
 from forged.files import (
     Root,
     Watcher,
-    arrivals_refusal,
-    kept_by_root,
-    no_memories,
+    non_memory_files,
+    root_owned_files,
+    unwatched_reason,
 )
 from forged.maps import BuildEvent, Indexer, RootIndex
 from forged.stores import View
@@ -89,17 +89,19 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
         + about.lacking
         + state.warnings
         + daemon.sessions.buffer.warnings
-        + await state.foreign()
+        + await state.unexpected_files()
     )
     embedder = identity.embedder if identity is not None else None
     if identity is not None:
-        warnings += tuple(filter(None, (identity.notice, identity.embedder.told)))
+        warnings += tuple(filter(None, (identity.notice, identity.embedder.engine_note)))
     tops = None
+    here: tuple[str, ...] = ()
     if request.workspace:
         place = await context.daemon.resolver.resolve(request.workspace)
         warnings, tops = warnings + place.warnings, place.tops
+        here = () if place.off else place.tops
         if place.off and settings.enabled:
-            warnings += ("this repository's .forge/config.toml switches memory off here",)
+            warnings += (wire.OFF_HERE,)
         elif not state.pauses.doubt and (paused := state.pauses.reason(place.tops)):
             warnings += (f"here: {paused}",)
         if not daemon.disabled and not place.off:
@@ -131,6 +133,7 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
         agents=hook.reports(context),
         scopes=await recall.scope_reports(daemon.session_memories, daemon.config, daemon.resolver.home),
         shared=recall.shared_report(daemon.shared, daemon.machines),
+        here=here,
     )
 
 
@@ -168,7 +171,7 @@ def _health(daemon: Daemon, reports: Sequence[wire.RootReport], captured: wire.C
 def _watch(watcher: Watcher, root: Root) -> str:
     """Describe how changes of a root are noticed, by the watcher and at each write."""
     state = watcher.state_of(root.top)
-    if state == "inotify" and (why := arrivals_refusal(root.directories)):
+    if state == "inotify" and (why := unwatched_reason(root.directories)):
         return f"polling at each write, which scans all files: {why}"
     return state
 
@@ -179,7 +182,7 @@ async def _report(context: Context, index: RootIndex) -> wire.RootReport:
     trust, notice = await in_status(context, index)
     forks = tuple(index.map.chains.concurrent_heads) if index.map is not None else ()
     run, registry, watcher = index.run, context.daemon.trust, context.daemon.watcher
-    others = await asyncio.to_thread(no_memories, index.root)
+    others = await asyncio.to_thread(non_memory_files, index.root)
     return wire.RootReport(
         root=index.root.top,
         directory=index.root.directories[0],
@@ -203,7 +206,7 @@ async def _report(context: Context, index: RootIndex) -> wire.RootReport:
         withheld=len(index.builder.withheld),
         trust=trust,
         git=await asyncio.to_thread(registry.excluding.state_of, index.root),
-        git_problem=await asyncio.to_thread(registry.excluding.problem_of, index.root),
+        git_problem=await asyncio.to_thread(registry.excluding.problem_at, index.root),
         notice=notice,
         redacted=len(index.builder.redacted),
         redacted_ids=index.builder.redacted[:_CUT_SHOWN],
@@ -212,7 +215,7 @@ async def _report(context: Context, index: RootIndex) -> wire.RootReport:
         stale=sum(map(index.map.chains.is_head, index.builder.stale)) if index.map is not None else 0,
         rate=round(run.rate, 3) if run is not None else 0.0,
         left_s=run.left_s if run is not None else None,
-        owner=await asyncio.to_thread(kept_by_root, index.root),
+        owner=await asyncio.to_thread(root_owned_files, index.root),
         no_memories=tuple(wire.FileProblem(each.path, each.reason) for each in others),
     )
 
@@ -227,7 +230,7 @@ async def rebuild(context: Context, request: wire.Rebuild) -> wire.Rebuilt | tup
         raise Disabled(place.off)
     indexes = [indexer.open(root) for root in place.roots]
     for health in context.daemon.healths:
-        health.ask_again()
+        health.reset()
     pipeline.resumed()
     for index in indexes:
         if request.full:

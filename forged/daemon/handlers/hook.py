@@ -276,7 +276,7 @@ def reports(context: Context) -> tuple[wire.AgentReport, ...]:
     state = context.daemon.state
     today = state.agents.today
     kept = Counter(
-        each.agent for each in state.judged.listed() if each.memory_id and day_of(each.at) == today
+        each.agent for each in state.capture_log.listed() if each.memory_id and day_of(each.at) == today
     )
     injected: Counter[str] = Counter()
     for turn in state.injections.listed():

@@ -15,7 +15,7 @@ from forged.daemon.handlers.request_context import Context
 from forged.daemon.handlers.trust import in_reply
 from forged.daemon.handlers.wire_types import fitting, unix_seconds, with_entities
 from forged.errors import ForgedError, NotReady
-from forged.files import Grounds, Root, repo_root
+from forged.files import EvidenceChecker, Root, files_of, repo_root
 from forged.map import MapPart, Traits, VectorMap, build_chains, newest_page
 from forged.memories import ids
 from forged.memory import Memory, Origin, Scope
@@ -88,8 +88,19 @@ async def history(context: Context, place: Workplace, request: wire.History) -> 
     reply = wire.Chain(
         memories=fitting([context.memory_record(home, version) for version in home.chain(head)]),
         flags=home.chains.flags.get(head, ()),
+        path=await _path(context, place, home, meant),
     )
     return reply, view.generation
+
+
+async def _path(context: Context, place: Workplace, home: VectorMap, meant: Memory) -> str:
+    """Return the path of a memory's file, "" where it has none."""
+    memories = context.daemon.memories
+    root = next((each for each in place.roots if each.top == home.root), None)
+    if root is None:
+        return ""
+    at = await ids.look(memories, memories.indexer.open(root))
+    return next((each.path for each in files_of(at.snapshot) if each.memory.id == meant.id), "")
 
 
 async def _seen(
@@ -170,4 +181,4 @@ def _shown(root: Root, memories: tuple[Memory, ...]) -> tuple[Memory, ...]:
     """Return memories, marked as stale if their evidence files changed."""
     if not root.has_files:
         return memories
-    return Grounds(root.top).shown(memories, afresh=True, pause=lambda: None)
+    return EvidenceChecker(root.top).shown(memories, afresh=True, pause=lambda: None)

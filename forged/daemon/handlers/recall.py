@@ -11,7 +11,7 @@ import asyncio
 import os
 import pwd
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -40,9 +40,9 @@ from forged.stores import (
 from forged_client import protocol as wire
 
 if TYPE_CHECKING:
-    from forged.postgres import Machines, Shared
+    from forged.postgres import RootSync, SharedServer
 
-_UNNAMED = "no scope could be searched: a session or an agent is named by its id, the user by this user's"
+_UNNAMED = "no scope was searched; give the id of a session or an agent, or this user's id"
 # Limit of each scope, in the order of equal results.
 _FOUR = Scope.SESSION, Scope.USER, Scope.AGENT, Scope.ORG
 _MOST = dict[str, int](zip(_FOUR, (10, 5, 3, 5), strict=True))
@@ -64,7 +64,7 @@ async def recall(context: Context, place: Workplace, request: wire.Recall) -> wi
         query, (*stores, *server), limits, admits=_admits(daemon, request), deadline=deadline, tops=place.tops
     )
     block = render(found.ranked, budget_of(request.token_budget, place))
-    status, reason = ("ok", "") if found.ranked else ("empty", _nothing(request, found, stores, server))
+    status, reason = ("ok", "") if found.ranked else ("empty", _nothing(request, found, here, server))
     if not found.ranked and found.unread:
         status, reason = "not_ready", FIRST_BUILD
     recalled = [_recalled(each, (*stores, *server)) for each in found.ranked]
@@ -85,16 +85,19 @@ async def recall(context: Context, place: Workplace, request: wire.Recall) -> wi
 
 
 def _nothing(
-    request: wire.Recall, found: SearchResult, here: tuple[Store, ...], there: tuple[Store, ...]
+    request: wire.Recall, found: SearchResult, here: Sequence[Scope], server: Sequence[Store]
 ) -> str:
-    """Return the reason for an empty result; `here` and `there` are the stores of machine and server."""
-    if not (here or there):
+    """Return the reason for an empty result; `here` are the scopes of this machine that may answer."""
+    owners = {Scope.SESSION: request.session_id, Scope.AGENT: request.agent_id}
+    named = [scope for scope in here if owners.get(scope, scope)]
+    if not (named or server or Scope.ORG in request.scopes):
         return _UNNAMED
-    if not (found.held or there):
-        return "the scopes that were searched hold no memories yet"
+    searched = ", ".join(named or request.scopes)
+    if not (found.held or server):
+        return f"no memories yet; searched: {searched}"
     if request.filters:
-        return "nothing is remembered about this that has the values of the filters"
-    return "nothing is remembered about this"
+        return f"no memory matches the query and has the values of the filters; searched: {searched}"
+    return f"no memory matches the query; searched: {searched}"
 
 
 def _recalled(each: Ranked, stores: tuple[Store, ...]) -> wire.MemoryRecord:
@@ -112,9 +115,12 @@ def _recalled(each: Ranked, stores: tuple[Store, ...]) -> wire.MemoryRecord:
 
 def _scopes(request: wire.Recall, place: Workplace) -> tuple[Scope, ...]:
     """Return the scopes to search, in the order of equal results. Raises InvalidRequest."""
-    if Scope.REPO in request.scopes and not any(root.scope is Scope.REPO for root in place.roots):
-        raise InvalidRequest("there is no repository to recall from; give a workspace that is in one")
-    return tuple(scope for scope in (*_FOUR, Scope.REPO) if scope in (request.scopes or _FOUR))
+    wanted = set(request.scopes or _FOUR)
+    if not any(root.scope is Scope.REPO for root in place.roots):
+        if wanted == {Scope.REPO}:
+            raise InvalidRequest("there is no repository to search; give a workspace that is in one")
+        wanted.discard(Scope.REPO)
+    return tuple(scope for scope in (*_FOUR, Scope.REPO) if scope in wanted)
 
 
 async def _may_answer(daemon: Daemon, request: wire.Recall, scope: Scope) -> bool:
@@ -209,30 +215,30 @@ def _files_in(root: Root) -> int:
     return names
 
 
-def shared_report(shared: Shared | None, machines: Machines | None) -> wire.SharedReport | None:
+def shared_report(shared: SharedServer | None, machines: RootSync | None) -> wire.SharedReport | None:
     """Report the shared server and the synchronization of machines, if configured."""
     if shared is None:
         return None
     return msgspec.structs.replace(
         shared.condition(),
-        in_step=tuple(_in_step(machines)) if machines is not None else (),
-        not_in_step=machines.problem if machines is not None else "",
+        sync=tuple(_in_step(machines)) if machines is not None else (),
+        sync_problem=machines.problem if machines is not None else "",
     )
 
 
-def _in_step(machines: Machines) -> Iterator[wire.InStepReport]:
+def _in_step(machines: RootSync) -> Iterator[wire.SyncReport]:
     for (scope, owner), sync_state in machines.standing.items():
-        yield wire.InStepReport(
+        yield wire.SyncReport(
             scope=scope,
             owner=owner,
             behind=sync_state.behind,
             kept_here=sync_state.kept_here,
             refused=sync_state.refused,
-            in_step_s=round(time.time() - sync_state.at, 1) if sync_state.at else None,
+            in_sync_s=round(time.time() - sync_state.at, 1) if sync_state.at else None,
         )
 
 
-def is_shared_failing(shared: Shared | None) -> bool:
+def is_shared_failing(shared: SharedServer | None) -> bool:
     condition = shared.condition() if shared is not None else None
     return condition is not None and bool(
         condition.state == "failing" or condition.problem or condition.refused

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from forged import config
-from forged.capture import Pipeline
+from forged.capture import CaptureService
 from forged.config import Setting
 from forged.counters import Metrics
 from forged.daemon.handlers.wire_types import generation_of, memory_record, without_texts
@@ -27,7 +27,7 @@ from forged.map import VectorMap
 from forged.maps import Indexer
 from forged.memories import PATIENCE_S, MemoryParts
 from forged.memory import Memory, Scope
-from forged.models import Governor, Health
+from forged.models import EndpointHealth, Governor
 from forged.retrieval import Retriever
 from forged.sessions import Sessions
 from forged.state import Receipt, State
@@ -38,7 +38,7 @@ from forged_client.framing import HEADER_BYTES, encode
 from forged_client.protocol import Reply
 
 if TYPE_CHECKING:
-    from forged.postgres import Machines, Shared
+    from forged.postgres import RootSync, SharedServer
 
 _ADDED_S = 1.0
 
@@ -59,7 +59,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
 class Probe(msgspec.Struct, frozen=True):
     """A model at an endpoint, and one real call to it, which ends in time or raises ProviderError."""
 
-    health: Health
+    health: EndpointHealth
     call: Callable[[float], Awaitable[object]]
 
 
@@ -82,15 +82,15 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     sessions: Sessions
     session_memories: SessionMemories
     session_views: SessionViews
-    capture: Pipeline
+    capture: CaptureService
     governor: Governor
-    healths: tuple[Health, ...] = ()
+    healths: tuple[EndpointHealth, ...] = ()
     probes: tuple[Probe, ...] = ()
     state: State
     connections: Callable[[], int]
     reload: Callable[[], Awaitable[bool]]
-    shared: Shared | None = None
-    machines: Machines | None = None
+    shared: SharedServer | None = None
+    machines: RootSync | None = None
 
 
 R = TypeVar("R", bound=Reply)
@@ -156,7 +156,7 @@ class Context(msgspec.Struct, frozen=True):
 
 
 # Outcomes of a capture and of a past session, and fates of a draft and of a document, after a write.
-_STORED = frozenset({"durable", "waiting", "judged", "new", "replaced", "completed"})
+_STORED = frozenset({"durable", "waiting", "classified", "new", "replaced", "completed"})
 # Words in the sentence of a refusal: a rejected capture has no error code.
 _FULL = ("no space left", "quota", "database or disk is full")
 _FORBIDDEN = ("permission denied", "read-only")
@@ -253,7 +253,7 @@ def _refusals(reply: wire.Reply) -> tuple[str, ...]:
         code, _, sentence = reply.reason.partition(": ")
         return (sentence,) if reply.outcome == "rejected" and code == StoreError.code else ()
     if isinstance(reply, (wire.Imported, wire.Ingested)):
-        return tuple(fate.reason for fate in reply.fates if fate.code == StoreError.code)
+        return tuple(outcome.reason for outcome in reply.outcomes if outcome.code == StoreError.code)
     return ()
 
 
@@ -262,7 +262,7 @@ def _is_stored(reply: wire.Reply) -> bool:
     if isinstance(reply, (wire.Captured, wire.Learned)):
         return reply.outcome in _STORED
     if isinstance(reply, (wire.Imported, wire.Ingested)):
-        return any(fate.became in _STORED for fate in reply.fates)
+        return any(outcome.result in _STORED for outcome in reply.outcomes)
     return not (isinstance(reply, wire.Remembered) and reply.existed)
 
 

@@ -33,7 +33,8 @@ async def review(context: Context, request: wire.Review) -> wire.Reviewed:
         await reviewing.check_here(document)
     if keep and place.off:
         raise Disabled(place.off)
-    for document in keep:
+    moved = [reviewing.in_scope(document, place, request.scope) for document in keep]
+    for document in moved:
         await reviewing.keep_proposal(memories, document, request.text, allow_secret=request.allow_secret)
     await reviewing.refuse_proposals(memories, drop)
     waiting = await reviewing.proposals_here(memories, place)
@@ -58,7 +59,7 @@ def _proposed(document: DecidedMemory) -> wire.Proposed:
         id=memory.id,
         content=memory.content,
         why=document.waits,
-        beside=document.beside,
+        beside=document.pasted,
         scope=memory.scope,
         category=memory.category,
         root=document.root.top,

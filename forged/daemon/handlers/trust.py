@@ -171,7 +171,7 @@ def _is_hash(name: str, sha256: str) -> bool:
 
 async def in_reply(context: Context, place: Workplace, session: Session | None = None) -> str:
     """Return the sentence on what is withheld, to a session once for each root. Nobody waits for a scan."""
-    if told := "; ".join(await context.daemon.trust.excluding.all_news(*place.tops)):
+    if told := "; ".join(await context.daemon.trust.excluding.all_notices(*place.tops)):
         return told
     for root in place.roots:
         index = context.daemon.indexer.open(root)

@@ -13,7 +13,7 @@ import msgspec
 
 from forged import memory
 from forged.attributes import UNKNOWN, Facts
-from forged.entities import spoken_by
+from forged.entities import mentions_of
 from forged.errors import InvalidRequest
 from forged.map import VectorMap
 from forged.memories import write
@@ -56,7 +56,7 @@ def _words_of(kind: type[msgspec.Struct]) -> tuple[_Words, ...]:
         notes = getattr(inner, "__metadata__", ())
         found += [_Words(each.name, each.default, **note.extra) for note in notes]
         is_value = isinstance(inner, type) and issubclass(inner, msgspec.Struct)
-        if is_value and inner is not wire.Draft and _words_of(inner):
+        if is_value and inner is not wire.ImportedDraft and _words_of(inner):
             found.append(_Words(each.name, each.default))
     return tuple(found)
 
@@ -145,7 +145,7 @@ def _named_only(shown: wire.MemoryRecord) -> wire.MemoryRecord:
 
 def with_entities(shown: wire.MemoryRecord, found: Memory) -> wire.MemoryRecord:
     """Return a record with the memory's entities and relations."""
-    spoken = spoken_by(found)
+    spoken = mentions_of(found)
     return msgspec.structs.replace(
         shown,
         entities=tuple(each.name for each in spoken.entities),

@@ -166,12 +166,14 @@ async def test_scopes_that_are_named_are_searched_and_no_others(home, repo):
         with_repo = await asked(parts, workspace=str(repo), scopes=("repo", "user"))
         without = await asked(parts, workspace=str(repo))
         nowhere = await parts.refusal(wire.Recall(query="walrus", scopes=("repo",)))
+        no_repo = await asked(parts, scopes=("repo", "user"))
         unknown = await parts.refusal(wire.Recall(query="walrus", scopes=("team",)))
 
     assert contents(session) == ["a walrus of the session"]
     assert set(contents(with_repo)) == {"a walrus of the repository", "a walrus of the user"}
     assert contents(without) == ["a walrus of the user"]
-    assert nowhere == ("invalid", "there is no repository to recall from; give a workspace that is in one")
+    assert nowhere == ("invalid", "there is no repository to search; give a workspace that is in one")
+    assert set(contents(no_repo)) == {"a walrus of the user"}
     assert "use one of repo, user, agent, session, org" in unknown[1]
 
 

@@ -250,13 +250,14 @@ async def test_what_fits_and_was_given_before_is_named_with_its_turn(home, repo,
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"scopes": ("session",)}, "no scope could be searched"),
-        ({"scopes": ("user",), "user_id": "someone-else"}, "no scope could be searched"),
-        ({"scopes": ("user",)}, "the scopes that were searched hold no memories yet"),
-        ({"scopes": ("repo",)}, "nothing is remembered about this"),
-        ({"scopes": ("repo",), "filters": {"team": "x"}}, "that has the values of the filters"),
+        ({"scopes": ("session",)}, "no scope was searched"),
+        ({"scopes": ("user",), "user_id": "someone-else"}, "no scope was searched"),
+        ({"scopes": ("user",)}, "no memories yet; searched: user"),
+        ({"scopes": ("org",)}, "no memories yet; searched: org"),
+        ({"scopes": ("repo",)}, "no memory matches the query; searched: repo"),
+        ({"scopes": ("repo",), "filters": {"team": "x"}}, "has the values of the filters; searched: repo"),
     ],
-    ids=["no session", "another user", "empty", "no match", "filters"],
+    ids=["no session", "another user", "empty", "no documents", "no match", "filters"],
 )
 async def test_a_recall_without_a_result_says_why(home, repo, fields, reason):
     put(repo, memory("m0", "the walrus sleeps on the ice"))

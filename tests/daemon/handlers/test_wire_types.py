@@ -22,9 +22,9 @@ from forged.files.roots import Root
 from forged.memory import Memory, Scope
 from forged.sessions import clean_transcript
 from forged_client import protocol as wire
+from forged_client.capture_parts import PART_BYTES
 from forged_client.framing import encode
 from forged_client.messages import window
-from forged_client.parts import PART_BYTES
 from tests.data.examples import EXAMPLES
 from tests.data.forms import FORMS, HIDDEN, SAID
 from tests.data.harness_forms import HARNESS_FORMS, LINE_FORMS, TALK
