@@ -203,7 +203,7 @@ async def undo(
             return await _undone(context, planned), 0
     else:
         batch = removal.newest_batch(view, request.session_id)
-    told = fitting([context.record(*item) for item in batch])
+    told = fitting([context.memory_record(*item) for item in batch])
     if request.ids and set(request.ids) != {found.id for _, found in batch}:
         raise InvalidRequest("something else was captured meanwhile; look at the newest batch again")
     if not batch or request.preview:
@@ -316,7 +316,7 @@ async def _restored(
     named += [(each.id, each.scope) for each in planned.memories]
     view = await place.files.view(generation, time.monotonic() + PATIENCE_S)
     found = [(memory_id, view.find(memory_id, scope)) for memory_id, scope in named]
-    shown = fitting([context.record(*item) for _, items in found for item in items])
+    shown = fitting([context.memory_record(*item) for _, items in found for item in items])
     missing = ", ".join(memory_id for memory_id, items in found if not items)
     reason = f"back, and withheld or not in use yet: {missing}" if missing else ""
     return wire.Restored(memories=shown, reason=reason), generation

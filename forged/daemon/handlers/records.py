@@ -16,7 +16,7 @@ import msgspec
 from forged.capture import PROMPT_TOKENS, WINDOW_LIMIT, CaptureService, Submission
 from forged.counters import Metrics
 from forged.daemon.handlers.request_context import Context
-from forged.daemon.handlers.wire_types import fitting, page_of, seconds_of
+from forged.daemon.handlers.wire_types import fitting, page_of, unix_seconds
 from forged.errors import InvalidRequest
 from forged.files import repo_root
 from forged.memory import utc
@@ -122,7 +122,7 @@ async def _page(
     listed: Callable[[State, tuple[str, ...] | None], list[_Row]],
 ) -> tuple[Sequence[_Row], int]:
     """Return a page of the rows that a request means, and how many there are in all."""
-    since, state = seconds_of("since", request.since), context.daemon.state
+    since, state = unix_seconds("since", request.since), context.daemon.state
     tops = None if request.all_repos else (await context.daemon.resolver.resolve(request.workspace)).tops
     await state.opened()
     found = [
