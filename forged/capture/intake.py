@@ -172,7 +172,7 @@ class Intake:
         new = new_of(row, window.places)
         if not new or submission.kind == "learned":
             return False
-        self._state.heard.update({key: window.live.grown(new, self._now(window.live))})
+        self._state.capture_cursors.update({key: window.live.grown(new, self._now(window.live))})
         return True
 
     async def _whole(self, submission: Submission, event_id: str, key: str) -> SubmittedEvents | Outcome:
@@ -285,7 +285,7 @@ class Intake:
         if submission.parts > 1:
             return (0.0,) * count
         turn = submission.said[newest:][:_MOST_COMPARED]
-        before = await asyncio.to_thread(self._state.heard.said_last, turn) if turn else 0.0
+        before = await asyncio.to_thread(self._state.capture_cursors.said_last, turn) if turn else 0.0
         return (0.0,) * newest + (before or now,) * (count - newest)
 
     def _now(self, live: CaptureCursor) -> float:
@@ -294,7 +294,7 @@ class Intake:
         return max(round(self._clock(), 3), before + _APART_S if before else 0.0)
 
     def _window(self, row: bytes, key: str) -> _Window:
-        live = self._state.heard.of(key)
+        live = self._state.capture_cursors.of(key)
         known = self._state.learned.before(key, live)
         return _Window(row, live, known, known.places(row))
 

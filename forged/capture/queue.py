@@ -255,7 +255,7 @@ class EventFlusher:
     @property
     def is_due(self) -> bool:
         """Whether something is not on disk."""
-        return bool(self._also or not self._state.heard.is_saved or self._queue.in_memory())
+        return bool(self._also or not self._state.capture_cursors.is_saved or self._queue.in_memory())
 
     def schedule(self, *also: Change) -> None:
         """Have everything written, and this done in the same transaction."""
@@ -283,7 +283,9 @@ class EventFlusher:
         stored = [each.event for each in waiting]
         due, self._also = self._also, ()
         try:
-            await self._state.events.put_all([*stored, *events], self._state.heard.pending(), *due, *also)
+            await self._state.events.put_all(
+                [*stored, *events], self._state.capture_cursors.pending(), *due, *also
+            )
         except StoreError:
             self._also = (*due, *self._also)
             raise

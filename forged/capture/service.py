@@ -128,15 +128,15 @@ class Pipeline:
         size = sum(event.size for event in events) - sum(part.size for part in gone.values())
         if full := self._full(len(events), size):
             return self._refused(full)
-        before, also = self._state.heard.of(taken.session), list[Change]()
+        before, also = self._state.capture_cursors.of(taken.session), list[Change]()
         if taken.capture_id:
             done = self._state.parts.finishing(taken.capture_id, len(events), at_once=kind == "turn")
             also.append(done)
         if taken.cursor is not None:
-            self._state.heard.update({taken.session: taken.cursor})
+            self._state.capture_cursors.update({taken.session: taken.cursor})
         if kind != "turn" and (trouble := await self._stored(taken, also)):
             if taken.cursor is not None:
-                self._state.heard.update({taken.session: before})
+                self._state.capture_cursors.update({taken.session: before})
             return self._refused(trouble)
         waited = len(self._queue)
         self._add(events, on_disk=kind != "turn", at_once=taken.is_urgent)

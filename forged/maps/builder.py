@@ -329,7 +329,7 @@ class Builder:
         self.stale: tuple[str, ...] = ()
         self._unshown: tuple[Problem, ...] = ()
         self._insisted = frozenset[str]()  # ids of memories with a secret, which is not embedded
-        self._passes = False
+        self._may_change = False
         self._lexical = lexical
         self._admit = admit
         self._has_files = store.root.has_files
@@ -349,7 +349,7 @@ class Builder:
     @property
     def unsettled(self) -> bool:
         """True if the last look met a file in the middle of something: look again soon."""
-        return self._passes or (self.snapshot is not None and self.snapshot.unsettled)
+        return self._may_change or (self.snapshot is not None and self.snapshot.unsettled)
 
     @property
     def starts_anew(self) -> bool:
@@ -436,7 +436,7 @@ class Builder:
     def _admitted(self, found: Snapshot, admit: Admit) -> tuple[Memory, ...]:
         """The memories that count; the others are on disk as if they were not."""
         admitted = admit(self.store.root, found)
-        self.withheld, self._passes = admitted.withheld, admitted.passes
+        self.withheld, self._may_change = admitted.withheld, admitted.may_change
         self.redacted, self._unshown = admitted.redacted, admitted.problems
         self._insisted = admitted.insisted
         return admitted.memories

@@ -36,7 +36,7 @@ from forged_client.protocol import Document, DocumentFate
 _MOST_SOURCE = 1024
 
 
-class _Made(msgspec.Struct, frozen=True):
+class _PlannedDocument(msgspec.Struct, frozen=True):
     """A document as it is to be written: all its pieces, those that are missing, ids that they replace."""
 
     source: str
@@ -133,26 +133,26 @@ def _made(
     *,
     how: KnowledgeConfig,
     allow_secret: bool,
-) -> _Made | DocumentFate:
+) -> _PlannedDocument | DocumentFate:
     source, text = asked.source, without_private(asked.text)
     if problem := _problem(asked):
         return DocumentFate(source=source[:_MOST_SOURCE], became="refused", reason=problem)
     secrets = secrets_now(text, (source,))
     if secrets and not allow_secret:
-        told = f"it holds what looks like a secret ({', '.join(secrets)})"
-        return DocumentFate(source=source, became="secret", reason=told)
+        reason = f"it holds what looks like a secret ({', '.join(secrets)})"
+        return DocumentFate(source=source, became="secret", reason=reason)
     pieces = documents.pieces(
         source, text, size=how.chunk_size, overlap=how.overlap, is_markdown=asked.is_markdown,
         now=memory.utc_now(),
     )  # fmt: skip
     if not pieces:
-        told = "nothing is left of it without what is marked private"
-        return DocumentFate(source=source, became="refused", reason=told)
+        reason = "nothing is left of it without what is marked private"
+        return DocumentFate(source=source, became="refused", reason=reason)
     there_now, ids = there.get(source, {}), {each.id for each in pieces}
     absent = [each for each in pieces if each.id not in there_now]
     forgotten = frozenset(each.id for each in absent if is_forgotten(each.content))
     older = tuple(each for each in there_now if each not in ids)
-    return _Made(
+    return _PlannedDocument(
         source,
         pieces,
         missing=tuple(each for each in absent if each.id not in forgotten),
@@ -171,7 +171,7 @@ def _problem(asked: Document) -> str:
 
 
 async def _written(
-    memories: MemoryParts, index: RootIndex, made: _Made, said: FactsPatch
+    memories: MemoryParts, index: RootIndex, made: _PlannedDocument, said: FactsPatch
 ) -> tuple[DocumentFate, int]:
     """Write what is missing, then take away what it replaces; return the generation that shows it, too."""
     drafts = [WriteRequest(each, insisted=made.insisted, again=True, said=said) for each in made.missing]

@@ -23,13 +23,13 @@ from forged.stores import View, Workplace
 from forged.trust import Admitted
 from forged.writing import base_of
 
-_CANDIDATES_TOLD = 10
+_MOST_CANDIDATES = 10
 _OF_THEIR_OWN = (Scope.AGENT, Scope.ORG)
 
 _Found = TypeVar("_Found")
 
 
-class Look(msgspec.Struct, frozen=True, eq=False):
+class RootOnDisk(msgspec.Struct, frozen=True, eq=False):
     """A root as it lies on disk now: all that is in it, and what of it counts.
 
     `unread` is why the records of what counts cannot be read, or nothing.
@@ -73,12 +73,14 @@ class Look(msgspec.Struct, frozen=True, eq=False):
             )
 
 
-async def look(memories: MemoryParts, index: RootIndex) -> Look:
+async def look(memories: MemoryParts, index: RootIndex) -> RootOnDisk:
     snapshot, admitted = await memories.trust.look(index.root)
-    return Look(index, snapshot, admitted, memories.state.trust.doubt)
+    return RootOnDisk(index, snapshot, admitted, memories.state.trust.doubt)
 
 
-async def on_disk(memories: MemoryParts, place: Workplace, wanted: str, scope: str = "") -> tuple[Look, str]:
+async def on_disk(
+    memories: MemoryParts, place: Workplace, wanted: str, scope: str = ""
+) -> tuple[RootOnDisk, str]:
     """Return the root that holds a memory, and its id; no map needs to have it.
 
     A withheld memory can be meant, but never in place of one that counts.
@@ -91,7 +93,7 @@ async def on_disk(memories: MemoryParts, place: Workplace, wanted: str, scope: s
     return _only_one(_named(counting, wanted) or _named(everything, wanted), wanted, scope)
 
 
-async def unseen(memories: MemoryParts, place: Workplace, wanted: str, scope: str = "") -> ForgedError:
+async def missing_error(memories: MemoryParts, place: Workplace, wanted: str, scope: str = "") -> ForgedError:
     """Return the error for a memory that no map has: not found, unless it is on disk and not in use."""
     if scope == Scope.SESSION:
         return not_found(wanted, scope)
@@ -198,24 +200,26 @@ def is_whole(wanted: str, memory_id: str) -> bool:
     return one_form(wanted) in {memory_id, memory_id.removeprefix("mem_")}
 
 
-def _named(homes: Iterable[tuple[Look, Sequence[Memory]]], wanted: str) -> list[tuple[Look, str]]:
+def _named(homes: Iterable[tuple[RootOnDisk, Sequence[Memory]]], wanted: str) -> list[tuple[RootOnDisk, str]]:
     found = [(home, each) for home, memories in homes for each in ids_beginning(memories, wanted)]
     exact = [each for each in found if each[1] == one_form(wanted)]
     exact = exact or [each for each in found if is_whole(wanted, each[1])] or found
     # Of two roots of one scope, as a worktree may see, the one that is written to is meant.
-    firsts: dict[tuple[str, str], tuple[Look, str]] = {}
+    firsts: dict[tuple[str, str], tuple[RootOnDisk, str]] = {}
     for each in exact:
         firsts.setdefault((each[0].index.root.scope, each[1]), each)
     return list(firsts.values())
 
 
-def _only_one(found: Sequence[tuple[Look, str]], wanted: str, scope: str) -> tuple[Look, str]:
+def _only_one(found: Sequence[tuple[RootOnDisk, str]], wanted: str, scope: str) -> tuple[RootOnDisk, str]:
     _check_candidates(tuple(dict.fromkeys(each for _, each in found)), wanted)
     return require_one(found, wanted, scope)
 
 
 def _check_candidates(ids: Sequence[str], wanted: str) -> None:
     if len(ids) > 1:
-        told = ", ".join(each[:80] for each in ids[:_CANDIDATES_TOLD])
-        more = f" and {len(ids) - _CANDIDATES_TOLD} more" if len(ids) > _CANDIDATES_TOLD else ""
-        raise InvalidRequest(f"several ids begin with {wanted[:80]!r}: {told}{more}; say more of the one")
+        candidates = ", ".join(each[:80] for each in ids[:_MOST_CANDIDATES])
+        more = f" and {len(ids) - _MOST_CANDIDATES} more" if len(ids) > _MOST_CANDIDATES else ""
+        raise InvalidRequest(
+            f"several ids begin with {wanted[:80]!r}: {candidates}{more}; say more of the one"
+        )

@@ -21,7 +21,7 @@ from forged import memory
 from forged.errors import InvalidRequest, MemoryExists, MemoryFormatError, SecretFound, StoreError
 from forged.files import MAX_FILE_BYTES, files_of, parse
 from forged.maps import RootIndex
-from forged.memories.ids import Look, look
+from forged.memories.ids import RootOnDisk, look
 from forged.memories.parts import MemoryParts
 from forged.memories.write import cues_of, fields_of, root_of, secrets_now
 from forged.memory import Memory, Origin, Related, Trigger, default_category, one_form
@@ -46,7 +46,7 @@ class Terms(msgspec.Struct, frozen=True):
     allow_forgotten: bool = False
 
 
-class _There(msgspec.Struct, frozen=True):
+class _RootContents(msgspec.Struct, frozen=True):
     """Contents of a root: hashes of counting files by id, ids by text, names of all files.
 
     `withheld` are ids of what does not count.
@@ -64,7 +64,7 @@ class ImportJob(msgspec.Struct, frozen=True):
     index: RootIndex
     tops: tuple[str, ...]
     made: Sequence[WriteRequest | Fate]
-    there: _There
+    there: _RootContents
     terms: Terms
 
     @property
@@ -88,7 +88,7 @@ async def prepared(
     """Look at what is there, and make drafts; `check` refuses words that a draft must not have."""
     await memories.trust.opened()
     index = root_of(memories, place, terms.scope)
-    there = await asyncio.to_thread(_there, await look(memories, index))
+    there = await asyncio.to_thread(_contents_of, await look(memories, index))
     # What is forgotten in the repository does not come back for its person everywhere, nor the other way.
     tops = tuple(dict.fromkeys((index.root.top, *place.tops)))
     made: Sequence[WriteRequest | Fate] = await asyncio.to_thread(
@@ -119,7 +119,7 @@ def as_planned(now: Fate, planned: Fate) -> Fate:
     return planned if is_ours else now
 
 
-def _there(seen: Look) -> _There:
+def _contents_of(seen: RootOnDisk) -> _RootContents:
     files: dict[str, tuple[str, ...]] = {}
     names = set[str]()
     withheld = {each.path for each in seen.admitted.withheld}
@@ -129,10 +129,12 @@ def _there(seen: Look) -> _There:
             files[file.memory.id] = (*files.get(file.memory.id, ()), file.sha256)
     texts = {normalised(each.content): each.id for each in seen.admitted.memories}
     ids = frozenset(each.id for each in seen.admitted.withheld)
-    return _There(files, texts, frozenset(names), ids)
+    return _RootContents(files, texts, frozenset(names), ids)
 
 
-def _made(asked: Draft, terms: Terms, there: _There, check: Callable[[Draft], None]) -> WriteRequest | Fate:
+def _made(
+    asked: Draft, terms: Terms, there: _RootContents, check: Callable[[Draft], None]
+) -> WriteRequest | Fate:
     try:
         new = _copied(asked, terms) if asked.file else _drafted(asked, terms, check)
     except (MemoryFormatError, InvalidRequest, SecretFound) as error:
@@ -143,8 +145,8 @@ def _made(asked: Draft, terms: Terms, there: _There, check: Callable[[Draft], No
     fields = (made.id, new.name, made.supersedes or "", *fields_of(made), made.extra)
     secrets = secrets_now(made.content, fields)
     if secrets and not terms.allow_secret:
-        told = f"it holds what looks like a secret ({', '.join(secrets)})"
-        return Fate(became="secret", memory_id=made.id, reason=told)
+        reason = f"it holds what looks like a secret ({', '.join(secrets)})"
+        return Fate(became="secret", memory_id=made.id, reason=reason)
     return replace(new, insisted=bool(secrets))
 
 
@@ -159,35 +161,35 @@ def _without_forgotten(
         at = (gone.get(each.supersedes) or since("", each.supersedes)) if each.supersedes else None
         if at is not None and memory.time_ns(each.created_at) / 1e9 < at:
             gone.setdefault(each.id, at)
-    told = (
+    reason = (
         "it was forgotten in the last 7 days; `--allow-forgotten` imports it all the same, and "
         "`forgectl restore` shows what lies in the trash"
     )
     return [
-        Fate(became="forgotten", memory_id=each.memory.id, reason=told)
+        Fate(became="forgotten", memory_id=each.memory.id, reason=reason)
         if isinstance(each, WriteRequest) and each.memory.id in gone
         else each
         for each in made
     ]
 
 
-def _known(new: WriteRequest, there: _There) -> Fate | None:
+def _known(new: WriteRequest, there: _RootContents) -> Fate | None:
     wanted = new.memory.id
     if wanted in there.withheld and wanted not in there.files:
-        told = "it lies here and is withheld; `forgectl review` shows it"
-        return Fate(became="refused", memory_id=wanted, reason=told)
+        reason = "it lies here and is withheld; `forgectl review` shows it"
+        return Fate(became="refused", memory_id=wanted, reason=reason)
     if new.data:
         if hashlib.sha256(new.data).hexdigest() in there.files.get(wanted, ()):
             return Fate(became="there", memory_id=wanted)
         if wanted in there.files or one_form(new.name) in there.names:
-            told = "this id is there with another content; it stays as it is"
-            return Fate(became="conflict", memory_id=wanted, reason=told)
+            reason = "this id is there with another content; it stays as it is"
+            return Fate(became="conflict", memory_id=wanted, reason=reason)
         return None
     same = wanted if wanted in there.files else there.by_text.get(normalised(new.memory.content))
     return Fate(became="there", memory_id=same) if same else None
 
 
-def _fate(done: Written | StoreError | None, draft: WriteRequest, there: _There) -> Fate:
+def _fate(done: Written | StoreError | None, draft: WriteRequest, there: _RootContents) -> Fate:
     """Return the fate of a draft, or that it would have where nothing was done."""
     older = draft.memory.supersedes or ""
     if isinstance(done, StoreError):

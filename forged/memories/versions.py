@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from forged import memory
 from forged.errors import Conflict, InvalidRequest, MemoryNotFound, NoLongerWanted, StoreError
 from forged.files import EvidenceError, Root, with_hash
-from forged.memories.ids import Look, check_changeable, on_disk, resolve_prefix, within
+from forged.memories.ids import RootOnDisk, check_changeable, on_disk, resolve_prefix, within
 from forged.memories.parts import MemoryParts
 from forged.memories.write import (
     BY_HAND,
@@ -180,7 +180,7 @@ async def _done_before(memories: MemoryParts, place: Workplace, key: str, scope:
     return replace(found, replaced=found.memory.supersedes or "")
 
 
-def _there(at: Look, memory_id: str, *, existed: bool) -> Written:
+def _there(at: RootOnDisk, memory_id: str, *, existed: bool) -> Written:
     file = at.file(memory_id)
     return Written(file.memory, file.path, at.index.generations.visible, existed=existed)
 

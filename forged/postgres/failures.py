@@ -59,8 +59,8 @@ def shared_error(error: Exception) -> SharedError:
 
 
 def _of_server(error: psycopg.Error) -> SharedError:
-    state, told = error.sqlstate or "", error.diag.message_primary or ""
-    if found := _DIMENSIONS.search(told):
+    state, message = error.sqlstate or "", error.diag.message_primary or ""
+    if found := _DIMENSIONS.search(message):
         return wrong_dimension(int(found[1]), int(found[2]))
     if state == "57014":
         return SharedError("the shared PostgreSQL did not answer in time", reason="timeout")
@@ -69,7 +69,7 @@ def _of_server(error: psycopg.Error) -> SharedError:
     if state == "53300":
         return SharedError(f"the shared PostgreSQL refuses: {_REFUSALS[-1][1]}", reason="refused")
     if state.startswith("28") or state == "3D000":
-        return _refused(told)
+        return _refused(message)
     if state == "42501":
         return SharedError(
             "the role may not do that in the shared PostgreSQL:"
@@ -85,11 +85,11 @@ def _of_server(error: psycopg.Error) -> SharedError:
 
 
 def _without_code(error: psycopg.Error) -> SharedError:
-    told = str(error)
-    if isinstance(error, psycopg.errors.ConnectionTimeout) or "timeout expired" in told:
+    message = str(error)
+    if isinstance(error, psycopg.errors.ConnectionTimeout) or "timeout expired" in message:
         return SharedError("the shared PostgreSQL did not answer in time", reason="timeout")
-    if "FATAL:" in told or any(words in told for words, _ in _REFUSALS):
-        return _refused(told)
+    if "FATAL:" in message or any(words in message for words, _ in _REFUSALS):
+        return _refused(message)
     return SharedError(
         "the shared PostgreSQL cannot be reached: see whether it runs,"
         " and whether shared.url names its host and port",
@@ -97,15 +97,15 @@ def _without_code(error: psycopg.Error) -> SharedError:
     )
 
 
-def _refused(told: str) -> SharedError:
-    if any(words in told for words in _PASSING):
+def _refused(message: str) -> SharedError:
+    if any(words in message for words in _PASSING):
         return SharedError("the shared PostgreSQL is starting or stopping", reason="unreachable")
-    missing = _MISSING.search(told)
+    missing = _MISSING.search(message)
     if missing:
         key = "url" if missing[1] == "database" else "user"
         what = f"it has no {missing[1]} {missing[2]!r}: create it there, or mend shared.{key}"
     else:
-        what = next((mends for words, mends in _REFUSALS if words in told), "it does not let this role in")
+        what = next((mends for words, mends in _REFUSALS if words in message), "it does not let this role in")
     return SharedError(f"the shared PostgreSQL refuses: {what}", reason="refused")
 
 

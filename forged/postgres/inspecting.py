@@ -104,8 +104,8 @@ async def _dimensions(connection: Connection, wanted: dict[str, str]) -> Finding
     there = {table: str(dimension) for table, dimension in await _all_rows(connection, query)}
     wrong = sorted(table for table, dimension in wanted.items() if there.get(table) != dimension)
     if wrong:
-        told = f"{wrong[0]} has {there.get(wrong[0], 'none')} numbers in a vector, not {wanted[wrong[0]]}"
-        return Finding("vectors", "fail", told, _ANEW)
+        detail = f"{wrong[0]} has {there.get(wrong[0], 'none')} numbers in a vector, not {wanted[wrong[0]]}"
+        return Finding("vectors", "fail", detail, _ANEW)
     return Finding("vectors", "ok", f"{' and '.join(sorted(set(wanted.values())))} numbers")
 
 

@@ -38,7 +38,7 @@ class OwnerChange(msgspec.Struct, frozen=True):
     writer: str = ""
 
 
-Heard = Callable[[OwnerChange], None]
+OnChange = Callable[[OwnerChange], None]
 
 
 class Listening:
@@ -47,14 +47,14 @@ class Listening:
     def __init__(self, settings: Settings, name: str) -> None:
         self._settings = settings
         self._name = name
-        self._told: list[Heard] = []
+        self._callbacks: list[OnChange] = []
         self._seen: OrderedDict[str, float] = OrderedDict()
         self.is_connected = False
 
-    def listen(self, heard: Heard) -> Callable[[], None]:
+    def listen(self, on_change: OnChange) -> Callable[[], None]:
         """Tell of every change by others from now on, until what is returned is called."""
-        self._told.append(heard)
-        return lambda: self._told.remove(heard)
+        self._callbacks.append(on_change)
+        return lambda: self._callbacks.remove(on_change)
 
     @property
     def writers(self) -> dict[str, float]:
@@ -71,8 +71,8 @@ class Listening:
                 async with connection:
                     await self._ask(connection, f"LISTEN {CHANNEL}")
                     self.is_connected, wait_s = True, _FIRST_RETRY_S
-                    self._tell(OwnerChange())
-                    await self._hear(connection)
+                    self._call_all(OwnerChange())
+                    await self._receive(connection)
             except (SharedError, psycopg.Error, OSError) as error:
                 logger.info("not listening to the shared server error=%s", type(error).__name__)
             finally:
@@ -80,17 +80,17 @@ class Listening:
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, _LAST_RETRY_S)
 
-    async def _hear(self, connection: Connection) -> None:
+    async def _receive(self, connection: Connection) -> None:
         while True:
             async for notice in connection.notifies(timeout=_ASKED_EVERY_S):
-                self._heard(notice.payload)
+                self._dispatch(notice.payload)
             await self._ask(connection, "SELECT")
 
     async def _ask(self, connection: Connection, statement: str) -> None:
         with shut_at(time.monotonic() + _ANSWER_S, connection):
             await connection.execute(statement.encode())
 
-    def _heard(self, payload: str) -> None:
+    def _dispatch(self, payload: str) -> None:
         scope, _, rest = payload.partition(" ")
         digest, _, writer = rest.partition(" ")
         if writer == self._name:
@@ -99,8 +99,8 @@ class Listening:
         self._seen.move_to_end(writer)
         while len(self._seen) > _KNOWN_WRITERS:
             self._seen.popitem(last=False)
-        self._tell(OwnerChange(scope, digest, writer))
+        self._call_all(OwnerChange(scope, digest, writer))
 
-    def _tell(self, change: OwnerChange) -> None:
-        for heard in tuple(self._told):
-            heard(change)
+    def _call_all(self, change: OwnerChange) -> None:
+        for on_change in tuple(self._callbacks):
+            on_change(change)

@@ -139,22 +139,22 @@ class Resolution(msgspec.Struct, frozen=True):
     """What a file is on both sides from now on, and what it was as well, unless that says nothing else."""
 
     data: bytes
-    beside_id: str = ""
-    beside: bytes = b""
+    second_id: str = ""
+    second: bytes = b""
 
 
 def resolved(memory_id: str, scope: str, one: bytes, other: bytes) -> Resolution:
     """What becomes of two files of one id, whichever way round. Raises MemoryFormatError."""
-    first, second = (parse(each, scope, memory_id) for each in (one, other))
-    if _said(first) == _said(second):
+    own, others = (parse(each, scope, memory_id) for each in (one, other))
+    if _said(own) == _said(others):
         return Resolution(max((one, other), key=lambda data: _same_rank(data, scope, memory_id)))
-    linked = [_linked(data, memory, scope) for data, memory in ((one, first), (other, second))]
-    kept, beside = sorted(
+    linked = [_linked(data, memory, scope) for data, memory in ((one, own), (other, others))]
+    first, second = sorted(
         linked, key=lambda data: (*_age(parse(data, scope, memory_id)), _sha256(data)), reverse=True
     )
-    beside_id = f"mem_{_sha256(memory_id.encode() + beside)[:32]}"
-    memory = msgspec.structs.replace(parse(beside, scope, memory_id), id=beside_id)
-    return Resolution(kept, beside_id, render(memory))
+    second_id = f"mem_{_sha256(memory_id.encode() + second)[:32]}"
+    memory = msgspec.structs.replace(parse(second, scope, memory_id), id=second_id)
+    return Resolution(first, second_id, render(memory))
 
 
 def _said(memory: Memory) -> Memory:

@@ -154,8 +154,8 @@ class OwnerRows:
         cursor = await connection.execute(statements.settle_heads(self._scope), {"owner": self._owner})
         turned = [str(found[0]) for found in await cursor.fetchall()]
         await EntityTables(connection, self._scope, self._owner).renew([*ids, *turned])
-        told = payload((self._scope, self._owner), self._shared.daemon)
-        await connection.execute(statements.NOTIFY, {"payload": told})
+        notice = payload((self._scope, self._owner), self._shared.daemon)
+        await connection.execute(statements.NOTIFY, {"payload": notice})
 
     def _row(self, memory_id: str, change: FileChange) -> Stored:
         data, facts, is_agents = change.carried.data, change.carried.facts, self._scope is Scope.AGENT

@@ -94,12 +94,12 @@ def two_hops(scope: Scope, set_name: str = "") -> str:
         WHERE owner = %(owner)s AND scope = %(scope)s AND id = ANY(%(start)s)
         UNION ALL
         SELECT step.id, e.name, r.depth + 1, r.weight * step.weight, r.seen || step.id, r.path || CASE
-            WHEN step.is_back THEN concat_ws(' ', e.name, step.told, r.name)
-            ELSE concat_ws(' ', r.name, step.told, e.name) END
+            WHEN step.is_back THEN concat_ws(' ', e.name, step.label, r.name)
+            ELSE concat_ws(' ', r.name, step.label, e.name) END
         FROM reached AS r CROSS JOIN LATERAL (
-            SELECT DISTINCT ON (s.id) s.id, s.told, s.is_back, least(greatest(s.weight, 0), 1) AS weight
+            SELECT DISTINCT ON (s.id) s.id, s.label, s.is_back, least(greatest(s.weight, 0), 1) AS weight
             FROM (
-                (SELECT target_id AS id, relation_type AS told, false AS is_back, weight
+                (SELECT target_id AS id, relation_type AS label, false AS is_back, weight
                 FROM forged.relationships
                 WHERE owner = %(owner)s AND scope = %(scope)s AND source_id = r.entity
                 ORDER BY weight DESC, target_id LIMIT %(fan)s)
@@ -119,7 +119,7 @@ def two_hops(scope: Scope, set_name: str = "") -> str:
                 LIMIT %(fan)s)
             ) AS s
             WHERE s.id <> ALL(r.seen)
-            ORDER BY s.id, s.weight DESC, s.told) AS step
+            ORDER BY s.id, s.weight DESC, s.label) AS step
         JOIN forged.entities AS e ON e.owner = %(owner)s AND e.scope = %(scope)s AND e.id = step.id
         WHERE r.depth < %(depth)s),
     things AS (

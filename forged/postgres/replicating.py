@@ -193,8 +193,8 @@ class Replication:
         except MemoryFormatError:
             self._refused[memory_id] = self._there[memory_id].sha256
             return
-        if end.beside_id:
-            await self._folder.write({end.beside_id: CarriedFile(end.beside, ours.facts)})
+        if end.second_id:
+            await self._folder.write({end.second_id: CarriedFile(end.second, ours.facts)})
         kept = await self._folder.rewrite(
             memory_id, CarriedFile(end.data, ours.facts), here[memory_id].sha256
         )

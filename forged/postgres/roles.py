@@ -52,13 +52,13 @@ async def grant(connection: Connection, role: str, owners: Sequence[RowOwner]) -
 async def _grant(connection: Connection, role: str, owners: Sequence[RowOwner]) -> None:
     async with connection.transaction():
         members = await _members(connection)
-        await _make(connection, members, "forged: members")
+        await _create_role(connection, members, "forged: members")
         await refresh_members(connection)
-        await _join(connection, members, role)
+        await _add_member(connection, members, role)
         for owner in owners:
             name = await _role_of(connection, owner)
-            await _make(connection, name, f"forged: {owner.scope} {owner.id}".rstrip())
-            await _join(connection, name, role)
+            await _create_role(connection, name, f"forged: {owner.scope} {owner.id}".rstrip())
+            await _add_member(connection, name, role)
 
 
 async def revoke(connection: Connection, role: str, owners: Sequence[RowOwner] = ()) -> tuple[RowOwner, ...]:
@@ -101,8 +101,8 @@ async def members(connection: Connection) -> tuple[Member, ...]:
 async def _listed(connection: Connection) -> tuple[Member, ...]:
     cursor = await connection.execute(_MEMBERS)
     found: dict[str, list[RowOwner]] = {}
-    for role, told in await cursor.fetchall():
-        scope, _, id_ = str(told or "").removeprefix("forged: ").partition(" ")
+    for role, comment in await cursor.fetchall():
+        scope, _, id_ = str(comment or "").removeprefix("forged: ").partition(" ")
         owners = found.setdefault(role, [])
         if scope in (Scope.USER, Scope.AGENT, Scope.ORG):
             owners.append(RowOwner(Scope(scope), id_))
@@ -157,8 +157,10 @@ async def _require_ordinary(connection: Connection, role: str) -> None:
     )
     found = await cursor.fetchone()
     if found is None:
-        told = f"there is no role {role} on the server: create it with `CREATE ROLE ... LOGIN PASSWORD ...`"
-        raise SharedError(f"{told}, or name another with --role", reason="invalid")
+        comment = (
+            f"there is no role {role} on the server: create it with `CREATE ROLE ... LOGIN PASSWORD ...`"
+        )
+        raise SharedError(f"{comment}, or name another with --role", reason="invalid")
     is_super, bypasses, inherits, owns = found
     if is_super or bypasses or owns:
         why = "owns the tables" if owns else "is a superuser" if is_super else "bypasses row level security"
@@ -171,15 +173,15 @@ async def _require_ordinary(connection: Connection, role: str) -> None:
         )
 
 
-async def _make(connection: Connection, name: str, told: str) -> None:
+async def _create_role(connection: Connection, name: str, comment: str) -> None:
     if await _exists(connection, name):
         return
     role = sql.Identifier(name)
     await connection.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(role))
-    await connection.execute(sql.SQL("COMMENT ON ROLE {} IS {}").format(role, sql.Literal(told)))
+    await connection.execute(sql.SQL("COMMENT ON ROLE {} IS {}").format(role, sql.Literal(comment)))
 
 
-async def _join(connection: Connection, group: str, role: str) -> None:
+async def _add_member(connection: Connection, group: str, role: str) -> None:
     statement = sql.SQL("GRANT {} TO {}")
     await connection.execute(statement.format(sql.Identifier(group), sql.Identifier(role)))
 

@@ -181,9 +181,9 @@ class SharedServer:
             writers={name: round(age_s, 1) for name, age_s in self.listening.writers.items()},
         )
 
-    def listen(self, heard: Callable[[OwnerChange], None]) -> Callable[[], None]:
+    def listen(self, on_change: Callable[[OwnerChange], None]) -> Callable[[], None]:
         """Be told of every change that another daemon makes, until what is returned is called."""
-        return self.listening.listen(heard)
+        return self.listening.listen(on_change)
 
     @contextlib.asynccontextmanager
     async def writer(self, deadline: float) -> AsyncIterator[RowWriter]:

@@ -79,18 +79,18 @@ class RootSync:
         """Keep all in step until cancelled."""
         # Not all that is forgotten has been in a map, whose change would tell.
         self._state.replicas.marked = self._wanted.set
-        ends = (self._shared.listen(self._heard), self._indexer.events.listen(self._built))
+        ends = (self._shared.listen(self._changed_elsewhere), self._indexer.events.listen(self._changed_here))
         try:
             await self._state.opened()
             while True:
                 self._wanted.clear()
                 again_s = _EVERY_S if await self._round() else _AGAIN_S
-                await _soon(self._wanted, again_s)
+                await _wait(self._wanted, again_s)
         finally:
             for end in ends:
                 end()
 
-    def _heard(self, change: OwnerChange) -> None:
+    def _changed_elsewhere(self, change: OwnerChange) -> None:
         if not change.scope:
             self._compared_at = -math.inf
         owners = {owner for scope, owner in self.standing if scope == change.scope}
@@ -99,7 +99,7 @@ class RootSync:
         if not change.scope or change.owner_digest in map(owner_digest, owners):
             self._wanted.set()
 
-    def _built(self, event: BuildEvent) -> None:
+    def _changed_here(self, event: BuildEvent) -> None:
         tops = {root.top for root in self._roots}
         if event.kind == "swapped" and (event.root in tops or self._is_new(event.root)):
             self._wanted.set()
@@ -119,7 +119,7 @@ class RootSync:
                 for each in self._roots.values():
                     each.start_over()
             for each in self._roots.values():
-                await _in_step(each)
+                await _replicate(each)
         except (SharedError, StoreError, ProviderError) as error:
             if self.problem != str(error):
                 logger.info("not in step with the shared server error=%s", error)
@@ -142,13 +142,13 @@ class RootSync:
                 self._roots[root] = Replication((root.scope, owner), files, rows, self._state.replicas)
 
 
-async def _in_step(replication: Replication) -> None:
+async def _replicate(replication: Replication) -> None:
     for _ in range(_MOST_ROUNDS):
         if not await replication.step():
             return
 
 
-async def _soon(wanted: asyncio.Event, at_most_s: float) -> None:
+async def _wait(wanted: asyncio.Event, at_most_s: float) -> None:
     try:
         async with asyncio.timeout(at_most_s):
             await wanted.wait()

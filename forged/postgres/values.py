@@ -84,8 +84,10 @@ def settings_of(config: Config, env: Mapping[str, str]) -> Settings | None:
     if not shared.url:
         return None
     if any(importlib.util.find_spec(name) is None for name in ("psycopg", "pgvector")):
-        told = f"the shared PostgreSQL needs packages that are not installed: {install_command('postgres')}"
-        raise SharedError(told, reason="not_installed")
+        lacking = (
+            f"the shared PostgreSQL needs packages that are not installed: {install_command('postgres')}"
+        )
+        raise SharedError(lacking, reason="not_installed")
     return Settings(
         url=shared.url,
         user=shared.user,

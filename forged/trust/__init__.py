@@ -1,6 +1,6 @@
 """What of a repository counts, and whom a person trusts.
 
-`admission` decides what of a root counts, `brought` who brought a file, and `excluding` keeps captures out of
+`admission` decides what of a root counts, `provenance` who wrote it, and `excluding` keeps captures out of
 commits. Records live in `state.db` and are never derived from the bytes of a repository. Git is run in
 repositories that are trusted, or that had no memories at the first look and whose `.git` is the user's.
 """

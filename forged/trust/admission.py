@@ -10,7 +10,7 @@ withheld, each with the reason: these are treated as absent, and hide none of th
 | own: empty at first      | also what a person writes by hand: bytes that no object of git has           |
 | own, without git         | instead edits by hand of files that this daemon wrote, where they lie        |
 | trusted, mode locked     | as unknown                                                                   |
-| trusted, mode follow     | also what is merged into the trusted branch, and edits by hand (`brought`)   |
+| trusted, mode follow     | also what is merged into the trusted branch, and edits by hand (`from_git`)   |
 
 Edits by hand in an own root are on record durably before they are shown, so that they count once committed;
 so is what git brought, so that it never counts as an edit when git has pruned it. `admit` may wait for git
@@ -120,9 +120,9 @@ def _shown(source: Memory, sha256: str, own: Own) -> RedactedMemory:
     times = dict.fromkeys((source.created_at, source.updated_at))
     odd_times = (text for text in times if not _TIME.fullmatch(text))
     grounds = map(str, source.evidence)
-    beside = (source.category, source.session_id, source.trigger, *odd_times, *source.cues, *grounds)
-    beside = (*beside, *_spoken(source))
-    found = shapes_in("\n\n".join((public, source.id, source.supersedes or "", *beside, *edges)))
+    other_texts = (source.category, source.session_id, source.trigger, *odd_times, *source.cues, *grounds)
+    other_texts = (*other_texts, *_spoken(source))
+    found = shapes_in("\n\n".join((public, source.id, source.supersedes or "", *other_texts, *edges)))
     if source.cues != (cues := tuple(map(without_private, source.cues))):
         source = msgspec.structs.replace(source, cues=cues)
     if any("<" in text for text in _spoken(source)):
@@ -138,8 +138,8 @@ def _shown(source: Memory, sha256: str, own: Own) -> RedactedMemory:
     if is_own and record is not None and record.insisted:
         return RedactedMemory(source, insisted=True, has_secret=True)
     if names := shapes_in(source.id):
-        told = f"its id holds what looks like a secret ({', '.join(names)}); rename it"
-        return RedactedMemory(None, problem=told, has_secret=True)
+        problem = f"its id holds what looks like a secret ({', '.join(names)}); rename it"
+        return RedactedMemory(None, problem=problem, has_secret=True)
     return RedactedMemory(_without(source, public, found, origin), has_secret=True)
 
 
@@ -200,14 +200,14 @@ Hashes = set[str] | frozenset[str]
 class Admitted(msgspec.Struct, frozen=True):
     """What counts of a snapshot, as it is shown, sorted by id, and what does not, sorted by path.
 
-    `passes`: some of that may be different in a moment, look again. `redacted`: ids of memories that are
+    `may_change`: some of that may be different in a moment, look again. `redacted`: ids of memories that are
     shown without a secret in their file; `insisted`, of those that are shown with one, as somebody wanted.
     `problems`: what cannot be shown without one.
     """
 
     memories: tuple[Memory, ...]
     withheld: tuple[WithheldFile, ...] = ()
-    passes: bool = False
+    may_change: bool = False
     redacted: tuple[str, ...] = ()
     insisted: frozenset[str] = frozenset()
     problems: tuple[Problem, ...] = ()
@@ -348,7 +348,7 @@ class Admission:
         chosen = one_per_id(counting)
         memories, hashes = tuple(file.memory for file in chosen), tuple(file.sha256 for file in chosen)
         admitted = self._shown(root, standing, memories, hashes)
-        return msgspec.structs.replace(admitted, withheld=listed, passes=judged.passes)
+        return msgspec.structs.replace(admitted, withheld=listed, may_change=judged.may_change)
 
     def _shown(
         self, root: Root, standing: TrustRecord, memories: tuple[Memory, ...], hashes: Sequence[str]
@@ -390,14 +390,14 @@ class Admission:
             return AdmissionDecision(refused={file.path: BEFORE_GIT for file in files})
         if record.mode == "locked":
             return AdmissionDecision(refused={file.path: PINNED for file in files})
-        brought = frozenset[str]().union(*map(self._records.brought, standing.identities))
+        from_git = frozenset[str]().union(*map(self._records.from_git, standing.identities))
         if record.trusted_at:
             candidates = _candidates(files, snapshot)
-            judged = self.repository(root.top).judge(record.branch, candidates, brought)
+            judged = self.repository(root.top).judge(record.branch, candidates, from_git)
         elif has_git(root.top) and not root.in_git:  # git checks nothing out into its own directory
-            fresh = _candidates([file for file in files if file.sha256 not in brought], snapshot)
+            fresh = _candidates([file for file in files if file.sha256 not in from_git], snapshot)
             judged = self.repository(root.top).judge_unasked(fresh)
-            known = {file.path: FROM_GIT for file in files if file.sha256 in brought}
+            known = {file.path: FROM_GIT for file in files if file.sha256 in from_git}
             judged = msgspec.structs.replace(judged, refused=judged.refused | known)
         else:
             edited = [file for file in files if self._is_edited(root, file, standing)]
@@ -409,10 +409,10 @@ class Admission:
         self, record: RootRecord, judged: AdmissionDecision, files: Sequence[File]
     ) -> AdmissionDecision:
         """The same once it is on record; without that only what a trusted root accepts counts."""
-        if not judged.accepted and not judged.brought:
+        if not judged.accepted and not judged.from_git:
             return judged
         try:
-            is_noted = self._records.note(TrustFindings(record, judged.accepted, judged.brought))
+            is_noted = self._records.note(TrustFindings(record, judged.accepted, judged.from_git))
         except StoreError as error:
             logger.warning("what counts is not written down error=%s", error)
             if record.trusted_at:

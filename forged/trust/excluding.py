@@ -34,7 +34,7 @@ _AGAIN_S = 60.0  # after a refusal the next write tries again
 class CaptureExcluder:
     """One for the daemon. `problems` are sentences for status, by the top of the root.
 
-    `untold` are the lines that were added and no reply has told of, by that top.
+    `unreported` are the lines that were added and no reply has told of, by that top.
     """
 
     def __init__(self, records: Excludes, default: str, home: str) -> None:
@@ -45,7 +45,7 @@ class CaptureExcluder:
         self._locks: dict[str, threading.Lock] = {}
         self._until: dict[tuple[str, str], float] = {}
         self._fresh: dict[str, Exclude] = {}
-        self.untold: dict[str, Exclude] = {}
+        self.unreported: dict[str, Exclude] = {}
         self._as_it_is: dict[str, str] = {}
         self.problems: dict[str, str] = {}
 
@@ -116,23 +116,23 @@ class CaptureExcluder:
             return "what forged captures here may be committed, as you said"
         return self._as_it_is.get(root.top, "")
 
-    def news(self, top: str) -> str:
+    def notice(self, top: str) -> str:
         """The sentence about a line that was added and nobody was told of, which counts as told now."""
-        record = self.untold.pop(top, None)
+        record = self.unreported.pop(top, None)
         if record is None:
             return ""
-        self._note(self._current(record), is_told=True)
+        self._note(self._current(record), is_reported=True)
         return (
             f"git ignores what forged captures in {top} from now on: a line in {record.common}/info/exclude; "
             "`forgectl trust --commit` there takes it out"
         )
 
     async def all_notices(self, *tops: str) -> tuple[str, ...]:
-        """Return the sentences of `news` about some tops, and write down that they were given."""
-        told = tuple(filter(None, map(self.news, tops)))
-        if told:
+        """Return the sentences of `notice` about some tops, and write down that they were given."""
+        notices = tuple(filter(None, map(self.notice, tops)))
+        if notices:
             await self.save()
-        return told
+        return notices
 
     async def save(self) -> None:
         """Write down what was found out. What fails is found out again."""
@@ -193,8 +193,8 @@ class CaptureExcluder:
         self._as_it_is[top] = _AS_IT_IS.get(became, "")
         if became in {"added", "there"}:
             record = self._note(record, has_line=True)
-            if not record.is_told:
-                self.untold[top] = record
+            if not record.is_reported:
+                self.unreported[top] = record
 
     def _taken_out(self, record: Exclude) -> bool:
         try:
@@ -208,7 +208,7 @@ class CaptureExcluder:
             )
             return False
         self.problems.pop(record.common, None)
-        self._note(record, has_line=False, is_told=False)
-        for top in [top for top, each in self.untold.items() if each.key == record.key]:
-            del self.untold[top]
+        self._note(record, has_line=False, is_reported=False)
+        for top in [top for top, each in self.unreported.items() if each.key == record.key]:
+            del self.unreported[top]
         return True

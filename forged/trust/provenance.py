@@ -73,16 +73,16 @@ _Ask = Callable[[Sequence[UnrecordedFile]], dict[UnrecordedFile, str]]
 class AdmissionDecision(msgspec.Struct, frozen=True):
     """Hashes that count from now on, and why the others do not, by path.
 
-    `passes`: some of that may be different in a moment. `brought`: hashes of files that git had.
+    `may_change`: some of that may be different in a moment. `from_git`: hashes of files that git had.
     """
 
     accepted: frozenset[str] = frozenset()
     refused: dict[str, str] = {}
-    passes: bool = False
-    brought: frozenset[str] = frozenset()
+    may_change: bool = False
+    from_git: frozenset[str] = frozenset()
 
 
-class _Busy(GitFailed):
+class _GitBusy(GitFailed):
     """Git is at work."""
 
 
@@ -109,11 +109,11 @@ class Repository:
             return ""
 
     def judge(
-        self, trusted: str, candidates: Sequence[UnrecordedFile], brought: Hashes = frozenset()
+        self, trusted: str, candidates: Sequence[UnrecordedFile], from_git: Hashes = frozenset()
     ) -> AdmissionDecision:
         """Judge files of a root; `trusted` is the full name of the branch that a person trusts.
 
-        `brought` are hashes on record as git's, which are no edits by hand though git may have pruned them.
+        `from_git` are hashes on record as git's, which are no edits by hand though git may have pruned them.
         """
         with self._lock:
             refused, rest = self._without_linked(candidates)
@@ -123,12 +123,12 @@ class Repository:
                 git_dir = git_directory(self._top)
                 if not git_dir:
                     return AdmissionDecision(frozenset(each.sha256 for each in rest), refused)
-                ask = partial(self._ask, trusted, git_dir, brought)
+                ask = partial(self._ask, trusted, git_dir, from_git)
                 verdicts, is_news = self._verdicts_on(trusted, rest, git_dir, ask)
             except (GitFailed, OSError) as error:
                 return _failed(error, refused, rest)
         refused |= {each.path: why for each, why in verdicts.items() if why}
-        theirs = _hashes(verdicts, OTHER_BRANCH) - brought
+        theirs = _hashes(verdicts, OTHER_BRANCH) - from_git
         return AdmissionDecision(_hashes(verdicts, ""), refused, is_news and bool(refused), theirs)
 
     def judge_unasked(self, candidates: Sequence[UnrecordedFile]) -> AdmissionDecision:
@@ -144,7 +144,7 @@ class Repository:
                 git_dir = git_directory(self._top)
                 if not git_dir or not _belongs_to_us(self._top, git_dir):
                     return AdmissionDecision(refused=refused | {each.path: NOT_ASKED for each in rest})
-                verdicts, _ = self._verdicts_on(None, rest, git_dir, partial(self._whose, git_dir))
+                verdicts, _ = self._verdicts_on(None, rest, git_dir, partial(self._ask_unasked, git_dir))
             except (GitFailed, OSError) as error:
                 return _failed(error, refused, rest)
         refused |= {each.path: why for each, why in verdicts.items() if why}
@@ -154,7 +154,7 @@ class Repository:
     def _without_linked(
         self, candidates: Sequence[UnrecordedFile]
     ) -> tuple[dict[str, str], list[UnrecordedFile]]:
-        foreign = tuple(folder for folder in FOLDERS if _is_foreign(self._top, folder))
+        foreign = tuple(folder for folder in FOLDERS if _is_linked(self._top, folder))
         linked = {each.path: LINKED for each in candidates if self._folder(each) in foreign}
         return linked, [each for each in candidates if each.path not in linked]
 
@@ -172,7 +172,10 @@ class Repository:
         A merge may move the files first and the branch a moment later.
         """
         _check_idle(git_dir)
-        seen = (trusted, *map(_state_of, (*_telling(git_dir), *_attributes(self._top, git_dir))))
+        seen = (
+            trusted,
+            *map(_file_state, (*_git_state_paths(git_dir), *_attribute_paths(self._top, git_dir))),
+        )
         if seen != self._seen:
             self._verdicts, self._seen = {}, ()
         fresh = [each for each in candidates if each not in self._verdicts]
@@ -184,7 +187,7 @@ class Repository:
         return verdicts, bool(fresh)
 
     def _ask(
-        self, trusted: str, git_dir: str, brought: Hashes, candidates: Sequence[UnrecordedFile]
+        self, trusted: str, git_dir: str, from_git: Hashes, candidates: Sequence[UnrecordedFile]
     ) -> dict[UnrecordedFile, str]:
         found = self._read(candidates, git_dir)
         verdicts, blobs = dict(found.verdicts), found.as_written | found.by_content
@@ -194,11 +197,11 @@ class Repository:
         doubtful = {
             each: names
             for each, names in found.by_content.items()
-            if verdicts[each] and each.sha256 not in brought
+            if verdicts[each] and each.sha256 not in from_git
         }
         return verdicts | self._edits(doubtful, found.sides, git_dir, OTHER_BRANCH)
 
-    def _whose(self, git_dir: str, candidates: Sequence[UnrecordedFile]) -> dict[UnrecordedFile, str]:
+    def _ask_unasked(self, git_dir: str, candidates: Sequence[UnrecordedFile]) -> dict[UnrecordedFile, str]:
         found = self._read(candidates, git_dir)
         return found.verdicts | self._edits(
             found.as_written | found.by_content, found.sides, git_dir, FROM_GIT
@@ -215,12 +218,12 @@ class Repository:
             entry = entries.get(path)
             if path in odd:
                 found.verdicts[each] = CONFLICT
-            elif (data := _still(each)) is None:
+            elif (data := _read_if_unchanged(each)) is None:
                 found.verdicts[each] = MOVING
             else:
                 found.by_content[each] = self._git.blob_names(data)
-                is_told = entry is not None and entry.is_merged and _is_as_written(each, entry)
-                if entry is not None and is_told and not (data and self._git.is_empty(entry.blob)):
+                is_as_written = entry is not None and entry.is_merged and _is_as_written(each, entry)
+                if entry is not None and is_as_written and not (data and self._git.is_empty(entry.blob)):
                     found.as_written[each] = (entry.blob, *found.by_content.pop(each))
                 elif entry is not None and not entry.is_merged:
                     found.sides[each] = entry.sides
@@ -265,7 +268,7 @@ class Repository:
         kept = _lines(recorded_resolutions(_common(git_dir)))
         verdicts: dict[UnrecordedFile, str] = {}
         for each in unmerged:
-            data = _still(each)
+            data = _read_if_unchanged(each)
             if data is None:
                 verdicts[each] = MOVING
             elif _is_made_of(data, kept | _lines(self._git.contents(sides[each]))):
@@ -282,13 +285,13 @@ def _failed(
 ) -> AdmissionDecision:
     """Nothing new counts while git gives no answer."""
     return AdmissionDecision(
-        refused=refused | {each.path: str(error) for each in rest}, passes=isinstance(error, _Busy)
+        refused=refused | {each.path: str(error) for each in rest}, may_change=isinstance(error, _GitBusy)
     )
 
 
 def _check_idle(git_dir: str) -> None:
     if os.path.lexists(os.path.join(git_dir, "index.lock")):
-        raise _Busy(BUSY)
+        raise _GitBusy(BUSY)
 
 
 def _lines(texts: Iterable[bytes]) -> set[bytes]:
@@ -308,7 +311,7 @@ def _is_merged(entry: IndexEntry | None) -> bool:
     return entry is None or entry.is_merged
 
 
-def _still(candidate: UnrecordedFile) -> bytes | None:
+def _read_if_unchanged(candidate: UnrecordedFile) -> bytes | None:
     """The bytes of a file, if they are still those that were judged."""
     try:
         with open(os.open(candidate.path, _READ), "rb") as file:
@@ -359,7 +362,7 @@ def _common(git_dir: str) -> str:
         return os.path.join(git_dir, os.fsdecode(file.read(8192).strip()))
 
 
-def _is_foreign(top: str, folder: str) -> bool:
+def _is_linked(top: str, folder: str) -> bool:
     parts = folder.split("/")
     ways = [os.path.join(top, *parts[: count + 1]) for count in range(len(parts))]
     return any(os.path.islink(way) or os.path.lexists(os.path.join(way, ".git")) for way in ways)
@@ -370,7 +373,7 @@ def _is_as_written(candidate: UnrecordedFile, entry: IndexEntry) -> bool:
     return found == (entry.size, entry.inode, entry.mtime_ns)
 
 
-def _telling(git_dir: str) -> Iterable[str]:
+def _git_state_paths(git_dir: str) -> Iterable[str]:
     git_dir_of_refs = _common(git_dir)
     yield from (os.path.join(git_dir, name) for name in ("index", "HEAD"))
     yield from (os.path.join(git_dir_of_refs, name) for name in ("packed-refs", "config", "reftable"))
@@ -380,13 +383,13 @@ def _telling(git_dir: str) -> Iterable[str]:
             yield from (os.path.join(folder, name) for name in files)
 
 
-def _attributes(top: str, git_dir: str) -> Iterable[str]:
+def _attribute_paths(top: str, git_dir: str) -> Iterable[str]:
     yield os.path.join(_common(git_dir), "info", "attributes")
     for folder in ("", ".forge", *FOLDERS):
         yield os.path.join(top, folder, ".gitattributes")
 
 
-def _state_of(path: str) -> tuple[str, int, int, int]:
+def _file_state(path: str) -> tuple[str, int, int, int]:
     try:
         status = os.stat(path)
     except OSError:

@@ -156,7 +156,7 @@ class TrustRegistry:
         standing = await asyncio.to_thread(self._admission.standing, top)
         return _described(top, standing, admitted, self._records.doubt)
 
-    async def stands(self, top: str) -> KnownRoot:
+    async def status(self, top: str) -> KnownRoot:
         """As `describe`, without a look at the files: nothing is counted."""
         standing = await asyncio.to_thread(self._admission.standing, top)
         return _described(top, standing, Admitted(()), self._records.doubt)
@@ -249,5 +249,5 @@ def _described(top: str, standing: TrustRecord, admitted: Admitted, doubt: str) 
         state = "own" if record is not None and record.born_empty else "unknown"
         reason = REPLACED if standing.replaced else ""
         return msgspec.structs.replace(found, state=state, reason=reason)
-    told = {"mode": record.mode, "branch": record.branch, "trusted_at": record.trusted_at}
-    return msgspec.structs.replace(found, state="trusted", **told)
+    fields = {"mode": record.mode, "branch": record.branch, "trusted_at": record.trusted_at}
+    return msgspec.structs.replace(found, state="trusted", **fields)

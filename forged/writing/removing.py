@@ -175,7 +175,7 @@ class Remover:
 
         def note(memory_id: str, path: str) -> bytes:
             following = sorted(each for each in rewrites if each.former == memory_id)
-            told = TrashNote(
+            entry = TrashNote(
                 id=memory_id,
                 top=root.top,
                 scope=root.scope,
@@ -193,7 +193,7 @@ class Remover:
                 own=taking.own.get(memory_id),
             )
             try:
-                return msgspec.json.encode(told)
+                return msgspec.json.encode(entry)
             except UnicodeEncodeError:  # a name that is no text cannot be written down
                 return b""
 

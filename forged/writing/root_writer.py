@@ -81,7 +81,7 @@ class Written(msgspec.Struct, frozen=True):
 
 
 Answer = Written | StoreError
-End = Answer | WriteRequest
+Outcome = Answer | WriteRequest
 """The answer to a draft, or the draft that has to be decided on once more."""
 
 
@@ -103,7 +103,7 @@ class WritePlan(msgspec.Struct, frozen=True):
         named, replaced = self.draft.memory.supersedes or "", "" if existed else memory.supersedes or ""
         return Written(memory, path, 0, replaced, bool(named) and replaced not in {"", named}, existed)
 
-    def is_met(self, end: End) -> bool:
+    def is_met(self, end: Outcome) -> bool:
         """Return True if its own memory was written."""
         return isinstance(end, Written) and end.memory is self.memory
 
@@ -184,7 +184,7 @@ class RootWriter:
         base = self._ledger.find(memory.supersedes) if draft.said == UNCHANGED else None
         return base if base is not None and _changes_nothing(memory, base) else None
 
-    def _carried_out(self, plans: Sequence[WritePlan]) -> list[End]:
+    def _carried_out(self, plans: Sequence[WritePlan]) -> list[Outcome]:
         contents = {plan.path: plan.data for plan in plans if plan.data}
         if contents:
             self._trust.excluding.keep_out(self._root)
@@ -234,7 +234,7 @@ class RootWriter:
         said = f"{self._root.top}\0{named}\0{draft.memory.content}"
         return hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
-    def _known(self, plan: WritePlan, known: RequestOutcome) -> End:
+    def _known(self, plan: WritePlan, known: RequestOutcome) -> Outcome:
         """What is answered to a request that came before: as then, or it is completed now."""
         if not known.memory_id:
             return NoLongerWanted("what this request wrote was forgotten since")
@@ -246,7 +246,7 @@ class RootWriter:
         memory = msgspec.structs.replace(plan.draft.memory, id=known.memory_id)
         return msgspec.structs.replace(plan.draft, memory=memory, is_settled=True)
 
-    def _undone(self, plans: Sequence[WritePlan], error: StoreError) -> list[End]:
+    def _undone(self, plans: Sequence[WritePlan], error: StoreError) -> list[Outcome]:
         fresh = [plan.memory for plan in plans if plan.data]
         for memory in fresh:
             self._ledger.remove(memory)
@@ -255,10 +255,10 @@ class RootWriter:
 
 
 def _changes_nothing(memory: Memory, base: Memory) -> bool:
-    beside = memory.category == base.category and set(memory.related) <= set(base.related)
-    beside = beside and memory.cues == base.cues and memory.evidence in {(), base.evidence}
-    beside = beside and (memory.entities, memory.relations) == (base.entities, base.relations)
-    return beside and normalised(memory.content) == normalised(base.content)
+    same = memory.category == base.category and set(memory.related) <= set(base.related)
+    same = same and memory.cues == base.cues and memory.evidence in {(), base.evidence}
+    same = same and (memory.entities, memory.relations) == (base.entities, base.relations)
+    return same and normalised(memory.content) == normalised(base.content)
 
 
 class _Linking:
@@ -267,10 +267,10 @@ class _Linking:
     def __init__(self, ledger: RootContents, files: NewFiles) -> None:
         self._ledger = ledger
         self._files = files
-        self._ends: list[tuple[WritePlan, End, WriteRequest]] = []
+        self._ends: list[tuple[WritePlan, Outcome, WriteRequest]] = []
         self._lost: set[str] = set()  # ids that were counted on and will not be there
 
-    def end(self, plan: WritePlan, end: End | None, again: WriteRequest) -> None:
+    def end(self, plan: WritePlan, end: Outcome | None, again: WriteRequest) -> None:
         """Bring a plan to its end, if it is not known yet; or `again`, if what it leans on is lost."""
         depends_on = end.memory.id if isinstance(end, Written) else plan.depends_on
         if depends_on in self._lost and not isinstance(end, WriteRequest):
@@ -281,7 +281,7 @@ class _Linking:
             self._lose(plan)
         self._ends.append((plan, end, again))
 
-    def settled(self) -> list[End]:
+    def settled(self) -> list[Outcome]:
         """All ends, once the names are durable."""
         try:
             self._files.settle()
@@ -301,7 +301,7 @@ class _Linking:
         self._ledger.wrote(plan.path)
         return plan.written(plan.memory, plan.path, existed=False)
 
-    def _unsettled(self, plan: WritePlan, end: End, again: WriteRequest, error: StoreError) -> End:
+    def _unsettled(self, plan: WritePlan, end: Outcome, again: WriteRequest, error: StoreError) -> Outcome:
         if not isinstance(end, Written) or end.memory.id not in self._lost:
             return end
         return error if plan.data and plan.is_met(end) else again
@@ -435,7 +435,7 @@ class RootContents:
             self._unread.clear()
         admitted = self._trust.admit(self._root, snapshot)
         is_pending = stamp.follows and bool(admitted.withheld)
-        self._is_restless = snapshot.unsettled or admitted.passes or bool(stamp.doubt) or is_pending
+        self._is_restless = snapshot.unsettled or admitted.may_change or bool(stamp.doubt) or is_pending
         self._take_over(admitted.memories)
         return True
 

@@ -65,7 +65,7 @@ OTHERS = {
     "agents": "counts by day",
     "learned": "digests of messages",
     "replicas": "marks that hold against a server which still has the memory",
-    "brought": "hashes of files",
+    "git_files": "hashes of files",
     "excludes": "roots",
     "absences": "days of what has no file, which end when the memory is seen or goes",
     "places": "roots",

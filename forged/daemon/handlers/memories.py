@@ -203,14 +203,14 @@ async def undo(
             return await _undone(context, planned), 0
     else:
         batch = removal.newest_batch(view, request.session_id)
-    told = fitting([context.record(*item) for item in batch])
+    records = fitting([context.record(*item) for item in batch])
     if request.ids and set(request.ids) != {found.id for _, found in batch}:
         raise InvalidRequest("something else was captured meanwhile; look at the newest batch again")
     if not batch or request.preview:
         reason = "" if batch else "nothing that was captured is left to take back"
-        return wire.Undone(status="ok" if batch else "empty", reason=reason, memories=told)
+        return wire.Undone(status="ok" if batch else "empty", reason=reason, memories=records)
     if planned is None:
-        planned = wire.Undone(memories=told, trash=memories.writer.trash.path)
+        planned = wire.Undone(memories=records, trash=memories.writer.trash.path)
         await context.plan(planned)
     taking, generation = RemovalTerms(why="undo", batch=_name_of_batch(context)), 0
     for home in view.maps:
@@ -232,13 +232,13 @@ async def _undone(context: Context, planned: wire.Undone) -> wire.Undone:
     """Return the reply about what was taken back; what the memories say is in the trash."""
     held = await asyncio.to_thread(context.daemon.memories.writer.trash.held, time.time())
     texts = {(each.note.top, each.note.id): each.memory for each in reversed(held)}
-    told = (
+    records = (
         replace(each, content=found.content, cues=found.cues)
         if not each.content and (found := texts.get((each.root, each.id))) is not None
         else each
         for each in planned.memories
     )
-    return replace(planned, memories=tuple(told))
+    return replace(planned, memories=tuple(records))
 
 
 async def move(context: Context, place: Workplace, request: wire.Move) -> tuple[wire.Moved, int]:

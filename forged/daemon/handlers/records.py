@@ -100,8 +100,8 @@ async def list_judged(context: Context, request: wire.ListJudged) -> wire.Judged
 
     page, total = await _page(context, request, listed)
     there = await asyncio.to_thread(_there, page)
-    told = [_judged(each, each in there) for each in page]
-    return wire.JudgedPage(status="ok" if told else "empty", judged=fitting(told), total=total)
+    listed_rows = [_judged(each, each in there) for each in page]
+    return wire.JudgedPage(status="ok" if listed_rows else "empty", judged=fitting(listed_rows), total=total)
 
 
 async def list_injections(context: Context, request: wire.ListInjections) -> wire.InjectionsPage:
@@ -112,8 +112,8 @@ async def list_injections(context: Context, request: wire.ListInjections) -> wir
 
     page, total = await _page(context, request, listed)
     state = context.daemon.state
-    told = fitting([_injected(each, state) for each in page])
-    return wire.InjectionsPage(status="ok" if told else "empty", injections=told, total=total)
+    listed_rows = fitting([_injected(each, state) for each in page])
+    return wire.InjectionsPage(status="ok" if listed_rows else "empty", injections=listed_rows, total=total)
 
 
 async def _page(

@@ -50,12 +50,12 @@ async def trust(context: Context, request: wire.Trust) -> wire.Trusted:
     registry = context.daemon.trust
     await registry.opened()
     if request.action == "leave":
-        return await _left(registry)
-    found = [await _told(registry, each) for each in await _meant(context, request)]
+        return await _exclude_lines_removed(registry)
+    found = [await _root_trust(registry, each) for each in await _requested_roots(context, request)]
     return wire.Trusted(status="ok" if found else "empty", roots=fitting(found))
 
 
-async def _meant(context: Context, request: wire.Trust) -> Sequence[KnownRoot]:
+async def _requested_roots(context: Context, request: wire.Trust) -> Sequence[KnownRoot]:
     known, resolver = context.daemon.trust, context.daemon.resolver
     if request.action == "list":
         return await known.known()
@@ -69,7 +69,7 @@ async def _meant(context: Context, request: wire.Trust) -> Sequence[KnownRoot]:
         some = ((named,) if named in roots else roots[:1]) if request.shown else roots
         return [await _trusted(context, root, request) for root in some]
     if request.action == "revoke":
-        return [_in_turns_too(context, await known.revoke(root.top)) for root in roots]
+        return [_clear_kept_turns(context, await known.revoke(root.top)) for root in roots]
     return [await known.describe(root.top) for root in roots]
 
 
@@ -87,7 +87,7 @@ async def _chosen_for_git(registry: TrustRegistry, roots: Sequence[Root], choice
         await excluding.save()
 
 
-async def _left(registry: TrustRegistry) -> wire.Trusted:
+async def _exclude_lines_removed(registry: TrustRegistry) -> wire.Trusted:
     """Take forged's line out of every repository that has it."""
     excluding = registry.excluding
     done, left = await asyncio.to_thread(partial(excluding.take_out, everywhere=True))
@@ -101,9 +101,9 @@ async def _trusted(context: Context, root: Root, request: wire.Trust) -> KnownRo
     known = context.daemon.trust
     snapshot, admitted = await known.look(root)
     _check_shown(request.shown, admitted.withheld)
-    mode = request.mode or (await known.stands(root.top)).mode
+    mode = request.mode or (await known.status(root.top)).mode
     there = {file.sha256 for file in files_of(snapshot)}
-    return _in_turns_too(context, await known.trust(root.top, mode, there))
+    return _clear_kept_turns(context, await known.trust(root.top, mode, there))
 
 
 async def review(context: Context, request: wire.Review) -> wire.Reviewed:
@@ -116,16 +116,16 @@ async def review(context: Context, request: wire.Review) -> wire.Reviewed:
     again = context.planned(wire.Reviewed) is not None
     if not again:
         _check_shown(request.shown, listed)
-    chosen = listed if request.everything else _chosen(listed, request.accept, again=again)
+    chosen = listed if request.everything else _selected(listed, request.accept, again=again)
     for root, some in withheld.items():
         if hashes := {each.sha256 for each in some if each in chosen}:
-            _in_turns_too(context, await known.approve(root.top, hashes))
+            _clear_kept_turns(context, await known.approve(root.top, hashes))
     looks = {root: await known.look(root) for root in roots}
     files = [file for look in looks.values() for file in _files(*look)]
     left = tuple(each for _, admitted in looks.values() for each in admitted.withheld)
-    told = await _told(known, await known.describe(roots[0].top))
+    text = await _root_trust(known, await known.describe(roots[0].top))
     return wire.Reviewed(
-        root=msgspec.structs.replace(told, withheld=len(left), shown=_shown(left)),
+        root=msgspec.structs.replace(text, withheld=len(left), shown=_shown(left)),
         files=fitting(files),
         accepted=tuple(dict.fromkeys(each.id for each in chosen)),
     )
@@ -144,13 +144,13 @@ async def _roots(context: Context, workspace: str) -> tuple[tuple[Root, ...], Ro
     raise InvalidRequest("this directory belongs to no repository; your own memories need no trust")
 
 
-def _in_turns_too(context: Context, known: KnownRoot) -> KnownRoot:
+def _clear_kept_turns(context: Context, known: KnownRoot) -> KnownRoot:
     """No turn is answered as before something was decided."""
     context.daemon.sessions.purge()
     return known
 
 
-def _chosen(
+def _selected(
     withheld: Sequence[wire.WithheldFile], names: Collection[str], *, again: bool
 ) -> list[wire.WithheldFile]:
     """Return files by beginnings of ids or hashes. Raises MemoryNotFound unless it comes `again`."""
@@ -171,8 +171,8 @@ def _is_hash(name: str, sha256: str) -> bool:
 
 async def in_reply(context: Context, place: Workplace, session: Session | None = None) -> str:
     """Return the sentence on what is withheld, to a session once for each root. Nobody waits for a scan."""
-    if told := "; ".join(await context.daemon.trust.excluding.all_notices(*place.tops)):
-        return told
+    if text := "; ".join(await context.daemon.trust.excluding.all_notices(*place.tops)):
+        return text
     for root in place.roots:
         index = context.daemon.indexer.open(root)
         if index.builder.withheld and (session is None or session.is_first_notice(root.top)):
@@ -187,21 +187,21 @@ def sentence(known: KnownRoot, count: int) -> str:
         what = "1 memory" if count == 1 else f"{count:,} memories"
         return f"{what} in {known.top} cannot be used now: {known.reason}"
     what = "1 memory is" if count == 1 else f"{count:,} memories are"
-    told, top = f"{what} withheld in {known.top}", shlex.quote(known.top)
+    text, top = f"{what} withheld in {known.top}", shlex.quote(known.top)
     if known.state == "trusted":
-        return f"{told}: what you trusted there does not cover them; `forgectl review {top}` shows them"
+        return f"{text}: what you trusted there does not cover them; `forgectl review {top}` shows them"
     if "`forgectl " in known.reason:  # it names what has to come first
-        return f"{told}: {known.reason}"
+        return f"{text}: {known.reason}"
     if known.reason:
-        return f"{told}: {known.reason}; `forgectl trust {top}` shows them and asks"
+        return f"{text}: {known.reason}; `forgectl trust {top}` shows them and asks"
     these = "it" if count == 1 else "these"
     if known.state == "own":
         return (
-            f"{told}: no record that forged or you wrote {these}: brought by git, reinstalled or restored? "
+            f"{text}: no record that forged or you wrote {these}: brought by git, reinstalled or restored? "
             f"Yes is safe if you know who wrote {these}; `forgectl trust {top}` shows them and asks once"
         )
     return (
-        f"{told}: no record that forged wrote {these}: reinstalled, restored or cloned? A repository that "
+        f"{text}: no record that forged wrote {these}: reinstalled, restored or cloned? A repository that "
         "comes with memories, hand-written ones included, is asked about once. Yes is safe if you know who "
         "wrote in it, and `--under DIR` takes every repository below DIR; "
         f"`forgectl trust {top}` shows them and asks once"
@@ -213,7 +213,7 @@ async def in_status(context: Context, index: RootIndex) -> tuple[str, str]:
     if index.root.is_own:
         return "", ""
     registry = context.daemon.trust
-    known = await registry.stands(index.root.top)
+    known = await registry.status(index.root.top)
     count = len(index.builder.withheld)
     return known.mode or known.state, sentence(known, count) if count else ""
 
@@ -221,7 +221,7 @@ async def in_status(context: Context, index: RootIndex) -> tuple[str, str]:
 # --- as a person is told of it ------------------------------------------------------------------------
 
 
-async def _told(registry: TrustRegistry, known: KnownRoot) -> wire.RootTrust:
+async def _root_trust(registry: TrustRegistry, known: KnownRoot) -> wire.RootTrust:
     files = _files(*await registry.look(await asyncio.to_thread(repo_root, known.top)))
     return wire.RootTrust(
         root=known.top,
@@ -276,17 +276,17 @@ def _files(snapshot: Snapshot, admitted: Admitted) -> list[wire.WithheldFile]:
 
 def _effect(memory: Memory, counting: dict[str, Memory], waiting: Collection[str]) -> str:
     """What accepting a memory would do to those that count; `waiting` are the ids of the withheld."""
-    told = []
+    text = []
     if memory.id in counting:
-        told.append("take the place of the memory of the same id, if it is newer")
+        text.append("take the place of the memory of the same id, if it is newer")
     if memory.supersedes in counting:
-        told.append(f"replace {_named(counting[memory.supersedes])}")
+        text.append(f"replace {_named(counting[memory.supersedes])}")
     elif memory.supersedes:
         where = "withheld, too" if memory.supersedes in waiting else "not here"
-        told.append(f"replace {memory.supersedes}, which is {where}")
+        text.append(f"replace {memory.supersedes}, which is {where}")
     if linked := [edge.id for edge in memory.related if edge.id in counting]:
-        told.append(f"be linked to {', '.join(linked)}")
-    return "; ".join(told) or "stand by itself"
+        text.append(f"be linked to {', '.join(linked)}")
+    return "; ".join(text) or "stand by itself"
 
 
 def _named(memory: Memory) -> str:
