@@ -43,7 +43,7 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class UnrecordedFile(msgspec.Struct, frozen=True):
-    """A file on which nothing is on record: its path, its hash, and its inode, size and mtime as read."""
+    """A file without a record: its path, its hash, and inode, size and mtime as read."""
 
     path: str
     sha256: str
@@ -56,9 +56,9 @@ _Blobs = dict[UnrecordedFile, tuple[str, ...]]
 
 
 class _GitFindings(msgspec.Struct, frozen=True):
-    """Reasons against judging some files, and what the index and the bytes say of the others.
+    """Refused files with reasons, and the possible blobs of the others.
 
-    `as_written` and `by_content`: the blobs that a file may be. `sides`: what git merges there.
+    `as_written` and `by_content`: the blobs that a file may be. `sides`: the blobs that git merges there.
     """
 
     verdicts: dict[UnrecordedFile, str]
@@ -71,9 +71,9 @@ _Ask = Callable[[Sequence[UnrecordedFile]], dict[UnrecordedFile, str]]
 
 
 class AdmissionDecision(msgspec.Struct, frozen=True):
-    """Hashes that count from now on, and why the others do not, by path.
+    """Hashes that count from now on, and the reasons of refused files by path.
 
-    `may_change`: some of that may be different in a moment. `from_git`: hashes of files that git had.
+    `may_change`: part of it may differ in a moment. `from_git`: hashes of files that git had.
     """
 
     accepted: frozenset[str] = frozenset()
@@ -83,11 +83,11 @@ class AdmissionDecision(msgspec.Struct, frozen=True):
 
 
 class _GitBusy(GitFailed):
-    """Git is at work."""
+    """Git is at work in the repository."""
 
 
 class Repository:
-    """What git said of one root, kept until its refs or its index change."""
+    """Provenance of files in one root, cached until its refs or its index change."""
 
     def __init__(self, top: str) -> None:
         self._top = top
@@ -100,7 +100,7 @@ class Repository:
         self._behind_tips: frozenset[str] | None = None
 
     def branch(self) -> str:
-        """Full name of the branch that is checked out, nothing where that cannot be told."""
+        """Return the full name of the branch that is checked out, or "" if it is unknown."""
         if not git_directory(self._top):
             return ""
         try:
@@ -111,9 +111,10 @@ class Repository:
     def judge(
         self, trusted: str, candidates: Sequence[UnrecordedFile], from_git: Hashes = frozenset()
     ) -> AdmissionDecision:
-        """Judge files of a root; `trusted` is the full name of the branch that a person trusts.
+        """Decide on files of a trusted root; `trusted` is the full name of the trusted branch.
 
-        `from_git` are hashes on record as git's, which are no edits by hand though git may have pruned them.
+        `from_git` are recorded hashes of files from git. They are no edits by hand, even if git has pruned
+        them.
         """
         with self._lock:
             refused, rest = self._without_linked(candidates)
@@ -132,9 +133,9 @@ class Repository:
         return AdmissionDecision(_hashes(verdicts, ""), refused, is_news and bool(refused), theirs)
 
     def judge_unasked(self, candidates: Sequence[UnrecordedFile]) -> AdmissionDecision:
-        """Judge files of a root that nobody was asked about: what no object has, a person has written.
+        """Decide on files of a root that was never asked about: content unknown to git is the person's.
 
-        No branch is trusted. Git is asked where `.git` and its config belong to the user of this process.
+        No branch is trusted. Git is asked only if `.git` and its config belong to the user of this process.
         """
         with self._lock:
             refused, rest = self._without_linked(candidates)
@@ -167,10 +168,7 @@ class Repository:
     def _verdicts_on(
         self, trusted: str | None, candidates: Sequence[UnrecordedFile], git_dir: str, ask: _Ask
     ) -> tuple[dict[UnrecordedFile, str], bool]:
-        """Return why each file does not count, or nothing, kept as long as git is still; and if any is new.
-
-        A merge may move the files first and the branch a moment later.
-        """
+        """Return the reason or "" for each file, cached while git is still, and True if any is new."""
         _check_idle(git_dir)
         seen = (
             trusted,
@@ -202,13 +200,14 @@ class Repository:
         return verdicts | self._edits(doubtful, found.sides, git_dir, OTHER_BRANCH)
 
     def _ask_unasked(self, git_dir: str, candidates: Sequence[UnrecordedFile]) -> dict[UnrecordedFile, str]:
+        """Return the reason or "" for each file of a root that was never asked about."""
         found = self._read(candidates, git_dir)
         return found.verdicts | self._edits(
             found.as_written | found.by_content, found.sides, git_dir, FROM_GIT
         )
 
     def _read(self, candidates: Sequence[UnrecordedFile], git_dir: str) -> _GitFindings:
-        """Look up which blobs files may be: by bytes, and by the index if git wrote or compared them."""
+        """Find the possible blobs of files: by bytes, and by the index if git wrote or compared them."""
         found = _GitFindings({}, {}, {}, {})
         entries = self._git.entries()
         unmerged = [each for each in candidates if not _is_merged(entries.get(self._relative(each)))]
@@ -231,7 +230,7 @@ class Repository:
         return found
 
     def _merged(self, trusted: str, wanted: set[str]) -> frozenset[str]:
-        """Those that can be reached; the whole history is looked through only for what no tip holds."""
+        """Return reachable blobs; the whole history is searched only for blobs that no tip has."""
         tips = self._git.tips(trusted)
         if tips != self._tips:
             self._tips, self._at_tips, self._behind_tips = (), self._git.at(tips), None
@@ -243,7 +242,7 @@ class Repository:
         return self._at_tips | self._behind_tips
 
     def _edits(self, blobs: _Blobs, sides: _Blobs, git_dir: str, theirs: str) -> dict[UnrecordedFile, str]:
-        """Which of these files a person has written here; of what git has, `theirs` is the reason."""
+        """Return "" for files that a person wrote here, and the reason `theirs` for those of git."""
         if not blobs:
             return {}
         wanted = {blob for names in blobs.values() for blob in names}
@@ -261,7 +260,7 @@ class Repository:
     def _merges(
         self, candidates: Sequence[UnrecordedFile], sides: _Blobs, git_dir: str, theirs: str
     ) -> dict[UnrecordedFile, str]:
-        """Those of these files that hold what git merges and nothing that a person wrote, with the reason."""
+        """Return files that have only lines which git merges, with the reason."""
         unmerged = [each for each in candidates if each in sides]
         if not unmerged:
             return {}
@@ -283,7 +282,7 @@ def _hashes(verdicts: Mapping[UnrecordedFile, str], verdict: str) -> frozenset[s
 def _failed(
     error: GitFailed | OSError, refused: dict[str, str], rest: Sequence[UnrecordedFile]
 ) -> AdmissionDecision:
-    """Nothing new counts while git gives no answer."""
+    """Return a decision that refuses all new files while git gives no answer."""
     return AdmissionDecision(
         refused=refused | {each.path: str(error) for each in rest}, may_change=isinstance(error, _GitBusy)
     )
@@ -295,12 +294,12 @@ def _check_idle(git_dir: str) -> None:
 
 
 def _lines(texts: Iterable[bytes]) -> set[bytes]:
-    """Lines, without what an editor or a conversion of line ends changes."""
+    """Return the lines without differences that editors and line ends make."""
     return {line.strip() for text in texts for line in text.split(b"\n")}
 
 
 def _is_made_of(data: bytes, lines: set[bytes]) -> bool:
-    """Return True if a text has these lines alone, and the beginning of one where git still writes."""
+    """Return True if a text has only these lines; the last may be incomplete while git writes."""
     *whole, last = (line.strip() for line in data.split(b"\n"))
     return lines.issuperset(filter(None, whole)) and (
         not last or any(line.startswith(last) for line in lines)
@@ -312,7 +311,7 @@ def _is_merged(entry: IndexEntry | None) -> bool:
 
 
 def _read_if_unchanged(candidate: UnrecordedFile) -> bytes | None:
-    """The bytes of a file, if they are still those that were judged."""
+    """Return the bytes of a file if they still have the hash that was judged, else None."""
     try:
         with open(os.open(candidate.path, _READ), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -324,7 +323,7 @@ def _read_if_unchanged(candidate: UnrecordedFile) -> bytes | None:
 
 
 def git_directory(top: str) -> str:
-    """Where git keeps what it knows of a work tree; nothing where there is no repository."""
+    """Return the git directory of a work tree, or "" without a repository."""
     path = os.path.join(top, ".git")
     if os.path.isfile(path):
         with open(path, "rb") as file:
@@ -337,7 +336,7 @@ def git_directory(top: str) -> str:
 
 
 def _belongs_to_us(top: str, git_dir: str) -> bool:
-    """Whether all that tells git what to do is this user's; the link and what it leads to."""
+    """Return True if all files that configure git are this user's, links included."""
     common = _common(git_dir)
     needed = (os.path.join(top, ".git"), git_dir, common, os.path.join(common, "objects"))
     others = [
@@ -354,7 +353,7 @@ def _belongs_to_us(top: str, git_dir: str) -> bool:
 
 
 def _common(git_dir: str) -> str:
-    """The directory with the objects, the refs and the config, which linked worktrees share."""
+    """Return the directory with the objects, refs and config, which linked worktrees share."""
     path = os.path.join(git_dir, "commondir")
     if not os.path.isfile(path):
         return git_dir

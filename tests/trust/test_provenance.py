@@ -27,7 +27,7 @@ MINE = memory("mem_1", "Ports start at 9000.\n")
 async def written(one: Person, top: Path, *memories) -> None:
     """As the daemon writes: on record, then on disk."""
     root = Root(os.path.realpath(top), Scope.REPO)
-    await one.trust.own(root, [own_file(root, each) for each in memories])
+    await one.trust.record_own(root, [own_file(root, each) for each in memories])
     put(top, *memories)
 
 
@@ -428,7 +428,7 @@ async def test_edits_in_a_store_that_worktrees_of_a_bare_clone_share_count(tmp_p
     root = repo_root(str(tmp_path / ".bare"))
     assert root.in_git
     async with person(tmp_path / "state") as one:
-        await one.trust.own(root, [own_file(root, MINE)])
+        await one.trust.record_own(root, [own_file(root, MINE)])
         path = MemoryStore(root).write(MINE)
         assert [each.content for each in one.trust.admit(root, scan(root)).memories] == [MINE.content]
         Path(path).write_text(Path(path).read_text() + "Ports end at 9999.\n")
