@@ -222,9 +222,9 @@ def _proposal(each: wire.Proposed, paint: Painter) -> Iterator[str]:
     instead = f", in place of {escape_line(each.supersedes)}" if each.supersedes else ""
     yield f"  kept, it would hold for {whose} ({escape_line(each.category)}){instead}"
     yield from (f"  | {line}" for line in _lines(each.content))
-    if each.beside:
+    if each.pasted:
         yield "  pasted beside it:"
-        yield from (f"  : {line}" for line in _lines(each.beside))
+        yield from (f"  : {line}" for line in _lines(each.pasted))
     yield ""
 
 

@@ -1,9 +1,9 @@
-"""Imports of many memories at once out of files that a person names, each with a fate of its own.
+"""Import many memories out of files that a person names, each with its own fate.
 
-Imported texts pass the checks of every memory, draft by draft. A whole memory file is written as it is, bytes
-and id; its own origin is not believed, unless the person says that it is out of a root of their own. A draft
-has its id from the request, so that whatever is asked again is found and not done twice. Nothing that is
-there is overwritten, and what was forgotten lately comes back only where the person says so.
+Imported texts pass the checks of every memory. A complete memory file is written as it is, bytes and id; its
+origin is believed only if the person says that it comes from a root of their own. The request gives each
+draft its id, so a repetition is recognized. Nothing is overwritten, and texts forgotten lately come back only
+if the person says so.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MOST_SOURCE = 64
 class Terms(msgspec.Struct, frozen=True):
     """Terms of an import: the scope, and permissions of the person.
 
-    `own`: what files say of their origin is believed.
+    `own`: the origin that files state is believed.
     """
 
     scope: str
@@ -49,7 +49,7 @@ class Terms(msgspec.Struct, frozen=True):
 class _RootContents(msgspec.Struct, frozen=True):
     """Contents of a root: hashes of counting files by id, ids by text, names of all files.
 
-    `withheld` are ids of what does not count.
+    `withheld` are ids of files that do not count.
     """
 
     files: Mapping[str, tuple[str, ...]]
@@ -59,7 +59,7 @@ class _RootContents(msgspec.Struct, frozen=True):
 
 
 class ImportJob(msgspec.Struct, frozen=True):
-    """Drafts as they are to be written into a root, or their fates instead, in the order of the request."""
+    """Prepared drafts for a root, or their fates, in the order of the request."""
 
     index: RootIndex
     tops: tuple[str, ...]
@@ -72,24 +72,27 @@ class ImportJob(msgspec.Struct, frozen=True):
         return [each for each in self.made if isinstance(each, WriteRequest)]
 
     def fates(self, done: Sequence[Written | StoreError] = ()) -> tuple[Fate, ...]:
-        """Return the fates of all drafts, or without `done` those they would have."""
+        """Return the fates of all drafts; without `done` the expected ones."""
         pairs = zip_longest(done, self.drafts)
         ends = (_fate(end, draft, self.there) for end, draft in pairs)
         return tuple(next(ends) if isinstance(each, WriteRequest) else each for each in self.made)
 
 
-async def prepared(
+async def prepare(
     memories: MemoryParts,
     place: Workplace,
     asked: Sequence[Draft],
     terms: Terms,
     check: Callable[[Draft], None],
 ) -> ImportJob:
-    """Look at what is there, and make drafts; `check` refuses words that a draft must not have."""
+    """Look at the current files and prepare drafts; `check` refuses invalid words of a draft.
+
+    Raises what `check` raises.
+    """
     await memories.trust.opened()
     index = root_of(memories, place, terms.scope)
     there = await asyncio.to_thread(_contents_of, await look(memories, index))
-    # What is forgotten in the repository does not come back for its person everywhere, nor the other way.
+    # A text forgotten in the repository does not come back for the user, nor the reverse.
     tops = tuple(dict.fromkeys((index.root.top, *place.tops)))
     made: Sequence[WriteRequest | Fate] = await asyncio.to_thread(
         lambda: [_made(each, terms, there, check) for each in asked]
@@ -114,7 +117,7 @@ async def write(memories: MemoryParts, job: ImportJob) -> tuple[tuple[Fate, ...]
 
 
 def as_planned(now: Fate, planned: Fate) -> Fate:
-    """Return the fate of a draft of a repeated request: what it wrote before a kill is still its own."""
+    """Return the fate of a draft of a repeated request: a memory written before a kill is its own."""
     is_ours = now.became == "there" and (planned.became, planned.memory_id) == ("new", now.memory_id)
     return planned if is_ours else now
 
@@ -153,7 +156,7 @@ def _made(
 def _without_forgotten(
     made: Iterable[WriteRequest | Fate], since: Callable[[str, str], float | None]
 ) -> list[WriteRequest | Fate]:
-    """Leave out each whose text or id was forgotten, and versions of it that were written before that."""
+    """Drop drafts whose text or id was forgotten, and older versions of these."""
     made = list(made)
     memories = [each.memory for each in made if isinstance(each, WriteRequest)]
     gone = {each.id: at for each in memories if (at := since(each.content, each.id)) is not None}
@@ -190,7 +193,7 @@ def _known(new: WriteRequest, there: _RootContents) -> Fate | None:
 
 
 def _fate(done: Written | StoreError | None, draft: WriteRequest, there: _RootContents) -> Fate:
-    """Return the fate of a draft, or that it would have where nothing was done."""
+    """Return the fate of a draft, or the expected one if nothing was done."""
     older = draft.memory.supersedes or ""
     if isinstance(done, StoreError):
         became = "conflict" if isinstance(done, MemoryExists) else "refused"

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from forged.errors import MemoryNotFound
-from forged.memories.removal import put_away
+from forged.memories.removal import remove_memories
 from forged.memories.restore import resume
 from forged.state import Intent
 from forged.state.forgotten import digest
@@ -430,7 +430,7 @@ async def test_requests_wait_for_what_a_kill_interrupted(home, repo, monkeypatch
 
         async def slow(*args, **fields):
             await answered.wait()
-            return await put_away(*args, **fields)
+            return await remove_memories(*args, **fields)
 
         monkeypatch.setattr("forged.memories.restore.put_away", slow)
         with monkeypatch.context() as impatient:

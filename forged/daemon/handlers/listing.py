@@ -97,7 +97,7 @@ async def _seen(
 ) -> tuple[Workplace, View]:
     """Return the place that is meant, and what is visible of it."""
     memories = context.daemon.memories
-    place = await ids.within(memories, place, request.scope, request.agent_id, sessions=True)
+    place = await ids.narrowed(memories, place, request.scope, request.agent_id, sessions=True)
     return place, await context.view(place, request.min_generation)
 
 
