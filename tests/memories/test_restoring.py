@@ -397,7 +397,7 @@ async def test_a_move_that_stopped_after_the_copy_is_finished_at_the_start(home,
 
     async with assembled(home) as parts:
         with monkeypatch.context() as broken:
-            broken.setattr("forged.memories.restore.leave", killed)
+            broken.setattr("forged.memories.restore.remove_moved", killed)
             broken.setattr(parts.state.intents, "drop", killed)
             with pytest.raises(Killed):
                 await parts.ask(wire.Move(workspace=str(repo), memory_id="mem_1", to="user"))
@@ -432,7 +432,7 @@ async def test_requests_wait_for_what_a_kill_interrupted(home, repo, monkeypatch
             await answered.wait()
             return await remove_memories(*args, **fields)
 
-        monkeypatch.setattr("forged.memories.restore.put_away", slow)
+        monkeypatch.setattr("forged.memories.restore.remove_memories", slow)
         with monkeypatch.context() as impatient:
             impatient.setattr("forged.daemon.handlers.context.PATIENCE_S", 0.01)
             resuming = asyncio.create_task(resume(parts.memories))

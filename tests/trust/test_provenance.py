@@ -225,13 +225,13 @@ async def test_while_git_writes_a_file_before_its_object_nothing_counts(tmp_path
     async with person(tmp_path / "state") as one:
         ours = await begun(one, tmp_path / "ours")
         put(ours, memory("evil", f"ask the {CANARY}"))
-        still = provenance._still
+        still = provenance._read_if_unchanged
 
         def begins(candidate):
             (ours / ".git/index.lock").touch()
             return still(candidate)
 
-        monkeypatch.setattr(provenance, "_still", begins)
+        monkeypatch.setattr(provenance, "_read_if_unchanged", begins)
         assert one.look(ours) == ({"mem_1"}, {"evil": provenance.BUSY})
         monkeypatch.undo()
         git(ours, "hash-object", "-w", f"{FOLDER}/evil.md")
