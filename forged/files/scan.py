@@ -43,13 +43,13 @@ def scan(
     pause: Callable[[], None] | None = None,
     clock: Callable[[], float] = time.time,
 ) -> Snapshot:
-    """Look at every entry, and read what changed since `previous`.
+    """Scan every entry, and read files that changed since `previous`.
 
     Args:
         root: its first folder wins between files that are equally new.
         previous: the last snapshot of this root, if there is one.
-        files: paths in the folders; if there are any, everything else is taken to be as it was.
-        pause: called after every 0.25 ms of work, where an event loop has to answer meanwhile.
+        files: paths in the folders; if given, all other files count as unchanged.
+        pause: called after every 0.25 ms of work, for a responsive event loop.
         clock: seconds since the epoch.
     """
     before = {listing.path: listing for listing in previous.listings} if previous else {}

@@ -1,8 +1,7 @@
-"""Who else writes: a connection of its own that hears of every change, and tells whoever asked to be told.
+"""Listen for changes by other daemons, on a connection of its own, and call the registered callbacks.
 
-A change is heard within a moment of its commit, as scope, digest of the owner, and the name of who wrote.
-While the connection was lost anything may have changed: once it is back, that is told as no change in
-particular.
+A change arrives within a moment of its commit, with scope, digest of the owner, and name of the writer. After
+a lost connection anything may have changed, so a change without a scope is reported.
 """
 
 from __future__ import annotations
@@ -18,20 +17,20 @@ import psycopg
 
 from forged.errors import SharedError
 from forged.postgres.connecting import Connection, connect
-from forged.postgres.pool import shut_at
+from forged.postgres.pool import shut_socket_at
 from forged.postgres.statements import CHANNEL
 from forged.postgres.values import Settings
 
 logger = logging.getLogger(__name__)
 
-# How often a silent connection is asked whether it is one, and how long that may take.
+# Interval and time limit for checks of a silent connection.
 _ASKED_EVERY_S, _ANSWER_S = 20.0, 5.0
 _FIRST_RETRY_S, _LAST_RETRY_S = 0.1, 5.0
 _KNOWN_WRITERS = 100
 
 
 class OwnerChange(msgspec.Struct, frozen=True):
-    """Rows of an owner are others now; `scope` is "" where anything may have changed."""
+    """Rows of an owner changed; `scope` is "" if anything may have changed."""
 
     scope: str = ""
     owner_digest: str = ""
@@ -42,7 +41,7 @@ OnChange = Callable[[OwnerChange], None]
 
 
 class Listening:
-    """One for the daemon, whose own changes are named `name` and told to nobody."""
+    """Listener of the daemon; its own changes, named `name`, are ignored."""
 
     def __init__(self, settings: Settings, name: str) -> None:
         self._settings = settings
@@ -52,18 +51,18 @@ class Listening:
         self.is_connected = False
 
     def listen(self, on_change: OnChange) -> Callable[[], None]:
-        """Tell of every change by others from now on, until what is returned is called."""
+        """Call back on every change by others, until the returned function is called."""
         self._callbacks.append(on_change)
         return lambda: self._callbacks.remove(on_change)
 
     @property
     def writers(self) -> dict[str, float]:
-        """Other daemons that have written, and how many seconds ago they did last."""
+        """Return the names of other writing daemons, and the seconds since their last write."""
         now = time.monotonic()
         return {name: now - at for name, at in self._seen.items()}
 
     async def run(self) -> None:
-        """Listen until cancelled; a lost connection is made anew."""
+        """Listen until cancelled; a lost connection is replaced."""
         wait_s = _FIRST_RETRY_S
         while True:
             try:
@@ -87,7 +86,7 @@ class Listening:
             await self._ask(connection, "SELECT")
 
     async def _ask(self, connection: Connection, statement: str) -> None:
-        with shut_at(time.monotonic() + _ANSWER_S, connection):
+        with shut_socket_at(time.monotonic() + _ANSWER_S, connection):
             await connection.execute(statement.encode())
 
     def _dispatch(self, payload: str) -> None:

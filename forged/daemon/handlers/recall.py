@@ -220,14 +220,14 @@ def shared_report(shared: SharedServer | None, machines: RootSync | None) -> wir
 
 
 def _in_step(machines: RootSync) -> Iterator[wire.InStepReport]:
-    for (scope, owner), standing in machines.standing.items():
+    for (scope, owner), progress in machines.progress.items():
         yield wire.InStepReport(
             scope=scope,
             owner=owner,
-            behind=standing.behind,
-            kept_here=standing.kept_here,
-            refused=standing.refused,
-            in_step_s=round(time.time() - standing.at, 1) if standing.at else None,
+            behind=progress.behind,
+            kept_here=progress.kept_here,
+            refused=progress.refused,
+            in_step_s=round(time.time() - progress.at, 1) if progress.at else None,
         )
 
 
