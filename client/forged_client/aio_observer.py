@@ -92,10 +92,10 @@ class AsyncObserver(observer.BaseObserver):
         heir._backlog = self._backlog
         return heir
 
-    def _add(self, kind: str, said: MessageSnapshot) -> None:
+    def _add(self, kind: str, snapshot: MessageSnapshot) -> None:
         if self._backlog.is_of_parent:
             self._start()
-        self._backlog.add(kind, said)
+        self._backlog.add(kind, snapshot)
         observer.pending_at_exit.add(self)
         self._wake()
 
@@ -133,13 +133,13 @@ class AsyncObserver(observer.BaseObserver):
     async def _is_settled(self, event: PendingEvent) -> bool:
         """Send an event and count the reply; return False if the event has to be sent again."""
         request = event.request(self._workspace, self._session_id, self._agent)
-        parts = CaptureParts(request, event.said)
-        reply, verdict = await self._answer(parts, event.said)
+        parts = CaptureParts(request, event.snapshot)
+        reply, verdict = await self._answer(parts, event.snapshot)
         return self._backlog.answered(event, reply, verdict, parts.repaired)
 
-    async def _answer(self, parts: CaptureParts, said: MessageSnapshot) -> tuple[Captured, Verdict]:
+    async def _answer(self, parts: CaptureParts, snapshot: MessageSnapshot) -> tuple[Captured, Verdict]:
         """Return the reply to the last part, or the first refusal."""
-        replies, walk, is_short = list[Captured](), iter(parts), said.characters < _SHORT
+        replies, walk, is_short = list[Captured](), iter(parts), snapshot.characters < _SHORT
         try:
             while (part := next(walk, None) if is_short else await _next(walk)) is not None:
                 asked = part

@@ -65,7 +65,7 @@ class BaseObserver:
     def _start(self) -> None:
         raise NotImplementedError
 
-    def _add(self, kind: str, said: MessageSnapshot) -> None:
+    def _add(self, kind: str, snapshot: MessageSnapshot) -> None:
         raise NotImplementedError
 
     def on_turn_complete(self, messages: Iterable[object], last_summary_index: int = 0) -> None:
@@ -136,10 +136,10 @@ class Observer(BaseObserver):
             self._closing = True
             self._changed.notify_all()
 
-    def _add(self, kind: str, said: MessageSnapshot) -> None:
+    def _add(self, kind: str, snapshot: MessageSnapshot) -> None:
         self._revive_after_fork()
         with self._changed:
-            self._backlog.add(kind, said)
+            self._backlog.add(kind, snapshot)
             self._wake_sender()
         if _ending.by is not None:  # an event of the agent's own exit handler
             self.close(_ending.seconds())
@@ -185,7 +185,7 @@ class Observer(BaseObserver):
     def _is_settled(self, event: PendingEvent) -> bool:
         """Send an event and count the reply; return False if the event has to be sent again."""
         request = event.request(self._workspace, self._session_id, self._agent)
-        parts = CaptureParts(request, event.said, meanwhile=self._breathe)
+        parts = CaptureParts(request, event.snapshot, meanwhile=self._breathe)
         reply, verdict = self._answer(parts)
         with self._changed:
             return self._backlog.answered(event, reply, verdict, parts.repaired)

@@ -248,12 +248,12 @@ class OpenAICompatibleChat:
         def read(reply: bytes) -> Completion:
             if "stream" in wishes and not reply.strip():
                 raise EmptyStream(f"{where} sent a stream of nothing", reason="empty", status=200)
-            said = streams.said(where, reply)
-            if said.whole and said.content:
-                self._begins_in_thought = bool(self._begins_in_thought) or said.starts_in_reasoning
+            parsed = streams.parse_reply(where, reply)
+            if parsed.whole and parsed.content:
+                self._begins_in_thought = bool(self._begins_in_thought) or parsed.starts_in_reasoning
             is_watched = prompt.enough is not None
-            said = without_possible_reasoning(said, clear) if is_watched else said
-            done = completion_of(where, said, tuple(map(sendable, texts)))
+            parsed = without_possible_reasoning(parsed, clear) if is_watched else parsed
+            done = completion_of(where, parsed, tuple(map(sendable, texts)))
             if is_watched and done.failure not in {"", "empty"} and not done.text:
                 raise done.error()  # raised here, so that the model's health records it
             return done
@@ -286,8 +286,8 @@ class OpenAICompatibleChat:
 
     def _body(self, wishes: dict[str, object], sent: tuple[str, ...]) -> bytes:
         joined = [("user", "\n\n".join(sent).strip())]
-        said = zip((_SYSTEM, "user"), sent, strict=True) if _SYSTEM in wishes else joined
-        messages = [{"role": role, "content": text} for role, text in said]
+        roles = zip((_SYSTEM, "user"), sent, strict=True) if _SYSTEM in wishes else joined
+        messages = [{"role": role, "content": text} for role, text in roles]
         parts = {name: value for name, value in wishes.items() if name != _SYSTEM}
         return msgspec.json.encode({"model": self._model, "messages": messages, **parts})
 
