@@ -213,7 +213,7 @@ class OpenAICompatibleChat:
         made = Endpoint(base_url, key, egress=egress, health=health, backoff_s=backoff_s, retries=retries)
         self._endpoint, self.health, self._model = made, health, model
         self._refused, self._takes_system = frozenset[str](), False
-        self._begins_in_thought: bool | None = None
+        self._starts_in_reasoning: bool | None = None
         self._schema_refused = _REFUSED if retries == 0 else (*_REFUSED, 500)
 
     async def complete(self, prompt: Prompt, *, deadline: float) -> Completion:
@@ -250,7 +250,7 @@ class OpenAICompatibleChat:
                 raise EmptyStream(f"{where} sent a stream of nothing", reason="empty", status=200)
             parsed = streams.parse_reply(where, reply)
             if parsed.whole and parsed.content:
-                self._begins_in_thought = bool(self._begins_in_thought) or parsed.starts_in_reasoning
+                self._starts_in_reasoning = bool(self._starts_in_reasoning) or parsed.starts_in_reasoning
             is_watched = prompt.enough is not None
             parsed = without_possible_reasoning(parsed, clear) if is_watched else parsed
             done = completion_of(where, parsed, tuple(map(sendable, texts)))
@@ -271,9 +271,9 @@ class OpenAICompatibleChat:
         return await self._endpoint.post(call, read)
 
     def _clear(self, prompt: Prompt) -> Enough:
-        if self._begins_in_thought is None:
+        if self._starts_in_reasoning is None:
             return prompt.clear or (lambda _: False)
-        clear = not self._begins_in_thought
+        clear = not self._starts_in_reasoning
         return lambda _: clear
 
     def _is_refusal(self, error: ProviderError, wishes: dict[str, object]) -> bool:

@@ -17,7 +17,7 @@ import forged_client
 from tests.agents.scripted_api import Turn
 from tests.agents.stage import AGENTS, World
 from tests.agents.walk import marks
-from tests.support.daemon import FakeDaemon, Peer, Talk, stopped_server
+from tests.support.daemon import FakeDaemon, Peer, PeerConnection, stopped_server
 
 _HOOK = Path(forged_client.__file__).with_name("hook.py")
 _CALLS, _AT_ONCE = 1_000, 50
@@ -60,9 +60,9 @@ def _with(peer: Peer) -> Iterator[None]:
 def _slow(path: str) -> contextlib.AbstractContextManager[None]:
     """It welcomes a hook, and then thinks."""
 
-    def script(talk: Talk) -> None:
-        talk.greet()
-        talk.wait_for_hang_up()
+    def script(connection: PeerConnection) -> None:
+        connection.greet()
+        connection.wait_for_hang_up()
 
     return _with(Peer(path, script))
 
@@ -70,11 +70,11 @@ def _slow(path: str) -> contextlib.AbstractContextManager[None]:
 def _mad(path: str) -> contextlib.AbstractContextManager[None]:
     """It says all kinds of things, of no kind that there is."""
 
-    def script(talk: Talk) -> None:
-        talk.sock.sendall(
+    def script(connection: PeerConnection) -> None:
+        connection.sock.sendall(
             b"\x00\x00\x00\x05HTTP/" + os.urandom(4096) + b'{"additionalContext": "forged-memories"}'
         )
-        talk.wait_for_hang_up()
+        connection.wait_for_hang_up()
 
     return _with(Peer(path, script))
 

@@ -243,29 +243,29 @@ def test_a_daemon_that_is_stopped_costs_the_deadline_and_nothing_else(env, socke
         assert is_silent(run(env))
 
 
-def slow(talk):
-    talk.greet()
-    talk.next_request()
-    talk.sock.recv(1)
+def slow(connection):
+    connection.greet()
+    connection.next_request()
+    connection.sock.recv(1)
 
 
-def drip(talk):
-    talk.greet()
-    talk.next_request()
+def drip(connection):
+    connection.greet()
+    connection.next_request()
     for byte in encode(protocol.Hooked(id=2, output=OUTPUT)):
-        talk.sock.sendall(bytes((byte,)))
+        connection.sock.sendall(bytes((byte,)))
         time.sleep(0.2)
 
 
-def hangs_up(talk):
-    talk.next_request()
+def hangs_up(connection):
+    connection.next_request()
 
 
 def raw(data: bytes):
-    def script(talk):
-        talk.next_request()
-        talk.sock.sendall(data)
-        talk.wait_for_hang_up()
+    def script(connection):
+        connection.next_request()
+        connection.sock.sendall(data)
+        connection.wait_for_hang_up()
 
     return script
 

@@ -232,7 +232,7 @@ def test_what_cannot_be_started_ends_the_call_at_once_and_says_where_to_look(she
     program.write_text("#!/bin/sh\necho cannot >&2\nexit 70\n")
     program.chmod(0o700)
 
-    shown = shell.run("ping", beside=tmp_path)
+    shown = shell.run("ping", program_folder=tmp_path)
 
     log = shell.home / ".local/state/forged/forged.log"
     assert (shown.code, shown.err) == (69, f"forgectl: the daemon ended with exit code 70; see {log}\n")

@@ -62,7 +62,7 @@ def assert_nobody_noticed(agents: Agents, repo: Path, embedded: Sequence[str]) -
     """No request failed, and what was told is kept once."""
     assert agents.failures == []
     kept = Counter(each.content for each in on_disk(repo))
-    wanted = [*agents.remembered, *map(known, agents.told)]
+    wanted = [*agents.remembered, *map(known, agents.captured)]
     assert {text: kept[text] for text in wanted} == dict.fromkeys(wanted, 1)
     assert set(Counter(text for text in embedded if "sings on Tuesdays" in text).values()) == {1}
 
