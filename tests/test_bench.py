@@ -276,7 +276,7 @@ def renamed(tmp_path_factory) -> commits.Checkout:
 
 
 def test_another_commits_daemon_is_asked_in_the_words_of_its_own_client(renamed):
-    with daemons.standing(renamed, 20) as (daemon, caller):
+    with daemons.running_over(renamed, 20) as (daemon, caller):
         asked = daemon.frames.retrieve(daemon.workspace, said=[("user", corpus.opening(7))])
         answer = daemon.frames.answer(caller.call(asked))
 

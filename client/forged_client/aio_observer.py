@@ -16,7 +16,7 @@ from typing import Self
 
 from forged_client import observer
 from forged_client.aio import AsyncClient
-from forged_client.capture_parts import CaptureParts
+from forged_client.capture_parts import SplitCapture
 from forged_client.delivery_queue import (
     DeliveryQueue,
     PendingEvent,
@@ -133,11 +133,11 @@ class AsyncObserver(observer.BaseObserver):
     async def _is_settled(self, event: PendingEvent) -> bool:
         """Send an event and count the reply; return False if the event has to be sent again."""
         request = event.request(self._workspace, self._session_id, self._agent)
-        parts = CaptureParts(request, event.snapshot)
+        parts = SplitCapture(request, event.snapshot)
         reply, verdict = await self._answer(parts, event.snapshot)
         return self._queue.answered(event, reply, verdict, parts.repaired)
 
-    async def _answer(self, parts: CaptureParts, snapshot: MessageSnapshot) -> tuple[Captured, Verdict]:
+    async def _answer(self, parts: SplitCapture, snapshot: MessageSnapshot) -> tuple[Captured, Verdict]:
         """Return the reply to the last part, or the first refusal."""
         replies, walk, is_short = list[Captured](), iter(parts), snapshot.characters < _SHORT
         try:

@@ -33,7 +33,7 @@ class _Piece(msgspec.Struct):
     goes_on: bool = False
 
 
-class CaptureParts:
+class SplitCapture:
     """Iterable of the captures that hand over one window; each iteration builds them anew.
 
     `meanwhile` is called between messages, for a sender that shares the interpreter.

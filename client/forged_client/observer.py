@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 from weakref import WeakSet
 
-from forged_client.capture_parts import CaptureParts
+from forged_client.capture_parts import SplitCapture
 from forged_client.client import Client
 from forged_client.delivery_queue import (
     DeliveryQueue,
@@ -185,12 +185,12 @@ class Observer(BaseObserver):
     def _is_settled(self, event: PendingEvent) -> bool:
         """Send an event and count the reply; return False if the event has to be sent again."""
         request = event.request(self._workspace, self._session_id, self._agent)
-        parts = CaptureParts(request, event.snapshot, meanwhile=self._breathe)
+        parts = SplitCapture(request, event.snapshot, meanwhile=self._breathe)
         reply, verdict = self._answer(parts)
         with self._changed:
             return self._queue.answered(event, reply, verdict, parts.repaired)
 
-    def _answer(self, parts: CaptureParts) -> tuple[Captured, Verdict]:
+    def _answer(self, parts: SplitCapture) -> tuple[Captured, Verdict]:
         """Return the reply to the last part, or the first refusal, with the verdict on it."""
         replies: list[Captured] = []
         try:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from forged_client.capture_parts import CaptureParts
+from forged_client.capture_parts import SplitCapture
 from forged_client.message_snapshot import MessageSnapshot
 from forged_client.protocol import Capture, Message, Part
 from tests.client.test_messages import Explodes
@@ -23,7 +23,7 @@ def said(*messages: object, start: int = 0) -> list[tuple[str, object, bool]]:
 
 def read(*messages: object) -> list[str]:
     """The texts that leave."""
-    (part,) = CaptureParts(Capture(workspace="/w", session_id="s"), MessageSnapshot(messages, 0))
+    (part,) = SplitCapture(Capture(workspace="/w", session_id="s"), MessageSnapshot(messages, 0))
     return [str(message.content) for message in part.messages]
 
 

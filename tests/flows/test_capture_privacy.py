@@ -25,7 +25,7 @@ import msgspec
 import pytest
 
 from forged.text.redaction import redact
-from forged_client.capture_parts import PART_BYTES, CaptureParts
+from forged_client.capture_parts import PART_BYTES, SplitCapture
 from forged_client.message_snapshot import MessageSnapshot
 from forged_client.protocol import Capture, Captured, Message, Reply
 from tests.data.forms import FORMS, HIDDEN, SAID
@@ -327,7 +327,7 @@ def _halves(secrets: Sequence[Planted]) -> list[Planted]:
 
 def _cuts(text: str = "x" * 2 * PART_BYTES) -> Iterator[int]:
     """Where the client cuts a message that is too long for a part."""
-    for part in CaptureParts(
+    for part in SplitCapture(
         Capture(workspace="/w", session_id="s"), MessageSnapshot([{"role": "user", "content": text}], 0)
     ):
         yield len(str(part.messages[0].content))
