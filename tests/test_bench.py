@@ -136,9 +136,9 @@ def test_the_exit_code_tells_a_miss_a_row_without_a_measurement_and_noise_from_a
 def test_the_summary_names_every_row_and_why_there_is_a_gap():
     gap = Outcome("b", Verdict.GAP, reason="no peer")
 
-    told = judging.summary([Outcome("a", Verdict.MET), gap, Outcome("c", Verdict.MET)])
+    reported = judging.summary([Outcome("a", Verdict.MET), gap, Outcome("c", Verdict.MET)])
 
-    assert told == ("met 2: a, c", "gap 1: b", "gap in b: no peer")
+    assert reported == ("met 2: a, c", "gap 1: b", "gap in b: no peer")
 
 
 # --- sampling ----------------------------------------------------------------------------------------

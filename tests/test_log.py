@@ -68,7 +68,7 @@ def test_ten_lines_of_a_kind_are_written_in_a_minute_and_then_how_many_more_ther
     assert few.passes(of_kind("something else"))
     assert few.untold() == []
     now = 60.0
-    assert [told.getMessage() for told in few.untold()] == [
+    assert [reported.getMessage() for reported in few.untold()] == [
         "and 3,505 more within a minute: map swapped root=%s"
     ]
     assert few.untold() == []
@@ -118,7 +118,7 @@ def test_an_old_file_that_is_a_link_is_not_followed(tmp_path):
     assert log.stat().st_size < 10_000
 
 
-def test_what_the_interpreter_says_stands_in_the_log_as_lines_of_it(tmp_path):
+def test_what_the_interpreter_says_is_in_the_log_as_lines_of_it(tmp_path):
     log = tmp_path / "forged.log"
     assert run(BROKEN, log).wait(PATIENCE_S) == 1
 

@@ -95,7 +95,7 @@ def _beside(state: str, world: World) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_every_agent_finishes_its_turn_beside_a_daemon_that_is(state, world):
+def test_every_agent_finishes_its_turn_with_a_daemon_that_is(state, world):
     prompts = {agent: f"How do we deploy (turn {state}{agent})" for agent in AGENTS}
     with _beside(state, world):
         said = world.run_all(prompts)
@@ -106,7 +106,7 @@ def test_every_agent_finishes_its_turn_beside_a_daemon_that_is(state, world):
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_hooks_say_nothing_and_end_well_and_in_time_beside_a_daemon_that_is(state, world):
+def test_hooks_say_nothing_and_end_well_and_in_time_with_a_daemon_that_is(state, world):
     """Of 1,000 calls in all every one."""
     calls = _CALLS // len(STATES)
     with _beside(state, world), ThreadPoolExecutor(_AT_ONCE) as pool:

@@ -21,7 +21,7 @@ def document(name: str, text: str, why: str = "", **fields: object) -> DecidedMe
     return DecidedMemory(REPO, replace(memory(name, text), **fields), why)
 
 
-def told(*, classifier: str = "") -> tuple[Notifications, JudgementLog]:
+def reported(*, classifier: str = "") -> tuple[Notifications, JudgementLog]:
     judged = JudgementLog(Database("/nowhere/state.db"), clock=lambda: 0.0)
     return Notifications(judged, classifier=classifier), judged
 
@@ -31,7 +31,7 @@ def event(session: str = "s", **fields: object) -> Event:
 
 
 def test_what_was_kept_is_said_with_where_it_holds_and_how_to_take_it_back():
-    news, _ = told()
+    news, _ = reported()
     news.kept(event(), [document("mem_a", "Tests run\nwith pytest.")])
     news.kept(event(), [document("mem_b", "Be brief.", scope="user", supersedes="mem_0")])
 
@@ -45,7 +45,7 @@ def test_what_was_kept_is_said_with_where_it_holds_and_how_to_take_it_back():
 
 
 def test_a_refusal_is_said_with_its_reason_and_without_its_secret():
-    (news, judged), key = told(), "sk-proj-" + "a1B2c3D4" * 6
+    (news, judged), key = reported(), "sk-proj-" + "a1B2c3D4" * 6
     news.refused(event(), [Refused(f"the key is {key}", "it holds a secret")])
 
     (sentence,) = news.of("s")
@@ -56,15 +56,15 @@ def test_a_refusal_is_said_with_its_reason_and_without_its_secret():
 
 
 def test_a_compaction_does_not_refuse_a_second_time():
-    news, judged = told()
+    news, judged = reported()
     for kind in ("turn", "compaction"):
         news.refused(event(kind=kind), [Refused("remember this", "it does not say what")])
 
     assert len(judged.listed()) == len(news.of("s")) == 1
 
 
-def test_on_record_stands_from_whom_it_came_and_who_judged_it():
-    news, judged = told(classifier="gpt-x")
+def test_the_record_has_from_whom_it_came_and_who_judged_it():
+    news, judged = reported(classifier="gpt-x")
     said = event(agent="claude", kind="explicit")
     news.kept(said, [document("mem_a", "one", "model", origin="explicit")])
     news.kept(said, [document("mem_b", "two", "request", origin="typed")])
@@ -77,8 +77,8 @@ def test_on_record_stands_from_whom_it_came_and_who_judged_it():
     assert (by_id["mem_b"].why, by_id["mem_b"].classifier) == ("request", LOCAL)
 
 
-def test_what_was_told_is_not_told_again_and_nobody_else_is_told():
-    news, _ = told()
+def test_what_was_reported_is_not_reported_again_and_no_one_else_is_informed():
+    news, _ = reported()
     news.kept(event(), [document("mem_a", "one"), document("mem_b", "two")])
     news.told("s", 1)
 
@@ -88,8 +88,8 @@ def test_what_was_told_is_not_told_again_and_nobody_else_is_told():
     assert news.of("s") == ()
 
 
-def test_of_a_session_the_newest_are_told():
-    news, _ = told()
+def test_of_a_session_the_newest_are_reported():
+    news, _ = reported()
     for number in range(MOST_UNTOLD + 1):
         news.kept(event(), [document(f"mem_{number}", f"text {number}")])
 

@@ -28,10 +28,10 @@ def root(**fields: object) -> RootReport:
         "watch": "inotify",
         "watches": 1,
     }
-    told = {**values, **fields}
-    folder = ".forge/memory" if told["scope"] in {"repo", "user"} else "memory"
-    told.setdefault("directory", f"{told['root']}/{folder}")
-    return RootReport(**told)  # type: ignore[arg-type]
+    reported = {**values, **fields}
+    folder = ".forge/memory" if reported["scope"] in {"repo", "user"} else "memory"
+    reported.setdefault("directory", f"{reported['root']}/{folder}")
+    return RootReport(**reported)  # type: ignore[arg-type]
 
 
 def status(**fields: object) -> StatusReport:

@@ -50,7 +50,7 @@ def test_help_names_every_verb_and_every_exit_code_and_every_verb_has_its_own(fo
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "reported"),
     [
         ("serch", "there is no verb 'serch'; did you mean 'search'?"),
         ("nonsense", "there is no verb 'nonsense'\n"),
@@ -61,15 +61,15 @@ def test_help_names_every_verb_and_every_exit_code_and_every_verb_has_its_own(fo
         ("show", "ID"),
     ],
 )
-def test_wrong_usage_is_exit_code_2_on_stderr(forgectl, arguments, told):
+def test_wrong_usage_is_exit_code_2_on_stderr(forgectl, arguments, reported):
     shown = forgectl(*arguments.split())
 
     assert (shown.code, shown.out) == (2, "")
-    assert told in shown.err
+    assert reported in shown.err
 
 
 @pytest.mark.parametrize("arguments", ["forget mem_2", "undo", "dead drop --all"])
-def test_what_erases_asks_first_and_where_nobody_can_answer_needs_yes(daemon, forgectl, arguments):
+def test_what_erases_asks_first_and_where_no_one_can_answer_needs_yes(daemon, forgectl, arguments):
     shown = forgectl(*arguments.split())
 
     assert (shown.code, shown.out) == (2, "")
@@ -116,7 +116,7 @@ def test_colour_follows_the_conventions(environ, tty, colour):
     assert Invocation(workspace="/w", environ=environ).colour(Stream(tty)) is colour
 
 
-def test_the_daemon_is_the_script_beside_the_interpreter(tmp_path, monkeypatch):
+def test_the_daemon_is_the_script_next_to_the_interpreter(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
 
     assert of_process("/w", {}).executable is None

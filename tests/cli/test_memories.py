@@ -53,7 +53,7 @@ def test_show_prints_cues_and_says_which_evidence_changed(daemon, forgectl):
     assert "\nstands on src/a.py:3-9, which changed since\nstands on Makefile\n" in out
 
 
-def test_what_is_there_is_shown_beside_what_is_missing(daemon, forgectl):
+def test_what_is_there_is_shown_next_to_what_is_missing(daemon, forgectl):
     daemon.answers[GetMemories] = Memories(memories=(reports.record(),), missing=("mem_none",))
 
     shown, as_json = (forgectl("show", "mem_a", "mem_none", *more) for more in ((), ("--json",)))
@@ -123,12 +123,12 @@ def test_every_filter_reaches_the_daemon(daemon, forgectl):
 
 
 def test_a_filter_that_is_none_is_refused_with_those_that_are(no_daemon, forgectl):
-    told = "'gossip' is not one of 'typed', 'explicit', 'model', 'agent'"
+    reported = "'gossip' is not one of 'typed', 'explicit', 'model', 'agent'"
     shown = forgectl("list", "--origin", "gossip")
 
     assert shown.code == 2
-    assert told in shown.err
-    assert told in forgectl("list", "--origin", "gossip", "--json").json["error"]["message"]
+    assert reported in shown.err
+    assert reported in forgectl("list", "--origin", "gossip", "--json").json["error"]["message"]
 
 
 def test_long_says_when_whence_from_which_session_and_what_may_be_outdated(daemon, forgectl):

@@ -60,14 +60,14 @@ def answers(monkeypatch, *said: str) -> None:
 
 def test_those_are_kept_and_dropped_whose_numbers_are_said(deciding, forgectl, monkeypatch):
     answers(monkeypatch, "what?", "1-2", "2-3,7")
-    told = forgectl("review", "--pick", interactive=True)
+    reported = forgectl("review", "--pick", interactive=True)
 
     assert deciding() == [((), ()), (("mem_1", "mem_2"), ("mem_3", "mem_7"))]
-    assert told.out.splitlines() == ["kept mem_1", "kept mem_2", "dropped mem_3", "dropped mem_7"]
-    assert "   2  2026-05-01, codex, for this repository, in place of mem_old" in told.err
-    assert "   3  2026-05-01, codex, for you in all projects" in told.err
-    assert "      | Order 3^[[2J\n      | and more\n" in told.err
-    assert "there are 1 to 40; say numbers" in told.err
+    assert reported.out.splitlines() == ["kept mem_1", "kept mem_2", "dropped mem_3", "dropped mem_7"]
+    assert "   2  2026-05-01, codex, for this repository, in place of mem_old" in reported.err
+    assert "   3  2026-05-01, codex, for you in all projects" in reported.err
+    assert "      | Order 3^[[2J\n      | and more\n" in reported.err
+    assert "there are 1 to 40; say numbers" in reported.err
 
 
 @pytest.mark.parametrize(("option", "place"), [("--keep-all", 0), ("--drop-all", 1)])
@@ -83,7 +83,7 @@ def test_all_are_decided_about_after_a_yes(deciding, forgectl, monkeypatch, opti
     assert not any(asked[1 - place] for asked in deciding())
 
 
-def test_where_nobody_can_answer_all_need_a_yes_and_numbers_cannot_be_asked_for(deciding, forgectl):
+def test_where_no_one_can_answer_all_need_a_yes_and_numbers_cannot_be_asked_for(deciding, forgectl):
     assert forgectl("review", "--pick").code == 2
     assert forgectl("review", "--keep-all").code == 2
     assert deciding() == []

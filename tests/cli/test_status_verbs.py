@@ -73,9 +73,9 @@ def test_capture_says_what_waits_what_is_done_and_what_went_wrong():
 
 def test_a_doubt_is_said_once_and_is_no_pause():
     why = "another daemon has it open"
-    told = capture_block(state="failing", reason=why, last_error=why, doubt=why)
-    assert (told[0].startswith("FAILING"), sum(why in line for line in told)) == (True, 1)
-    assert "pause" not in "".join(told).lower()
+    reported = capture_block(state="failing", reason=why, last_error=why, doubt=why)
+    assert (reported[0].startswith("FAILING"), sum(why in line for line in reported)) == (True, 1)
+    assert "pause" not in "".join(reported).lower()
 
 
 def test_what_waits_for_its_folder_is_named_with_why_and_the_commands_that_help():
@@ -96,9 +96,9 @@ def test_what_waits_for_its_folder_is_named_with_why_and_the_commands_that_help(
 
 def test_what_capture_says_is_escaped():
     evil = "\x1b[2J\n\u202e"
-    told = ("state", "reason", "classifier", "in_hand", "last_error", "last_success")
+    reported = ("state", "reason", "classifier", "in_hand", "last_error", "last_success")
 
-    block = capture_block(paused=(evil,), **dict.fromkeys(told, evil))
+    block = capture_block(paused=(evil,), **dict.fromkeys(reported, evil))
 
     text = "\n".join(block)
     assert not set(text) & {"\x1b", "\u202e"}
@@ -117,7 +117,7 @@ def test_status_names_the_first_ten_problem_files_and_counts_the_rest(daemon, fo
 
 
 @pytest.mark.parametrize(
-    ("legs", "counts", "told"),
+    ("legs", "counts", "reported"),
     [
         ((), (0, 0), "nothing answers yet"),
         ((), (40, 400), "nothing answers yet, vectors 40 of 400"),
@@ -127,16 +127,16 @@ def test_status_names_the_first_ten_problem_files_and_counts_the_rest(daemon, fo
         (("dense",), (1, 3), "vectors answer, new vectors 1 of 3"),
     ],
 )
-def test_a_build_that_is_not_done_says_which_legs_answer_already(daemon, forgectl, legs, counts, told):
+def test_a_build_that_is_not_done_says_which_legs_answer_already(daemon, forgectl, legs, counts, reported):
     embedded, to_embed = counts
     building = reports.root(state="building", legs=legs, embedded=embedded, to_embed=to_embed)
     daemon.answers[Status] = reports.status(roots=(building,))
 
-    assert f"  {told}" in forgectl("status").out.splitlines()
+    assert f"  {reported}" in forgectl("status").out.splitlines()
 
 
 @pytest.mark.parametrize(
-    ("rate", "left_s", "told"),
+    ("rate", "left_s", "reported"),
     [
         (0.0, None, ""),
         (4.41, None, ", 4.4 texts/s"),
@@ -145,13 +145,13 @@ def test_a_build_that_is_not_done_says_which_legs_answer_already(daemon, forgect
     ],
 )
 def test_while_texts_are_embedded_it_says_how_fast_and_how_long_it_takes(
-    daemon, forgectl, rate, left_s, told
+    daemon, forgectl, rate, left_s, reported
 ):
     counts = {"embedded": 120, "to_embed": 1000, "rate": rate, "left_s": left_s}
     building = reports.root(state="building", legs=("lexical",), **counts)
     daemon.answers[Status] = reports.status(roots=(building,))
 
-    assert f"  words answer, vectors 120 of 1,000{told}" in forgectl("status").out.splitlines()
+    assert f"  words answer, vectors 120 of 1,000{reported}" in forgectl("status").out.splitlines()
 
 
 def test_status_shows_a_build_that_failed_and_that_words_answer_all_the_same(daemon, forgectl):
@@ -197,7 +197,7 @@ FAILING = "everyday messages could not be embedded: auth"
 
 
 @pytest.mark.parametrize(
-    ("state", "told"),
+    ("state", "reported"),
     [
         ("learning", LEARNING),
         ("failing", FAILING),
@@ -207,13 +207,13 @@ FAILING = "everyday messages could not be embedded: auth"
         ("", ""),
     ],
 )
-def test_a_gate_is_mentioned_while_it_does_not_know_the_model(daemon, forgectl, state, told):
+def test_a_gate_is_mentioned_while_it_does_not_know_the_model(daemon, forgectl, state, reported):
     daemon.answers[Status] = reports.status(gate=GateReport(state=state, reason="auth"))
 
     out = forgectl("status").out
 
-    assert told in out
-    assert ("gate" in out) is bool(told)
+    assert reported in out
+    assert ("gate" in out) is bool(reported)
 
 
 def test_what_waits_for_a_person_is_counted_with_the_command_that_shows_it():
@@ -222,6 +222,6 @@ def test_what_waits_for_a_person_is_counted_with_the_command_that_shows_it():
 
 
 def test_memories_on_files_that_changed_are_counted_with_the_command_that_shows_them():
-    told = "  stale: 2 memories stand on files that changed; `forgectl list --stale` shows them"
-    assert told in list(root_lines(reports.root(stale=2), Painter()))
+    reported = "  stale: 2 memories stand on files that changed; `forgectl list --stale` shows them"
+    assert reported in list(root_lines(reports.root(stale=2), Painter()))
     assert not any("stale" in line for line in root_lines(reports.root(), Painter()))

@@ -34,7 +34,7 @@ def test_both_clients_have_the_same_verbs():
     assert len(verbs) == len(set(dir(AsyncClient)) & set(verbs)) > 20
 
 
-def test_both_observers_are_told_in_the_same_way():
+def test_both_observers_are_reported_in_the_same_way():
     names = ("__init__", "on_turn_complete", "on_compaction", "on_session_end")
 
     for name in names:
@@ -78,7 +78,7 @@ def test_a_request_that_timed_out_does_not_end_the_others(serve, socket_file):
     assert len(peer.connections) == 1
 
 
-def test_a_connection_nobody_got_an_answer_from_is_dropped(serve, socket_file):
+def test_a_connection_no_one_got_an_answer_from_is_dropped(serve, socket_file):
     def script(connection: PeerConnection) -> None:
         if connection.number == 0:
             connection.wait_for_hang_up()
@@ -133,7 +133,7 @@ def test_one_client_may_work_in_one_loop_after_another(serve, socket_file):
     assert [asyncio.run(once()) for _ in range(2)] == ["ok", "ok"]
 
 
-def test_events_are_streamed_beside_other_requests(serve, socket_file):
+def test_events_are_streamed_during_other_requests(serve, socket_file):
     serve(answering(any_answer))
 
     async def listen(client: AsyncClient) -> tuple[str, str]:

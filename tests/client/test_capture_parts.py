@@ -72,7 +72,7 @@ def test_texts_that_cannot_be_sent_as_they_are_are_counted():
     assert parts.repaired == 1
 
 
-def test_what_is_no_text_is_named_also_beside_a_text_that_is_too_long():
+def test_what_is_no_text_is_named_also_next_to_a_text_that_is_too_long():
     image = {"type": "image", "source": "x"}
     short, long = ([image, {"type": "text", "text": text}] for text in ("a", "x" * 2 * PART_BYTES))
 

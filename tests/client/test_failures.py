@@ -194,7 +194,7 @@ def test_a_reply_to_another_request_is_passed_over(serve, ask):
 
 
 @needs_two_users
-def test_another_users_listener_is_told_nothing(ask, socket_file):
+def test_another_users_listener_gets_nothing(ask, socket_file):
     with listener_of_another_user(socket_file) as received:
         reply = ask("search", "/w", "q")
 

@@ -388,12 +388,12 @@ def _handles(process: subprocess.Popen) -> bool:
 
 def test_it_needs_nothing_but_the_interpreter(serve, env):
     """A module that is no part of it would cost milliseconds at each prompt."""
-    told = "posix._exit = lambda code: print(*sorted(sys.modules), file=sys.stderr)"
+    reported = "posix._exit = lambda code: print(*sorted(sys.modules), file=sys.stderr)"
     as_program = f"exec(open({hook.__file__!r}).read(), {{'__name__': '__main__'}})"
     serve(hooked())
     isolated = [sys.executable, "-I", "-S", "-c"]
     done = subprocess.run(
-        [*isolated, f"import posix, sys; {told}; {as_program}", "claude"],
+        [*isolated, f"import posix, sys; {reported}; {as_program}", "claude"],
         input=PAYLOAD,
         capture_output=True,
         env=env,

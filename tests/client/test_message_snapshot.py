@@ -68,7 +68,7 @@ def test_of_every_form_only_what_was_said_leaves(form, dress):
         {"role": "assistant", "content": None, "tool_calls": []},
     ],
 )
-def test_what_nobody_said_is_passed_over(odd):
+def test_what_no_one_said_is_passed_over(odd):
     assert said(odd, {"role": "user", "content": "after"}) == [("user", "after", True)]
 
 

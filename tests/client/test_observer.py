@@ -72,7 +72,7 @@ def test_a_finished_turn_reaches_the_daemon_without_private_spans(serve, observe
     assert observer.counts == {"accepted": 1}
 
 
-def test_a_window_that_does_not_hold_all_of_an_older_one_waits_beside_it(gate, observer):
+def test_a_window_that_does_not_hold_all_of_an_older_one_waits_next_to_it(gate, observer):
     """A message that was changed, or is gone, is in no other window."""
     for texts in (("first", "2"), ("first", "changed", "3"), ("2", "3")):
         observer.on_turn_complete(said(*texts))

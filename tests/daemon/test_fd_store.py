@@ -125,7 +125,7 @@ async def test_of_a_root_that_is_unloaded_and_of_one_that_is_embedded_anew_nothi
     assert (manager.hear(), manager.held) == (["FDSTOREREMOVE"], {})
 
 
-async def test_what_waits_for_a_root_that_nobody_opened_stays_where_it_is(root, manager):
+async def test_what_waits_for_a_root_that_no_one_opened_stays_where_it_is(root, manager):
     store, remembered = FdStore(manager.env), Remembered()
     async with indexing(FakeEmbedder(), remembered=remembered) as indexer:
         await opened(indexer, root)

@@ -116,7 +116,7 @@ async def test_generations_of_all_roots_are_one_sequence(root, other):
         assert (one.mark(), two.mark(), one.mark()) == (3, 4, 5)
 
 
-async def test_what_nobody_handed_out_is_not_waited_for_nor_what_nobody_asked_for(root, embedder):
+async def test_what_no_one_handed_out_is_not_waited_for_nor_what_no_one_asked_for(root, embedder):
     async with indexing(embedder, lexical=False) as indexer:
         index = await opened(indexer, root)
         assert (await seen(indexer, [root], 10**30)).size == 2
@@ -239,9 +239,9 @@ async def test_an_endpoint_that_asks_for_patience_is_left_alone_whatever_happens
         edit(repo)
         await built(index)
         await built(index)
-        beside = await opened(indexer, other)
+        next_to = await opened(indexer, other)
         assert len(limiting.calls) == 1
-        assert [each.progress.state for each in (index, beside)] == ["failed", "failed"]
+        assert [each.progress.state for each in (index, next_to)] == ["failed", "failed"]
         assert not lexical or shown(index)["m0"] == "edited"
         assert index.progress.error == "rate_limited: too many"
 

@@ -34,7 +34,7 @@ def passed_on(parcel):
     return Parcel(os.dup(parcel.descriptor))
 
 
-def test_nobody_can_change_a_parcel():
+def test_no_one_can_change_a_parcel():
     parcel = pack(stock())
 
     with pytest.raises(PermissionError):
@@ -146,7 +146,7 @@ def test_vectors_of_another_model_are_not_read():
     assert parcel.read("model", 8)
 
 
-def test_its_memory_lives_as_long_as_a_row_that_somebody_has():
+def test_its_memory_lives_as_long_as_a_row_that_someone_has():
     parcel = passed_on(pack(stock()))
     get, _ = parcel.read("model")
     row, descriptor = get(HASHES[0]), parcel.descriptor

@@ -239,10 +239,10 @@ def test_two_edits_of_one_file_come_to_the_same_whichever_side_looks_and_however
     end = settled("mem_1", "user", one, other)
     assert end == settled("mem_1", "user", other, one)
     assert end == settled("mem_1", "user", end.data, one), "one side has written its half already"
-    kept, beside = parse(end.data, "user", "mem_1"), parse(end.beside, "user", end.beside_id)
-    assert (kept.id, kept.content, beside.id, beside.content) == ("mem_1", "coffee", end.beside_id, "tea")
-    assert link([kept, beside]).rivals == {beside.id: (kept.id,)} or link([kept, beside]).rivals == {
-        kept.id: (beside.id,)
+    kept, next_to = parse(end.data, "user", "mem_1"), parse(end.beside, "user", end.beside_id)
+    assert (kept.id, kept.content, next_to.id, next_to.content) == ("mem_1", "coffee", end.beside_id, "tea")
+    assert link([kept, next_to]).rivals == {next_to.id: (kept.id,)} or link([kept, next_to]).rivals == {
+        kept.id: (next_to.id,)
     }
 
 

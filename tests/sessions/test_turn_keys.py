@@ -121,7 +121,7 @@ def test_of_an_unnamed_turn_place_what_was_said_before_and_the_maps_count():
     ],
     ids=["nothing typed", "no messages", "typed before the summary"],
 )
-def test_nothing_is_kept_of_what_cannot_be_told_apart(asked):
+def test_nothing_is_kept_of_what_cannot_be_distinguished(asked):
     assert key_of(asked, HERE, a_session()) is None
 
 

@@ -190,7 +190,7 @@ def test_what_comes_anyhow_takes_no_place_and_is_found_all_the_same():
     assert first in found
 
 
-def test_what_stayed_out_is_told_of_a_hopeless_question_only_where_it_is_explained():
+def test_what_stayed_out_is_reported_for_a_hopeless_question_only_where_it_is_explained():
     message = "roofing heating plumbing carpentry masonry tiling glazing painting fencing paving at night"
     silent, explained = (rows_of(texts=(message,), message=message, explains=each) for each in (False, True))
 
@@ -198,7 +198,7 @@ def test_what_stayed_out_is_told_of_a_hopeless_question_only_where_it_is_explain
     assert [(each.memory.id, each.stayed) for each in explained.stayed] == [("lamp", "faint")]
 
 
-def test_what_a_session_has_heard_takes_no_place_however_much_it_is():
+def test_what_a_session_has_received_takes_no_place_however_much_it_is():
     many = vector_map([memory(f"m{number:02}", "the quokka") for number in range(80)])
     heard = frozenset((many.root, f"m{number:02}") for number in range(40))
     fields = {"texts": ("quokka",), "message": "quokka", "least_evidence": float("-inf")}

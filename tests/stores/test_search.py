@@ -23,8 +23,13 @@ from tests.support.clock import PATIENCE_S
 
 
 def asked(message: str = "when", within_s: float = PATIENCE_S, **fields) -> Question:
-    told = {"vectors": None, "top_k": 10, "hop_depth": 0, "deadline": time.monotonic() + within_s} | fields
-    return Question(texts=(message,), message=message, **told)
+    reported = {
+        "vectors": None,
+        "top_k": 10,
+        "hop_depth": 0,
+        "deadline": time.monotonic() + within_s,
+    } | fields
+    return Question(texts=(message,), message=message, **reported)
 
 
 def ids(ranked) -> list[str]:
@@ -95,7 +100,7 @@ def test_several_stores_bring_no_more_than_one_might(fields, wanted):
 TEXTS = {"e1": "deploy", "e2": "test", "e3": "tea", "z1": "部署", "z2": "测试", "z3": "喝茶"}
 
 
-def told(*names: str, via: str = "search", stayed: tuple[str, ...] = (), evidence: float = 1.0) -> Rows:
+def reported(*names: str, via: str = "search", stayed: tuple[str, ...] = (), evidence: float = 1.0) -> Rows:
     ranked = tuple(Ranked(memory(name, TEXTS[name]), 1.0, via=via, root="/r") for name in names)
     out = tuple(
         Ranked(memory(name, TEXTS[name]), 0.0, root="/r", stayed="faint", evidence=0.0) for name in stayed
@@ -104,23 +109,23 @@ def told(*names: str, via: str = "search", stayed: tuple[str, ...] = (), evidenc
 
 
 def test_the_best_of_each_language_come_in_turn_and_of_equals_the_querys_language_first():
-    own, second = told("e1", "e2", "e3"), told("z1", "z2")
+    own, second = reported("e1", "e2", "e3"), reported("z1", "z2")
 
     assert ids(both_models(own, second, asked("when")).ranked) == ["e1", "z1", "e2", "z2", "e3"]
     assert ids(both_models(own, second, asked("什么时候")).ranked) == ["z1", "e1", "z2", "e2", "e3"]
 
 
 def test_what_words_and_vectors_both_find_counts_among_its_own_and_not_twice_against_the_others():
-    own, second = told("z2", "z1", "z3", "e1"), told("z1", "z2", "z3")
+    own, second = reported("z2", "z1", "z3", "e1"), reported("z1", "z2", "z3")
 
     assert ids(both_models(own, second, asked("when")).ranked) == ["e1", "z1", "z2", "z3"]
 
 
 def test_as_many_come_as_are_wanted_and_hops_on_top():
-    own = told("e1", "e2")
-    own = Rows((*own.ranked, *told("e3", via="hop").ranked), (), 2.0)
+    own = reported("e1", "e2")
+    own = Rows((*own.ranked, *reported("e3", via="hop").ranked), (), 2.0)
 
-    found = both_models(own, told("z1", "z2", evidence=3.0), asked(top_k=2))
+    found = both_models(own, reported("z1", "z2", evidence=3.0), asked(top_k=2))
 
     assert ids(found.ranked) == ["e1", "z1", "e3"]
     assert found.evidence == 3.0
@@ -146,7 +151,7 @@ class Says:
     [
         (None, ["e1"], ("cjk was late",)),
         (ProviderError("down", reason="unreachable"), ["e1"], ("cjk failed",)),
-        (told("z1"), ["e1", "z1"], ()),
+        (reported("z1"), ["e1", "z1"], ()),
     ],
     ids=["late", "failing", "there"],
 )

@@ -40,7 +40,9 @@ async def listed(parts, repo) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("mode", ["append", "block"])
-async def test_a_hostile_clone_may_say_that_its_files_were_typed_and_nothing_of_it_stands(home, repo, mode):
+async def test_a_hostile_clone_may_say_that_its_files_were_typed_and_nothing_of_it_is_pinned(
+    home, repo, mode
+):
     put(repo, *HOSTILE)
     async with assembled(home, trusting=False) as parts:
         await parts.loaded(repo)
@@ -66,7 +68,7 @@ async def test_files_of_a_root_that_a_person_trusts_stand_whatever_they_say(home
         assert await standing(parts, repo) == {"mem_a", "mem_b"}
 
 
-async def test_what_was_typed_here_stands_without_trust_until_its_file_is_another(home, repo):
+async def test_what_was_typed_here_is_pinned_without_trust_until_its_file_is_another(home, repo):
     """An edit by hand is used as the file that it is; nobody knows any more who wrote it."""
     async with assembled(home, trusting=False) as parts:
         await parts.loaded(repo)
