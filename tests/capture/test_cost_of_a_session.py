@@ -70,7 +70,7 @@ async def test_a_session_of_30_turns_is_sent_once_a_pass_and_costs_3_5_times_its
     }
     for each in passes.values():
         assert sum(text for _, text in each) <= MOST_TIMES_SENT * size
-        assert max(told for told, _ in each) <= MOST_TOKENS
+        assert max(reported for reported, _ in each) <= MOST_TOKENS
     (day,) = one.governor.days(1)
     assert day.calls == len(calls)
     assert day.tokens <= MOST_IN_ALL * size

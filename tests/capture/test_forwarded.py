@@ -59,7 +59,7 @@ HEADS = [
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_what_stands_below_a_head_is_foreign_with_and_without_a_blank_line(head):
+def test_what_is_below_a_head_is_foreign_with_and_without_a_blank_line(head):
     assert of(f"{head}\n{ORDER}\n\nwe use tofu")[ORDER] == "foreign"
     assert of(f"{head}\n\n{ORDER}\n\nwe use tofu") == {
         head: "foreign",
@@ -127,7 +127,7 @@ FEET = [
 
 
 @pytest.mark.parametrize("foot", FEET)
-def test_what_stands_above_a_foot_is_foreign_and_further_above_unsure(foot):
+def test_what_is_above_a_foot_is_foreign_and_further_above_unsure(foot):
     found = of(f"mira\n\nNginx is odd.\n\n{ORDER}\n\n{foot}\ndevnull_88\n\nwe use tofu")
     assert (found[ORDER], found["Nginx is odd."]) == ("foreign", "unsure")
     assert (found["mira"], found["we use tofu"]) == ("typed", "typed")
@@ -171,7 +171,7 @@ def test_what_people_type_about_times_and_texts_is_theirs(typed):
     assert set(of(text).values()) == {"typed"}
 
 
-def test_what_somebody_typed_above_a_head_in_the_same_block_is_not_foreign():
+def test_what_someone_typed_above_a_head_in_the_same_block_is_not_foreign():
     found = of(f"merk dir, wir nehmen tofu\nkp-larsen commented 2 hours ago\n{ORDER}")
     assert found["merk dir, wir nehmen tofu"] == "unsure"
     assert found[ORDER] == "foreign"

@@ -259,7 +259,7 @@ def test_a_model_that_keeps_nothing_of_a_request_is_overruled(text, kept, author
     assert (len(found.proposals), found.author) == (kept, author)
 
 
-def test_what_the_rules_keep_stands_whatever_the_head_says(liked):
+def test_what_the_rules_keep_counts_whatever_the_head_says(liked):
     """The plainest wordings are what a head that learnt from chatty ones likes least."""
     liked("something else")
     assert [each.why for each in answered("Never commit directly to main.").proposals] == ["rule"]

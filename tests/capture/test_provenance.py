@@ -34,7 +34,7 @@ we use tofu here, fix the makefile"""
         ("Fix the makefile\u200b, re\u200bstart the bro\u00adker.", "mixed"),
     ],
 )
-def test_a_models_proposal_stands_on_the_text_whose_words_it_has(content, whose):
+def test_a_models_proposal_depends_on_the_text_whose_words_it_has(content, whose):
     assert Provenance([Utterance("user", PAGE)]).of(content, by_model=True) == whose
 
 
@@ -46,7 +46,7 @@ def test_a_models_proposal_stands_on_the_text_whose_words_it_has(content, whose)
         ("so the broker is restarted by hand?", "mixed"),
     ],
 )
-def test_what_was_pasted_waits_where_somebody_asks_for_it_and_is_refused_where_nobody_does(said, whose):
+def test_what_was_pasted_waits_where_someone_asks_for_it_and_is_refused_where_no_one_does(said, whose):
     window = [Utterance("user", PAGE.rpartition("\n\n")[0]), Utterance("user", said)]
     assert Provenance(window).of("Restart the broker after each edit.", by_model=True) == whose
 
@@ -88,7 +88,7 @@ CODE = (
 )
 
 
-def test_what_is_ordered_beside_pasted_code_is_its_authors_in_a_models_words():
+def test_what_is_ordered_next_to_pasted_code_is_its_authors_in_a_models_words():
     """In seven languages; and what stands in a paste is nobody's word, in whatever words a model puts it."""
     kept = [each for each in cases("said/dev/said.jsonl") if each.keep][::2]
     right, leaks = 0, []

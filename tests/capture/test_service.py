@@ -381,7 +381,7 @@ async def test_event_that_the_worker_has_is_finished_in_spite_of_a_pause(one):
 
 
 @options(model=True)
-async def test_what_was_decided_and_put_in_place_is_counted_told_and_gone_before_the_state_is_idle(one):
+async def test_what_was_decided_and_put_in_place_is_counted_reported_and_gone_before_the_state_is_idle(one):
     event = await in_hand(one, one.durable())
     await one.decides(event, usage=ONE_CALL, tally=Tally(1, 2, 3, 4))
     one.done(event, written=1)
@@ -641,7 +641,7 @@ async def test_event_that_cannot_be_buried_is_buried_later_and_not_given_again(t
         assert (len(one.given), len(rank.asked), one.rows()) == (4, 4, [])
 
 
-async def test_event_that_cannot_be_removed_holds_up_nobody_and_is_removed_later(one):
+async def test_event_that_cannot_be_removed_holds_up_no_one_and_is_removed_later(one):
     event, other = one.durable(), one.durable("next")
     one.disk.failing = frozenset({"remove"})
     await one.accepted(event, other)
@@ -700,7 +700,7 @@ async def test_a_worker_may_send_an_event_once_more_until_something_of_it_is_pur
     await one.pipeline.purge(HARBOUR)
     one.worker.says(AskRetry(event.id))
 
-    assert [told.may for told in one.worker.given if isinstance(told, RetryAnswer)] == [
+    assert [reported.may for reported in one.worker.given if isinstance(reported, RetryAnswer)] == [
         True,
         True,
         False,
@@ -815,7 +815,7 @@ async def test_what_is_accepted_between_the_end_of_the_run_and_of_the_daemon_is_
     assert one.rows() == sorted(f"{event.id}.events" for event in (left, new))
 
 
-async def test_turns_that_cannot_be_spooled_at_the_end_are_told_of(one, caplog):
+async def test_turns_that_cannot_be_spooled_at_the_end_are_reported(one, caplog):
     await one.accepted(one.event())
     one.disk.failing = frozenset({"events"})
     await one.stop()

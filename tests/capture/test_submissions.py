@@ -44,7 +44,7 @@ def one(tmp_path):
 # --- what is new ----------------------------------------------------------------------------------------
 
 
-async def test_nothing_counts_as_heard_that_a_kill_takes_away(one):
+async def test_nothing_counts_as_injected_that_a_kill_takes_away(one):
     """Both are on disk with one transaction or neither is."""
     one.disk.failing = frozenset({"events"})
     await hear(one, "a", "b")
@@ -56,7 +56,7 @@ async def test_nothing_counts_as_heard_that_a_kill_takes_away(one):
         assert waiting(again) == [["a", "b", "c"]]
 
 
-async def test_a_message_keeps_the_time_at_which_it_was_first_heard(one):
+async def test_a_message_keeps_the_time_at_which_it_was_first_received(one):
     one.pipeline._intake._clock = iter([100, 200, 300]).__next__
     await hear(one, "a", "b")
     await hear(one, "a", "b", "c")
@@ -67,7 +67,7 @@ async def test_a_message_keeps_the_time_at_which_it_was_first_heard(one):
 
 
 @pytest.mark.parametrize("clock", [(100, 100, 100), (100, 100.0004, 100.0009), (100, 90, 95)], ids=str)
-async def test_turns_are_heard_one_after_the_other_whatever_the_clock_says(one, clock):
+async def test_turns_are_captured_one_after_the_other_whatever_the_clock_says(one, clock):
     """It may be read twice in a millisecond, or step back: `undo` knows the last turn by its time."""
     one.pipeline._intake._clock = iter(clock).__next__
     await hear(one, "a", "b", "c", "d")
@@ -155,7 +155,7 @@ async def test_a_compaction_is_judged_once_more_whole_and_in_slices(one):
     assert all(f"{event.id}.events" in one.rows() for event in arc)
 
 
-async def test_what_there_is_no_room_for_is_refused_whole_and_heard_the_next_time(one):
+async def test_what_there_is_no_room_for_is_refused_whole_and_captured_the_next_time(one):
     one.events._max_events = 2
     refused = await one.pipeline.submit(spoken(one, *["x" * WINDOW_LIMIT] * 3, kind="compaction"))
     assert (refused.word, refused.reason.partition(":")[0]) == ("rejected", "spool_full")
@@ -294,7 +294,7 @@ async def test_an_old_window_of_a_new_session_is_as_old_as_it_was_in_the_other(o
         assert times(one)[-1][-1] >= since
 
 
-async def test_of_what_nobody_has_heard_the_newest_prompt_alone_is_surely_new(one):
+async def test_of_what_no_one_has_received_the_newest_prompt_alone_is_surely_new(one):
     since = await forgets(one)
     await hear(one, "a", "b", "c", "d")
     await hear(one, "a", "b", "c", "d", "e", "f")
@@ -314,7 +314,7 @@ async def test_who_says_the_same_in_another_session_and_is_answered_otherwise_sa
     assert all(at >= since for at in times(one)[-1])
 
 
-async def test_what_is_told_of_a_time_counts_and_without_one_a_past_session_has_none(one):
+async def test_a_time_that_is_given_counts_and_without_one_a_past_session_has_none(one):
     await hear(one, "a", "b", session="live", said_at=(7.0, 0.0))
     await hear(one, "c", "d", session="past", kind="learned")
     await hear(one, "e", "f", session="dated", kind="learned", said_at=(7.0, 8.0))

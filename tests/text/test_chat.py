@@ -112,5 +112,5 @@ def test_the_bar_is_what_five_of_a_thousand_reach_of_the_group_that_reaches_more
 def test_nothing_is_read_before_the_first_message():
     read = "print(c._shipped.cache_info().currsize)"
     code = f"import forged.text.chat as c; {read}; c.is_chat('hi'); {read}"
-    told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert told.stdout.split() == ["0", "1"]
+    reported = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert reported.stdout.split() == ["0", "1"]

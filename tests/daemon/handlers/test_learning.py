@@ -91,8 +91,8 @@ async def test_a_session_has_an_id_and_a_live_capture_is_never_a_past_one(home, 
 @pytest.mark.parametrize("live_first", [True, False])
 async def test_a_session_that_hooks_reported_is_not_judged_twice(home, repo, live_first):
     def hook(name: str, **fields: str) -> wire.Hook:
-        told = {"hook_event_name": name, "session_id": "s1", "cwd": str(repo), "prompt_id": "1", **fields}
-        return wire.Hook(harness="codex", payload=msgspec.json.encode(told), within_ms=5_000)
+        reported = {"hook_event_name": name, "session_id": "s1", "cwd": str(repo), "prompt_id": "1", **fields}
+        return wire.Hook(harness="codex", payload=msgspec.json.encode(reported), within_ms=5_000)
 
     written = past(repo, "We use make.", "We use tox.")  # without the blanks that ended them
     live = [
