@@ -48,7 +48,10 @@ ASKED: dict[str, Callable[[str], wire.Request]] = {
     "undo": lambda top: wire.Undo(workspace=top),
     "import": lambda top: wire.Import(
         workspace=top,
-        drafts=(wire.Draft(memory_id="mem_a", content="ink"), wire.Draft(memory_id="mem_x3", content="x")),
+        drafts=(
+            wire.ImportedDraft(memory_id="mem_a", content="ink"),
+            wire.ImportedDraft(memory_id="mem_x3", content="x"),
+        ),
     ),
     "ingest": lambda top: wire.Ingest(workspace=top, documents=(wire.Document(source="b.md", text="Sea."),)),
     "remove a document": lambda top: wire.RemoveDocument(workspace=top, name="a.md"),
