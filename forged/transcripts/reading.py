@@ -105,9 +105,9 @@ def _of_database(agent: str, entry: os.DirEntry[str], since: float) -> list[Foun
 
 def _name_workspace(draft: SessionDraft, path: str, home: str) -> None:
     """Gemini writes a project's folder down beside its chats."""
-    beside = os.path.join(os.path.dirname(os.path.dirname(path)), ".project_root")
+    note = os.path.join(os.path.dirname(os.path.dirname(path)), ".project_root")
     try:
-        with files.opened(beside, home) as file:
+        with files.opened(note, home) as file:
             draft.about("", file.read(_PROJECT_BYTES).decode().strip(), "", 0.0)
     except (OSError, ValueError, TranscriptError):
         return
