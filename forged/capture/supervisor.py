@@ -236,7 +236,7 @@ def _kill_group(pid: int) -> None:
 
 
 def _exit_cause(exit_code: int) -> str:
-    """Return the cause of death for an exit code."""
+    """Return the cause of death that an exit code shows."""
     if exit_code >= 0:
         return f"exit code {exit_code}"
     try:

@@ -190,7 +190,7 @@ class Worker:
         self._report(last)
 
     async def _classify(self, task: Classify) -> Classified:
-        """Classify within the deadline. Raises CallFailed."""
+        """Classify within the deadline. Raises ProviderError."""
         if self._classifier is None:
             raise ProviderError("there is no classifier", reason="auth")
         deadline = time.monotonic() + self._timeout_s

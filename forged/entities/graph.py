@@ -95,5 +95,5 @@ def _linked(memories: Iterable[Memory]) -> Mapping[str, list[str]]:
 
 
 def _frozen(lists: Mapping[str, Iterable[_T]]) -> dict[str, tuple[_T, ...]]:
-    """Return tuples without duplicates."""
+    """Return the lists as tuples."""
     return {key: tuple(found) for key, found in lists.items()}

@@ -122,7 +122,7 @@ def _link(relation: re.Match[str]) -> Link:
 
 
 def _coarser(relation: re.Match[str], where: str) -> list[SkippedItem]:
-    """Return a note that a relation becomes a simpler relationship."""
+    """Return the losses of a relation that becomes a link: its kind or its context."""
     name = relation[1].strip().lower().replace(" ", "_").replace("-", "_")
     lost = (
         []

@@ -199,5 +199,5 @@ def _cut_up(content: str) -> tuple[tuple[_Paragraphs, ...], str]:
 
 
 def _flat(text: str) -> str:
-    """Return a text without white space and quotation marks."""
+    """Return a text with single blanks and without quotation marks."""
     return " ".join((_MARKS.sub("", text) if MARK in text else text).split())

@@ -239,5 +239,5 @@ class _Code:
         return end in self._not_code
 
     def _is_quoted(self, tag: _Tag) -> bool:
-        """Return True for a tag in quotes."""
+        """Return True for a tag between backticks."""
         return self._text[tag.start - 1 : tag.start] == self._text[tag.end : tag.end + 1] == "`"

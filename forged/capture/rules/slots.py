@@ -232,7 +232,7 @@ def _related(one: str, other: str) -> bool:
 
 
 def _replaced(new: Mapping[str, frozenset[str]], old: Mapping[str, frozenset[str]]) -> float:
-    """Return 1 for another number of a known kind, 0.5 for one of unknown kind, else 0."""
+    """Return 1 for another value of a known kind, 0.5 for one of unknown kind, else 0."""
     for kind, values in old.items():
         fresh = new.get(kind, frozenset())
         if fresh - values and kind != "bare":
