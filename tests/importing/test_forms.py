@@ -95,7 +95,7 @@ def test_a_rule_of_cursor_says_when_it_holds_by_cues(read, repo):
     assert whys(found) == [(".cursor/rules/react.mdc:5", "the key 'owner' has no place in a memory")]
 
 
-def test_front_matter_that_stands_there_twice_as_cursor_leaves_it_is_read(read, repo):
+def test_double_front_matter_of_cursor_is_read(read, repo):
     twice = "---\ndescription: \nglobs: \n---\n---\nglobs: *.ts\nmood: calm\n---\n---\n- x\n"
     (repo / "a.mdc").write_text(twice)
 
