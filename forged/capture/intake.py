@@ -68,7 +68,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind
     session_id: str
     roots: tuple[Root, ...]
-    said: tuple[Utterance, ...]
+    messages: tuple[Utterance, ...]
     injected: Collection[str] = ()
     event_id: str = ""
     part: int = 0
@@ -179,7 +179,7 @@ class Intake:
 
     async def mark_seen(self, submission: Submission, key: str) -> bool:
         """Advance the cursor over messages sent during a pause; return False if none is new."""
-        row = await _run_work(submission.said, lambda: digests(submission.said, key))
+        row = await _run_work(submission.messages, lambda: digests(submission.messages, key))
         window = self._window(row, key)
         new = new_of(row, window.places)
         if not new or submission.kind == "learned":
@@ -189,12 +189,12 @@ class Intake:
 
     async def _whole(self, submission: Submission, event_id: str, key: str) -> SubmittedEvents | Outcome:
         """Take a capture in one part; known messages are not even scanned for secrets."""
-        if not submission.said:
+        if not submission.messages:
             return Outcome("rejected", "nothing_to_capture")
-        row = await _run_work(submission.said, lambda: digests(submission.said, key))
+        row = await _run_work(submission.messages, lambda: digests(submission.messages, key))
         known, is_whole = self._window(row, key), submission.kind in _WHOLE_WINDOW_KINDS
         due = [is_whole or place is None for place in known.places]
-        fresh = tuple(each for each, is_due in zip(submission.said, due, strict=True) if is_due)
+        fresh = tuple(each for each, is_due in zip(submission.messages, due, strict=True) if is_due)
         taken = await self._clean(submission, fresh, key)
         left = iter(taken.window)
         window = [next(left) if is_due else None for is_due in due]
@@ -207,8 +207,8 @@ class Intake:
         """Store a part, and take the capture when all parts are there."""
         parts, is_answered = self._state.parts, False
         if submission.part not in parts.of(submission.event_id):
-            row = await _run_work(submission.said, lambda: digests(submission.said, key))
-            taken = await self._clean(submission, submission.said, key)
+            row = await _run_work(submission.messages, lambda: digests(submission.messages, key))
+            taken = await self._clean(submission, submission.messages, key)
             is_answered = taken.is_answered
             part = CapturePart(taken.window, row, submission.begun, submission.goes_on)
             if full := self._full(1, part.size):
@@ -229,8 +229,8 @@ class Intake:
 
     async def _clean(self, submission: Submission, said: tuple[Utterance, ...], key: str) -> Cleaned:
         """Clean messages, and answer each opt-out and request to forget once."""
-        begun = submission.begun and said[:1] == submission.said[:1]
-        goes_on = submission.goes_on and said[-1:] == submission.said[-1:]
+        begun = submission.begun and said[:1] == submission.messages[:1]
+        goes_on = submission.goes_on and said[-1:] == submission.messages[-1:]
         refused = self._off_record.of(key)
 
         def cleaned() -> Cleaned:
@@ -300,7 +300,7 @@ class Intake:
         newest = max((at for at, role in enumerate(roles) if role == "user"), default=count)
         if submission.parts > 1:
             return (0.0,) * count
-        turn = submission.said[newest:][:_MOST_COMPARED]
+        turn = submission.messages[newest:][:_MOST_COMPARED]
         before = await asyncio.to_thread(self._state.capture_cursors.said_last, turn) if turn else 0.0
         return (0.0,) * newest + (before or now,) * (count - newest)
 

@@ -68,10 +68,10 @@ def begins_with_json(text: str) -> bool:
 def _read(text: str) -> Classified:
     """Read the proposals of a text and count malformed ones."""
     elements, broken, is_nothing = _elements(text)
-    judged = [_proposal(element) for element in elements]
-    proposals = tuple(proposal for proposal in judged if proposal is not None)
+    read_proposals = [_proposal(element) for element in elements]
+    proposals = tuple(proposal for proposal in read_proposals if proposal is not None)
     is_nothing = is_nothing or _NOTHING.fullmatch(text) is not None
-    malformed = broken + len(judged) - len(proposals)
+    malformed = broken + len(read_proposals) - len(proposals)
     return Classified(
         proposals[:MOST_DOCUMENTS], malformed=malformed, is_answer=bool(proposals) or is_nothing
     )

@@ -20,7 +20,7 @@ def spoken(one: Capture, *texts: str, session: str = "s", **fields) -> Submissio
     roles = ("user", "assistant")
     said = tuple(Utterance(roles[at % 2], text) for at, text in enumerate(texts))
     return Submission(
-        **{"kind": "turn", "session_id": session, "roots": (one.repo, one.user), "said": said} | fields
+        **{"kind": "turn", "session_id": session, "roots": (one.repo, one.user), "messages": said} | fields
     )
 
 

@@ -144,19 +144,19 @@ def proposals_in(text: str, of: Sequence[str] | None = None) -> list[Proposal]:
         sentence, flags = without_lead_ins(straight, carried)
         # "Wrong. Our ids are ...": the flags of a sentence that is only a lead-in apply to the next one.
         carried = frozenset() if sentence else flags
-        judged = _judged(sentence, flags, straight, is_local=is_local)
-        if judged is None and not is_ironic and len(raw.encode()) >= SHORTEST:
-            judged = _of_itself(said, at, is_brief=len(text) <= BRIEF_MESSAGE)
-        found.append(None if judged is not None and _is_said(judged, found) else judged)
+        proposal = _match_rule(sentence, flags, straight, is_local=is_local)
+        if proposal is None and not is_ironic and len(raw.encode()) >= SHORTEST:
+            proposal = _match_durability(said, at, is_brief=len(text) <= BRIEF_MESSAGE)
+        found.append(None if proposal is not None and _is_repeated(proposal, found) else proposal)
     return [proposal for proposal in found if proposal is not None]
 
 
-def _is_said(proposal: Proposal, before: Sequence[Proposal | None]) -> bool:
+def _is_repeated(proposal: Proposal, before: Sequence[Proposal | None]) -> bool:
     """Return True if an earlier proposal contains this one."""
     return any(each is not None and proposal.content.rstrip(".。") in each.content for each in before)
 
 
-def _of_itself(said: Sequence[str], at: int, *, is_brief: bool) -> Proposal | None:
+def _match_durability(said: Sequence[str], at: int, *, is_brief: bool) -> Proposal | None:
     """Return the proposal of a sentence that lasts by itself; in a short message with its neighbours."""
     neighbours = (*said[max(0, at - 1) : at], *said[at + 1 : at + 2])
     category = lasting_category(said[at], neighbours)
@@ -166,7 +166,7 @@ def _of_itself(said: Sequence[str], at: int, *, is_brief: bool) -> Proposal | No
     if len(content) > LONGEST or patterns().private.search(content):
         return None
     scope = scope_of(content)
-    return Proposal(content, scope, _settled(category, scope, content))
+    return Proposal(content, scope, _category_in_scope(category, scope, content))
 
 
 def _together(said: Sequence[str], at: int) -> str:
@@ -197,7 +197,7 @@ def without_lead_ins(text: str, carried: frozenset[Flag] = frozenset()) -> tuple
     return text.strip(), frozenset(flags)
 
 
-def _judged(text: str, flags: frozenset[Flag], raw: str, *, is_local: bool) -> Proposal | None:
+def _match_rule(text: str, flags: frozenset[Flag], raw: str, *, is_local: bool) -> Proposal | None:
     """Return the proposal of a sentence that matches a rule, or None."""
     content = presentable(text)
     bare = content.rstrip(".。")
@@ -208,7 +208,7 @@ def _judged(text: str, flags: frozenset[Flag], raw: str, *, is_local: bool) -> P
     if category is None or any(one.search(each) for one in _against() for each in (text, raw)):
         return None
     scope = _scope(bare, category, is_local=is_local)
-    return Proposal(content, scope, _settled(category, scope, bare))
+    return Proposal(content, scope, _category_in_scope(category, scope, bare))
 
 
 def _against() -> tuple[re.Pattern[str], ...]:
@@ -245,7 +245,7 @@ def _scope(text: str, category: Category, *, is_local: bool) -> Scope:
     return scope_of(text, otherwise=Scope.USER if is_persons else Scope.REPO)
 
 
-def _settled(category: Category, scope: Scope, text: str) -> Category:
+def _category_in_scope(category: Category, scope: Scope, text: str) -> Category:
     """Return the category for a scope: taste is personal, a convention is the project's."""
     if category in {Category.CODING_PREFERENCES, Category.USER_FACTS} and scope is Scope.REPO:
         return Category.PROJECT_CONVENTIONS

@@ -95,7 +95,7 @@ class Ear:
 
     @property
     def windows(self) -> list[list[str]]:
-        return [[each.text for each in spoken.said] for spoken in self.heard]
+        return [[each.text for each in spoken.messages] for spoken in self.heard]
 
     @property
     def kinds(self) -> list[str]:
@@ -207,7 +207,7 @@ async def test_a_prompt_from_before_the_daemon_began_is_what_the_harness_wrote_d
 
         (window,) = ear.windows
         assert (window[0], window[-1]) == (prompt, "Something new.")
-        assert len([each for each in ear.heard[0].said if each.role == "user"]) == 1
+        assert len([each for each in ear.heard[0].messages if each.role == "user"]) == 1
 
 
 @pytest.mark.parametrize("broken", ["another session", "outside", "gone"])
