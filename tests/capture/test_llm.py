@@ -100,7 +100,7 @@ def test_one_call_sends_the_prompt_the_window_the_list_and_the_schema(provider):
     assert request.json["response_format"]["json_schema"]["schema"] == SCHEMA
 
 
-def test_an_empty_window_asks_no_one(provider):
+def test_an_empty_window_needs_no_call(provider):
     assert classify(provider, window=()) == Classified()
     assert provider.requests() == []
 
@@ -292,7 +292,7 @@ def test_a_call_that_never_answers_ends_at_the_deadline(provider):
     provider.wait_until(lambda: provider.received[0].closed_by_client)
 
 
-def test_a_passed_deadline_asks_no_one_and_costs_nothing(provider):
+def test_a_passed_deadline_makes_no_call_and_costs_nothing(provider):
     error = failed(provider, within=-1.0)
 
     assert (error.reason, error.usage) == ("timeout", Usage())

@@ -63,7 +63,7 @@ def test_a_compaction_does_not_refuse_a_second_time():
     assert len(log.listed()) == len(notifications.of("s")) == 1
 
 
-def test_the_record_has_from_whom_it_came_and_who_judged_it():
+def test_a_log_entry_has_its_agent_and_its_classifier():
     notifications, log = reported(classifier="gpt-x")
     said = event(agent="claude", kind="explicit")
     notifications.kept(said, [document("mem_a", "one", "model", origin="explicit")])
@@ -77,7 +77,7 @@ def test_the_record_has_from_whom_it_came_and_who_judged_it():
     assert (by_id["mem_b"].why, by_id["mem_b"].classifier) == ("request", LOCAL)
 
 
-def test_what_was_reported_is_not_reported_again_and_no_one_else_is_informed():
+def test_a_reported_entry_is_not_reported_again_nor_to_another_session():
     notifications, _ = reported()
     notifications.kept(event(), [document("mem_a", "one"), document("mem_b", "two")])
     notifications.mark_reported("s", 1)
@@ -88,7 +88,7 @@ def test_what_was_reported_is_not_reported_again_and_no_one_else_is_informed():
     assert notifications.of("s") == ()
 
 
-def test_of_a_session_the_newest_are_reported():
+def test_the_newest_entries_of_a_session_are_reported():
     notifications, _ = reported()
     for number in range(MOST_UNREPORTED + 1):
         notifications.kept(event(), [document(f"mem_{number}", f"text {number}")])
@@ -97,7 +97,7 @@ def test_of_a_session_the_newest_are_reported():
     assert "text 1" in notifications.of("s")[0]
 
 
-def test_an_explicit_request_that_comes_to_nothing_is_refused_whatever_judged_it():
+def test_an_explicit_request_without_a_result_is_refused_by_any_classifier():
     asked = event(kind="explicit", window=(Utterance("user", "hm"), Utterance("assistant", "done")))
 
     (refused,) = unanswered(asked, (), ())

@@ -63,7 +63,7 @@ def test_a_link_between_two_memories_joins_what_they_speak_of():
     assert ids(reached("apollo", [here, there])) == ["mem_1", "mem_2"]
 
 
-def test_front_matter_joins_things_whose_names_no_rule_knows():
+def test_front_matter_joins_entities_with_names_unknown_to_the_rules():
     written = replace(
         memory("mem_1", "The books are closed in March."),
         entities=(Entity("the books"),),

@@ -15,7 +15,7 @@ from forged.importing import ReadOptions, export, new_file, read_path, read_root
 from tests.data.memories import memory, put
 
 
-def test_repositories_of_one_name_have_names_of_their_own_and_no_path_is_reported(tmp_path):
+def test_repositories_of_one_name_get_distinct_names_and_no_path_is_exported(tmp_path):
     tops = [tmp_path / folder / "my shop" for folder in "ab"] + [tmp_path / ".dist", tmp_path / "build"]
     for number, top in enumerate(tops):
         put(top, memory(f"mem_{number}", f"text {number}"))
@@ -33,7 +33,7 @@ def test_repositories_of_one_name_have_names_of_their_own_and_no_path_is_reporte
     }
 
 
-def test_an_export_that_fails_leaves_the_older_one_and_nothing_next_to_it(tmp_path, monkeypatch):
+def test_a_failed_export_leaves_the_older_one_and_no_other_file(tmp_path, monkeypatch):
     put(tmp_path / "repo", memory("mem_1", "text"))
     copies = [read_root(str(tmp_path / "repo"), "repo")]
     export(str(tmp_path / "out"), copies, replace=False)

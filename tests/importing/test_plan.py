@@ -17,7 +17,7 @@ def item(text, where="a:1", **fields):
     return Item(text=text, where=where, **fields)
 
 
-def test_memories_go_to_the_user_to_the_repository_of_their_name_or_where_the_person_works():
+def test_memories_go_to_the_user_to_the_named_repository_or_to_the_current_one():
     moves, left = plan_items(
         (
             item("a", scope="user"),

@@ -49,8 +49,8 @@ ASKED: dict[str, Callable[[str], wire.Request]] = {
     "import": lambda top: wire.Import(
         workspace=top,
         drafts=(
-            wire.Draft(memory_id="mem_a", content="ink"),
-            wire.Draft(memory_id="mem_x3", content="x"),
+            wire.ImportedDraft(memory_id="mem_a", content="ink"),
+            wire.ImportedDraft(memory_id="mem_x3", content="x"),
         ),
     ),
     "ingest": lambda top: wire.Ingest(workspace=top, documents=(wire.Document(source="b.md", text="Sea."),)),

@@ -196,7 +196,7 @@ def test_of_claude_a_circle_of_parents_comes_to_an_end(reported):
     assert texts(session) == ["one", "two"]
 
 
-def test_of_claude_a_line_whose_parent_is_gone_hangs_on_the_line_before(reported):
+def test_a_claude_line_without_its_parent_follows_the_line_before(reported):
     session = reported("claude", claude("one"), b"{broken\n", claude("three", "two"))
 
     assert texts(session) == ["one", "three"]

@@ -62,7 +62,7 @@ async def _refusal(
         kind="learned",
         session_id=request.session_id[:_MOST_NAME],
         roots=place.roots,
-        said=found.said,
+        messages=found.said,
         agent=request.agent[:_MOST_NAME],
         said_at=tuple(times[at] for at in found.places) if times else (),
         mark=request.mark[:_MOST_NAME],

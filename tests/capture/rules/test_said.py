@@ -66,11 +66,11 @@ def test_words_alone_keep_half_and_nearly_nothing_else(capsys):
         "違う、うちのAPIはUTCで返す決まりです、ローカル時刻ではなく",
     ],
 )
-def test_requests_and_corrections_of_every_language_are_judged_at_once(text):
+def test_requests_and_corrections_of_every_language_are_urgent(text):
     assert is_urgent([text])
 
 
 @pytest.mark.parametrize("where", ["first", "last"])
-def test_a_request_with_a_long_log_is_not_to_wait(where):
+def test_a_request_next_to_a_long_log_is_urgent(where):
     log, asked = "10:03 GET /orders 200\n" * 10_000, "Please remember: we deploy on Tuesdays."
     assert is_urgent([f"{asked}\n\n{log}" if where == "first" else f"{log}\n\n{asked}"])

@@ -309,7 +309,7 @@ async def test_undo_takes_back_one_turn_of_a_harness_though_some_were_interrupte
         ]
 
 
-async def test_undo_takes_back_a_turn_that_was_judged_in_several_events(home, repo):
+async def test_undo_takes_back_a_turn_classified_in_several_events(home, repo):
     """A turn that is too long for one window is one turn all the same."""
     filler = "\n" + "Nothing to see here. " * 1_700
     async with assembled(home) as parts:
