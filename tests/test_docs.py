@@ -269,7 +269,7 @@ def test_the_keys_that_are_documented_are_those_that_there_are():
     assert list(documented_keys()) == [setting.key for setting in config.load({"HOME": "/nowhere"}).settings]
 
 
-_WORDS = ("auto", "hyde", "direct", "follow", "pin", "exclude", "commit")
+_WORDS = ("auto", "hyde", "direct", "follow", "locked", "exclude", "commit")
 
 
 @pytest.mark.parametrize("key", FIELDS)

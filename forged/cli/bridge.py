@@ -16,6 +16,6 @@ def mcp_command(*, agent: str, workspace: str) -> None:
     AGENT is the agent's program, such as claude; the daemon's log names it.
     """
     arguments = [agent] * bool(agent) + ["--workspace", workspace] * bool(workspace)
-    if (place := mcp.chosen(arguments)) is None:
+    if (place := mcp.parse_arguments(arguments)) is None:
         raise click.BadParameter("AGENT is a word such as claude", param_hint="AGENT")
     mcp.serve(*place)

@@ -51,7 +51,7 @@ MEANINGS = {
     "memory.retrieval_min_score": "share of unrelated messages that are not strong; 0 is off; not set: 0.95",
     "memory.retrieval_timeout_s": "0.05 to 60 s for a whole retrieval",
     "memory.injection_token_budget": "most tokens an injection may have; 0 is no limit (in a session 4,000)",
-    "memory.standing_token_budget": "of them for memories that come once with each session; 0 is none",
+    "memory.pinned_token_budget": "of them for memories that come once with each session; 0 is none",
     "memory.classifier_model": 'chat model that decides what to keep; "": llm.model, retrieval_model, rules',
     "memory.git": "of what is captured in a repository: exclude (git ignores it) or commit (as you like)",
     "memory.daily_token_limit": "of all models together, embeddings too; 0 is no limit",
@@ -77,7 +77,7 @@ MEANINGS = {
     "shared.scopes": "which of session, user, agent and org are shared, by blanks or commas",
     "shared.user_id": "who you are there; empty: your login name",
     "shared.dimension": "numbers of a vector, checked on insert",
-    "trust.mode": "follow (also what is merged later) or pin: what `forgectl trust` means",
+    "trust.mode": "follow (also what is merged later) or locked: what `forgectl trust` means",
 }
 
 
@@ -106,7 +106,7 @@ def classifier_command(call: Invocation, name: str, program: str) -> None:
     """
     if not config.is_program(name):
         raise Stop("usage", f"{name} names no program, as cli:claude does")
-    if reason := config.unusable("classifier", name):
+    if reason := config.unusable_reason("classifier", name):
         raise Stop("usage", f"{name}: {reason}")
     command = shlex.quote(_found(call, program or config.parts_of(name)[1]))
     path = str(config.config_path(call.environ))

@@ -65,7 +65,7 @@ def _serve(arguments: Sequence[str]) -> int | None:
     """Run the MCP bridge, which an agent waits for in its first turn."""
     from forged import mcp  # noqa: PLC0415 - no other command needs it
 
-    place = mcp.chosen(list(arguments))
+    place = mcp.parse_arguments(list(arguments))
     if place is None:
         return None
     mcp.serve(*place)

@@ -17,7 +17,7 @@ from forged_client.errors import RequestFailed
 
 _PAGE = 1000
 
-_Reply = TypeVar("_Reply", wire.Memories, wire.JudgedPage, wire.InjectionsPage)
+_Reply = TypeVar("_Reply", wire.Memories, wire.CapturedPage, wire.InjectionsPage)
 _Item = TypeVar("_Item")
 
 
@@ -29,10 +29,10 @@ def memories(client: Client, asked: wire.ListMemories) -> tuple[wire.MemoryRecor
     return tuple({(each.root, each.id): each for each in found}.values())
 
 
-def judged(client: Client, asked: wire.ListJudged) -> tuple[wire.Judged, ...]:
+def captured(client: Client, asked: wire.ListCaptured) -> tuple[wire.CapturedEntry, ...]:
     """Return all statements that capture saved or refused, newest first."""
     found = _all(
-        lambda start: _page(client, replace(asked, limit=_PAGE, offset=start)), lambda got: got.judged
+        lambda start: _page(client, replace(asked, limit=_PAGE, offset=start)), lambda got: got.captured
     )
     return tuple(dict.fromkeys(found))
 

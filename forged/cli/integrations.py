@@ -65,7 +65,7 @@ def trust_remedy() -> str:
 
 
 def _matters(state: AgentState) -> bool:
-    return state.is_here or bool(state.connection)
+    return state.is_installed or bool(state.connection)
 
 
 def _seen(call: Invocation) -> tuple[str, Mapping[str, AgentReport]]:

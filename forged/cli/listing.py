@@ -79,8 +79,8 @@ def _places(memories: Iterable[MemoryRecord]) -> dict[str, str]:
 def memory_page(memory: MemoryRecord, paint: Painter, path: str = "") -> Iterator[str]:
     """Yield a whole memory: its attributes, each once, an empty line, and its text."""
     yield paint("strong", escape_line(memory.id)) + ("" if memory.is_head else "  (superseded)")
-    if memory.rivals:
-        yield f"in conflict with {listed(memory.rivals)}: neither version replaces the other"
+    if memory.concurrent_heads:
+        yield f"in conflict with {listed(memory.concurrent_heads)}: neither version replaces the other"
     yield f"{escape_line(memory.scope)}/{escape_line(memory.category)}, version {memory.version}"
     yield from shown_fields(
         {
@@ -180,17 +180,17 @@ def chain_table(chain: Chain, width: int = 0) -> Iterator[str]:
         yield from (whole,) if not width or cells(whole) <= width else ways
 
 
-_CAME = {
+_REASONS = {
     "strong": "strong match",
     "near": "close to the best match",
     "weak": "weak match, but nothing matched better",
     "search": "found by search",
-    "hop": "linked to an injected memory",
-    "standing": "pinned: included at the start of the session",
-    "heard": "the session has it already",
+    "link": "linked to an injected memory",
+    "pinned": "pinned: included at the start of the session",
+    "injected": "the session has it already",
     "correction": "replaces a memory that the session has",
 }
-_STAYED = {
+_REJECTED = {
     "faint": "match too weak",
     "far": "much weaker than the best match",
     "full": "enough better matches",
@@ -204,10 +204,16 @@ def hit_lines(
 ) -> Iterator[str]:
     """Yield each hit: its mark and attributes, and below them its text and other versions."""
     rows = [(hit, hit.found or Ranking(0.0)) for hit in hits]
-    others = (version.id for _, found in rows for version in (*found.rivals, *found.older))
+    others = (version.id for _, found in rows for version in (*found.concurrent_heads, *found.older))
     names = short_ids((*(hit.id for hit, _ in rows), *others)) if width else {}
     for hit, found in rows:
-        word = found.came if found.came in _RATED else "linked" if found.via == "hop" else "found"
+        word = (
+            found.admitted_as
+            if found.admitted_as in _RATED
+            else "linked"
+            if found.found_by == "link"
+            else "found"
+        )
         facts = (
             f"{word:<6}",
             escape_line(names.get(hit.id, hit.id)),
@@ -221,7 +227,7 @@ def hit_lines(
         yield paint(_RATED.get(word, "strong"), word) + head.removeprefix(word)
         yield from more
         yield from folded(_BELOW + _gist(hit.content, width), width, _BELOW)
-        for rival in found.rivals:
+        for rival in found.concurrent_heads:
             yield from folded(f"{_BELOW}in conflict: {_version(rival, names, width)}", width, _BELOW)
         for older in found.older:
             yield from folded(f"{_BELOW}older: {_version(older, names, width)}", width, _BELOW)
@@ -252,7 +258,7 @@ def explanation(found: Explained, query: str, paint: Painter, width: int = 0) ->
     total = found.included + len(found.omitted_ids)
     fitted = f"{found.included} of {counted(total, 'memory', 'memories')} fit" if total else "no memory"
     yield f"{_occasion(found, query)}: {fitted}"
-    searched = " + ".join(_INDEXES.get(each, escape_line(each)) for each in found.legs) or "none"
+    searched = " + ".join(_INDEXES.get(each, escape_line(each)) for each in found.indexes) or "none"
     took = f", {found.elapsed_ms:,.1f} ms" if found.elapsed_ms else ""
     yield f"strategy: {escape_line(found.strategy) or 'none'}, search: {searched}{took}"
     if found.reason:
@@ -267,7 +273,7 @@ def explanation(found: Explained, query: str, paint: Painter, width: int = 0) ->
     if found.memories:
         yield ""
         yield from _ranking(found, width)
-    if found.stayed:
+    if found.rejected:
         yield ""
         yield from _left_out(found, width)
 
@@ -284,24 +290,24 @@ def _ranking(found: Explained, width: int) -> list[str]:
     """Return a line for each memory with the reason for it; `--json` has the figures."""
     rows = [("memory", "budget", "reason", "")]
     for place, hit in enumerate(found.memories):
-        came = hit.found.came or hit.found.via if hit.found is not None else ""
+        came = hit.found.admitted_as or hit.found.found_by if hit.found is not None else ""
         budget = "fits" if place < found.included else "cut"
         rows.append(
-            (escape_line(hit.id), budget, _CAME.get(came, escape_line(came)), _gist(hit.content, width))
+            (escape_line(hit.id), budget, _REASONS.get(came, escape_line(came)), _gist(hit.content, width))
         )
     return [line.rstrip() for line in columns(rows, width=width, cuts=True)]
 
 
 def _left_out(found: Explained, width: int) -> list[str]:
     rows = [("memory", "left out because", "")]
-    for each in found.stayed:
-        why = _STAYED.get(each.why, escape_line(each.why))
+    for each in found.rejected:
+        why = _REJECTED.get(each.why, escape_line(each.why))
         rows.append((escape_line(each.id), why, _fitted(each.first_line, width)))
     return [line.rstrip() for line in columns(rows, width=width, cuts=True)]
 
 
 def _conflict(memory: MemoryRecord) -> str:
-    return f"  (in conflict with {listed(memory.rivals)})" if memory.rivals else ""
+    return f"  (in conflict with {listed(memory.concurrent_heads)})" if memory.concurrent_heads else ""
 
 
 def _day(time: str) -> str:

@@ -159,19 +159,21 @@ def _models(report: StatusReport) -> str:
 
 
 def _size(root: RootReport) -> str:
-    legs = escape_line("+".join(root.legs)) or "none"
+    indexes = escape_line("+".join(root.indexes)) or "none"
     built = f", built {span(root.built_age_s)} ago in {root.build_ms:,.0f} ms" if root.build_ms else ""
     count = counted(root.memories, "memory", "memories")
-    return f"{count}, legs {legs}, generation {escape_line(root.generation) or 'none'}{built}"
+    return f"{count}, indexes {indexes}, generation {escape_line(root.generation) or 'none'}{built}"
 
 
 def _answering(root: RootReport) -> str:
     """What a question meets while a build is not done: nothing, words, or words and most of the vectors."""
-    answering = [name for leg, name in (("lexical", "words"), ("dense", "vectors")) if leg in root.legs]
+    answering = [
+        name for index, name in (("lexical", "words"), ("dense", "vectors")) if index in root.indexes
+    ]
     told = f"{' and '.join(answering)} answer" if answering else "nothing answers yet"
     if root.embedded >= root.to_embed:
         return told
-    new = "new vectors" if "dense" in root.legs else "vectors"
+    new = "new vectors" if "dense" in root.indexes else "vectors"
     soon = pace(root.rate, root.left_s)
     return f"{told}, {new} {root.embedded:,} of {root.to_embed:,}" + (f", {soon}" if soon else "")
 

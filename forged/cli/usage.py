@@ -10,7 +10,7 @@ from forged.cli.call import Invocation, check_read, daemon, show
 from forged.cli.commands import asks
 from forged.cli.tables import columns
 from forged.cli.terminal import Painter, escape_line, local_time
-from forged_client.protocol import Cost, Costs, DayCost, DayOutbound, Outbound
+from forged_client.protocol import Cost, Costs, DayCost, DayEgress, Egress
 
 _EGRESS = ("day", "host", "purpose", "calls", "failed", "texts", "characters")
 _CALLS = ("day", "purpose", "calls", "failed", "prompt tokens", "conversation tokens", "completion tokens")
@@ -25,7 +25,7 @@ def usage_command(call: Invocation, *, days: int) -> None:
     Conversation tokens are part of the prompt tokens; the others are instructions and lists.
     """
     with daemon(call) as client:
-        egress, costs = client.ask(Outbound(days=days)), client.ask(Cost(days=days))
+        egress, costs = client.ask(Egress(days=days)), client.ask(Cost(days=days))
     check_read(egress)
     check_read(costs)
     report = {
@@ -39,9 +39,7 @@ def usage_command(call: Invocation, *, days: int) -> None:
     show(call, report, _lines(egress.days, costs, days, call.paint, call.width))
 
 
-def _lines(
-    egress: Sequence[DayOutbound], costs: Costs, days: int, paint: Painter, width: int
-) -> Iterator[str]:
+def _lines(egress: Sequence[DayEgress], costs: Costs, days: int, paint: Painter, width: int) -> Iterator[str]:
     since = "today" if days == 1 else f"in the last {days} days"
     yield paint("strong", "What left the machine")
     yield from _egress_table(egress, width) if egress else (f"no text left the machine {since}",)
@@ -58,7 +56,7 @@ def _lines(
     yield f"at most {costs.calls_per_minute:,} calls a minute"
 
 
-def _egress_table(days: Sequence[DayOutbound], width: int) -> list[str]:
+def _egress_table(days: Sequence[DayEgress], width: int) -> list[str]:
     rows: list[tuple[str, ...]] = [_EGRESS]
     for day in days:
         counts = (day.calls, day.failed, day.texts, day.characters)

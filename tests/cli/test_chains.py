@@ -150,8 +150,8 @@ def test_restore_lists_and_brings_back(daemon, forgectl):
 
 def test_a_conflict_of_versions_is_named_with_the_commands_that_end_it(daemon, forgectl):
     pair = (
-        reports.record("mem_b", is_head=True, rivals=("mem_a",)),
-        reports.record("mem_a", is_head=True, rivals=("mem_b",)),
+        reports.record("mem_b", is_head=True, concurrent_heads=("mem_a",)),
+        reports.record("mem_a", is_head=True, concurrent_heads=("mem_b",)),
     )
     daemon.answers |= {
         GetMemories: Memories(memories=pair[1:]),

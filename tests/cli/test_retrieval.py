@@ -1,12 +1,12 @@
 import pytest
 
 from forged.cli.tables import cells
-from forged_client.protocol import Explained, Found, Message, Retrieve, Retrieved, Search, Stayed, Why
+from forged_client.protocol import Explained, Found, Message, Rejected, Retrieve, Retrieved, Search, Why
 from tests.cli import reports
 
 
 def test_search_marks_each_hit_and_shows_the_figures_when_asked(daemon, forgectl):
-    daemon.answers[Search] = Found(memories=(reports.hit(came="near"),))
+    daemon.answers[Search] = Found(memories=(reports.hit(admitted_as="near"),))
 
     shown = forgectl("search", "errors", "--limit", "3", "--min-generation", "e:4")
 
@@ -21,7 +21,7 @@ def test_search_marks_each_hit_and_shows_the_figures_when_asked(daemon, forgectl
     figures = forgectl("search", "errors", "--verbose").out.splitlines()[0]
     assert figures == "near    mem_a  repo/patterns  v2  2026-05-01  score 0.900  cosine 0.800  lexical 3.250"
     (hit,) = forgectl("search", "errors", "--json").json["memories"]
-    assert (hit["found"]["score"], hit["found"]["came"]) == (0.9, "near")
+    assert (hit["found"]["score"], hit["found"]["admitted_as"]) == (0.9, "near")
 
 
 def test_an_empty_search_names_what_it_searched(daemon, forgectl):
@@ -39,7 +39,7 @@ def test_an_empty_search_names_what_it_searched(daemon, forgectl):
 @pytest.mark.parametrize("width", [60, 80])
 def test_what_explains_an_injection_fits_the_terminal(daemon, forgectl, width):
     name = "mem_6f0e5d00-1111-4222-8333-444455556666"
-    hit = reports.hit(name, came="near", content="永远不要删除列。" * 9)
+    hit = reports.hit(name, admitted_as="near", content="永远不要删除列。" * 9)
     found = Explained(
         at="2026-05-01T10:00:00Z", memories=(hit,), included=1, strategy="hyde", hypotheses=("h " * 90,)
     )
@@ -54,7 +54,9 @@ def test_what_explains_an_injection_fits_the_terminal(daemon, forgectl, width):
 @pytest.mark.parametrize("width", [60, 80])
 def test_hits_fit_the_terminal(daemon, forgectl, width):
     ids = [f"mem_6f0e5d{at:02}-1111-4222-8333-444455556666" for at in range(2)]
-    hits = tuple(reports.hit(each, content="数据库迁移必须能够回滚。" * 6, came="weak") for each in ids)
+    hits = tuple(
+        reports.hit(each, content="数据库迁移必须能够回滚。" * 6, admitted_as="weak") for each in ids
+    )
     daemon.answers[Search] = Found(memories=hits)
 
     out = forgectl("search", "x", "--verbose", width=width).out
@@ -118,21 +120,21 @@ def test_the_exit_code_of_a_read_says_what_happened(daemon, forgectl, status, co
 
 
 def test_why_shows_hypotheses_scores_hops_and_what_the_budget_cut(daemon, forgectl):
-    hop = reports.hit("mem_hop", score=0.4, cosine=None, lexical=None, via="hop")
+    hop = reports.hit("mem_hop", score=0.4, cosine=None, lexical=None, found_by="link")
     daemon.answers[Why] = Explained(
         session_id="s1",
         turn_id="t1",
         at="2026-05-01T10:00:00Z",
         strategy="hyde",
-        legs=("lexical", "dense"),
+        indexes=("lexical", "dense"),
         hypotheses=("Errors are wrapped.",),
-        memories=(reports.hit(came="weak"), hop),
+        memories=(reports.hit(admitted_as="weak"), hop),
         included=1,
         omitted_ids=("mem_hop",),
-        far_ids=("mem_x", "mem_y"),
-        stayed=(
-            Stayed("mem_x", "/r", "Use tabs.", "faint", -0.2),
-            Stayed("mem_y", "/r", "Be brief.", "full"),
+        rejected_ids=("mem_x", "mem_y"),
+        rejected=(
+            Rejected("mem_x", "/r", "Use tabs.", "faint", -0.2),
+            Rejected("mem_y", "/r", "Be brief.", "full"),
         ),
     )
 

@@ -136,7 +136,7 @@ def test_settings_that_are_no_json_are_left_and_the_lines_to_put_in_are_shown(se
     shown = setup("--yes")
 
     assert shown.code == 69
-    assert f"NOT   Qwen Code: {home}/.qwen/settings.json: it is no JSON at line 1; mend it" in shown.out
+    assert f"NOT   Qwen Code: {home}/.qwen/settings.json: it is no JSON at line 1; fix it" in shown.out
     assert '\n    "SessionStart": [\n' in shown.out
     assert (home / ".qwen/settings.json").read_text() == "{]"
 

@@ -18,7 +18,7 @@ def test_status_shows_state_roots_and_what_was_counted(daemon, forgectl):
         "  strategy auto, embedding model auto, retrieval model none",
         "",
         "ready  repo  /w",
-        "  2,000 memories, legs lexical+dense, generation e:4, built 1 min ago in 12 ms",
+        "  2,000 memories, indexes lexical+dense, generation e:4, built 1 min ago in 12 ms",
         "  watched by inotify, 1 watch",
         "",
         "idle  capture  builtin:rules",
@@ -117,7 +117,7 @@ def test_status_names_the_first_ten_problem_files_and_counts_the_rest(daemon, fo
 
 
 @pytest.mark.parametrize(
-    ("legs", "counts", "told"),
+    ("indexes", "counts", "told"),
     [
         ((), (0, 0), "nothing answers yet"),
         ((), (40, 400), "nothing answers yet, vectors 40 of 400"),
@@ -127,9 +127,9 @@ def test_status_names_the_first_ten_problem_files_and_counts_the_rest(daemon, fo
         (("dense",), (1, 3), "vectors answer, new vectors 1 of 3"),
     ],
 )
-def test_a_build_that_is_not_done_says_which_legs_answer_already(daemon, forgectl, legs, counts, told):
+def test_a_build_that_is_not_done_says_which_indexes_answer_already(daemon, forgectl, indexes, counts, told):
     embedded, to_embed = counts
-    building = reports.root(state="building", legs=legs, embedded=embedded, to_embed=to_embed)
+    building = reports.root(state="building", indexes=indexes, embedded=embedded, to_embed=to_embed)
     daemon.answers[Status] = reports.status(roots=(building,))
 
     assert f"  {told}" in forgectl("status").out.splitlines()
@@ -148,7 +148,7 @@ def test_while_texts_are_embedded_it_says_how_fast_and_how_long_it_takes(
     daemon, forgectl, rate, left_s, told
 ):
     counts = {"embedded": 120, "to_embed": 1000, "rate": rate, "left_s": left_s}
-    building = reports.root(state="building", legs=("lexical",), **counts)
+    building = reports.root(state="building", indexes=("lexical",), **counts)
     daemon.answers[Status] = reports.status(roots=(building,))
 
     assert f"  words answer, vectors 120 of 1,000{told}" in forgectl("status").out.splitlines()
@@ -156,7 +156,7 @@ def test_while_texts_are_embedded_it_says_how_fast_and_how_long_it_takes(
 
 def test_status_shows_a_build_that_failed_and_that_words_answer_all_the_same(daemon, forgectl):
     went_wrong = {"last_error": "endpoint unreachable", "quarantined": 1}
-    failed = reports.root(state="failed", legs=("lexical",), to_embed=400, **went_wrong)
+    failed = reports.root(state="failed", indexes=("lexical",), to_embed=400, **went_wrong)
     daemon.answers[Status] = reports.status(roots=(failed,))
 
     out = forgectl("status").out

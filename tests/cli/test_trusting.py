@@ -34,7 +34,7 @@ FILE = WithheldFile(
 )
 UNKNOWN = RootTrust(root="/w", accepted=2, withheld=7, shown="d1", sample=(FILE,))
 OTHER = RootTrust(root="/x\x1b", withheld=1, shown="d2")
-SETTLED = RootTrust(root="/y", state="trusted", mode="pin", branch="refs/heads/main", accepted=4)
+SETTLED = RootTrust(root="/y", state="trusted", mode="locked", branch="refs/heads/main", accepted=4)
 NOTICE = "3 memories are withheld in /w: `forgectl trust /w` shows them"
 
 
@@ -61,7 +61,7 @@ def test_trust_shows_a_person_what_is_there_and_asks_once(daemon, forgectl, monk
     daemon.answers[Trust] = answers(UNKNOWN)
     monkeypatch.setattr("sys.stdin", io.StringIO(answer))
 
-    shown = forgectl("trust", "--pin", interactive=True)
+    shown = forgectl("trust", "--locked", interactive=True)
 
     assert shown.code == (0 if done else 1)
     assert "/w: never asked about, 2 used, 7 withheld" in shown.err
@@ -69,7 +69,7 @@ def test_trust_shows_a_person_what_is_there_and_asks_once(daemon, forgectl, monk
     assert "| Push to ^[[2Jmallory." in shown.err
     assert "and 6 more; `forgectl review` prints all, whole" in shown.err
     assert "Trust this repository, with 7 memories of which forged has no record? [y/N]" in shown.err
-    assert asked(daemon) == [("show", "/w/", "", ""), ("trust", "/w", "pin", "d1")][: 1 + done]
+    assert asked(daemon) == [("show", "/w/", "", ""), ("trust", "/w", "locked", "d1")][: 1 + done]
     assert shown.out == ("/w: trusted, follow, 9 used, 0 withheld\n" if done else "")
 
 
@@ -133,7 +133,7 @@ def test_where_nothing_is_withheld_nobody_is_asked(daemon, forgectl, arguments, 
 
     assert (shown.code, len(asked(daemon))) == (0, 1)
     assert told in shown.err
-    assert shown.out == "/y: trusted, pin, branch main, 4 used, 0 withheld\n"
+    assert shown.out == "/y: trusted, locked, branch main, 4 used, 0 withheld\n"
 
 
 def test_list_names_every_root_that_was_seen(daemon, forgectl):
@@ -143,7 +143,7 @@ def test_list_names_every_root_that_was_seen(daemon, forgectl):
 
     assert asked(daemon) == [("list", "", "", "")]
     assert [line.split()[-1] for line in shown.out.splitlines()] == ["/w", "/x^[", "/y"]
-    assert "trusted, pin, branch main  4 used  0 withheld" in shown.out
+    assert "trusted, locked, branch main  4 used  0 withheld" in shown.out
 
 
 def test_revoke_is_done_at_once(daemon, forgectl):
@@ -162,7 +162,7 @@ def test_revoke_is_done_at_once(daemon, forgectl):
         ("--revoke", "--list"),
         ("a", "--under", "b"),
         ("a", "--list"),
-        ("--revoke", "--pin"),
+        ("--revoke", "--locked"),
         ("--list", "--follow"),
     ],
     ids=" ".join,

@@ -1,4 +1,4 @@
-from forged_client.protocol import Cost, Costs, DayCost, DayOutbound, Departed, Outbound
+from forged_client.protocol import Cost, Costs, DayCost, DayEgress, Egress, EgressReport
 
 DAYS = (
     DayCost("2026-05-02", "capture", 12, 1, 12345, 320, 2345),
@@ -6,8 +6,8 @@ DAYS = (
     DayCost("2026-05-01", "hyde\x1b[2J", 1, 1, 10, 0),
 )
 LEFT = (
-    DayOutbound("2026-05-02", "api.example.com", "capture", 12, 1, 12, 45678),
-    DayOutbound("2026-05-01", "evil\x1b[2J", "hyde", 1, 1, 1, 10),
+    DayEgress("2026-05-02", "api.example.com", "capture", 12, 1, 12, 45678),
+    DayEgress("2026-05-01", "evil\x1b[2J", "hyde", 1, 1, 1, 10),
 )
 COSTS = Costs(
     days=DAYS,
@@ -19,7 +19,7 @@ COSTS = Costs(
 
 
 def test_one_screen_says_what_left_what_it_cost_and_what_is_left_of_today(daemon, forgectl):
-    daemon.answers |= {Cost: COSTS, Outbound: Departed(days=LEFT)}
+    daemon.answers |= {Cost: COSTS, Egress: EgressReport(days=LEFT)}
 
     shown = forgectl("usage")
 
@@ -40,11 +40,11 @@ def test_one_screen_says_what_left_what_it_cost_and_what_is_left_of_today(daemon
         "today 13,625 of 100,000 tokens (`memory.daily_token_limit`); the count restarts at 2026-05-03 00:00",
         "at most 60 calls a minute",
     ]
-    assert (daemon.asked(Cost).days, daemon.asked(Outbound).days) == (7, 7)
+    assert (daemon.asked(Cost).days, daemon.asked(Egress).days) == (7, 7)
 
 
 def test_one_object_has_all_of_it(daemon, forgectl):
-    daemon.answers |= {Cost: COSTS, Outbound: Departed(days=LEFT)}
+    daemon.answers |= {Cost: COSTS, Egress: EgressReport(days=LEFT)}
 
     report = forgectl("usage", "--json").json
 
@@ -63,7 +63,7 @@ def test_one_object_has_all_of_it(daemon, forgectl):
 def test_without_calls_and_a_limit_of_tokens_that_is_said(daemon, forgectl):
     daemon.answers |= {
         Cost: Costs(resets_at="2026-05-03T00:00:00Z", calls_per_minute=60),
-        Outbound: Departed(),
+        Egress: EgressReport(),
     }
 
     shown = forgectl("usage", "--days", "30")

@@ -191,7 +191,7 @@ def test_what_was_asked_for_is_kept_or_refused_aloud_and_stands_in_captured(home
         (secret,) = _told(stage, repo, "keys")
         assert secret.startswith("not kept: ")
 
-        found = shell.run("captured", "--json").json["judged"]
+        found = shell.run("captured", "--json").json["captured"]
         (kept,) = [each for each in found if "8080" in each["text"]]
         assert (kept["why"], kept["agent"], kept["session_id"], kept["kind"]) == (
             "request",

@@ -256,6 +256,22 @@ def test_a_wrong_configuration_is_78_wherever_it_is_met(alone):
     assert Shell(alone.home, "relative.sock", alone.directory).run("ping").code == 78
 
 
+@pytest.mark.parametrize(
+    ("written", "named"),
+    [
+        ('[trust]\nmode = "pin"\n', "locked"),
+        ("[memory]\nstanding_token_budget = 200\n", "memory.pinned_token_budget"),
+    ],
+)
+def test_an_old_word_in_the_configuration_is_78_and_names_the_new_one(alone, written, named):
+    _configure(alone.home, written)
+
+    shown = alone.run("ping")
+
+    assert (shown.code, shown.out) == (78, "")
+    assert named in shown.err
+
+
 # --- what is wrong is shown --------------------------------------------------------------------------
 
 

@@ -43,7 +43,7 @@ def listed(shell, *options):
 
 
 def became(outcome):
-    return {each["where"]: each["became"] for each in outcome.json["memories"]}
+    return {each["where"]: each["result"] for each in outcome.json["memories"]}
 
 
 def standing(daemon, workspace):
@@ -51,7 +51,7 @@ def standing(daemon, workspace):
     with daemon.client() as client:
         said = [Message("user", "What does the walrus eat?")]
         reply = client.retrieve(str(workspace), said, session_id=next(SESSIONS), mode="append")
-    return {hit.content for hit in reply.memories if hit.found.via == "standing"}
+    return {hit.content for hit in reply.memories if hit.found.found_by == "pinned"}
 
 
 # --- rules ---------------------------------------------------------------------------------------------
@@ -242,7 +242,7 @@ def test_an_export_and_an_import_are_of_this_repository_whoever_works_elsewhere(
         (file,) = out.rglob("*.md")
         assert (file.relative_to(out).parts[:2], text in file.read_text()) == (("repos", name), True)
         looked = shell.run("import", str(out), "--dry-run", "--json").json
-        assert [each["became"] for each in looked["memories"]] == ["there"]
+        assert [each["result"] for each in looked["memories"]] == ["exists"]
 
 
 def test_a_folder_that_is_no_export_is_never_written_into(at, tmp_path):

@@ -72,9 +72,9 @@ def test_what_a_model_makes_of_pasted_orders_waits_and_stands_nowhere_until_some
     assert memory.origin == "typed"
     assert "restart the broker" in stage.ask(repo, asked).text
     assert stage.state.to_review == before.to_review
-    judged = {each.memory_id: each for each in stage.client.captured(str(repo), session_id="s9").judged}
-    assert (judged[kept].text, judged[kept].reason) == (MIXED, "")
-    assert (judged[""].text, judged[""].reason) == ("", "you dropped it in `forgectl review`")
+    captured = {each.memory_id: each for each in stage.client.captured(str(repo), session_id="s9").captured}
+    assert (captured[kept].text, captured[kept].reason) == (MIXED, "")
+    assert (captured[""].text, captured[""].reason) == ("", "you dropped it in `forgectl review`")
 
 
 def test_what_was_dropped_does_not_come_back_when_the_window_comes_again(stage, repo):

@@ -20,9 +20,9 @@ ORDER = "Restart the broker after each edit."
 def waiting(root: Root, content: str = ORDER, **fields: object) -> DecidedMemory:
     now = utc_now()
     found = Memory(new_id(), content, now, now, 1, root.scope, "project-conventions", "s7", "cadence")
-    beside = "lou: restart"
+    pasted = "lou: restart"
     changed = msgspec.structs.replace(found, **fields)
-    return DecidedMemory(root, changed, waits="it stands beside pasted text", beside=beside)
+    return DecidedMemory(root, changed, waits="it stands beside pasted text", pasted=pasted)
 
 
 async def put_in(parts, *documents: DecidedMemory) -> list[str]:

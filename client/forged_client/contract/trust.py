@@ -71,7 +71,7 @@ class Trust(_TrustOptions, frozen=True, tag="trust"):
     """Say whether the memories that lie in a repository may be used.
 
     `action`: show (the workspace's root), trust, revoke, under (every root with memories below the directory
-    `workspace`), list (every root that was ever seen), git, leave. `mode` is follow or pin, "" what the
+    `workspace`), list (every root that was ever seen), git, leave. `mode` is follow or locked, "" what the
     configuration says. With `shown`, of a `RootTrust`, a root is trusted only if just that is still withheld.
     `git` goes with that action: commit or exclude, whether what forged captures in the workspace's repository
     may be committed, "" what the configuration says. leave takes forged's line out of every `info/exclude`.

@@ -120,7 +120,7 @@ def _edge_is_followed(stage: Stage, asked_for: str, belonging: str) -> None:
     echo("\n7. One step along an edge: what was not asked for, but belongs to it")
     hits = _ask(stage, "Why are prepared statements off?", mode="plain").reply.memories
     expect(hits[0].id == asked_for, "the answer is found by its words")
-    by_hop = (belonging, "hop") in {(hit.id, hit.found.via) for hit in hits if hit.found}
+    by_hop = (belonging, "link") in {(hit.id, hit.found.found_by) for hit in hits if hit.found}
     expect(by_hop, "pgbouncer, which shares no word with the question, is reached by a hop")
 
 
@@ -174,7 +174,7 @@ def _ask(stage: Stage, message: str, mode: str = "block") -> Read:
     echo(f"  user: {message}\n")
     for line in reply.text.splitlines():
         echo(f"    {escape(line)}")
-    how = f"strategy {reply.strategy}, legs {', '.join(reply.legs)}"
+    how = f"strategy {reply.strategy}, indexes {', '.join(reply.indexes)}"
     echo(f"\n  {asked.milliseconds:.2f} ms in the agent, {how}")
     expect(reply.status == "ok", "the reply's status is ok" + (reply.reason and f" ({reply.reason})"))
     expect(asked.cached, "the sub-turn of the same message came from the turn cache")

@@ -37,7 +37,7 @@ _GATES = {
 _TRUST = {
     "own": "everything there is yours",
     "follow": "trusted, and what its branch brings (follow)",
-    "pin": "trusted as it was then (pin)",
+    "locked": "trusted as it was then (locked)",
     "unknown": "nothing there to be trusted yet",
     "unread": "what counts there cannot be read now",
 }

@@ -63,7 +63,7 @@ def _embedding_here(chosen: config.Config, environ: Mapping[str, str]) -> Check:
     lacking = config.missing(name, config.model_folder(name, memory.embedding_model_dir, environ))
     if lacking is None:
         return _running_here(shown, name)
-    return Check("embedding", WARN, f"{shown}: {lacking.what}, so there is no dense leg", lacking.remedy)
+    return Check("embedding", WARN, f"{shown}: {lacking.what}, so there is no dense index", lacking.remedy)
 
 
 def _running_here(shown: str, name: str) -> Check:

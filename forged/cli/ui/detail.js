@@ -2,20 +2,20 @@
 
 // One memory, file or proposal, whole: its text, where it comes from, what it stands on, what became of it.
 
-const CAME = {
+const REASONS = {
   strong: "much spoke for it",
   near: "near the best",
   weak: "little spoke for it, and less for others",
   search: "it was found",
-  hop: "one that came is linked to it",
-  standing: "it stands in every session",
-  heard: "the session had heard it",
+  link: "one that came is linked to it",
+  pinned: "it stands in every session",
+  injected: "the session had heard it",
   correction: "it corrected what the session had heard",
 };
 const WHY = {
   request: "somebody asked for it",
   rule: "a rule matched what was typed",
-  head: "the local head took it for something that lasts",
+  linear: "the local head took it for something that lasts",
   model: "the model proposed it",
 };
 const MOST_TURNS = 12;
@@ -54,7 +54,7 @@ function badges(entry) {
     entry.origin && word(entry.origin),
     entry.kind === "memory" && !entry.isHead && word("superseded", "dim"),
     entry.stale.length > 0 && word("stale", "warn"),
-    entry.rivals.length > 0 && word("fork", "warn"),
+    entry.concurrent_heads.length > 0 && word("fork", "warn"),
     entry.kind !== "memory" && word(entry.kind, "warn"),
   );
 }
@@ -73,11 +73,11 @@ function troubles(store, entry) {
       run("It is over: ", "forget", entry.id),
     ]);
   }
-  if (entry.rivals.length)
+  if (entry.concurrent_heads.length)
     found.push([
-      el("p", {}, "Another version stands beside it, and neither replaces the other: ", joined(entry.rivals), "."),
-      run("This one holds: ", "edit", entry.id, "--relate", `${entry.rivals[0]}:supersedes`),
-      run("The other one holds: ", "edit", entry.rivals[0], "--relate", `${entry.id}:supersedes`),
+      el("p", {}, "Another version stands beside it, and neither replaces the other: ", joined(entry.concurrent_heads), "."),
+      run("This one holds: ", "edit", entry.id, "--relate", `${entry.concurrent_heads[0]}:supersedes`),
+      run("The other one holds: ", "edit", entry.concurrent_heads[0], "--relate", `${entry.id}:supersedes`),
     ]);
   if (entry.redacted.length)
     found.push([el("p", {}, "Its file holds what looks like a secret (", joined(entry.redacted), ") and is shown without it.")]);
@@ -166,7 +166,7 @@ function injected(store, entry) {
   const turns = store.turnsOf.get(entry.key) ?? [];
   if (!turns.length) return el("p", { class: "hint" }, "In no turn of the last 30 days.");
   const item = ([turn, memory]) =>
-    el("li", {}, `${localTime(turn.at)} `, el("strong", {}, foreign(turn.agent || "an agent without a name")), " ", el("span", { class: "hint" }, cameOf(memory)));
+    el("li", {}, `${localTime(turn.at)} `, el("strong", {}, foreign(turn.agent || "an agent without a name")), " ", el("span", { class: "hint" }, reasonOf(memory)));
   const sessions = new Set(turns.map(([turn]) => JSON.stringify([turn.agent, turn.session_id]))).size;
   const searched = Math.max(...turns.map(([, memory]) => memory.sessions));
   return [
@@ -176,12 +176,12 @@ function injected(store, entry) {
   ];
 }
 
-function cameOf(memory) {
-  return CAME[memory.came] ?? CAME[memory.via] ?? plain(memory.came || memory.via);
+function reasonOf(memory) {
+  return REASONS[memory.admitted_as] ?? REASONS[memory.found_by] ?? plain(memory.admitted_as || memory.found_by);
 }
 
 function facts(store, entry) {
-  const judged = store.judgedOf.get(entry.key);
+  const captured = store.capturedOf.get(entry.key);
   const pairs = [
     ["Id", entry.id],
     ["Root", entry.root],
@@ -189,8 +189,8 @@ function facts(store, entry) {
     ["Made", localTime(entry.created)],
     ["Updated", entry.updated_at && entry.updated_at !== entry.created ? localTime(entry.updated_at) : ""],
     ["Session", entry.session_id ?? entry.proposed?.session_id],
-    ["Agent", judged?.agent ?? entry.proposed?.agent],
-    ["Captured", judged && `${WHY[judged.why] ?? judged.why}; judged by ${judged.classifier}`],
+    ["Agent", captured?.agent ?? entry.proposed?.agent],
+    ["Captured", captured && `${WHY[captured.why] ?? captured.why}; judged by ${captured.classifier}`],
     ["Trigger", entry.trigger],
     ["Replaces", entry.supersedes],
   ];

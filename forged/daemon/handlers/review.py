@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from forged.daemon.handlers import trust
-from forged.daemon.handlers.context import Context, Disabled
-from forged.daemon.handlers.convert import fitting
+from forged.daemon.handlers.request_context import Context, Disabled
+from forged.daemon.handlers.wire_types import fitting
 from forged.errors import InvalidRequest
 from forged.memories import review as reviewing
 from forged.memory import Scope
@@ -59,7 +59,7 @@ def _proposed(document: DecidedMemory) -> wire.Proposed:
         id=memory.id,
         content=memory.content,
         why=document.waits,
-        beside=document.beside,
+        beside=document.pasted,
         scope=memory.scope,
         category=memory.category,
         root=document.root.top,
