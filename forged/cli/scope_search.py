@@ -10,6 +10,7 @@ import msgspec
 
 from forged.cli.call import Invocation, ask, show
 from forged.cli.exits import Stop
+from forged.cli.listing import gist
 from forged.cli.memories import SCOPES, key_and_value
 from forged.cli.tables import folded
 from forged.cli.terminal import Painter, counted, escape_line, local_time, say_exactly, tell
@@ -83,7 +84,7 @@ def search_scopes(
 def _lines(reply: Recalled, paint: Painter, width: int) -> Iterator[str]:
     for number, memory in enumerate(reply.memories, 1):
         yield from folded(paint("strong", f"{number}. {_head(memory)}"), width, _INDENT)
-        yield from folded(_INDENT + escape_line(_gist(memory.content, width)), width, _INDENT)
+        yield from folded(_INDENT + gist(memory.content, width), width, _INDENT)
         if about := ", ".join(_about(memory)):
             yield from folded(_INDENT + about, width, _INDENT)
 
@@ -92,12 +93,6 @@ def _head(memory: MemoryRecord) -> str:
     distance = memory.found.distance if memory.found is not None else None
     near = "by keywords" if distance is None else f"distance {distance:.3f}"
     return f"{escape_line(memory.id)}  {escape_line(memory.scope)}  {near}"
-
-
-def _gist(content: str, width: int) -> str:
-    """Return the first line for a terminal, and the whole text as one line for a pipe."""
-    lines = list(filter(None, map(str.strip, content.split("\n"))))
-    return " ".join(lines[:1] if width else lines)
 
 
 def _about(memory: MemoryRecord) -> Iterable[str]:
