@@ -19,7 +19,7 @@ from forged.models import RetryBudget
 from forged.models.in_process import ConcurrencyLimit
 from forged.stores import resolver, search
 from forged.stores.second_model import SecondModel
-from forged.writing.writer import Together
+from forged.writing.writer import GroupCommit
 from tests.support.clock import PATIENCE_S, turns
 from tests.support.provider import FakeEmbedder
 
@@ -132,7 +132,7 @@ class _Failing:
         await search.gathered(self.deadline, {"one": self.fail()}, self.fail())
 
     async def together(self):
-        await Together(self.fail, 9).ask(1)
+        await GroupCommit(self.fail, 9).ask(1)
 
     async def one_look_for_all(self):
         await resolver._LookupCache(self.fail, time.monotonic).find("key")

@@ -77,10 +77,10 @@ def test_module_is_found_by_its_name():
 
 def test_prose_leaves_out_tables_code_and_headings():
     page = words.prose(
-        "# Head\n\nOne `a b c` two; three. Four\nfive.\n\n| a | b |\n\n```sh\nx y\n```\n\n- six\n- seven\n"
+        "# Head\n\nOne `a b c` two; three. Four\nin 64. forged five.\n\n| a | b |\n\n```sh\nx y\n```\n\n- six\n- seven\n"
     )
 
-    assert page.paragraphs == ("One `a b c` two; three. Four five.", "six", "seven")
-    assert page.lengths == [1, 1, 2, 4]
+    assert page.paragraphs == ("One `a b c` two; three. Four in 64. forged five.", "six", "seven")
+    assert page.lengths == [1, 1, 2, 3, 4]
     assert page.with_semicolons == []
     assert words.prose("a; b; c").with_semicolons == ["a; b; c"]

@@ -6,14 +6,19 @@ click call these functions, so both ways print the same bytes.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from forged.cli.call import Invocation, ask, check_read, daemon, show, tell_notice
-from forged.cli.status import status_lines
+from forged.cli.status_summary import status_lines
 from forged.cli.terminal import say_exactly, say_json
+from forged_client.errors import AddressError
 from forged_client.protocol import Message, Ping, Status
+
+if TYPE_CHECKING:
+    from forged.integrations import AgentState
 
 
 def ping(call: Invocation) -> None:
@@ -21,12 +26,23 @@ def ping(call: Invocation) -> None:
     show(call, ask(call, Ping()), ("pong",))
 
 
-def status(call: Invocation) -> None:
-    """Print a status report; never starts a daemon."""
+def status(call: Invocation, *, details: bool = False) -> None:
+    """Print one status report; never start a daemon."""
     with daemon(msgspec.structs.replace(call, autostart=False)) as client:
         report = client.ask(Status(workspace=call.workspace))
     check_read(msgspec.structs.replace(report, reason=""))  # its reason is part of the report
-    show(call, report, status_lines(report, call.paint))
+    agents = () if call.as_json else _agents(call)
+    show(call, report, status_lines(report, call.paint, agents=agents, details=details))
+
+
+def _agents(call: Invocation) -> Sequence[AgentState]:
+    from forged import integrations  # noqa: PLC0415 - JSON does not need it
+
+    try:
+        machine = integrations.machine_of(call.environ, call.workspace)
+    except AddressError:  # without a home
+        return ()
+    return integrations.report(machine, versions=False)
 
 
 def retrieve(call: Invocation, messages: tuple[Message, ...], **options: Any) -> None:

@@ -30,7 +30,7 @@ def endpoint_facts(one: EndpointReport) -> Iterator[str]:
     if one.failing_s is not None:
         yield f"failing for {span(one.failing_s)}"
     if one.next_s is not None:
-        yield f"next attempt in {span(one.next_s)}" if one.next_s else "next attempt beside the next turn"
+        yield f"next attempt in {span(one.next_s)}" if one.next_s else "next attempt with the next turn"
 
 
 def _last_success(one: EndpointReport | SharedReport) -> str:

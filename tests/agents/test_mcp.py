@@ -195,7 +195,7 @@ def test_what_keeps_an_agent_without_memory_keeps_its_tools_off(machine, tmp_pat
 
 LINES = {
     line.split()[0]: shlex.split(line)
-    for line in (REPO / "forged/docs/agents.md").read_text().splitlines()
+    for line in (REPO / "forged/docs/mcp.md").read_text().splitlines()
     if " mcp add " in line
 }
 

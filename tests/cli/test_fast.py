@@ -90,7 +90,7 @@ def test_what_is_no_plain_pong_goes_the_long_way(daemon, tmp_path, asked, answer
 
 @pytest.mark.parametrize(
     ("version", "told"),
-    [("0.0.9", "`forgectl restart` has this version take over"), ("9.0", "another installation runs it")],
+    [("0.0.9", "`forgectl restart` starts this version"), ("9.0", "another installation runs it")],
     ids=["older", "newer"],
 )
 def test_ping_and_status_say_that_the_daemon_is_of_another_version(daemon, tmp_path, version, told):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from forged.cli.scope_lines import scope_facts, scope_status
-from forged.cli.status import status_lines
+from forged.cli.status_summary import status_lines
 from forged_client.protocol import ScopeReport
 from tests.cli import reports
 
@@ -19,7 +19,7 @@ def test_status_has_a_line_for_what_holds_anything():
         "  scope session: 3 memories of 2 sessions in the daemon's memory",
         "  scope agent: 1 memory of 1 agent in files in /h/.forge/agents",
     ]
-    assert "  scope session:" in "\n".join(status_lines(reports.status(scopes=(SESSION,))))
+    assert "  scope session:" in "\n".join(status_lines(reports.status(scopes=(SESSION,)), details=True))
 
 
 def test_doctor_tells_of_each_scope_where_it_is_what_is_lost_and_what_has_to_be_wanted():

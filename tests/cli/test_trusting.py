@@ -237,4 +237,4 @@ def test_status_is_loud_about_what_is_withheld(daemon, forgectl):
 
     daemon.answers[Status] = reports.status(roots=(reports.root(withheld=3, trust="unknown", notice=NOTICE),))
 
-    assert f"  WITHHELD: {NOTICE}\n" in forgectl("status").out
+    assert f"  waiting for you: {NOTICE}\n" in forgectl("status").out

@@ -42,7 +42,7 @@ def test_a_paused_repo_captures_and_injects_nothing_until_it_is_resumed(home, re
         assert (answer.outcome, answer.reason) == ("rejected", "paused; `forgectl resume` ends it")
         assert stage.ask(repo, "make").status == "disabled"
         assert stage.capture(other, "We use npm here.").outcome == "accepted"
-        assert f"paused: {repo}" in shell.run("status").out
+        assert f"PAUSED in {repo}" in shell.run("status").out
         assert shell.run("resume").out == f"resumed: {repo}\n"
         stage.settle()
 
@@ -233,4 +233,4 @@ def test_tokens_are_counted_and_a_spent_day_stops_calls_and_is_told(home, repo):
         assert "4,321" in usage.out
         assert "today 5,432 of 6,000 tokens" in usage.out
         assert (again.tokens_today, len(stage.chats)) == (5432, 1)
-        assert "WAITING  capture  m: 5,432 of today's 6,000 tokens are used" in shell.run("status").out
+        assert "capture waits: 5,432 of today's 6,000 tokens are used" in shell.run("status").out

@@ -217,7 +217,7 @@ def test_a_second_daemon_on_one_state_names_the_container_that_has_it_until_that
         both.remove(first)
         first.close()
         eventually(lambda: second.forgectl("remember", "Tabs, not spaces.")[0] == 0, PATIENCE_S)
-        assert second.forgectl("status")[1].startswith("ok")
+        assert second.forgectl("status")[1].startswith("on")
         second.forgectl("stop")
     finally:
         for each in both:

@@ -91,12 +91,12 @@ def test_texts_that_were_cut_to_fit_are_counted_and_named(home, filled):
         scene.provider.embeddings = short
         scene.load(filled)
         report = scene.report(home)
-        told = Shell(scene.daemon.home, scene.daemon.socket, filled).run("status")
+        told = Shell(scene.daemon.home, scene.daemon.socket, filled).run("status", "--all")
         put(home, memory("long1", "A short walrus."))
         scene.load(filled)
         later = scene.report(home)
 
     assert (report.cut, report.cut_ids, report.quarantined) == (2, ("long1", "long2"), 0)
-    assert "2 texts were cut to fit the embedding model" in told.out
+    assert "2 memories are longer than the embedding model takes" in told.out
     assert "long1, long2" in told.out
     assert (later.cut, later.cut_ids) == (1, ("long2",))

@@ -238,7 +238,7 @@ def test_a_first_build_that_hangs_is_75(home, repo):
     assert [(each.code, each.out) for each in shown] == [(75, "")] * 4
     assert {each.err for each in shown} == {"forgectl: first build is running\n"}
     assert report.code == 0
-    assert "nothing answers yet, vectors 0 of 1" in report.out
+    assert "search: not ready yet; embedding 0 of 1" in report.out
 
 
 def test_a_wrong_configuration_is_78_wherever_it_is_met(alone):
@@ -284,14 +284,14 @@ def test_a_broken_memory_is_named_by_status_and_doctor_and_breaks_nothing(shell)
 
     report, findings = shell.run("status"), shell.run("doctor")
 
-    assert report.out.startswith("degraded: ")
-    assert f"    {broken}: not a text file in UTF-8 (see line 4)" in report.out
+    assert report.out.partition("\n")[0].endswith("; 1 problem (see below)")
+    assert f"  {broken}: not a text file in UTF-8 (see line 4)" in report.out
     assert f"warn  file: {broken}: not a text file in UTF-8" in findings.out
     assert f"ok    repo memories: {broken.parent}, 1 memory, ready\n" in findings.out
     assert (report.code, findings.code) == (0, 0)
     assert "mem_a" in shell.run("search", "walrus").out
     broken.unlink()
-    assert eventually(lambda: shell.run("status").out.startswith("ok\n"))
+    assert eventually(lambda: "; no problems\n" in shell.run("status").out)
 
 
 @pytest.mark.inotify
@@ -308,8 +308,8 @@ def test_files_that_are_no_memories_are_counted_and_named_and_are_no_problem(she
     assert [line.split(": ")[0] for line in named.out.splitlines()] == [
         f"{folder}/{name}" for name in ("deploy.MD", "sub/api.md", "todo.txt")
     ]
-    assert report.startswith("ok\n")
-    assert "3 files here are no memories; `forgectl list --problems` names them" in report
+    assert "; no problems\n" in report
+    assert "3 files are not read as memories; `forgectl list --problems` shows why" in report
     (folder / "mem_b.md").write_bytes(b"caf\xe9")
     shell.run("rebuild", "--wait")
     assert f"{folder}/mem_b.md: not a text file in UTF-8" in shell.run("list", "--problems").out
@@ -335,7 +335,7 @@ def test_disabled_is_loud_and_no_failure(home, repo, setting, reason):
         findings = shell.run("doctor")
 
     assert report.code == 0
-    assert report.out.startswith(f"disabled: {reason}\n")
+    assert report.out.startswith(f"OFF: {reason}\n")
     assert {(each.code, each.out, each.err) for each in asked} == {
         (0, "", f"forgectl: memory is disabled: {reason}\n")
     }
@@ -403,7 +403,7 @@ def test_on_a_terminal_a_rebuild_draws_a_bar_and_wipes_it(slow):
 
 def test_watching_status_ends_on_ctrl_c_as_a_success(shell):
     with shell.start("status", "--watch") as process:
-        assert process.stdout.readline().startswith(("ok", "degraded"))
+        assert process.stdout.readline().startswith("on")
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=PATIENCE_S)
 

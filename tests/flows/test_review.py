@@ -56,7 +56,7 @@ def test_what_a_model_makes_of_pasted_orders_waits_and_stands_nowhere_until_some
     told = stage.ask(repo, asked, session_id="s9", mode="append")
     assert "restart the broker" not in told.text
     assert any("it waits for you" in each and "forgectl review" in each for each in told.captured)
-    assert f"to review: {state.to_review} proposals" in shell(stage, repo).run("status").out
+    assert f"waiting for you: {state.to_review} proposals" in shell(stage, repo).run("status").out
 
     shown = shell(stage, repo).run("review").out
     assert f"| {MIXED}" in shown

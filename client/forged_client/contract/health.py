@@ -10,6 +10,9 @@ from forged_client.envelope import Reply, Request
 RELOADING = "the configuration has changed; the daemon starts over with it"
 """Reason of a `Rebuilt` that has done nothing yet; the same daemon will answer in a moment."""
 
+OFF_HERE = "this repository's .forge/config.toml switches memory off here"
+"""Warning of a `StatusReport` about a workspace whose repository switches memory off."""
+
 
 class FileProblem(msgspec.Struct, frozen=True):
     """A file that is not indexed, or only in part, with the reason. `loses`: answers lack text of it."""
@@ -232,7 +235,10 @@ class ScopeReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StatusReport(Reply, frozen=True, tag="status_report"):
-    """The daemon's health. `state`: ok, degraded, disabled. `engine` runs a model in its process."""
+    """The daemon's health. `state`: ok, degraded, disabled. `engine` runs a model in its process.
+
+    `here` are the roots of the workspace that was asked for, none where its repository switches memory off.
+    """
 
     state: str = "ok"
     version: str = ""
@@ -256,6 +262,7 @@ class StatusReport(Reply, frozen=True, tag="status_report"):
     agents: tuple[AgentReport, ...] = ()
     scopes: tuple[ScopeReport, ...] = ()
     shared: SharedReport | None = None
+    here: tuple[str, ...] = ()
 
 
 class Status(Request[StatusReport], frozen=True, tag="status"):

@@ -94,11 +94,13 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
     if identity is not None:
         warnings += tuple(told for told in (identity.notice, identity.embedder.engine_note) if told)
     tops = None
+    here: tuple[str, ...] = ()
     if request.workspace:
         place = await context.daemon.resolver.resolve(request.workspace)
         warnings, tops = warnings + place.warnings, place.tops
+        here = () if place.off else place.tops
         if place.off and settings.enabled:
-            warnings += ("this repository's .forge/config.toml switches memory off here",)
+            warnings += (wire.OFF_HERE,)
         elif not state.pauses.doubt and (paused := state.pauses.reason(place.tops)):
             warnings += (f"here: {paused}",)
         if not daemon.disabled and not place.off:
@@ -130,6 +132,7 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
         agents=hook.reports(context),
         scopes=await recall.scope_reports(daemon.session_memories, daemon.config, daemon.resolver.home),
         shared=recall.shared_report(daemon.shared, daemon.machines),
+        here=here,
     )
 
 
