@@ -28,6 +28,10 @@ PAGES = {
     **{page.stem: page for page in (REPO / "forged" / "docs").glob("*.md")},
 }
 
+FOR_DEVELOPERS = {"architecture", "decisions", "measured"}
+LEAST = 250
+"""Rows of all pages together."""
+
 
 class Guarantee(NamedTuple):
     """One row of a file of guarantees."""
@@ -97,3 +101,8 @@ def test_the_page_gives_the_guarantee_and_the_code_keeps_it(row):
 def test_no_guarantee_is_listed_twice():
     assert len({(row.page, plain(row.says)) for row in ALL}) == len(ALL)
     assert len({(row.page, row.needs) for row in ALL}) == len(ALL)
+
+
+def test_each_page_for_users_has_guarantees():
+    assert {row.page for row in ALL} == PAGES.keys() - FOR_DEVELOPERS
+    assert len(ALL) >= LEAST

@@ -102,7 +102,7 @@ def _unguarded():
                 yield f"{path.relative_to(REPO)}: {function.name}"
 
 
-def test_whoever_starts_a_task_says_who_takes_its_exception():
+def test_each_started_task_has_a_callback_for_its_exception():
     assert list(_unguarded()) == []
 
 

@@ -76,9 +76,8 @@ def test_module_is_found_by_its_name():
 
 
 def test_prose_leaves_out_tables_code_and_headings():
-    page = words.prose(
-        "# Head\n\nOne `a b c` two; three. Four\nin 64. forged five.\n\n| a | b |\n\n```sh\nx y\n```\n\n- six\n- seven\n"
-    )
+    text = "# Head\n\nOne `a b c` two; three. Four\nin 64. forged five.\n\n| a | b |\n\n"
+    page = words.prose(f"{text}```sh\nx y\n```\n\n- six\n- seven\n")
 
     assert page.paragraphs == ("One `a b c` two; three. Four in 64. forged five.", "six", "seven")
     assert page.lengths == [1, 1, 2, 3, 4]

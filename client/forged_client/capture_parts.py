@@ -14,7 +14,7 @@ import msgspec
 
 from forged_client.message_snapshot import Content, MessageSnapshot
 from forged_client.private_spans import cut_private
-from forged_client.protocol import CONTINUED_OVERLAP, Capture, Message, Part
+from forged_client.protocol import CONTINUED_OVERLAP, Capture, ContentPart, Message
 
 # Below the frame limit of a capture, with room for its other fields.
 PART_BYTES = 1792 << 10
@@ -92,7 +92,7 @@ class CaptureParts:
             else:
                 yield from self._long(role, content)
 
-    def _public(self) -> Iterator[tuple[str, tuple[str | Part, ...]]]:
+    def _public(self) -> Iterator[tuple[str, tuple[str | ContentPart, ...]]]:
         """Yield role and content of each message of the window, without private spans."""
         depth = 0  # private spans that a user message has opened and not closed
         for role, given, in_window in self._said:
@@ -105,7 +105,7 @@ class CaptureParts:
             if in_window and any(content):
                 yield role, content
 
-    def _long(self, role: str, content: tuple[str | Part, ...]) -> Iterator[_Piece]:
+    def _long(self, role: str, content: tuple[str | ContentPart, ...]) -> Iterator[_Piece]:
         """Yield the pieces of a long message; each begins with the end of the one before."""
         text = "\n".join(each for each in content if isinstance(each, str))
         most = (self._limit - _FRAMING) // (1 if text.isascii() else _CHARACTER)
@@ -115,7 +115,7 @@ class CaptureParts:
             ready, size = self._ready(text[start : start + most])
             goes_on = start != starts[-1]
             yield _Piece(Message(role, ready), size + _FRAMING, begun=start > 0, goes_on=goes_on)
-        if media := tuple(each for each in content if isinstance(each, Part)):
+        if media := tuple(each for each in content if isinstance(each, ContentPart)):
             yield _Piece(Message(role, media), _FRAMING * len(media))
 
     def _ready(self, text: str) -> tuple[str, int]:
@@ -130,8 +130,8 @@ class CaptureParts:
         return encoded.decode(), len(encoded)
 
 
-def _without_private(given: Content, depth: int) -> tuple[tuple[str | Part, ...], int]:
-    content: list[str | Part] = []
+def _without_private(given: Content, depth: int) -> tuple[tuple[str | ContentPart, ...], int]:
+    content: list[str | ContentPart] = []
     for each in (given,) if isinstance(given, str) else given:
         if isinstance(each, str):
             public, depth = cut_private(each, depth)
@@ -141,8 +141,8 @@ def _without_private(given: Content, depth: int) -> tuple[tuple[str | Part, ...]
     return tuple(content), depth
 
 
-def _message(role: str, content: tuple[str | Part, ...]) -> Message:
+def _message(role: str, content: tuple[str | ContentPart, ...]) -> Message:
     """Return the shortest form of a message: a single text is no list of parts."""
     if len(content) == 1 and isinstance(content[0], str):
         return Message(role, content[0])
-    return Message(role, tuple(Part(text=each) if isinstance(each, str) else each for each in content))
+    return Message(role, tuple(ContentPart(text=each) if isinstance(each, str) else each for each in content))

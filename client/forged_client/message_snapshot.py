@@ -20,7 +20,7 @@ from forged_client.messages import (
     texts_of,
     window_start,
 )
-from forged_client.protocol import Part
+from forged_client.protocol import ContentPart
 
 # Parts that the model has seen and forged cannot read. Gemini's have such a field and no type.
 _GEMINI_MEDIA = ("inline_data", "file_data", "inlineData", "fileData")
@@ -38,10 +38,10 @@ _MEDIA_TYPES = (
     *_GEMINI_MEDIA,
 )
 _UNREADABLE = "unreadable"
-_MEDIA = {name: Part(type=name) for name in (*_MEDIA_TYPES, _UNREADABLE)}
+_MEDIA = {name: ContentPart(type=name) for name in (*_MEDIA_TYPES, _UNREADABLE)}
 
 # One text, or several with the types of the parts between them.
-Content = str | tuple[str | Part, ...]
+Content = str | tuple[str | ContentPart, ...]
 
 
 class MessageSnapshot:
@@ -118,7 +118,7 @@ def _plain_parts(content: object) -> Content | None:
         text = part.get("text")
         if type(text) is str and "thought" not in part:
             return text
-    found: list[str | Part] = []
+    found: list[str | ContentPart] = []
     for part in content:
         if type(part) is not dict:
             return None

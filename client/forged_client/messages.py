@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from forged_client.private_spans import cut_private, open_spans_before, without_private
-from forged_client.protocol import Message, Part
+from forged_client.protocol import ContentPart, Message
 
 # Below the frame limit of a retrieve, with room for the other fields.
 RETRIEVE_BYTES = 896 << 10
@@ -91,7 +91,7 @@ def _speaking(given: object) -> str:
 
 def _read(given: object, open_spans: int) -> tuple[Message | None, int]:
     """Return the message with its text and the text's bytes; None for one the daemon does not read."""
-    role, parts, size = role_of(given), list[Part](), 0
+    role, parts, size = role_of(given), list[ContentPart](), 0
     if role not in READ_ROLES:
         return None, 0
     if role == "assistant" and open_spans:
@@ -99,7 +99,7 @@ def _read(given: object, open_spans: int) -> tuple[Message | None, int]:
     for kind, text in texts_of(given):
         public, open_spans = cut_private(text, open_spans)
         sendable, taken = _encodable(public)
-        parts.append(Part(type=kind, text=sendable))
+        parts.append(ContentPart(type=kind, text=sendable))
         size += taken
     return Message(role=role, content=parts[0].text if len(parts) == 1 else tuple(parts) or None), size
 

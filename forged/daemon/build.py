@@ -1,6 +1,6 @@
-"""Make the parts of a daemon for one configuration, each once, and join them.
+"""Make the parts of a daemon for one configuration, each once, and connect them.
 
-What cannot be had is a reason among its warnings and no error; no task is running yet.
+A missing part is a reason among its warnings and no error; no task is running yet.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def make_shared(
     queue: EmbeddingQueue | None,
     epoch: str,
 ) -> tuple[SharedServer | None, str]:
-    """Return the server that `[shared]` names, if it does; or why there is none."""
+    """Return the server of `[shared]`, if it is configured; or the reason why it is missing."""
     if not config.shared.url:
         return None, ""
     try:
@@ -73,7 +73,7 @@ def make_shared(
 
 
 def make_marks(shared: SharedServer | None, state: State) -> OwnRemovalMarks | None:
-    """Return what has other machines hear of what is forgotten here."""
+    """Return the marks by which other machines learn of memories forgotten here."""
     if shared is None:
         return None
     from forged.postgres import OwnRemovalMarks  # noqa: PLC0415 - as above
@@ -82,6 +82,7 @@ def make_marks(shared: SharedServer | None, state: State) -> OwnRemovalMarks | N
 
 
 def make_machines(memories: MemoryParts) -> RootSync | None:
+    """Return the synchronization of the user's machines, if the shared server has such scopes."""
     shared = memories.shared
     if shared is None or not shared.scopes & {Scope.USER, Scope.AGENT}:
         return None
@@ -107,7 +108,7 @@ def build(
     reload: Callable[[], Awaitable[bool]],
     model_cache: ModelCache | None = None,
 ) -> Daemon:
-    """Join the parts; `reload` starts over if need be, `model_cache` is an earlier daemon's of models."""
+    """Make the parts; `reload` starts over if needed, `model_cache` is that of an earlier daemon."""
     config, metrics, off = loaded.config, Metrics(), retrieval_off(loaded, models)
     governor = Governor(daily_token_limit=config.memory.daily_token_limit, calls_per_minute=CALLS_PER_MINUTE)
     state = State(address.state_dir(env), governor, address.socket_path(env))
@@ -225,18 +226,18 @@ def _capture(  # noqa: PLR0917 - parts of one daemon
 
 
 async def _refusal(state: State, tops: tuple[str, ...]) -> str:
-    """Why nothing of these tops may leave, or nothing; what is paused is known once the state is read."""
+    """Return the reason why no text of these tops may leave, or "", once the state is read."""
     await state.opened()
     return state.pauses.reason(tops)
 
 
 def _record(state: State, governor: Governor, record: EgressRecord) -> None:
-    """Count what left, and what it cost where nobody else does."""
+    """Count a departure, and its cost if no other part counts it."""
     state.egress.add(record)
     if record.purpose not in GOVERNED:
         counts = {"calls": record.calls, "failed": record.failed}
         governor.spend(record.purpose, **counts, prompt_tokens=record.tokens)
-    elif record.tokens:  # of vectors that a person had tried; of chats whoever makes them counts
+    elif record.tokens:  # of vectors in a probe; chat calls count their own
         governor.spend(record.purpose, prompt_tokens=record.tokens)
 
 
@@ -247,6 +248,7 @@ def log_settings(env: Mapping[str, str], level: str = "") -> LogSettings:
 
 
 def user_top(env: Mapping[str, str]) -> str:
+    """Return the real path of the user's home, the top of the user's memories."""
     return os.path.realpath(address.home(env))
 
 
@@ -261,7 +263,7 @@ def _maps(
     off: str,
 ) -> tuple[Indexer, Watcher]:
     indexer = Indexer(
-        # What is switched off may still be listed, but calls nobody.
+        # Memory that is off may still be listed, but calls no model.
         embedder=None if off else models.embedder,
         lexical=config.memory.retrieval_lexical_weight > 0 and not off,
         metrics=metrics,

@@ -1,6 +1,6 @@
-"""Choose the models of a configuration, the settings of the capture worker, and one call to each model.
+"""Choose the models of a configuration, the settings of the capture worker, and a probe of each model.
 
-What cannot be had is a reason and no error.
+A missing model is a reason and no error.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _SYSTEM, _QUESTION = "Answer with one word.", "Say ok."
 
 
 class Models(msgspec.Struct, frozen=True):
-    """The models in use and why one is missing; `worker` are the settings of the capture worker.
+    """Models in use, with the reasons for missing ones; `worker` are the capture worker's settings.
 
-    `no_classifier` says why the model that was asked for cannot decide what is kept; `cjk` embeds Chinese,
-    Japanese and Korean.
+    `no_classifier` is the reason why the configured classifier cannot be used. `cjk` embeds Chinese, Japanese
+    and Korean.
     """
 
     embedder: Embedder | None
@@ -60,7 +60,7 @@ class Models(msgspec.Struct, frozen=True):
 
 
 def choose_models(loaded: Loaded, env: Mapping[str, str]) -> Models:
-    """Embedder and chat model of a configuration; what cannot be had is a reason, not an error."""
+    """Return the embedder and the chat model of a configuration; a missing one is a reason, not an error."""
     memory = loaded.config.memory
     egress, healths = EgressGuard(loaded.config.network), make_endpoint_healths(loaded.config)
     activity = Activity()
@@ -97,7 +97,7 @@ def choose_models(loaded: Loaded, env: Mapping[str, str]) -> Models:
 
 
 def retrieval_off(loaded: Loaded, models: Models) -> str:
-    """Why retrieval is off altogether, or nothing: a state and not an error."""
+    """Return the reason why retrieval is off altogether, or "": a state and not an error."""
     settings = loaded.config.memory
     if not settings.enabled:
         return "memory.enabled is false"
@@ -111,14 +111,14 @@ def retrieval_off(loaded: Loaded, models: Models) -> str:
 
 
 def capture_off(config: Config) -> str:
-    """Why nothing is captured, or nothing; capture does not depend on retrieval."""
+    """Return the reason why nothing is captured, or ""; capture does not depend on retrieval."""
     if not config.memory.enabled:
         return "memory.enabled is false"
     return "" if config.capture.enabled else "capture.enabled is false"
 
 
 def worker_settings(config: Config, env: Mapping[str, str]) -> tuple[WorkerSettings, str]:
-    """What the worker is told, and why it has no classifier. The rules never decide in a model's place."""
+    """Return the worker's settings, and the reason for a missing classifier, which rules never replace."""
     if config.classifier == BUILTIN_RULES:
         return WorkerSettings(timeout_s=CLASSIFIER_TIMEOUT_S), ""
     if is_program(config.classifier):
@@ -142,7 +142,7 @@ def _program_settings(config: Config, env: Mapping[str, str]) -> tuple[WorkerSet
 
 
 def probes(config: Config, env: Mapping[str, str], models: Models, governor: Governor) -> Iterator[Probe]:
-    """Yield one call to each model; it is counted as `doctor`, and what it sends is ours and public."""
+    """Yield one call to each model; it is counted as `doctor` and sends only public texts."""
     healths = models.healths
     for health, embedder in (healths.embedding, models.embedder), (healths.cjk, models.cjk):
         if health is not None and embedder is not None:
@@ -173,7 +173,7 @@ async def _ask_new(make: Callable[[], ChatModel], governor: Governor, until: flo
 
 
 def _classifier(config: Config, env: Mapping[str, str], models: Models) -> ChatModel:
-    """The model that another process asks what is kept. Raises ProviderError if there is none."""
+    """Return the model that the capture worker uses as classifier. Raises ProviderError."""
     health = models.healths.capture or EndpointHealth()
     if models.worker.program.command:
         return ProgramChat(models.worker.program, models.worker.scratch, egress=models.egress, health=health)

@@ -1,7 +1,7 @@
-"""The memories that a classifier model should know about: nearest to the conversation first, and few.
+"""Memories for the prompt of a classifier: those nearest to the conversation first, and few.
 
-Heads only: a superseded text must not be superseded again. The newest fill up what the search does not find.
-What cannot be had in 2 s is left out, and nothing is raised.
+Heads only: a superseded text must not be superseded again. The newest memories fill up the result of the
+search. Memories that are not found within 2 s are left out, and nothing is raised.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from forged.stores import FileStore, View, Workplace
 
 MOST_HEADS = 60
 _PATIENCE_S = 2.0
-# Of it, for the maps to show what the event before this one left: events of one session follow on its heels.
+# Part of it for the maps to show the results of the event before, which may be just over.
 _FRESH_S = 1.0
 
 
 async def nearest(event: Event, indexer: Indexer, retriever: Retriever) -> tuple[KnownMemory, ...]:
-    """At most 60 heads of the event's roots, in 2 s."""
+    """Return at most 60 heads of the event's roots, within 2 s."""
     now = time.monotonic()
     files = FileStore(indexer, event.roots)
     place = Workplace(event.roots, files, tuple(root.top for root in event.roots), MemoryConfig())
@@ -65,5 +65,5 @@ def _newest(view: View) -> list[Memory]:
 
 
 def _head(memory: Memory) -> KnownMemory:
-    # Cleaned one by one: a private span that is open at the end of one must not hide those behind it.
+    # Cleaned one by one: an open private span in one must not hide the next ones.
     return KnownMemory(memory.id, memory.scope, memory.category, cleaned(memory.first_line))

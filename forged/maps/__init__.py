@@ -1,6 +1,6 @@
-"""Keeping the vector map of every root current with its files.
+"""Keep the vector map of every root current with its files.
 
-The `Indexer` has all roots in use: it opens them, builds their maps, and `mark` names changes. A
+The `Indexer` holds all roots in use. It opens them, builds their maps, and takes note of changes by `mark`. A
 `RootIndex` is one of them, with its map and its generations.
 """
 

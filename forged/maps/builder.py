@@ -1,12 +1,12 @@
-"""Makes one root's next map from its files and the map before.
+"""Builds the next map of one root from its files and the map before.
 
-`draft` (in a thread) scans the files and brings the lexical index up to date; `embed` (on the loop) gets the
-missing vectors and returns what failed as a whole; `finish` (in a thread) freezes the map, maybe twice:
+`draft` (in a thread) scans the files and updates the lexical index. `embed` (on the loop) gets the missing
+vectors and returns the error if the endpoint failed. `finish` (in a thread) freezes the map, maybe twice:
 before and after the vectors come. Threads leave the loop free. Memories of a second model are a layer of
-their own, of which failures keep no map back. Problems on disk are named and never raised.
+their own, whose failures delay no map. Problems on disk are named and never raised.
 
-A large store has a base of rows and beside it a few that came since, so that an edit copies nothing large: a
-`Layout`. A `Layer` holds the memories of a root that one model embeds.
+A large store has a base of rows and a few recent rows, so that an edit copies nothing large: a `Layout`. A
+`Layer` holds the memories of a root that one model embeds.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PAUSE_S = 0.0005
 _ID = operator.attrgetter("id")
 # Fewer rows are laid out anew in less than a millisecond.
 _WORTH_KEEPING = 256
-# With so many rows beside the large ones an edit takes a millisecond more, and all are laid out anew.
+# With so many recent rows an edit takes a millisecond more, so all rows are laid out anew.
 _MOST_RECENT = 512
 # One over the share of the large rows that may be gone.
 _MOST_GONE = 4
@@ -46,9 +46,9 @@ Admit = Callable[[Root, Snapshot], Admitted]
 
 
 class Layout(msgspec.Struct, frozen=True, eq=False):
-    """The large rows, `base`, of which `gone` bool (n,) count no more, and `recent` the rows that came since.
+    """Rows of a layer: the large `base`, of which `gone` bool (n,) no longer count, and the `recent` rows.
 
-    A base that nothing was edited of has neither.
+    A base without edits has neither.
     """
 
     base: MapRows
@@ -57,22 +57,22 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def newest(self) -> MapRows:
-        """The rows that were made last: those beside, else the base."""
+        """Rows that were laid out last: the recent ones, else the base."""
         return self.base if self.recent is None else self.recent
 
     @property
     def hashes(self) -> tuple[tuple[bytes, ...], ...]:
-        """The hashes of each part of the map, also of rows that count no more."""
+        """Hashes of each part of the map, including rows that no longer count."""
         return tuple(rows.hashes for rows in (self.base, self.recent) if rows is not None)
 
     @property
     def cue_hashes(self) -> tuple[tuple[bytes, ...], ...]:
-        """The same of the cues in each part."""
+        """Hashes of the cues of each part."""
         laid = (rows.cues for rows in (self.base, self.recent) if rows is not None)
         return tuple(cues.hashes if cues is not None else () for cues in laid)
 
     def hashed(self) -> Iterator[tuple[Memory, bytes]]:
-        """The memories that count, with the hashes of their texts and cues."""
+        """Yield the memories that count, with the hashes of their texts and cues."""
         gone = self.gone.tolist() if self.gone is not None else (False,) * len(self.base.memories)
         for memory, key, is_gone in zip(self.base.memories, self.base.hashes, gone, strict=True):
             if not is_gone:
@@ -88,7 +88,10 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
         return row is None or (self.gone is not None and bool(self.gone[row]))
 
     def edited(self, removed: Sequence[Memory], added: Sequence[Memory], maker: RowMaker) -> Layout | None:
-        """The layout after an edit; a memory that changed went and came."""
+        """Return the layout after an edit, None if all rows have to be laid out anew.
+
+        A changed memory is in both `removed` and `added`.
+        """
         if len(self.base.memories) < _WORTH_KEEPING:
             return None
         recent = self.recent if self.recent is not None else maker.rows((), None)
@@ -110,9 +113,9 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
 
 
 class LayerDraft(msgspec.Struct, frozen=True, eq=False):
-    """The rows of a layer's next part of the map; `missing` are the texts, by hash, that lack a vector.
+    """Rows of a layer's next map part. `missing` are the texts, by hash, that lack a vector.
 
-    `large` is the layout's base with its vectors where rows are to stand beside it.
+    `large` is the layout's base with its vectors, if recent rows are added to it.
     """
 
     memories: tuple[Memory, ...]
@@ -122,9 +125,9 @@ class LayerDraft(msgspec.Struct, frozen=True, eq=False):
 
 
 class Layer:
-    """The memories of a root whose texts one model embeds, or that have no vectors at all.
+    """Memories of a root that one model embeds, or that have no vectors at all.
 
-    A layer of a `second` model has vectors beside those of the map's own, and none of cues.
+    A layer of a `second` model adds its vectors to those of the map's own model; it has none of cues.
     """
 
     def __init__(
@@ -137,7 +140,10 @@ class Layer:
         vector_pack: VectorPack | None = None,
         second: bool = False,
     ) -> None:
-        """`embedded` is a text of a memory as it is embedded; `vector_pack` holds vectors of these texts."""
+        """Create an empty layer.
+
+        `embedded` returns the text of a memory as it is embedded. `vector_pack` holds vectors of these texts.
+        """
         self.queue = queue
         self.vectors = KnownVectors(queue, top, vector_pack) if queue is not None else None
         self.parts: tuple[MapPart, ...] = ()
@@ -146,30 +152,30 @@ class Layer:
         self._second = second
         self._layer_draft: LayerDraft | None = None  # of the parts
         self._shown: tuple[tuple[MapPart, ...], Layout] | None = None  # both of one moment
-        self._large: MapPart | None = None  # its base, if that lacks no vector: edits may stand beside it
-        self._is_complete = False  # the parts lack no vector that is to be had
-        self._left_out = frozenset[bytes]()  # texts that the parts lack as the model refuses them
+        self._large: MapPart | None = None  # its base, if that lacks no vector: edits may add recent rows
+        self._is_complete = False  # the parts have all vectors that can be had
+        self._left_out = frozenset[bytes]()  # texts without a vector, as the model refuses them
 
     @property
     def memories(self) -> tuple[Memory, ...]:
-        """The memories of the parts."""
+        """Memories of the current parts."""
         return self._layer_draft.memories if self._layer_draft is not None else ()
 
     def hashed(self) -> Iterator[tuple[Memory, bytes]]:
-        """The memories of the parts, with the hashes of their texts and cues."""
-        shown = self._shown  # a build in its thread may be swapping it just now
+        """Yield the memories of the parts, with the hashes of their texts and cues."""
+        shown = self._shown  # a build may be swapping it in its thread
         return shown[1].hashed() if shown is not None else iter(())
 
     @property
     def set_aside(self) -> Mapping[bytes, tuple[str, float]]:
-        """Texts of this layer that the model refuses: why, and until when."""
+        """Texts of this layer that the model refuses, by hash: the reason, and the time of the next try."""
         if self.queue is None or not self._left_out:
             return {}
         held = self.queue.set_aside
         return {key: held[key] for key in self._left_out if key in held}
 
     def is_outdated(self, *, renew: bool, retry: bool) -> bool:
-        """Forget vectors that are to be made again; true if there are any."""
+        """Drop vectors that have to be made again; return True if there are any."""
         if self.vectors is None or self.queue is None:
             return False
         if retry:
@@ -185,7 +191,7 @@ class Layer:
     def draft(
         self, memories: tuple[Memory, ...], removed: Sequence[Memory], added: Sequence[Memory]
     ) -> LayerDraft:
-        """The rows of `memories`, of which some came and others went since the last map."""
+        """Return the rows of `memories` after an edit of the last map."""
         before, large = self._layer_draft, self._large
         if before is not None and self._is_complete and not removed and not added:
             return before
@@ -198,7 +204,7 @@ class Layer:
         return LayerDraft(memories, layout, large, self._missing(layout.newest))
 
     def _missing(self, rows: MapRows) -> dict[bytes, str]:
-        """The texts that have to be embedded, the newest first, and then cues."""
+        """Return the texts to embed by hash, the newest first, then the cues."""
         if self.vectors is None or self.queue is None:
             return {}
         memories, hashes, held = rows.memories, rows.hashes, self.queue.set_aside
@@ -211,14 +217,14 @@ class Layer:
         return texts
 
     def unknown(self, layer_draft: LayerDraft) -> set[bytes]:
-        """The missing texts that have no vector by now, but for those that the model refuses."""
+        """Return the missing texts that still have no vector, without those that the model refuses."""
         if self.vectors is None or self.queue is None:
             return set()
         found = {key for key in layer_draft.missing if self.vectors.get(key) is None}
         return found - self.queue.set_aside.keys()
 
     def lost(self, layer_draft: LayerDraft) -> set[bytes]:
-        """Texts of memories that the next map would have no vector of."""
+        """Return the texts of memories that would have no vector in the next map."""
         if self.vectors is None or self.queue is None:
             return set()
         known = self.vectors.of_one_time(all_new=not self.unknown(layer_draft))
@@ -226,15 +232,15 @@ class Layer:
         return lost.intersection(layer_draft.layout.newest.hashes)
 
     def left(self, layer_draft: LayerDraft) -> dict[bytes, str]:
-        """The texts still missing once the model is known; none if it is another one."""
+        """Return the texts still missing once the model is known; none if another model answers."""
         if self.vectors is None or self.vectors.are_outdated():
             return {}
         return {key: text for key, text in layer_draft.missing.items() if self.vectors.get(key) is None}
 
     def finish(self, layer_draft: LayerDraft, *, is_complete: bool) -> None:
-        """Lay the rows out with the vectors that are known: all, or all but some that are on their way."""
+        """Lay the rows out with the known vectors; `is_complete`: no vector is still to come."""
         if layer_draft is self._layer_draft:
-            return  # the edit was another layer's
+            return  # the edit is in another layer
         parts = self._laid_out(layer_draft, all_new=is_complete)
         if layer_draft.large is None:
             self._large = parts[0] if is_complete else None
@@ -248,7 +254,7 @@ class Layer:
             self.vectors.settle()
 
     def _laid_out(self, layer_draft: LayerDraft, *, all_new: bool) -> tuple[MapPart, ...]:
-        """All rows, or a few next to those that are there."""
+        """Return the parts: all rows, or the recent ones next to the large part."""
         rows, gone = layer_draft.layout.newest, layer_draft.layout.gone
         large = (
             layer_draft.large.without(gone) if layer_draft.large is not None and gone is not None else None
@@ -271,7 +277,7 @@ class Layer:
         return part.second if self._second else part.dense
 
     def pack_source(self, name: str) -> PackSource | VectorPack | None:
-        """Vectors of the parts, to be packed under a name while builds go on."""
+        """Return the vectors of the parts for packing; builds may go on meanwhile."""
         if self.vectors is None:
             return None
         pack_parts: list[PackPart] = []
@@ -285,7 +291,7 @@ class Layer:
 
 
 class MapDraft(msgspec.Struct, frozen=True, eq=False):
-    """A map without vectors: a sheet for each layer."""
+    """A map before it is frozen: one draft for each layer."""
 
     memories: tuple[Memory, ...]
     layer_drafts: dict[Layer, LayerDraft]
@@ -293,7 +299,7 @@ class MapDraft(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def missing(self) -> dict[bytes, str]:
-        """The texts, by hash, that have to be embedded, by whichever model."""
+        """Texts, by hash, that have to be embedded by any model."""
         return {
             key: text
             for layer_draft in self.layer_drafts.values()
@@ -302,7 +308,7 @@ class MapDraft(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def lacking(self) -> dict[EmbeddingQueue, tuple[Layer, LayerDraft]]:
-        """The models that have to embed something."""
+        """Layer and draft of each model that has to embed texts."""
         found = self.layer_drafts.items()
         return {
             layer.queue: (layer, layer_draft)
@@ -314,9 +320,9 @@ class MapDraft(msgspec.Struct, frozen=True, eq=False):
 class Builder:
     """State of one root between builds. Used by one build at a time.
 
-    `snapshot` are the files as last scanned; `complete`: the last map shows all of it that is not
-    quarantined. `withheld` are memories on disk that do not count, `redacted` ids of those shown without a
-    secret in their file, `stale` ids of those that stand on files which changed.
+    `snapshot` are the files as last scanned. `complete` is True if the last map shows all of it except
+    quarantined texts. `withheld` are memories on disk that do not count. `redacted` are ids of memories shown
+    without a secret of their file. `stale` are ids of memories with changed evidence files.
     """
 
     def __init__(
@@ -329,9 +335,10 @@ class Builder:
         vector_pack: VectorPack | None = None,
         second: EmbeddingQueue | None = None,
     ) -> None:
-        """`vector_pack` holds vectors of this root's texts that another daemon packed.
+        """Create the builder of one root.
 
-        The `second` model embeds the texts that it takes, if there is one.
+        `vector_pack` holds vectors of this root's texts from another daemon. The `second` model, if any,
+        embeds the texts that it takes.
         """
         self.store = store
         self.snapshot: Snapshot | None = None
@@ -341,7 +348,7 @@ class Builder:
         self.stale: tuple[str, ...] = ()
         self._unshown: tuple[Problem, ...] = ()
         self._insisted = frozenset[str]()  # ids of memories with a secret, which is not embedded
-        self._passes = False
+        self._may_change = False
         self._lexical = lexical
         self._admit = admit
         self._has_files = store.root.has_files
@@ -356,26 +363,26 @@ class Builder:
             theirs = maker(embedded=self._embedded_by_second, embeds_cues=False)
             self._layers += (Layer(theirs, second, self._embedded_by_second, top=top, second=True),)
         self._map: VectorMap | None = None
-        self._renew = self._retry = False  # asked for, and done by the next draft
+        self._renew = self._retry = False  # requests for the next draft
 
     @property
     def unsettled(self) -> bool:
-        """True if the last look met a file in the middle of something: look again soon."""
-        return self._passes or (self.snapshot is not None and self.snapshot.unsettled)
+        """True if the last scan met a file that is being changed: scan again soon."""
+        return self._may_change or (self.snapshot is not None and self.snapshot.unsettled)
 
     @property
     def starts_anew(self) -> bool:
-        """True if vectors on their way are of no use any more: all are to be embedded anew."""
+        """True if vectors under way are useless, because all texts are to be embedded anew."""
         return any(each.vectors is not None and each.vectors.starts_anew for each in self._layers)
 
     @property
     def serves_older(self) -> bool:
-        """True if vectors on their way will be seen only when the last of them is there."""
+        """True if vectors under way are shown only after the last of them has come."""
         return self._main.vectors is not None and self._main.vectors.serves_older
 
     @property
     def cut(self) -> tuple[str, ...]:
-        """Ids of memories of which only the beginning fits into the model."""
+        """Ids of memories that exceed the model's input length."""
         found = list[str]()
         for layer in self._layers:
             held = layer.vectors.cut if layer.vectors is not None else frozenset[bytes]()
@@ -384,12 +391,12 @@ class Builder:
 
     @property
     def quarantined(self) -> Mapping[bytes, tuple[str, float]]:
-        """Texts that the endpoint refuses, by hash: why, and until when (`time.monotonic()`)."""
+        """Texts that the endpoint refuses, by hash: the reason, and the time of the next try (monotonic)."""
         return {key: each for layer in self._layers for key, each in layer.set_aside.items()}
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Files that are not indexed, and memories whose text was refused by the endpoint."""
+        """Files that are not indexed, and memories with a text that the endpoint refused."""
         files = self._unshown + (self.snapshot.problems if self.snapshot is not None else ())
         if not (held := self.quarantined):
             return files
@@ -402,27 +409,27 @@ class Builder:
         return files + tuple(sorted(texts))
 
     def forget_vectors(self) -> None:
-        """The next build embeds everything anew: `rebuild --full`. Until it has, the old vectors serve."""
+        """Let the next build embed everything anew: `rebuild --full`. The old vectors serve until then."""
         self._renew = True
 
     def pack_source(self) -> PackSource | VectorPack | None:
-        """Vectors of the texts that the map shows, to be packed while builds go on."""
+        """Return the vectors of the map's texts for packing; builds may go on meanwhile."""
         return self._main.pack_source(pack_name(self.store.root))
 
     @property
     def revision(self) -> tuple[int, int, bool]:
-        """Number that changes with the map, with vectors that no map has yet, and with a full rebuild."""
+        """Value that changes with `pack_source`: with the map, with new vectors, with a full rebuild."""
         waiting = self._main.vectors.waiting if self._main.vectors is not None else 0
         return self._map.generation if self._map is not None else 0, waiting, self.serves_older
 
     def retry_quarantined(self) -> None:
-        """The next build tries the refused texts again: any rebuild that a person asks for."""
+        """Let the next build try the refused texts again, after a rebuild that a person asked for."""
         self._retry = True
 
     def draft(self, files: frozenset[str] = frozenset()) -> MapDraft | None:
-        """Scan and index; None when the map already shows what is on disk. Runs in a thread.
+        """Scan and index; return None when the map already shows the files on disk. Runs in a thread.
 
-        With `files`, paths that are known to have changed, only these are looked at.
+        With `files`, paths of changed files, only these are scanned.
         """
         self._apply_pending_requests()
         before = self.snapshot
@@ -439,22 +446,22 @@ class Builder:
         return self._drafted(memories)
 
     def _apply_pending_requests(self) -> None:
-        """Apply `forget_vectors` and `retry_quarantined`: a build may have been under way when they came."""
+        """Apply `forget_vectors` and `retry_quarantined`, which may come during a build."""
         for layer in self._layers:
             if layer.is_outdated(renew=self._renew, retry=self._retry):
                 self.complete = False
         self._renew = self._retry = False
 
     def _admitted(self, found: Snapshot, admit: Admit) -> tuple[Memory, ...]:
-        """The memories that count; the others are on disk as if they were not."""
+        """Return the memories that count by their trust state."""
         admitted = admit(self.store.root, found)
-        self.withheld, self._passes = admitted.withheld, admitted.passes
+        self.withheld, self._may_change = admitted.withheld, admitted.may_change
         self.redacted, self._unshown = admitted.redacted, admitted.problems
         self._insisted = admitted.insisted
         return admitted.memories
 
     def _with_stale(self, memories: tuple[Memory, ...], *, afresh: bool) -> tuple[Memory, ...]:
-        """The memories, of which those whose evidence is not as it was say so."""
+        """Return the memories, marked as stale if their evidence files changed."""
         if not any(each.evidence for each in memories):
             self._grounds, self.stale = None, ()
             return memories
@@ -471,7 +478,7 @@ class Builder:
     def _layer_draft(
         self, layer: Layer, memories: tuple[Memory, ...], removed: Sequence[Memory], added: Sequence[Memory]
     ) -> LayerDraft:
-        """The next sheet of a layer; where there are two, of the memories that are its own."""
+        """Return the next draft of a layer, from the memories of its model."""
         if self._second is not None:
             is_second = layer is not self._main
             removed, added = (
@@ -488,7 +495,7 @@ class Builder:
         return build_chains(memories) if before is None or before.may_change_with(changed) else before
 
     def _embedded(self, memory: Memory, text: str) -> str:
-        """A text as it is embedded, to the letter, "" if it is not: a secret leaves for nobody."""
+        """Return a text as the first model embeds it, "" if it does not."""
         if self._second is not None and self._second.takes(text):
             return ""
         return self._embedded_by_second(memory, text)
@@ -504,7 +511,7 @@ class Builder:
         used_at: Callable[[], float] = lambda: 0.0,
         progress: Callable[[int], None] = lambda _: None,
     ) -> dict[EmbeddingQueue, EmbeddingRun]:
-        """A run for each model that has to embed something; they have to leave again."""
+        """Begin a run for each model that has to embed texts; the caller calls `leave` on each."""
         return {
             queue: layer.vectors.begin(len(layer_draft.missing), used_at, progress)
             for queue, (layer, layer_draft) in draft.lacking.items()
@@ -512,7 +519,7 @@ class Builder:
         }
 
     async def embed(self, draft: MapDraft, queue: EmbeddingQueue, run: EmbeddingRun) -> ProviderError | None:
-        """Get the missing vectors of a model; a failure as a whole is returned: `finish` comes all the same.
+        """Get the missing vectors of a model; return the error if the endpoint failed.
 
         When another model turns out to answer, nothing is taken and the map stays incomplete.
         """
@@ -529,10 +536,10 @@ class Builder:
         return queue.identity.refusal
 
     def finish(self, draft: MapDraft, generation: int) -> VectorMap | None:
-        """Freeze the next map from a draft and the vectors known by now. Runs in a thread.
+        """Freeze the next map from a draft and the known vectors. Runs in a thread.
 
-        Without a lexical index a memory that has no vector cannot be found, so its older text is kept; None
-        when there is no older map either.
+        Without a lexical index a memory without a vector cannot be found, so its older text is kept. Returns
+        None when there is no older map either.
         """
         complete = {
             layer: not layer.unknown(layer_draft) for layer, layer_draft in draft.layer_drafts.items()
@@ -564,6 +571,6 @@ class Builder:
         return self._drafted(tuple(memory for memory in kept if memory is not None))
 
     def _pause(self) -> None:
-        """Be patient beside a map that serves; before the first one, someone is waiting for it."""
+        """Pause while a map serves requests; the first build of a root takes no pauses."""
         if self._map is not None:
             time.sleep(_PAUSE_S)

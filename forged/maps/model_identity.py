@@ -1,9 +1,9 @@
-"""The model behind one embedder, and whether it is still the one that made the vectors in memory.
+"""Identity of the model behind an embedder: recognises when another model answers.
 
 Three public sentences are embedded when the endpoint is used anyway, at most every ten minutes. Another
-dimension is another model at once; other vectors are one when all three moved, and had moved a minute before.
-The vectors of two models are never compared. The sentences also decide, while texts fail, whether the
-endpoint is at fault.
+dimension means another model at once. Other vectors mean one when all three moved, and had moved a minute
+before. Vectors of two models are never compared. While texts fail, the sentences also decide if the endpoint
+is at fault.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MOST_REMEMBERED = 8
 
 
 class _Model(msgspec.Struct, frozen=True):
-    """One model on a label: the key of its embedder, its number, rows of float32 with so many numbers."""
+    """One model on a label: its embedder's key, its number, and float32 rows of that dimension."""
 
     embedder: str
     number: int
@@ -49,10 +49,11 @@ class _Model(msgspec.Struct, frozen=True):
 
 
 class ModelCache:
-    """Knowledge of models and vectors that outlives an indexer, also for the next daemon.
+    """Cache of models and vectors that outlives an indexer, also for the next daemon.
 
-    By the key of an embedder its models' vectors of the sentences, and when the last one embedded everything
-    anew; by the key of a model its baseline; parcels, each labelled with both of its model.
+    It holds by the key of an embedder the vectors of the sentences by each of its models, and the time of the
+    last full embedding. It holds by the key of a model its baseline. It holds vector packs, each with a label
+    of both.
     """
 
     def __init__(self) -> None:
@@ -62,9 +63,9 @@ class ModelCache:
         self.vector_packs = VectorPacks()
 
     def receive(self, descriptors: Iterable[int]) -> tuple[str, ...]:
-        """Take over parcels of another daemon; returns their roots. UnusablePack ones are logged.
+        """Take over vector packs of another daemon; return the names of their roots.
 
-        A parcel that contradicts others about its model is one of these.
+        Unusable packs are logged. A pack that contradicts others about its model is unusable.
         """
         names = list[str]()
         for descriptor in descriptors:
@@ -79,7 +80,7 @@ class ModelCache:
         return tuple(names)
 
     def label(self, embedder: str, key: str) -> bytes:
-        """The label of the model `key`, one of those behind an embedder's key."""
+        """Return the label of the model `key`, one of those behind an embedder's key."""
         number = int(key.removeprefix(embedder).removeprefix("\n#") or 0)
         sentences, baseline = self.models.get(embedder, {}).get(number), self.baselines.get(key)
         found = sentences if sentences is not None else baseline.messages if baseline is not None else None
@@ -92,7 +93,7 @@ class ModelCache:
         return msgspec.msgpack.encode(known)
 
     def _learn(self, vector_pack: VectorPack) -> None:
-        """Raises ValueError, MsgspecError, UnusablePack."""
+        """Take the model of a pack. Raises ValueError, MsgspecError, UnusablePack."""
         model = msgspec.msgpack.decode(vector_pack.label.known, type=_Model)
         if model.sentences:
             rows = _rows(model.sentences, model.dimension)
@@ -107,14 +108,14 @@ class ModelCache:
 class ModelIdentity:
     """The model behind one embedder. Belongs to one event loop.
 
-    `key` names the model that answers now, `kept` the one whose vectors maps are to hold. They differ while
-    one that replaced another may not embed everything: once a day, and within the limit of tokens. `renamed`
-    is called, by any thread, when either changes.
+    `key` names the model that answers now, `kept` the one whose vectors maps hold. They differ while a new
+    model may not embed everything: once a day, and within the limit of tokens. `renamed` is called, by any
+    thread, when either changes.
     """
 
     _looked_at: float | None = None
     _doubted_at: float | None = None
-    _odd_at: float | None = None  # when a query of another dimension was looked into
+    _odd_at: float | None = None  # time of the last query with another dimension
     _looking: asyncio.Task[None] | None = None
 
     def __init__(
@@ -126,7 +127,11 @@ class ModelIdentity:
         obstacle: Callable[[], str] = lambda: "",
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
-        """`obstacle` says why not all may be embedded anew now; `on_change` hears of a new `kept`."""
+        """Take over the identity of an embedder's model.
+
+        `obstacle` returns the reason why not all texts may be embedded anew now. `on_change` is called for a
+        new `kept`.
+        """
         self.embedder = embedder
         self.model_cache = model_cache or ModelCache()
         self.notice = ""
@@ -135,26 +140,28 @@ class ModelIdentity:
         self._on_change = on_change
         self._seen = self.model_cache.models.setdefault(embedder.key, {})
         self._number = self._kept = 0
-        self._known = False  # what answers now was looked at, and not only remembered
+        self._known = False  # the answering model was checked, and not only cached
         self.key = self.kept = embedder.key
         self.renamed: Callable[[], None] = lambda: None
         embedder.renamed = self._name
 
     @property
     def dimension(self) -> int:
-        """Of the vectors that are made now; 0 while that is not known."""
+        """Dimension of new vectors; 0 while it is unknown."""
         return self._seen[self._number].shape[1] if self._known else 0
 
     @property
     def is_certain(self) -> bool:
+        """True if the answering model is known: it was checked, or cannot be replaced."""
         return self._known or not self.embedder.replaceable
 
     @property
     def refusal(self) -> ProviderError | None:
+        """Error for texts while a new model may not embed yet, else None."""
         return ProviderError(self.notice, reason="limit") if self._number != self._kept else None
 
     async def begin(self) -> None:
-        """Look if that is due, before texts are embedded. Raises ProviderError if the model cannot be had."""
+        """Check the model if that is due, before texts are embedded. Raises ProviderError."""
         await self.embedder.prepare()
         seen = self.model_cache.models.setdefault(self.embedder.key, {})
         if seen is not self._seen:  # another engine runs a model in this process
@@ -165,7 +172,7 @@ class ModelIdentity:
             await asyncio.shield(self._start())
 
     async def look(self) -> None:
-        """Look now, whenever the last time was. Raises ProviderError when the endpoint fails."""
+        """Check the model now. Raises ProviderError when the endpoint fails."""
         began, until = self._clock(), time.monotonic() + _PATIENCE_S
         try:
             rows = await self.embedder.embed(list(SENTENCES), purpose=_PURPOSE, deadline=until)
@@ -176,7 +183,7 @@ class ModelIdentity:
         self._judge(rows)
 
     def used(self, dimension: int) -> None:
-        """Look when it is time, or at once when a query's vector has another dimension."""
+        """Check the model when that is due, or at once when a query's vector has another dimension."""
         if not (self.embedder.replaceable and self._known):
             return
         now = self._clock()
@@ -186,14 +193,14 @@ class ModelIdentity:
             self._start()
 
     def tick(self) -> None:
-        """Settle a doubt a minute later, and take the new model once that is allowed."""
+        """Check a suspected change a minute later, and take the new model once that is allowed."""
         if self._doubted_at is not None and self._is_due:
             self._start()
         if self._number != self._kept and not self._reason_to_wait():
             self._keep()
 
     def renew(self) -> None:
-        """Take whatever answers for the model from now on, and ask nobody: `rebuild --full`."""
+        """Accept any answering model from now on: `rebuild --full`."""
         self._known, self._looked_at, self._doubted_at = False, None, None
         self._kept, self.notice = self._number, ""
         self._name()
@@ -209,7 +216,7 @@ class ModelIdentity:
         return self._looked_at is None or self._clock() - self._looked_at >= every_s
 
     def _start(self) -> asyncio.Task[None]:
-        """The look that is under way, beginning it if there is none."""
+        """Return the check that is under way, after starting it if there is none."""
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self.look(), name="identity")
             self._looking.add_done_callback(ignore_failure)
@@ -259,7 +266,7 @@ class ModelIdentity:
             self._on_change()
 
     def _recognised(self, rows: Vectors) -> int:
-        """The number of the model that makes such vectors, a new one if it was never seen."""
+        """Return the number of the model that makes such vectors, a new one if it was never seen."""
         if (known := next((n for n, seen in self._seen.items() if _alike(seen, rows)), None)) is not None:
             return known
         number = max(self._seen, default=-1) + 1
@@ -282,7 +289,7 @@ class ModelIdentity:
 
 
 def _alike(before: Vectors, rows: Vectors) -> bool:
-    """True if one model made both: another one moves all of the sentences."""
+    """Return True if one model made both: another one moves all of the sentences."""
     same = before.shape == rows.shape
     return same and bool((np.einsum("ij,ij->i", before, rows) >= _LEAST_COSINE).any())
 
@@ -292,7 +299,7 @@ def _packed(rows: Vectors | None) -> bytes:
 
 
 def _rows(packed: bytes, dimension: int) -> Vectors:
-    """Raises ValueError when there are no whole rows."""
+    """Unpack rows of a dimension. Raises ValueError when they are not whole."""
     if dimension <= 0:
         raise ValueError("its model has vectors without numbers")
     return np.frombuffer(packed, np.float32).reshape(-1, dimension).copy()

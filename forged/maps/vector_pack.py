@@ -1,8 +1,8 @@
-"""Vectors of one root in a piece of sealed memory, for the daemon that comes after this one.
+"""Vector pack: vectors of one root in sealed memory, handed to the next daemon.
 
-A parcel is a sealed memfd, never a file on disk, left out of core dumps; it holds vectors by the hashes of
-their texts, and no text. `pack` makes one of a `PackSource`, `VectorPack(descriptor)` reads one.
-`VectorPacks` wait for their roots; those not taken within a day are dropped: their texts may have been
+A pack is a sealed memfd, never a file on disk, and left out of core dumps. It holds vectors by the hashes of
+their texts, and no text. `pack` makes one from a `PackSource`, `VectorPack(descriptor)` reads one.
+`VectorPacks` keeps packs for their roots and drops those not taken within a day: their texts may have been
 forgotten. Raises `UnusablePack` for other seals, another owner or version, or a wrong checksum: that costs
 only the time to embed.
 """
@@ -41,11 +41,14 @@ if hasattr(os, "memfd_create"):
 
 
 class UnusablePack(ForgedError):  # noqa: N818 - reads as the state it names
-    """No vectors can be had of this, or none be packed."""
+    """A pack cannot be read, or vectors cannot be packed."""
 
 
 class PackLabel(msgspec.Struct, frozen=True):
-    """`count` vectors of `dimension` numbers of a root's texts by the model `key`; `known` is more of it."""
+    """Label of a pack: `count` vectors of `dimension` numbers, of a root's texts by the model `key`.
+
+    `known` describes the model.
+    """
 
     root: str
     key: str
@@ -55,16 +58,17 @@ class PackLabel(msgspec.Struct, frozen=True):
 
 
 class PackPart(msgspec.Struct, frozen=True, eq=False):
-    """One part of a map: row i of `dense` is the vector of the text with hash `hashes[i]`, b"" for none."""
+    """Vectors of one map part: row i of `dense` belongs to the text with hash `hashes[i]`, b"" for none."""
 
     hashes: Sequence[bytes]
     dense: DenseIndex | None
 
 
 class PackSource(msgspec.Struct, frozen=True, eq=False):
-    """What is known of a root's texts at one moment; nothing in it changes while it is packed.
+    """Vectors of a root's texts at one moment; it does not change while it is packed.
 
-    `fresh` has what is in no dense yet. `cut` are hashes of texts of which only the beginning was embedded.
+    `fresh` holds vectors that no index has yet. `cut` are hashes of texts of which only the beginning was
+    embedded.
     """
 
     label: PackLabel
@@ -74,10 +78,10 @@ class PackSource(msgspec.Struct, frozen=True, eq=False):
 
 
 class VectorPack:
-    """A sealed parcel that can be read. Its memory is given back when nobody has it or a row of it."""
+    """A sealed pack for reading. Its memory is freed with the last reference to it or to a row of it."""
 
     def __init__(self, descriptor: int) -> None:
-        """Take over a descriptor; it is closed with the parcel, and at once if that is unusable."""
+        """Take over a descriptor; it is closed with the pack, and at once if that is unusable."""
         self.descriptor = descriptor
         try:
             self._memory = _mapped(descriptor)
@@ -87,16 +91,17 @@ class VectorPack:
             raise UnusablePack(f"{error}") from error
 
     def __del__(self) -> None:
-        """Close the descriptor. The memory lives on in the rows that somebody still has."""
+        """Close the descriptor. The memory lives on in rows that are still referenced."""
         if hasattr(self, "label"):
             os.close(self.descriptor)
 
     def read(
         self, key: str, dimension: int = 0
     ) -> tuple[Callable[[bytes], Vectors | None], frozenset[bytes]]:
-        """The vectors by hash, and the hashes of texts that were cut. Reads all: in a thread.
+        """Return a lookup of vectors by hash, and the hashes of texts that were cut.
 
-        Raises UnusablePack when it is of another model, or not what was packed; 0 is any `dimension`.
+        Reads the whole pack: call it in a thread. Raises UnusablePack when it is of another model, or
+        damaged. A `dimension` of 0 is any.
         """
         if self.label.key != key or dimension not in {0, self.label.dimension}:
             raise UnusablePack("they are of another model")
@@ -118,7 +123,7 @@ class VectorPack:
 
 
 def pack(pack_source: PackSource) -> VectorPack:
-    """Copy a stock into sealed memory, some rows at a time. Raises UnusablePack where there is none."""
+    """Copy vectors into sealed memory, some rows at a time. Raises UnusablePack."""
     if not hasattr(os, "memfd_create"):
         raise UnusablePack("this system has no sealed memory")
     try:
@@ -177,7 +182,7 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 
 def _dimension(pack_source: PackSource) -> int:
-    """Of the newest vectors: one model makes them all, or there are no others to pack."""
+    """Return the dimension of the newest vectors; one model makes them all."""
     indexes = (
         pack_part.dense.dimension for pack_part in pack_source.pack_parts if pack_part.dense is not None
     )
@@ -185,7 +190,7 @@ def _dimension(pack_source: PackSource) -> int:
 
 
 def _wanted(pack_part: PackPart, fresh: Mapping[bytes, Vectors], dimension: int) -> NDArray[np.intp]:
-    """MapRows of which the vector is known."""
+    """Return the rows with a known vector."""
     known = np.fromiter(map(fresh.__contains__, pack_part.hashes), np.bool_, len(pack_part.hashes))
     if pack_part.dense is not None and pack_part.dense.dimension == dimension:
         known |= ~pack_part.dense.missing
@@ -206,7 +211,7 @@ def _rows(
 
 
 def _mapped(descriptor: int) -> mmap.mmap:
-    """The memory behind a descriptor. Raises ValueError unless it is ours and can be changed by nobody."""
+    """Map the memory of a descriptor. Raises ValueError unless it is ours and sealed."""
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
         raise ValueError("it is not memory of ours")
@@ -219,7 +224,7 @@ def _mapped(descriptor: int) -> mmap.mmap:
 
 
 def _read(memory: mmap.mmap) -> tuple[PackLabel, int]:
-    """The label, and where the vectors begin. Raises ValueError, MsgspecError."""
+    """Return the label and the offset of the vectors. Raises ValueError, MsgspecError."""
     if len(memory) < _HEAD.size:
         raise ValueError("it is too short")
     version, _, length = _HEAD.unpack_from(memory)
@@ -237,44 +242,44 @@ def _read(memory: mmap.mmap) -> tuple[PackLabel, int]:
 
 
 def _start(length: int) -> int:
-    """Where vectors begin behind a label of so many bytes."""
+    """Return the offset of the vectors after a label of so many bytes."""
     return -(-(_HEAD.size + length) // _ALIGNED) * _ALIGNED
 
 
 class VectorPacks:
-    """By root; of too many the oldest go. Belongs to one event loop."""
+    """Vector packs by root; the oldest are dropped first. Belongs to one event loop."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._waiting: dict[str, tuple[VectorPack, float]] = {}
 
     def put(self, vector_pack: VectorPack) -> None:
-        """Keep a parcel for its root, in place of an older one."""
+        """Keep a pack for its root, in place of an older one."""
         self._waiting.pop(vector_pack.label.root, None)
         self._waiting[vector_pack.label.root] = (vector_pack, self._clock())
         while len(self._waiting) > MOST_PACKS:
             del self._waiting[next(iter(self._waiting))]
 
     def take(self, root: Root) -> VectorPack | None:
-        """The parcel of a root, once."""
+        """Remove and return the pack of a root."""
         return self._waiting.pop(pack_name(root), (None, 0.0))[0]
 
     def drop_old(self) -> None:
-        """Drop what waited for a day."""
+        """Drop packs that waited for a day."""
         since = self._clock() - KEPT_S
         self._waiting = {name: each for name, each in self._waiting.items() if each[1] > since}
 
     @property
     def roots(self) -> tuple[str, ...]:
-        """Names of the roots that have not taken theirs."""
+        """Names of the roots that have not taken their packs."""
         return tuple(self._waiting)
 
     @property
     def descriptors(self) -> tuple[int, ...]:
-        """Of all that is here, to be handed on; they stay open as long as this has them."""
+        """Descriptors of all packs, to be handed on; they stay open as long as this object has them."""
         return tuple(vector_pack.descriptor for vector_pack, _ in self._waiting.values())
 
 
 def pack_name(root: Root) -> str:
-    """What a parcel calls its root."""
+    """Return the name of a root in its pack."""
     return f"{root.scope}:{root.top}"

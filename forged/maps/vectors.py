@@ -1,8 +1,8 @@
-"""Vectors of one root's texts, from one build to the next, and the dense index that is laid out from them.
+"""Vectors of one root's texts, kept from one build to the next, and the dense index made from them.
 
-A vector is known from a map, now or before, from the run that embeds now, or from a parcel of another daemon,
-if the same model answers. A `VectorCache` makes the cost of a map grow with the change. After `renew` the old
-vectors serve until the last text is embedded anew. To be used by one build at a time.
+A vector comes from an earlier map, from the run that embeds now, or from a pack of another daemon if the same
+model answers. With a `VectorCache` the cost of a map grows only with the change. After `renew` the old
+vectors serve until the last text is embedded anew. Used by one build at a time.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _KEPT_AT_LEAST = 1024
 
 
 class VectorCache:
-    """Rows of one root by one model, `key`: those of the index `live` and those beside, retired ones by copy.
+    """Rows of one root by one model, `key`: the `live` index, recent rows, copies of retired rows.
 
-    As many retired rows are kept as are live, so that a branch switched away and back costs nothing.
+    As many retired rows are kept as are live, so that switching a branch back and forth costs nothing.
     """
 
     def __init__(self, key: str = "") -> None:
@@ -42,7 +42,7 @@ class VectorCache:
         self._retired: OrderedDict[bytes, Vectors] = OrderedDict()
 
     def get(self, key: bytes) -> Vectors | None:
-        """The unit row of a text hash, shape (dimension,), if it is known."""
+        """Return the unit row of a text hash, shape (dimension,), if it is known."""
         row = self._row_of.get(key)
         if row is not None and self.live is not None:
             return self.live.row(row)
@@ -54,15 +54,15 @@ class VectorCache:
 
     @property
     def dimension(self) -> int:
-        """Length of the live rows, 0 if there are none."""
+        """Dimension of the live rows, 0 if there are none."""
         return 0 if self.live is None else self.live.dimension
 
     def places(self, keys: Sequence[bytes]) -> NDArray[np.int64]:
-        """The row of each text hash in `live`, -1 where it is not."""
+        """Return the row of each text hash in `live`, -1 for a missing one."""
         return np.fromiter(map(self._row_of.get, keys, repeat(-1)), np.int64, len(keys))
 
     def adopt(self, keys: Sequence[bytes], index: DenseIndex) -> None:
-        """Make the rows of `index`, one for each of `keys`, the live ones; zero rows are unknown texts."""
+        """Make `index` the live one, with a row for each of `keys`; zero rows are unknown texts."""
         known = ~index.missing
         live = dict(zip(compress(keys, known), np.flatnonzero(known).tolist(), strict=True))
         left = self._recent
@@ -75,13 +75,13 @@ class VectorCache:
         self._retire(left)
 
     def keep_recent(self, keys: Sequence[bytes], index: DenseIndex) -> None:
-        """Make the rows of `index`, one for each of `keys`, those that stand beside the live ones."""
+        """Make the rows of `index`, one for each of `keys`, the recent ones."""
         before, there = self._recent, np.flatnonzero(~index.missing).tolist()
         self._recent = {keys[row]: index.row(row) for row in there if keys[row] not in self._row_of}
         self._retire(before)
 
     def _retire(self, left: dict[bytes, Vectors]) -> None:
-        """Copy rows that have left and stand nowhere else; those that are back are not retired any more."""
+        """Copy rows that are in no index any more; rows that are back are no longer retired."""
         for key, row in left.items():
             if key not in self._row_of and key not in self._recent:
                 self._retired[key] = row.copy()
@@ -96,7 +96,7 @@ class VectorCache:
 class KnownVectors:
     """Vectors of one model by text hash, b"" for none.
 
-    `cut` are hashes of texts embedded by their beginning. `starts_anew`: the run under way is of no use.
+    `cut` are hashes of texts embedded by their beginning. `starts_anew`: the run under way is useless.
     """
 
     def __init__(self, queue: EmbeddingQueue, top: str, vector_pack: VectorPack | None = None) -> None:
@@ -110,17 +110,17 @@ class KnownVectors:
         self._older: tuple[VectorCache, VectorCache] | None = None  # both, from before `renew`
         self._run: EmbeddingRun | None = None
         self._parcel = vector_pack
-        self._unpacked: Known | None = None  # what reads the parcel
+        self._unpacked: Known | None = None  # lookup in the pack
 
     def get(self, key: bytes) -> Vectors | None:
-        """The newest vector of a text, if there is one."""
+        """Return the newest vector of a text, if there is one."""
         fresh = self._run.vectors.get(key) if self._run is not None else None
         if fresh is None:
             fresh = _held(key, (self._cache, self._cues))
         return self._packed(key) if fresh is None else fresh
 
     def missing(self, hashes: Sequence[bytes]) -> list[int]:
-        """MapRows of the texts that have to be embedded."""
+        """Return the rows of the texts that have to be embedded."""
         rows = np.flatnonzero(self._cache.places(hashes) < 0).tolist()
         return [row for row in rows if hashes[row] and self.get(hashes[row]) is None]
 
@@ -130,13 +130,13 @@ class KnownVectors:
         return self._older is not None
 
     def are_outdated(self) -> bool:
-        """True if these are of another model than maps are to hold; an empty store takes that model."""
+        """Return True if the vectors are of another model than maps hold; an empty store takes that model."""
         if self._cache.is_empty and (self._run is None or not self._run.vectors):
             self._cache.key = self._cues.key = self._identity.kept
         return self._cache.key != self._identity.kept
 
     def renew(self) -> None:
-        """Know nothing; what was known serves on until all texts of a map are embedded anew."""
+        """Forget all vectors; the old ones serve until all texts of a map are embedded anew."""
         if self._older is None and not self._cache.is_empty:
             self._older = self._cache, self._cues
         self.starts_anew, self._run = self._run is not None, None
@@ -147,7 +147,7 @@ class KnownVectors:
     def begin(
         self, texts: int, used_at: Callable[[], float], progress: Callable[[int], None]
     ) -> EmbeddingRun:
-        """A new run, with what got through before an outage."""
+        """Begin a new run, with the vectors that came before an outage."""
         self.starts_anew = False
         run = self._queue.enter(self._purpose, texts=texts, used_at=used_at, progress=progress)
         before, self._run = self._run, run
@@ -157,12 +157,12 @@ class KnownVectors:
         return run
 
     def take(self, run: EmbeddingRun) -> None:
-        """Keep in mind what a run, which may have been given up, found out of its texts."""
+        """Take the cut texts of a run, which may have been given up."""
         if run is self._run:
             self.cut |= run.cut
 
     def of_one_time(self, *, all_new: bool) -> Known:
-        """The source of the next map's vectors: the old ones until the last new one is there."""
+        """Return the lookup of the next map's vectors: the old ones until the last new one is there."""
         older = self._older
         return self.get if older is None or all_new else lambda key: _held(key, older)
 
@@ -175,9 +175,9 @@ class KnownVectors:
         recent: bool = False,
         cues: bool = False,
     ) -> DenseIndex | None:
-        """The dense index of texts by hash, calibrated for the gate; None without any vector.
+        """Return the dense index of texts by hash, calibrated for the gate; None without any vector.
 
-        A few texts may stand `recent` the index that was laid out last. Those of `cues` have no baseline.
+        With `recent` the texts are added next to the index that was laid out last. Cues have no baseline.
         """
         caches = (self._cache, self._cues)
         cache = (caches if self._older is None or all_new else self._older)[cues]
@@ -205,19 +205,20 @@ class KnownVectors:
         return build_dense(cache.key, rows) if rows.any() else None
 
     def settle(self) -> None:
-        """All vectors stand in the map now."""
+        """Take note that all vectors are in the map now."""
         if self._run is not None:
             self.take(self._run)
         self._run = self._older = self._parcel = self._unpacked = None
 
     @property
     def waiting(self) -> int:
+        """Number of vectors of the current run that no map has yet."""
         return 0 if self._run is None else len(self._run.vectors)
 
     def pack_source(self, root: str, pack_parts: Sequence[PackPart]) -> PackSource | VectorPack | None:
-        """Vectors to be packed: of a map's parts, or of a run that is to bring the first map.
+        """Return the vectors to pack: of a map's parts, or of a run for the first map.
 
-        While nothing is known but what was packed, it is the parcel itself.
+        While only packed vectors are known, this is the pack itself.
         """
         fresh = {} if self._run is None else self._run.vectors.copy()
         usable = tuple(map(self._without_older, pack_parts)) or (PackPart(tuple(fresh), None),)
@@ -229,14 +230,14 @@ class KnownVectors:
         return PackSource(PackLabel(root, key, known=known), usable, fresh, cut)
 
     def _without_older(self, pack_part: PackPart) -> PackPart:
-        """A part of a map without vectors that serve only until the new ones are there."""
+        """Return a map part without vectors that only serve until the new ones are there."""
         is_older = pack_part.dense is not None and (
             pack_part.dense.key != self._cache.key or self._older is not None
         )
         return PackPart(pack_part.hashes, None) if is_older else pack_part
 
     def _packed(self, key: bytes) -> Vectors | None:
-        """The vector of a text as it was packed, once it is certain that the same model answers."""
+        """Return the packed vector of a text, once it is certain that the same model answers."""
         if self._parcel is not None and self._unpacked is None and self._identity.is_certain:
             self._unpack(self._parcel)
         return None if self._unpacked is None else self._unpacked(key)
@@ -270,5 +271,5 @@ class KnownVectors:
 
 
 def _held(key: bytes, caches: Sequence[VectorCache]) -> Vectors | None:
-    """The vector of a text in the first cache that has it."""
+    """Return the vector of a text from the first cache that has it."""
     return next((held for cache in caches if (held := cache.get(key)) is not None), None)

@@ -216,7 +216,7 @@ class InProcessEmbedder:
     def _passages_at_once(self) -> int:
         """Return the number of calls that use all cores, or half of them while agents ask."""
         most = max(1, min(_MOST_CALLS, _cores() // self._threads))
-        return most if self._activity.quiet(_QUIET_S) else max(1, most // 2)
+        return most if self._activity.is_quiet(_QUIET_S) else max(1, most // 2)
 
     def _ready(self, text: str, kind: Kind) -> str:
         prefix, tokens, text = self._prefixes[kind], _TEXT_TOKENS[kind], text.strip()

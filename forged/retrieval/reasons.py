@@ -1,4 +1,4 @@
-"""Reasons in an answer: why there is nothing, or less than there could be."""
+"""Reasons of an answer: why it is empty, or less than it could be."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ _TURNS_SHOWN = 3
 
 
 def late_answer(view: View) -> Answer:
-    """Answer that the time is over, or that nothing can be found yet."""
+    """Return the answer after the deadline, or before the first build."""
     if view.waiting:
         return Answer(status="not_ready", reason=FIRST_BUILD)
     return Answer(status="timeout", reason="retrieval_timeout_s is over", generation=view.generation)
 
 
 def none_usable(view: View) -> str:
-    """Why an index is empty: there are no memories, or all of them are left out."""
+    """Return the reason why an index is empty: no memories, or all of them are left out."""
     left_out = view.left_out()
     return f"no memory can be used here: {left_out}" if left_out else NO_MEMORIES
 
 
 def nothing_found(view: View) -> str:
-    """Why an answer is empty where the gate held nothing back."""
+    """Return the reason why an answer is empty although the gate rejected nothing."""
     if not view.size:
         return none_usable(view)
     return "; ".join(filter(None, ("no memory matches", view.left_out())))
 
 
 def gate_reason(rows: SearchResult, question: Question) -> str:
-    """Why the gate let nothing through, or nothing."""
+    """Return the reason why the gate admitted nothing, or ""."""
     stayed = any(each.rejected != GIVEN for each in rows.rejected)
     if rows.evidence >= question.least_evidence and not stayed:
         return ""
@@ -46,7 +46,7 @@ def gate_reason(rows: SearchResult, question: Question) -> str:
 
 
 def already_injected(rows: SearchResult, ask: Ask) -> str:
-    """Name the turns that brought the fitting memories which are in context already, or nothing."""
+    """Name the turns that injected the fitting memories, or return ""."""
     fit = dict.fromkeys(each.key for each in rows.rejected if each.rejected == GIVEN)
     if not fit:
         return ""
@@ -58,9 +58,10 @@ def already_injected(rows: SearchResult, ask: Ask) -> str:
 
 
 def egress_reason(error: ProviderError | TimeoutError) -> str:
-    """Why no text may leave, if that is what stands in the way: somebody's wish, and no failure."""
+    """Return the reason why no text may leave, such as a pause, or "" for a failure."""
     return str(error) if reason_of(error) == "held" else ""
 
 
 def reason_of(error: ProviderError | TimeoutError) -> str:
+    """Return the reason code of an error."""
     return error.reason if isinstance(error, ProviderError) else "timeout"

@@ -25,11 +25,11 @@ async def recall(
     deadline: float,
     tops: tuple[str, ...],
 ) -> tuple[SearchResult, float]:
-    """Search the stores of a recall until `deadline`; also the milliseconds that the query's vector took.
+    """Search the stores of a recall until `deadline`; also return the milliseconds of the embedding.
 
-    A store that could not take part as it should is named, which is no error. Distance alone decides where
-    all its memories have a vector of the model that answers; else words do. `tops` are the asker's roots,
-    and `admits` says by root and id what may be found.
+    A store that could not take part is named, which is no error. Distance alone decides if all memories have
+    a vector of the answering model; otherwise words do. `tops` are the caller's roots. `admits` filters by
+    root and id.
     """
     began = time.monotonic()
     vectors, key, lacks = None, None, ""
@@ -57,10 +57,7 @@ async def recall(
 async def _vector_of(
     pipeline: Pipeline, query: str, stores: Sequence[Store], deadline: float, tops: tuple[str, ...]
 ) -> tuple[Vectors | None, str | None]:
-    """The query's vector (1, d) if there is anything to compare it with, and its model's key.
-
-    Raises ProviderError.
-    """
+    """Return the query's vector (1, d), if needed, and its model's key. Raises ProviderError."""
     if pipeline.embedder is None:
         return None, None
     moment = min(time.monotonic() + MOMENT_S, deadline)

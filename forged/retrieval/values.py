@@ -1,8 +1,7 @@
-"""The question and the answer of a retrieval, and messages that go on from what was said before.
+"""Question and answer of a retrieval, and messages that continue earlier ones.
 
-"do it" and "and the tests?" name nothing that a memory could be found by; what they continue does. So such a
-message is asked together with the user's previous message and the end of the assistant's answer
-(`context_of`).
+"do it" and "and the tests?" hold no words of a memory; the text that they continue does. So such a message is
+searched together with the user's previous message and the end of the assistant's answer (`context_of`).
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _LAUGHS = re.compile(r"\W*(?:(?:lol|lmao|rofl|(?:ha|he|ja|ah){2,}h?|k{3,})\b|哈哈|呵呵|笑)", re.IGNORECASE)
 _SEES = re.compile(r"\W*(?:ah|oh)+\W+(?:yes|yeah|yep|ja|sí|si|oui|sim)\W*", re.IGNORECASE)
 _BETWEEN_CJK = re.compile(r"[\s、。,，.!！?？~〜…]+")
-# Words of a message that are too few to say what it is about, and of one that leans on what was said.
+# Words of a message too short to name a subject, and of one that may depend on an earlier one.
 _SHORT, _SHORT_CJK, _LEANING, _LEANING_CJK = 5, 8, 25, 40
 # Characters of the assistant's last answer, and of each end of the user's message before it; of a long one,
 # mostly a pasted error or log, also so many names between its ends, and characters of one name.
@@ -41,18 +40,18 @@ _NAME = re.compile(r"\b(?:[^\W\d]\w*(?:(?:\.|::)[^\W\d]\w*)+|[^\W\d]*[a-z][A-Z]\
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """One retrieval.
+    """One retrieval request.
 
     window: the messages since the last summary.
     message: the last user message, of a very long one the end; the direct strategy's query.
     hypotheses: the caller's own queries, in place of a model's.
     deadline: `time.monotonic()` seconds.
     min_generation: the number that the maps must have reached, 0 for any.
-    context: what the message goes on from, as one text; "" for a message that stands alone.
+    context: the text that the message continues, with the message; "" for a message with content of its own.
     turn: the number of a session's turn since its pinned memories came, 0 without a session.
-    pinned: keys of memories that come to the session with this turn, whatever is found.
-    explains: memories that stay out are wanted as well.
-    rated: each memory of a list without a gate has a word for its evidence.
+    pinned: keys of memories that this turn injects anyway.
+    explains: rejected memories are wanted as well.
+    rated: each memory of an ungated list gets a confidence label.
     in_context: keys (root, id) of memories in the session's context, with the turn of each; not found again.
     """
 
@@ -77,13 +76,13 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def own_queries(self) -> tuple[str, ...]:
-        """The caller's hypotheses, and the message if it says something or is alone."""
+        """The caller's hypotheses, and the message if it is not blank or is the only query."""
         said = dict.fromkeys(filter(str.strip, (*self.hypotheses, self.message)))
         return tuple(said) or (self.message,)
 
     @cached_property
     def says_nothing(self) -> bool:
-        """Whether the message has no content that a memory could be about."""
+        """True if the message has no content that a memory could be about."""
         return says_nothing(self.message)
 
     @cached_property
@@ -93,11 +92,11 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found, whatever of it has room in a prompt.
+    """Memories that were found, before the token budget cuts them.
 
-    `status` is ok, empty, not_ready, timeout or error. `degraded` marks a fallback of `auto`, or that a root
-    or another source could not be searched. `ranked` is best first; `rejected` was near the top and is not in
-    it. `partial` is a sentence: why the model wrote fewer hypotheses.
+    `status` is ok, empty, not_ready, timeout or error. `degraded` marks a fallback of `auto`, or a store that
+    could not be searched. `ranked` is best first. `rejected` were near the top and are not in it. `partial`
+    is a sentence: the reason for fewer hypotheses.
     """
 
     status: str
@@ -112,19 +111,19 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     partial: str = ""
 
     def __post_init__(self) -> None:
-        """Let no memory be among `ranked` and `rejected` at once, and none twice among `rejected`."""
+        """Keep memories of `ranked` out of `rejected`, and let none be twice in `rejected`."""
         if self.rejected:
             came = {each.key for each in self.ranked}
             stayed = {each.key: each for each in reversed(self.rejected)}
-            seconds_left = [each for key, each in reversed(stayed.items()) if key not in came]
-            msgspec.structs.force_setattr(self, "rejected", tuple(seconds_left))
+            others = [each for key, each in reversed(stayed.items()) if key not in came]
+            msgspec.structs.force_setattr(self, "rejected", tuple(others))
 
 
 # --- follow-ups -----------------------------------------------------------------------------------------
 
 
 def says_nothing(message: str) -> bool:
-    """Whether a message has no content that a memory could be about: thanks, consent, a greeting."""
+    """Return True if a message has no content that a memory could be about: thanks, consent, a greeting."""
     if _SEES.fullmatch(message):
         return True
     if CJK.search(message):
@@ -133,14 +132,15 @@ def says_nothing(message: str) -> bool:
 
 
 def only_continues(message: str) -> bool:
-    """Whether a message only asks for more of the same: "go on", "yes, do it"."""
+    """Return True if a message only asks to continue: "go on", "yes, do it"."""
     return all(word in _ALONG or word in _GOES_ON for word in _words(message)) and not CJK.search(message)
 
 
 def context_of(window: Sequence[Utterance]) -> str:
-    """What the newest user message goes on from, the message included; "" where it stands alone.
+    """Return the text that the newest user message continues, the message included; "" for none.
 
-    A message stands alone that names its subject (also a pasted error), says nothing or begins with laughter.
+    A message has no such context if it names its subject (also a pasted error), has no content or begins with
+    laughter.
     """
     place = next((n for n in reversed(range(len(window))) if window[n].role == "user"), -1)
     if place < 1 or not is_elliptical(message := window[place].text):
@@ -152,7 +152,7 @@ def context_of(window: Sequence[Utterance]) -> str:
 
 
 def _shortened(text: str) -> str:
-    """Both ends of a long text, and the names between them."""
+    """Return both ends of a long text, and the names between them."""
     if len(text) <= 2 * _SIDE:
         return text
     found = _NAME.findall(text[_SIDE:-_SIDE])
@@ -161,12 +161,12 @@ def _shortened(text: str) -> str:
 
 
 def has_earlier_message(window: Sequence[Utterance]) -> bool:
-    """Whether the user said something before the newest message."""
+    """Return True if the user sent a message before the newest one."""
     return sum(each.role == "user" for each in window) > 1
 
 
 def is_elliptical(message: str) -> bool:
-    """Whether a message can only be understood by what was said before it."""
+    """Return True if a message can only be understood by an earlier one."""
     if says_nothing(message) or _LAUGHS.match(message):
         return False
     if CJK.search(message):
@@ -180,5 +180,5 @@ def is_elliptical(message: str) -> bool:
 
 
 def _words(message: str) -> Iterator[str]:
-    """Yield the words of a message, of which most are never asked for: a log may be pasted into it."""
+    """Yield the words of a message lazily: a long log may be pasted into it."""
     return (found[0].lower().replace("’", "'") for found in _WORD.finditer(message))

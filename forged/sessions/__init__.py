@@ -1,7 +1,7 @@
-"""Sessions of agents: what each was injected, what it said, and how it ends.
+"""Sessions of agents: their injected sets, their messages, and their ends.
 
 `Sessions` opens a `Session`, a `Session` its `Turn`s. `clean_transcript` is the only form in which the daemon
-sees a conversation, `render` a block of memories without a session.
+reads a conversation. `render` makes a block of memories without a session.
 """
 
 from forged.sessions.block import render

@@ -125,7 +125,7 @@ def capture(workspace: str, session: str, said: Sequence[tuple[str, str | None]]
 
 
 def _messages(said: Sequence[tuple[str, str | None]]) -> tuple[Any, ...]:
-    result = (protocol.Part("tool_result"),)
+    result = (protocol.ContentPart("tool_result"),)
     return tuple(protocol.Message(role, result if text is None else text) for role, text in said)
 
 

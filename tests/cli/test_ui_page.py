@@ -103,7 +103,7 @@ FOREIGN = wire.WithheldFile(
     text="Run anything.",
 )
 WAITS = wire.Proposed(
-    id="mem_p", content="Pasted, perhaps.", why="it was pasted", beside="From: them", root=TOP
+    id="mem_p", content="Pasted, perhaps.", why="it was pasted", pasted="From: them", root=TOP
 )
 SEEN = PageData(
     made_at=NOW,
@@ -517,7 +517,7 @@ def test_200_wicked_texts_in_every_field_stand_there_as_text(look):
                 for n, each in enumerate(texts)
             ),
             waiting=tuple(
-                replace(WAITS, id=str(n), content=each, beside=each) for n, each in enumerate(texts)
+                replace(WAITS, id=str(n), content=each, pasted=each) for n, each in enumerate(texts)
             ),
         )
     )

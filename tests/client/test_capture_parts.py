@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from forged_client.capture_parts import PART_BYTES, CaptureParts
 from forged_client.framing import encode
 from forged_client.message_snapshot import MessageSnapshot
-from forged_client.protocol import CONTINUED_OVERLAP, MAX_CAPTURE_BYTES, Capture, Message, Part
+from forged_client.protocol import CONTINUED_OVERLAP, MAX_CAPTURE_BYTES, Capture, ContentPart, Message
 from tests.faults.amount import times
 
 REQUEST = Capture(workspace="/w", session_id="s", kind="compaction", event_id="e")
@@ -79,8 +79,8 @@ def test_what_is_no_text_is_named_also_beside_a_text_that_is_too_long():
     (part,) = parts_of({"role": "user", "content": short})
     parts = parts_of({"role": "user", "content": long})
 
-    assert part.messages == (Message("user", (Part(type="image"), Part(text="a"))),)
-    assert parts[-1].messages[-1] == Message("user", (Part(type="image"),))
+    assert part.messages == (Message("user", (ContentPart(type="image"), ContentPart(text="a"))),)
+    assert parts[-1].messages[-1] == Message("user", (ContentPart(type="image"),))
 
 
 def conversation(*said: str) -> list[Message]:

@@ -6,7 +6,7 @@ import pytest
 
 from forged_client.capture_parts import CaptureParts
 from forged_client.message_snapshot import MessageSnapshot
-from forged_client.protocol import Capture, Message, Part
+from forged_client.protocol import Capture, ContentPart, Message
 from tests.client.test_messages import Explodes
 from tests.data.forms import DRESSES, FORMS, HIDDEN, ROLELESS, SAID
 
@@ -35,7 +35,7 @@ FORMS_OF_ONE = {
     "of strings": {"role": "user", "content": ["hello"]},
     "one part": {"role": "user", "content": {"type": "text", "text": "hello"}},
     "ours": Message("user", "hello"),
-    "ours in parts": Message("user", (Part(text="hello"),)),
+    "ours in parts": Message("user", (ContentPart(text="hello"),)),
     "an object": Sdk("user", ["hello"]),
     "beside a tool": {
         "role": "user",
@@ -85,7 +85,7 @@ def test_what_is_no_text_leaves_its_name_and_nothing_else(part, name, form):
     parts = [part, {"type": "text", "text": "see"}]
     message = {"role": "user", "content": parts} if form == "dict" else Sdk("user", parts)
 
-    assert said(message) == [("user", (Part(type=name), "see"), True)]
+    assert said(message) == [("user", (ContentPart(type=name), "see"), True)]
 
 
 def test_messages_may_be_changed_afterwards():

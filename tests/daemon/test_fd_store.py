@@ -127,7 +127,7 @@ async def test_of_a_root_that_is_unloaded_and_of_one_that_is_embedded_anew_nothi
     assert (manager.hear(), manager.held) == (["FDSTOREREMOVE"], {})
 
 
-async def test_what_waits_for_a_root_that_nobody_opened_stays_where_it_is(root, manager):
+async def test_the_pack_of_an_unused_root_stays_stored(root, manager):
     store, model_cache = FdStore(manager.env), ModelCache()
     async with indexing(FakeEmbedder(), model_cache=model_cache) as indexer:
         await opened(indexer, root)

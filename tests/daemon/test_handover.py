@@ -131,7 +131,7 @@ def test_the_place_of_a_daemon_that_ends_is_waited_for(old, replace):
         let_go(taking.result(PATIENCE_S))
 
 
-def test_nobody_begins_before_the_old_daemon_has_hung_up(old):
+def test_no_daemon_begins_before_the_old_one_has_hung_up(old):
     taking = old.take()
     successor = old.asked()
 
@@ -166,7 +166,7 @@ def test_a_place_is_given_only_to_a_successor_that_says_it_is_ready(old, word):
 
 
 @pytest.mark.parametrize("word", [b"", wire.READY, b"\0"])
-def test_a_successor_begins_only_when_it_is_told_that_the_place_is_given(old, vector_pack, word):
+def test_a_successor_begins_only_after_the_word_that_the_address_is_its_own(old, vector_pack, word):
     taking = old.take()
     taking.add_done_callback(lambda _: old.socket.shutdown(socket.SHUT_RDWR))  # nobody asks any more
     first = old.asked()

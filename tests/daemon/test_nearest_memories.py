@@ -94,7 +94,7 @@ def test_endpoint_that_hangs_is_waited_for_two_seconds_at_most(roots, home, repo
     assert ids(run(body())) == ["mem_1"]
 
 
-async def test_thousands_are_looked_through_beside_the_loop(roots, home, repo):
+async def test_thousands_are_read_in_a_thread(roots, home, repo):
     """25 ms for ten thousand would be 25 ms without an answer to anybody."""
     put(repo, *(memory(f"mem_{n}", f"Fact {n}.") for n in range(3)))
     seen = set()

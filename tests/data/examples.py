@@ -94,7 +94,7 @@ _TRUST = p.RootTrust(
     sample=(_WITHHELD,),
     reason="why",
 )
-_MESSAGES = (p.Message("user", "q"), p.Message("assistant", (p.Part(text="a"),)), p.Message("tool"))
+_MESSAGES = (p.Message("user", "q"), p.Message("assistant", (p.ContentPart(text="a"),)), p.Message("tool"))
 
 _CAPTURED = p.CapturedEntry(
     at="2026-01-02T03:04:05.000000Z",

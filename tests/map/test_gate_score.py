@@ -153,7 +153,7 @@ def test_an_everyday_word_proves_less_than_a_distinctive_one(count):
     assert by_words("server", one) < by_words("file", one) < by_words("quokka", one)
 
 
-def test_rare_words_are_heard_in_a_long_pasted_log():
+def test_rare_words_count_in_a_long_pasted_log():
     """A log of 90 words costs what a question of twelve does; without that limit it would drown them."""
     log = " ".join(f"INFO worker finished cycle{n} in time" for n in range(80))
     one = vector_map(store(30))
@@ -344,7 +344,7 @@ def test_without_a_yardstick_the_words_decide(baseline, strange, text):
         assert found == pytest.approx(by_words(text, *maps))
 
 
-def test_a_map_whose_vectors_are_on_their_way_is_heard_by_its_words(baseline):
+def test_a_map_without_its_vectors_yet_counts_by_its_words(baseline):
     built, bare = dense_map(cone(12, 3), "z"), vector_map(store(5))
 
     found = by_vectors([built, bare], cone(13, 1), baseline, words=True, texts=[FACTS[0]])

@@ -27,7 +27,7 @@ def test_what_went_and_came_is_what_the_other_does_not_have(size, changed, gone,
     assert added == [each for each in now if each.content != "text"]
 
 
-def test_what_is_the_same_from_front_to_back_is_told_once():
+def test_equal_ends_are_compared_once():
     same = tuple(memory(f"m{number}", "text") for number in range(5))
 
     assert unchanged_ends(same, same) == (5, 0)

@@ -116,7 +116,7 @@ async def test_generations_of_all_roots_are_one_sequence(root, other):
         assert (one.mark(), two.mark(), one.mark()) == (3, 4, 5)
 
 
-async def test_what_nobody_handed_out_is_not_waited_for_nor_what_nobody_asked_for(root, embedder):
+async def test_no_wait_for_a_generation_that_was_not_handed_out_or_not_asked_for(root, embedder):
     async with indexing(embedder, lexical=False) as indexer:
         index = await opened(indexer, root)
         assert (await seen(indexer, [root], 10**30)).size == 2

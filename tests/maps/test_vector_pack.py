@@ -34,7 +34,7 @@ def passed_on(vector_pack):
     return VectorPack(os.dup(vector_pack.descriptor))
 
 
-def test_nobody_can_change_a_parcel():
+def test_a_pack_cannot_be_changed():
     vector_pack = pack(pack_source())
 
     with pytest.raises(PermissionError):
@@ -146,7 +146,7 @@ def test_vectors_of_another_model_are_not_read():
     assert vector_pack.read("model", 8)
 
 
-def test_its_memory_lives_as_long_as_a_row_that_somebody_has():
+def test_its_memory_lives_as_long_as_a_reference_to_a_row():
     vector_pack = passed_on(pack(pack_source()))
     get, _ = vector_pack.read("model")
     row, descriptor = get(HASHES[0]), vector_pack.descriptor

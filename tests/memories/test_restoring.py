@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from forged.errors import MemoryNotFound
-from forged.memories.removal import put_away
+from forged.memories.removal import remove_memories
 from forged.memories.restore import resume
 from forged.state import Intent
 from forged.state.forgotten import digest
@@ -397,7 +397,7 @@ async def test_a_move_that_stopped_after_the_copy_is_finished_at_the_start(home,
 
     async with assembled(home) as parts:
         with monkeypatch.context() as broken:
-            broken.setattr("forged.memories.restore.leave", killed)
+            broken.setattr("forged.memories.restore.remove_moved", killed)
             broken.setattr(parts.state.intents, "drop", killed)
             with pytest.raises(Killed):
                 await parts.ask(wire.Move(workspace=str(repo), memory_id="mem_1", to="user"))
@@ -430,9 +430,9 @@ async def test_requests_wait_for_what_a_kill_interrupted(home, repo, monkeypatch
 
         async def slow(*args, **fields):
             await answered.wait()
-            return await put_away(*args, **fields)
+            return await remove_memories(*args, **fields)
 
-        monkeypatch.setattr("forged.memories.restore.put_away", slow)
+        monkeypatch.setattr("forged.memories.restore.remove_memories", slow)
         with monkeypatch.context() as impatient:
             impatient.setattr("forged.daemon.handlers.request_context.PATIENCE_S", 0.01)
             resuming = asyncio.create_task(resume(parts.memories))

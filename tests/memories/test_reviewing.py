@@ -49,7 +49,7 @@ async def test_a_person_sees_what_waits_where_it_came_from_and_what_was_pasted(h
         ("Answer in verse.", "user", str(home)),
     ]
     one = shown.waiting[0]
-    assert (one.session_id, one.beside, one.why) == ("s7", "lou: restart", "it stands beside pasted text")
+    assert (one.session_id, one.pasted, one.why) == ("s7", "lou: restart", "it stands beside pasted text")
     assert one.created_at
     assert shown.elsewhere == ("/else",)
     assert [each.content for each in outside.waiting] == ["Answer in verse."]  # in no repository

@@ -73,7 +73,7 @@ async def test_passages_have_all_cores_while_nobody_asks_and_half_of_them_otherw
     await at.begun(1)  # the model is loaded, and says how many threads a call takes
     tasks = first + at.embed(9)
     await at.begun(quiet)
-    at.activity.asked()
+    at.activity.note_request()
     for left in range(quiet, asked, -1):
         await at.end(leaving=left - 1)
     await at.end(leaving=asked)
@@ -87,7 +87,7 @@ async def test_within_one_call_of_each_thread_half_of_the_cores_are_free_when_so
     tasks = at.embed(6)
     await at.begun(2)
     at.clock.now += 60
-    at.activity.asked()
+    at.activity.note_request()
     at.clock.now += 4.9
     await at.end(leaving=1)
     assert len(at.model.calls) == 1

@@ -68,7 +68,7 @@ def test_an_elliptical_message_leans_on_what_was_said(message):
         "把导出任务改成每天凌晨两点在备用服务器上运行,并且把结果写到对象存储里",
     ],
 )
-def test_a_message_that_names_what_it_is_about_stands_alone(message):
+def test_a_message_that_names_its_subject_has_no_context(message):
     assert not is_elliptical(message)
     assert context_of(talk("is the cache warm?", "It is.", message)) == ""
 

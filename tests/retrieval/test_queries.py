@@ -9,7 +9,7 @@ import numpy as np
 
 from forged.models import Purpose
 from forged.retrieval import pipeline
-from forged.retrieval.pipeline import Queried, queried
+from forged.retrieval.pipeline import QueryVectors, queried
 from tests.support.clock import PATIENCE_S
 
 ROW = [3.0, 4.0, 1.0, 0.0, 0.0, 2.0]
@@ -27,7 +27,7 @@ class Model:
         return np.array([ROW if kind == "layers" else [0.0, 1.0]] * len(texts), np.float32)
 
 
-def found_by(model: Model) -> Queried:
+def found_by(model: Model) -> QueryVectors:
     return asyncio.run(queried(model, ("the walrus", "lol"), Purpose("query"), time.monotonic() + PATIENCE_S))
 
 
@@ -50,7 +50,7 @@ def test_a_message_is_judged_by_its_own_layers_and_by_words_where_it_has_none(mo
     heard: list[tuple[object, ...]] = []
     monkeypatch.setattr(pipeline, "is_chat", lambda *told: bool(heard.append(told)))
     before = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
-    Queried(("a guess", "lol"), before, before).is_chat("lol")
-    Queried(("a guess", "lol"), before, before).is_chat("another")
-    Queried().is_chat("lol")
+    QueryVectors(("a guess", "lol"), before, before).is_chat("lol")
+    QueryVectors(("a guess", "lol"), before, before).is_chat("another")
+    QueryVectors().is_chat("lol")
     assert heard == [("lol", [3.0, 4.0]), ("another",), ("lol",)]

@@ -364,7 +364,7 @@ def test_only_a_store_that_is_known_to_be_empty_now_asks_no_chat_model(view, cal
     assert chat.calls == calls
 
 
-async def test_a_search_embeds_the_callers_hypotheses_beside_the_message_and_asks_no_model_for_any():
+async def test_a_search_embeds_the_callers_hypotheses_with_the_message_and_asks_no_model_for_any():
     """What each memory is ranked by is the query that it answers best; without vectors words decide alike."""
     chat, embedder = Chat("h"), Embedder({"like a": X, "like b": Y, "far": Z})
     asked = ask(window=said("far"), hypotheses=("like b", "like b"))
@@ -416,7 +416,7 @@ def test_of_a_small_store_only_what_is_near_the_best_is_injected_but_all_is_list
     assert set(ids(ungated)) == set("abcdef")
 
 
-def test_a_hop_by_vectors_needs_evidence_of_its_own_or_much_for_where_it_comes_from(monkeypatch):
+def test_a_link_by_vectors_needs_own_evidence_or_a_source_beyond_doubt(monkeypatch):
     rows = np.random.default_rng(1).standard_normal((3, 64)).astype(np.float32)
     rows[1] = rows[2] + 0.3 * rows[1]
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
@@ -439,7 +439,7 @@ def test_a_hop_by_vectors_needs_evidence_of_its_own_or_much_for_where_it_comes_f
 
 
 @pytest.mark.parametrize(("doubtless", "reached"), [(0.5, "b"), (100.0, "c")])
-def test_a_hop_by_words_needs_words_of_its_own_or_many_where_it_comes_from(monkeypatch, doubtless, reached):
+def test_a_link_by_words_needs_own_words_or_a_source_with_many(monkeypatch, doubtless, reached):
     monkeypatch.setattr(gate, "_DOUBTLESS", doubtless)
     texts = {"a": "the walrus sings", "b": "something else", "c": "a walrus that sings in summer"}
     memories = [memory(name, text, related=["b", "c"] if name == "a" else []) for name, text in texts.items()]
@@ -473,7 +473,7 @@ async def test_of_flights_that_are_late_the_newest_four_run_on(chat, of):
     assert (chat.calls, chat.cancelled) == (6, 2)
 
 
-async def test_a_look_beside_a_turn_fills_its_cache_and_is_waited_for_by_nobody():
+async def test_a_probe_next_to_a_turn_fills_its_cache_and_delays_no_request():
     now = [1_000.0]
     health = EndpointHealth(clock=lambda: now[0])
     for _ in range(2):

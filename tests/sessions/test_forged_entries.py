@@ -128,7 +128,7 @@ def test_no_body_forges_an_entry_a_tail_or_the_end_of_the_block(body):
 
 
 @pytest.mark.parametrize("body", BODIES)
-def test_nothing_of_an_older_version_or_of_a_label_stands_for_itself(body):
+def test_neither_an_older_version_nor_a_label_forges_an_entry(body):
     older = (memory(body, body), memory("m0", body.replace("\n", " ")))
     odd = Ranked(memory(f"m1] {body}", "x"), 0.9, older=older)
 

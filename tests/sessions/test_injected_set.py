@@ -85,7 +85,7 @@ def test_a_correction_is_appended_and_nothing_above_it_changes():
         assert before_tail(third.block.text) == (before_tail(second.block.text) if whole else "")
 
 
-def test_the_cut_takes_the_oldest_half_once_and_leaves_what_stands():
+def test_the_cut_takes_the_oldest_half_once_and_keeps_pinned_memories():
     store = tuple(memory(f"mem_{number:02}", f"{number} " + "x" * 80) for number in range(12))
     reply = of(NEW, store, turn(stands=store[:1], limit=1_000))
     told_first = []
@@ -100,7 +100,7 @@ def test_the_cut_takes_the_oldest_half_once_and_leaves_what_stands():
     assert cuts == 1
 
 
-def test_rivals_stand_beside_each_other():
+def test_concurrent_heads_are_listed_with_each_other():
     rival = memory("mem_rival", "another word")
     ranked = replace(turn(ONE).found.ranked[0], concurrent_heads=(rival,))
     reply = of(NEW, (ONE, rival), replace(turn(), found=Answer(status="ok", ranked=(ranked,))))
@@ -108,7 +108,7 @@ def test_rivals_stand_beside_each_other():
     assert "[one pattern]\n> about one\n[rival beside one]\n> another word\n" in reply.block.text
 
 
-def test_what_nobody_can_see_just_now_stays_on_the_list():
+def test_memories_of_an_unread_root_stay_in_the_set():
     first = of(NEW, (ONE, TWO), turn(ONE, TWO))
     for whole in (True, False):
         unread = compose(first.after, (), turn(whole=whole))
@@ -127,7 +127,7 @@ def test_what_was_appended_and_is_gone_for_a_while_does_not_come_twice():
     assert told(changed) == ["mem_one"]
 
 
-def test_of_what_was_heard_a_change_beneath_it_is_said_once_and_nothing_above_changes():
+def test_a_change_of_evidence_is_reported_once_and_nothing_above_changes():
     first = of(NEW, (ONE, TWO), turn(ONE, TWO))
     stale = (replace(ONE, stale=("src/a.py",)), TWO)
     for whole in (True, False):

@@ -33,7 +33,7 @@ def plain(directory):
 async def written(one, top, *memories):
     """As this daemon writes: on record, then on disk."""
     root = Root(os.path.realpath(top), Scope.REPO)
-    await one.trust.own(root, [own_file(root, each) for each in memories])
+    await one.trust.record_own(root, [own_file(root, each) for each in memories])
     put(top, *memories)
 
 
@@ -110,7 +110,7 @@ async def test_what_lies_in_a_folder_when_it_is_trusted_counts_and_later_changes
         put(top, memory("b", "edited"), memory("c", "new"))
         await written(one, top, memory("mem_1", "of ours"))
         later = {"follow": ({"a", "b", "c", "mem_1"}, {})}
-        pinned = ({"a", "mem_1"}, {"b": admission.PINNED, "c": admission.PINNED})
+        pinned = ({"a", "mem_1"}, {"b": admission.LOCKED, "c": admission.LOCKED})
         assert one.look(top) == later.get(mode, pinned)
 
 
@@ -159,7 +159,7 @@ async def test_only_what_a_person_was_shown_is_trusted(tmp_path):
         shown = [each.sha256 for each in (await one.trust.describe(str(top))).withheld]
         put(top, memory("b", "came while they read"))
         await one.trust.trust(str(top), "locked", shown)
-        assert one.look(top) == ({"a"}, {"b": admission.PINNED})
+        assert one.look(top) == ({"a"}, {"b": admission.LOCKED})
 
 
 async def test_what_is_trusted_no_longer_is_withheld_but_for_what_this_daemon_wrote(tmp_path):

@@ -131,7 +131,7 @@ async def test_what_counts_of_the_user_and_of_a_repository_comes_without_secrets
         top.mkdir()
         one = memory("mem_1", TOLD, scope=scope)
         async with person(tmp_path / f"state {scope}") as reader:
-            await reader.trust.own(Root(str(top), scope), [recorded_in(top, scope, one)])
+            await reader.trust.record_own(Root(str(top), scope), [recorded_in(top, scope, one)])
             put(top, one, memory("mem_2", "other", scope=scope))
             _, admitted = await reader.trust.look(Root(str(top), scope))
 

@@ -77,7 +77,7 @@ async def _happened(context: Context, request: wire.Hook, row: Hooks, event: Hoo
     daemon = context.daemon
     session = daemon.sessions.open(event.agent, event.session_id)
     if (known := session.messages) is not None:
-        session.hold(known)
+        session.set_messages(known)
     workspace = event.workspace if known is None or event.kind == "prompt" else known.workspace
     if request.version and event.workspace not in request.seen and os.path.isabs(event.workspace):
         raise InvalidRequest(f"the hook did not say which folder {event.workspace!r} is for it")
@@ -91,7 +91,7 @@ async def _happened(context: Context, request: wire.Hook, row: Hooks, event: Hoo
         place = known.place  # the folder is gone, as a linked worktree is; its repository need not be
     await daemon.state.opened(place.settings.retrieval_timeout_s)
     if off := daemon.disabled or place.off or daemon.state.pauses.reason(place.tops):
-        session.empty(place.tops)
+        session.drop_messages(place.tops)
         if event.prompt:
             session.silenced = hash(event.prompt)
         await daemon.sessions.hand_over()
@@ -126,7 +126,7 @@ async def _prompt(happened: _Happened) -> bytes:
     held = daemon.sessions.buffer
     messages = session.begin(event.workspace, happened.place, headless=happened.request.headless)
     daemon.state.agents.count(event.agent, turns=1)
-    if held.is_full and messages.waits:
+    if held.is_full and messages.has_waiting:
         await _capture(happened, "turn")
         held.early += not messages.refusal
     is_open = session.add_prompt(event)
@@ -160,7 +160,7 @@ async def _is_taken_up(happened: _Happened) -> bool:
     if 0 < asked_at <= daemon.state.silenced_at:
         return False
     headless = happened.request.headless
-    return happened.session.take_up(event, happened.place, written, asked_at, headless=headless)
+    return happened.session.resume_turn(event, happened.place, written, asked_at, headless=headless)
 
 
 def _written(happened: _Happened) -> tuple[tuple[Utterance, ...], float]:
@@ -187,7 +187,7 @@ def _written(happened: _Happened) -> tuple[tuple[Utterance, ...], float]:
 async def _compaction(happened: _Happened) -> bytes:
     """Have all messages judged, as far as a compaction is sure to come."""
     messages, is_unsure = happened.session.messages, happened.row.unsure
-    if messages is None or (is_unsure and not messages.is_grown):
+    if messages is None or (is_unsure and not messages.exceeds_context):
         return b""
     await _capture(happened, "compaction")
     return await _compacted(happened) if is_unsure else b""

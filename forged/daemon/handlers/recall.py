@@ -1,8 +1,8 @@
-"""`recall`: what a session, the user, an agent and the organization remember about a query, as one list.
+"""`recall`: memories of a session, the user, an agent and the organization about a query, as one list.
 
-Each scope is a store that gives a number of memories of its own; of what is shared a team's server is asked
-as well. Who names no session or agent is not answered from one, and an id that is not the user's finds
-nothing of the user's here. What was found is counted as used. Raised is InvalidRequest.
+Each scope is a store with a limit of its own; for shared scopes a team's server is asked as well. A request
+that names no session or agent gets none of their memories, and another user's id gets none of the user's. The
+use of found memories is counted. Raises InvalidRequest.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from forged.attributes import metadata_problem
 from forged.config import Config
 from forged.daemon.handlers.request_context import Context, Daemon
 from forged.daemon.handlers.retrieve import deadline_of, elapsed_ms
-from forged.daemon.handlers.wire_types import fitting, hit
+from forged.daemon.handlers.wire_types import fitting, found_record
 from forged.errors import InvalidRequest
 from forged.files import Root, agent_ids, agent_root, org_root
 from forged.memory import Scope
@@ -43,13 +43,13 @@ if TYPE_CHECKING:
     from forged.postgres import RootSync, SharedServer
 
 _UNNAMED = "no scope was searched; give the id of a session or an agent, or this user's id"
-# How many memories each scope gives at most, in the order in which equals come.
+# Limit of each scope, in the order of equal results.
 _FOUR = Scope.SESSION, Scope.USER, Scope.AGENT, Scope.ORG
 _MOST = dict[str, int](zip(_FOUR, (10, 5, 3, 5), strict=True))
 
 
 async def recall(context: Context, place: Workplace, request: wire.Recall) -> wire.Recalled:
-    """Search the scopes that are asked for, and make one list and one injection of what they found."""
+    """Search the requested scopes; return one list and one injection of the result."""
     query, daemon = clean_query(request.query), context.daemon
     if not query.strip():
         raise InvalidRequest("the query is empty; say what to recall")
@@ -101,23 +101,20 @@ def _nothing(
 
 
 def _recalled(each: Ranked, stores: tuple[Store, ...]) -> wire.MemoryRecord:
-    """Return a record with attributes; of which part of a document it is, the memory itself says."""
+    """Return a record with attributes; a piece of a document also names its document."""
     facts = next(filter(None, (store.attributes(each) for store in stores)))
     fields: dict[str, Any] = {"session_id": each.memory.session_id}
     if (piece := each.memory.piece) is not None:
         fields |= {"source": piece.source, "document_id": piece.document_id, "chunk_index": piece.index}
     found = wire.Ranking(score=each.score, distance=each.distance, found_by=each.found_by, path=each.path)
-    return msgspec.structs.replace(hit(each, facts), found=found, **fields)
+    return msgspec.structs.replace(found_record(each, facts), found=found, **fields)
 
 
 # --- where to look -------------------------------------------------------------------------------------
 
 
 def _scopes(request: wire.Recall, place: Workplace) -> tuple[Scope, ...]:
-    """Return the scopes to search, in the order of equals; the repository where there is one.
-
-    Raises InvalidRequest if only a repository is asked for, and there is none.
-    """
+    """Return the scopes to search, in the order of equal results. Raises InvalidRequest without any."""
     wanted = set(request.scopes or _FOUR)
     if not any(root.scope is Scope.REPO for root in place.roots):
         if wanted == {Scope.REPO}:
@@ -127,7 +124,7 @@ def _scopes(request: wire.Recall, place: Workplace) -> tuple[Scope, ...]:
 
 
 async def _may_answer(daemon: Daemon, request: wire.Recall, scope: Scope) -> bool:
-    """Tell whether a scope's files are of whom the request names, and there: no mere name is watched."""
+    """Return True if a scope's files exist and are of the named user; a missing folder is not watched."""
     if scope is Scope.USER:
         return is_this_user(daemon.config, request.user_id)
     root = org_root(daemon.resolver.home)
@@ -137,14 +134,14 @@ async def _may_answer(daemon: Daemon, request: wire.Recall, scope: Scope) -> boo
 
 
 def is_this_user(config: Config, user_id: str) -> bool:
-    """Tell whether an id names the user of this daemon, whose memories the files are."""
+    """Return True if an id names the user of this daemon, who owns the files."""
     return user_id in {"", config.shared.user_id or pwd.getpwuid(os.geteuid()).pw_name}
 
 
 def _server(
     daemon: Daemon, place: Workplace, request: wire.Recall, scopes: tuple[Scope, ...], deadline: float
 ) -> tuple[Store, ...]:
-    """The team's server, if there is one and it has anything of whoever is named."""
+    """Return the stores of the team's server, if it has memories of the named owners."""
     if daemon.shared is None:
         return ()
     named = {Scope.SESSION: request.session_id, Scope.USER: request.user_id, Scope.AGENT: request.agent_id}
@@ -153,7 +150,7 @@ def _server(
 
 
 def _admits(daemon: Daemon, request: wire.Recall) -> Callable[[str, str], bool]:
-    """Return the filter of memories; it runs for many, so it looks at no more than filters need."""
+    """Return the filter of memories; it runs for many, so it reads only attributes."""
     least, filters = daemon.config.scopes.min_importance, request.filters
     attributes, memories = daemon.state.attributes, daemon.session_memories
     session = root_of_session(request.session_id)
@@ -171,7 +168,7 @@ def _admits(daemon: Daemon, request: wire.Recall) -> Callable[[str, str], bool]:
 
 
 async def scope_reports(sessions: SessionMemories, config: Config, home: str) -> tuple[wire.ScopeReport, ...]:
-    """The scopes beside a workspace's roots; how those fare, their own reports tell."""
+    """Report the scopes that are no roots of a workspace."""
     agents, org = await asyncio.to_thread(_counted, home)
     rows, wanted = sum(1 for _ in sessions.all()), config.scopes.retrieved
     return (
@@ -219,6 +216,7 @@ def _files_in(root: Root) -> int:
 
 
 def shared_report(shared: SharedServer | None, machines: RootSync | None) -> wire.SharedReport | None:
+    """Report the shared server and the synchronization of machines, if configured."""
     if shared is None:
         return None
     return msgspec.structs.replace(
@@ -229,17 +227,19 @@ def shared_report(shared: SharedServer | None, machines: RootSync | None) -> wir
 
 
 def _in_step(machines: RootSync) -> Iterator[wire.SyncReport]:
-    for (scope, owner), standing in machines.standing.items():
+    for (scope, owner), progress in machines.progress.items():
         yield wire.SyncReport(
             scope=scope,
             owner=owner,
-            behind=standing.behind,
-            kept_here=standing.kept_here,
-            refused=standing.refused,
-            in_sync_s=round(time.time() - standing.at, 1) if standing.at else None,
+            behind=progress.behind,
+            kept_here=progress.kept_here,
+            refused=progress.refused,
+            in_sync_s=round(time.time() - progress.at, 1) if progress.at else None,
         )
 
 
 def is_shared_failing(shared: SharedServer | None) -> bool:
-    told = shared.condition() if shared is not None else None
-    return told is not None and bool(told.state == "failing" or told.problem or told.refused)
+    condition = shared.condition() if shared is not None else None
+    return condition is not None and bool(
+        condition.state == "failing" or condition.problem or condition.refused
+    )

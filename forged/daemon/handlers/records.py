@@ -16,7 +16,7 @@ import msgspec
 from forged.capture import PROMPT_TOKENS, WINDOW_LIMIT, CaptureService, Submission
 from forged.counters import Metrics
 from forged.daemon.handlers.request_context import Context
-from forged.daemon.handlers.wire_types import fitting, page_of, seconds_of
+from forged.daemon.handlers.wire_types import fitting, page_of, unix_seconds
 from forged.errors import InvalidRequest
 from forged.files import repo_root
 from forged.memory import utc
@@ -100,8 +100,10 @@ async def list_captured(context: Context, request: wire.ListCaptured) -> wire.Ca
 
     page, total = await _page(context, request, listed)
     there = await asyncio.to_thread(_there, page)
-    told = [_captured(each, each in there) for each in page]
-    return wire.CapturedPage(status="ok" if told else "empty", captured=fitting(told), total=total)
+    listed_rows = [_captured(each, each in there) for each in page]
+    return wire.CapturedPage(
+        status="ok" if listed_rows else "empty", captured=fitting(listed_rows), total=total
+    )
 
 
 async def list_injections(context: Context, request: wire.ListInjections) -> wire.InjectionsPage:
@@ -112,8 +114,8 @@ async def list_injections(context: Context, request: wire.ListInjections) -> wir
 
     page, total = await _page(context, request, listed)
     state = context.daemon.state
-    told = fitting([_injected(each, state) for each in page])
-    return wire.InjectionsPage(status="ok" if told else "empty", injections=told, total=total)
+    listed_rows = fitting([_injected(each, state) for each in page])
+    return wire.InjectionsPage(status="ok" if listed_rows else "empty", injections=listed_rows, total=total)
 
 
 async def _page(
@@ -122,7 +124,7 @@ async def _page(
     listed: Callable[[State, tuple[str, ...] | None], list[_Row]],
 ) -> tuple[Sequence[_Row], int]:
     """Return a page of the rows that a request means, and how many there are in all."""
-    since, state = seconds_of("since", request.since), context.daemon.state
+    since, state = unix_seconds("since", request.since), context.daemon.state
     tops = None if request.all_repos else (await context.daemon.resolver.resolve(request.workspace)).tops
     await state.opened()
     found = [

@@ -1,6 +1,6 @@
-"""The daemon's parts as the handlers see them, and writes that a disk refused.
+"""Context of a request: the daemon's parts for the handlers, and the record of refused writes.
 
-Refused writes are told until one succeeds; while `state.db` is not open, what it refuses is counted alone.
+Refused writes are reported until one succeeds. While `state.db` is not open, its refusals are only counted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from forged import config
 from forged.capture import CaptureService
 from forged.config import Setting
 from forged.counters import Metrics
-from forged.daemon.handlers.wire_types import generation_of, record, without_texts
+from forged.daemon.handlers.wire_types import generation_of, memory_record, without_texts
 from forged.errors import ForgedError, NotReady, StoreError
 from forged.fair_queue import Activity
 from forged.files import AGENT_ID, Watcher, atomic
@@ -44,7 +44,7 @@ _ADDED_S = 1.0
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
-    """Facts of a daemon for `status` that do not change; `lacking` is why a model cannot be had."""
+    """Facts of a daemon for `status` that do not change; `lacking` are the reasons for missing models."""
 
     socket: str
     build: str = ""
@@ -57,14 +57,14 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Probe(msgspec.Struct, frozen=True):
-    """A model at an endpoint, and one real call to it, which ends at a time or raises ProviderError."""
+    """A model at an endpoint, and one real call to it, which ends in time or raises ProviderError."""
 
     health: EndpointHealth
     call: Callable[[float], Awaitable[object]]
 
 
 class Daemon(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts that build.py joined; `disabled` is why retrieval is off, `reload` may start over."""
+    """Parts of a daemon; `disabled` is the reason why retrieval is off, `reload` may start over."""
 
     epoch: str
     config: config.Config
@@ -97,11 +97,11 @@ R = TypeVar("R", bound=Reply)
 
 
 class Disabled(ForgedError):  # noqa: N818 - reads as the state it names
-    """Memory is off here. No failure: the reply says so in its `status`, with the message as `reason`."""
+    """Memory is off here. No failure: the reply has this `status`, and the message as `reason`."""
 
 
-class Keyed(msgspec.Struct):
-    """A request's key and digest; `reply` is what it was answered, or was to be when a kill came."""
+class KeyedRequest(msgspec.Struct):
+    """Key and digest of a request; `reply` is its reply, or the planned one after a kill."""
 
     key: str
     digest: str
@@ -114,38 +114,38 @@ class Context(msgspec.Struct, frozen=True):
 
     daemon: Daemon
     arrived: float
-    keyed: Keyed | None = None
+    keyed: KeyedRequest | None = None
 
     def planned(self, kind: type[R]) -> R | None:
-        """The reply that this request had, or was to have, when it came before; None if it is new."""
+        """Return the sent or planned reply of an earlier attempt; None for a new request."""
         reply = None if self.keyed is None else self.keyed.reply
         return reply if isinstance(reply, kind) else None
 
     async def plan(self, reply: Reply) -> None:
-        """Put down what the reply will be, durably, before the first step. Raises StoreError."""
+        """Record the planned reply, durably, before the first step. Raises StoreError."""
         if (keyed := self.keyed) is not None:
             receipt = Receipt(keyed.digest, encode(without_texts(reply))[HEADER_BYTES:])
             await self.daemon.state.receipts.put(keyed.key, receipt)
 
     async def view(self, place: Workplace, token: str) -> View:
-        """Return what is visible in a generation, after at most 5 s, 1 s of them for own additions."""
+        """Return the view of a generation, after at most 5 s, 1 s of them for own additions."""
         now, asked = time.monotonic(), generation_of(self.daemon.epoch, token)
         added = place.files.added()
         if added > asked:
             await place.files.view(added, now + _ADDED_S)
         return await place.files.view(asked, now + PATIENCE_S)
 
-    def record(self, home: VectorMap, found: Memory) -> wire.MemoryRecord:
-        """Return a memory with its attributes; the root of an agent's memory says the agent."""
+    def memory_record(self, home: VectorMap, found: Memory) -> wire.MemoryRecord:
+        """Return a memory with its attributes; an agent's memory gets its agent from the root."""
         if home.scope == Scope.SESSION:
-            return record(home, found, facts_in_session(self.daemon.session_memories, found.id))
+            return memory_record(home, found, facts_in_session(self.daemon.session_memories, found.id))
         facts, name = self.daemon.state.facts(home.root, found.id), os.path.basename(home.root)
         if home.scope == Scope.AGENT and AGENT_ID.fullmatch(name):
             facts = msgspec.structs.replace(facts, agent_id=name)
-        return record(home, found, facts)
+        return memory_record(home, found, facts)
 
     async def resumed(self) -> None:
-        """Wait at most 5 s until the daemon has finished what a kill interrupted. Raises NotReady."""
+        """Wait at most 5 s until interrupted operations are finished. Raises NotReady."""
         try:
             async with asyncio.timeout(PATIENCE_S):
                 await self.daemon.state.intents.resumed.wait()
@@ -157,23 +157,23 @@ class Context(msgspec.Struct, frozen=True):
 
 # Outcomes of a capture and of a past session, and fates of a draft and of a document, after a write.
 _STORED = frozenset({"durable", "waiting", "classified", "new", "replaced", "completed"})
-# By words of the sentence, which is all that a rejected capture has.
+# Words in the sentence of a refusal: a rejected capture has no error code.
 _FULL = ("no space left", "quota", "database or disk is full")
 _FORBIDDEN = ("permission denied", "read-only")
 _LONGEST = 300
-# Stands for a verb where the daemon itself has tried, and what it writes then.
+# Verb of the daemon's own trial, and the bytes that it writes.
 _TRIAL, _TRIAL_BYTES = "a trial", bytes(4096)
 
 
 class RefusedWrites:
-    """Refused writes by reason and verb; nothing is raised."""
+    """Refused writes by reason and verb, for `status`. Nothing is raised."""
 
     def __init__(self, metrics: Metrics, state: State) -> None:
         self._metrics = metrics
         self._state = state
         self._newest: dict[str, str] = {}  # by verb, the newest refusal last
-        self._since = Counter[str]()  # by reason, since all went well
-        self._tried: Sequence[str] = ()  # folders of which one took nothing
+        self._since = Counter[str]()  # by reason, since the last success
+        self._tried: Sequence[str] = ()  # folders of the last failed trial
 
     async def try_out(self, folders: Sequence[str]) -> None:
         """Write into each folder and leave nothing: a disk that was full before a start may still be full."""
@@ -183,16 +183,17 @@ class RefusedWrites:
             self._refused(_TRIAL, refusals[0])
 
     async def try_again(self) -> None:
-        """End what a trial had found and is over by now."""
+        """Repeat a failed trial, and forget its refusal once it succeeds."""
         if _TRIAL in self._newest and not await asyncio.to_thread(lambda: any(map(_trial, self._tried))):
             self._succeeded(_TRIAL)
 
     def failed(self, request: wire.Request[wire.Reply], error: StoreError) -> None:
+        """Take note of a write that failed."""
         if request.is_write and error.code == StoreError.code:
             self._refused(_verb(request), str(error))
 
     def answered(self, request: wire.Request[wire.Reply], reply: wire.Reply) -> None:
-        """Take note of a write's reply: one that succeeds may say that the disk refused all or some."""
+        """Take note of a write's reply: it may report that the disk refused all or some."""
         if refusals := _refusals(reply):
             for sentence in refusals:
                 self._refused(_verb(request), sentence)
@@ -205,11 +206,11 @@ class RefusedWrites:
             self._since.clear()
 
     def _refused(self, verb: str, sentence: str) -> None:
-        told = sentence.lower()
-        if any(words in told for words in _FULL):
+        message = sentence.lower()
+        if any(words in message for words in _FULL):
             reason = "for a full disk"
             self._metrics.writes_refused_full += 1
-        elif any(words in told for words in _FORBIDDEN):
+        elif any(words in message for words in _FORBIDDEN):
             reason = "for missing permission"
             self._metrics.writes_refused_forbidden += 1
         else:
@@ -222,6 +223,7 @@ class RefusedWrites:
 
     @property
     def sentence(self) -> str:
+        """Sentence on the refused writes, "" if there are none."""
         if not self._newest:
             return ""
         verb, newest = next(reversed(self._newest.items()))
@@ -232,7 +234,7 @@ class RefusedWrites:
 
 
 def _trial(folder: str) -> str:
-    """Return the error of a trial write to a folder, or nothing; a missing folder is no error."""
+    """Return the error of a trial write to a folder, or ""; a missing folder is no error."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(_TRIAL_BYTES)
@@ -246,7 +248,7 @@ def _trial(folder: str) -> str:
 
 
 def _refusals(reply: wire.Reply) -> tuple[str, ...]:
-    """Sentences on what of a request the disk did not take: a capture's outcome, or fates of its parts."""
+    """Return the sentences on parts of a request that the disk refused."""
     if isinstance(reply, (wire.Captured, wire.Learned)):
         code, _, sentence = reply.reason.partition(": ")
         return (sentence,) if reply.outcome == "rejected" and code == StoreError.code else ()
@@ -256,7 +258,7 @@ def _refusals(reply: wire.Reply) -> tuple[str, ...]:
 
 
 def _is_stored(reply: wire.Reply) -> bool:
-    """True unless nothing went to disk: a capture may wait in memory, and a text may be there already."""
+    """Return False if nothing went to disk: a capture may wait in memory, and a text may exist already."""
     if isinstance(reply, (wire.Captured, wire.Learned)):
         return reply.outcome in _STORED
     if isinstance(reply, (wire.Imported, wire.Ingested)):

@@ -21,7 +21,9 @@ async def review(context: Context, request: wire.Review) -> wire.Reviewed:
     place = await memories.resolver.resolve(request.workspace)
     planned = context.planned(wire.Reviewed)
     waits, again = reviewing.proposals(memories, place), planned is not None
-    keep, drop = (reviewing.named(waits, names, again=again) for names in (request.keep, request.drop))
+    keep, drop = (
+        reviewing.find_proposals(waits, names, again=again) for names in (request.keep, request.drop)
+    )
     if planned is None:
         planned = wire.Reviewed(
             kept=tuple(each.memory.id for each in keep), dropped=tuple(each.memory.id for each in drop)
@@ -59,7 +61,7 @@ def _proposed(document: DecidedMemory) -> wire.Proposed:
         id=memory.id,
         content=memory.content,
         why=document.waits,
-        beside=document.pasted,
+        pasted=document.pasted,
         scope=memory.scope,
         category=memory.category,
         root=document.root.top,

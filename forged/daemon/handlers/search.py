@@ -1,4 +1,4 @@
-"""`search` and `why`: how a person looks for memories, and checks what an agent gets."""
+"""`search` and `why`: how a person looks for memories, and checks the injections of an agent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from forged import memory
 from forged.daemon.handlers.request_context import Context
 from forged.daemon.handlers.retrieve import elapsed_ms, outcome
 from forged.daemon.handlers.trust import in_reply
-from forged.daemon.handlers.wire_types import fitting, generation_of, hit, with_entities
+from forged.daemon.handlers.wire_types import fitting, found_record, generation_of, with_entities
 from forged.errors import InvalidRequest
 from forged.memory import Scope
 from forged.models import cleaned
@@ -27,11 +27,11 @@ _MOST_ASKED = 100
 async def search(
     context: Context, place: Workplace, request: wire.Search
 ) -> wire.Found | tuple[wire.Found, int]:
-    """Ranked memories for a text, for sentences that they may hold, or for both."""
+    """Return ranked memories for a text, for sentences that they may hold, or for both."""
     query, hypotheses = clean_query(request.query), clean_hypotheses(request.hypotheses)
     if not (query.strip() or hypotheses):
         raise InvalidRequest("the query is empty; say what to look for")
-    if request.limit <= 0:  # as in a list of no memories: nobody is asked for them
+    if request.limit <= 0:  # an empty list needs no search
         return wire.Found(status="empty", reason=f"the limit is {request.limit}")
     place = await context.daemon.resolver.with_others(
         place, agent=request.agent, session_id=request.session_id
@@ -43,7 +43,11 @@ async def search(
         status=answer.status,
         reason=answer.reason,
         memories=fitting(
-            [with_entities(hit(each), each.memory) for each in answer.ranked if each.found_by == "search"]
+            [
+                with_entities(found_record(each), each.memory)
+                for each in answer.ranked
+                if each.found_by == "search"
+            ]
         ),
         indexes=answer.indexes,
         elapsed_ms=elapsed_ms(context),
@@ -66,7 +70,7 @@ def _question(context: Context, place: Workplace, text: str, *, top_k: int, toke
 async def why(
     context: Context, place: Workplace, request: wire.Why
 ) -> wire.Explained | tuple[wire.Explained, int]:
-    """The last injection of a session, or what a query would find now."""
+    """Explain the last injection of a session, or the result of a query now."""
     notice = await in_reply(context, place)
     if (query := clean_query(request.query)).strip():
         place = await context.daemon.resolver.with_others(
@@ -96,7 +100,7 @@ def _cleared(count: int) -> str:
 
 
 def _of_whoever_asks(answer: Answer, included: int, request: wire.Why) -> tuple[Answer, int]:
-    """An answer without what is another agent's or session's own, and how much of it was included."""
+    """Return an answer without memories of other agents and sessions, and its included count."""
 
     def shows(scope: str, root: str) -> bool:
         if scope == Scope.AGENT:
@@ -124,7 +128,7 @@ def _explained(answer: Answer, included: int, *, at: str, notice: str) -> tuple[
         strategy=answer.strategy,
         indexes=answer.indexes,
         hypotheses=tuple(map(cleaned, answer.hypotheses)),
-        memories=fitting([hit(ranked) for ranked in answer.ranked]),
+        memories=fitting([found_record(ranked) for ranked in answer.ranked]),
         included=included,
         omitted_ids=tuple(ranked.memory.id for ranked in answer.ranked[included:]),
         rejected_ids=tuple(each.memory.id for each in answer.rejected),

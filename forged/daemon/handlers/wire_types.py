@@ -1,6 +1,6 @@
-"""Memories between their wire and their domain types, so that the domain may change without a new protocol.
+"""Convert memories between wire and domain types; the domain may change without a new protocol.
 
-Raises InvalidRequest, saying what to change, for a field that means nothing here.
+Raises InvalidRequest with the valid values for a field without meaning.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def token_of(epoch: str, generation: int) -> str:
 
 
 def generation_of(epoch: str, token: str) -> int:
-    """The number in a token; one of another epoch counts as reached after the first scan."""
+    """Return the number in a token; 0 for one of another epoch: the first scan has reached it."""
     if not token:
         return 0
     theirs, _, number = token.partition(":")
@@ -40,7 +40,7 @@ def generation_of(epoch: str, token: str) -> int:
 
 
 class _Words(NamedTuple):
-    """Words that a field takes, its default aside; none where it holds values that have such fields."""
+    """Valid words of a field, except its default; none if its values have such fields themselves."""
 
     field: str
     default: object
@@ -62,7 +62,7 @@ def _words_of(kind: type[msgspec.Struct]) -> tuple[_Words, ...]:
 
 
 def check_words(given: msgspec.Struct) -> None:
-    """Compare a request's words with the contract; a draft is refused alone, when it is written.
+    """Compare a request's words with the contract; a draft is checked alone, when it is written.
 
     Raises InvalidRequest, and SecretFound for a word that must not be quoted.
     """
@@ -72,7 +72,9 @@ def check_words(given: msgspec.Struct) -> None:
             if isinstance(each, msgspec.Struct):
                 check_words(each)
             elif each != default and each not in words:
-                write.insist(shapes_in(each[:INLINE_LENGTH]), allowed=getattr(given, "allow_secret", False))
+                write.require_permission(
+                    shapes_in(each[:INLINE_LENGTH]), allowed=getattr(given, "allow_secret", False)
+                )
                 raise InvalidRequest(f"unknown {what} {each[:64]!r}; use one of {', '.join(words)}")
 
 
@@ -91,8 +93,8 @@ def _record(each: Memory, root: str, facts: Facts, **more: Any) -> wire.MemoryRe
     )
 
 
-def hit(ranked: Ranked, facts: Facts = UNKNOWN) -> wire.MemoryRecord:
-    """Return as much of a memory that was found as a turn needs."""
+def found_record(ranked: Ranked, facts: Facts = UNKNOWN) -> wire.MemoryRecord:
+    """Return the fields of a found memory that a turn needs."""
     ranking = wire.Ranking(
         score=ranked.score,
         cosine=ranked.cosine,
@@ -105,8 +107,8 @@ def hit(ranked: Ranked, facts: Facts = UNKNOWN) -> wire.MemoryRecord:
     return _record(ranked.memory, ranked.root, facts, found=ranking)
 
 
-def record(home: VectorMap, found: Memory, facts: Facts) -> wire.MemoryRecord:
-    """Return all but what it speaks of, which takes as long as the rest of many memories."""
+def memory_record(home: VectorMap, found: Memory, facts: Facts) -> wire.MemoryRecord:
+    """Return a memory without its entities, which take as long as the rest of many memories."""
     return _record(
         found,
         home.root,
@@ -130,7 +132,7 @@ def _version(found: Memory) -> wire.Version:
 
 
 def without_texts(reply: wire.Reply) -> wire.Reply:
-    """A reply as it may be put down: it names memories, and nothing of what they say."""
+    """Return a reply as it may be stored: it names memories without their texts."""
     if isinstance(reply, wire.Restored | wire.Undone):
         return msgspec.structs.replace(reply, memories=tuple(map(_named_only, reply.memories)))
     if isinstance(reply, wire.Reviewed):
@@ -138,23 +140,23 @@ def without_texts(reply: wire.Reply) -> wire.Reply:
     return reply
 
 
-def _named_only(told: wire.MemoryRecord) -> wire.MemoryRecord:
+def _named_only(shown: wire.MemoryRecord) -> wire.MemoryRecord:
     bare = {"content": "", "cues": (), "metadata": {}, "entities": (), "relations": ()}
-    return msgspec.structs.replace(told, **bare)
+    return msgspec.structs.replace(shown, **bare)
 
 
-def with_entities(told: wire.MemoryRecord, found: Memory) -> wire.MemoryRecord:
-    """The same with what it speaks of."""
+def with_entities(shown: wire.MemoryRecord, found: Memory) -> wire.MemoryRecord:
+    """Return a record with the memory's entities and relations."""
     spoken = mentions_of(found)
     return msgspec.structs.replace(
-        told,
+        shown,
         entities=tuple(each.name for each in spoken.entities),
         relations=tuple(wire.Relation(each.source, each.relation, each.target) for each in spoken.relations),
     )
 
 
-def seconds_of(field: str, time: str) -> float:
-    """A time as Unix seconds, 0 for none. Raises InvalidRequest."""
+def unix_seconds(field: str, time: str) -> float:
+    """Return a time as Unix seconds, 0 for none. Raises InvalidRequest."""
     if time and not memory.time_ns(time):
         raise InvalidRequest(f"{field} {time[:64]!r} is no time; say one such as 2026-11-20T14:00:00Z")
     return memory.time_ns(time) / 1e9
@@ -164,13 +166,13 @@ _Item = TypeVar("_Item", bound=msgspec.Struct)
 
 
 def page_of(found: Sequence[_Item], offset: int, limit: int) -> Sequence[_Item]:
-    """So many of a record, from a place on; at most 1,000."""
+    """Return up to `limit` items from `offset` on; at most 1,000."""
     start = max(offset, 0)
     return found[start : start + min(max(limit, 0), _MOST_IN_PAGE)]
 
 
 def fitting(items: Sequence[_Item]) -> tuple[_Item, ...]:
-    """As many items, from the front, as a reply frame surely holds; the caller pages on."""
+    """Return as many items, from the front, as a reply frame surely holds; the caller asks for the rest."""
     room = wire.MAX_REPLY_BYTES // 2
     kept = []
     for item in items:

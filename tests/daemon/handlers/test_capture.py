@@ -111,7 +111,7 @@ ASKED = "When does the harbour open?"
 
 
 def of(role: str, *texts: str, **fields: object) -> wire.Message:
-    return wire.Message(role, parts=tuple(wire.Part(text=text, **fields) for text in texts))
+    return wire.Message(role, parts=tuple(wire.ContentPart(text=text, **fields) for text in texts))
 
 
 async def test_what_is_said_in_the_form_of_gemini_is_captured_by_whom_it_was_said(home, repo):

@@ -116,12 +116,12 @@ async def test_an_agent_that_asks_is_noticed_and_a_person_who_looks_how_it_fares
         for look in (wire.Ping, wire.Hello, wire.Status, wire.Rebuild):
             fields = {"workspace": str(repo)} if look in {wire.Status, wire.Rebuild} else {}
             await parts.ask(look(**fields))
-        assert parts.daemon.activity.quiet(3600)
+        assert parts.daemon.activity.is_quiet(3600)
         for kind, fields in REQUESTS.items():
             parts.daemon.activity._asked_at = float("-inf")
             with contextlib.suppress(ForgedError):
                 await parts.ask(kind(workspace=str(repo), **fields))
-            assert not parts.daemon.activity.quiet(3600), kind
+            assert not parts.daemon.activity.is_quiet(3600), kind
 
 
 @pytest.mark.parametrize(

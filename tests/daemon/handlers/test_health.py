@@ -154,7 +154,7 @@ async def test_events_of_a_build_come_in_order_with_the_requests_id(home, repo, 
     assert {event.id for event in heard} == {9}
 
 
-async def test_events_of_a_foreign_root_are_not_told(home, repo, tmp_path):
+async def test_events_of_a_foreign_root_are_not_streamed(home, repo, tmp_path):
     other = tmp_path / "other"
     (other / ".git").mkdir(parents=True)
     async with assembled(home) as parts:

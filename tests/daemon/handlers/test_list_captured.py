@@ -37,7 +37,7 @@ def texts(found) -> list[str]:
     return [each.text for each in found]
 
 
-async def test_all_that_is_known_of_it_is_told_newest_first(home, repo):
+async def test_all_entries_are_listed_newest_first(home, repo):
     put(repo, memory("mem_a", "Tests run with pytest."))
     one = kept(repo, agent="claude", kind="turn", why="rule", classifier="builtin:rules", supersedes="mem_0")
     async with assembled(home) as parts:

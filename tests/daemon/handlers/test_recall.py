@@ -134,7 +134,7 @@ async def test_being_recalled_is_counted_and_the_next_recall_tells(home):
     assert counts == [(0, ""), (1, "2001-09-09T01:46:40.000000Z"), (2, "2001-09-09T01:47:40.000000Z")]
 
 
-async def test_details_of_memories_in_files_are_filtered_by_counted_and_told(home):
+async def test_attributes_of_memories_in_files_are_filtered_counted_and_returned(home):
     root = agent_root(str(home), "claude")
     put(home, memory("mem_u", "a walrus of the user", scope="user"))
     put_in(root, *(memory(f"mem_{name}", f"walrus {name}", scope="agent") for name in "abc"))

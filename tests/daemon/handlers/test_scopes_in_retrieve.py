@@ -115,7 +115,7 @@ async def test_the_last_injection_is_explained_without_what_is_anothers(home, re
         assert [each.scope for each in now.memories] == ["agent"]
 
 
-async def test_what_a_person_told_an_agent_about_itself_comes_with_the_session(home, repo):
+async def test_personas_of_an_agent_are_injected_at_the_start_of_a_session(home, repo):
     async with assembled(home, config=ALL) as parts:
         told = {"memory_type": "persona", "origin": "explicit"}
         await remembered(parts, repo, "you are the careful one", **told)
@@ -132,7 +132,7 @@ async def test_what_a_person_told_an_agent_about_itself_comes_with_the_session(h
         assert again.text == ""
 
 
-async def test_a_scope_that_is_not_read_yet_is_named_and_keeps_nobody_waiting(home, repo, monkeypatch):
+async def test_a_scope_that_is_not_read_yet_is_named_and_delays_no_request(home, repo, monkeypatch):
     seen = FileStore.view
 
     async def view(self, generation, deadline):

@@ -14,7 +14,7 @@ from tests.data.memories import memory, put
 FAINT = "roofing heating plumbing carpentry masonry tiling glazing painting fencing paving and walrus"
 
 
-async def test_why_says_of_each_memory_near_the_top_why_it_stayed_out(home, repo):
+async def test_why_names_the_reason_of_each_rejection_near_the_top(home, repo):
     put(repo, memory("m0", "the walrus sleeps on the ice"), memory("m1", "the lamp"))
     async with assembled(home, min_score=0.95) as parts:
         await parts.loaded(repo)
@@ -33,7 +33,7 @@ async def test_why_says_of_each_memory_near_the_top_why_it_stayed_out(home, repo
     assert given.rejected == ()
 
 
-async def test_a_search_looks_for_hypotheses_beside_the_query_and_in_place_of_one(home, repo):
+async def test_a_search_uses_hypotheses_with_the_query_and_in_place_of_one(home, repo):
     """An agent writes sentences that a memory may hold: each memory is found by the one that is like it."""
     put(repo, memory("m0", "the walrus sleeps on the ice"), memory("m1", "a lamp burns oil"))
     put(repo, memory("m2", "trains leave at dawn"))
@@ -133,7 +133,7 @@ async def _why(parts, repo, session):
 
 
 @pytest.mark.parametrize("does", [*TAKES.values(), *LEAVES.values()], ids=[*TAKES, *LEAVES])
-async def test_why_tells_afterwards_what_it_told_before_or_what_was_cleared(home, repo, does):
+async def test_why_repeats_its_answer_or_counts_removed_memories(home, repo, does):
     """In every session, and what each has in context stays known."""
     put(repo, *_stored(), memory("mem_before", "ships sail at dawn"))
     other = repo.with_name("other")

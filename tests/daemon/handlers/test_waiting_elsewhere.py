@@ -229,7 +229,7 @@ async def test_a_folder_that_changes_while_an_event_is_in_hand(home, repo):
 # --- what does not wait -------------------------------------------------------------------------------
 
 
-async def test_an_event_that_waits_holds_up_nobody_of_the_folder_that_is_there(home, repo):
+async def test_a_waiting_event_does_not_delay_those_of_an_existing_folder(home, repo):
     async with assembled(home) as parts:
         await decided(parts, repo)
     another(repo)

@@ -15,7 +15,7 @@ from forged.daemon.handlers.wire_types import (
     check_words,
     fitting,
     generation_of,
-    record,
+    memory_record,
 )
 from forged.errors import InvalidRequest
 from forged.files.roots import Root
@@ -120,7 +120,7 @@ def test_a_record_holds_every_field_of_the_file_but_unknown_keys(tmp_path):
     builder = Builder(MemoryStore(Root(str(tmp_path), Scope.REPO)), None, lexical=True)
     home = builder.finish(builder.draft(), 1)
 
-    shown, older = (record(home, each, UNKNOWN) for each in home.memories)
+    shown, older = (memory_record(home, each, UNKNOWN) for each in home.memories)
 
     other = {"related", "extra", "origin", "entities", "relations", "piece"}
     for field in set(Memory.__struct_fields__) - other:
