@@ -40,7 +40,7 @@ def test_nothing_to_take_back_is_said_and_no_failure(daemon, forgectl, arguments
     shown = forgectl(*arguments, interactive=True)
 
     assert (shown.code, shown.out) == (0, "")
-    assert shown.err == "nothing to undo: nothing was captured here\n"
+    assert shown.err == "nothing was captured here\n"
     assert len(asked(daemon)) == 1
 
 

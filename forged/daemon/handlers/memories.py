@@ -204,7 +204,7 @@ async def undo(
     if request.ids and set(request.ids) != {found.id for _, found in batch}:
         raise InvalidRequest("something else was captured meanwhile; look at the newest batch again")
     if not batch or request.preview:
-        reason = "" if batch else "nothing that was captured is left to take back"
+        reason = "" if batch else "no captured memory to undo"
         return wire.Undone(status="ok" if batch else "empty", reason=reason, memories=records)
     if planned is None:
         planned = wire.Undone(memories=records, trash=memories.writer.trash.path)
