@@ -1,24 +1,24 @@
-"""The daemon's exceptions.
+"""Exceptions of the daemon.
 
 ForgedError
 ├── ConfigError          a key has a wrong type or range; the process exits with 78
-├── WorkspaceError       a request names a workspace that is no directory here
-├── InvalidRequest       a request cannot be carried out as it is
-├── SecretFound          what is to be written holds what looks like a secret
-├── ForgottenText        a person forgot what an agent is about to write
+├── WorkspaceError       the workspace of a request is not a directory here
+├── InvalidRequest       a request is invalid
+├── SecretFound          a text to be written seems to contain a secret
+├── ForgottenText        a text to be written was forgotten by a person
 ├── NotReady             the answer is not known yet
 ├── MemoryFormatError    one file is not a memory; loaders turn it into a problem value
-│   └── InConflict       it holds both sides of a merge
+│   └── InConflict       it contains both sides of a merge
 ├── StoreError           a write or removal did not happen
-│   ├── MemoryExists     the id is taken; files are never overwritten
-│   ├── Conflict         what it was based on has moved, or its key was used for something else
+│   ├── MemoryExists     the id exists; files are never overwritten
+│   ├── Conflict         the base version changed, or the key belongs to another request
 │   ├── NoLongerWanted   it was forgotten before it could be written
 │   └── MemoryNotFound   no memory of that id is visible to the request
 ├── ProviderError        an embedding or chat endpoint failed
 │   └── SizeRefused      a request was too large for it; half of it may pass
-└── SharedError          the PostgreSQL server of a team gave no answer, or one that says no
+└── SharedError          the PostgreSQL server of a team failed or refused
 
-Foreign exceptions are translated once, in the adapter that met them.
+Exceptions of libraries are translated once, in the adapter that catches them.
 """
 
 from __future__ import annotations

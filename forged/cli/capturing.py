@@ -39,7 +39,7 @@ def undo_command(call: Invocation, *, session_id: str, yes: bool) -> None:
     if done.status != "empty":
         check_done(done)
     elif not call.as_json:
-        tell(f"nothing to undo: {done.reason or 'nothing was captured'}")
+        tell(done.reason or "no captured memory to undo")
     show(call, done, _receipt(done))
 
 

@@ -47,7 +47,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
     },
     "Your memories": {
         "remember": Verb("memories", "Write a memory.", "remember 'We deploy with make ship' --scope repo"),
-        "search": Verb("retrieval", "Find memories by text.", "search 'how do we deploy'"),
+        "search": Verb("search", "Find memories by text.", "search 'how do we deploy'"),
         "list": Verb("memories", "List memories, latest first.", "list --scope user --since 7d"),
         "show": Verb("memories", "Print memories whole, with their versions.", "show 6f0e5d"),
         "edit": Verb(

@@ -26,6 +26,12 @@ _CONFLICT = "{} versions are in conflict; choose the one that replaces the other
 _REPO, _YOU = "repo", "you"
 
 
+def gist(content: str, width: int) -> str:
+    """Return the first line of a text for a terminal, and all of it as one line for a pipe, escaped."""
+    lines = list(filter(None, map(str.strip, content.split("\n"))))
+    return _fitted(" ".join(lines[:1] if width else lines), width)
+
+
 def memory_table(memories: Iterable[MemoryRecord], width: int = 0, *, with_root: bool = False) -> list[str]:
     """Return one line for each memory: id, scope/category, version, day, and its text.
 
@@ -40,7 +46,7 @@ def memory_table(memories: Iterable[MemoryRecord], width: int = 0, *, with_root:
             f"v{memory.version}",
             _day(memory.created_at),
             *((places[memory.root] if memory.scope == _REPO else _YOU,) if with_root else ()),
-            _gist(memory.content, width) + _conflict(memory),
+            gist(memory.content, width) + _conflict(memory),
         )
         for memory in known
     ]
@@ -57,7 +63,7 @@ def memory_list(
         about = f"{escape_line(memory.scope)}/{escape_line(memory.category)}"
         name = escape_line(names.get(memory.id, memory.id))
         yield from folded(f"{name}  {about}  v{memory.version}", width, _INDENT)
-        yield from folded(_INDENT + _gist(memory.content, width) + _conflict(memory), width, _INDENT)
+        yield from folded(_INDENT + gist(memory.content, width) + _conflict(memory), width, _INDENT)
         session = f"session {memory.session_id}" if memory.session_id not in {"", memory.origin} else ""
         facts = (local_time(memory.created_at), escape_line(memory.origin), escape_line(session))
         yield from folded(_INDENT + ", ".join(filter(None, facts)), width, _INDENT * 2)
@@ -160,7 +166,7 @@ def chain_table(chain: Chain, width: int = 0) -> Iterator[str]:
             escape_line(memory.id),
             local_time(memory.created_at),
             escape_line(", ".join(dict.fromkeys(filter(None, (memory.trigger, memory.origin))))),
-            _gist(memory.content, width),
+            gist(memory.content, width),
         )
         for memory in chain.memories
     ]
@@ -226,7 +232,7 @@ def hit_lines(
         head, *more = folded("  ".join(filter(None, facts)), width, _BELOW)
         yield paint(_RATED.get(word, "strong"), word) + head.removeprefix(word)
         yield from more
-        yield from folded(_BELOW + _gist(hit.content, width), width, _BELOW)
+        yield from folded(_BELOW + gist(hit.content, width), width, _BELOW)
         for rival in found.concurrent_heads:
             yield from folded(f"{_BELOW}in conflict: {_version(rival, names, width)}", width, _BELOW)
         for older in found.older:
@@ -293,7 +299,7 @@ def _ranking(found: Explained, width: int) -> list[str]:
         came = hit.found.admitted_as or hit.found.found_by if hit.found is not None else ""
         budget = "fits" if place < found.included else "cut"
         rows.append(
-            (escape_line(hit.id), budget, _REASONS.get(came, escape_line(came)), _gist(hit.content, width))
+            (escape_line(hit.id), budget, _REASONS.get(came, escape_line(came)), gist(hit.content, width))
         )
     return [line.rstrip() for line in columns(rows, width=width, cuts=True)]
 
@@ -312,12 +318,6 @@ def _conflict(memory: MemoryRecord) -> str:
 
 def _day(time: str) -> str:
     return local_time(time)[:10]
-
-
-def _gist(content: str, width: int) -> str:
-    """Return the first line for a terminal, and the whole text as one line for a pipe."""
-    lines = list(filter(None, map(str.strip, content.split("\n"))))
-    return _fitted(" ".join(lines[:1] if width else lines), width)
 
 
 def _fitted(line: str, width: int) -> str:

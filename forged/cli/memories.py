@@ -33,7 +33,7 @@ from forged_client.errors import ClientError, RequestFailed
 
 
 class OptionalChoice(click.Choice[str]):
-    """One of some words, or "" where the option is left out."""
+    """Option type of one of some words, or "" where the option is left out."""
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the word. Ends the call for any other."""

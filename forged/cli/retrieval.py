@@ -1,4 +1,4 @@
-"""`forgectl search`, `retrieve` and `why`."""
+"""`forgectl retrieve` and `why`."""
 
 from __future__ import annotations
 
@@ -8,17 +8,14 @@ import click
 import msgspec
 
 from forged.cli import plain_verbs
-from forged.cli.call import Invocation, ask, check_read, daemon, show, stdin_text, tell_notice
-from forged.cli.commands import asks, min_generation_option
+from forged.cli.call import Invocation, check_read, daemon, show, stdin_text, tell_notice
+from forged.cli.commands import asks
 from forged.cli.exits import Stop
-from forged.cli.listing import explanation, hit_lines
-from forged.cli.scope_search import scope_options, search_scopes
+from forged.cli.listing import explanation
 from forged.cli.tables import folded
-from forged.cli.terminal import tell
-from forged_client.protocol import Message, Search, Why
+from forged_client.protocol import Message, Why
 
 _INDENT = "    "
-_LIMIT = 10
 _conversation = msgspec.json.Decoder(tuple[Message, ...])
 _as_agent = click.option(
     "--agent",
@@ -26,40 +23,6 @@ _as_agent = click.option(
     metavar="NAME",
     help="Include the memories of this agent, if [scopes].retrieve names agent.",
 )
-
-
-@click.command("search")
-@click.argument("query")
-@scope_options
-@click.option("--limit", type=click.IntRange(1, 100), help=f"Most memories (default: {_LIMIT}; scopes: all).")
-@click.option("-v", "--verbose", is_flag=True, help="Show the figures of each match, too.")
-@min_generation_option
-@asks
-def search_command(
-    call: Invocation, *, query: str, limit: int | None, verbose: bool, min_generation: str, **scoped: Any
-) -> None:
-    """Find memories of this repository and your own by text, best first, marked strong, near or weak.
-
-    With --scope, --session, --agent, --user, --filter or --text it searches scopes: session, user, agent,
-    org (documents) and repo, and prints the distance of each memory.
-    """
-    if any(scoped.values()):
-        if min_generation:
-            raise Stop("usage", "--min-generation is for a search without options that name scopes")
-        search_scopes(call, query, limit, **scoped)
-        return
-    request = Search(
-        workspace=call.workspace,
-        query=query,
-        limit=limit or _LIMIT,
-        min_generation=min_generation,
-        rated=True,
-    )
-    found = ask(call, request)
-    show(call, found, hit_lines(found.memories, call.paint, call.width, figures=verbose))
-    tell_notice(call, found)
-    if not (call.as_json or found.memories or found.status == "disabled"):
-        tell("no memory found; searched: repo, user (--scope, --session and --agent search others)")
 
 
 @click.command("retrieve")

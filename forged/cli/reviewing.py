@@ -311,9 +311,9 @@ def _proposal(each: Proposed, paint: Painter) -> Iterator[str]:
     yield f"  not saved yet: {escape_line(each.why)}"
     yield f"  would be saved for {_audience(each)} ({escape_line(each.category)})"
     yield from (f"  | {line}" for line in _lines(each.content))
-    if each.beside:
+    if each.pasted:
         yield "  pasted with it:"
-        yield from (f"  : {line}" for line in _lines(each.beside))
+        yield from (f"  : {line}" for line in _lines(each.pasted))
     yield ""
 
 

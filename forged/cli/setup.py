@@ -175,7 +175,7 @@ def _service(call: Invocation, machine: Machine, *, removes: bool) -> Iterator[s
 def _lines_taken_out(call: Invocation) -> Iterator[str]:
     """Every repository as it was: git ignores nothing of forged's there. Raises Stop for what stays."""
     with daemon(call) as client:
-        done = client.ask(wire.Trust(action="leave"))
+        done = client.ask(wire.Trust(action="unexclude"))
     if done.status != "empty":  # no repository has the line
         check_done(done)
     yield from (f"took forged's line out of {root.root}/info/exclude" for root in done.roots)

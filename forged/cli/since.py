@@ -35,7 +35,7 @@ def parse_time(text: str, now: datetime) -> datetime | None:
 
 
 class TimeParam(click.ParamType[str]):
-    """A moment, as RFC 3339 text in UTC."""
+    """Option type of a time, which becomes RFC 3339 text in UTC."""
 
     name = "when"
 

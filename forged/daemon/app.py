@@ -203,7 +203,7 @@ class DaemonRun:
             self._begin(absent.follow_absent(daemon.memories))
             daemon.indexer.events.listen(partial(process.note_seen, daemon))
             self._begin(restore.resume(daemon.memories))
-            self._begin(daemon.trust.catch_up())
+            self._begin(daemon.trust.remove_unwanted_lines())
             self._begin(process.try_disks(daemon, self._state_dir))
             daemon.indexer.open(Root(user_top(self._env), Scope.USER))
             if daemon.shared is not None:

@@ -1,8 +1,8 @@
-"""The memory files of a root: where they lie, how they are read, written, scanned and watched.
+"""Memory files of a root: locations, parsing, writing, scanning and watching.
 
-`resolve` finds the roots of a workspace, `scan` makes a `Snapshot` of what a root holds, `MemoryStore` writes
-and removes. Raises WorkspaceError, MemoryFormatError and StoreError. The watcher is imported by its own name,
-as only the daemon needs what it brings along.
+`resolve` finds the roots of a workspace, `scan` returns a `Snapshot` of a root, `MemoryStore` writes and
+removes files. Functions raise WorkspaceError, MemoryFormatError and StoreError. The watcher is imported on
+use, because only the daemon needs its dependencies.
 """
 
 from typing import TYPE_CHECKING

@@ -1,12 +1,12 @@
-"""New files that are whole or absent, whatever is killed and whenever.
+"""Atomic file creation: after a kill at any time a file is complete or absent.
 
-A file is written and synced before it has a name (O_TMPFILE), then linked, which never overwrites, and the
-directory is synced; only then does a function return. Without O_TMPFILE a hidden name takes its place, which
-`sweep` removes after a kill. Exclusive creation of the final name was rejected: 158 of 200 kills left a torn
-file, against none this way. A failed fsync is a failed write and is not tried again on that file, because the
-kernel may have dropped the pages. All goes by directory descriptors, so that no part of a path can be
-swapped. What root makes in a directory of another user is given to that user (`Owner`). Functions raise
-OSError, which `explained` turns into a StoreError.
+A file is written and synced before it has a name (O_TMPFILE). Then it is linked, which never overwrites, and
+the directory is synced before the function returns. Without O_TMPFILE a hidden name is used, and `sweep`
+removes leftovers of a kill. Exclusive creation of the final name was rejected: 158 of 200 kills left a torn
+file, against none this way. A failed fsync is a failed write and is not repeated on that file, because the
+kernel may have dropped the pages. All calls use directory descriptors, so that no part of a path can be
+swapped. Files that root creates in a directory of another user are given to that user (`Owner`). Functions
+raise OSError, which `explained` turns into a StoreError.
 """
 
 from __future__ import annotations
@@ -30,35 +30,35 @@ logger = logging.getLogger(__name__)
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _TEMP_PREFIX, _TEMP_SUFFIX = ".forged-", ".tmp"
 _NO_LINKS = frozenset((errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS))
-# No file without a name: a file system or a kernel that knows none.
+# Errors of O_TMPFILE on a file system or a kernel without it.
 _NO_NAMELESS = frozenset((errno.EOPNOTSUPP, errno.ENOTSUP, errno.EISDIR, errno.EINVAL, errno.ENOSYS))
-# Such a file cannot get a name: no hard links, or no /proc.
+# Errors of linking a nameless file: no hard links, or no /proc.
 _NO_NAMELESS_LINKS = _NO_LINKS | {errno.ENOENT, errno.ENOTDIR}
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _RENAME_NOREPLACE = 1
 
 
 class Owner(NamedTuple):
-    """The user and group that get what root makes in a directory of theirs."""
+    """User and group that own what root creates in their directory."""
 
     uid: int
     gid: int
 
     @classmethod
     def of(cls, found: os.stat_result) -> Owner | None:
-        """The owner of a directory; None where that is root, or where this process is not root."""
+        """Return the owner of a directory; None if that is root, or this process is not root."""
         return cls(found.st_uid, found.st_gid) if found.st_uid and not os.geteuid() else None
 
     def take(self, descriptor: int) -> None:
-        """Own what was just made. Where the system refuses, it stays root's: a write never fails for that."""
+        """Give a new file to this owner; if the system refuses, the file stays root's."""
         try:
             os.fchown(descriptor, *self)
-        except OSError as error:  # an id that a user namespace does not know, a server that maps root away
+        except OSError as error:  # an id unknown in the user namespace, or a server that maps root
             logger.warning("owner not given uid=%d gid=%d error=%s", *self, error)
 
 
 def open_or_make(parent: int, name: str, owner: Owner | None = None) -> int:
-    """Open a directory; where it is missing it is made first, 0700, given to `owner`, and synced."""
+    """Open a directory; create a missing one with mode 0700 for `owner`, and sync it."""
     try:
         os.mkdir(name, 0o700, dir_fd=parent)
     except FileExistsError:
@@ -76,14 +76,14 @@ def open_or_make(parent: int, name: str, owner: Owner | None = None) -> int:
 
 
 def _is_fresh(directory: int) -> bool:
-    """Whether it may be what was just made: the parent's owner can put another directory in its place."""
+    """Return True if a directory may be the new one: the parent's owner could have swapped it."""
     found = os.fstat(directory)
     is_ours = found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) & 0o777 == 0o700
     return is_ours and not os.listdir(directory)
 
 
 class Way:
-    """Opens the parts of a way below a top; `makes`: makes the missing ones, for the owner of the top."""
+    """Opens the parts of a path below a top; with `makes` it creates missing ones for the top's owner."""
 
     def __init__(self, *, makes: bool) -> None:
         self.top: os.stat_result | None = None
@@ -91,11 +91,11 @@ class Way:
 
     @property
     def owner(self) -> Owner | None:
-        """Owner of what root makes on this way, as the top was when it was opened."""
+        """Return the owner for new files on this path, from the top at the time it was opened."""
         return None if self.top is None else Owner.of(self.top)
 
     def __call__(self, parent: int, name: str) -> int:
-        """The next part; the first `parent` is the top."""
+        """Open the next part; the first `parent` is the top."""
         if self.top is None:
             self.top = os.fstat(parent)
         if self._makes:
@@ -105,7 +105,7 @@ class Way:
 
 @contextlib.contextmanager
 def made(path: str) -> Iterator[tuple[int, Owner | None]]:
-    """Open a directory, making the missing end of its way; yields its descriptor and an owner to give to."""
+    """Open a directory, creating missing parts at its end; yield its descriptor and the owner to give to."""
     at, missing = os.path.realpath(path), list[str]()
     while not os.path.isdir(at) and at != "/":
         at, name = os.path.split(at)
@@ -121,7 +121,7 @@ def made(path: str) -> Iterator[tuple[int, Owner | None]]:
 
 
 def create(directory: int, name: str, owner: Owner | None = None) -> int:
-    """Open a new file, 0600, to write to. Raises FileExistsError for anything of that name."""
+    """Open a new file for writing, mode 0600. Raises FileExistsError if the name exists."""
     descriptor = os.open(name, _NEW_FILE, 0o600, dir_fd=directory)
     if owner is not None:
         owner.take(descriptor)
@@ -129,7 +129,7 @@ def create(directory: int, name: str, owner: Owner | None = None) -> int:
 
 
 class NewFile:
-    """A file of a directory that has no name yet: `sync` it, then `link` it, and in any case `close` it."""
+    """A new file of a directory without a name: `sync`, then `link`, and always `close`."""
 
     def __init__(self, directory: int, data: bytes, owner: Owner | None = None) -> None:
         self._directory = directory
@@ -143,14 +143,14 @@ class NewFile:
             self._written(self._fd)
 
     def sync(self) -> None:
-        """Return once the bytes will survive a power cut."""
+        """Sync the bytes; on return they survive a power cut."""
         assert self._fd is not None, "it is closed"
         os.fsync(self._fd)
 
     def link(self, name: str) -> None:
-        """Give it its name, which is durable once the directory is synced. Raises FileExistsError.
+        """Give the file its name; durable once the directory is synced. Raises FileExistsError.
 
-        StoreError: the file system can neither link nor rename without replacing.
+        Raises StoreError if the file system can neither link nor rename without replacing.
         """
         if not self._temp:
             try:
@@ -166,12 +166,12 @@ class NewFile:
         _give_name(self._directory, self._temp, name)
 
     def close(self) -> None:
-        """Let go of it; what has no name is gone."""
+        """Close the file; without a name it is gone."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
         if self._temp:
-            with contextlib.suppress(OSError):  # what stays is swept later
+            with contextlib.suppress(OSError):  # leftovers are swept later
                 os.unlink(self._temp, dir_fd=self._directory)
             self._temp = ""
 
@@ -205,16 +205,16 @@ def _nameless(directory: int) -> int | None:
 
 
 def publish(directory: int, name: str, data: bytes, owner: Owner | None = None) -> None:
-    """Put a new file into a directory and return once it will survive a power cut.
+    """Create a new file in a directory; on return it survives a power cut.
 
-    Raises FileExistsError if the name is taken, which is then durable; on other errors nothing is published.
+    Raises FileExistsError if the name exists; that file is durable then. After other errors no file exists.
     """
     file = NewFile(directory, data, owner)
     try:
         file.sync()
         file.link(name)
     except FileExistsError:
-        os.fsync(directory)  # a replayed event takes "exists" for done
+        os.fsync(directory)  # a replayed event treats "exists" as done
         raise
     finally:
         file.close()
@@ -222,11 +222,11 @@ def publish(directory: int, name: str, data: bytes, owner: Owner | None = None) 
 
 
 def sync_names(directory: int, names: Collection[str]) -> None:
-    """Return once the names that were just given will survive a power cut; else none of them stays."""
+    """Make new names durable, or remove all of them."""
     try:
         os.fsync(directory)
     except OSError:
-        # Not acknowledged, so it must not look like an earlier success to the next attempt.
+        # Not acknowledged, so the next attempt must not see it as a success.
         for name in reversed(tuple(names)):
             with contextlib.suppress(OSError):
                 os.unlink(name, dir_fd=directory)
@@ -263,7 +263,7 @@ def _give_name(directory: int, temp: str, name: str) -> None:
 
 
 def _rename_without_replacing(directory: int, temp: str, name: str) -> None:
-    # renameat2 is in glibc since 2.28 and not in the standard library.
+    # The standard library has no renameat2; glibc has it since 2.28.
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     code = errno.ENOSYS
     if rename is not None:
@@ -279,7 +279,7 @@ def _rename_without_replacing(directory: int, temp: str, name: str) -> None:
 
 
 def replace(path: str, data: bytes) -> None:
-    """Put a file of state, 0600, in the place of another one, whole and durable; makes its directory."""
+    """Replace a state file atomically and durably, mode 0600; create its directory."""
     parent, name = os.path.split(path)
     os.makedirs(parent, mode=0o700, exist_ok=True)
     directory = os.open(parent, DIRECTORY)
@@ -290,9 +290,9 @@ def replace(path: str, data: bytes) -> None:
 
 
 def rewrite(directory: int, name: str, data: bytes, *, expected: str, owner: Owner | None = None) -> None:
-    """Put other bytes in the place of a memory file whose SHA-256 is `expected`, whole, keeping its mode.
+    """Replace the bytes of a memory file whose SHA-256 is `expected`, atomically, keeping its mode.
 
-    Only its link may change so. Raises StoreError if it has other bytes by now.
+    Used only to change links. Raises StoreError if the file has other bytes by now.
     """
     if hashlib.sha256(read(directory, name)).hexdigest() != expected:
         raise StoreError(f"{name} was changed at this moment; try again")
@@ -327,14 +327,14 @@ def move(source: int, name: str, target: int) -> None:
 
 
 def read(directory: int, name: str) -> bytes:
-    """The bytes of a file; no link is followed."""
+    """Return the bytes of a file; links are not followed."""
     fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
     with open(fd, "rb") as file:
         return file.read()
 
 
 def sweep(directory: int, older_than: float) -> int:
-    """Remove temporary files of killed writers last changed before a time (seconds); return how many."""
+    """Remove temporary files of killed writers older than a time (Unix seconds); return how many."""
     count = 0
     for name in os.listdir(directory):
         if name.startswith(_TEMP_PREFIX) and name.endswith(_TEMP_SUFFIX):
@@ -347,7 +347,7 @@ def sweep(directory: int, older_than: float) -> int:
 
 
 def sweep_at(path: str, older_than: float) -> int:
-    """As `sweep`, for a directory that need not be there."""
+    """Sweep a directory that may be missing."""
     try:
         directory = os.open(path, DIRECTORY)
     except OSError:
@@ -359,7 +359,7 @@ def sweep_at(path: str, older_than: float) -> int:
 
 
 def new_directory(path: str) -> str:
-    """Make a directory of this name, or with a number if it is taken, and sync it into its parent."""
+    """Create a directory of this name, with a number if it exists, and sync its parent."""
     for number in itertools.count(1):
         candidate = path if number == 1 else f"{path}-{number}"
         with contextlib.suppress(FileExistsError):
@@ -375,7 +375,7 @@ def new_directory(path: str) -> str:
 
 @contextlib.contextmanager
 def explained(action: str) -> Iterator[None]:
-    """Turn an OSError into a StoreError that a person can act on."""
+    """Turn an OSError into a StoreError with a remedy."""
     try:
         yield
     except OSError as error:
@@ -383,7 +383,7 @@ def explained(action: str) -> Iterator[None]:
 
 
 def why(error: OSError) -> str:
-    """Say what went wrong, and what to do if there is something."""
+    """Return the reason of an OSError, with a remedy if there is one."""
     return _ADVICE.get(error.errno or 0) or error.strerror or str(error) or type(error).__name__
 
 

@@ -1,9 +1,10 @@
-"""Changes in a root's folders since the last look, by inotify and without reading the folders.
+"""Changes in a root's folders since the last look, from inotify, without listing the folders.
 
-`taken` returns the paths of files that were made, changed, moved or removed since the call before, or None
-where that is unknown: then everything has to be looked at. The kernel notes an event before the call that
-caused it returns; of network file systems it is never known. All roots of a process share one instance of
-inotify; a user has 128. `watchfiles` was rejected: it collects in a thread and hands over later.
+`taken` returns the paths of files that were created, changed, moved or removed since the last call. It
+returns None if changes are unknown; then a full scan is needed. The kernel records an event before the
+causing call returns; on network file systems changes are always unknown. All roots of a process share one
+instance of inotify, because a user has 128. `watchfiles` was rejected: it collects in a thread and delivers
+later.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 
 _CREATE, _MOVED_TO = 0x100, 0x80
-# modify, attributes, moved from, delete; the folder itself deleted or moved; directories alone
+# modify, attributes, moved from, delete; the folder itself deleted or moved; folders only
 _WANTED = 0x2 | 0x4 | 0x40 | _MOVED_TO | _CREATE | 0x200 | 0x400 | 0x800 | 0x01000000
 _ITSELF_GONE = 0x400
 _OVERFLOW, _IGNORED = 0x4000, 0x8000
 # unmounted, watch gone; the folder itself deleted or moved
 _LOST = 0x2000 | _IGNORED | 0x400 | 0x800
-_MOST_PENDING = 1024  # events of one root that wait to be taken; more are a look at everything
+_MOST_PENDING = 1024  # pending events of one root; more need a full scan
 _HEAD = struct.Struct("iIII")
 _READ_BYTES = 1 << 16
 # ext2 to 4, xfs, btrfs, tmpfs, f2fs, zfs, bcachefs, overlay
@@ -40,18 +41,18 @@ _Place = tuple[int, int]
 
 
 class DirectoryEvents:
-    """The events of some folders, which need not be there."""
+    """Events of some folders, which may be missing."""
 
     def __init__(self, folders: Sequence[str]) -> None:
         self._folders = tuple(folders)
-        self._places: tuple[_Place | None, ...] | None = None  # of the folders, as they are watched
+        self._places: tuple[_Place | None, ...] | None = None  # the watched folders
         self._pending = _Pending()
         weakref.finalize(self, _KERNEL.leave, self._pending)
 
     def taken(self, own: frozenset[str] = frozenset()) -> frozenset[str] | None:
-        """Paths of memory files with an event since the last call; None if all has to be looked at.
+        """Return paths of memory files with an event since the last call; None if changes are unknown.
 
-        Left out is that the files `own` came to be, which the caller knows.
+        Events of the creation of the files `own` are left out; the caller knows them.
         """
         places = tuple(_place(folder) for folder in self._folders)
         if places != self._places:
@@ -59,7 +60,7 @@ class DirectoryEvents:
             return None
         events = _KERNEL.taken(self._pending)
         if events is None:
-            self._places = None  # once this look is over there is another
+            self._places = None  # the next look follows this one
             return None
         expected, found = set(own), set[str]()
         for folder, mask, name in events:
@@ -88,24 +89,24 @@ class _Pending:
 
 
 class _Kernel:
-    """The one inotify instance of this process, shared by all roots: the user may have 128 of them.
+    """The only inotify instance of this process, shared by all roots: a user may have 128.
 
-    A folder is watched once, whoever waits for it. May be used in any thread.
+    A folder has one watch for all users of it. Thread-safe.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._fd = -1
-        self._waiting: dict[int, dict[_Pending, str]] = {}  # by watch: who waits, and for which folder
+        self._waiting: dict[int, dict[_Pending, str]] = {}  # by watch: its users, and the folder of each
         self._refused: dict[
             _Pending, tuple[Sequence[str], str]
-        ] = {}  # folders that want a watch, and why not
+        ] = {}  # folders that could not be watched, with the reason
         self._left: deque[_Pending] = deque()
 
     def watch(self, pending: _Pending, folders: Sequence[str] | None) -> bool:
-        """Collect the events of these folders, and of no others, from now on; whether the kernel can.
+        """Collect the events of exactly these folders from now on; return True if the kernel can.
 
-        None is for folders of which the kernel does not tell everything.
+        None means folders on a file system with incomplete events.
         """
         with self._held():
             self._give_up(pending)
@@ -132,25 +133,25 @@ class _Kernel:
             return True
 
     def taken(self, pending: _Pending) -> list[tuple[str, int, bytes]] | None:
-        """The events since the last call; None where some are lost, or a folder is not watched any more."""
+        """Return the events since the last call; None if some are lost or a watch has ended."""
         with self._held():
             self._dispatch()
             events, pending.events = pending.events, []
             return None if pending.is_lost else events
 
     def leave(self, pending: _Pending) -> None:
-        """Give its watches back. May be called while this thread is in another method, by a collection."""
+        """Release the watches of a user. Safe in a garbage collection during another method."""
         self._left.append(pending)
         if self._lock.acquire(blocking=False):
             self._release()
 
     def unwatched_reason(self, folders: Iterable[str]) -> str:
-        """Why each look at these folders is one at everything, if a limit is the cause; else empty."""
+        """Return the kernel limit that keeps these folders from being watched, or ""."""
         wanted, refused = frozenset(folders), tuple(self._refused.values())
         return next((why for each, why in refused if not wanted.isdisjoint(each)), "")
 
     def drop_lost_watches(self) -> None:
-        """Take notice of folders that are gone, whose watches the kernel has given up."""
+        """Drop the watches of removed folders, which the kernel has ended."""
         with self._held():
             self._dispatch()
 
@@ -163,7 +164,7 @@ class _Kernel:
             self._release()
 
     def _release(self) -> None:
-        """Let go of the lock, once nothing is left that somebody wanted to give back meanwhile."""
+        """Release the lock after all pending releases of watches are done."""
         while True:
             while self._left:
                 self._give_up(self._left.popleft())
@@ -213,6 +214,7 @@ class _Kernel:
 
 
 def _lose(pending: _Pending) -> None:
+    """Mark the events of a user as incomplete."""
     pending.events, pending.is_lost = [], True
 
 
@@ -222,7 +224,7 @@ unwatched_reason = _KERNEL.unwatched_reason
 
 
 def instances_held() -> int:
-    """How many inotify instances this process holds; 0 where that cannot be seen."""
+    """Return how many inotify instances this process has; 0 if that is unknown."""
     held = 0
     with contextlib.suppress(OSError):
         for number in os.listdir("/proc/self/fd"):
@@ -232,7 +234,7 @@ def instances_held() -> int:
 
 
 def refusal(folders: Iterable[str]) -> str:
-    """Why the kernel does not watch all these folders at once; nothing where it does, or has no inotify.
+    """Return why the kernel cannot watch all these folders at once; "" if it can, or without inotify.
 
     A watcher takes three descriptors: an instance of inotify, one of epoll and an eventfd.
     """
@@ -259,6 +261,7 @@ def refusal(folders: Iterable[str]) -> str:
 
 
 def _place(folder: str) -> _Place | None:
+    """Return device and inode of a folder, or None."""
     try:
         status = os.stat(folder)
     except OSError:
@@ -267,6 +270,7 @@ def _place(folder: str) -> _Place | None:
 
 
 def _is_local(folder: str) -> bool:
+    """Return True if a folder is on a local file system with complete events."""
     libc, buffer = _libc(), ctypes.create_string_buffer(256)
     if libc is None or libc.statfs(os.fsencode(folder), buffer):
         return False
@@ -276,6 +280,7 @@ def _is_local(folder: str) -> bool:
 
 @cache
 def _libc() -> ctypes.CDLL | None:
+    """Return the C library if it has inotify."""
     if not sys.platform.startswith("linux"):
         return None
     libc = ctypes.CDLL(None, use_errno=True)

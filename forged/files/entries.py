@@ -1,6 +1,6 @@
-"""Make a memory of the values of its front matter, key by key, as people write them.
+"""Build a memory from the values of its front matter, key by key.
 
-People write a bare name where an entry would do; what has neither form raises MemoryFormatError.
+People may write a bare name in place of an entry. Any other form raises MemoryFormatError.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from forged.memory import (
 
 T = TypeVar("T")
 Value: TypeAlias = "str | tuple[Value, ...] | dict[str, Value] | None"
-"""A scalar's text, a list, a group of keys, or None for a plain null."""
+"""Text of a scalar, list, group of keys, or None for a plain null."""
 
 
 class Header(msgspec.Struct, frozen=True):
-    """The `values` of the known keys of a header, all its `keys` in order, and the lines of the others."""
+    """A parsed header: `values` of known keys, all `keys` in order, and the lines of unknown keys."""
 
     values: dict[str, Value]
     extra: str = ""
@@ -44,7 +44,7 @@ _WHOLE = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
 def one_text(header: Mapping[str, Value], key: str, default: str) -> str:
-    """One text; raises MemoryFormatError for anything else."""
+    """Return the text of a key; raises MemoryFormatError for any other form."""
     value = header.get(key)
     if value is None:
         return default
@@ -54,7 +54,7 @@ def one_text(header: Mapping[str, Value], key: str, default: str) -> str:
 
 
 def links(value: Value) -> tuple[Related, ...]:
-    """Links; entries without an id lead nowhere and are left out."""
+    """Return links; entries without an id are left out."""
     if value is None:
         return ()
     if not isinstance(value, tuple):
@@ -63,7 +63,7 @@ def links(value: Value) -> tuple[Related, ...]:
 
 
 def lost_links(value: Value) -> int:
-    """How many entries were left out."""
+    """Return how many links were left out."""
     return sum(not _has_id(entry) for entry in value) if isinstance(value, tuple) else 0
 
 
@@ -79,7 +79,7 @@ def _has_id(entry: Value) -> bool:
 
 
 def cues(value: Value) -> tuple[str, ...]:
-    """Lines, or one that stands alone, as people write it."""
+    """Return cues: a list, or a single line without one."""
     lines = tuple(entry for entry in _entries(value) if isinstance(entry, str))
     if len(lines) < len(_entries(value)):
         raise MemoryFormatError("`cues` must be a list of short lines")
@@ -87,11 +87,12 @@ def cues(value: Value) -> tuple[str, ...]:
 
 
 def evidence(value: Value) -> tuple[Evidence, ...]:
-    """Files that a memory stands on; a path alone, as people write it, may have its lines behind it."""
+    """Return evidence; a bare path may end in its line numbers."""
     return tuple(map(_evidence_entry, _entries(value)))
 
 
 def _evidence_entry(entry: Value) -> Evidence:
+    """Return one piece of evidence, from an entry with keys or from a bare path."""
     if isinstance(entry, str):
         return evidence_named(entry)
     if not isinstance(entry, dict) or not one_text(entry, "path", ""):
@@ -100,7 +101,7 @@ def _evidence_entry(entry: Value) -> Evidence:
 
 
 def entities(value: Value) -> tuple[Entity, ...]:
-    """What a memory speaks of; people write its name alone."""
+    """Return entities; an entry may be a bare name."""
     return tuple(map(_entity, _entries(value)))
 
 
@@ -112,7 +113,7 @@ def _entity(value: Value) -> Entity:
 
 
 def relations(value: Value) -> tuple[EntityRelation, ...]:
-    """How what a memory speaks of is related."""
+    """Return relations between entities."""
     return tuple(map(_relation, _entries(value)))
 
 
@@ -126,18 +127,18 @@ def _relation(entry: Value) -> EntityRelation:
     return EntityRelation(source, relation, target, _weight(one_text(keys, "weight", "1")))
 
 
-def _weight(told: str) -> float:
+def _weight(text: str) -> float:
     try:
-        weight = float(told)
+        weight = float(text)
     except ValueError:
         weight = math.nan
     if not math.isfinite(weight):
-        raise MemoryFormatError(f"`weight` of a relation is {told[:40]!r}; write a number such as 0.5")
+        raise MemoryFormatError(f"`weight` of a relation is {text[:40]!r}; write a number such as 0.5")
     return weight
 
 
 def piece(value: Value) -> Piece | None:
-    """Which part of a document a memory is."""
+    """Return the position in a document, or None."""
     if value is None:
         return None
     if not isinstance(value, dict) or not one_text(value, "id", ""):
@@ -147,10 +148,10 @@ def piece(value: Value) -> Piece | None:
 
 
 def _number(header: Mapping[str, Value], key: str, default: str) -> int:
-    told = one_text(header, key, default)
-    if _WHOLE.fullmatch(told) is None:
-        raise MemoryFormatError(f"`{key}` of a document is {told[:40]!r}; write a whole number")
-    return int(told)
+    text = one_text(header, key, default)
+    if _WHOLE.fullmatch(text) is None:
+        raise MemoryFormatError(f"`{key}` of a document is {text[:40]!r}; write a whole number")
+    return int(text)
 
 
 def _entries(value: Value) -> tuple[Value, ...]:
@@ -161,7 +162,7 @@ _VERSION = re.compile(r"\+?0*([1-9][0-9]{0,8})(?:\.[0-9]*)?")
 
 
 def memory_of(header: Header, body: str, scope: str, name: str, wrong: list[tuple[str, str]]) -> Memory:
-    """The memory; a value that is none of its key's counts as missing, and `wrong` gets key and reason."""
+    """Return the memory; an invalid value counts as missing and is added to `wrong` with the reason."""
 
     def text(key: str, default: str = "") -> str:
         return read_as(lambda: one_text(header.values, key, default), key, default, wrong)
@@ -192,6 +193,7 @@ def memory_of(header: Header, body: str, scope: str, name: str, wrong: list[tupl
 
 
 def read_as(value: Callable[[], T], key: str, default: T, wrong: list[tuple[str, str]]) -> T:
+    """Return the converted value of a key, or the default with an entry in `wrong`."""
     try:
         return value()
     except MemoryFormatError as error:
@@ -207,7 +209,7 @@ def _version(text: str) -> int:
 
 
 def note_on_links(value: Value) -> tuple[str, ...]:
-    """A note on entries that lead nowhere and are left out."""
+    """Return a note on links that were left out."""
     lost = lost_links(value)
     if not lost:
         return ()

@@ -21,7 +21,7 @@ from forged.files.scan import Pace
 from forged.memory import Evidence, Memory
 
 MOST_EVIDENCE = 8
-"""So many files of one memory are looked at."""
+"""Limit of checked files of one memory."""
 
 _MOST_BYTES = 4 << 20
 _MOST_PATH = 400
@@ -35,20 +35,20 @@ _Key = tuple[int, int, int, int]
 
 
 class EvidenceError(ForgedError):
-    """What is named as evidence cannot be looked at; the message says why."""
+    """An evidence file cannot be read; the message says why."""
 
 
 def with_hash(top: str, evidence: Evidence) -> Evidence:
-    """The evidence with the hash of what it names now."""
+    """Return the evidence with the hash of its current content."""
     with _opened(top, evidence.path) as descriptor:
         return msgspec.structs.replace(evidence, hash=_hash(descriptor, evidence))
 
 
 class EvidenceChecker:
-    """Looks after the evidence of one root's memories. To be used by one thread at a time."""
+    """Checks the evidence of one root's memories for changes. For one thread at a time."""
 
     def __init__(self, top: str) -> None:
-        """Take the directory that paths are below."""
+        """Take the directory that paths are relative to."""
         self._top = top
         self._hashes: dict[Evidence, tuple[_Key, str]] = {}
         self._shown: dict[str, tuple[Memory, Memory]] = {}
@@ -56,9 +56,9 @@ class EvidenceChecker:
     def shown(
         self, memories: tuple[Memory, ...], *, afresh: bool, pause: Callable[[], None]
     ) -> tuple[Memory, ...]:
-        """The memories, of which those whose evidence is not as it was say so.
+        """Return the memories, with `stale` set where evidence has changed.
 
-        Unless `afresh` what was looked at before is as it was found then. Equal answers are the same objects.
+        Without `afresh`, earlier results are used again. Equal results are the same objects.
         """
         standing = [memory for memory in memories if memory.evidence]
         if not standing:
@@ -74,12 +74,13 @@ class EvidenceChecker:
 
     @property
     def stale(self) -> tuple[str, ...]:
-        """Ids of the memories that are, as they were looked at last."""
+        """Return ids of the memories with changed evidence, as of the last check."""
         return tuple(shown.id for _, shown in self._shown.values() if shown.stale)
 
     def _looked_at(
         self, memory: Memory, before: tuple[Memory, Memory] | None, *, afresh: bool
     ) -> tuple[Memory, Memory]:
+        """Return a memory and its form with `stale` set."""
         if before is not None and before[0] is memory and not afresh:
             return before
         named = memory.evidence[:MOST_EVIDENCE]
@@ -89,6 +90,7 @@ class EvidenceChecker:
         return memory, msgspec.structs.replace(memory, stale=stale) if stale else memory
 
     def _holds(self, evidence: Evidence) -> bool:
+        """Return True if a file is as the evidence says."""
         try:
             with _opened(self._top, evidence.path) as descriptor:
                 return not evidence.hash or self._known_hash(descriptor, evidence) == evidence.hash
@@ -110,6 +112,7 @@ class EvidenceChecker:
 
 @contextlib.contextmanager
 def _opened(top: str, path: str) -> Iterator[int]:
+    """Open a file below the top without following links; yield its descriptor."""
     *folders, name = _parts(path)
     held = []
     try:
@@ -145,6 +148,7 @@ def _hash(descriptor: int, evidence: Evidence) -> str:
 
 
 def _some(lines: list[bytes], evidence: Evidence) -> bytes:
+    """Return the named lines. Raises EvidenceError."""
     match = _LINES.fullmatch(evidence.lines)
     first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
     if not first <= last <= len(lines):

@@ -1,12 +1,12 @@
-"""Memory files as bytes: front matter and body, read tolerantly and written in one exact form.
+"""Memory files as bytes: parse front matter and body tolerantly, write one exact form.
 
-People edit these files by hand, so reading takes what it can (BOM, CRLF, missing keys, no front matter, keys
-that are no YAML), and raises MemoryFormatError for the rest. The written form, which is the Go program's byte
-for byte, is matched first by one expression, many times faster; all else goes to `hand_written`, and a test
-proves that both read the same. Body bytes and unknown keys survive.
+People edit these files, so reading accepts BOM, CRLF, missing keys, no front matter, and keys that are not
+YAML. It raises MemoryFormatError for the rest. The written form equals that of the Go program byte for byte.
+One regular expression reads it, many times faster; everything else goes to `hand_written`. A test proves that
+both read the same. Body bytes and unknown keys survive.
 
-Scalars have the three styles of go-yaml v3's emitter, whose quoting no general dumper has. Beyond it `=` and
-`<<` are quoted, because a YAML 1.1 reader gives them a meaning, and text with line ends is escaped instead of
+Scalars have the three styles of go-yaml v3's emitter, whose quoting no general dumper has. In addition, `=`
+and `<<` are quoted, because a YAML 1.1 reader interprets them. Text with line ends is escaped instead of
 becoming a `|` block.
 """
 
@@ -46,17 +46,17 @@ _BEFORE = re.compile(rb"^category[ \t]*:[^\n]*\n()", re.MULTILINE)
 
 
 def parse(data: bytes, scope: str, name: str) -> Memory:
-    """Read one file's bytes; raises MemoryFormatError with the reason. See `read`."""
+    """Parse the bytes of a file into a memory; raises MemoryFormatError with the reason. See `read`."""
     return read(data, scope, name).memory
 
 
 def read(data: bytes, scope: str, name: str) -> ParsedFile:
-    """Read one file's bytes, with notes on what disagrees.
+    """Parse the bytes of a file into a memory, with notes on contradictions.
 
-    `scope` is that of its directory, and wins over the file's; `name` is the file name without `.md`, the id
-    if the file states none. Ids are NFC. Missing keys get defaults, so that a person can write a memory by
-    hand; without front matter the whole text is the body. A key that cannot be read counts as a plain text or
-    as missing, with a note. Raises MemoryFormatError, InConflict for a text with the markers of a merge.
+    `scope` is that of its directory and wins over the file's. `name` is the file name without `.md`, and the
+    id if the file states none. Ids are NFC. Missing keys get defaults, so that a person can write a memory by
+    hand; without front matter the whole text is the body. An unreadable key counts as plain text or as
+    missing, with a note. Raises MemoryFormatError, and InConflict for a text with the markers of a merge.
     """
     if len(data) > MAX_FILE_BYTES:
         raise MemoryFormatError(f"larger than {MAX_FILE_BYTES // 1024} KiB; split it into smaller memories")
@@ -67,9 +67,9 @@ def read(data: bytes, scope: str, name: str) -> ParsedFile:
 
 
 def is_in_conflict(data: bytes) -> bool:
-    """Whether a text holds, in this order and at line starts, the three markers of a merge.
+    """Return True if lines begin with the three markers of a merge, in this order.
 
-    A conflict begins outside code fences that are closed; either side may open a fence.
+    A conflict begins outside closed code fences; either side may open a fence.
     """
     if b"<<<<<<<" not in data or b">>>>>>>" not in data:
         return False
@@ -86,9 +86,9 @@ def is_in_conflict(data: bytes) -> bool:
 
 
 def _fenced(lines: Sequence[bytes]) -> set[int]:
-    """Numbers of the lines within code fences, in one pass from each end."""
+    """Return the numbers of lines within code fences, in one pass from each end."""
     fences = [(number, found) for number, line in enumerate(lines) if (found := _FENCE.fullmatch(line))]
-    longest = {b"`": 0, b"~": 0}  # of the fences behind that could close one
+    longest = {b"`": 0, b"~": 0}  # possible closing fences after a line
     reach: list[int] = []
     for _, found in reversed(fences):
         kind = found[1][:1]
@@ -151,7 +151,7 @@ def _list(key: str, entries: Iterable[Mapping[str, str]]) -> Iterator[str]:
 
 
 def _texts(needed: str, entry: Evidence | Entity) -> dict[str, str]:
-    """The texts of an entry; those that are empty are left out, but for the one that names it."""
+    """Return the texts of an entry without empty ones, except for the required key."""
     texts = ((name, getattr(entry, name)) for name in entry.__struct_fields__)
     return {name: scalar(text) for name, text in texts if text or name == needed}
 
@@ -172,7 +172,7 @@ _WORD_WITH_TYPE = re.compile(
 _READS_AS_NUMBER = re.compile(
     r"[-+]?(?:\.[0-9]+|[0-9]+\.[0-9]*)(?:[eE][-+]?[0-9]+)?|[-+]?[0-9]+"
     r"|[-+]?0(?:[xX][0-9a-fA-F]*|[oO][0-7]*|[bB][01]*)"
-    r"|[-+]?[0-9]+(?::[0-5]?[0-9])+(?:\.[0-9]*)?"  # base 60
+    r"|[-+]?[0-9]+(?::[0-5]?[0-9])+(?:\.[0-9]*)?"  # base 60 numbers
 )
 _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt ][0-9:.Zz+ -]*)?")
 _EXPONENT = re.compile(r"[-+]?[0-9]+[eE][-+]?[0-9]+")
@@ -182,13 +182,13 @@ _ESCAPES = {
 }  # fmt: skip
 
 
-@cache  # the wide class takes 6 ms to compile: not at the start of a daemon
+@cache  # this class takes 6 ms to compile, so it is compiled on use
 def _escaped() -> re.Pattern[str]:
     return re.compile("[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd]")
 
 
 def scalar(text: str) -> str:
-    """Return a text as the value of a key. What UTF-8 cannot hold becomes `?`."""
+    """Return a text as the value of a key. Characters that UTF-8 cannot hold become `?`."""
     if not text.isascii():
         text = text.encode("utf-8", "replace").decode()
     escaped = _ASCII_ESCAPED if text.isascii() else _escaped()
@@ -203,7 +203,7 @@ def _reads_as_another_type(text: str) -> bool:
     digits = text.replace("_", "")
     if _WORD_WITH_TYPE.fullmatch(text) or _READS_AS_NUMBER.fullmatch(digits) or _DATE.fullmatch(text):
         return True
-    # go-yaml takes 1e5 for a number and 1e400 for text; session ids of hex digits can look like either.
+    # go-yaml reads 1e5 as a number and 1e400 as text; session ids of hex digits can look like either.
     return _EXPONENT.fullmatch(digits) is not None and math.isfinite(float(digits))
 
 
@@ -219,11 +219,11 @@ def _escape(match: re.Match[str]) -> str:
 
 _Keys = dict[str, str]
 _TEXT = (
-    r"""(?:(?!(?i:null)\n)[A-Za-z0-9_][A-Za-z0-9_./+:-]*(?<!:)"""  # plain; no blank, no colon at the end
-    r"""|"[ !#-\[\]-~]*"|'[ -&(-~]*')"""  # quoted ASCII with nothing to unescape
+    r"""(?:(?!(?i:null)\n)[A-Za-z0-9_][A-Za-z0-9_./+:-]*(?<!:)"""  # plain: no blank, no colon at the end
+    r"""|"[ !#-\[\]-~]*"|'[ -&(-~]*')"""  # quoted ASCII without escapes
 )
 _TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,9})?(?:Z|[+-][0-9]{2}:[0-9]{2})"
-# A line of words: no colon, no hash sign, and one blank between two of them.
+# A line of words: no colon, no hash sign, single blanks
 _WORD = r"\w[\w./+,?!'()%-]*"
 _LINE = rf"""(?:(?!(?i:null)\n){_WORD}(?: {_WORD})*|"[ !#-\[\]-~]*"|'[ -&(-~]*')"""
 _PLACE = rf"(?:/{_WORD}(?: {_WORD})*|{_TEXT}|{_LINE})"  # a path, or an address
@@ -259,7 +259,7 @@ _WRITTEN_FORM = re.compile(
     rf"(?:entities:\n((?:{_entry(*_ENTITY, caught=False)})+))?"
     rf"(?:relations:\n((?:{_entry(*_RELATION, caught=False)})+))?---\n"
 )
-_LISTS = 5  # the last groups of it, of several lines each
+_LISTS = 5  # the last groups, of several lines each
 _CUES = re.compile(rf"    - ({_LINE})\n")
 _EDGES, _GROUNDS, _ENTITIES, _RELATIONS = (
     re.compile(_entry(*keys, caught=True)) for keys in (_EDGE, _GROUND, _ENTITY, _RELATION)
@@ -268,7 +268,7 @@ _PIECES = re.compile(_lines(*_PIECE, indent=4, caught=True))
 
 
 def _read_written_form(data: bytes, scope: str, name: str) -> ParsedFile | None:
-    """The memory of a file in the written form; None means not sure."""
+    """Return the memory of a file in the written form; None if the form is uncertain."""
     try:
         text = "" if b"\0" in data else data.decode()
     except UnicodeDecodeError:
@@ -286,7 +286,8 @@ def _read_written_form(data: bytes, scope: str, name: str) -> ParsedFile | None:
         return None
     memory = Memory(
         id_, text[match.end() :], created_at, created_at if updated_at == created_at else updated_at,
-        int(version), scope, _shared(category), _shared(session_id), _shared(trigger), supersedes or None,
+        int(version), scope, _interned(category), _interned(session_id),
+        _interned(trigger), supersedes or None,
         _edges(edges) if edges else (), "", origin,
     )  # fmt: skip
     whole = _with_lists(memory, *lists) if any(lists) else memory
@@ -299,7 +300,9 @@ def _read_written_form(data: bytes, scope: str, name: str) -> ParsedFile | None:
 def _with_lists(memory: Memory, *lists: str) -> Memory | None:
     cues, evidence, document, entities, relations = lists
     grounds = tuple(Evidence(*each) for each in _each(_GROUNDS, evidence))
-    things = tuple(Entity(name, _shared(kind), told) for name, kind, told in _each(_ENTITIES, entities))
+    things = tuple(
+        Entity(name, _interned(kind), description) for name, kind, description in _each(_ENTITIES, entities)
+    )
     between = tuple(_relation_of(*each) for each in _each(_RELATIONS, relations))
     piece = _piece(document) if document else None
     needed = [*(each.path for each in grounds), *(each.name for each in things)]
@@ -318,19 +321,19 @@ def _each(pattern: re.Pattern[str], text: str) -> list[tuple[str, ...]]:
 
 def _piece(text: str) -> Piece:
     ((document_id, index, of, source),) = _each(_PIECES, text)
-    return Piece(_shared(document_id), int(index), int(of), _shared(source))
+    return Piece(_interned(document_id), int(index), int(of), _interned(source))
 
 
 def _relation_of(source: str, relation: str, target: str, weight: str) -> EntityRelation:
-    return EntityRelation(source, _shared(relation), target, float(weight or 1))
+    return EntityRelation(source, _interned(relation), target, float(weight or 1))
 
 
 def _edges(text: str) -> tuple[Related, ...]:
-    return tuple(Related(id_, _shared(how)) for id_, how in _each(_EDGES, text))
+    return tuple(Related(id_, _interned(how)) for id_, how in _each(_EDGES, text))
 
 
-# One text for all files that say the same: 300 bytes of a small memory, where there are thousands.
-_shared = lru_cache(1024)(str)
+# One string for equal texts of all files, which saves 300 bytes for each small memory.
+_interned = lru_cache(1024)(str)
 
 
 def _unquoted(text: str) -> str:
@@ -338,7 +341,10 @@ def _unquoted(text: str) -> str:
 
 
 def relinked(data: bytes, scope: str, name: str, older: str | None) -> bytes:
-    """The bytes of a file that supersedes `older` now, or nothing; `scope` and `name` as for `parse`."""
+    """Return the bytes of a file that supersedes `older` now, or no file if that is "".
+
+    `scope` and `name` are those of `parse`.
+    """
     wanted = msgspec.structs.replace(parse(data, scope, name), supersedes=older)
     header = _HEADER.match(data)
     if header is None:
@@ -352,7 +358,7 @@ def relinked(data: bytes, scope: str, name: str, older: str | None) -> bytes:
 
 
 def _with_line(data: bytes, header: re.Match[bytes], older: str | None) -> bytes:
-    """With another line of `supersedes`, or without one, or with a new one where the written form has it."""
+    """Return the file with its line of `supersedes` replaced, removed, or inserted at its place."""
     end = b"\r\n" if header[1].endswith(b"\r\n") else b"\n"
     line = b"" if older is None else b"supersedes: " + scalar(older).encode() + end
     there = _LINK.search(header[1]) or _BEFORE.search(header[1])

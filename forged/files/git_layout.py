@@ -1,8 +1,8 @@
 """Find the repository of a work tree without git, from the files of both sides.
 
-A repository's own files are believed only when git's side of the link says the same and has the same owner,
-because both may have come with a download. A `.git` file that nothing names back makes its directory a root
-of its own. Blocks for the disk.
+The files of a work tree are believed only if git's side names the work tree back and has the same owner: both
+may come with a download. A `.git` file that is not named back makes its directory a root of its own. Blocks
+for the disk.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import stat
 
 import msgspec
 
-_POINTER_BYTES = 8192  # two paths of PATH_MAX
+_POINTER_BYTES = 8192  # two paths of length PATH_MAX
 _CONFIG_BYTES = 65536
 _SECTION = re.compile(r"\s*\[\s*([^\]]*?)\s*\]")
 _ASSIGNMENT = re.compile(r"\s*([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*(.*))?$")
@@ -21,9 +21,9 @@ _ESCAPES = {"n": "\n", "t": "\t", "b": "\b"}
 
 
 class GitLayout(msgspec.Struct, frozen=True):
-    """A git top, its canonical `common` directory, and the `main` worktree.
+    """A top of git, its canonical `common` directory, and the `main` worktree.
 
-    `common` is empty where git's side does not name the top back.
+    `common` is "" if git's side does not name the top back.
     """
 
     top: str
@@ -32,23 +32,24 @@ class GitLayout(msgspec.Struct, frozen=True):
 
 
 def is_git_directory(path: str) -> bool:
-    """Whether a directory is one that git keeps for itself, and no work tree."""
+    """Return True if a directory is git's own and no work tree."""
     if os.path.lexists(os.path.join(path, ".git")) or not os.path.lexists(os.path.join(path, "HEAD")):
         return False
     return all(os.path.isdir(os.path.join(path, name)) for name in ("objects", "refs"))
 
 
 def is_git_top(directory: str, owners: frozenset[int]) -> bool:
+    """Return True if a directory is the top of a work tree."""
     git = os.path.join(directory, ".git")
     return is_directory(git, owners) or (_owner(git) in owners and _pointer(git, b"gitdir:") is not None)
 
 
 def layout(top: str, owners: frozenset[int] | None = None) -> GitLayout:
-    """Layout of the repository of a git top; `owners` are those whose directories count, all without it.
+    """Return the layout of the repository of a top; only directories of `owners` count, if given.
 
-    A linked worktree's `.git` file names <common>/worktrees/<id>, which names the file back; a submodule's
-    git directory names its work tree as `core.worktree`. Both sides are demanded, with one owner: only git
-    could write the second. A `commondir` elsewhere, as in a crafted archive, is nobody's
+    The `.git` file of a linked worktree names <common>/worktrees/<id>, which names the file back. The git
+    directory of a submodule names its work tree as `core.worktree`. Both sides and one owner are required:
+    only git could write the second. A `commondir` elsewhere, as in a crafted archive, is ignored
     (GHSA-q5hj-mxqh-vv77).
     """
     git, own = os.path.join(top, ".git"), GitLayout(top, "", top)
@@ -67,7 +68,7 @@ def layout(top: str, owners: frozenset[int] | None = None) -> GitLayout:
     has_owner = _have_one_owner(git, git_dir) and (owners is None or is_directory(git_dir, owners))
     core = _core(git_dir) if has_owner and os.path.isdir(git_dir) else {}
     if _is_bare(core):
-        # The form `.git` -> `.bare` in the top that the worktrees lie in; a link further away is nobody's.
+        # The form `.git` -> `.bare` in the top that holds the worktrees; a link further away is ignored.
         return GitLayout(top, git_dir, "") if os.path.dirname(git_dir) == top else own
     return GitLayout(top, git_dir, top) if _work_tree(git_dir, core) == top else own
 
@@ -87,7 +88,7 @@ def _main_worktree(common: str) -> str:
 
 
 def _work_tree(git_dir: str, core: dict[str, str | None]) -> str:
-    """Canonical path of what a git directory names as its work tree, or nothing."""
+    """Return the canonical path of the work tree that a git directory names, or ""."""
     named = core.get("worktree")
     return os.path.realpath(os.path.join(git_dir, named)) if named and "\0" not in named else ""
 
@@ -103,15 +104,12 @@ def _follow(git_dir: str, name: str) -> str | None:
 
 
 def _is_bare(core: dict[str, str | None]) -> bool:
-    """Whether git says that there is no work tree; a key without a value is true."""
+    """Return True if git says that there is no work tree; a key without a value is true."""
     return "bare" in core and (core["bare"] is None or core["bare"].lower() in {"true", "yes", "on", "1"})
 
 
 def _core(git_dir: str) -> dict[str, str | None]:
-    """The keys of `[core]` in a git directory's own configuration, the later of two winning.
-
-    With extensions.worktreeConfig git keeps core.bare and core.worktree in the second file.
-    """
+    """Return the keys of `[core]` in a git directory's configuration files, the last value of each."""
     found: dict[str, str | None] = {}
     for name in ("config", "config.worktree"):
         content = os.fsdecode(_read(os.path.join(git_dir, name), _CONFIG_BYTES) or b"")
@@ -145,7 +143,7 @@ def _unquoted(value: str) -> str:
 
 
 def _pointer(path: str, label: bytes = b"") -> str | None:
-    """Path in a one-line file of git that begins with `label`, or None if this is no such file."""
+    """Return the path in a one-line file of git that begins with `label`, or None."""
     content = _read(path, _POINTER_BYTES)
     if content is None or not content.startswith(label):
         return None
@@ -154,9 +152,9 @@ def _pointer(path: str, label: bytes = b"") -> str | None:
 
 
 def _read(path: str, limit: int) -> bytes | None:
-    """Content of a regular file of at most `limit` bytes; None for anything else."""
+    """Return the content of a regular file of at most `limit` bytes, or None."""
     try:
-        # Without O_NONBLOCK a FIFO of this name would hold the daemon for ever.
+        # Without O_NONBLOCK a FIFO of this name would block the daemon for ever.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
@@ -171,6 +169,7 @@ def _read(path: str, limit: int) -> bytes | None:
 
 
 def is_directory(path: str, owners: frozenset[int]) -> bool:
+    """Return True for a directory, of these owners if given."""
     try:
         status = os.stat(path)
     except OSError:

@@ -1,7 +1,8 @@
-"""Memory files in any other form than the written one: front matter as people and other programs write it.
+"""Parse memory files that people or other programs wrote: any front matter, or none.
 
-Lines between two of `---` are front matter only where their keys are: plain words, one of them known. A rule
-above a paragraph is a rule, and all of it text. What disagrees is a note; raises MemoryFormatError.
+Lines between two of `---` are front matter only if they have keys: plain words, one of them known. A
+horizontal rule above a paragraph is text, like all that follows. Contradictions become notes. Raises
+MemoryFormatError.
 """
 
 from __future__ import annotations
@@ -18,22 +19,22 @@ from forged.memory import MOST_CUE_CHARS, MOST_CUES, Memory
 MAX_HEADER_BYTES = 64 * 1024
 _END = re.compile(r"^(?:---|\.\.\.)[ \t\r]*$", re.MULTILINE)
 _KEY = re.compile(r"^([A-Za-z_]+)[ \t]*:(?=\s|$)", re.MULTILINE)
-# Keys at the beginning of a text without front matter that are no accident.
+# Keys that mark the first lines of a text as front matter, even without `---`.
 _ENOUGH = 2
 NO_FRONT_MATTER = "its text begins like front matter that is none"
 _PLACE = "keys stand between two lines of `---` alone, the first of which begins the file"
 
 
 class ParsedFile(msgspec.Struct, frozen=True, gc=False):
-    """A memory, and sentences about what in its file should be put right although it could be read."""
+    """A memory, and notes on what to correct in its file although it was read."""
 
     memory: Memory
     notes: tuple[str, ...] = ()
 
 
-# `document` says which piece a memory is.
+# `document` holds the position of a piece.
 _KEYS = {*Memory.__struct_fields__, "document"} - {"content", "extra", "redacted", "stale", "piece"}
-# Keys by which front matter is known: ours, and those of Obsidian, basic-memory and Open Knowledge Format.
+# Keys that identify front matter: forged's, and those of Obsidian, basic-memory and Open Knowledge Format.
 KNOWN_KEYS = _KEYS | {
     *("title", "tags", "tag", "aliases", "alias", "cssclasses", "cssclass", "publish", "permalink", "type"),
     *("created", "modified", "updated", "date", "description", "resource", "timestamp", "okf_version"),
@@ -51,6 +52,7 @@ TIME_LIKE = re.compile(
 
 
 def notes_on(memory: Memory, stated_scope: str) -> tuple[str, ...]:
+    """Return notes on contradictions between a memory and its file."""
     notes = []
     if stated_scope != memory.scope:
         notes.append(
@@ -67,12 +69,14 @@ def notes_on(memory: Memory, stated_scope: str) -> tuple[str, ...]:
 
 
 def with_notes(reading: ParsedFile, data: bytes) -> ParsedFile:
+    """Return a parsed file with a note if its header was not recognized."""
     has_header = len(reading.memory.content.encode()) < len(data.removeprefix(b"\xef\xbb\xbf"))
     found = _notes(reading.memory, _KEYS, has_header=has_header)
     return ParsedFile(reading.memory, reading.notes + found) if found else reading
 
 
 def read_any_form(data: bytes, scope: str, name: str) -> ParsedFile:
+    """Parse a file with any front matter, or none."""
     text = _text(data)
     opening = _OPENING.match(text)
     if opening is None:
@@ -86,8 +90,8 @@ def read_any_form(data: bytes, scope: str, name: str) -> ParsedFile:
     else:
         found = front(text[opening.end() : closing.start()].replace("\r\n", "\n"), _KEYS, first)
     if found.header is None or closing is None:
-        told = [f"{NO_FRONT_MATTER}: {found.reason}"] if found.reason else []
-        return ParsedFile(memory_of(Header({}), text, scope, name, []), tuple(told))
+        why = (f"{NO_FRONT_MATTER}: {found.reason}",) if found.reason else ()
+        return ParsedFile(memory_of(Header({}), text, scope, name, []), why)
     header, wrong = found.header, list[tuple[str, str]]()
     memory = memory_of(header, text[closing.end() :], scope, name, wrong)
     stated = read_as(lambda: one_text(header.values, "scope", scope), "scope", scope, wrong)
@@ -97,7 +101,7 @@ def read_any_form(data: bytes, scope: str, name: str) -> ParsedFile:
 
 
 def _text(data: bytes) -> str:
-    """The whole file as text: one rule for front matter and what is below it. Raises MemoryFormatError."""
+    """Return the file as text. Raises MemoryFormatError."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -111,7 +115,7 @@ def _text(data: bytes) -> str:
 
 
 class Front(msgspec.Struct, frozen=True):
-    """Front matter with notes on its lines; without a header the `reason` why it is text, if it is odd."""
+    """Front matter with notes on its lines; without a header the `reason` why it is text."""
 
     header: Header | None
     notes: tuple[str, ...] = ()
@@ -119,7 +123,7 @@ class Front(msgspec.Struct, frozen=True):
 
 
 def front(text: str, wanted: Collection[str], first: int) -> Front:
-    """Read the lines between two of `---`, the first of which is line `first`; only values of `wanted` keys.
+    """Parse the lines between two of `---`; `first` is the number of the first, `wanted` the needed keys.
 
     Raises MemoryFormatError for more than 64 KiB.
     """
@@ -127,7 +131,7 @@ def front(text: str, wanted: Collection[str], first: int) -> Front:
         if not _begins_with_known_key(text):
             return Front(None)
         raise MemoryFormatError(f"the front matter is larger than {MAX_HEADER_BYTES // 1024} KiB")
-    # 10 ms of a daemon's start: most stores hold files in the written form alone.
+    # Costs 10 ms at the start of a daemon; most stores hold only files in the written form.
     from forged.files.yaml_text import load, repaired  # noqa: PLC0415
 
     notes: tuple[str, ...] = ()
@@ -142,7 +146,7 @@ def front(text: str, wanted: Collection[str], first: int) -> Front:
             return Front(None, reason=_without_key(text, first) or str(error) if looks_so else "")
         notes = tuple(f"line {first - 1 + number}: {why}" for number, why in mend.faults)
     if not header.keys:
-        # Remarks in YAML are headings in markdown.
+        # Comments of YAML are headings of markdown.
         return Front(None if text.strip() else header)
     odd = next((key for key in header.keys if not _PLAIN_WORD.fullmatch(key)), None)
     is_known = any(key in KNOWN_KEYS for key in header.keys)
@@ -152,15 +156,13 @@ def front(text: str, wanted: Collection[str], first: int) -> Front:
 
 
 def _without_key(text: str, first: int) -> str:
+    """Return why lines without a known key are text, or ""."""
     numbers = (number for number, line in enumerate(text.split("\n")) if not _KEY_LINE.match(line))
     return next((f"line {first + number} has no key" for number in numbers), "")
 
 
 def _of_unclosed(text: str) -> str:
-    """Return why an unclosed header is text. Raises MemoryFormatError where keys are all that there is.
-
-    The last line may be half of one, and half of a key: so a file looks that is being written.
-    """
+    """Return why an unclosed header is text. Raises MemoryFormatError if it has keys alone."""
     *lines, last = text.split("\n")
     begun = not any(map(str.strip, lines)) and any(key.startswith(last) for key in KNOWN_KEYS)
     if not (begun or _begins_with_known_key(text)):
@@ -170,7 +172,7 @@ def _of_unclosed(text: str) -> str:
     return "it has no closing `---` line"
 
 
-# A key, what is below one, or nothing.
+# a key, a nested line, or a blank line
 _KEY_LINE = re.compile(r"(?:([^\W\d][\w.-]*)[ \t]*:(?:[ \t\r]|$)|[ \t\r#-]|$)")
 
 
@@ -187,7 +189,7 @@ def _line_of(text: str, key: str, first: int) -> int:
 
 
 def _notes(memory: Memory, keys: Collection[str], *, has_header: bool) -> tuple[str, ...]:
-    """Return sentences on what a person may have meant otherwise; `keys` are those of a memory."""
+    """Return notes on what a person may have meant otherwise; `keys` are those of a memory."""
     notes = [
         f"`{key}` is no key of a memory; write `{key.lower()}`"
         for key in _KEY.findall(memory.extra)
@@ -209,9 +211,9 @@ def _begins_like_a_header(text: str, keys: Collection[str], *, has_header: bool)
 
 
 class FrontMatter(msgspec.Struct, frozen=True):
-    """The `values` of the keys that were asked for, the names of all `others`, and the text below.
+    """The `values` of wanted keys, the names of all `others`, and the text below.
 
-    `lines` is how many lines stand above that text.
+    `lines` is the number of lines above that text.
     """
 
     values: dict[str, Value]
@@ -221,7 +223,7 @@ class FrontMatter(msgspec.Struct, frozen=True):
 
 
 def front_matter(text: str, keys: Collection[str]) -> FrontMatter:
-    """Read it as that of a memory file; without any there are no values.
+    """Parse front matter as that of a memory file; without any there are no values.
 
     Raises MemoryFormatError for more than 64 KiB of it.
     """

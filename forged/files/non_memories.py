@@ -1,4 +1,4 @@
-"""Name the files in the folders of a root that are no memories, and why. Blocks for the disk."""
+"""List files in the folders of a root that are no memories, with the reason. Blocks for the disk."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from forged.files.snapshot import printable
 from forged.memory import Problem
 
 _MOST_LISTED, _MOST_LOOKED_AT, _DEEPEST = 1000, 20_000, 8
-# Copies that editors and programs make of a file while it is open, or of the one before.
+# Temporary and backup files of editors and programs.
 _COPY = re.compile(
     r"\.|.*~$|#.*#$|4913$|.*\.(?:sw[a-z]|tmp|temp|bak|orig|rej|part|crswap|kate-swp)$|.*___jb_(?:tmp|old)___$"
 )
 
 
 def non_memory_files(root: Root) -> tuple[Problem, ...]:
-    """Return the files in the folders of a root that are no memories, and why, sorted by path: 1,000 at most.
+    """Return files in the folders of a root that are no memories, with reasons: at most 1,000.
 
-    Hidden files, copies that editors make and what a scan reports are left out. Nothing is raised.
+    Sorted by path. Hidden files, copies of editors and problems of a scan are left out. Raises nothing.
     """
     found: list[Problem] = []
     seen: set[tuple[int, int]] = set()
@@ -71,5 +71,5 @@ def _why_no_memory(entry: os.DirEntry[str], depth: int) -> str:
     if depth:
         return "lies in a folder below that of memories; move it up, with a name that ends in .md"
     ending = os.path.splitext(entry.name)[1]
-    told = f"its name ends in {printable(ending)[:20]}" if ending else "its name has no ending"
-    return f"{told}; rename it to end in .md"
+    found = f"its name ends in {printable(ending)[:20]}" if ending else "its name has no ending"
+    return f"{found}; rename it to end in .md"

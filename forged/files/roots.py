@@ -1,9 +1,9 @@
-"""Resolve the workspace that an agent works in to the roots whose memories it may read and write.
+"""Resolve the workspace of an agent to the roots whose memories it may read and write.
 
-Goes in: a path and HOME. Comes out: the repo root, if there is one, and the user root. It looks at the disk
-and never runs git. Worktrees of one repository share the store of its main worktree. Where there is none, as
-in a bare clone, they share `forged/memory` in git's common directory, and each sees its own `.forge/memory`
-as well. Raises WorkspaceError for a path that cannot be used.
+Takes a path and HOME; returns the repo root, if there is one, and the user root. It reads the disk and never
+runs git. Worktrees of one repository share the store of its main worktree. Without one, as in a bare clone,
+they share `forged/memory` in git's common directory, and each also sees its own `.forge/memory`. Raises
+WorkspaceError for an unusable path.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from forged.files.git_layout import GitLayout, is_directory, is_git_directory, i
 from forged.memory import Scope
 
 FOLDERS = (".forge/memory", ".forge/memories")
-"""Where a root keeps memories, below its top: the first is written to, the second is the Go program's."""
+"""Folders of memories below a root's top: forged writes to the first; the second is the Go program's."""
 
 AGENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
-"""Name of a directory in `~/.forge/agents`; two that differ in case are one to some file systems."""
+"""Name of a directory in `~/.forge/agents`; two that differ in case are one on some file systems."""
 _MOST_LISTED = 10_000
 _OWN_FOLDERS = ("memory",)
 _GIT_FOLDERS = ("forged/memory", *FOLDERS)
 
 
 class Root(msgspec.Struct, frozen=True):
-    """Where memories of one scope lie, below `top`: the canonical directory that holds `.forge`.
+    """Location of memories of one scope below `top`: the canonical directory that holds `.forge`.
 
-    Of an agent it is `~/.forge/agents/<id>`, of the documents for all agents `~/.forge/org`. With `in_git` it
-    is a directory of git's own, which worktrees of a bare clone share.
+    For an agent it is `~/.forge/agents/<id>`, for documents of all agents `~/.forge/org`. With `in_git` it is
+    a directory of git's own that worktrees of a bare clone share.
     """
 
     top: str
@@ -43,34 +43,34 @@ class Root(msgspec.Struct, frozen=True):
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Places below `top`, the first of which is written to."""
+        """Return the folders below `top`; the first is written to."""
         if self.in_git:
             return _GIT_FOLDERS
         return FOLDERS if self.scope in {Scope.REPO, Scope.USER} else _OWN_FOLDERS
 
     @property
     def directories(self) -> tuple[str, ...]:
-        """Their absolute paths."""
+        """Return the absolute paths of the folders."""
         return tuple(os.path.join(self.top, folder) for folder in self.folders)
 
     @property
     def is_own(self) -> bool:
-        """Whether it lies in the user's own directory, so that nobody else brought what is in it."""
+        """Return True if the root is in the user's own directory, so that only the user wrote to it."""
         return self.scope is not Scope.REPO
 
     @property
     def has_files(self) -> bool:
-        """Whether it is a work tree or a folder, whose files memories may stand on."""
+        """Return True if the root is a work tree or a folder, whose files can be evidence."""
         return self.scope is Scope.REPO and not self.in_git
 
 
 def repo_root(top: str) -> Root:
-    """The repo root that has this top: of a work tree, or in a directory of git's own."""
+    """Return the repo root with this top: a work tree, or a directory of git's own."""
     return Root(top, Scope.REPO, in_git=is_git_directory(top))
 
 
 def agent_root(home: str, agent_id: str) -> Root:
-    """The memories of one agent. Raises WorkspaceError for an id that is no name of a directory."""
+    """Return the root of one agent. Raises WorkspaceError for an id that is no name of a directory."""
     if AGENT_ID.fullmatch(agent_id) is None:
         raise WorkspaceError(
             f"{agent_id[:80]!r} is no agent's id; use up to 64 of A-Z a-z 0-9 . _ - after a letter or digit"
@@ -79,24 +79,23 @@ def agent_root(home: str, agent_id: str) -> Root:
 
 
 def org_root(home: str) -> Root:
-    """The documents that all agents of this user may read."""
+    """Return the root of documents that all agents of this user may read."""
     return Root(os.path.join(os.path.realpath(home), ".forge", "org"), Scope.ORG)
 
 
 def resolve(workspace: str, home: str) -> tuple[Root, ...]:
-    """Roots that a request from the path `workspace` sees: the repo's, if it has one, then the user's.
+    """Return the roots of a workspace: the repository's, if it has one, then the user's.
 
     The user's own directories are never a repo root: HOME, directories above it, `~/.forge` and a repository
-    of dotfiles whose top is HOME give the user root alone. Raises WorkspaceError for a path that cannot be
-    used.
+    of dotfiles with top HOME give the user root alone. Raises WorkspaceError for an unusable path.
     """
     home = os.path.realpath(home)
     place, owner = _canonical(workspace)
     user = Root(home, Scope.USER)
     if _contains(place, home) or _contains(os.path.join(home, ".forge"), place):
         return (user,)
-    # A marker counts if it is ours or its owner also owns the workspace: whoever may write to /tmp could
-    # otherwise plant /tmp/.git and collect the memories of every project below (CVE-2022-24765).
+    # A marker counts if its owner is this user or owns the workspace. Otherwise a user who can write to /tmp
+    # could plant /tmp/.git and collect the memories of every project below (CVE-2022-24765).
     repos = _repo_roots(place, home, frozenset((os.geteuid(), owner)))
     return (user,) if any(_contains(root.top, home) for root in repos) else (*repos, user)
 
@@ -106,7 +105,7 @@ def _canonical(workspace: str) -> tuple[str, int]:
         raise WorkspaceError(f"workspace {workspace!r} is not an absolute path")
     try:
         place = os.path.realpath(workspace, strict=True)
-        place.encode()  # a reply could not name a root that is not text
+        place.encode()  # a reply can only name a root that is text
         status = os.stat(place)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not a path in UTF-8"
@@ -129,7 +128,7 @@ def _repo_roots(place: str, home: str, owners: frozenset[int]) -> tuple[Root, ..
             return _shared(layout(directory, owners))
     for directory in above:
         if _contains(directory, home):
-            break  # ~/.forge is the user's, and no project's
+            break  # ~/.forge is the user's and belongs to no project
         if is_git_directory(directory) and is_directory(directory, owners):
             return (Root(directory, Scope.REPO, in_git=True),)
         if is_directory(os.path.join(directory, ".forge"), owners):
@@ -138,7 +137,7 @@ def _repo_roots(place: str, home: str, owners: frozenset[int]) -> tuple[Root, ..
 
 
 def _shared(found: GitLayout) -> tuple[Root, ...]:
-    """Roots that a work tree sees of its repository; a store in git's directory stays found in any case."""
+    """Return the roots that a work tree sees of its repository; an existing store in git stays one."""
     main = Root(found.main or found.top, Scope.REPO)
     if not found.common or not is_git_directory(found.common):
         return (main,)
@@ -149,9 +148,9 @@ def _shared(found: GitLayout) -> tuple[Root, ...]:
 
 
 def upwards(place: str) -> tuple[str, ...]:
-    """The path itself, its parent, and so on to the root of the file system.
+    """Return the path itself, its parent, and so on to the root of the file system.
 
-    By hand, because pathlib would cost the capture worker 0.6 MB.
+    Computed by hand, because pathlib would cost the capture worker 0.6 MB.
     """
     ways = [place]
     while (parent := os.path.dirname(ways[-1])) != ways[-1]:
@@ -160,7 +159,7 @@ def upwards(place: str) -> tuple[str, ...]:
 
 
 Enter = Callable[[int, str], int]
-"""Opens a directory of a name within an open one."""
+"""Opens a directory by name within an open one."""
 
 
 def open_part(parent: int, name: str) -> int:
@@ -169,7 +168,7 @@ def open_part(parent: int, name: str) -> int:
 
 
 def open_folder(top: str, folder: str, enter: Enter = open_part) -> int:
-    """Open a directory at or below `top` and return its descriptor; `enter` opens each part of the way.
+    """Open a directory at or below `top` and return its descriptor; `enter` opens each part.
 
     Raises StoreError for a symlink that leads out of `top`, as in a hostile clone, else OSError.
     """
@@ -187,7 +186,7 @@ def open_folder(top: str, folder: str, enter: Enter = open_part) -> int:
 
 
 def agent_ids(home: str) -> tuple[str, ...]:
-    """The ids of all agents that have a directory, sorted."""
+    """Return the ids of all agents that have a directory, sorted."""
     place = os.path.dirname(agent_root(home, "any").top)
     try:
         with os.scandir(place) as entries:
@@ -198,9 +197,9 @@ def agent_ids(home: str) -> tuple[str, ...]:
 
 
 def root_of_agent(home: str, agent_id: str, *, make: bool = False) -> Root | None:
-    """The root of an agent; None if it has none, unless one is to be made.
+    """Return the root of an agent; None if it has none, unless `make` creates one.
 
-    Raises WorkspaceError for no id, or another's in another case, StoreError if it cannot be made.
+    Raises WorkspaceError for an invalid id or another spelling of an existing one, StoreError on failure.
     """
     root = agent_root(home, agent_id)
     alike = [each for each in agent_ids(home) if each.casefold() == agent_id.casefold()]
@@ -218,7 +217,7 @@ def root_of_agent(home: str, agent_id: str, *, make: bool = False) -> Root | Non
 
 
 def made_org_root(home: str) -> Root:
-    """The root of what is for everybody, made if it is missing. Raises StoreError."""
+    """Return the root of documents for all agents, created if missing. Raises StoreError."""
     root = org_root(home)
     if os.path.islink(root.top) or not os.path.isdir(root.top):
         _made(os.path.realpath(home), root.top)
@@ -226,7 +225,7 @@ def made_org_root(home: str) -> Root:
 
 
 def root_at(top: str, home: str) -> Root:
-    """The root that has this top: what is in the user's own directory is told by where it lies."""
+    """Return the root with this top; in the user's own directory its location decides on the scope."""
     home = os.path.realpath(home)
     if top == home:
         return Root(top, Scope.USER)
@@ -237,6 +236,7 @@ def root_at(top: str, home: str) -> Root:
 
 
 def _made(home: str, top: str) -> None:
+    """Create a root in the user's own directory."""
     if os.path.islink(top) or (os.path.lexists(top) and not os.path.isdir(top)):
         raise StoreError(f"{top} is no directory, or a link to one; move it away")
     with atomic.explained(f"cannot make {top}"):

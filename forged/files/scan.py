@@ -1,10 +1,10 @@
-"""One look at the directories of a root: the snapshot of what is there now.
+"""Scan the directories of a root into a snapshot of its current files.
 
-Goes in: a root, and the snapshot before. Comes out: that same snapshot if nothing changed, else the next one.
-Whatever is odd about an entry is a `Problem` in the snapshot; nothing is raised. A scan compares change keys
-(inode, size, mtime, ctime) and opens only what changed; with the names of changed files it looks at them
-alone, to the same result, as a test proves. While a good file is being saved in place its last good memory
-stays, and the snapshot is `unsettled`: the caller looks again soon.
+Takes a root and the last snapshot; returns the same snapshot if nothing changed, else a new one. Problems of
+entries are values in the snapshot; nothing is raised. A scan compares change keys (inode, size, mtime, ctime)
+and opens only changed files. Given the names of changed files, it looks at these alone, with the same result,
+as a test proves. While a valid file is being saved in place, its last memory stays, and the snapshot is
+`unsettled`: the caller scans again soon.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from forged.files.roots import Root, open_folder
 from forged.files.snapshot import FileEntry, Key, Listing, Snapshot, from_changes, from_scan, printable
 
 logger = logging.getLogger(__name__)
-QUIET_S = 0.25  # a file saved in place is read once it has not moved for so long
-GRACE_S = 2.0  # a file that was good and is not any more keeps its last good memory for so long
+QUIET_S = 0.25  # a file saved in place is read after it was unchanged for this time
+GRACE_S = 2.0  # an invalid file that was valid keeps its last memory for this time
 _BATCH = 64
 _UNDECODED = re.compile("[\ud800-\udfff]")
-_NEVER: Key = (0, 0, 0, 0)  # of a file to be read again at the next scan
+_NEVER: Key = (0, 0, 0, 0)  # change key of a file to be read again at the next scan
 _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -43,13 +43,13 @@ def scan(
     pause: Callable[[], None] | None = None,
     clock: Callable[[], float] = time.time,
 ) -> Snapshot:
-    """Look at every entry, and read what changed since `previous`.
+    """Scan every entry, and read files that changed since `previous`.
 
     Args:
         root: its first folder wins between files that are equally new.
         previous: the last snapshot of this root, if there is one.
-        files: paths in the folders; if there are any, everything else is taken to be as it was.
-        pause: called after every 0.25 ms of work, where an event loop has to answer meanwhile.
+        files: paths in the folders; if given, all other files count as unchanged.
+        pause: called after every 0.25 ms of work, for a responsive event loop.
         clock: seconds since the epoch.
     """
     before = {listing.path: listing for listing in previous.listings} if previous else {}
@@ -73,9 +73,9 @@ SLICE_S = 0.00025
 
 
 class Pace:
-    """Slices of 0.25 ms of long work in a thread beside an event loop, with a `pause` after each.
+    """Limits long work in a thread next to an event loop: a `pause` after each 0.25 ms.
 
-    A tight loop holds the interpreter lock: the p99 of pings grew 94-fold beside one.
+    A tight loop holds the interpreter lock, which made the p99 of pings 94 times longer.
     """
 
     def __init__(self, pause: Callable[[], None]) -> None:
@@ -88,13 +88,13 @@ class Pace:
             self.pause()
 
     def pause(self) -> None:
-        """Pause now: after a step that is a slice of its own."""
+        """Pause now, after a step that takes a whole slice."""
         self._pause()
         self._slice_ends = time.perf_counter() + SLICE_S
 
 
 class _Pass:
-    """One pass over the directories of a root."""
+    """One scan of the directories of a root."""
 
     def __init__(
         self, root: Root, files: frozenset[str], yield_if_due: Callable[[], None], clock: Callable[[], float]
@@ -107,7 +107,7 @@ class _Pass:
         self._inodes: set[tuple[int, int]] = set()
 
     def directory(self, folder: str, before: Listing) -> Listing:
-        """Read one directory; `before` itself if nothing in it changed."""
+        """Scan one directory; return `before` itself if nothing in it changed."""
         try:
             directory = open_folder(self._root.top, folder)
         except FileNotFoundError:
@@ -115,12 +115,12 @@ class _Pass:
         except StoreError as error:
             return _renewed(before, {}, str(error))
         except OSError as error:
-            # Unreadable for now is not deleted; something else in its place is.
+            # A directory that is unreadable for now is not deleted; another entry in its place is a change.
             files = {} if error.errno in {errno.ENOTDIR, errno.ELOOP} else before.files
             return _renewed(before, files, f"cannot be opened: {atomic.why(error)}")
         try:
             status = os.fstat(directory)
-            if (status.st_dev, status.st_ino) in self._inodes:  # the second folder is a link to the first
+            if (status.st_dev, status.st_ino) in self._inodes:  # the second folder links to the first
                 return _renewed(before, {}, "")
             self._inodes.add((status.st_dev, status.st_ino))
             return self._entries(directory, before)
@@ -138,7 +138,7 @@ class _Pass:
             seen = self._look(directory, name, before.files.get(name), is_file=is_file)
             if seen is not None:
                 files[name] = seen
-                if seen.reason:  # status shows it; it may quote the file
+                if seen.reason:  # shown by status; may quote the file
                     logger.debug("questionable memory file=%s", printable(name))
             self._yield_if_due()
         held = all(files.get(name) is before.files.get(name) for name in fresh)
@@ -155,10 +155,7 @@ class _Pass:
     def _compare(
         self, directory: int, known: dict[str, FileEntry]
     ) -> tuple[dict[str, FileEntry], dict[str, bool]]:
-        """Split the entries into those seen before, and others with whether each is a regular file for sure.
-
-        The loop is the cost of a rescan.
-        """
+        """Split entries into known ones, and others with True if it surely is a regular file."""
         same: dict[str, FileEntry] = {}
         fresh: dict[str, bool] = {}
         with os.scandir(directory) as entries:
@@ -176,6 +173,7 @@ class _Pass:
         return same, fresh
 
     def _look(self, directory: int, name: str, old: FileEntry | None, *, is_file: bool) -> FileEntry | None:
+        """Read one entry, or return None if it is gone."""
         try:
             if old is not None or not is_file:
                 status, data = os.stat(name, dir_fd=directory, follow_symlinks=False), b""
@@ -184,7 +182,7 @@ class _Pass:
                 if old is not None and self._is_being_saved(status, old):
                     return self._hold(old)
                 is_file = stat.S_ISREG(status.st_mode)
-            if is_file:  # nothing else is opened: a device may act on that
+            if is_file:  # only regular files are opened: opening a device may have effects
                 status, data = _read(directory, name)
         except FileNotFoundError:
             return None
@@ -198,6 +196,7 @@ class _Pass:
         return self._judge(name, status, data, old)
 
     def _judge(self, name: str, status: os.stat_result, data: bytes, old: FileEntry | None) -> FileEntry:
+        """Return the entry of a file that was read."""
         try:
             reading = read(data, self._root.scope, name[:-3])
         except MemoryFormatError as error:
@@ -211,16 +210,17 @@ class _Pass:
         return FileEntry(_key(status), memory, "; ".join(reading.notes), hashlib.sha256(data).hexdigest())
 
     def _is_being_saved(self, status: os.stat_result, old: FileEntry) -> bool:
-        """Whether a good file's own bytes changed just now; a rename over it is whole at once."""
+        """Return True if the bytes of a valid file changed just now; a rename is complete at once."""
         inode, size, mtime, _ = old.key
         moved = status.st_ino == inode and (status.st_size, status.st_mtime_ns) != (size, mtime)
         return moved and old.memory is not None and self._age(status) < QUIET_S
 
     def _age(self, status: os.stat_result) -> float:
-        """Seconds since the last change; a time in the future counts like one in the past."""
+        """Return seconds since the last change; a time in the future counts like one in the past."""
         return abs(self._clock() - status.st_mtime)
 
     def _hold(self, old: FileEntry) -> FileEntry:
+        """Return the old entry, to be read again."""
         self.unsettled = True
         return old
 
@@ -256,7 +256,7 @@ def _refusal(name: str, status: os.stat_result) -> str:
 
 
 def _read(directory: int, name: str) -> tuple[os.stat_result, bytes]:
-    """Read a file that may have become anything since it was listed; at most one byte more than it had."""
+    """Read a file that may have changed type since it was listed; at most one byte more than its size."""
     fd = os.open(name, _READ_FLAGS, dir_fd=directory)
     try:
         status = os.fstat(fd)
@@ -271,7 +271,7 @@ def _read(directory: int, name: str) -> tuple[os.stat_result, bytes]:
 
 
 def _unreadable(directory: int, name: str, error: OSError) -> FileEntry:
-    """Keep what only its owner can change until the key does; try anything else (too many files) again."""
+    """Return an entry for an unreadable file; retry at the next scan if waiting can help."""
     key = _NEVER
     if error.errno in {errno.EACCES, errno.EPERM, errno.ELOOP}:
         with contextlib.suppress(OSError):

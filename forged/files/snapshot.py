@@ -1,6 +1,6 @@
-"""All memories of a root at one time: the snapshot that a scan makes of what its directories hold.
+"""Snapshot of all memories of a root at one time, as a scan creates it.
 
-One memory per id: of two files with one id the newer is used and the other is a problem.
+One memory for each id: of two files with one id the newer is used, and the other is a problem.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ Key = tuple[int, int, int, int]
 
 
 class FileEntry(msgspec.Struct, frozen=True, gc=False):
-    """A `.md` entry as last read. With a memory, `reason` is what should be put right; without, why not.
+    """A `.md` file as last read. `reason` is what to correct, or without a memory why there is none.
 
-    `sha256`, in hex, is of the bytes that the memory was read from. `is_blank`: it says nothing at all.
+    `sha256`, in hex, is that of the bytes of the memory. `is_blank`: the file has no text.
     """
 
     key: Key
@@ -33,7 +33,7 @@ class FileEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 class Listing(msgspec.Struct, frozen=True, eq=False):
-    """One directory as last read: its entries by name, and why it could not be read if so."""
+    """One directory as last read: its entries by name, and the reason if it could not be read."""
 
     path: str
     files: dict[str, FileEntry]
@@ -41,10 +41,10 @@ class Listing(msgspec.Struct, frozen=True, eq=False):
 
 
 class Snapshot(msgspec.Struct, frozen=True, eq=False):
-    """All memories of a root at one time, one per id and sorted by it, with their `paths` and `hashes`.
+    """All memories of a root at one time, one for each id, sorted by it, with `paths` and `hashes`.
 
-    `hashes` are SHA-256 in hex, `problems` sorted by path. `changed`: memories or problems differ from the
-    snapshot before. `unsettled`: a file is being saved, scan again soon. The next scan compares with
+    `hashes` are SHA-256 in hex, `problems` are sorted by path. `changed`: memories or problems differ from
+    the last snapshot. `unsettled`: a file is being saved, scan again soon. The next scan compares with
     `listings`.
     """
 
@@ -58,7 +58,7 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def unread(self) -> tuple[Problem, ...]:
-        """The files whose text can be in no answer as they are, and directories that cannot be read."""
+        """Return the files and directories whose text is missing from answers."""
         return tuple(each for each in self.problems if each.loses)
 
 
@@ -69,7 +69,7 @@ def from_scan(
     unsettled: bool,
     yield_if_due: Callable[[], None],
 ) -> Snapshot:
-    """Go through all files of a root; `yield_if_due` is called after each."""
+    """Build a snapshot from all files of a root; `yield_if_due` is called after each."""
     chosen, problems = _choose(listings, yield_if_due)
     ids = sorted(chosen)
     memories = tuple(chosen[id_].memory for id_ in ids)
@@ -82,12 +82,12 @@ def from_scan(
 def from_changes(
     previous: Snapshot, listings: tuple[Listing, ...], files: frozenset[str], *, unsettled: bool
 ) -> Snapshot | None:
-    """The snapshot after changes to `files` alone; None where that cannot be told without the other files.
+    """Build a snapshot after changes to `files` alone; None if that needs the other files.
 
-    Without problems each id has one file and each file a memory, and so it must be again.
+    Without problems each id has one file and each file is a memory; that must hold afterwards.
     """
     changes = list(_changes(previous.listings, listings, files))
-    # A name that is not ASCII may look like another one.
+    # Two names that are not ASCII may look alike.
     questionable = any(
         after is not None and (after.reason or not os.path.basename(path).isascii())
         for path, _, after in changes
@@ -120,6 +120,7 @@ def _memory(seen: FileEntry | None) -> Memory | None:
 def _changes(
     before: tuple[Listing, ...], after: tuple[Listing, ...], files: frozenset[str]
 ) -> Iterator[tuple[str, FileEntry | None, FileEntry | None]]:
+    """Yield each changed path with its entry before and after."""
     for old, new in zip(before, after, strict=True):
         for path in sorted(files):
             folder, _, name = path.rpartition("/")
@@ -139,6 +140,7 @@ class File(msgspec.Struct, frozen=True, gc=False):
 def _choose(
     listings: tuple[Listing, ...], yield_if_due: Callable[[], None]
 ) -> tuple[dict[str, File], tuple[Problem, ...]]:
+    """Return the used file of each id, and the problems."""
     chosen: dict[str, File] = {}
     losers: list[File] = []
     problems = [Problem(printable(each.path), each.reason, loses=True) for each in listings if each.reason]
@@ -158,12 +160,13 @@ def _choose(
             yield_if_due()
     for loser in losers:
         winner = chosen[loser.memory.id]
-        told = f"has the same id as {winner.path}, which is used"
-        problems.append(Problem(loser.path, told, loser.memory.content != winner.memory.content))
+        reason = f"has the same id as {winner.path}, which is used"
+        problems.append(Problem(loser.path, reason, loser.memory.content != winner.memory.content))
     return chosen, tuple(sorted(problems))
 
 
 def _alike(listing: Listing) -> Iterator[Problem]:
+    """Yield a problem for each name that looks like another one."""
     firsts: dict[str, str] = {}
     for name in sorted(name for name in listing.files if not name.isascii()):
         first = firsts.setdefault(one_form(name), name)
@@ -182,7 +185,7 @@ def _newest_first(choice: File) -> tuple[int, int, int, str]:
 
 
 def files_of(snapshot: Snapshot) -> list[File]:
-    """Every file that holds a memory, also those that lost to a newer one of the same id."""
+    """Return every file that holds a memory, also older ones of an id."""
     return [
         File(seen.memory, f"{listing.path}/{name}", rank, seen.sha256)
         for rank, listing in enumerate(snapshot.listings)
@@ -192,15 +195,15 @@ def files_of(snapshot: Snapshot) -> list[File]:
 
 
 def one_per_id(files: Iterable[File]) -> tuple[File, ...]:
-    """The file with the newest memory of each id, sorted by id."""
+    """Return the file with the newest memory of each id, sorted by id."""
     newest: dict[str, File] = {}
     for file in files:
         rival = newest.setdefault(file.memory.id, file)
-        if rival is not file:  # ids are read from thousands of files, and nearly all are alone
+        if rival is not file:  # most ids of thousands of files are unique
             newest[file.memory.id] = min(rival, file, key=_newest_first)
     return tuple(newest[id_] for id_ in sorted(newest))
 
 
 def printable(path: str) -> str:
-    """Return a path as text that can be shown and sent; what is not UTF-8 is escaped."""
+    """Return a path as displayable text; bytes that are not UTF-8 are escaped."""
     return path.encode("utf-8", "backslashreplace").decode()

@@ -1,7 +1,7 @@
-"""The memory files of one root: written once, removed only on request.
+"""Memory files of one root: written once, removed only on request.
 
-A memory that was written is on stable storage and is never overwritten; a file of the user is never changed,
-and goes away only by an explicit `forget`. Raises StoreError with a sentence that says what to do.
+A written memory is on stable storage and is never overwritten. A file of the user is never changed and is
+removed only by an explicit `forget`. Raises StoreError with a sentence that says what to do.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from forged.memory import Memory, is_valid_id
 logger = logging.getLogger(__name__)
 
 _MOST_LOOKED_AT = 500
-_NOBODY = 65534
-_TEMPS_S = 30.0  # of a writer that is alive and takes longer, the write fails and is told so
+_OVERFLOW_UID = 65534
+_TEMPS_S = 30.0  # a live writer that takes longer fails and returns the reason
 
 
 NOTE = "origin.json"
-"""What is known of a file in the trash, beside it."""
+"""Name of the note next to a file in the trash."""
 
 Note = Callable[[str, str], bytes]
 
 
 class Removed(msgspec.Struct, frozen=True):
-    """A file that is gone, and where it is kept now; nowhere if it was erased."""
+    """A removed file and its place in the trash; "" if it was erased."""
 
     id: str
     path: str
@@ -46,20 +46,20 @@ class Removed(msgspec.Struct, frozen=True):
 
 
 class MemoryStore:
-    """One root. Threads and processes may share a directory: all that is kept is that it was looked at."""
+    """Files of one root. Threads and processes may share a directory."""
 
     def __init__(self, root: Root, clock: Callable[[], float] = time.time) -> None:
-        """No link may lead out of the root's top; `clock` gives seconds since the epoch."""
+        """Take a root, out of whose top no link may lead; `clock` gives seconds since the epoch."""
         self.root = root
         self._clock = clock
         self._folder = root.directories[0]  # of new memories
-        # The top and the directory of new memories, as they were entered last.
+        # Top and directory of new memories, as last opened.
         self._known: tuple[tuple[int, int], tuple[int, int]] | None = None
 
     def write(self, memory: Memory) -> str:
-        """Put a new memory on stable storage and return its path; its scope is that of the store.
+        """Write a new memory to stable storage and return its path; its scope is that of the root.
 
-        Raises MemoryExists if the id is taken, StoreError if it cannot be stored; nothing is left then.
+        Raises MemoryExists if the id exists, StoreError if it cannot be stored; nothing is left then.
         """
         path, data = self.path_of(memory.id), self.checked(memory)
         with atomic.explained(f"cannot write {path}"), self.opened_to_write() as (folder, owner):
@@ -70,17 +70,17 @@ class MemoryStore:
         return path
 
     def path_of(self, memory_id: str) -> str:
-        """Where the file of a new memory will be."""
+        """Return the path of a new memory's file."""
         return f"{self._folder}/{memory_id}.md"
 
     def checked(self, memory: Memory) -> bytes:
-        """The bytes of a new memory's file. Raises StoreError for what could not be read back."""
+        """Return the bytes of a new memory's file. Raises StoreError if they could not be read back."""
         if not is_valid_id(memory.id):
             raise StoreError(
                 f"{memory.id[:80]!r} is no id for a new memory; use mem_ and up to 64 of A-Z a-z 0-9 _ -"
             )
         data = self.rendered(memory)
-        # What cannot be read back is not acknowledged.
+        # Never acknowledge a memory that cannot be read back.
         try:
             reading = read(data, self.root.scope, memory.id)
         except MemoryFormatError as error:
@@ -92,9 +92,9 @@ class MemoryStore:
 
     @contextlib.contextmanager
     def opened_to_write(self, folder: str = "") -> Iterator[tuple[int, atomic.Owner | None]]:
-        """A directory of memories, which is made if it is missing, and who is to own what is made there.
+        """Open a folder of memories, created if missing; yield it with the owner of new files.
 
-        Without a folder it is that of new memories. Raises OSError, StoreError.
+        The default is the folder of new memories. Raises OSError, StoreError.
         """
         directory, owner = (-1, None) if folder else self._reopened()
         if directory < 0:
@@ -109,30 +109,30 @@ class MemoryStore:
             os.close(directory)
 
     def rendered(self, memory: Memory) -> bytes:
-        """The bytes that `write` puts into the file of a memory."""
+        """Return the bytes that `write` puts into the file of a memory."""
         return render(msgspec.structs.replace(memory, scope=self.root.scope))
 
     def move_to_trash(
         self, snapshot: Snapshot, ids: Collection[str], trash: str, note: Note | None = None
     ) -> tuple[Removed, ...]:
-        """Move every file of these ids to `<trash>/<time>-<id>/`, beside `note` of its id and path.
+        """Move every file of these ids to `<trash>/<time>-<id>/`, with a `note` made from id and path.
 
-        Raises StoreError at the first that cannot be moved; those before it are moved.
+        Raises StoreError at the first file that cannot be moved; earlier ones are moved.
         """
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(self._clock()))
         with atomic.explained(f"cannot use the trash {trash}"):
             os.makedirs(trash, 0o700, exist_ok=True)
         removed = []
         for path, name, id_ in _files_of(snapshot, ids):
-            told = note(id_, os.path.join(path, name)) if note is not None else b""
-            kept_at = self._move(path, name, os.path.join(trash, f"{stamp}-{_as_name(id_)}"), told)
+            note_bytes = note(id_, os.path.join(path, name)) if note is not None else b""
+            kept_at = self._move(path, name, os.path.join(trash, f"{stamp}-{_as_name(id_)}"), note_bytes)
             removed.append(Removed(id_, os.path.join(path, name), kept_at))
         return tuple(removed)
 
     def put_back(self, folder: str, name: str, data: bytes) -> str:
-        """Write a file again as it was, unless it is there, and return its path.
+        """Restore a file with its old bytes, unless it exists, and return its path.
 
-        Raises StoreError, MemoryExists for another one of that name.
+        Raises StoreError, and MemoryExists for another file of that name.
         """
         path = os.path.join(self.root.top, folder, name)
         if folder not in self.root.folders or os.path.basename(name) != name:
@@ -146,14 +146,14 @@ class MemoryStore:
         return path
 
     def rewrite(self, path: str, data: bytes, *, expected: str) -> None:
-        """Put other bytes into a file whose SHA-256 is `expected`, as `atomic.rewrite`. Raises StoreError."""
+        """Replace the bytes of a file whose SHA-256 is `expected`, as `atomic.rewrite`. Raises StoreError."""
         folder, name = os.path.split(path)
         way = atomic.Way(makes=False)
         with atomic.explained(f"cannot write {path}"), self._opened(folder, way) as directory:
             atomic.rewrite(directory, name, data, expected=expected, owner=way.owner)
 
     def read(self, path: str) -> bytes:
-        """The bytes of a file. Raises StoreError."""
+        """Return the bytes of a file. Raises StoreError."""
         folder, name = os.path.split(path)
         with atomic.explained(f"cannot read {path}"), self._opened(folder) as directory:
             return atomic.read(directory, name)
@@ -163,7 +163,7 @@ class MemoryStore:
         return tuple(self._erase(path, name, id_) for path, name, id_ in _files_of(snapshot, ids))
 
     def sweep_temps(self) -> int:
-        """Remove what killed writers left over half a minute ago, and return how many files that were."""
+        """Remove leftovers of writers killed over half a minute ago; return the number of files."""
         try:
             with self._opened(self.root.folders[0]) as directory:
                 return atomic.sweep(directory, self._clock() - _TEMPS_S)
@@ -180,7 +180,7 @@ class MemoryStore:
             os.close(directory)
 
     def _reopened(self) -> tuple[int, atomic.Owner | None]:
-        """The directory of new memories if it is the one entered last; the way is not walked again."""
+        """Return the directory of new memories if it is the one opened last, without walking the path."""
         if self._known is None:
             return -1, None
         try:
@@ -213,9 +213,9 @@ class MemoryStore:
 
 
 def root_owned_files(root: Root) -> str:
-    """Sentence on what root made below the top of another user and could not give away; else empty.
+    """Return a sentence on files that root created for another user and could not give away, or "".
 
-    Only root asks: anybody else cannot read such a file, and hears of that. It looks at some hundred at most.
+    Only root looks: other users cannot read such a file and get an error. At most some hundred are checked.
     """
     if os.geteuid():
         return ""
@@ -228,7 +228,7 @@ def root_owned_files(root: Root) -> str:
         return ""
     place = os.path.join(root.top, root.folders[0].partition("/")[0])
     ids = f"{owner.uid}:{owner.gid}"
-    if owner.uid == _NOBODY:  # how a user namespace shows whoever it does not know
+    if owner.uid == _OVERFLOW_UID:  # an owner unknown in the user namespace
         ids = f"--reference={shlex.quote(root.top)}"
     return (
         f"{path} belongs to root, not to user {owner.uid}, who owns {root.top}: it was there before, or the "

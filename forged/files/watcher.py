@@ -1,16 +1,15 @@
 """Report roots that may have changed on disk, within 20 to 130 ms.
 
-A hint: events get lost, so the indexer scans anyway. Whenever watches of a root begin or end it is reported,
-first watching and then reporting, so that nothing falls between. Four directories of a root are watched, none
-recursively: the two that hold memories, `.forge`, and the top or its nearest existing parent. inotify sticks
-to an inode and is silent when it is replaced, so watches are then set anew: new ones before the old are given
-up, and these are read to their end (`WatchBarrier`). A root with a file name that is no text, which ends all
-watches of an instance, or that cannot be watched is reported every two seconds for a minute.
+Reports are hints: events can get lost, so the indexer also scans. Whenever watches of a root begin or end,
+the root is reported afterwards, so that no change is missed. Four directories of a root are watched, none
+recursively: the two memory folders, `.forge`, and the top or its nearest existing parent. inotify follows an
+inode and is silent when a directory is replaced, so watches are renewed then. New watches begin before the
+old end, and the old ones are read to their end (`WatchBarrier`). A root with a file name that is no text,
+which ends all watches of an instance, or that cannot be watched, is reported every two seconds for a minute.
 
-watchfiles' own backend is driven from one thread instead of `awatch`: that tells when the watches are set,
-and lets the pause between two looks differ: at most 120 looks a second for 5 s after a file changed or an
-agent asked, at most 30 otherwise, and 15 after a minute. A change is reported by the look after the one that
-saw it.
+watchfiles' backend runs in one thread instead of `awatch`. So it is known when watches are set, and the pause
+between looks can vary: at most 120 looks a second for 5 s after a change or a request of an agent, at most 30
+otherwise, and 15 after a minute. A change is reported by the look after the one that saw it.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 from watchfiles import Change
-from watchfiles._rust_notify import RustNotify  # documented for direct use in watchfiles' API pages
+from watchfiles._rust_notify import RustNotify  # documented for direct use in watchfiles' API
 
 from forged.fair_queue import ignore_failure
 from forged.files.directory_events import instances_held, refusal
@@ -36,31 +35,31 @@ from forged.files.roots import Root, upwards
 logger = logging.getLogger(__name__)
 
 _DEBOUNCE_MS = 10
-# Seconds since an agent was at work, and the pause between two looks until then.
+# Seconds since the last request of an agent, and the pause between looks up to then.
 _STEPS_MS = ((5.0, 9), (55.0, 34))
 _IDLE_STEP_MS = 66
-_LAST_STEP_MS = 1  # between two looks at what watches that are given up still have to say
-_LAST_LOOKS_S = 0.5  # at most; the backend's thread hands it over when it is given the time
-_LOOK_MS = 500  # between two checks that the watched directories are still the ones at their paths
+_LAST_STEP_MS = 1  # pause between looks at old watches
+_LAST_LOOKS_S = 0.5  # limit; the backend's thread needs time to deliver
+_LOOK_MS = 500  # pause between checks that watched directories are still those at their paths
 _FIRST_PAUSE_S = 0.1
 _LAST_PAUSE_S = 5.0
 _POLL_S = 2.0
-_TROUBLE_S = 60.0  # until a root that was in trouble is watched again
+_TROUBLE_S = 60.0  # delay until a root with a problem is watched again
 _STOP_S = 0.4
-_MOST_HELD, _CLOSING_S = 2, 0.002  # instances of inotify before new watches are made; a pause of a wait
+_MOST_HELD, _CLOSING_S = 2, 0.002  # inotify instances before new watches are made; a pause of a wait
 
 
 EVERYTHING = frozenset[str]()
-"""In place of the files that changed: it may be any of them."""
+"""In place of changed files: any file may have changed."""
 
 
 class Watcher:
     """Calls `on_change(top, files)` in the event loop for each root that may have changed.
 
-    `files` are the paths of the memory files that did, or nothing when it may be any of them. `state` is for
-    status: "stopped", "inotify", "polling: <cause>" (a limit is reached; every root is reported each 2 s) or
-    "restarting: <cause>". `watched` are the directories under watch, at most 4 a root; `used_at` is when an
-    agent was last at work, in seconds of `time.monotonic`.
+    `files` are the paths of changed memory files, or empty if any file may have changed. `state` is for
+    status: "stopped", "inotify", "polling: <cause>" (a limit is reached; every root is reported every 2 s) or
+    "restarting: <cause>". `watched` are the watched directories, at most 4 for each root. `used_at` is the
+    time of the last request of an agent, in seconds of `time.monotonic`.
     """
 
     def __init__(self, on_change: Callable[[str, frozenset[str]], None]) -> None:
@@ -78,12 +77,12 @@ class Watcher:
         self._ended = False
 
     def state_of(self, top: str) -> str:
-        """How one root is watched, in the words of `state`."""
+        """Return how one root is watched, in the words of `state`."""
         trouble = self._troubles.get(top)
         return f"polling: {trouble.cause}" if trouble is not None and self.state == "inotify" else self.state
 
     def watch_count_of(self, top: str) -> int:
-        """Directories under watch for one root; a parent that several roots wait at counts for each."""
+        """Return the number of watched directories of one root; shared parents count for each root."""
         root = next((root for root in self._roots if root.top == top), None)
         if root is None:
             return 0
@@ -92,7 +91,7 @@ class Watcher:
         return len(paths.intersection(below(root))) + (nearest is not None)
 
     def set_roots(self, roots: Iterable[Root]) -> None:
-        """Watch these roots and no others; each that is new is reported once its watches stand."""
+        """Watch exactly these roots; report each new one once its watches are set."""
         wanted = tuple(sorted(set(roots), key=lambda root: root.top))
         if wanted != self._roots:
             self._roots = wanted
@@ -107,7 +106,7 @@ class Watcher:
                 began = time.monotonic()
                 try:
                     await self._follow(thread)
-                except Exception as error:  # noqa: BLE001 - supervisor: whatever a backend may raise
+                except Exception as error:  # noqa: BLE001 - supervisor: a backend may raise anything
                     if self._is_of_single_roots(error):
                         continue
                     lasted = time.monotonic() - began > _LAST_PAUSE_S
@@ -120,7 +119,7 @@ class Watcher:
     async def _follow(self, thread: ThreadPoolExecutor) -> None:
         loop = asyncio.get_running_loop()
         session = loop.run_in_executor(thread, self._session, loop)
-        session.add_done_callback(ignore_failure)  # nobody waits for it any more where this is cancelled
+        session.add_done_callback(ignore_failure)  # the waiting task may be cancelled
         try:
             await asyncio.wait([session])
         except asyncio.CancelledError:
@@ -141,13 +140,10 @@ class Watcher:
             if standing is not None:
                 standing.close()
             if not self._ended:
-                _await_closed()  # who is told of a failure asks the kernel for an instance
+                _await_closed()  # the handler of the failure needs an instance of inotify
 
     def _renewed(self, old: _Watches | None, loop: asyncio.AbstractEventLoop) -> _Watches:
-        """Watch the directories that are there now; return the old watches where no further can be had.
-
-        Reports roots with other directories, or where one came or went: its successor may have its number.
-        """
+        """Watch the directories that exist now; return the old watches if no new ones are possible."""
         while True:
             _await_closed()
             places = WatchedPlaces(tuple(root for root in self._roots if root.top not in self._troubles))
@@ -171,7 +167,7 @@ class Watcher:
         self._call_in_loop(loop, self._began, fresh.watched, touched)
         if old is not None:
             if self._take_last(old, loop):
-                self._look_now.set()  # it was while the new ones were being set
+                self._look_now.set()  # it happened while the new watches were set
             old.close()
         return fresh
 
@@ -195,7 +191,7 @@ class Watcher:
                 return
 
     def _take_changes(self, standing: _Watches, loop: asyncio.AbstractEventLoop) -> bool:
-        """Report what has changed, if anything does within a time; whether watches have to be set anew."""
+        """Report changes, if any occur within a time; return True if watches must be renewed."""
         changes = standing.notify.watch(_DEBOUNCE_MS, self._step_ms(), _LOOK_MS, self._look_now)
         if changes == "timeout":
             self._quiet, self._again = self._again, frozenset()
@@ -203,7 +199,7 @@ class Watcher:
         return self._forward(standing, changes, loop)
 
     def _take_last(self, old: _Watches, loop: asyncio.AbstractEventLoop) -> bool:
-        """Report what watches that are given up still have to say; whether a directory came or went."""
+        """Report the last events of old watches; return True if a directory appeared or disappeared."""
         old.mark.set()
         swapped, end = False, time.monotonic() + (_LAST_LOOKS_S if old.mark.is_there else 0)
         while True:
@@ -213,11 +209,12 @@ class Watcher:
                 return swapped
 
     def _forward(self, standing: _Watches, changes: object, loop: asyncio.AbstractEventLoop) -> bool:
+        """Report the roots of changes; return True if a directory appeared or disappeared."""
         if not isinstance(changes, set):
             return False
         touched, swapped = standing.places.affected(changes)
         if touched:
-            self.used_at = time.monotonic()  # one change is seldom alone
+            self.used_at = time.monotonic()  # changes come in groups
             self._call_in_loop(loop, self._report, touched)
         if swapped:
             self._swapped |= {top for top, files in touched.items() if not files}
@@ -230,7 +227,7 @@ class Watcher:
     def _call_in_loop(
         self, loop: asyncio.AbstractEventLoop, call: Callable[..., None], *arguments: object
     ) -> None:
-        """Have the loop make a call, unless it has ended, as this thread then does too."""
+        """Schedule a call in the loop; ends this thread if the loop has ended."""
         try:
             loop.call_soon_threadsafe(call, *arguments)
         except RuntimeError:
@@ -238,13 +235,13 @@ class Watcher:
             self._look_now.set()
 
     def _is_of_single_roots(self, error: Exception) -> bool:
-        """Whether an error names the roots that it is about; the others are watched again at once."""
+        """Return True if an error names the roots that it affects; the others are watched again at once."""
         cause = _cause(error)
         named = [root.top for root in self._roots if f'"{root.top}/' in cause]
         if not named or self._limit():
             return False
         self._trouble(named, cause)
-        self._report(self._all_roots())  # what was told since the last look is lost
+        self._report(self._all_roots())  # events since the last look are lost
         return True
 
     def _trouble(self, tops: Iterable[str], cause: str) -> None:
@@ -254,20 +251,21 @@ class Watcher:
         self._troubles = {**self._troubles, **fresh}
 
     def _mended(self, now: float) -> bool:
+        """Return True if a root with a problem is due for a new attempt."""
         over = [top for top, trouble in self._troubles.items() if trouble.until <= now]
         if over:
             self._troubles = {top: each for top, each in self._troubles.items() if top not in over}
         return bool(over)
 
     def _failed(self, error: Exception, pause_s: float) -> float:
-        """Note a failure, report every root, and return the seconds until the next attempt."""
+        """Record a failure, report every root, and return the seconds until the next attempt."""
         limited = self._limit()
         self._enter(f"polling: {limited}" if limited else f"restarting: {_cause(error)}")
         self._report(self._all_roots())
         return _POLL_S if limited else pause_s
 
     def _limit(self) -> str:
-        """Which limit of the kernel keeps all that is wanted from being watched; nothing where none does."""
+        """Return the kernel limit that prevents watches of all directories, or ""."""
         return refusal(directory.path for directory in WatchedPlaces(self._roots).on_disk())
 
     def _began(self, watched: frozenset[Watched], touched: Mapping[str, frozenset[str]]) -> None:
@@ -290,14 +288,14 @@ class Watcher:
 
 
 class _Trouble(msgspec.Struct, frozen=True):
-    """Why a root is not watched, and until when, in seconds of `time.monotonic`."""
+    """Reason why a root is not watched, and the end of that state in seconds of `time.monotonic`."""
 
     cause: str
     until: float
 
 
 class _Watches(msgspec.Struct, frozen=True):
-    """Watches that stand."""
+    """The current watches and their directories."""
 
     notify: RustNotify
     places: WatchedPlaces
@@ -310,7 +308,7 @@ class _Watches(msgspec.Struct, frozen=True):
 
 
 def _begin_watching(places: WatchedPlaces) -> _Watches | None:
-    """Watch what is there now; None if a directory went meanwhile, or its watch may be on an old one."""
+    """Watch existing directories; None if one disappeared meanwhile or may have been replaced."""
     watched, mark = places.on_disk(), WatchBarrier()
     marks = [mark.path] if mark.is_there else []
     try:
@@ -320,7 +318,7 @@ def _begin_watching(places: WatchedPlaces) -> _Watches | None:
             force_polling=False,
             poll_delay_ms=0,
             recursive=False,
-            ignore_permission_denied=False,  # true would hide every failure, limits too (watchfiles 1.3)
+            ignore_permission_denied=False,  # True would hide every failure, limits too
         )
     except BaseException as error:
         mark.close()
@@ -335,7 +333,7 @@ def _begin_watching(places: WatchedPlaces) -> _Watches | None:
 
 
 def _await_closed() -> None:
-    """Wait until the backend's thread has closed old watches: new ones are never a fourth instance then."""
+    """Wait until the backend's thread has closed old watches, to never need a fourth instance."""
     until = time.monotonic() + _LAST_LOOKS_S
     while instances_held() > _MOST_HELD and time.monotonic() < until:
         time.sleep(_CLOSING_S)
@@ -354,7 +352,7 @@ class Watched(msgspec.Struct, frozen=True, order=True):
 
 
 class WatchedPlaces:
-    """What paths mean to a set of roots: where memories lie, and which directories they hang on."""
+    """Watched paths of a set of roots: memory folders, and the directories that they depend on."""
 
     def __init__(self, roots: tuple[Root, ...]) -> None:
         self._roots = roots
@@ -365,7 +363,7 @@ class WatchedPlaces:
                 self._structure.setdefault(directory, set()).add(root.top)
 
     def on_disk(self) -> frozenset[Watched]:
-        """Directories to watch at this moment; those that cannot be read are left to the scan."""
+        """Return the directories to watch now; unreadable ones are left to the scan."""
         found = set[Watched]()
         for root in self._roots:
             nearest = next(filter(None, map(_look, upwards(root.top))), None)
@@ -376,7 +374,7 @@ class WatchedPlaces:
     def touched_between(
         self, before: frozenset[Watched], now: frozenset[Watched]
     ) -> dict[str, frozenset[str]]:
-        """Roots of which a watched directory came or went; parents are watched for absent roots."""
+        """Return roots with an appeared or disappeared directory; absent roots are watched by parents."""
         changed = {directory.path for directory in before ^ now}
         there = {directory.path for directory in now}
         tops = (
@@ -388,9 +386,9 @@ class WatchedPlaces:
         return dict.fromkeys(tops, EVERYTHING)
 
     def affected(self, changes: set[tuple[int, str]]) -> tuple[dict[str, frozenset[str]], bool]:
-        """Roots that the changes touch, each with its changed files, or none when it was more than files.
+        """Return roots that changes touch, each with its changed files; empty if other things changed.
 
-        And whether a watched directory came or went.
+        The second value is True if a watched directory appeared or disappeared.
         """
         files: dict[str, set[str]] = {}
         whole = set[str]()
@@ -407,7 +405,7 @@ class WatchedPlaces:
 
 
 def below(root: Root) -> tuple[str, ...]:
-    """The directories of a root that are watched if they are there."""
+    """Return the directories of a root that are watched if they exist."""
     return (*root.directories, os.path.dirname(root.directories[0]))
 
 
@@ -421,10 +419,10 @@ def _look(path: str) -> Watched | None:
 
 
 class WatchBarrier:
-    """A nameless file among the directories of a set of watches, to know when all its events have come.
+    """A nameless file among the watched directories that marks the end of their events.
 
-    The kernel reports in order, but a thread of the backend passes it on, late on a busy machine: before
-    watches are given up their mark is set, and all events before it are theirs. Linux only (`is_there`).
+    The kernel reports in order, but the backend's thread may deliver late. Before old watches end, the
+    barrier is touched, and all events before it belong to them. Linux only (`is_there`).
     """
 
     def __init__(self) -> None:
@@ -433,12 +431,12 @@ class WatchBarrier:
         self.is_there = self._descriptor >= 0 and os.path.exists(self.path)
 
     def set(self) -> None:
-        """Give it another time, of which its watch tells; writing into it tells nobody."""
+        """Change the time of the file, which its watch reports; a write would not be reported."""
         if self.is_there:
             os.utime(self._descriptor)
 
     def is_in(self, changes: object) -> bool:
-        """Whether it is among the changes that were told."""
+        """Return True if the barrier is among the reported changes."""
         return isinstance(changes, set) and any(path == self.path for _, path in changes)
 
     def close(self) -> None:
@@ -452,5 +450,5 @@ def _unnamed() -> int:
         return -1
     try:
         return os.memfd_create("forged-watches")
-    except OSError:  # no descriptor is left: the watches themselves will say so
+    except OSError:  # no descriptor is left; the watches report that
         return -1

@@ -1,9 +1,9 @@
-"""The little YAML that front matter needs: the values of a header's known keys, and all else of it verbatim.
+"""Small YAML reader for front matter: values of known keys; all other lines verbatim.
 
-The only module that knows PyYAML. Every scalar stays text, because YAML 1.1 typing loses nanoseconds and
-turns `no` into False; the caller converts field by field. Anchors, aliases and tags are refused while events
-stream in, and depth and number of parts are bounded, so a bomb has nothing to unfold. Whatever is no such
-header raises MemoryFormatError with the reason; `repaired` makes one of it where each line has its key.
+The only module that uses PyYAML. Every scalar stays text, because YAML 1.1 types lose nanoseconds and turn
+`no` into False; the caller converts each field. Anchors, aliases and tags are refused during parsing, and
+depth and number of parts are limited, which prevents expansion attacks. Anything else raises
+MemoryFormatError with the reason. `repaired` builds a valid header if each line has its key.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ODD_LINE_END = re.compile("[\r\x85\u2028\u2029]")
 
 
 def load(text: str, known: Collection[str]) -> Header:
-    """Read a header, whose only line end is LF; what belongs to no known key stays verbatim.
+    """Parse a header, whose only line end is LF; text of unknown keys stays verbatim.
 
     Raises MemoryFormatError.
     """
@@ -51,7 +51,7 @@ class _Header:
         self._lines = text.splitlines(keepends=True)
         self._events = yaml.parse(text, Loader=_LOADER)
         self._count = 0
-        self._line = 0  # the last line that held a part of a value
+        self._line = 0  # the last line with a part of a value
 
     def values(self) -> Header:
         self._take()
@@ -79,11 +79,13 @@ class _Header:
         return Header(known, extra, tuple(keys))
 
     def _unowned(self, owned: set[int], indent: int) -> str:
+        """Return the lines that belong to no known key."""
         rest = [line for number, line in enumerate(self._lines) if number not in owned]
         text = "".join(line.removeprefix(" " * indent) for line in rest)
         return text if text.strip() else ""
 
     def _take(self) -> yaml.Event:
+        """Return the next event; refuse unsafe ones."""
         event = next(self._events)
         self._count += 1
         if self._count > MAX_EVENTS:
@@ -111,7 +113,7 @@ class _Header:
         return tuple(items)
 
     def _pairs(self, depth: int) -> Iterator[tuple[str, int, Value]]:
-        """Yield key, its line and its value; a key that comes twice is refused."""
+        """Yield key, its line and its value; a repeated key is refused."""
         keys: set[str] = set()
         while not isinstance(event := self._take(), yaml.MappingEndEvent):
             if not isinstance(event, yaml.ScalarEvent):
@@ -123,8 +125,8 @@ class _Header:
         self._close(event)
 
     def _close(self, event: yaml.Event) -> None:
-        # The end of a block collection is only noticed at the next token, lines later; that of a flow
-        # collection is its bracket, and only brackets have a width.
+        # The end of a block collection is reported with the next token, lines later; that of a flow
+        # collection at its bracket, and only brackets have a width.
         start, end = _marks(event)
         if end.index > start.index:
             self._line = max(self._line, end.line)
@@ -143,22 +145,22 @@ def _marks(event: yaml.Event) -> tuple[yaml.Mark | yaml._yaml.Mark, yaml.Mark | 
 
 _ENTRY = re.compile(r"([^\W\d][\w.-]*)[ \t]*:(?:[ \t]+(.*)|)", re.DOTALL)
 _BELOW = re.compile(r"[ \t#]|-(?:[ \t]|\Z)|[]}][ \t,]*\Z|[ \t\r]*\Z")
-# What may be a text without quotes: behind a key, or an entry of a list.
+# A possible text without quotes: after a key, or an entry of a list.
 _LINE = re.compile(r"([ \t]*)((?:- +)*(?:[^\W\d][\w.-]*[ \t]*:[ \t]+)?)(.*)", re.DOTALL)
 _MOST_ENTRIES = 256
 
 
 class RepairedHeader(msgspec.Struct, frozen=True):
-    """A header made readable. `faults` are the numbers of lines, from 1, and a sentence on each."""
+    """A header made readable. `faults` are line numbers, from 1, each with a sentence."""
 
     text: str
     faults: tuple[tuple[int, str], ...]
 
 
 def repaired(text: str) -> RepairedHeader:
-    """Return a header that `load` reads, with what is no YAML as plain texts or else as remarks.
+    """Return a header that `load` can read; invalid YAML becomes plain texts or comments.
 
-    Raises MemoryFormatError if it has a line that belongs to no key, more than 256 keys, or none.
+    Raises MemoryFormatError for a line that belongs to no key, more than 256 keys, or none.
     """
     entries: list[tuple[int, str, list[str]]] = []
     for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
@@ -185,7 +187,7 @@ def repaired(text: str) -> RepairedHeader:
 
 
 def _repaired_entry(key: str, lines: list[str]) -> tuple[list[str], str]:
-    """The lines of a key as YAML that is sure to be read, and what was wrong with them."""
+    """Return the lines of a key as valid YAML, and the fault that was found."""
     if _is_entry(lines):
         return lines, ""
     first, below = lines[0], lines[1:]
@@ -204,7 +206,7 @@ def _is_entry(lines: Iterable[str]) -> bool:
 
 
 def _in_quotes(line: str) -> str:
-    """A line with its value as a quoted text; a tab that indents it is four blanks."""
+    """Return a line with its value in quotes; an indenting tab becomes four blanks."""
     found = _LINE.fullmatch(line)
     assert found is not None
     value = found[3].strip()

@@ -348,7 +348,7 @@ class Builder:
         self.stale: tuple[str, ...] = ()
         self._unshown: tuple[Problem, ...] = ()
         self._insisted = frozenset[str]()  # ids of memories with a secret, which is not embedded
-        self._passes = False
+        self._may_change = False
         self._lexical = lexical
         self._admit = admit
         self._has_files = store.root.has_files
@@ -368,7 +368,7 @@ class Builder:
     @property
     def unsettled(self) -> bool:
         """True if the last scan met a file that is being changed: scan again soon."""
-        return self._passes or (self.snapshot is not None and self.snapshot.unsettled)
+        return self._may_change or (self.snapshot is not None and self.snapshot.unsettled)
 
     @property
     def starts_anew(self) -> bool:
@@ -455,7 +455,7 @@ class Builder:
     def _admitted(self, found: Snapshot, admit: Admit) -> tuple[Memory, ...]:
         """Return the memories that count by their trust state."""
         admitted = admit(self.store.root, found)
-        self.withheld, self._passes = admitted.withheld, admitted.passes
+        self.withheld, self._may_change = admitted.withheld, admitted.may_change
         self.redacted, self._unshown = admitted.redacted, admitted.problems
         self._insisted = admitted.insisted
         return admitted.memories

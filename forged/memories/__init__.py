@@ -1,8 +1,8 @@
 """The verbs on memories: write, move, forget, restore, review, import, and documents.
 
-`write` has the checks that every text passes, and `removal` every way in which memories go, with all that is
-cleaned then. `MemoryParts` are what verbs share. A verb takes a place and values, and returns values and the
-generation that shows its effect; requests and replies are the handlers'.
+`write` checks every text, and `removal` covers every way in which memories go, with all cleanup.
+`MemoryParts` are shared parts. A verb takes a place and values, and returns values and the generation that
+shows its effect. Handlers deal with requests and replies.
 """
 
 from forged.memories import absent, document_store, documents, ids, imports, removal, restore, review, write

@@ -1,7 +1,7 @@
-"""Forget the rows of memories without a file once enough days have counted; files and texts are not touched.
+"""Erase the rows of memories whose file is missing for many days; files and texts stay.
 
-A day counts where the root is the one at which its memories were seen last, and all of its folders could be
-listed: an unplugged disk is never swept.
+A day counts only if the root is the one at which its memories were seen last, and all its folders could be
+listed. So an unplugged disk loses nothing.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from forged.memories.parts import MemoryParts
 from forged.state import RootIds, RootListing
 
 logger = logging.getLogger(__name__)
-# The first look for absent files comes after a start has done its work.
+# The first look waits until the start is done.
 _AFTER_S, _DAY_S = 600.0, 24 * 3600.0
-# While a scan goes on, requests share the interpreter with it.
+# A scan shares the interpreter with requests.
 _PAUSE_S = 0.0005
 
 
@@ -33,7 +33,7 @@ async def follow_absent(memories: MemoryParts) -> None:
 
 
 async def sweep_absent(memories: MemoryParts, now: float) -> None:
-    """Count the day of a time (Unix seconds) for what is missing anywhere, and forget what is due."""
+    """Count the day of a time (Unix seconds) for all missing files, and erase rows that are due."""
     await memories.state.opened()
     if memories.state.problem:
         return
@@ -74,7 +74,7 @@ def _own_tops(home: str) -> list[str]:
 
 
 def _look(root: Root, ids: RootIds, before: Snapshot | None, now: float) -> RootListing | None:
-    """Look at the files of a root; None where that is not possible. Blocks for the disk."""
+    """List the files of a root; None if that is not possible. Blocks for the disk."""
     place = _place(root, ids)
     if not place:
         return None
@@ -92,7 +92,7 @@ def _look(root: Root, ids: RootIds, before: Snapshot | None, now: float) -> Root
 
 
 def _place(root: Root, ids: RootIds) -> str:
-    """Return a root's identity with the device that its folders lie on, or nothing if it is not there."""
+    """Return a root's identity with the device of its folders, or "" if it does not exist."""
     try:
         path = os.path.join(root.top, root.folders[0])
         while not os.path.isdir(path) and path != root.top:

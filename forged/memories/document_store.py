@@ -1,8 +1,8 @@
-"""Documents that are there, in files and on a team's server: listed, removed, brought, and followed.
+"""Existing documents, in files and on a team's server: list, remove, send, and follow.
 
-The server says which documents there are; files are what this machine has brought. A removed document, or one
-whose source has another text by now, leaves a mark on the server, by which its files go on every machine. A
-server that cannot be asked holds up nothing and is named in the result. Raises MemoryNotFound and StoreError.
+The server knows all documents; files are those that this machine ingested. A document that was removed, or
+whose source has a new text, leaves a mark on the server, by which its files are removed on every machine. An
+unreachable server delays nothing and is named in the result. Raises MemoryNotFound and StoreError.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LOOK = "`forgectl ingest --list` shows what is there"
 _AGAIN_S, _PAUSE_S = 60.0, 0.1
 _TICK = timedelta(microseconds=1)
 Pieces = dict[str, dict[str, Memory]]
-"""The pieces that are there, by their source and id."""
+"""Existing pieces by their source and id."""
 
 
 async def org_index(memories: MemoryParts, place: Workplace, *, make: bool = False) -> RootIndex:
@@ -48,7 +48,7 @@ async def org_index(memories: MemoryParts, place: Workplace, *, make: bool = Fal
 
 
 async def pieces_there(memories: MemoryParts, index: RootIndex) -> Pieces:
-    """Return the pieces on disk, where everything is that was ever acknowledged."""
+    """Return all pieces on disk; every acknowledged one is there."""
     seen = await look(memories, index)
     found: Pieces = {}
     for each in seen.admitted.memories:
@@ -60,15 +60,15 @@ async def pieces_there(memories: MemoryParts, index: RootIndex) -> Pieces:
 async def list_documents(
     memories: MemoryParts, place: Workplace
 ) -> tuple[list[DocumentRecord], str, RootIndex]:
-    """Return all documents by their sources, why the server could not be asked, and the root."""
+    """Return all documents sorted by source, why the server could not be asked, and the root."""
     index = await org_index(memories, place)
-    server, problem = await _held(memories)
+    server, problem = await _on_server(memories)
     found = await _documents_there(memories, index)
     return _records(memories, index, found, server), problem, index
 
 
 async def _documents_there(memories: MemoryParts, index: RootIndex) -> dict[str, list[Memory]]:
-    """Return the pieces of each; while a text takes the place of another, one source has two documents."""
+    """Return the pieces of each document; while a text is replaced, one source has two documents."""
     found: dict[str, list[Memory]] = {}
     for some in (await pieces_there(memories, index)).values():
         for each in some.values():
@@ -119,7 +119,7 @@ def _records(
     return sorted(records, key=lambda each: (each.source, each.created_at))
 
 
-class Named(msgspec.Struct, frozen=True):
+class FoundDocuments(msgspec.Struct, frozen=True):
     """Documents of one name: in files, by the `ids` of their pieces, and on the server."""
 
     index: RootIndex
@@ -132,19 +132,19 @@ class Named(msgspec.Struct, frozen=True):
         return MemoryNotFound("; ".join(filter(None, (f"no document {name[:80]!r}", self.problem or _LOOK))))
 
 
-async def named(memories: MemoryParts, place: Workplace, name: str) -> Named:
+async def find_documents(memories: MemoryParts, place: Workplace, name: str) -> FoundDocuments:
     """Return the documents with this source or id."""
     index = await org_index(memories, place)
     there = await _documents_there(memories, index)
     found = {each: some for each, some in there.items() if _is_named(name, some[0])}
-    server, problem = await _held(memories, name)
+    server, problem = await _on_server(memories, name)
     records = _records(memories, index, found, server)
     ids = tuple(each.id for some in found.values() for each in some)
-    return Named(index, ids, tuple(records), server, problem)
+    return FoundDocuments(index, ids, tuple(records), server, problem)
 
 
-async def remove_documents(memories: MemoryParts, found: Named) -> tuple[bool, int]:
-    """Take away every piece; return whether that waits for the server, and the generation without them."""
+async def remove_documents(memories: MemoryParts, found: FoundDocuments) -> tuple[bool, int]:
+    """Remove every piece; return if that waits for the server, and the generation without them."""
     waits = await _take_away(memories, [each.document_id for each in found.records], found.server)
     if not found.ids:
         return waits, found.index.generations.visible
@@ -157,29 +157,29 @@ def _is_named(name: str, piece: Memory) -> bool:
     return one_form(name) in {piece.piece.document_id, one_form(piece.piece.source)}
 
 
-def _stock_of(shared: SharedServer) -> ServerDocuments:
-    from forged.postgres import ServerDocuments  # noqa: PLC0415 - what it needs is an extra
+def _server_documents(shared: SharedServer) -> ServerDocuments:
+    from forged.postgres import ServerDocuments  # noqa: PLC0415 - needs an extra
 
     return ServerDocuments(shared)
 
 
-async def bring(
+async def send_to_server(
     memories: MemoryParts, pieces: Sequence[Memory], older: Collection[str], said: FactsPatch
 ) -> str:
-    """Have the server hold these pieces of one document, and then no `older` or other one of their source.
+    """Write these pieces of one document to the server, replacing others of their source.
 
-    Returns what the server has now: there, waits, or why not.
+    Returns the state on the server: there, waits, or the reason of a failure.
     """
     shared = memories.documents_server
     if shared is None or not pieces:
         return ""
     try:
-        return await _brought(shared, pieces, older, said)
+        return await _sent(shared, pieces, older, said)
     except (SharedError, StoreError) as error:
         return str(error)
 
 
-async def _brought(
+async def _sent(
     shared: SharedServer, pieces: Sequence[Memory], older: Collection[str], said: FactsPatch
 ) -> str:
     first = pieces[0].piece
@@ -189,7 +189,7 @@ async def _brought(
     held: frozenset[str] = frozenset()
     since = None
     try:
-        stock = _stock_of(shared)
+        stock = _server_documents(shared)
         held = await stock.pieces(document)
         since = (await stock.gone([document])).get(document)
         others |= {each.document_id: each.newest for each in await stock.named(first.source)}
@@ -205,8 +205,8 @@ async def _brought(
 
 
 def _row(memory: Memory, said: FactsPatch, since: datetime | None) -> Stored:
-    """Return a piece as a row that is newer than the mark of when its document was taken away before."""
-    from forged.postgres import Stored  # noqa: PLC0415 - as above
+    """Return a piece as a row that is newer than any earlier removal mark of its document."""
+    from forged.postgres import Stored  # noqa: PLC0415 - needs an extra
 
     assert memory.piece is not None
     created = datetime.fromisoformat(memory.created_at)
@@ -222,13 +222,13 @@ def _row(memory: Memory, said: FactsPatch, since: datetime | None) -> Stored:
     )
 
 
-async def _held(memories: MemoryParts, name: str = "") -> tuple[list[ServerDocument], str]:
+async def _on_server(memories: MemoryParts, name: str = "") -> tuple[list[ServerDocument], str]:
     """Return documents on the server, all or those of a name, and why it could not be asked."""
     shared = memories.documents_server
     if shared is None:
         return [], ""
     try:
-        stock = _stock_of(shared)
+        stock = _server_documents(shared)
         found = await (stock.named(name) if name else stock.all())
     except SharedError as error:
         return [], f"the shared server was not asked: {error}"
@@ -239,7 +239,7 @@ async def _held(memories: MemoryParts, name: str = "") -> tuple[list[ServerDocum
 async def _take_away(
     memories: MemoryParts, documents: Collection[str], known: Sequence[ServerDocument]
 ) -> bool:
-    """Take documents from the server, durably; return whether that waits for it. Raises StoreError."""
+    """Remove documents from the server, durably; return if that waits for it. Raises StoreError."""
     shared = memories.documents_server
     if shared is None:
         return False
@@ -250,9 +250,9 @@ async def _take_away(
 
 
 async def follow_documents(memories: MemoryParts) -> None:
-    """Remove files of documents that went elsewhere, until cancelled: on changes, and once a minute.
+    """Remove files of documents that were removed elsewhere, until cancelled: on changes and each minute.
 
-    A document that was brought anew since is newer than the mark of its removal, and stays. Raises nothing.
+    A document that was ingested again is newer than the mark of its removal, and stays. Raises nothing.
     """
     shared, wanted = memories.documents_server, asyncio.Event()
     if shared is None:
@@ -265,7 +265,7 @@ async def follow_documents(memories: MemoryParts) -> None:
                 await _step(memories)
             except ForgedError as error:
                 logger.info("documents are not in step with the shared server error=%s", type(error).__name__)
-            await asyncio.sleep(_PAUSE_S)  # a client that brings many documents tells of each
+            await asyncio.sleep(_PAUSE_S)  # a client that sends many documents notifies for each
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_AGAIN_S):
                     await wanted.wait()
@@ -282,7 +282,7 @@ async def _step(memories: MemoryParts) -> None:
         index = memories.indexer.open(root)
         there = await _documents_there(memories, index)
         names = [name for document, some in there.items() for name in (document, *(each.id for each in some))]
-        gone = await _stock_of(shared).gone(names)
+        gone = await _server_documents(shared).gone(names)
         if dead := tuple(_dead(there, gone)):
             await remove_pieces(memories, index, dead)
 

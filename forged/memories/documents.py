@@ -1,8 +1,9 @@
-"""Ingest documents for all agents of the user: one memory file per piece, in the root of scope org.
+"""Ingest documents for all agents of the user: one memory file for each piece, in the org root.
 
-The text passes the checks of every memory. Of a changed text all new pieces are there before the old ones go.
-Ids of pieces say which text they are of, so a repetition after a kill does the rest. One document is written
-at a time. What was forgotten in the last 7 days is not written again. Raises InvalidRequest, StoreError.
+Texts pass the checks of every memory. All new pieces of a changed text are written before the old ones go.
+Ids of pieces are derived from the text, so a repetition after a kill completes the work. One document is
+written at a time. Texts forgotten in the last 7 days are not written again. Raises InvalidRequest,
+StoreError.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from forged.config import KnowledgeConfig
 from forged.errors import InvalidRequest, StoreError
 from forged.files import AGENT_ID
 from forged.maps import RootIndex
-from forged.memories.document_store import Pieces, bring, document_of, org_index, pieces_there
+from forged.memories.document_store import Pieces, document_of, org_index, pieces_there, send_to_server
 from forged.memories.parts import PATIENCE_S, MemoryParts
 from forged.memories.removal import remove_pieces
 from forged.memories.write import secrets_now
@@ -36,8 +37,8 @@ from forged_client.protocol import Document, DocumentOutcome
 _MOST_SOURCE = 1024
 
 
-class _Made(msgspec.Struct, frozen=True):
-    """A document as it is to be written: all its pieces, those that are missing, ids that they replace."""
+class _PlannedDocument(msgspec.Struct, frozen=True):
+    """Plan of a document: all its pieces, missing ones, and ids of replaced ones."""
 
     source: str
     pieces: tuple[Memory, ...]
@@ -49,7 +50,7 @@ class _Made(msgspec.Struct, frozen=True):
 
     @property
     def kept(self) -> tuple[Memory, ...]:
-        """The pieces that are there in the end."""
+        """Return the pieces that exist afterwards."""
         return tuple(each for each in self.pieces if each.id not in self.forgotten)
 
     @property
@@ -81,7 +82,7 @@ async def ingest(
     allow_secret: bool = False,
     allow_forgotten: bool = False,
 ) -> tuple[tuple[DocumentOutcome, ...], RootIndex, int]:
-    """Write what is not there yet, document by document; with `only_shows` only say what would be done.
+    """Write new and changed documents, one by one; with `only_shows` only return the plan.
 
     Returns their fates, the root, and the generation that shows them.
     """
@@ -135,26 +136,26 @@ def _made(
     *,
     how: KnowledgeConfig,
     allow_secret: bool,
-) -> _Made | DocumentOutcome:
+) -> _PlannedDocument | DocumentOutcome:
     source, text = asked.source, without_private(asked.text)
     if problem := _problem(asked):
         return DocumentOutcome(source=source[:_MOST_SOURCE], result="refused", reason=problem)
     secrets = secrets_now(text, (source,))
     if secrets and not allow_secret:
-        told = f"it holds what looks like a secret ({', '.join(secrets)})"
-        return DocumentOutcome(source=source, result="secret", reason=told)
+        reason = f"it holds what looks like a secret ({', '.join(secrets)})"
+        return DocumentOutcome(source=source, result="secret", reason=reason)
     pieces = documents.pieces(
         source, text, size=how.chunk_size, overlap=how.overlap, is_markdown=asked.is_markdown,
         now=memory.utc_now(),
     )  # fmt: skip
     if not pieces:
-        told = "nothing is left of it without what is marked private"
-        return DocumentOutcome(source=source, result="refused", reason=told)
+        reason = "nothing is left of it without what is marked private"
+        return DocumentOutcome(source=source, result="refused", reason=reason)
     there_now, ids = there.get(source, {}), {each.id for each in pieces}
     absent = [each for each in pieces if each.id not in there_now]
     forgotten = frozenset(each.id for each in absent if is_forgotten(each.content))
     older = tuple(each for each in there_now if each not in ids)
-    return _Made(
+    return _PlannedDocument(
         source,
         pieces,
         missing=tuple(each for each in absent if each.id not in forgotten),
@@ -173,9 +174,9 @@ def _problem(asked: Document) -> str:
 
 
 async def _written(
-    memories: MemoryParts, index: RootIndex, made: _Made, said: FactsPatch
+    memories: MemoryParts, index: RootIndex, made: _PlannedDocument, said: FactsPatch
 ) -> tuple[DocumentOutcome, int]:
-    """Write what is missing, then take away what it replaces; return the generation that shows it, too."""
+    """Write missing pieces, then remove replaced ones; return the fate and the generation."""
     drafts = [WriteRequest(each, insisted=made.insisted, again=True, said=said) for each in made.missing]
     done = await memories.writer.add_all(index, drafts)
     written = [each for each in done if isinstance(each, Written)]
@@ -185,7 +186,7 @@ async def _written(
     if failed is not None:
         refused = {"result": "refused", "reason": str(failed), "code": failed.code}
         return replace(made.outcome(len(written)), **refused), generation
-    there = await bring(memories, made.kept, made.older_documents, said)
+    there = await send_to_server(memories, made.kept, made.older_documents, said)
     if made.older:
         generation = await remove_pieces(memories, index, made.older)
     return replace(made.outcome(len(written)), shared=there), generation

@@ -1,8 +1,8 @@
-"""The memory and the root that a request names: by an id, or by an unambiguous beginning of one.
+"""Resolve the memory and the root that a request names by an id or a unique prefix.
 
-An id that is there as it is given is meant, whatever begins like it; `mem_` may be left out. Before a write
-or a removal it is looked up on disk, where every acknowledged memory is; to be shown, in the maps. Raises
-MemoryNotFound, InvalidRequest for an ambiguous or withheld memory, and NotReady while that is not known.
+A complete id wins over others with that prefix; `mem_` may be left out. For a write or a removal the disk is
+searched, where every acknowledged memory is; for display, the maps. Raises MemoryNotFound, InvalidRequest for
+an ambiguous or withheld memory, and NotReady while that is unknown.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from forged.stores import View, Workplace
 from forged.trust import Admitted
 from forged.writing import base_of
 
-_CANDIDATES_TOLD = 10
+_MOST_CANDIDATES = 10
 _OF_THEIR_OWN = (Scope.AGENT, Scope.ORG)
 
 _Found = TypeVar("_Found")
 
 
-class Look(msgspec.Struct, frozen=True, eq=False):
-    """A root as it lies on disk now: all that is in it, and what of it counts.
+class RootOnDisk(msgspec.Struct, frozen=True, eq=False):
+    """A root as it is on disk now: all its files, and those that count.
 
-    `unread` is why the records of what counts cannot be read, or nothing.
+    `unread` is why the records of trust cannot be read, or "".
     """
 
     index: RootIndex
@@ -41,14 +41,14 @@ class Look(msgspec.Struct, frozen=True, eq=False):
     unread: str = ""
 
     def file(self, memory_id: str) -> File:
-        """Return the file of a memory that counts; its text may hold what is not shown."""
+        """Return the file of a memory that counts; its text may contain secrets."""
         withheld = {each.path for each in self.admitted.withheld}
         files = (file for file in files_of(self.snapshot) if file.memory.id == memory_id)
         (found,) = one_per_id(file for file in files if file.path not in withheld)
         return found
 
     def meant(self, wanted: str) -> str:
-        """Return the id that is meant, among those of this root that count. Raises as `check_counts`."""
+        """Return the id that is meant, among those that count. Raises as `check_counts`."""
         counting, all_ = ([(self, each)] for each in (self.admitted.memories, self.snapshot.memories))
         found = _named(counting, wanted) or _named(all_, wanted)
         meant = _only_one(found, wanted, self.index.root.scope)[1]
@@ -61,7 +61,7 @@ class Look(msgspec.Struct, frozen=True, eq=False):
         return base_of(self.admitted.memories, memory_id)[0]
 
     def check_counts(self, memory_id: str) -> None:
-        """Refuse a memory that is withheld. Raises InvalidRequest, and NotReady without records."""
+        """Refuse a withheld memory. Raises InvalidRequest, and NotReady without records."""
         if any(each.id == memory_id for each in self.admitted.memories):
             return
         if self.unread:
@@ -73,15 +73,17 @@ class Look(msgspec.Struct, frozen=True, eq=False):
             )
 
 
-async def look(memories: MemoryParts, index: RootIndex) -> Look:
+async def look(memories: MemoryParts, index: RootIndex) -> RootOnDisk:
     snapshot, admitted = await memories.trust.look(index.root)
-    return Look(index, snapshot, admitted, memories.state.trust.doubt)
+    return RootOnDisk(index, snapshot, admitted, memories.state.trust.doubt)
 
 
-async def on_disk(memories: MemoryParts, place: Workplace, wanted: str, scope: str = "") -> tuple[Look, str]:
-    """Return the root that holds a memory, and its id; no map needs to have it.
+async def on_disk(
+    memories: MemoryParts, place: Workplace, wanted: str, scope: str = ""
+) -> tuple[RootOnDisk, str]:
+    """Return the root that holds a memory, and its id, without the maps.
 
-    A withheld memory can be meant, but never in place of one that counts.
+    A withheld memory is only meant if no counting one is.
     """
     check_scope(scope)
     indexes = [memories.indexer.open(root) for root in place.roots if scope in {"", root.scope}]
@@ -91,8 +93,8 @@ async def on_disk(memories: MemoryParts, place: Workplace, wanted: str, scope: s
     return _only_one(_named(counting, wanted) or _named(everything, wanted), wanted, scope)
 
 
-async def unseen(memories: MemoryParts, place: Workplace, wanted: str, scope: str = "") -> ForgedError:
-    """Return the error for a memory that no map has: not found, unless it is on disk and not in use."""
+async def missing_error(memories: MemoryParts, place: Workplace, wanted: str, scope: str = "") -> ForgedError:
+    """Return the error for a memory that no map has: not found, or withheld."""
     if scope == Scope.SESSION:
         return not_found(wanted, scope)
     try:
@@ -103,13 +105,13 @@ async def unseen(memories: MemoryParts, place: Workplace, wanted: str, scope: st
     return NotReady(f"{found[:80]!r} is on disk and not in use yet; try again in a moment")
 
 
-async def within(
+async def narrowed(
     memories: MemoryParts, place: Workplace, scope: str, agent_id: str = "", *, sessions: bool = False
 ) -> Workplace:
     """Return the place that a request means: the workspace, or the one root of another scope.
 
-    Memories of an agent are only in the place that names that agent. With `sessions` scope session may be
-    meant, which has no root. Raises InvalidRequest.
+    Memories of an agent are only in the place that names that agent. With `sessions`, scope session is
+    allowed, which has no root. Raises InvalidRequest.
     """
     if sessions and scope == Scope.SESSION:
         return memories.resolver.of_roots(place, ())
@@ -132,7 +134,7 @@ def check_scope(scope: str) -> None:
 
 
 def check_changeable(scope: str) -> None:
-    """Refuse a piece of a document, which is as the document is. Raises InvalidRequest."""
+    """Refuse a piece of a document, which only changes with it. Raises InvalidRequest."""
     if scope == Scope.ORG:
         raise InvalidRequest(
             "what all agents may read is as its document is: change that, and `forgectl ingest` it again"
@@ -140,7 +142,7 @@ def check_changeable(scope: str) -> None:
 
 
 def in_view(view: View, wanted: str, scope: str = "") -> tuple[tuple[VectorMap, Memory], ...]:
-    """Return the memories of this name in the maps: each root may have one of the same id."""
+    """Return the memories of this name in the maps; each root may have one of the same id."""
     wanted = one_form(wanted)
     if found := view.find(wanted, scope) or view.find(f"mem_{wanted}", scope):
         return found
@@ -151,7 +153,7 @@ def in_view(view: View, wanted: str, scope: str = "") -> tuple[tuple[VectorMap, 
 
 
 def with_sessions(memories: MemoryParts, view: View, ids: Collection[str], scope: str = "") -> View:
-    """Return a view that shows memories of sessions as well, if they are named by their whole id."""
+    """Return a view that includes memories of sessions if they are named by their complete id."""
     rows = map(memories.session_memories.find, ids) if scope in {"", Scope.SESSION} else ()
     sessions = dict.fromkeys(row.session_id for row in rows if row is not None)
     maps = (home for each in sessions for home in memories.session_views.view(each).maps)
@@ -166,7 +168,7 @@ def of_session(memories: MemoryParts, view: View, session_id: str) -> View:
 
 
 def require_one(found: Sequence[_Found], wanted: str, scope: str) -> _Found:
-    """Return the only memory found. Raises MemoryNotFound, and InvalidRequest for one of two."""
+    """Return the only memory found. Raises MemoryNotFound, and InvalidRequest for several."""
     if len(found) > 1:
         raise InvalidRequest(
             f"the repository and the user both have a memory {wanted[:80]!r}; "
@@ -183,7 +185,7 @@ def not_found(wanted: str, scope: str = "") -> MemoryNotFound:
 
 
 def resolve_prefix(ids: Iterable[str], wanted: str) -> str:
-    """Return the one id that is meant, or nothing. Raises InvalidRequest for a beginning of several."""
+    """Return the one id that is meant, or "". Raises InvalidRequest for an ambiguous prefix."""
     there, wanted = tuple(dict.fromkeys(ids)), one_form(wanted)
     found = [each for each in there if each.startswith((wanted, f"mem_{wanted}"))] if wanted else []
     found = [each for each in found if is_whole(wanted, each)] or found
@@ -194,28 +196,30 @@ def resolve_prefix(ids: Iterable[str], wanted: str) -> str:
 
 
 def is_whole(wanted: str, memory_id: str) -> bool:
-    """Return True if an id is named whole, with or without its `mem_`."""
+    """Return True if an id is named completely, with or without its `mem_`."""
     return one_form(wanted) in {memory_id, memory_id.removeprefix("mem_")}
 
 
-def _named(homes: Iterable[tuple[Look, Sequence[Memory]]], wanted: str) -> list[tuple[Look, str]]:
+def _named(homes: Iterable[tuple[RootOnDisk, Sequence[Memory]]], wanted: str) -> list[tuple[RootOnDisk, str]]:
     found = [(home, each) for home, memories in homes for each in ids_beginning(memories, wanted)]
     exact = [each for each in found if each[1] == one_form(wanted)]
     exact = exact or [each for each in found if is_whole(wanted, each[1])] or found
-    # Of two roots of one scope, as a worktree may see, the one that is written to is meant.
-    firsts: dict[tuple[str, str], tuple[Look, str]] = {}
+    # Of two roots of one scope, as in a worktree, the writable one is meant.
+    firsts: dict[tuple[str, str], tuple[RootOnDisk, str]] = {}
     for each in exact:
         firsts.setdefault((each[0].index.root.scope, each[1]), each)
     return list(firsts.values())
 
 
-def _only_one(found: Sequence[tuple[Look, str]], wanted: str, scope: str) -> tuple[Look, str]:
+def _only_one(found: Sequence[tuple[RootOnDisk, str]], wanted: str, scope: str) -> tuple[RootOnDisk, str]:
     _check_candidates(tuple(dict.fromkeys(each for _, each in found)), wanted)
     return require_one(found, wanted, scope)
 
 
 def _check_candidates(ids: Sequence[str], wanted: str) -> None:
     if len(ids) > 1:
-        told = ", ".join(each[:80] for each in ids[:_CANDIDATES_TOLD])
-        more = f" and {len(ids) - _CANDIDATES_TOLD} more" if len(ids) > _CANDIDATES_TOLD else ""
-        raise InvalidRequest(f"several ids begin with {wanted[:80]!r}: {told}{more}; say more of the one")
+        candidates = ", ".join(each[:80] for each in ids[:_MOST_CANDIDATES])
+        more = f" and {len(ids) - _MOST_CANDIDATES} more" if len(ids) > _MOST_CANDIDATES else ""
+        raise InvalidRequest(
+            f"several ids begin with {wanted[:80]!r}: {candidates}{more}; say more of the one"
+        )

@@ -1,9 +1,9 @@
-"""Imports of many memories at once out of files that a person names, each with a fate of its own.
+"""Import many memories out of files that a person names, each with its own fate.
 
-Imported texts pass the checks of every memory, draft by draft. A whole memory file is written as it is, bytes
-and id; its own origin is not believed, unless the person says that it is out of a root of their own. A draft
-has its id from the request, so that whatever is asked again is found and not done twice. Nothing that is
-there is overwritten, and what was forgotten lately comes back only where the person says so.
+Imported texts pass the checks of every memory. A complete memory file is written as it is, bytes and id; its
+origin is believed only if the person says that it comes from a root of their own. The request gives each
+draft its id, so a repetition is recognized. Nothing is overwritten, and texts forgotten lately come back only
+if the person says so.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from forged import memory
 from forged.errors import InvalidRequest, MemoryExists, MemoryFormatError, SecretFound, StoreError
 from forged.files import MAX_FILE_BYTES, files_of, parse
 from forged.maps import RootIndex
-from forged.memories.ids import Look, look
+from forged.memories.ids import RootOnDisk, look
 from forged.memories.parts import MemoryParts
 from forged.memories.write import cues_of, fields_of, root_of, secrets_now
 from forged.memory import Memory, Origin, Related, Trigger, default_category, one_form
@@ -37,7 +37,7 @@ _MOST_SOURCE = 64
 class Terms(msgspec.Struct, frozen=True):
     """Terms of an import: the scope, and permissions of the person.
 
-    `own`: what files say of their origin is believed.
+    `own`: the origin that files state is believed.
     """
 
     scope: str
@@ -46,10 +46,10 @@ class Terms(msgspec.Struct, frozen=True):
     allow_forgotten: bool = False
 
 
-class _There(msgspec.Struct, frozen=True):
+class _RootContents(msgspec.Struct, frozen=True):
     """Contents of a root: hashes of counting files by id, ids by text, names of all files.
 
-    `withheld` are ids of what does not count.
+    `withheld` are ids of files that do not count.
     """
 
     files: Mapping[str, tuple[str, ...]]
@@ -59,12 +59,12 @@ class _There(msgspec.Struct, frozen=True):
 
 
 class ImportJob(msgspec.Struct, frozen=True):
-    """Drafts as they are to be written into a root, or their fates instead, in the order of the request."""
+    """Prepared drafts for a root, or their fates, in the order of the request."""
 
     index: RootIndex
     tops: tuple[str, ...]
     made: Sequence[WriteRequest | ImportOutcome]
-    there: _There
+    there: _RootContents
     terms: Terms
 
     @property
@@ -72,24 +72,27 @@ class ImportJob(msgspec.Struct, frozen=True):
         return [each for each in self.made if isinstance(each, WriteRequest)]
 
     def outcomes(self, done: Sequence[Written | StoreError] = ()) -> tuple[ImportOutcome, ...]:
-        """Return the fates of all drafts, or without `done` those they would have."""
+        """Return the fates of all drafts; without `done` the expected ones."""
         pairs = zip_longest(done, self.drafts)
         ends = (_fate(end, draft, self.there) for end, draft in pairs)
         return tuple(next(ends) if isinstance(each, WriteRequest) else each for each in self.made)
 
 
-async def prepared(
+async def prepare(
     memories: MemoryParts,
     place: Workplace,
     asked: Sequence[ImportedDraft],
     terms: Terms,
     check: Callable[[ImportedDraft], None],
 ) -> ImportJob:
-    """Look at what is there, and make drafts; `check` refuses words that a draft must not have."""
+    """Look at the current files and prepare drafts; `check` refuses invalid words of a draft.
+
+    Raises what `check` raises.
+    """
     await memories.trust.opened()
     index = root_of(memories, place, terms.scope)
-    there = await asyncio.to_thread(_there, await look(memories, index))
-    # What is forgotten in the repository does not come back for its person everywhere, nor the other way.
+    there = await asyncio.to_thread(_contents_of, await look(memories, index))
+    # A text forgotten in the repository does not come back for the user, nor the reverse.
     tops = tuple(dict.fromkeys((index.root.top, *place.tops)))
     made: Sequence[WriteRequest | ImportOutcome] = await asyncio.to_thread(
         lambda: [_made(each, terms, there, check) for each in asked]
@@ -114,12 +117,12 @@ async def write(memories: MemoryParts, job: ImportJob) -> tuple[tuple[ImportOutc
 
 
 def as_planned(now: ImportOutcome, planned: ImportOutcome) -> ImportOutcome:
-    """Return the fate of a draft of a repeated request: what it wrote before a kill is still its own."""
+    """Return the fate of a draft of a repeated request: a memory written before a kill is its own."""
     is_ours = now.result == "exists" and (planned.result, planned.memory_id) == ("new", now.memory_id)
     return planned if is_ours else now
 
 
-def _there(seen: Look) -> _There:
+def _contents_of(seen: RootOnDisk) -> _RootContents:
     files: dict[str, tuple[str, ...]] = {}
     names = set[str]()
     withheld = {each.path for each in seen.admitted.withheld}
@@ -129,11 +132,11 @@ def _there(seen: Look) -> _There:
             files[file.memory.id] = (*files.get(file.memory.id, ()), file.sha256)
     texts = {normalised(each.content): each.id for each in seen.admitted.memories}
     ids = frozenset(each.id for each in seen.admitted.withheld)
-    return _There(files, texts, frozenset(names), ids)
+    return _RootContents(files, texts, frozenset(names), ids)
 
 
 def _made(
-    asked: ImportedDraft, terms: Terms, there: _There, check: Callable[[ImportedDraft], None]
+    asked: ImportedDraft, terms: Terms, there: _RootContents, check: Callable[[ImportedDraft], None]
 ) -> WriteRequest | ImportOutcome:
     try:
         new = _copied(asked, terms) if asked.file else _drafted(asked, terms, check)
@@ -145,15 +148,15 @@ def _made(
     fields = (made.id, new.name, made.supersedes or "", *fields_of(made), made.extra)
     secrets = secrets_now(made.content, fields)
     if secrets and not terms.allow_secret:
-        told = f"it holds what looks like a secret ({', '.join(secrets)})"
-        return ImportOutcome(result="secret", memory_id=made.id, reason=told)
+        reason = f"it holds what looks like a secret ({', '.join(secrets)})"
+        return ImportOutcome(result="secret", memory_id=made.id, reason=reason)
     return replace(new, insisted=bool(secrets))
 
 
 def _without_forgotten(
     made: Iterable[WriteRequest | ImportOutcome], since: Callable[[str, str], float | None]
 ) -> list[WriteRequest | ImportOutcome]:
-    """Leave out each whose text or id was forgotten, and versions of it that were written before that."""
+    """Drop drafts whose text or id was forgotten, and older versions of these."""
     made = list(made)
     memories = [each.memory for each in made if isinstance(each, WriteRequest)]
     gone = {each.id: at for each in memories if (at := since(each.content, each.id)) is not None}
@@ -161,36 +164,36 @@ def _without_forgotten(
         at = (gone.get(each.supersedes) or since("", each.supersedes)) if each.supersedes else None
         if at is not None and memory.time_ns(each.created_at) / 1e9 < at:
             gone.setdefault(each.id, at)
-    told = (
+    reason = (
         "it was forgotten in the last 7 days; `--allow-forgotten` imports it all the same, and "
         "`forgectl restore` shows what lies in the trash"
     )
     return [
-        ImportOutcome(result="forgotten", memory_id=each.memory.id, reason=told)
+        ImportOutcome(result="forgotten", memory_id=each.memory.id, reason=reason)
         if isinstance(each, WriteRequest) and each.memory.id in gone
         else each
         for each in made
     ]
 
 
-def _known(new: WriteRequest, there: _There) -> ImportOutcome | None:
+def _known(new: WriteRequest, there: _RootContents) -> ImportOutcome | None:
     wanted = new.memory.id
     if wanted in there.withheld and wanted not in there.files:
-        told = "it lies here and is withheld; `forgectl review` shows it"
-        return ImportOutcome(result="refused", memory_id=wanted, reason=told)
+        reason = "it lies here and is withheld; `forgectl review` shows it"
+        return ImportOutcome(result="refused", memory_id=wanted, reason=reason)
     if new.data:
         if hashlib.sha256(new.data).hexdigest() in there.files.get(wanted, ()):
             return ImportOutcome(result="exists", memory_id=wanted)
         if wanted in there.files or one_form(new.name) in there.names:
-            told = "this id is there with another content; it stays as it is"
-            return ImportOutcome(result="conflict", memory_id=wanted, reason=told)
+            reason = "this id is there with another content; it stays as it is"
+            return ImportOutcome(result="conflict", memory_id=wanted, reason=reason)
         return None
     same = wanted if wanted in there.files else there.by_text.get(normalised(new.memory.content))
     return ImportOutcome(result="exists", memory_id=same) if same else None
 
 
-def _fate(done: Written | StoreError | None, draft: WriteRequest, there: _There) -> ImportOutcome:
-    """Return the fate of a draft, or that it would have where nothing was done."""
+def _fate(done: Written | StoreError | None, draft: WriteRequest, there: _RootContents) -> ImportOutcome:
+    """Return the fate of a draft, or the expected one if nothing was done."""
     older = draft.memory.supersedes or ""
     if isinstance(done, StoreError):
         result = "conflict" if isinstance(done, MemoryExists) else "refused"

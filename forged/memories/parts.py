@@ -1,4 +1,4 @@
-"""The parts of a daemon that verbs on memories share."""
+"""Parts of a daemon that the verbs on memories share."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from forged.writing import Writer
 if TYPE_CHECKING:
     from forged.postgres import SharedServer
 
-# Patience of a verb with the map that shows its effect.
+# Time limit of a verb for the map that shows its effect.
 PATIENCE_S = 5.0
 
 
 class MemoryParts(msgspec.Struct, frozen=True, kw_only=True):
-    """One for the daemon. A task that writes or removes documents holds `ingesting`.
+    """Shared parts. A task that writes or removes documents holds `ingesting`.
 
     `shared` is the team's server, if there is one.
     """
@@ -47,5 +47,5 @@ class MemoryParts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def documents_server(self) -> SharedServer | None:
-        """Return the server, if documents are shared."""
+        """Return the server if documents are shared, else None."""
         return self.shared if self.shared is not None and Scope.ORG in self.shared.scopes else None

@@ -1,8 +1,8 @@
-"""Remove memories: forgotten, undone, moved, or pieces of documents; `absent` has those without a file.
+"""Remove memories: forgotten, undone, moved, or pieces of documents; see `absent` for missing files.
 
-One function for each way cleans everything: files and trash by the writer, rows by `state.removal`, forgotten
-texts, messages that wait (undo leaves them alone), memories of sessions, the server, answers of turns.
-Raises MemoryNotFound, InvalidRequest and StoreError.
+Each way has one function, which cleans everything: files and trash (the writer), rows (`state.removal`),
+forgotten texts, pending messages (except for undo), memories of sessions, the server, cached turns. Raises
+MemoryNotFound, InvalidRequest and StoreError.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from forged.writing import RemovalTerms, TrashEntry
 _CAPTURED = frozenset({Trigger.CADENCE, Trigger.COMPACTION})
 
 
-async def put_away(
+async def remove_memories(
     memories: MemoryParts,
     index: RootIndex,
     ids: tuple[str, ...],
@@ -39,14 +39,14 @@ async def put_away(
     purge: bool,
     earlier: Sequence[Rewrite] = (),
 ) -> tuple[tuple[str, ...], CutCount, int]:
-    """Remove memories so that no retrieve finds them, and no capture writes their texts again.
+    """Remove memories, so that no retrieve finds them and no capture writes their texts again.
 
-    With `purge` sentences with such a text go from all that waits or was given up, too. Returns the ids,
-    what was cut out of events, and the generation without them.
+    With `purge`, sentences with such a text are also removed from pending and failed events. Returns the ids,
+    the numbers of removed sentences, and the generation without the memories.
     """
     state, top, cut = memories.state, index.root.top, CutCount()
-    contents = await _announce(memories, index, ids)
-    if purge and taking.erase:  # after a kill nobody would know these texts any more
+    contents = await _mark_forgotten(memories, index, ids)
+    if purge and taking.erase:  # after a kill these texts would be unknown
         cut = await purge_texts(memories, contents)
 
     async def clean(gone: Sequence[str], root: RootIds) -> None:
@@ -66,63 +66,63 @@ async def put_away(
 
 
 async def forgotten_elsewhere(memories: MemoryParts, index: RootIndex, ids: tuple[str, ...]) -> None:
-    """Do here what the same user has had done on another machine."""
+    """Apply a forget of the same user on another machine."""
     await memories.state.intents.resumed.wait()
-    await put_away(memories, index, ids, RemovalTerms(), purge=True)
+    await remove_memories(memories, index, ids, RemovalTerms(), purge=True)
 
 
 async def forget_in_session(memories: MemoryParts, memory_id: str) -> CutCount | None:
-    """Forget a memory of a session, by its whole id; None if no session has it. It was never on a disk."""
+    """Forget a memory of a session, by its complete id; None if no session has it."""
     row = memories.session_memories.remove(memory_id)
     if row is None:
         return None
     contents = (row.memory.content,)
     for top in row.tops:
         await memories.state.forgotten.add(top, contents)
-    await _drop_of_session(memories, row, contents)
+    await _drop_session_memory(memories, row, contents)
     cut = await purge_texts(memories, contents)
     memories.metrics.forgotten += 1
     return cut
 
 
 async def purge_texts(memories: MemoryParts, contents: Collection[str]) -> CutCount:
-    """Take texts out of all that waits to become a memory, and out of the memories of sessions."""
+    """Remove texts from all pending events and proposals, and from the memories of sessions."""
     texts = await asyncio.to_thread(lambda: [words for words in map(words_of, contents) if words])
     await memories.sessions.buffer.cut(texts)
     for row in memories.session_memories.remove_saying(lambda text: without_sentences(text, texts)[1] > 0):
-        await _drop_of_session(memories, row, contents)
+        await _drop_session_memory(memories, row, contents)
     cut = await memories.capture.purge(texts)
     await memories.state.erase_traces()
     return cut
 
 
 async def drop_proposals(memories: MemoryParts, drop: Sequence[DecidedMemory]) -> None:
-    """Keep no byte of proposals that waited and were refused."""
+    """Erase proposals that were refused."""
     if drop:
         await memories.state.to_review.remove([each.memory.id for each in drop])
         await memories.state.capture_log.forget((), [each.memory.content for each in drop])
         await memories.state.erase_traces()
 
 
-async def _announce(memories: MemoryParts, index: RootIndex, ids: tuple[str, ...]) -> list[str]:
-    """Return the texts, known as forgotten from now on: a capture between would write them again."""
+async def _mark_forgotten(memories: MemoryParts, index: RootIndex, ids: tuple[str, ...]) -> list[str]:
+    """Return the texts after marking them as forgotten, so that no capture in between writes them again."""
     snapshot, _ = await memories.trust.look(index.root)
     contents = [found.content for found in snapshot.memories if found.id in ids]
-    with contextlib.suppress(StoreError):  # known at once; that it is on disk is seen to afterwards
+    with contextlib.suppress(StoreError):  # in force at once; durable later
         await memories.state.forgotten.add(index.root.top, contents, ids)
     return contents
 
 
-async def _drop_of_session(memories: MemoryParts, row: SessionMemory, contents: Collection[str]) -> None:
+async def _drop_session_memory(memories: MemoryParts, row: SessionMemory, contents: Collection[str]) -> None:
     top = root_of_session(row.session_id)
     await memories.state.removal.forgotten(RootIds(top), (row.id,), contents)
     memories.sessions.forget(top, (row.id,))
 
 
-async def leave(
+async def remove_moved(
     memories: MemoryParts, index: RootIndex, ids: tuple[str, ...], taking: RemovalTerms, became: MoveTarget
 ) -> int:
-    """Take away what has been copied to another root; its text may be captured again."""
+    """Remove memories that were copied to another root; their text may be captured again."""
 
     async def clean(_: Sequence[str], root: RootIds) -> None:
         await memories.state.removal.moved(root, ids, became)
@@ -132,9 +132,9 @@ async def leave(
 
 
 async def remove_pieces(memories: MemoryParts, index: RootIndex, ids: Sequence[str]) -> int:
-    """Erase pieces of documents; return the generation without them, which is not waited for.
+    """Erase pieces of documents; return the generation without them, without waiting for it.
 
-    Nothing of them counts as forgotten: the same text may come back at any time.
+    Their texts do not count as forgotten: they may come back at any time.
     """
     details = memories.state.attributes
     is_known = any(details.of(index.root.top, each) != UNKNOWN for each in ids)
@@ -162,32 +162,32 @@ async def _remove(
     earlier: Sequence[Rewrite] = (),
     waits: bool = True,
 ) -> tuple[tuple[str, ...], int]:
-    """Remove files, then what `clean` does of their texts, then the intent; return ids and the generation."""
+    """Remove files, then call `clean` for their texts, then drop the intent; return ids and generation."""
     gone = await memories.writer.remove(index, ids, taking, earlier)
     generation = index.mark()
     try:
         await clean(gone.contents, await memories.trust.ids(index.root.top))
         await memories.state.intents.end(gone.intent)
-    finally:  # the files are gone, whatever else could not be done
+    finally:  # the files are gone even if the cleanup fails
         if waits:
             await index.until_tried(generation, time.monotonic() + PATIENCE_S)
         memories.sessions.forget(index.root.top, ids)
     return gone.ids, generation
 
 
-async def meant_to_go(
+async def removal_targets(
     memories: MemoryParts, place: Workplace, wanted: str, scope: str, *, version_only: bool, erase: bool
 ) -> tuple[RootIndex, tuple[str, ...]]:
-    """Return the root and the ids that are to go; those to be erased may lie in the trash already.
+    """Return the root and the ids to remove; for an erase also those in the trash.
 
-    An id that is named whole and lies there is meant before one on disk that only begins so.
+    A complete id in the trash wins over a prefix of one on disk.
     """
 
     async def in_trash(*, whole: bool) -> tuple[RootIndex, tuple[str, ...]] | None:
         held = await asyncio.to_thread(memories.writer.trash.held, time.time())
         if whole and not any(is_whole(wanted, each.memory.id) for each in held):
             return None
-        together = went_with(held, place.tops, wanted, scope)
+        together = removed_together(held, place.tops, wanted, scope)
         if not together:
             return None
         if not erase:
@@ -213,12 +213,12 @@ async def meant_to_go(
     return at.index, await memories.writer.chain(at.index, memory_id)
 
 
-def went_with(
+def removed_together(
     held: Sequence[TrashEntry], tops: Collection[str], wanted: str, scope: str
 ) -> tuple[TrashEntry, ...]:
-    """Return the memory that is named and behind it all that went with it, of several times the last time.
+    """Return the named memory and all that were removed with it, of several removals the last.
 
-    Raises InvalidRequest for the beginning of several ids.
+    Raises InvalidRequest for an ambiguous prefix.
     """
     seen = [each for each in held if each.note.top in tops and scope in {"", each.note.scope}]
     meant = resolve_prefix([each.memory.id for each in seen], wanted)
@@ -231,7 +231,7 @@ def went_with(
 def newest_batch(view: View, session_id: str) -> list[tuple[VectorMap, Memory]]:
     """Return the memories of the newest captured turn, without those that a later turn has replaced.
 
-    Without it the chain would break, and what it had replaced would count as true again.
+    Removing those would break the chain and revive what they had replaced.
     """
     standing = [
         (home, found)
@@ -247,12 +247,12 @@ def newest_batch(view: View, session_id: str) -> list[tuple[VectorMap, Memory]]:
 
 
 def _was_captured(found: Memory) -> bool:
-    """Return True if it came out of a conversation; undo leaves what was remembered on request alone."""
+    """Return True if a memory was captured from a conversation; undo ignores requested ones."""
     if found.trigger == Trigger.EXPLICIT:
         return found.origin == Origin.EXPLICIT and found.session_id != BY_HAND
     return found.trigger in _CAPTURED
 
 
 def _batch(found: Memory) -> tuple[str, str]:
-    """Return the turn that a memory came of: captured memories are as old as the turn."""
+    """Return the turn of a memory: captured memories are as old as their turn."""
     return found.session_id, found.created_at

@@ -1,7 +1,7 @@
-"""Move memories between scopes, restore them from the trash, and finish what a kill interrupted.
+"""Move memories between scopes, restore them from the trash, and finish interrupted work.
 
-A moved memory is copied first and taken away afterwards: a kill between leaves two. All that one request took
-away comes back together, for 7 days. Raises MemoryNotFound, InvalidRequest, SecretFound and StoreError.
+A move copies first and removes afterwards: a kill in between leaves two copies. All memories that one request
+removed come back together, for 7 days. Raises MemoryNotFound, InvalidRequest, SecretFound and StoreError.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from forged.errors import InvalidRequest, MemoryNotFound, StoreError
 from forged.files import Root, root_at
 from forged.map import build_chains
 from forged.maps import RootIndex
-from forged.memories.ids import check_changeable, check_scope, on_disk, within
+from forged.memories.ids import check_changeable, check_scope, narrowed, on_disk
 from forged.memories.parts import PATIENCE_S, MemoryParts
-from forged.memories.removal import leave, put_away, remove_pieces, went_with
-from forged.memories.write import BY_HAND, fields_of, insist, root_of, secrets_in
+from forged.memories.removal import remove_memories, remove_moved, remove_pieces, removed_together
+from forged.memories.write import BY_HAND, fields_of, require_permission, root_of, secrets_in
 from forged.memory import Memory, Scope, Trigger
 from forged.state import Intent, MoveTarget
 from forged.stores import Workplace
@@ -36,8 +36,8 @@ from forged_client.private_spans import without_private
 logger = logging.getLogger(__name__)
 
 
-class Moving(msgspec.Struct, frozen=True):
-    """A move that is decided: the new memory, the `ids` of its old chain, how many links stay behind."""
+class PlannedMove(msgspec.Struct, frozen=True):
+    """A planned move: the new memory, the `ids` of its old chain, the number of dropped links."""
 
     at: RootIndex
     target: RootIndex
@@ -48,7 +48,7 @@ class Moving(msgspec.Struct, frozen=True):
     insisted: bool
 
 
-async def planned_move(
+async def plan_move(
     memories: MemoryParts,
     place: Workplace,
     memory_id: str,
@@ -58,9 +58,9 @@ async def planned_move(
     agent_id: str = "",
     allow_secret: bool = False,
     new_id: str = "",
-) -> Moving:
-    """Decide what a move does; `new_id` is that of the new memory, where an earlier try has given it one."""
-    target, place = await _ends(memories, place, to, scope, agent_id)
+) -> PlannedMove:
+    """Plan a move; `new_id` is that of the new memory, if an earlier attempt has chosen one."""
+    target, place = await _roots_of_move(memories, place, to, scope, agent_id)
     at, named = await on_disk(memories, place, memory_id, scope)
     if target is at.index:
         raise InvalidRequest(f"it has scope {to} already")
@@ -76,19 +76,19 @@ async def planned_move(
         session_id=BY_HAND,
         trigger=Trigger.EXPLICIT,
         origin=base.origin,
-        # There are no versions before it, and its links and evidence would lead nowhere.
+        # It has no earlier versions, and its links and evidence would lead nowhere.
         supersedes=None,
         related=(),
         evidence=(),
     )
     secrets = await secrets_in(new.content, fields_of(new))
-    insist(secrets, allowed=allow_secret or base.id in at.admitted.insisted)
+    require_permission(secrets, allowed=allow_secret or base.id in at.admitted.insisted)
     ids = build_chains(at.admitted.memories).chain(base.id)
-    return Moving(at.index, target, base.id, new, ids, len(source.related), bool(secrets))
+    return PlannedMove(at.index, target, base.id, new, ids, len(source.related), bool(secrets))
 
 
-async def move(memories: MemoryParts, moving: Moving) -> tuple[Written, int]:
-    """Write the newest version into the other root, and put the whole chain into the trash.
+async def move(memories: MemoryParts, moving: PlannedMove) -> tuple[Written, int]:
+    """Write the newest version into the other root, and put the old chain into the trash.
 
     Returns the generation that shows both, too.
     """
@@ -100,30 +100,30 @@ async def move(memories: MemoryParts, moving: Moving) -> tuple[Written, int]:
         written = await memories.writer.add(target, new, insisted=moving.insisted, said=said)
         became = MoveTarget(written.memory.id, written.memory.version, target.root.top, target.root.scope)
         taking = RemovalTerms(why="move", became=became.id)
-        generation = await leave(memories, at, moving.ids, taking, became)
+        generation = await remove_moved(memories, at, moving.ids, taking, became)
     finally:
         await memories.state.intents.drop(intent.key)
     return written, max(written.generation, generation)
 
 
-async def _ends(
+async def _roots_of_move(
     memories: MemoryParts, place: Workplace, to: str, scope: str, agent_id: str
 ) -> tuple[RootIndex, Workplace]:
-    """Return the root to move to, and the place to look in: one of both may be the agent's that is named."""
+    """Return the target root, and the place to search in; one of them may be the named agent's."""
     check_scope(to)
     for each in (to, scope):
         check_changeable(each)
     if to != Scope.AGENT:
-        return root_of(memories, place, to), await within(memories, place, scope, agent_id)
+        return root_of(memories, place, to), await narrowed(memories, place, scope, agent_id)
     if scope == Scope.AGENT:
         raise InvalidRequest("it has scope agent already, and stays with its agent")
-    there = await within(memories, place, to, agent_id)
+    there = await narrowed(memories, place, to, agent_id)
     if not there.roots:
         there = await memories.resolver.within(place, to, agent_id, make=True)
     return root_of(memories, there, to), place
 
 
-def _intent(moving: Moving) -> Intent:
+def _intent(moving: PlannedMove) -> Intent:
     at, to = moving.at.root, moving.target.root
     return Intent(
         key=new_batch(),
@@ -141,18 +141,18 @@ def _intent(moving: Moving) -> Intent:
 
 
 class Restorable(msgspec.Struct, frozen=True):
-    """Files of a place in the trash, newest first; `gone` says which roots are other folders now, and why."""
+    """Trash entries of a place, newest first; `gone` names roots that are other folders now, and why."""
 
     here: tuple[TrashEntry, ...]
     others: tuple[TrashEntry, ...]
     gone: Mapping[tuple[Root, str], str]
 
     def meant(self, memory_id: str, scope: str) -> tuple[TrashEntry, ...]:
-        """Return all that went with a memory, oldest versions first; of several times, the last."""
+        """Return all entries removed with a memory, oldest versions first; of several removals the last."""
         return _together(self.here, memory_id, scope)
 
     def check_here(self, memory_id: str, scope: str) -> None:
-        """Refuse a memory that lay in a folder that is not at its path now. Raises InvalidRequest."""
+        """Refuse a memory whose folder is not at its path now. Raises InvalidRequest."""
         if meant := _together(self.others, memory_id, scope):
             raise InvalidRequest(
                 f"{memory_id[:80]!r} lay in another folder ({self.gone[_stored_root(meant[0])]}); "
@@ -160,7 +160,7 @@ class Restorable(msgspec.Struct, frozen=True):
             )
 
     def batches(self, scope: str) -> list[list[TrashEntry]]:
-        """Return what went together in one root, newest versions first."""
+        """Return the groups removed together in one root, newest versions first."""
 
         def together(each: TrashEntry) -> tuple[float, str, str]:
             return -each.note.taken_at, each.note.batch, each.note.top
@@ -171,7 +171,7 @@ class Restorable(msgspec.Struct, frozen=True):
 
 
 async def restorable(memories: MemoryParts, place: Workplace) -> Restorable:
-    """Return what can come back into a place, for 7 days."""
+    """Return the entries that can be restored into a place, for 7 days."""
     held = await asyncio.to_thread(memories.writer.trash.held, time.time())
     named = [each for each in held if each.note.top in place.tops]
     gone = await asyncio.to_thread(elsewhere, map(_stored_root, named))
@@ -180,16 +180,16 @@ async def restorable(memories: MemoryParts, place: Workplace) -> Restorable:
 
 
 async def restore(memories: MemoryParts, place: Workplace, meant: Sequence[TrashEntry]) -> int:
-    """Put files back into their roots; return the generation that shows them."""
+    """Restore files to their roots; return the generation that shows them."""
     generation = 0
     for root in place.roots:
         if some := [each for each in meant if each.note.top == root.top]:
-            generation = max(generation, await _back(memories, memories.indexer.open(root), some))
+            generation = max(generation, await _restore_root(memories, memories.indexer.open(root), some))
     return generation
 
 
 async def check_there(memories: MemoryParts, place: Workplace, memory_id: str, scope: str) -> None:
-    """Raise MemoryNotFound unless a memory is there already."""
+    """Raise MemoryNotFound unless a memory exists already."""
     try:
         await on_disk(memories, place, memory_id, scope)
     except MemoryNotFound as error:
@@ -199,8 +199,8 @@ async def check_there(memories: MemoryParts, place: Workplace, memory_id: str, s
         ) from error
 
 
-async def _back(memories: MemoryParts, index: RootIndex, some: Sequence[TrashEntry]) -> int:
-    """Put back files of one root; what they say may be captured again."""
+async def _restore_root(memories: MemoryParts, index: RootIndex, some: Sequence[TrashEntry]) -> int:
+    """Restore files of one root; their texts may be captured again."""
     rows = {each.note.id: each.note.rows for each in some}
     await memories.state.removal.returned(index.root.top, rows)
     intent = await memories.writer.restore(index, some)
@@ -218,14 +218,14 @@ def _stored_root(each: TrashEntry) -> tuple[Root, str]:
 
 
 def _together(there: Sequence[TrashEntry], memory_id: str, scope: str) -> tuple[TrashEntry, ...]:
-    found = went_with(there, {each.note.top for each in there}, memory_id, scope)
+    found = removed_together(there, {each.note.top for each in there}, memory_id, scope)
     return tuple(sorted(found, key=lambda each: each.memory.age_key))
 
 
 async def resume(memories: MemoryParts) -> None:
-    """Finish what an earlier daemon had begun; requests to forget, move or restore wait for that.
+    """Finish work of an earlier daemon; requests to forget, move or restore wait for that.
 
-    What cannot be done now, or was begun in a folder that is not at its path now, waits for the next start.
+    Work that fails now, or belongs to a folder that is not at its path now, waits for the next start.
     """
     intents = memories.state.intents
     intents.resumed.clear()
@@ -243,7 +243,7 @@ async def _resume(memories: MemoryParts, intent: Intent) -> None:
         logger.warning("waits for its folder kind=%s reason=%s", intent.kind, next(iter(gone.values())))
         return
     if not await asyncio.to_thread(os.path.isdir, intent.top) or intent.key not in intents:
-        return  # there is no folder, or a person dropped it meanwhile
+        return  # the folder is missing, or a person dropped the intent
     try:
         await _finish(memories, intent)
         await intents.drop(intent.key)
@@ -253,7 +253,7 @@ async def _resume(memories: MemoryParts, intent: Intent) -> None:
 
 
 def roots_of(intent: Intent) -> list[tuple[Root, str]]:
-    """Return the roots in which a verb is half done, with the identities that they had."""
+    """Return the roots of an unfinished verb, with the identities that they had."""
     ends = ((intent.top, intent.scope, intent.identity), (intent.to_top, intent.to_scope, intent.to_identity))
     return [(Root(top, Scope(scope)), identity) for top, scope, identity in ends if top]
 
@@ -267,19 +267,19 @@ async def _finish(memories: MemoryParts, intent: Intent) -> None:
         each.kind == "move" and each.top == intent.top and set(each.ids) >= set(intent.ids)
         for each in memories.state.intents.values()
     ):
-        return  # the move is brought to its end as a whole
+        return  # the move is finished as a whole
     elif intent.kind == "remove":
         purge = intent.why == "forget"
-        await put_away(memories, index, intent.ids, taking, purge=purge, earlier=intent.rewrites)
+        await remove_memories(memories, index, intent.ids, taking, purge=purge, earlier=intent.rewrites)
     elif intent.kind == "restore":
         held = await asyncio.to_thread(memories.writer.trash.held, time.time())
         of_intent = (intent.batch, intent.top)
         if some := [each for each in held if (each.note.batch, each.note.top) == of_intent]:
-            await _back(memories, index, some)
+            await _restore_root(memories, index, some)
     else:
         target = root_at(intent.to_top, memories.resolver.home)
         _, there = await memories.trust.look(target)
         for each in there.memories:
             if each.id == intent.became:
                 became = MoveTarget(each.id, each.version, target.top, target.scope)
-                await leave(memories, index, intent.ids, taking, became)
+                await remove_moved(memories, index, intent.ids, taking, became)

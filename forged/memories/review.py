@@ -1,8 +1,8 @@
-"""Decisions of a person about proposals of capture: kept as a memory, or dropped.
+"""Decisions of a person about proposals of capture: save or drop.
 
-A kept proposal passes the checks of every memory, and is typed, for a person has read it. A past session's
-stays as old as what was said in it. A dropped one counts as forgotten, so that the messages it came from do
-not bring it again. Raises MemoryNotFound, InvalidRequest, SecretFound and StoreError.
+A saved proposal passes the checks of every memory, and its origin is typed, because a person has read it. One
+from a past session keeps the time of its conversation. A dropped one counts as forgotten, so that its
+messages do not bring it back. Raises MemoryNotFound, InvalidRequest, SecretFound and StoreError.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from forged.errors import InvalidRequest, MemoryNotFound
 from forged.memories.ids import resolve_prefix
 from forged.memories.parts import PATIENCE_S, MemoryParts
 from forged.memories.removal import drop_proposals
-from forged.memories.write import fields_of, insist, secrets_in
+from forged.memories.write import fields_of, require_permission, secrets_in
 from forged.memory import Memory, Origin, Scope, Trigger, utc_now
 from forged.state import DecidedMemory
 from forged.stores import Workplace
@@ -26,20 +26,22 @@ from forged_client.private_spans import without_private
 
 
 def proposals(memories: MemoryParts, place: Workplace) -> tuple[DecidedMemory, ...]:
-    """Return proposals for the paths of a workspace's roots, and for any agent's: those have no workspace."""
+    """Return the proposals for the roots of a workspace, and for agents, which have no workspace."""
     waiting = memories.state.to_review.of()
     return tuple(each for each in waiting if each.root in place.roots or each.root.scope is Scope.AGENT)
 
 
 async def proposals_here(memories: MemoryParts, place: Workplace) -> tuple[DecidedMemory, ...]:
-    """Return proposals for a workspace, but for those of another folder at one of its paths."""
+    """Return the proposals for a workspace, without those of another folder at one of its paths."""
     waiting = proposals(memories, place)
     gone = await asyncio.to_thread(elsewhere, [(each.root, each.identity) for each in waiting])
     return tuple(each for each in waiting if (each.root, each.identity) not in gone)
 
 
-def named(waiting: Sequence[DecidedMemory], names: Sequence[str], *, again: bool) -> list[DecidedMemory]:
-    """Return the proposals that ids, or beginnings of them, name; `again`: some may be decided on by now."""
+def find_proposals(
+    waiting: Sequence[DecidedMemory], names: Sequence[str], *, again: bool
+) -> list[DecidedMemory]:
+    """Return the proposals that ids or prefixes name; with `again`, decided ones are skipped."""
     by_id = {each.memory.id: each for each in waiting}
     found: dict[str, DecidedMemory] = {}
     for name in names:
@@ -88,7 +90,7 @@ async def keep_proposal(
 
 
 async def refuse_proposals(memories: MemoryParts, drop: Sequence[DecidedMemory]) -> None:
-    """Forget proposals, so that their messages do not bring them again."""
+    """Forget proposals, so that their messages do not bring them back."""
     for document in drop:
         await memories.state.forgotten.add(document.root.top, [document.memory.content])
         memories.state.capture_log.decide(
@@ -100,13 +102,13 @@ async def refuse_proposals(memories: MemoryParts, drop: Sequence[DecidedMemory])
 async def _written(
     memories: MemoryParts, document: DecidedMemory, text: str, *, allow_secret: bool
 ) -> Memory:
-    """Write one in the place of what it replaces, if that is still there; return the memory of now."""
+    """Write a proposal, replacing its target if that still exists; return the memory."""
     before = document.memory
     content = without_private(text if text.strip() else before.content).strip()
     if not content:
         raise InvalidRequest("the text is blank; say what to keep")
     secrets = await secrets_in(content, fields_of(before))
-    insist(secrets, allowed=allow_secret)
+    require_permission(secrets, allowed=allow_secret)
     index, now = memories.indexer.open(document.root), utc_now()
     memory = replace(
         before,

@@ -1,4 +1,4 @@
-"""Edit a memory: write its next version, whichever version is the newest by then.
+"""Edit a memory: write its next version, based on the newest one.
 
 Raises MemoryNotFound, InvalidRequest, SecretFound, ForgottenText, Conflict and StoreError.
 """
@@ -14,33 +14,33 @@ from msgspec.structs import replace
 from forged import memory
 from forged.errors import Conflict, InvalidRequest, MemoryNotFound, NoLongerWanted, StoreError
 from forged.files import EvidenceError, Root, with_hash
-from forged.memories.ids import Look, check_changeable, on_disk, resolve_prefix, within
+from forged.memories.ids import RootOnDisk, check_changeable, narrowed, on_disk, resolve_prefix
 from forged.memories.parts import MemoryParts
 from forged.memories.write import (
     BY_HAND,
     check_wanted,
     cues_of,
-    edges_of,
     evidence_of,
+    evidence_root,
     fields_of,
-    ground_of,
-    insist,
     notes_on,
+    require_permission,
     secrets_in,
+    whole_links,
 )
 from forged.memory import Evidence, Memory, Origin, Related, Trigger
 from forged.stores import Workplace
 from forged.writing import WriteRequest, Written
 from forged_client.private_spans import without_private
 
-# A head that moves while a change of it is being written: the change is made to the next one.
+# Attempts, if the head changes while its next version is being written.
 _TRIES = 8
 
 
 class Revision(msgspec.Struct, frozen=True, kw_only=True):
-    """A change of a memory: None and "" keep what is there, `unrelate` are ids of links to take away.
+    """Change of a memory: None and "" keep a field; `unrelate` are ids of links to remove.
 
-    `base` is the id or number of the version that the change was made of.
+    `base` is the id or number of the version that the person changed.
     """
 
     content: str | None = None
@@ -54,6 +54,7 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_empty(self) -> bool:
+        """Return True if nothing changes."""
         said = self.content is not None or self.category or self.relate or self.unrelate
         return not said and self.cues is self.evidence is None
 
@@ -69,15 +70,15 @@ async def edit(
     allow_secret: bool = False,
     key: str = "",
 ) -> tuple[Written, str]:
-    """Write a new version of a memory, unless nothing changes; return notes on it, too."""
+    """Write a new version of a memory, unless nothing changes; return it with notes."""
     check_changeable(scope)
-    place = await within(memories, place, scope, agent_id)
+    place = await narrowed(memories, place, scope, agent_id)
     if change.is_empty:
         raise InvalidRequest("nothing to change; give a text, a category, cues, evidence or a link")
     cues, added = None if change.cues is None else cues_of(change.cues), tuple[Related, ...]()
     if change.relate:
         at, _ = await on_disk(memories, place, memory_id, scope)
-        added = await edges_of(memories, at.index, change.relate)
+        added = await whole_links(memories, at.index, change.relate)
 
     async def changed(base: Memory, root: Root) -> Memory:
         _check_base(base, change.base)
@@ -85,7 +86,7 @@ async def edit(
             base,
             category=change.category or base.category,
             cues=base.cues if cues is None else cues,
-            evidence=await _evidence(change, base, ground_of(place, root)),
+            evidence=await _evidence(change, base, evidence_root(place, root)),
             related=_related(base, added, change.unrelate),
         )
         if change.content is None:
@@ -93,7 +94,7 @@ async def edit(
         if change.content != base.content:
             await check_wanted(memories, (*place.tops, root.top), change.content, change.origin)
         new = replace(new, content=change.content, origin=change.origin)
-        # What the old text spoke of says nothing of the new one.
+        # Entities of the old text do not apply to the new one.
         return new if new.content == base.content else replace(new, entities=(), relations=())
 
     if key and (before := await _done_before(memories, place, key, scope)):
@@ -118,7 +119,7 @@ async def _evidence(change: Revision, base: Memory, root: Root) -> tuple[Evidenc
 
 
 def _related(base: Memory, added: Sequence[Related], gone: Sequence[str]) -> tuple[Related, ...]:
-    """Return links of the next version; one that is there with another relationship gets the new one."""
+    """Return the links of the next version; an existing one may get another relationship."""
     if not (added or gone):
         return base.related
     there = {edge.id: edge for edge in base.related}
@@ -141,7 +142,7 @@ async def _next_version(
     allow_secret: bool,
     key: str,
 ) -> tuple[Written, str]:
-    """Write what `changed` makes of the newest version, whichever that is by then."""
+    """Write the result of `changed` for the newest version at that time."""
     for tries_left in reversed(range(_TRIES)):
         at, named = await on_disk(memories, place, memory_id, scope)
         base = at.base(named)
@@ -151,7 +152,7 @@ async def _next_version(
             return _there(at, base.id, existed=True), "it is like this already"
         new = _version_of(wanted, base)
         secrets = await secrets_in(new.content, fields_of(new))
-        insist(secrets, allowed=allow_secret or base.id in at.admitted.insisted)
+        require_permission(secrets, allowed=allow_secret or base.id in at.admitted.insisted)
         drafted = WriteRequest(new, bool(secrets), key, base.id, again=True)
         (done,) = await memories.writer.add_all(at.index, (drafted,))
         if isinstance(done, Written):
@@ -159,14 +160,14 @@ async def _next_version(
             return done, "; ".join(notes_on(secrets, *news, is_cut=new.content != wanted.content))
         if not isinstance(done, Conflict) or not tries_left:
             raise done
-    raise AssertionError  # the last try returned or raised
+    raise AssertionError  # the last attempt returned or raised
 
 
 async def _done_before(memories: MemoryParts, place: Workplace, key: str, scope: str) -> Written | None:
     await memories.state.opened()
     try:
         known = await memories.state.requests.of(key)
-    except StoreError:  # the writer says what can be done without
+    except StoreError:  # the writer reports it
         return None
     if known is None:
         return None
@@ -174,13 +175,13 @@ async def _done_before(memories: MemoryParts, place: Workplace, key: str, scope:
         raise NoLongerWanted("what this request wrote was forgotten since")
     try:
         at, _ = await on_disk(memories, place, known.memory_id, scope)
-    except MemoryNotFound:  # its file is not there yet: the writer completes it
+    except MemoryNotFound:  # its file is missing: the writer completes it
         return None
     found = _there(at, known.memory_id, existed=known.existed)
     return replace(found, replaced=found.memory.supersedes or "")
 
 
-def _there(at: Look, memory_id: str, *, existed: bool) -> Written:
+def _there(at: RootOnDisk, memory_id: str, *, existed: bool) -> Written:
     file = at.file(memory_id)
     return Written(file.memory, file.path, at.index.generations.visible, existed=existed)
 
@@ -203,7 +204,7 @@ def _version_of(wanted: Memory, base: Memory) -> Memory:
 
 
 async def evidence_now(evidence: Iterable[Evidence], root: Root) -> tuple[Evidence, ...]:
-    """Return evidence with hashes of now, without files that are gone."""
+    """Return evidence with current hashes, without missing files."""
     found: list[Evidence] = []
     for each in evidence:
         try:

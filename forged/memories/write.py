@@ -1,6 +1,6 @@
-"""Write a memory, and check every text that is written.
+"""Write a memory, and check every text to be written.
 
-On return the file is durable; the generation that shows it comes with it. Raises MemoryNotFound,
+On return the file is durable; the result names the generation that shows it. Raises MemoryNotFound,
 InvalidRequest, SecretFound, ForgottenText, Conflict and StoreError.
 """
 
@@ -17,7 +17,7 @@ from forged.capture import is_refused
 from forged.errors import ForgottenText, InvalidRequest, MemoryNotFound, SecretFound
 from forged.files import MAX_FILE_BYTES, MOST_EVIDENCE, EvidenceError, Root, with_hash
 from forged.maps import RootIndex
-from forged.memories.ids import check_scope, look, on_disk, within
+from forged.memories.ids import check_scope, look, narrowed, on_disk
 from forged.memories.parts import MemoryParts
 from forged.memory import (
     MOST_CUE_CHARS,
@@ -35,7 +35,7 @@ from forged.text.redaction import INLINE_LENGTH, shapes_in
 from forged.writing import Written
 from forged_client.private_spans import without_private
 
-# The session of what was remembered outside of any.
+# Session id of memories written outside of any session.
 BY_HAND = "explicit"
 _MOST_NAME = 200
 
@@ -52,17 +52,17 @@ async def remember(
     allow_secret: bool = False,
     key: str = "",
 ) -> tuple[Written, str]:
-    """Write one memory and return notes on it; the memory that it supersedes decides on the scope, if any.
+    """Write one memory and return it with notes; a superseded memory decides on the scope.
 
-    `wanted` has no id and no times yet, ids in it may be beginnings. `attributes` gives those of the request,
-    checked for a scope; `names` are texts in them that may hold a secret.
+    `wanted` has no id and no times yet; ids in it may be prefixes. `attributes` returns those of the request,
+    checked for a scope; `names` are texts in them that may contain a secret.
     """
     tops, place = place.tops, await _place(memories, place, wanted.scope, agent_id, attributes)
     content = without_private(wanted.content)
     is_cut = content != wanted.content
     new = replace(wanted, content=content, cues=cues_of(wanted.cues))
     secrets = await secrets_in(content, (new.supersedes or "", *fields_of(new), *evidence, *names))
-    insist(secrets, allowed=allow_secret)
+    require_permission(secrets, allowed=allow_secret)
     if new.scope == Scope.SESSION:
         await check_wanted(memories, tops, content, new.origin, new.session_id)
         _check_of_session(new, agent_id, evidence)
@@ -72,8 +72,8 @@ async def remember(
     index, supersedes = await _home(memories, place, new.supersedes or "", new.scope)
     root = index.root
     await check_wanted(memories, (*tops, root.top), content, new.origin, new.session_id)
-    said, edges = attributes(root.scope), await edges_of(memories, index, new.related)
-    grounds, now = await evidence_of(evidence, ground_of(place, root)), memory.utc_now()
+    said, edges = attributes(root.scope), await whole_links(memories, index, new.related)
+    grounds, now = await evidence_of(evidence, evidence_root(place, root)), memory.utc_now()
     _check_text(content)
     new = replace(
         new,
@@ -89,9 +89,9 @@ async def remember(
     )
     written = await memories.writer.add(index, new, insisted=bool(secrets), key=key, said=said)
     memories.metrics.remembered += 1
-    if new.origin == Origin.EXPLICIT:  # a person's word holds against an older one
+    if new.origin == Origin.EXPLICIT:  # a person may override an earlier forget
         await memories.state.forgotten.withdraw(root.top, [content])
-    unsaid = _unsaid(memories, written, new, said, root.top) if written.existed else ()
+    unsaid = _ignored_fields(memories, written, new, said, root.top) if written.existed else ()
     news = await memories.trust.excluding.all_notices(root.top)
     return written, "; ".join(notes_on(secrets, *unsaid, *news, is_cut=is_cut))
 
@@ -108,15 +108,15 @@ async def _place(
     if scope != Scope.AGENT:
         return place
     if agent_id:
-        attributes(scope)  # before a directory is made for it
+        attributes(scope)  # before its directory is created
         return await memories.resolver.within(place, scope, agent_id, make=True)
-    return await within(memories, place, scope)
+    return await narrowed(memories, place, scope)
 
 
-def _unsaid(
+def _ignored_fields(
     memories: MemoryParts, written: Written, new: Memory, said: FactsPatch, top: str
 ) -> Iterator[str]:
-    """Return notes on given attributes, cues and evidence that differ in the memory that is there."""
+    """Yield notes on attributes, cues and evidence that differ in the existing memory."""
     there, known = written.memory, memories.state.attributes.of(top, written.memory.id)
     if (new.cues, new.evidence) != (there.cues, there.evidence):
         yield "its cues and evidence are as they were; `forgectl edit` changes them"
@@ -127,7 +127,7 @@ def _unsaid(
 async def _home(
     memories: MemoryParts, place: Workplace, superseded: str, scope: str
 ) -> tuple[RootIndex, str]:
-    """Return the root to write into, and the whole id of the superseded memory, if there is one."""
+    """Return the root to write into, and the complete id of the superseded memory or ""."""
     if not superseded:
         return root_of(memories, place, scope or Scope.REPO), ""
     try:
@@ -156,16 +156,18 @@ def root_of(memories: MemoryParts, place: Workplace, scope: str) -> RootIndex:
     raise InvalidRequest("there is no repository here; save it for all your repositories with --scope user")
 
 
-async def edges_of(memories: MemoryParts, index: RootIndex, asked: Sequence[Related]) -> tuple[Related, ...]:
-    """Return links with whole ids; one into nothing is a slip of the pen. Raises MemoryNotFound."""
+async def whole_links(
+    memories: MemoryParts, index: RootIndex, asked: Sequence[Related]
+) -> tuple[Related, ...]:
+    """Return links with complete ids. Raises MemoryNotFound for an unknown one."""
     if not asked:
         return ()
     at = await look(memories, index)
     return tuple(replace(edge, id=at.meant(edge.id)) for edge in asked)
 
 
-def ground_of(place: Workplace, root: Root) -> Root:
-    """Return the root with the files of evidence: the work tree's for a store in git's directory."""
+def evidence_root(place: Workplace, root: Root) -> Root:
+    """Return the root with the evidence files: the work tree's for a store in git's directory."""
     if not root.in_git:
         return root
     return next((each for each in place.roots if each.has_files), root)
@@ -179,7 +181,7 @@ def _check_text(content: str) -> None:
 def _in_session(
     memories: MemoryParts, place: Workplace, new: Memory, said: FactsPatch, agent_id: str
 ) -> tuple[Written, str]:
-    """Keep a text in the daemon, until its session ends or its time is over; say so."""
+    """Keep a text in memory until its session ends or expires; return a note about that."""
     sessions, now = memories.session_memories, memories.session_memories.clock()
     kept = new_session_memory(new.content, new.session_id, now, category=new.category, origin=new.origin)
     facts = replace(said.apply(UNKNOWN), agent_id=agent_id)
@@ -203,7 +205,7 @@ def _check_of_session(new: Memory, agent_id: str, evidence: Sequence[str]) -> No
 
 
 def cues_of(given: Sequence[str]) -> tuple[str, ...]:
-    """Return cues as they are kept: each once, on one line, without private spans."""
+    """Return cues as they are stored: each once, on one line, without private spans."""
     cues = tuple(dict.fromkeys(filter(None, (" ".join(without_private(cue).split()) for cue in given))))
     if len(cues) > MOST_CUES:
         raise InvalidRequest(f"{len(cues)} cues are too many; a memory has at most {MOST_CUES}")
@@ -215,7 +217,7 @@ def cues_of(given: Sequence[str]) -> tuple[str, ...]:
 
 
 async def evidence_of(given: Sequence[str], root: Root) -> tuple[Evidence, ...]:
-    """Return files of a repository with the hashes of their content as it is now."""
+    """Return evidence files with the hashes of their current content."""
     if not given:
         return ()
     if root.scope is not Scope.REPO:
@@ -234,27 +236,27 @@ async def evidence_of(given: Sequence[str], root: Root) -> tuple[Evidence, ...]:
 
 
 def fields_of(new: Memory) -> tuple[str, ...]:
-    """Return the fields of a memory other than its text that may hold anything."""
+    """Return the fields of a memory, other than its text, that may contain anything."""
     edges = (text for edge in new.related for text in (edge.id, edge.relationship))
     evidence = (str(each) for each in new.evidence)
     return (new.category, new.session_id, *edges, *new.cues, *evidence)
 
 
 def secrets_now(content: str, fields: Iterable[str]) -> tuple[str, ...]:
-    """Return the shapes of all secrets in a text and its fields. Blocks for long ones."""
+    """Return the kinds of all secrets in a text and its fields. Blocks for long ones."""
     return tuple(dict.fromkeys((*shapes_in(content), *shapes_in("\n\n".join(fields)))))
 
 
 async def secrets_in(content: str, fields: Iterable[str]) -> tuple[str, ...]:
-    """Return the shapes of all secrets in a text and its fields."""
+    """Return the kinds of all secrets in a text and its fields."""
     fields = tuple(fields)
     if len(content) + sum(map(len, fields)) < INLINE_LENGTH:
         return secrets_now(content, fields)
     return await asyncio.to_thread(secrets_now, content, fields)
 
 
-def insist(secrets: Sequence[str], *, allowed: bool) -> None:
-    """Refuse a secret that the request does not insist on. Raises SecretFound."""
+def require_permission(secrets: Sequence[str], *, allowed: bool) -> None:
+    """Refuse secrets that the request does not allow. Raises SecretFound."""
     if secrets and not allowed:
         raise SecretFound(
             f"this holds what looks like a secret ({', '.join(secrets)}) and was not written; leave it out, "
@@ -263,7 +265,7 @@ def insist(secrets: Sequence[str], *, allowed: bool) -> None:
 
 
 def notes_on(secrets: Sequence[str], *others: str, is_cut: bool) -> Iterator[str]:
-    """Return sentences about what was written: was a private span cut, are there secrets in it."""
+    """Yield notes about the written text: private spans that were cut, and secrets."""
     if is_cut:
         yield "what is marked private was left out"
     yield from others
@@ -274,9 +276,9 @@ def notes_on(secrets: Sequence[str], *others: str, is_cut: bool) -> Iterator[str
 async def check_wanted(
     memories: MemoryParts, tops: Sequence[str], content: str, origin: str, session_id: str = ""
 ) -> None:
-    """Raise ForgottenText for a text that a person forgot or does not want remembered, unless they give it.
+    """Raise ForgottenText for a text that a person forgot or does not want saved, unless they give it.
 
-    A request not to remember counts for `session_id`, and each session with waiting messages in these roots.
+    A request not to save counts for `session_id`, and for each session with pending messages in these roots.
     """
     if origin == Origin.EXPLICIT:
         return

@@ -96,8 +96,8 @@ class Governor:
         now = self._clock()
         self._slots.extend([now + _MINUTE_S] * (calls - 1))
         prompted, completed = _plausible(prompt_tokens), _plausible(completion_tokens)
-        said = min(said_tokens, prompted)
-        self._add(DayCost(utc_day(now), purpose, calls, failed, prompted, completed, said))
+        conversation = min(said_tokens, prompted)
+        self._add(DayCost(utc_day(now), purpose, calls, failed, prompted, completed, conversation))
 
     def _add(self, day: DayCost) -> None:
         key = (day.day, day.purpose)

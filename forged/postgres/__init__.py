@@ -1,9 +1,8 @@
-"""A PostgreSQL server with pgvector, where a team keeps what outgrows one machine.
+"""A team's PostgreSQL server with pgvector: shared documents and memories.
 
-`settings_of` says how it is reached, `Pool` lends connections inside deadlines, `migrate` brings its tables
-up to this program, `grant` opens them to a role, `examine` says how they are, `Stored` is one row. Whatever
-fails is a SharedError whose message says what mends it. Needs the extra `postgres`; nothing of it is imported
-before a name that needs it is asked for.
+`settings_of` reads its settings, `Pool` lends connections with deadlines, `migrate` updates its tables,
+`grant` gives a role access, `examine` checks it, `Stored` is one row. Every failure is a SharedError whose
+message names the remedy. Needs the extra `postgres`, whose packages are imported on use.
 """
 
 from typing import TYPE_CHECKING

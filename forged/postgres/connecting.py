@@ -1,7 +1,7 @@
-"""One connection to the team's server: what libpq is told, and what a new connection is set to.
+"""Connections to the team's server: parameters of libpq, and settings of a new connection.
 
-A server on another machine is spoken to by TLS, and a connection that is dead is noticed.
-Raises SharedError for what psycopg raises, and ConfigError for a URL that is none.
+A server on another machine is used with TLS, and dead connections are detected. Raises SharedError for errors
+of psycopg, and ConfigError for an invalid URL.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from forged.postgres.values import Settings
 Connection = psycopg.AsyncConnection[TupleRow]
 
 OLDEST_PGVECTOR = (0, 8)
-"""The first that goes on searching where a filter left too few rows."""
+"""First version that continues a search if a filter left too few rows."""
 
 CONNECT_S = 5
-"""A server that has not let us in after so many seconds is taken for gone."""
+"""Time limit in seconds for a new connection."""
 EF_SEARCH = 100
-"""How widely the graph is searched."""
+"""Size of the candidate list in a search of the HNSW graph."""
 _CANCEL_S = 0.3
 
 
 def parameters(settings: Settings) -> dict[str, Any]:
-    """What libpq is told: the URL, the role, and that a dead connection is noticed.
+    """Return parameters of libpq: the URL, the role, and detection of dead connections.
 
-    A server on another machine is spoken to by TLS unless the URL itself says otherwise. Raises ConfigError.
+    A server on another machine is used with TLS unless the URL says otherwise. Raises ConfigError.
     """
     try:
         given = dict(conninfo_to_dict(settings.url))
@@ -60,7 +60,7 @@ def parameters(settings: Settings) -> dict[str, Any]:
 
 
 def is_local(given: dict[str, Any]) -> bool:
-    """Whether every host that is named is this machine."""
+    """Return True if every named host is this machine."""
     hosts = str(given.get("hostaddr") or given.get("host") or "").split(",")
     return all(not host or host.startswith(("/", "@")) or _is_loopback(host) for host in hosts)
 
@@ -73,25 +73,25 @@ def _is_loopback(host: str) -> bool:
 
 
 async def connect(settings: Settings) -> Connection:
-    """One connection of its own, outside of any pool and without the set-up that searches want."""
+    """Open a connection outside of any pool, without settings for searches."""
     try:
-        return await _Impatient.connect(**parameters(settings), autocommit=True)
+        return await _QuickCancelConnection.connect(**parameters(settings), autocommit=True)
     except (psycopg.Error, OSError) as error:
         raise shared_error(error) from error
 
 
-class _Impatient(psycopg.AsyncConnection[TupleRow]):
-    """One whose user may go away: psycopg would wait ten seconds for a server that does not answer."""
+class _QuickCancelConnection(psycopg.AsyncConnection[TupleRow]):
+    """Connection that is cancelled at once: psycopg would wait ten seconds for the server."""
 
     async def _try_cancel(self, *, timeout: float = _CANCEL_S) -> None:  # noqa: ASYNC109 - psycopg's own
         try:
             await self.cancel_safe(timeout=min(timeout, _CANCEL_S))
         except (psycopg.Error, OSError):
-            shut(self)
+            shut_socket(self)
 
 
-def shut(connection: Connection) -> None:
-    """Shut the socket, which wakes whoever waits for an answer."""
+def shut_socket(connection: Connection) -> None:
+    """Shut the socket, which wakes every waiting call."""
     with (
         contextlib.suppress(OSError, psycopg.Error),
         socket.socket(fileno=os.dup(connection.fileno())) as twin,
@@ -100,9 +100,9 @@ def shut(connection: Connection) -> None:
 
 
 async def set_up(connection: Connection) -> None:
-    """Make a new connection ready: vectors as arrays, our schema, an index scan that fills its limit.
+    """Prepare a new connection: vectors as arrays, forged's schema, index scans that fill their limit.
 
-    Every statement is planned for its values: what is best for one owner's ten rows is not for a million.
+    Each statement is planned for its values, because a plan for ten rows is bad for a million.
     """
     found = await (await connection.execute(_EXTENSION)).fetchone()
     require_pgvector(None if found is None else found[0])
@@ -112,8 +112,9 @@ async def set_up(connection: Connection) -> None:
         " set_config('hnsw.iterative_scan', 'strict_order', false),"
         " set_config('hnsw.ef_search', %s, false),"
         " set_config('plan_cache_mode', 'force_custom_plan', false),"
-        # The two steps over entities cost much by the planner's guess and a millisecond in truth: compiling
-        # them for a second is all that a recall would wait for.
+        # The planner overestimates the two steps over entities, which take a millisecond: compiling them
+        # would
+        # make a recall wait a second.
         " set_config('jit', 'off', false)",
         (found[1], str(EF_SEARCH)),
     )
@@ -127,7 +128,7 @@ _EXTENSION = (
 
 
 def require_pgvector(version: str | None) -> None:
-    """Raise SharedError where the extension is missing or too old."""
+    """Raise SharedError if the extension is missing or too old."""
     if version is None:
         raise SharedError(
             "the shared PostgreSQL has no pgvector in this database: run `forgectl shared migrate`",

@@ -1,7 +1,7 @@
-"""The documents that a team's server holds: which, of what source, and which were taken away.
+"""Documents on a team's server: list them, and find removed ones.
 
-What is asked here is asked while somebody brings, lists or removes a document, never by a search. Raised is
-SharedError, also while nothing may leave: a name of a document is text of this machine.
+Used when documents are ingested, listed or removed, never by a search. Raises SharedError, also while nothing
+may leave: the name of a document is text of this machine.
 """
 
 # ruff: noqa: S608 - what is put into the text are names from this package, never a value
@@ -38,7 +38,7 @@ _GONE = "SELECT id, at FROM forged.tombstones WHERE scope = 'org' AND owner = ''
 
 
 class ServerDocument(msgspec.Struct, frozen=True):
-    """A document of the server; `newest` is when the last of its pieces was written."""
+    """A document on the server; `newest` is the time of its last written piece."""
 
     document_id: str
     source: str
@@ -50,7 +50,7 @@ class ServerDocument(msgspec.Struct, frozen=True):
 
 
 class ServerDocuments:
-    """The server's documents, as one daemon asks for them."""
+    """Documents on the server, for one daemon."""
 
     def __init__(self, shared: SharedServer) -> None:
         self._shared = shared
@@ -59,15 +59,15 @@ class ServerDocuments:
         return [ServerDocument(*found) for found in await self._asked(_ALL)]
 
     async def named(self, name: str) -> list[ServerDocument]:
-        """Those of a source, or the one of an id."""
+        """Return the documents of a source, or the one with this id."""
         return [ServerDocument(*found) for found in await self._asked(_NAMED, name=name)]
 
     async def pieces(self, document_id: str) -> frozenset[str]:
-        """Ids of the pieces of a document."""
+        """Return ids of the pieces of a document."""
         return frozenset(found[0] for found in await self._asked(_PIECES, document=document_id))
 
     async def gone(self, ids: Sequence[str]) -> dict[str, datetime]:
-        """Which of these documents and pieces were taken away, and when."""
+        """Return those of these documents and pieces that were removed, with the time."""
         return dict(await self._asked(_GONE, ids=list(ids))) if ids else {}
 
     async def _asked(self, statement: str, **values: object) -> list[Any]:

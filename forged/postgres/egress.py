@@ -1,7 +1,7 @@
-"""Rows made ready to leave this machine: without secrets and private spans, and within what is agreed.
+"""Prepare rows for egress: without secrets and private spans, within agreed limits.
 
-Every text of a row passes the door, as it does on its way to a model. A file in which something was cut does
-not leave as a file: its text does, redacted.
+Every text of a row passes the egress guard, as it does on the way to a model. A file with a cut text is not
+sent as a file; its redacted text is sent.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ MOST_METADATA, MOST_KEYS = 4096, 32
 _TEXTS, _FACTS = ("content", "category"), ("agent_id", "user_id", "memory_type", "source")
 
 
-async def cleared(rows: Sequence[Stored], egress: EgressGuard, dimension: int, now: datetime) -> list[Stored]:
-    """The rows as they may leave. Raises SharedError for one that no server of this kind takes."""
-    return [await _cleared(row, egress, dimension, now) for row in rows]
+async def redacted_rows(
+    rows: Sequence[Stored], egress: EgressGuard, dimension: int, now: datetime
+) -> list[Stored]:
+    """Return the rows as they may leave. Raises SharedError for one that no such server accepts."""
+    return [await _redacted_row(row, egress, dimension, now) for row in rows]
 
 
-async def _cleared(row: Stored, egress: EgressGuard, dimension: int, now: datetime) -> Stored:
+async def _redacted_row(row: Stored, egress: EgressGuard, dimension: int, now: datetime) -> Stored:
     if any("\0" in name for name in (row.owner, row.id, row.document_id, row.supersedes)):
         raise SharedError(
             "a name of a shared memory has a character that no database takes", reason="invalid"
@@ -46,14 +48,14 @@ async def _cleared(row: Stored, egress: EgressGuard, dimension: int, now: dateti
     if clean_file != (file or ""):
         changes["file"] = None
     if changes["content"] != row.content:
-        changes["vector"] = None  # it is of another text
+        changes["vector"] = None  # it belongs to another text
     created_at = row.created_at or now
     changes |= {"created_at": created_at, "updated_at": row.updated_at or created_at}
     return msgspec.structs.replace(row, **changes)
 
 
 def _checked(metadata: Mapping[str, Any]) -> str:
-    """As JSON text. Raises SharedError if there is too much of it."""
+    """Return metadata as JSON text. Raises SharedError if it is too large."""
     said = sendable(json.dumps(metadata, ensure_ascii=False))
     if len(metadata) > MOST_KEYS or len(said.encode()) > MOST_METADATA:
         raise SharedError(
@@ -64,7 +66,7 @@ def _checked(metadata: Mapping[str, Any]) -> str:
 
 
 def _decoded(metadata: str) -> dict[str, Any]:
-    """What was cut may have taken a quote with it; then nothing is left of the rest either."""
+    """Return metadata after redaction; {} if a quote was cut."""
     try:
         found = json.loads(metadata)
     except ValueError:
@@ -72,6 +74,6 @@ def _decoded(metadata: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def texts(rows: Sequence[Stored]) -> list[str]:
-    """What of rows is counted as text that left."""
+def egress_texts(rows: Sequence[Stored]) -> list[str]:
+    """Return the texts of rows that count as sent."""
     return [text for row in rows for text in (row.content, row.facts.source) if text]

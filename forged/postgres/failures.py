@@ -1,6 +1,6 @@
-"""From what psycopg raises to a SharedError whose message says what mends it.
+"""Translate errors of psycopg into a SharedError whose message names the remedy.
 
-Only a primary message or an error's class is ever told: details and contexts of PostgreSQL quote rows.
+Messages contain only a primary message or the class of an error: details of PostgreSQL quote rows.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import psycopg
 from forged.errors import SharedError
 
 _DIMENSIONS = re.compile(r"expected (\d+) dimensions, not (\d+)")
-# What a server says to somebody whom it does not let in; such an error has no code of its own.
+# Messages of a server that refuses access; such an error has no code.
 _REFUSALS = (
     ("password authentication failed", "the password is wrong: set shared.password or PGVECTOR_PASSWORD"),
     ("no password supplied", "it wants a password: set shared.password or PGVECTOR_PASSWORD"),
@@ -24,19 +24,19 @@ _REFUSALS = (
     ("no pg_hba.conf entry", "its pg_hba.conf lets no such role in from here"),
     ("too many connections", "it has no connection left: raise its max_connections"),
 )
-# What it says to everybody while it starts or stops; after a kill it says more than one of these.
+# Messages of a server that starts or stops; after a kill there are several.
 _PASSING = (
     *("starting up", "shutting down", "in recovery mode", "not yet accepting connections"),
     "terminating connection",
 )
 _MISSING = re.compile(r'(database|role) "([^"]*)" does not exist')
-_SCHEMA = ("42P01", "3F000", "42703", "42883", "42704")  # no such table, schema, column, function, type
+_SCHEMA = ("42P01", "3F000", "42703", "42883", "42704")  # unknown table, schema, column, function, type
 _AWAY = ("57P01", "57P02", "57P03")
 
 
 @contextlib.contextmanager
 def translated(permission: str = "") -> Iterator[None]:
-    """Whatever psycopg raises inside comes out as SharedError; `permission` says who has the right."""
+    """Raise errors of psycopg as SharedError; `permission` says who has the needed right."""
     try:
         yield
     except psycopg.errors.InsufficientPrivilege as error:
@@ -46,7 +46,7 @@ def translated(permission: str = "") -> Iterator[None]:
 
 
 def shared_error(error: Exception) -> SharedError:
-    """What went wrong, in the words of forged."""
+    """Return the SharedError for an error of psycopg."""
     if isinstance(error, SharedError):
         return error
     if isinstance(error, TimeoutError):
@@ -55,12 +55,13 @@ def shared_error(error: Exception) -> SharedError:
         return SharedError(
             f"the shared PostgreSQL cannot be asked: {type(error).__name__}", reason="unreachable"
         )
-    return _of_server(error) if error.sqlstate else _without_code(error)
+    return _from_server(error) if error.sqlstate else _from_message(error)
 
 
-def _of_server(error: psycopg.Error) -> SharedError:
-    state, told = error.sqlstate or "", error.diag.message_primary or ""
-    if found := _DIMENSIONS.search(told):
+def _from_server(error: psycopg.Error) -> SharedError:
+    """Return the SharedError for an error with a code of the server."""
+    state, message = error.sqlstate or "", error.diag.message_primary or ""
+    if found := _DIMENSIONS.search(message):
         return wrong_dimension(int(found[1]), int(found[2]))
     if state == "57014":
         return SharedError("the shared PostgreSQL did not answer in time", reason="timeout")
@@ -69,7 +70,7 @@ def _of_server(error: psycopg.Error) -> SharedError:
     if state == "53300":
         return SharedError(f"the shared PostgreSQL refuses: {_REFUSALS[-1][1]}", reason="refused")
     if state.startswith("28") or state == "3D000":
-        return _refused(told)
+        return _access_error(message)
     if state == "42501":
         return SharedError(
             "the role may not do that in the shared PostgreSQL:"
@@ -84,12 +85,13 @@ def _of_server(error: psycopg.Error) -> SharedError:
     return SharedError(f"the shared PostgreSQL answered {name} ({state})", reason="invalid")
 
 
-def _without_code(error: psycopg.Error) -> SharedError:
-    told = str(error)
-    if isinstance(error, psycopg.errors.ConnectionTimeout) or "timeout expired" in told:
+def _from_message(error: psycopg.Error) -> SharedError:
+    """Return the SharedError for an error without a code, by its text."""
+    message = str(error)
+    if isinstance(error, psycopg.errors.ConnectionTimeout) or "timeout expired" in message:
         return SharedError("the shared PostgreSQL did not answer in time", reason="timeout")
-    if "FATAL:" in told or any(words in told for words, _ in _REFUSALS):
-        return _refused(told)
+    if "FATAL:" in message or any(words in message for words, _ in _REFUSALS):
+        return _access_error(message)
     return SharedError(
         "the shared PostgreSQL cannot be reached: see whether it runs,"
         " and whether shared.url names its host and port",
@@ -97,19 +99,21 @@ def _without_code(error: psycopg.Error) -> SharedError:
     )
 
 
-def _refused(told: str) -> SharedError:
-    if any(words in told for words in _PASSING):
+def _access_error(message: str) -> SharedError:
+    """Return the SharedError for a refused connection."""
+    if any(words in message for words in _PASSING):
         return SharedError("the shared PostgreSQL is starting or stopping", reason="unreachable")
-    missing = _MISSING.search(told)
+    missing = _MISSING.search(message)
     if missing:
         key = "url" if missing[1] == "database" else "user"
         what = f"it has no {missing[1]} {missing[2]!r}: create it there, or mend shared.{key}"
     else:
-        what = next((mends for words, mends in _REFUSALS if words in told), "it does not let this role in")
+        what = next((mends for words, mends in _REFUSALS if words in message), "it does not let this role in")
     return SharedError(f"the shared PostgreSQL refuses: {what}", reason="refused")
 
 
 def wrong_dimension(expected: int, given: int) -> SharedError:
+    """Return the SharedError for vectors of another length."""
     return SharedError(
         f"vectors of the shared PostgreSQL have {expected} numbers, and this one has {given}: "
         "set memory.embedding_model to the model that its vectors are of",

@@ -1,6 +1,6 @@
-"""What a person should know of the server: whether its schema is this program's, and what would do it good.
+"""Check the team's server: schema, role, rows and settings, with remedies.
 
-Reads only. A finding says what is so and, unless it is fine, what mends it.
+Reads only. A finding describes a fact and, unless it is fine, the remedy.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FEW_ROWS = 1000
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """`level` is ok, warn or fail."""
+    """One result of a check; `level` is ok, warn or fail."""
 
     name: str
     level: Literal["ok", "warn", "fail"]
@@ -38,7 +38,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class ServerInfo(msgspec.Struct, frozen=True):
-    """Where one is connected, to what, and as whom."""
+    """Address, version and role of a connection."""
 
     address: str
     version: str
@@ -46,13 +46,17 @@ class ServerInfo(msgspec.Struct, frozen=True):
 
 
 def server(connection: Connection) -> ServerInfo:
+    """Return the server and role of a connection."""
     info = connection.info
     major, minor = divmod(info.server_version, 10_000)
     return ServerInfo(f"{info.host}:{info.port}/{info.dbname}", f"{major}.{minor}", info.user)
 
 
 async def check(connection: Connection, settings: Settings) -> list[Finding]:
-    """The schema held against this program's. Raises SharedError where it cannot be read or is of another."""
+    """Compare the schema with this program's.
+
+    Raises SharedError if it is unreadable or of another program.
+    """
     await require_current(connection, settings.models)
     with translated():
         return [
@@ -62,7 +66,7 @@ async def check(connection: Connection, settings: Settings) -> list[Finding]:
 
 
 async def examine(connection: Connection, settings: Settings) -> list[Finding]:
-    """Beside that, how the server is used. Raises SharedError as `check` does."""
+    """Check schema, role, rows and settings. Raises SharedError as `check` does."""
     found = await check(connection, settings)
     with translated():
         found += [each async for each in _role(connection, settings)]
@@ -104,8 +108,8 @@ async def _dimensions(connection: Connection, wanted: dict[str, str]) -> Finding
     there = {table: str(dimension) for table, dimension in await _all_rows(connection, query)}
     wrong = sorted(table for table, dimension in wanted.items() if there.get(table) != dimension)
     if wrong:
-        told = f"{wrong[0]} has {there.get(wrong[0], 'none')} numbers in a vector, not {wanted[wrong[0]]}"
-        return Finding("vectors", "fail", told, _ANEW)
+        detail = f"{wrong[0]} has {there.get(wrong[0], 'none')} numbers in a vector, not {wanted[wrong[0]]}"
+        return Finding("vectors", "fail", detail, _ANEW)
     return Finding("vectors", "ok", f"{' and '.join(sorted(set(wanted.values())))} numbers")
 
 
@@ -215,6 +219,7 @@ SELECT (SELECT count(*) FROM forged.user_memories{end} WHERE embedding IS NULL A
 
 
 def _all(name: str, wanted: Iterable[str], there: Iterable[str], lacks: str, fix: str) -> Finding:
+    """Return a finding about required names, some of which may be missing."""
     wanted = set(wanted)
     absent = sorted(wanted - set(there))
     if absent:

@@ -1,8 +1,7 @@
-"""Who else writes: a connection of its own that hears of every change, and tells whoever asked to be told.
+"""Listen for changes by other daemons, on a connection of its own, and call the registered callbacks.
 
-A change is heard within a moment of its commit, as scope, digest of the owner, and the name of who wrote.
-While the connection was lost anything may have changed: once it is back, that is told as no change in
-particular.
+A change arrives within a moment of its commit, with scope, digest of the owner, and name of the writer. After
+a lost connection anything may have changed, so a change without a scope is reported.
 """
 
 from __future__ import annotations
@@ -18,52 +17,52 @@ import psycopg
 
 from forged.errors import SharedError
 from forged.postgres.connecting import Connection, connect
-from forged.postgres.pool import shut_at
+from forged.postgres.pool import shut_socket_at
 from forged.postgres.statements import CHANNEL
 from forged.postgres.values import Settings
 
 logger = logging.getLogger(__name__)
 
-# How often a silent connection is asked whether it is one, and how long that may take.
+# Interval and time limit for checks of a silent connection.
 _ASKED_EVERY_S, _ANSWER_S = 20.0, 5.0
 _FIRST_RETRY_S, _LAST_RETRY_S = 0.1, 5.0
 _KNOWN_WRITERS = 100
 
 
 class OwnerChange(msgspec.Struct, frozen=True):
-    """Rows of an owner are others now; `scope` is "" where anything may have changed."""
+    """Rows of an owner changed; `scope` is "" if anything may have changed."""
 
     scope: str = ""
     owner_digest: str = ""
     writer: str = ""
 
 
-Heard = Callable[[OwnerChange], None]
+OnChange = Callable[[OwnerChange], None]
 
 
 class Listening:
-    """One for the daemon, whose own changes are named `name` and told to nobody."""
+    """Listener of the daemon; its own changes, named `name`, are ignored."""
 
     def __init__(self, settings: Settings, name: str) -> None:
         self._settings = settings
         self._name = name
-        self._told: list[Heard] = []
+        self._callbacks: list[OnChange] = []
         self._seen: OrderedDict[str, float] = OrderedDict()
         self.is_connected = False
 
-    def listen(self, heard: Heard) -> Callable[[], None]:
-        """Tell of every change by others from now on, until what is returned is called."""
-        self._told.append(heard)
-        return lambda: self._told.remove(heard)
+    def listen(self, on_change: OnChange) -> Callable[[], None]:
+        """Call back on every change by others, until the returned function is called."""
+        self._callbacks.append(on_change)
+        return lambda: self._callbacks.remove(on_change)
 
     @property
     def writers(self) -> dict[str, float]:
-        """Other daemons that have written, and how many seconds ago they did last."""
+        """Return the names of other writing daemons, and the seconds since their last write."""
         now = time.monotonic()
         return {name: now - at for name, at in self._seen.items()}
 
     async def run(self) -> None:
-        """Listen until cancelled; a lost connection is made anew."""
+        """Listen until cancelled; a lost connection is replaced."""
         wait_s = _FIRST_RETRY_S
         while True:
             try:
@@ -71,8 +70,8 @@ class Listening:
                 async with connection:
                     await self._ask(connection, f"LISTEN {CHANNEL}")
                     self.is_connected, wait_s = True, _FIRST_RETRY_S
-                    self._tell(OwnerChange())
-                    await self._hear(connection)
+                    self._call_all(OwnerChange())
+                    await self._receive(connection)
             except (SharedError, psycopg.Error, OSError) as error:
                 logger.info("not listening to the shared server error=%s", type(error).__name__)
             finally:
@@ -80,17 +79,17 @@ class Listening:
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, _LAST_RETRY_S)
 
-    async def _hear(self, connection: Connection) -> None:
+    async def _receive(self, connection: Connection) -> None:
         while True:
             async for notice in connection.notifies(timeout=_ASKED_EVERY_S):
-                self._heard(notice.payload)
+                self._dispatch(notice.payload)
             await self._ask(connection, "SELECT")
 
     async def _ask(self, connection: Connection, statement: str) -> None:
-        with shut_at(time.monotonic() + _ANSWER_S, connection):
+        with shut_socket_at(time.monotonic() + _ANSWER_S, connection):
             await connection.execute(statement.encode())
 
-    def _heard(self, payload: str) -> None:
+    def _dispatch(self, payload: str) -> None:
         scope, _, rest = payload.partition(" ")
         digest, _, writer = rest.partition(" ")
         if writer == self._name:
@@ -99,8 +98,8 @@ class Listening:
         self._seen.move_to_end(writer)
         while len(self._seen) > _KNOWN_WRITERS:
             self._seen.popitem(last=False)
-        self._tell(OwnerChange(scope, digest, writer))
+        self._call_all(OwnerChange(scope, digest, writer))
 
-    def _tell(self, change: OwnerChange) -> None:
-        for heard in tuple(self._told):
-            heard(change)
+    def _call_all(self, change: OwnerChange) -> None:
+        for on_change in tuple(self._callbacks):
+            on_change(change)

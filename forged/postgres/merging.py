@@ -1,15 +1,15 @@
-"""Decide what becomes of the files of a root and the rows of a server when they meet; pure.
+"""Decide how to merge the files of a root with the rows of a server; pure functions.
 
-Versions are files that nobody changes, so what one side lacks it gets. What is not so simple:
+Versions are files that never change, so each side gets the files that it lacks. Other cases:
 
-- A mark of a forgotten memory takes the file away wherever it lies, and with a chain its later versions that
-  were written before. Of two marks the later one holds, so `restore` can take one back.
-- A file that is gone without a mark was removed by hand: it stays away here, and stays there.
-- A file that was changed in place is compared with what both sides had last. Changed on one side it is the
-  newer one. Changed on both, the later `updated_at` keeps the id, and the other becomes a version beside it,
-  under an id that follows from its bytes: whoever meets the two makes the same of them.
+- A removal mark takes the file away on every side, and for a chain also its later versions that were written
+  before the mark. Of two marks the later one holds, so `restore` can withdraw a mark.
+- A file that is missing without a mark was removed by hand: it stays away here, and stays on the server.
+- A file that was edited in place is compared with the last common state. If one side changed, that one is
+  newer. If both changed, the later `updated_at` keeps the id. The other file becomes a concurrent version
+  under an id that follows from its bytes, so that every machine gets the same result.
 
-The server takes an owner's changes one after the other, and only from a machine that knows what is there.
+The server serializes the changes of an owner, and accepts them only from a machine that knows its state.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from forged.state import NEVER_MET, RemovalMark, Replica, is_newer
 
 
 class FileVersion(msgspec.Struct, frozen=True, gc=False):
-    """A file of a memory as one side has it. `created` is Unix microseconds, 0 where nobody knows."""
+    """One side's file of a memory. `created` is Unix microseconds, 0 if unknown."""
 
     sha256: str
     created: int = 0
@@ -35,9 +35,9 @@ class FileVersion(msgspec.Struct, frozen=True, gc=False):
 
 
 class MergePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be done, by ids. `marks` follow from what is known; `met` are equal on both sides.
+    """Work of a merge, by ids. `marks` are derived; `met` are equal on both sides.
 
-    `pull` is to be fetched and `push` to be sent; `both` differ from what they had in common.
+    `pull` is to be fetched and `push` to be sent; `both` changed on both sides.
     """
 
     marks: Mapping[str, RemovalMark]
@@ -50,21 +50,22 @@ class MergePlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_empty(self) -> bool:
-        """Whether both sides are in step."""
+        """Return True if both sides are equal."""
         return not (self.take_away or self.pull or self.push or self.both or self.marks_to_send)
 
 
 Held = Mapping[str, FileVersion]
-# Ids that are also names of files everywhere; what has another one stays where it is.
+# Ids that are valid file names everywhere; other memories stay on their machine.
 PORTABLE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 
 
 def version_of(memory: Memory, sha256: str) -> FileVersion:
+    """Return the version of a memory."""
     return FileVersion(sha256, time_ns(memory.created_at) // 1000, memory.supersedes or "")
 
 
 def problem_with(memory_id: str, scope: str, data: bytes) -> str:
-    """Why bytes from elsewhere are no file of this memory, or nothing."""
+    """Return why bytes from elsewhere are no file of this memory, or ""."""
     if PORTABLE_ID.fullmatch(memory_id) is None:
         return "its id cannot be the name of a file"
     try:
@@ -74,14 +75,14 @@ def problem_with(memory_id: str, scope: str, data: bytes) -> str:
     return "" if memory.id == memory_id else "it says that it has another id"
 
 
-def planned(
+def merge_plan(
     here: Held, there: Held, known: Mapping[str, Replica], marks_there: Mapping[str, RemovalMark]
 ) -> MergePlan:
-    """Compare a root with the rows of its owner, by what is known of both."""
+    """Compare a root with its owner's rows, given the last common state of both."""
     marks = {each: replica.mark for each, replica in known.items() if replica.mark is not None}
     newer = {each: mark for each, mark in marks_there.items() if is_newer(mark, known.get(each))}
     marks |= newer
-    marks |= _fallen(here, there, marks)
+    marks |= _removed_with_chain(here, there, marks)
     pull, push, both, met = [], [], [], {}
     for each in here.keys() | there.keys():
         if each in marks and marks[each].is_dead:
@@ -112,8 +113,8 @@ def planned(
     )
 
 
-def _fallen(here: Held, there: Held, marks: Mapping[str, RemovalMark]) -> dict[str, RemovalMark]:
-    """Marks of versions that go with a chain: they were written before it was forgotten."""
+def _removed_with_chain(here: Held, there: Held, marks: Mapping[str, RemovalMark]) -> dict[str, RemovalMark]:
+    """Return marks of versions that go with a forgotten chain: those written before that."""
     found: dict[str, RemovalMark] = {}
     followers: dict[str, set[str]] = {}
     for side in (here, there):
@@ -132,33 +133,34 @@ def _fallen(here: Held, there: Held, marks: Mapping[str, RemovalMark]) -> dict[s
     return found
 
 
-# --- one memory, changed on both sides -------------------------------------------------------------------
+# --- a memory that changed on both sides
+# ----------------------------------------------------------------------
 
 
 class Resolution(msgspec.Struct, frozen=True):
-    """What a file is on both sides from now on, and what it was as well, unless that says nothing else."""
+    """Result of a conflict: the file under its id and, unless equal, the second one as a version."""
 
     data: bytes
-    beside_id: str = ""
-    beside: bytes = b""
+    second_id: str = ""
+    second: bytes = b""
 
 
 def resolved(memory_id: str, scope: str, one: bytes, other: bytes) -> Resolution:
-    """What becomes of two files of one id, whichever way round. Raises MemoryFormatError."""
-    first, second = (parse(each, scope, memory_id) for each in (one, other))
-    if _said(first) == _said(second):
+    """Resolve two files of one id, in either order. Raises MemoryFormatError."""
+    own, others = (parse(each, scope, memory_id) for each in (one, other))
+    if _comparable(own) == _comparable(others):
         return Resolution(max((one, other), key=lambda data: _same_rank(data, scope, memory_id)))
-    linked = [_linked(data, memory, scope) for data, memory in ((one, first), (other, second))]
-    kept, beside = sorted(
+    linked = [_with_predecessor(data, memory, scope) for data, memory in ((one, own), (other, others))]
+    first, second = sorted(
         linked, key=lambda data: (*_age(parse(data, scope, memory_id)), _sha256(data)), reverse=True
     )
-    beside_id = f"mem_{_sha256(memory_id.encode() + beside)[:32]}"
-    memory = msgspec.structs.replace(parse(beside, scope, memory_id), id=beside_id)
-    return Resolution(kept, beside_id, render(memory))
+    second_id = f"mem_{_sha256(memory_id.encode() + second)[:32]}"
+    memory = msgspec.structs.replace(parse(second, scope, memory_id), id=second_id)
+    return Resolution(first, second_id, render(memory))
 
 
-def _said(memory: Memory) -> Memory:
-    """All of it but when it was changed, and what it replaces."""
+def _comparable(memory: Memory) -> Memory:
+    """Return a memory without its change time and predecessor."""
     return msgspec.structs.replace(memory, updated_at="", version=1, supersedes=None)
 
 
@@ -171,11 +173,8 @@ def _same_rank(data: bytes, scope: str, memory_id: str) -> tuple[object, ...]:
     return *_age(memory), bool(memory.supersedes), _sha256(data)
 
 
-def _linked(data: bytes, memory: Memory, scope: str) -> bytes:
-    """A file that replaces something: else nobody would see that it and another are of one memory.
-
-    What it names then was never there, and is the same whoever names it.
-    """
+def _with_predecessor(data: bytes, memory: Memory, scope: str) -> bytes:
+    """Return a file that replaces another one, which connects the two resulting versions."""
     if memory.supersedes:
         return data
     return relinked(data, scope, memory.id, f"mem_{_sha256(memory.id.encode())[:32]}")

@@ -1,8 +1,8 @@
-"""The numbered files of `migrations/`, and which of them a database has had.
+"""Apply the numbered files of `migrations/` to a database.
 
-`migrate` brings a database up to this program: one transaction, under a lock, so that two who run it at once
-do it once. Doing it again changes nothing. A file that holds `${set}` runs once for every set of tables,
-every other one once. A database with a newer file, or whose file was another, is left alone.
+`migrate` updates a database in one transaction under a lock, so that two callers at once apply files once.
+Repeating it changes nothing. A file with `${set}` runs once for every set of tables, any other file once. A
+database with a newer or different file is left alone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from forged.postgres.values import EmbeddingModel
 
 _FOLDER = Path(__file__).parent / "migrations"
 _NAME = re.compile(r"(\d{4})_(\w+)\.sql")
-_LOCK = 0x666F72676564  # "forged": who migrates holds this advisory lock
+_LOCK = 0x666F72676564  # "forged": the advisory lock of a migration
 
 _MAY_NOT = (
     "the role may not create the tables in this database: migrate as the database's owner, or have that run"
@@ -50,7 +50,7 @@ CREATE TABLE IF NOT EXISTS forged.models (
 
 
 class Migration(msgspec.Struct, frozen=True):
-    """One file; `is_per_set` says whether it runs for every set of tables."""
+    """One file; `is_per_set` is True if it runs for every set of tables."""
 
     number: int
     name: str
@@ -58,22 +58,24 @@ class Migration(msgspec.Struct, frozen=True):
 
     @property
     def is_per_set(self) -> bool:
+        """Return True if the file runs for every set of tables."""
         return "${set}" in self.text
 
     @property
     def sha256(self) -> str:
+        """Return the hash of the file."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
 
 class Step(msgspec.Struct, frozen=True, order=True):
-    """A file that a set has had or lacks; a file for all of them is of the main set."""
+    """A file that a set has or lacks; a file for all sets belongs to the main one."""
 
     number: int
     set_name: str
 
 
 def migrations(folder: Path = _FOLDER) -> tuple[Migration, ...]:
-    """Every file, by number."""
+    """Return every file, sorted by number."""
     found = ((_NAME.fullmatch(file.name), file) for file in sorted(folder.iterdir()))
     return tuple(Migration(int(name[1]), name[2], file.read_text()) for name, file in found if name)
 
@@ -81,7 +83,7 @@ def migrations(folder: Path = _FOLDER) -> tuple[Migration, ...]:
 async def migrate(
     connection: Connection, models: Mapping[str, EmbeddingModel], files: Sequence[Migration] | None = None
 ) -> tuple[Step, ...]:
-    """Bring the database up to these files for these sets; returns what was done. Raises SharedError."""
+    """Apply missing files for these sets; return the applied steps. Raises SharedError."""
     files = migrations() if files is None else files
     with translated(_MAY_NOT):
         async with connection.transaction():
@@ -97,7 +99,7 @@ async def migrate(
 
 
 async def require_current(connection: Connection, models: Mapping[str, EmbeddingModel]) -> None:
-    """Raise SharedError where the tables of these sets are not those of this program."""
+    """Raise SharedError unless the tables of these sets are those of this program."""
     with translated():
         lacking = await missing(connection, models, migrations())
     if lacking:
@@ -110,7 +112,7 @@ async def require_current(connection: Connection, models: Mapping[str, Embedding
 async def missing(
     connection: Connection, models: Mapping[str, EmbeddingModel], files: Sequence[Migration]
 ) -> tuple[Step, ...]:
-    """What a migrated database lacks of these files. Raises SharedError where it must be left alone."""
+    """Return the files that a migrated database lacks. Raises SharedError if it must be left alone."""
     cursor = await connection.execute("SELECT number, set_name, sha256 FROM forged.migrations")
     had = {Step(number, name): digest for number, name, digest in await cursor.fetchall()}
     _require_ours(had, files)
@@ -144,7 +146,7 @@ def _require_ours(had: Mapping[Step, str], files: Sequence[Migration]) -> None:
 
 
 async def require_models(connection: Connection, models: Mapping[str, EmbeddingModel]) -> None:
-    """Raise SharedError where the vectors of a set are of another model, or of another length."""
+    """Raise SharedError if the vectors of a set belong to another model or have another length."""
     cursor = await connection.execute("SELECT set_name, model, dimension FROM forged.models")
     for name, model, dimension in await cursor.fetchall():
         ours = models.get(name)
@@ -205,7 +207,7 @@ async def _apply(
 
 
 def statements(models: Mapping[str, EmbeddingModel]) -> Iterable[str]:
-    """The text of every file as it runs for these sets."""
+    """Yield the text of every file for these sets."""
     files = migrations()
     for step in _steps(models, files):
         file = next(file for file in files if file.number == step.number)

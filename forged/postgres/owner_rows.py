@@ -1,8 +1,8 @@
-"""Ask and change the rows of one owner on the server, for replication.
+"""Read and change the rows of one owner on the server, for replication.
 
-Every change holds the owner's lock until all can see it, and draws its number in `changed` only then. So
-numbers appear in their order, and what changed since is all that has a higher one. One statement sees rows
-and marks at one moment. psycopg's errors become SharedError; a ProviderError says that nothing may leave.
+Every change holds the owner's lock until its commit, and only then draws its number in `changed`. So numbers
+appear in order, and changes since a cursor are those with a higher number. One statement sees rows and marks
+of one moment. Errors of psycopg become SharedError; a ProviderError says that nothing may leave.
 """
 
 # ruff: noqa: S608 - what is put into the text are names from this package, never a value
@@ -26,7 +26,7 @@ from forged.postgres.connecting import Connection
 from forged.postgres.merging import FileVersion
 from forged.postgres.relating import EntityTables
 from forged.postgres.replaying import FOR_EVER
-from forged.postgres.replicating import CarriedFile, FileChange, PushResult, RemoteChanges, one_of
+from forged.postgres.replicating import CarriedFile, FileChange, PushResult, RemoteChanges, combined_result
 from forged.postgres.schema import table
 from forged.postgres.shared import SharedServer
 from forged.postgres.tables import TABLES
@@ -39,7 +39,7 @@ _KINDS = ("chain", "version", "restored")
 
 
 class OwnerRows:
-    """Those of one scope and owner. `top` is that of the root whose files they are."""
+    """Rows of one scope and owner. `top` is that of the root with their files."""
 
     def __init__(self, shared: SharedServer, scope: Scope, owner: str, top: str) -> None:
         self._shared = shared
@@ -58,7 +58,7 @@ class OwnerRows:
             cursor = max(cursor, changed)
             if kind == "row":
                 versions[memory_id] = FileVersion(sha256, at, supersedes)
-            else:  # what a newer forged calls otherwise is gone as well
+            else:  # an unknown kind of a newer forged counts as forgotten
                 marks[memory_id] = RemovalMark(at, kind if kind in _KINDS else "version")
         return RemoteChanges(versions, marks, cursor)
 
@@ -73,12 +73,12 @@ class OwnerRows:
 
     async def push(self, changes: Mapping[str, FileChange]) -> PushResult:
         rows = [self._row(each, change) for each, change in changes.items()]
-        clean = await egress.cleared(
+        clean = await egress.redacted_rows(
             rows, self._shared.egress, self._shared.settings.model.dimension, datetime.now(UTC)
         )
         leaves = [row for row in clean if row.file is not None]
         kept = frozenset(row.id for row in clean if row.file is None)
-        await self._shared.egress.check(self._purpose, egress.texts(leaves))
+        await self._shared.egress.check(self._purpose, egress.egress_texts(leaves))
         taken = await self._pushed(leaves, {each: change.expected for each, change in changes.items()})
         if self._shared.queue is not None and taken.ids:
             await self._shared.outbox.add([spooling.fill(row) for row in leaves if row.id in taken.ids])
@@ -86,7 +86,7 @@ class OwnerRows:
         return PushResult(taken.ids, taken.refused | kept)
 
     async def _pushed(self, rows: Sequence[Stored], expected: Mapping[str, str]) -> PushResult:
-        """Of rows that the server takes in no form, all but those."""
+        """Write rows; leave out those that the server refuses in any form."""
         if not rows:
             return PushResult()
         try:
@@ -97,10 +97,12 @@ class OwnerRows:
             if len(rows) == 1:
                 return PushResult(refused=frozenset({rows[0].id}))
         half = len(rows) // 2
-        return one_of([await self._pushed(rows[:half], expected), await self._pushed(rows[half:], expected)])
+        return combined_result(
+            [await self._pushed(rows[:half], expected), await self._pushed(rows[half:], expected)]
+        )
 
     async def _written(self, rows: Sequence[Stored], expected: Mapping[str, str]) -> frozenset[str]:
-        texts = egress.texts(rows)
+        texts = egress.egress_texts(rows)
         record = EgressRecord(
             self._shared.host, "shared", calls=1, texts=len(texts), characters=sum(map(len, texts))
         )
@@ -113,7 +115,7 @@ class OwnerRows:
             there = {
                 memory_id: (sha256, is_dead)
                 for memory_id, sha256, is_dead in await (
-                    await connection.execute(self._sql.standing, values)
+                    await connection.execute(self._sql.heads, values)
                 ).fetchall()
             }
             fits = [row for row in rows if there.get(row.id, ("", False)) == (expected[row.id], False)]
@@ -154,8 +156,8 @@ class OwnerRows:
         cursor = await connection.execute(statements.settle_heads(self._scope), {"owner": self._owner})
         turned = [str(found[0]) for found in await cursor.fetchall()]
         await EntityTables(connection, self._scope, self._owner).renew([*ids, *turned])
-        told = payload((self._scope, self._owner), self._shared.daemon)
-        await connection.execute(statements.NOTIFY, {"payload": told})
+        notice = payload((self._scope, self._owner), self._shared.daemon)
+        await connection.execute(statements.NOTIFY, {"payload": notice})
 
     def _row(self, memory_id: str, change: FileChange) -> Stored:
         data, facts, is_agents = change.carried.data, change.carried.facts, self._scope is Scope.AGENT
@@ -177,7 +179,7 @@ class OwnerRows:
 
 
 class _Sql(msgspec.Struct, frozen=True):
-    """The statements for one scope."""
+    """Statements for one scope."""
 
     scope: Scope
 
@@ -201,7 +203,7 @@ class _Sql(msgspec.Struct, frozen=True):
             WHERE {own} = %(owner)s AND id = ANY(%(ids)s) AND octet_length(file) <= %(most)s"""
 
     @property
-    def standing(self) -> str:
+    def heads(self) -> str:
         own = TABLES[self.scope].owner
         return f"""
             SELECT id, file_sha256, false FROM {table(self.scope)}
@@ -231,7 +233,7 @@ class _Sql(msgspec.Struct, frozen=True):
 
     @property
     def touch(self) -> str:
-        """So that whoever hears of a mark hears whether there is a row."""
+        """Return the statement that notifies listeners of a mark on an existing row."""
         own = TABLES[self.scope].owner
         return f"""
             UPDATE {table(self.scope)} SET changed = nextval('forged.changes')
@@ -243,5 +245,5 @@ _MICROSECONDS = "(extract(epoch FROM {}) * 1000000)::bigint"
 
 
 def _time(text: str) -> datetime:
-    """A time of a file; 1970 where it says none that a calendar has."""
+    """Return the time of a file; 1970 if it has no valid one."""
     return _EPOCH + timedelta(microseconds=max(0, time_ns(text)) // 1000)

@@ -1,9 +1,9 @@
-"""Keep a few connections to the team's server open, and nobody waiting beyond a deadline.
+"""Connection pool for the team's server, with deadlines.
 
-The server ends a statement just before its deadline; if it is gone without a word, the socket is shut then. A
-database that lacks a migration, or has another model's vectors, is not used. One failure opens
-`ServerHealth`: all are refused at once, and one look at a time asks whether the server is back, ever more
-seldom up to every 5 s. The first answer closes it. Raises SharedError.
+The server ends a statement just before its deadline; if it does not answer, the socket is shut then. A
+database that lacks a migration, or has vectors of another model, is not used. One failure opens
+`ServerHealth`: all requests are refused at once, and one probe at a time checks the server, with growing
+pauses up to 5 s. The first answer closes it. Raises SharedError.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from psycopg.pq import TransactionStatus
 
 from forged.errors import SharedError
 from forged.fair_queue import log_failure
-from forged.postgres.connecting import CONNECT_S, Connection, connect, parameters, set_up, shut
+from forged.postgres.connecting import CONNECT_S, Connection, connect, parameters, set_up, shut_socket
 from forged.postgres.failures import shared_error
 from forged.postgres.migrating import require_current
 from forged.postgres.values import Settings
 from forged_client.protocol import SharedReport
 
 _FIRST_S, _LONGEST_S = 0.1, 5.0
-_REFUSED_S = 30.0  # a server that does not let us in wants a person, and counts who tries
-# What says something about the server and not about what it was asked.
+_REFUSED_S = 30.0  # refused access needs a person, and servers count attempts
+# Reasons about the server itself and not about a request.
 _COUNTS = frozenset({"unreachable", "timeout", "refused"})
 
 
 class ServerHealth:
-    """Of one server; belongs to one event loop."""
+    """Circuit breaker of one server; belongs to one event loop."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """`clock` gives seconds that never go back."""
+        """Take `clock`, which gives seconds that never go back."""
         self._clock = clock
         self._succeeded_at: float | None = None
         self._failing_since: float | None = None
@@ -45,12 +45,12 @@ class ServerHealth:
 
     @property
     def trouble(self) -> SharedError | None:
-        """Why nobody should ask now, or None."""
+        """Return the error if the server is known to be away, or None."""
         return None if self._error is None else SharedError(str(self._error), reason=self._error.reason)
 
     @property
     def next_look_s(self) -> float:
-        """After how many seconds the next look should be."""
+        """Return the seconds until the next probe."""
         if self._looks == 0:
             return 0.0
         refused = self._error is not None and self._error.reason == "refused"
@@ -60,9 +60,9 @@ class ServerHealth:
         self._succeeded_at, self._failing_since, self._error, self._looks = self._clock(), None, None, 0
 
     def failed(self, error: SharedError) -> bool:
-        """Take note; returns whether this opened it, so that somebody must look.
+        """Record an error; return True if it opened the breaker, so that a probe must start.
 
-        An error about what was asked is an answer, and closes it.
+        An error about a request is an answer, and closes it.
         """
         if error.reason == "busy":
             return False
@@ -76,7 +76,7 @@ class ServerHealth:
         return opened
 
     def condition(self, server: str = "") -> SharedReport:
-        """Return how the server fares, which a person knows by this name."""
+        """Return the report about the server, under a displayable name."""
         now, error = self._clock(), self._error
         untried = self._succeeded_at is None and error is None
         return SharedReport(
@@ -90,11 +90,11 @@ class ServerHealth:
 
 
 CONNECTIONS = 4
-"""The most that a daemon has."""
+"""Maximum number of connections of a daemon."""
 _LEAST_MS = 1
-# So much of its time the server has, so that its word still arrives before the deadline.
+# Share of the remaining time for the server, so that its answer arrives before the deadline.
 _EARLIER = 0.95
-# A limit that was told before is near enough within these shares of what is left; it still ends earlier.
+# An earlier limit is kept within these shares of the remaining time; it still ends earlier.
 _ALIKE = (0.9, 1.03)
 _FAILURES = (psycopg.Error, TimeoutError, OSError, SharedError)
 
@@ -102,11 +102,11 @@ _FAILURES = (psycopg.Error, TimeoutError, OSError, SharedError)
 class Pool:
     """A few connections that stay open; belongs to one event loop.
 
-    One of our own: who waits for psycopg's is told that it took too long, and never why.
+    An own pool, because psycopg's reports a timeout without its cause.
     """
 
     def __init__(self, settings: Settings) -> None:
-        """Raises ConfigError for a URL that is none."""
+        """Take the settings. Raises ConfigError for an invalid URL."""
         parameters(settings)
         self._settings = settings
         self._slots = asyncio.Semaphore(CONNECTIONS)
@@ -117,7 +117,7 @@ class Pool:
         self.health = ServerHealth()
 
     async def close(self) -> None:
-        """End every connection that is not in use, and the others when they come back."""
+        """Close idle connections now, and the others when they are returned."""
         self._is_closed = True
         if self._looking is not None:
             self._looking.cancel()
@@ -126,9 +126,9 @@ class Pool:
 
     @contextlib.asynccontextmanager
     async def connection(self, deadline: float) -> AsyncIterator[Connection]:
-        """A connection until `deadline`, in `time.monotonic()` seconds; each statement is a transaction.
+        """Lend a connection until `deadline`, in `time.monotonic()` seconds; each statement is a transaction.
 
-        Raises SharedError, at once while the server is known to be gone, for whatever psycopg raises inside.
+        Raises SharedError for errors of psycopg, and at once while the server is known to be away.
         """
         if (trouble := self.health.trouble) is not None:
             raise trouble
@@ -160,7 +160,7 @@ class Pool:
     async def _lent(self, deadline: float) -> AsyncIterator[Connection]:
         connection = await self._ready(deadline)
         try:
-            with shut_at(deadline, connection):
+            with shut_socket_at(deadline, connection):
                 yield connection
         finally:
             if connection.info.transaction_status == TransactionStatus.IDLE and not self._is_closed:
@@ -169,11 +169,11 @@ class Pool:
                 await connection.close()
 
     async def _ready(self, deadline: float) -> Connection:
-        """One that answers: an idle one, or, where the server has ended that meanwhile, a new one."""
+        """Return a connection that answers: an idle one, or a new one if the server ended that."""
         while self._idle:
             connection = self._idle.pop()
             try:
-                with shut_at(deadline, connection):
+                with shut_socket_at(deadline, connection):
                     await self._limit(connection, deadline)
             except psycopg.OperationalError:
                 await connection.close()
@@ -188,7 +188,7 @@ class Pool:
         async with asyncio.timeout(deadline - time.monotonic()):
             connection = await connect(self._settings)
             try:
-                with shut_at(deadline, connection):
+                with shut_socket_at(deadline, connection):
                     await set_up(connection)
                     await require_current(connection, self._settings.models)
                     await self._limit(connection, deadline)
@@ -198,7 +198,7 @@ class Pool:
         return connection
 
     async def _limit(self, connection: Connection, deadline: float) -> None:
-        """Have the server give up before the deadline; a round trip, unless it knows nearly the same."""
+        """Set the statement timeout before the deadline; skips the round trip if it is nearly set."""
         left_ms = max(int((deadline - time.monotonic()) * 1000 * _EARLIER), _LEAST_MS)
         least, most = (left_ms * share for share in _ALIKE)
         if least <= self._limits.get(connection, 0) <= most and not _has_word(connection):
@@ -211,7 +211,7 @@ class Pool:
             await self._idle.pop().close()
 
     async def _failed(self, failure: SharedError) -> None:
-        """Look beside everybody whether the server is back, until it is."""
+        """Probe the server in the background until it is back."""
         if self.health.failed(failure):
             await self._drop_idle()
             self._looking = asyncio.create_task(self._look(), name="look for the server")
@@ -228,17 +228,17 @@ class Pool:
 
 
 def _has_word(connection: Connection) -> bool:
-    """Whether the server has said something since the last answer, as one does that ends a connection."""
+    """Return True if the server sent data since the last answer, as it does to end a connection."""
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
     return bool(poll.poll(0))
 
 
 @contextlib.contextmanager
-def shut_at(deadline: float, connection: Connection) -> Iterator[None]:
-    """Shut the socket at the deadline, which wakes whoever waits for a server that is gone without a word."""
+def shut_socket_at(deadline: float, connection: Connection) -> Iterator[None]:
+    """Shut the socket at the deadline, which wakes callers that wait for a silent server."""
     loop = asyncio.get_running_loop()
-    timer = loop.call_later(max(0.0, deadline - time.monotonic()), shut, connection)
+    timer = loop.call_later(max(0.0, deadline - time.monotonic()), shut_socket, connection)
     try:
         yield
     finally:

@@ -1,8 +1,8 @@
-"""What the rows of one owner speak of, in tables; and the rows that one or two steps lead to.
+"""Tables of entities and relations of an owner's rows, and search of rows over them.
 
-A step goes along a relation, in either direction, or from one thing to another that the same memory speaks
-of. Everything is of one owner, so that one machine of a distributed server answers. What is said is read from
-the row as it stands after a write, and goes with it: nothing leads over what was forgotten or replaced.
+A step follows a relation, in either direction, or leads from one entity to another of the same memory. All
+data belongs to one owner, so that one machine of a distributed server answers. Entities are read from a row
+after its write and are deleted with it: nothing leads over forgotten or replaced rows.
 """
 
 # ruff: noqa: S608 - what is put into the text are names from this package, never a value
@@ -28,12 +28,12 @@ from forged.postgres.tables import TABLES
 from forged.postgres.values import Stored
 
 DEEPEST, MOST_FOUND = 2, 64
-# From one thing at most so many steps are taken, the heaviest first; and so many go on from there.
+# Limits: steps from one entity, the heaviest first; and entities to continue from.
 _FAN = 40
 _MOST_STARTS = 16
 _LONGEST = 120
 
-# Writers of documents do not wait for each other until here: two that name the same things would lock them
+# Writers of documents are not serialized before this lock; two that name the same entities would lock them
 # in different orders.
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('entities ' || %(scope)s || ' ' || %(owner)s, 0))"
 _UNRELATE = """
@@ -70,8 +70,8 @@ _NAMED = """
 
 
 @cache
-def _standing(scope: Scope, set_name: str = "") -> str:
-    """Rows that a recall can find, with what they say."""
+def _heads_query(scope: Scope, set_name: str = "") -> str:
+    """Return the query of rows that a recall can find, with their texts."""
     here = TABLES[scope]
     own = f"{here.owner} = %(owner)s AND is_head AND " if here.versions else ""
     file = "file" if here.versions else "NULL"
@@ -80,9 +80,9 @@ def _standing(scope: Scope, set_name: str = "") -> str:
 
 @cache
 def two_hops(scope: Scope, set_name: str = "") -> str:
-    """One query: from the named things in ever wider circles, never twice through one thing, to the rows.
+    """Return the query from named entities to rows, over up to two steps, never twice through one entity.
 
-    A thing is worth the less the farther it is, and the more memories speak of it.
+    The weight of an entity falls with its distance and with the number of its memories.
     """
     here = TABLES[scope]
     columns = ", ".join(f"t.{column}" for column in here.read)
@@ -94,12 +94,12 @@ def two_hops(scope: Scope, set_name: str = "") -> str:
         WHERE owner = %(owner)s AND scope = %(scope)s AND id = ANY(%(start)s)
         UNION ALL
         SELECT step.id, e.name, r.depth + 1, r.weight * step.weight, r.seen || step.id, r.path || CASE
-            WHEN step.is_back THEN concat_ws(' ', e.name, step.told, r.name)
-            ELSE concat_ws(' ', r.name, step.told, e.name) END
+            WHEN step.is_back THEN concat_ws(' ', e.name, step.label, r.name)
+            ELSE concat_ws(' ', r.name, step.label, e.name) END
         FROM reached AS r CROSS JOIN LATERAL (
-            SELECT DISTINCT ON (s.id) s.id, s.told, s.is_back, least(greatest(s.weight, 0), 1) AS weight
+            SELECT DISTINCT ON (s.id) s.id, s.label, s.is_back, least(greatest(s.weight, 0), 1) AS weight
             FROM (
-                (SELECT target_id AS id, relation_type AS told, false AS is_back, weight
+                (SELECT target_id AS id, relation_type AS label, false AS is_back, weight
                 FROM forged.relationships
                 WHERE owner = %(owner)s AND scope = %(scope)s AND source_id = r.entity
                 ORDER BY weight DESC, target_id LIMIT %(fan)s)
@@ -119,7 +119,7 @@ def two_hops(scope: Scope, set_name: str = "") -> str:
                 LIMIT %(fan)s)
             ) AS s
             WHERE s.id <> ALL(r.seen)
-            ORDER BY s.id, s.weight DESC, s.told) AS step
+            ORDER BY s.id, s.weight DESC, s.label) AS step
         JOIN forged.entities AS e ON e.owner = %(owner)s AND e.scope = %(scope)s AND e.id = step.id
         WHERE r.depth < %(depth)s),
     things AS (
@@ -142,7 +142,7 @@ def two_hops(scope: Scope, set_name: str = "") -> str:
 
 
 class ReachedRow(msgspec.Struct, frozen=True):
-    """A row that so many steps lead to, what they are worth, and in words over what."""
+    """A row that was reached, with the number of steps, its weight, and the path in words."""
 
     row: Stored
     strength: float
@@ -151,7 +151,7 @@ class ReachedRow(msgspec.Struct, frozen=True):
 
 
 class EntityTables:
-    """Of one owner, by one connection; writing within the transaction of whoever calls."""
+    """Entities of one owner's rows, over one connection, within the caller's transaction."""
 
     def __init__(self, connection: Connection, scope: Scope, owner: str, set_name: str = "") -> None:
         self._connection = connection
@@ -159,29 +159,29 @@ class EntityTables:
         self._whose: Mapping[str, object] = {"owner": owner, "scope": str(scope)}
 
     async def renew(self, ids: Sequence[str]) -> None:
-        """Have it said what these rows speak of, as they stand now; of one that is gone, nothing."""
+        """Update the entities of these rows to their current texts; delete those of removed rows."""
         if not ids or self._scope is Scope.SESSION:
             return
         await self._run(_LOCK)
         await self._run(_UNRELATE, ids=list(ids))
         lost = {each for (each,) in await self._run(statements.UNLINK, ids=list(ids))}
-        rows = await self._run(_standing(self._scope, self._set), ids=list(ids))
-        spoken = await asyncio.to_thread(_spoken, self._scope, rows) if rows else {}
-        await self._say(spoken)
+        rows = await self._run(_heads_query(self._scope, self._set), ids=list(ids))
+        spoken = await asyncio.to_thread(_mentions_of, self._scope, rows) if rows else {}
+        await self._write_mentions(spoken)
         if lost:
             await self._run(_ORPHANED, things=sorted(lost))
 
-    async def _say(self, spoken: Mapping[str, Mentions]) -> None:
+    async def _write_mentions(self, spoken: Mapping[str, Mentions]) -> None:
         things = {entity_id(each.name): each for one in spoken.values() for each in one.entities}
         if not things:
             return
-        await self._name(things)
+        await self._write_entities(things)
         links = sorted({(row, entity_id(each.name)) for row, one in spoken.items() for each in one.entities})
         memories, named = zip(*links, strict=True)
         await self._run(_LINK, memories=list(memories), things=list(named))
-        await self._relate(spoken, things)
+        await self._write_relations(spoken, things)
 
-    async def _name(self, things: Mapping[str, Entity]) -> None:
+    async def _write_entities(self, things: Mapping[str, Entity]) -> None:
         ids = sorted(things)
         await self._run(
             _NAME,
@@ -191,7 +191,7 @@ class EntityTables:
             descriptions=[things[each].description for each in ids],
         )
 
-    async def _relate(self, spoken: Mapping[str, Mentions], things: Mapping[str, Entity]) -> None:
+    async def _write_relations(self, spoken: Mapping[str, Mentions], things: Mapping[str, Entity]) -> None:
         said = sorted(
             (row, entity_id(each.source), entity_id(each.target), each.relation[:_LONGEST], each.weight)
             for row, one in spoken.items()
@@ -210,7 +210,7 @@ class EntityTables:
     async def reached(
         self, names: Sequence[str], filters: Mapping[str, Any] | None = None, least: float = 0.0
     ) -> list[ReachedRow]:
-        """The rows that two steps lead to from things of these ids, the best first."""
+        """Return the rows within two steps of the entities with these names, best first."""
         start = [each for (each,) in await self._run(_NAMED, names=list(names))][:_MOST_STARTS]
         if not start:
             return []
@@ -227,7 +227,7 @@ class EntityTables:
         return [ReachedRow(here.stored(row[:-3], here.read), *row[-3:]) for row in found]
 
 
-def _spoken(scope: Scope, rows: Sequence[tuple[Any, ...]]) -> dict[str, Mentions]:
+def _mentions_of(scope: Scope, rows: Sequence[tuple[Any, ...]]) -> dict[str, Mentions]:
     return {memory_id: mentions_of(_memory(scope, *row)) for row in rows for memory_id in row[:1]}
 
 
@@ -236,7 +236,7 @@ def _memory(scope: Scope, memory_id: str, content: str, file: bytes | None) -> M
         try:
             return parse(bytes(file), scope, memory_id)
         except ForgedError:
-            pass  # somebody else's daemon wrote it
+            pass  # written by another daemon
     return Memory(
         id=memory_id,
         content=content,

@@ -1,8 +1,7 @@
-"""What waits in `state.db` brought to the server, in its order, as soon as the server is there.
+"""Send queued writes of `state.db` to the server, in order, as soon as it is there.
 
-What the server refuses for good is found among its neighbours, set aside with the reason, and holds up
-nothing behind it. Rows that were written without vectors get them once the model answers; that holds up
-nothing either.
+A write that the server refuses for good is isolated, set aside with the reason, and delays no other. Rows
+that were written without vectors get them once the model answers, without delaying others.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ from forged.state import State, Write
 logger = logging.getLogger(__name__)
 
 _AT_ONCE, _FILLED_AT_ONCE = 100, 32
-# How soon what waits is tried again; a server that is known to be gone is not asked by this.
+# Interval of attempts; a server that is known to be away is not asked.
 _FIRST_S, _LONGEST_S = 0.05, 1.0
 _FILL_S, _LOOK_S = 20.0, 5.0
 _WRITE_S = 3.0
 WRITES = frozenset({"put", "remove", "document"})
-# What a second attempt would come to as well: the row is wrong, or the role may not write it.
+# Reasons that a second attempt cannot change: the row is invalid, or the role may not write it.
 FOR_EVER = frozenset({"dimension", "permission", "invalid"})
 
 
 class OutboxReplay:
-    """One for the daemon."""
+    """Sender of the queued writes."""
 
     def __init__(
         self,
@@ -46,9 +45,9 @@ class OutboxReplay:
         send: Callable[[Callable[[RowWriter], Any], Sequence[str]], Awaitable[None]],
         with_vectors: Callable[[Sequence[Stored]], Awaitable[list[Stored]]],
     ) -> None:
-        """`writer` is one until a deadline; `send` has the server write, if these texts may leave.
+        """Take `writer`, which lends one until a deadline, and `send`, which writes if these texts may leave.
 
-        `with_vectors` gives rows the vectors that can be had now, of `dimension`.
+        `with_vectors` returns rows with the available vectors, of `dimension`.
         """
         self._state = state
         self._outbox = state.outbox
@@ -61,15 +60,15 @@ class OutboxReplay:
 
     @property
     def age_s(self) -> float | None:
-        """How long ago something that had waited was brought there, None if nothing was."""
+        """Return the seconds since the last queued write was sent, or None."""
         return None if self._last is None else time.monotonic() - self._last
 
     def wake(self) -> None:
-        """Something waits."""
+        """Start an attempt: there are queued writes."""
         self._woken.set()
 
     async def run(self) -> None:
-        """Bring what waits until cancelled."""
+        """Send queued writes until cancelled."""
         await self._state.opened()
         wait_s = _FIRST_S
         while True:
@@ -96,7 +95,7 @@ class OutboxReplay:
             await self._fill(waiting)
 
     async def _bring(self, run: spooling.Waiting) -> None:
-        """All of a run at once; if that is refused for good, one by one."""
+        """Send a run of writes at once; if it is refused for good, one by one."""
         try:
             await self._write([write for _, write in run])
         except SharedError as error:
@@ -117,16 +116,16 @@ class OutboxReplay:
             await self._send(lambda writer: writer.remove(burial), ())
             return
         rows = [self._fitting(spooling.row_of(write)) for write in writes]
-        await self._send(lambda writer: writer.put(rows), egress.texts(rows))
+        await self._send(lambda writer: writer.put(rows), egress.egress_texts(rows))
 
     def _fitting(self, row: Stored) -> Stored:
-        """Without a vector of the model that was configured when the row was put down, if that is another."""
+        """Return the row without its vector if that is of another model than the configured one."""
         if row.vector is None or len(row.vector) == self._dimension:
             return row
         return msgspec.structs.replace(row, vector=None)
 
     async def _fill(self, waiting: spooling.Waiting) -> None:
-        """Give rows their vectors. Raises ProviderError while some cannot be had."""
+        """Add missing vectors to rows. Raises ProviderError while some are unavailable."""
         async with self._writer(time.monotonic() + _WRITE_S) as writer:
             rows = [row for _, write in waiting if (row := await _wanting(writer, write)) is not None]
         whole = await self._with_vectors(rows)

@@ -1,8 +1,8 @@
-"""The roles of a database, by which row level security tells whose rows are whose.
+"""Roles of a database and their row level security: each role sees the rows of its owners.
 
-A role that was granted something is in the role of the members, which may use the tables, and in the role of
-each owner whose rows are its own: `forged.role_of(scope, owner)` in the database names it. Nobody logs in by
-these. Whoever is in none of them gets at nothing; a superuser and the owner of the tables at everything.
+A role with a grant is a member of the members' role, which may use the tables, and of the role of each owner
+whose rows it may use: `forged.role_of(scope, owner)` in the database names it. These roles cannot log in.
+Other roles have no access; a superuser and the owner of the tables have all.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ _ADMINISTRATOR = "only the owner of the tables who has CREATEROLE, or a superuse
 
 
 class RowOwner(msgspec.Struct, frozen=True, order=True):
-    """Whose rows: of a user or an agent, or the organization's, whose id is empty."""
+    """Owner of rows: a user or an agent, or the organization, whose id is ""."""
 
     scope: Scope
     id: str = ""
 
 
 def owner(scope: str, id_: str = "") -> RowOwner:
-    """The owner by the word for its scope. Raises ValueError for a word that is none."""
+    """Return the owner for a scope. Raises ValueError for an unknown scope."""
     return RowOwner(Scope(scope), id_)
 
 
 class Member(msgspec.Struct, frozen=True):
-    """A login role and all whose rows are its own."""
+    """A login role and the owners of its rows."""
 
     role: str
     owners: tuple[RowOwner, ...]
 
 
 async def grant(connection: Connection, role: str, owners: Sequence[RowOwner]) -> None:
-    """Make the rows of these owners the role's own.
+    """Give a role access to the rows of these owners.
 
-    Raises SharedError, also for a role that row level security would not hold back.
+    Raises SharedError, also for a role that bypasses row level security.
     """
     with translated(_ADMINISTRATOR):
         await _require_ordinary(connection, role)
@@ -52,17 +52,17 @@ async def grant(connection: Connection, role: str, owners: Sequence[RowOwner]) -
 async def _grant(connection: Connection, role: str, owners: Sequence[RowOwner]) -> None:
     async with connection.transaction():
         members = await _members(connection)
-        await _make(connection, members, "forged: members")
+        await _create_role(connection, members, "forged: members")
         await refresh_members(connection)
-        await _join(connection, members, role)
+        await _add_member(connection, members, role)
         for owner in owners:
             name = await _role_of(connection, owner)
-            await _make(connection, name, f"forged: {owner.scope} {owner.id}".rstrip())
-            await _join(connection, name, role)
+            await _create_role(connection, name, f"forged: {owner.scope} {owner.id}".rstrip())
+            await _add_member(connection, name, role)
 
 
 async def revoke(connection: Connection, role: str, owners: Sequence[RowOwner] = ()) -> tuple[RowOwner, ...]:
-    """Take the rows of these owners from the role, all where none is named; returns what it had of them.
+    """Take the rows of these owners from the role, or all; return the removed owners.
 
     Raises SharedError.
     """
@@ -93,7 +93,7 @@ async def _owners(connection: Connection, role: str) -> tuple[RowOwner, ...]:
 
 
 async def members(connection: Connection) -> tuple[Member, ...]:
-    """Every role that was granted something, by name. Raises SharedError."""
+    """Return every role with a grant, sorted by name. Raises SharedError."""
     with translated():
         return await _listed(connection)
 
@@ -101,8 +101,8 @@ async def members(connection: Connection) -> tuple[Member, ...]:
 async def _listed(connection: Connection) -> tuple[Member, ...]:
     cursor = await connection.execute(_MEMBERS)
     found: dict[str, list[RowOwner]] = {}
-    for role, told in await cursor.fetchall():
-        scope, _, id_ = str(told or "").removeprefix("forged: ").partition(" ")
+    for role, comment in await cursor.fetchall():
+        scope, _, id_ = str(comment or "").removeprefix("forged: ").partition(" ")
         owners = found.setdefault(role, [])
         if scope in (Scope.USER, Scope.AGENT, Scope.ORG):
             owners.append(RowOwner(Scope(scope), id_))
@@ -119,7 +119,7 @@ WHERE starts_with(owner.rolname, forged.realm() || '_') AND NOT m.admin_option
 
 
 async def refresh_members(connection: Connection) -> None:
-    """Let the members use every table that there is; does nothing where nobody was ever granted anything."""
+    """Let the members use all current tables; without any grant it does nothing."""
     name = await _members(connection)
     if not await _exists(connection, name):
         return
@@ -141,7 +141,7 @@ _READ_ONLY = ("migrations", "models")
 
 
 async def _tables(connection: Connection) -> list[str]:
-    """All but the partitions, whose rows are only to be had through their table."""
+    """Return all tables without partitions, which are only used through their table."""
     cursor = await connection.execute(
         "SELECT relname FROM pg_class WHERE relnamespace = 'forged'::regnamespace"
         " AND relkind IN ('r', 'p') AND NOT relispartition ORDER BY relname"
@@ -157,8 +157,10 @@ async def _require_ordinary(connection: Connection, role: str) -> None:
     )
     found = await cursor.fetchone()
     if found is None:
-        told = f"there is no role {role} on the server: create it with `CREATE ROLE ... LOGIN PASSWORD ...`"
-        raise SharedError(f"{told}, or name another with --role", reason="invalid")
+        comment = (
+            f"there is no role {role} on the server: create it with `CREATE ROLE ... LOGIN PASSWORD ...`"
+        )
+        raise SharedError(f"{comment}, or name another with --role", reason="invalid")
     is_super, bypasses, inherits, owns = found
     if is_super or bypasses or owns:
         why = "owns the tables" if owns else "is a superuser" if is_super else "bypasses row level security"
@@ -171,15 +173,15 @@ async def _require_ordinary(connection: Connection, role: str) -> None:
         )
 
 
-async def _make(connection: Connection, name: str, told: str) -> None:
+async def _create_role(connection: Connection, name: str, comment: str) -> None:
     if await _exists(connection, name):
         return
     role = sql.Identifier(name)
     await connection.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(role))
-    await connection.execute(sql.SQL("COMMENT ON ROLE {} IS {}").format(role, sql.Literal(told)))
+    await connection.execute(sql.SQL("COMMENT ON ROLE {} IS {}").format(role, sql.Literal(comment)))
 
 
-async def _join(connection: Connection, group: str, role: str) -> None:
+async def _add_member(connection: Connection, group: str, role: str) -> None:
     statement = sql.SQL("GRANT {} TO {}")
     await connection.execute(statement.format(sql.Identifier(group), sql.Identifier(role)))
 

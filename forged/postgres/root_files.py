@@ -1,8 +1,8 @@
-"""The files of a root, as replication asks and changes them: by the ordinary writer, and as anybody's.
+"""The files of a root for replication, read and written by the ordinary writer, as untrusted text.
 
-What comes from a server is looked at as if a stranger had sent it: its id has to be the name of a file, its
-bytes a memory of that id. It is on record as ours then, with the origin that it names, as the person's own
-daemon wrote it; but nobody has insisted here on a secret, so if there is one, it is shown to no model.
+A file from a server is checked like one from a stranger: its id must be a valid file name, its bytes a memory
+of that id. It is recorded as forged's then, with its origin, because the person's own daemon wrote it. No
+person allowed a secret here, so a secret is shown to no model.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from forged.trust import TrustRegistry
 from forged.writing import Writer, WriteRequest, Written
 
 TakeAway = Callable[[RootIndex, tuple[str, ...]], Awaitable[object]]
-"""Does what `forget` does."""
+"""Forgets memories of a root."""
 
 
 class RootFiles:
-    """One root."""
+    """Files of one root."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class RootFiles:
         change = Rewrite(memory_id, expected, hashlib.sha256(carried.data).hexdigest())
         try:
             await self._writer.rewrite(self._index, self._paths[memory_id], carried.data, change)
-        except StoreError:  # it has changed since the look, or cannot be written: the next look tells
+        except StoreError:  # changed since the look, or not writable: reported by the next look
             return PushResult()
         return PushResult(frozenset({memory_id}))
 
@@ -96,7 +96,7 @@ class RootFiles:
         chains, groups = build_chains(tuple(self._memories.values())), dict[str, list[str]]()
         for each in ids:
             groups.setdefault(chains.head(each), []).append(each)
-        for group in groups.values():  # each comes back by itself
+        for group in groups.values():  # each is restored separately
             await self._take_away(self._index, tuple(group))
 
     @property
@@ -126,6 +126,6 @@ def _read(store: MemoryStore, wanted: Mapping[str, tuple[str, str]]) -> dict[str
 
 
 def _patch(facts: Facts, scope: str) -> FactsPatch:
-    """Attributes from elsewhere; none of them if one is not what a person could have said."""
+    """Return attributes from elsewhere; none of them if one is invalid."""
     patch = patch_of(facts)
     return UNCHANGED if patch.problem(scope) else patch

@@ -1,8 +1,8 @@
-"""Search and write the team's server, and say how it fares.
+"""Search and write the team's server, and report its state.
 
-Searches wait until a deadline, and are refused at once (SharedError) while the server is gone. `put` and
-`remove` return when the server has it, or `state.db`, where it waits in order. `run` brings it to the server,
-gives rows their missing vectors, and hears of others' writes.
+Searches wait until a deadline, and raise SharedError at once while the server is away. `put` and `remove`
+return when the data is on the server or queued in `state.db`. `run` sends queued writes, adds missing
+vectors, and listens for writes of others.
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ from forged_client.protocol import SharedReport
 
 
 class RowQuery(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """The rows nearest to `vector` that have all of `filters` in their metadata; `vectors`: with their own.
+    """Rows nearest to `vector` with all `filters` in their metadata; `vectors`: with their vectors.
 
-    `limits` is how many of each scope, `least` their importance; sessions that are over at `now` have none.
+    `limits` is the number for each scope, `least` the minimum importance; sessions that ended before `now`
+    are left out.
     """
 
     vector: Vector
@@ -56,7 +57,7 @@ class RowQuery(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 async def recall(
     connection: Connection, owners: Mapping[Scope, str], wanted: RowQuery, set_name: str = ""
 ) -> dict[Scope, list[Stored]]:
-    """The nearest rows of these owners, by scope, in one round trip. Raises psycopg's errors."""
+    """Return the nearest rows of these owners, by scope, in one round trip. Raises psycopg's errors."""
     cursors = {}
     async with connection.pipeline():
         for scope, owner in owners.items():
@@ -91,7 +92,7 @@ def values(owner: str, wanted: RowQuery, scope: Scope) -> dict[str, object]:
 
 
 def _nested(filters: Mapping[str, Any]) -> dict[str, Any]:
-    """Filters that must be equal as a whole: to contain a list or an object is not to be it."""
+    """Return filters that must be equal as a whole: containing a list or an object does not suffice."""
     return {key: value for key, value in filters.items() if isinstance(value, (dict, list, tuple))}
 
 
@@ -104,19 +105,19 @@ logger = logging.getLogger(__name__)
 
 LIMITS: Mapping[Scope, int] = {Scope.SESSION: 10, Scope.USER: 5, Scope.AGENT: 3, Scope.ORG: 5}
 
-# How long a write waits for the server before it is put down here, and for its vectors before that.
+# Time limits of a write before it is queued here: for the server, and for its vectors.
 _WRITE_S, _EMBED_S = 3.0, 5.0
 _COUNT_EVERY_S, _SWEEP_EVERY_S = 5.0, 60.0
 _REFUSED_SHOWN = 10
 PURPOSE = Purpose("shared")
-# What is counted of answers.
+# Limits for counts of answers.
 _COUNTED = frozenset({Scope.USER, Scope.AGENT})
 
 Clock = Callable[[], datetime]
 
 
 class SharedServer:
-    """One for the daemon; lives in its event loop."""
+    """The team's server as the daemon uses it; lives in the event loop."""
 
     name = "shared"
 
@@ -130,7 +131,7 @@ class SharedServer:
         daemon: str = "",
         clock: Clock = lambda: datetime.now(UTC),
     ) -> None:
-        """`queue` is that of the rows' model, `daemon` what others call this one. Raises ConfigError."""
+        """Take `queue`, that of the rows' model, and `daemon`, the name for others. Raises ConfigError."""
         self.scopes = settings.scopes
         self.settings = settings
         self.state = state
@@ -153,10 +154,10 @@ class SharedServer:
             with_vectors=self._with_vectors,
         )
 
-    # --- life -----------------------------------------------------------------------------------------
+    # --- lifecycle -------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Do what is done beside requests, until cancelled."""
+        """Do background work until cancelled."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.listening.run())
@@ -166,7 +167,7 @@ class SharedServer:
             await self._pool.close()
 
     def condition(self) -> SharedReport:
-        """How it fares, for status, doctor and `degraded`."""
+        """Return the state of the server, for status, doctor and `degraded`."""
         replayed_s = self.replay.age_s
         refused = [f"{each.kind} {each.id}: {each.refused}" for each in self.outbox.set_aside]
         return msgspec.structs.replace(
@@ -181,19 +182,19 @@ class SharedServer:
             writers={name: round(age_s, 1) for name, age_s in self.listening.writers.items()},
         )
 
-    def listen(self, heard: Callable[[OwnerChange], None]) -> Callable[[], None]:
-        """Be told of every change that another daemon makes, until what is returned is called."""
-        return self.listening.listen(heard)
+    def listen(self, on_change: Callable[[OwnerChange], None]) -> Callable[[], None]:
+        """Call back on every change by another daemon, until the returned function is called."""
+        return self.listening.listen(on_change)
 
     @contextlib.asynccontextmanager
     async def writer(self, deadline: float) -> AsyncIterator[RowWriter]:
-        """A writer by a connection of the pool. Raises SharedError."""
+        """Lend a writer with a connection of the pool. Raises SharedError."""
         async with self.connection(deadline) as connection:
             yield RowWriter(connection, self.daemon)
 
     @contextlib.asynccontextmanager
     async def connection(self, deadline: float) -> AsyncIterator[Connection]:
-        """One to a server that can be used; where it cannot, that is about the server and no single row."""
+        """Lend a connection to a usable server; otherwise the error is about the server, not about a row."""
         is_made = False
         try:
             async with self._pool.connection(deadline) as connection:
@@ -205,7 +206,7 @@ class SharedServer:
             self._problem = str(error)
             raise SharedError(str(error), reason="unusable") from error
 
-    # --- searching ------------------------------------------------------------------------------------
+    # --- search ---------------------------------------------------------------------------------------
 
     async def recall(
         self,
@@ -218,7 +219,7 @@ class SharedServer:
         least: float = 0.0,
         vectors: bool = False,
     ) -> Mapping[Scope, list[Stored]]:
-        """The nearest rows of these owners, by scope, of the scopes that are shared. Raises SharedError."""
+        """Return the nearest rows of these owners, by scope, of shared scopes. Raises SharedError."""
         owners = {scope: owner for scope, owner in owners.items() if scope in self.scopes}
         if not owners:
             return {}
@@ -245,9 +246,9 @@ class SharedServer:
         least: float = 0.0,
         tops: tuple[str, ...] = (),
     ) -> list[ReachedRow]:
-        """The rows of each owner that two steps lead to from what a query names, the best first.
+        """Return rows of each owner within two steps of entities that a query names, best first.
 
-        What may be names in it leaves this machine, and is counted as that. Raises SharedError, or
+        Possible names in the query leave this machine and count as egress. Raises SharedError, or
         ProviderError while nothing may leave.
         """
         owners = {scope: each for scope, each in owners.items() if scope in self.scopes - {Scope.SESSION}}
@@ -268,22 +269,22 @@ class SharedServer:
         return sorted(found, key=lambda each: (-each.strength, each.row.id))
 
     def hit(self, rows: Sequence[Stored]) -> None:
-        """These were in an answer; the server hears of it within seconds, or never."""
+        """Count rows in an answer; the server gets the counts within seconds, or never."""
         self._hits.update((row.scope, row.owner, row.id) for row in rows if row.scope in _COUNTED)
 
-    # --- writing --------------------------------------------------------------------------------------
+    # --- writes ---------------------------------------------------------------------------------------
 
     async def put(self, rows: Sequence[Stored]) -> None:
-        """Write rows over what has their ids, durably on return.
+        """Write rows over those with their ids, durably on return.
 
-        Raises SharedError for what the server will never take, StoreError if there is no room to wait.
+        Raises SharedError for rows that the server will never accept, StoreError if the queue is full.
         """
         await self.state.opened()
-        clean = await egress.cleared(rows, self.egress, self.settings.model.dimension, self._clock())
+        clean = await egress.redacted_rows(rows, self.egress, self.settings.model.dimension, self._clock())
         whole = await self._with_vectors(clean)
         fills = [spooling.fill(row) for row in without_vector(whole)] if self.queue is not None else []
         async with self._order:
-            if not await self._sent(lambda writer: writer.put(whole), egress.texts(whole)):
+            if not await self._sent(lambda writer: writer.put(whole), egress.egress_texts(whole)):
                 await self.outbox.add([*map(spooling.put, whole), *fills])
             elif fills:
                 await self.outbox.add(fills)
@@ -298,9 +299,9 @@ class SharedServer:
         *,
         newest: datetime | None = None,
     ) -> None:
-        """Take memories away for good, durably on return; nothing of them waits here. Raises StoreError.
+        """Remove memories for good, durably on return, also from the queue. Raises StoreError.
 
-        `newest` is when the newest of them was written, by a clock that may be ahead of this one.
+        `newest` is the time of the newest of them, by a clock that may be ahead of this one.
         """
         await self.state.opened()
         at = max(self._clock(), newest or datetime.min.replace(tzinfo=UTC))
@@ -312,11 +313,11 @@ class SharedServer:
         self.replay.wake()
 
     async def remove_document(self, document_id: str, *, newest: datetime | None = None) -> None:
-        """Take all pieces of a document away, durably on return; likewise."""
+        """Remove all pieces of a document, durably on return, as `remove` does."""
         await self.remove(Scope.ORG, "", (document_id,), kind="document", newest=newest)
 
     async def _sent(self, write: Callable[[RowWriter], Any], texts: Sequence[str]) -> bool:
-        """Whether the server has it; not if something waits before it, or it may not leave, or is gone."""
+        """Return True if the server has the write; False if it must be queued."""
         if self.outbox.count(WRITES):
             return False
         try:
@@ -330,7 +331,7 @@ class SharedServer:
         return True
 
     async def _send(self, write: Callable[[RowWriter], Any], texts: Sequence[str]) -> None:
-        """Have the server write. Raises SharedError, or ProviderError while nothing may leave."""
+        """Let the server write. Raises SharedError, or ProviderError while nothing may leave."""
         await self.egress.check(PURPOSE, texts)
         async with self.writer(time.monotonic() + _WRITE_S) as writer:
             characters = sum(map(len, texts))
@@ -362,20 +363,20 @@ class SharedServer:
                     swept_at = time.monotonic()
 
     async def count(self) -> None:
-        """Tell the server of answers. Raises SharedError; these are then counted nowhere."""
+        """Send the counts of answers. Raises SharedError; these counts are lost then."""
         hits, self._hits = self._hits, Counter()
         if hits:
             async with self.writer(time.monotonic() + _WRITE_S) as writer:
                 await writer.count(hits, self._clock())
 
     async def sweep(self) -> int:
-        """Take away what is over of all sessions. Raises SharedError."""
+        """Remove expired rows of all sessions. Raises SharedError."""
         async with self.writer(time.monotonic() + _WRITE_S) as writer:
             return await writer.sweep(self._clock())
 
 
 def host_of(settings: Settings) -> str:
-    """The server as it is named to people: host, port and database."""
+    """Return the displayable name of the server: host, port and database."""
     given = parameters(settings)
     host, port = given.get("host") or "localhost", given.get("port")
     return f"{host}{f':{port}' if port else ''}/{given.get('dbname') or ''}"

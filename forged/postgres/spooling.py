@@ -1,4 +1,4 @@
-"""Rows as they wait in `state.db`, and what of what waits is written together."""
+"""Rows in the form of the queue in `state.db`, and groups of queued writes to send together."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ Waiting = Sequence[tuple[int, Write]]
 
 
 def put(row: Stored) -> Write:
-    """A row that is to be written."""
+    """Return the queued write of a row."""
     vector = None if row.vector is None else row.vector.astype("<f4").tobytes()
     said = msgspec.msgpack.encode(msgspec.structs.asdict(row) | {"vector": vector})
     return Write(kind="put", scope=row.scope, owner=row.owner, id=row.id, document=row.document_id, row=said)
 
 
 def fill(row: Stored) -> Write:
-    """A row that wants its vector."""
+    """Return the queued write that adds a row's vector."""
     return Write(kind="fill", scope=row.scope, owner=row.owner, id=row.id, document=row.document_id)
 
 
 def removals(burial: RemovalBatch) -> list[Write]:
-    """What is to be taken away."""
+    """Return the queued writes of a removal."""
     kind: WriteKind = "document" if burial.kind == "document" else "remove"
     said = msgspec.msgpack.encode((burial.kind, burial.at))
     owner = {"scope": str(burial.scope), "owner": burial.owner}
@@ -39,7 +39,7 @@ def removals(burial: RemovalBatch) -> list[Write]:
 
 
 def row_of(write: Write) -> Stored:
-    """The row of a "put"."""
+    """Return the row of a "put"."""
     fields = msgspec.msgpack.decode(write.row)
     vector = fields["vector"]
     fields["vector"] = None if vector is None else np.frombuffer(vector, "<f4").astype(np.float32)
@@ -48,7 +48,7 @@ def row_of(write: Write) -> Stored:
 
 
 def removal_batch(writes: Sequence[Write]) -> RemovalBatch:
-    """One burial of several removals with one owner, kind and time."""
+    """Return one batch of several removals with one owner, kind and time."""
     kind, at = msgspec.msgpack.decode(writes[0].row, type=tuple[str, datetime])
     ids = tuple(write.id for write in writes)
     first = writes[0]
@@ -58,7 +58,7 @@ def removal_batch(writes: Sequence[Write]) -> RemovalBatch:
 
 
 def together(waiting: Waiting) -> Iterator[Waiting]:
-    """Runs of what may be done at once without changing the order."""
+    """Yield runs of writes that can be sent at once without changing the order."""
     for _, run in groupby(waiting, key=lambda each: _alike(each[1])):
         yield list(run)
 

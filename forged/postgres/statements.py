@@ -1,7 +1,7 @@
-"""The statements of searching and writing: SQL text and nothing else.
+"""SQL statements of searches and writes, as text.
 
-Each names the owner whose rows it wants, by `=`, so that it touches one partition (or one machine of a
-distributed server). `set_name` is the set of tables of an embedding model, "" for the main one.
+Each compares the owner by `=`, so that it uses one partition (or one machine of a distributed server).
+`set_name` is the set of tables of an embedding model, "" for the main one.
 """
 
 # ruff: noqa: S608 - what is put into the text are names from this package, never a value
@@ -16,17 +16,17 @@ from forged.postgres.tables import TABLES, ScopeTable
 
 CHANNEL = "forged_memories"
 
-# Whoever takes rows away waits for writers of that owner, and they for it: so a row is never put down beside
-# the word that it was forgotten. Rows of sessions, users and agents depend on one another; pieces do not.
+# Removals wait for writers of the same owner, and writers for them, so that no row is written next to its
+# tombstone. Rows of sessions, users and agents depend on one another; pieces do not.
 LOCK = "SELECT pg_advisory_xact_lock(%(lock)s)"
 LOCK_SHARED = "SELECT pg_advisory_xact_lock_shared(%(lock)s)"
 NOTIFY = f"SELECT pg_notify('{CHANNEL}', %(payload)s)"
-# So many are looked at for each that is wanted.
+# Candidates for each wanted row.
 _POOL = 2
-# A number that grows with every change.
+# Sequence that grows with every change.
 _NEXT = "nextval('forged.changes')"
 
-# --- searching ------------------------------------------------------------------------------------------
+# --- search --------------------------------------------------------------------------------------------
 
 
 @cache
@@ -39,11 +39,11 @@ def search(
     nested: int = 0,
     vectors: bool = False,
 ) -> str:
-    """The nearest rows of one owner, nearest first; of two that are equally near the one with the lower id.
+    """Return the query of one owner's nearest rows, nearest first, then by id.
 
-    `filters`: rows must hold all of %(filters)s; `nested`: so many keys must be equal as a whole, as
-    %(key0)s, %(value0)s and so on. `vectors`: with their vectors. An index finds some more than are wanted,
-    by half of the precision; which of them are nearest is told by all of it.
+    `filters`: rows must contain all of %(filters)s. `nested`: this number of keys must be equal as a whole,
+    as %(key0)s, %(value0)s and so on. `vectors`: with vectors. An index finds more rows than wanted, in half
+    precision; full precision decides on the nearest.
     """
     here = TABLES[scope]
     columns = ", ".join((*here.read, *(["embedding"] if vectors else [])))
@@ -57,7 +57,7 @@ def search(
 
 
 def found_columns(scope: Scope, *, vectors: bool = False) -> tuple[str, ...]:
-    """Names of what `search` returns."""
+    """Return the names of the columns of `search`."""
     return (*TABLES[scope].read, *(["embedding"] if vectors else []), "distance")
 
 
@@ -76,12 +76,12 @@ def _conditions(here: ScopeTable, *, filters: bool, nested: int) -> list[str]:
     return [*wanted, *(f"metadata -> %(key{at})s = %(value{at})s" for at in range(nested))]
 
 
-# --- writing --------------------------------------------------------------------------------------------
+# --- writes --------------------------------------------------------------------------------------------
 
 
 @cache
 def put_one(scope: Scope, set_name: str = "") -> str:
-    """Write one row over what has its id, unless it was forgotten."""
+    """Write one row over the one with its id, unless it was forgotten."""
     here = TABLES[scope]
     given = ", ".join(f"%({column})s::{here.type_of(column)} AS {column}" for column in here.columns)
     return _put(here, set_name, f"(SELECT {given})")
@@ -89,7 +89,7 @@ def put_one(scope: Scope, set_name: str = "") -> str:
 
 @cache
 def put_checked(scope: Scope, set_name: str = "") -> str:
-    """Write one row over what has its id; whoever asks holds the lock and has looked whether it may be."""
+    """Write one row over the one with its id; the caller holds the lock and has checked it."""
     here = TABLES[scope]
     given = ", ".join(f"%({column})s::{here.type_of(column)} AS {column}" for column in here.columns)
     return _put(here, set_name, f"(SELECT {given})", is_checked=True)
@@ -97,13 +97,13 @@ def put_checked(scope: Scope, set_name: str = "") -> str:
 
 @cache
 def put_many(scope: Scope, set_name: str = "") -> str:
-    """The same with all rows of the table that `incoming` makes."""
+    """Write all rows of the table of `incoming`, as `put_one` does."""
     return _put(TABLES[scope], set_name, "incoming")
 
 
 @cache
 def incoming(scope: Scope, set_name: str = "") -> str:
-    """Make a table of this transaction's own, to copy rows into."""
+    """Create a temporary table of this transaction, to copy rows into."""
     here = TABLES[scope]
     columns = ", ".join(here.columns)
     return (
@@ -133,7 +133,7 @@ def _put(here: ScopeTable, set_name: str, given: str, *, is_checked: bool = Fals
 
 
 def _replaced(column: str) -> str:
-    """A vector stays if there is none for the same text."""
+    """Return the new value of a column; a vector stays if there is none for the same text."""
     if column != "embedding":
         return f"{column} = EXCLUDED.{column}"
     kept = "CASE WHEN EXCLUDED.content = t.content THEN t.embedding END"
@@ -141,7 +141,7 @@ def _replaced(column: str) -> str:
 
 
 def _forgotten(here: ScopeTable) -> str:
-    """What is forgotten stays away; but a document may be taken in anew after it was removed."""
+    """Return the condition that a row was not forgotten; a removed document may be ingested again."""
     if here.scope == Scope.ORG:
         named = "f.id IN (i.id, i.document_id) AND f.at >= i.created_at"
         return f"f.scope = 'org' AND f.owner = '' AND {named}"
@@ -150,7 +150,7 @@ def _forgotten(here: ScopeTable) -> str:
 
 
 def _newer(here: ScopeTable) -> str:
-    """Of two files of one id the newer one stays; of equals, whoever comes first, always the same one."""
+    """Return the condition that a row is newer; of equal ones always the same wins."""
     if not here.versions:
         return ""
     return "WHERE (EXCLUDED.updated_at, EXCLUDED.file_sha256) >= (t.updated_at, t.file_sha256)"
@@ -158,7 +158,7 @@ def _newer(here: ScopeTable) -> str:
 
 @cache
 def settle_heads(scope: Scope, set_name: str = "") -> str:
-    """Say anew of an owner's rows which of them no other replaces, where that is another than was said."""
+    """Update which rows of an owner are heads, and return the changed ones."""
     here = TABLES[scope]
     name = table(scope, set_name)
     return f"""
@@ -171,7 +171,7 @@ def settle_heads(scope: Scope, set_name: str = "") -> str:
 
 @cache
 def keep_newest(set_name: str = "") -> str:
-    """Of a session stay the newest."""
+    """Delete all but the newest rows of a session."""
     name = table(Scope.SESSION, set_name)
     return f"""
         DELETE FROM {name} WHERE session_id = %(owner)s AND id IN (
@@ -181,7 +181,7 @@ def keep_newest(set_name: str = "") -> str:
 
 @cache
 def fill(scope: Scope, set_name: str = "") -> str:
-    """Give a row its vector if it has none, unless its text is another one by now."""
+    """Add a vector to a row without one, unless its text has changed."""
     here = TABLES[scope]
     own = f"{here.owner} = %(owner)s AND " if here.owner else ""
     return (
@@ -192,13 +192,13 @@ def fill(scope: Scope, set_name: str = "") -> str:
 
 @cache
 def text_of(scope: Scope, set_name: str = "") -> str:
-    """The text of a row that has no vector yet."""
+    """Return the query of a row's text if it has no vector."""
     here = TABLES[scope]
     own = f"{here.owner} = %(owner)s AND " if here.owner else ""
     return f"SELECT content FROM {table(scope, set_name)} WHERE {own}id = %(id)s AND embedding IS NULL"
 
 
-# --- taking away ----------------------------------------------------------------------------------------
+# --- removals ------------------------------------------------------------------------------------------
 
 BURY = f"""
     INSERT INTO forged.tombstones (scope, owner, id, kind, changed, at)
@@ -213,7 +213,7 @@ UNLINK = """
 
 @cache
 def remove(scope: Scope, set_name: str = "") -> str:
-    """Take rows of one owner away."""
+    """Delete rows of one owner."""
     here = TABLES[scope]
     own = f"{here.owner} = %(owner)s AND " if here.owner else ""
     return f"DELETE FROM {table(scope, set_name)} WHERE {own}id = ANY(%(ids)s)"
@@ -221,7 +221,7 @@ def remove(scope: Scope, set_name: str = "") -> str:
 
 @cache
 def remove_document(set_name: str = "") -> str:
-    """Take all pieces of a document away, and return their ids."""
+    """Delete all pieces of a document, and return their ids."""
     return (
         f"DELETE FROM {table(Scope.ORG, set_name)}"
         " WHERE document_id = %(document)s AND created_at <= %(at)s RETURNING id"
@@ -230,13 +230,13 @@ def remove_document(set_name: str = "") -> str:
 
 @cache
 def sweep(set_name: str = "") -> str:
-    """Take sessions' rows away that are over; searches have not seen them since."""
+    """Delete expired rows of sessions, which searches already leave out."""
     return f"DELETE FROM {table(Scope.SESSION, set_name)} WHERE expires_at <= %(now)s"
 
 
 @cache
 def count(scope: Scope, set_name: str = "") -> str:
-    """A row was in so many answers."""
+    """Add to the number of answers with a row."""
     here = TABLES[scope]
     return f"""
         UPDATE {table(scope, set_name)}

@@ -1,6 +1,6 @@
-"""A team's rows as a store of a recall: the nearest to a query, and those that it leads to.
+"""A team's rows as a store of a recall: rows near a query, and rows reached over entities.
 
-A row was written by somebody else's daemon, so its text is shown without secrets, whatever that one did.
+Rows were written by other daemons, so texts are redacted again.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from forged.stores import Question, Ranked, SearchResult, View, comparison_key, 
 _MOST_NEAR = 5
 
 ROOT = "shared"
-"""The root of every row: no path, so that no file root is called like it."""
+"""The root of every row: no path, so that it equals no root of files."""
 
 
 class SharedStore:
-    """The rows of some owners, by scope, as one recall asks for them; searched where they lie."""
+    """Rows of some owners, by scope, for one recall; searched on the server."""
 
     scope = owner = ""
     name = ROOT
@@ -41,7 +41,7 @@ class SharedStore:
         deadline: float,
         tops: tuple[str, ...],
     ) -> None:
-        """`wanted` are filters and the importance that a memory needs, `tops` the roots of whoever asks."""
+        """Take `wanted`, filters and minimum importance, and `tops`, the roots of the caller."""
         self._shared, self._owners = shared, dict(owners)
         self._filters, self._least = wanted
         self._deadline, self._tops = deadline, tops
@@ -55,7 +55,7 @@ class SharedStore:
         return View(())
 
     async def nearest(self, question: Question) -> Sequence[SearchResult]:
-        """The rows nearest to a vector, a list for each scope. Raises SharedError."""
+        """Return the rows nearest to a vector, a list for each scope. Raises SharedError."""
         assert question.vectors is not None, "without a vector it is not asked"
         assert question.limits is not None, "a recall has limits"
         limits = {scope: question.limits.of[scope] for scope in self._owners}
@@ -67,9 +67,9 @@ class SharedStore:
         ]
 
     async def reached(self, question: Question) -> Sequence[Ranked]:
-        """The rows that a query leads to over what they speak of. Raises SharedError, ProviderError.
+        """Return rows reached over entities of a query. Raises SharedError, ProviderError.
 
-        Half of those that may come at most speak of what is named themselves.
+        At most half of the result names the query's entities itself.
         """
         found = await self._shared.reached(
             self._owners, question.message, self._filters, self._deadline, least=self._least, tops=self._tops
@@ -109,7 +109,7 @@ def stores_of(
     deadline: float,
     tops: tuple[str, ...],
 ) -> tuple[SharedStore, ...]:
-    """The server as a store of those who are `named`, by scope; none if it has nothing of them."""
+    """Return the server as a store of the `named` owners, by scope; none without shared scopes."""
     known = {**named, Scope.USER: named.get(Scope.USER) or shared.settings.user_id}
     theirs = [scope for scope in scopes if scope in shared.scopes]
     owners = {scope: known.get(scope, "") for scope in theirs if scope is Scope.ORG or known.get(scope)}

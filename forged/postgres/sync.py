@@ -1,9 +1,8 @@
-"""The user's and the agents' roots of this machine, kept in step with those of the other machines.
+"""Synchronize the user's and the agents' roots of this machine with those of other machines.
 
-Files stay the truth, and the server is where they meet. A round begins when a map has changed here, when the
-server tells of a change, when it is there again, and every half a minute in any case. While the server is
-gone nothing is lost and nobody waits: what was written and forgotten meanwhile is told from the files and
-from `state.db` when it is back.
+Files are the truth, and the server is the meeting point. A round starts when a map has changed here, when the
+server reports a change, when it returns, and every half a minute. While the server is away nothing is lost
+and no caller waits: later the changes are found in the files and in `state.db`.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ from forged.writing import Writer
 logger = logging.getLogger(__name__)
 
 _EVERY_S, _AGAIN_S = 30.0, 1.0
-# All is compared anew so often, whatever was heard: a server may have been put back to what it was.
+# Interval of complete comparisons, because a server may have been restored from a backup.
 _ALL_EVERY_S = 600.0
 _MOST_ROUNDS = 10
 
 
 class RootSync:
-    """One for the daemon; lives in its event loop."""
+    """Synchronization of all shared roots; lives in the event loop."""
 
     def __init__(
         self,
@@ -52,7 +51,7 @@ class RootSync:
         trust: TrustRegistry,
         take_away: TakeAway,
     ) -> None:
-        """`home` is the user's own directory; `take_away` does here what somebody had forgotten elsewhere."""
+        """Take `home`, the user's directory, and `take_away`, which applies forgets of other machines."""
         self.problem = ""
         self._shared = shared
         self._home = home
@@ -71,35 +70,35 @@ class RootSync:
         self._compared_at = -math.inf  # of the monotonic clock
 
     @property
-    def standing(self) -> Mapping[tuple[str, str], SyncState]:
-        """How far each root is, by scope and owner."""
-        return {each.owner: each.standing for each in self._roots.values()}
+    def progress(self) -> Mapping[tuple[str, str], SyncState]:
+        """Return the progress of each root, by scope and owner."""
+        return {each.owner: each.progress for each in self._roots.values()}
 
     async def run(self) -> None:
-        """Keep all in step until cancelled."""
-        # Not all that is forgotten has been in a map, whose change would tell.
+        """Synchronize until cancelled."""
+        # A forgotten memory may be in no map that would report it.
         self._state.replicas.marked = self._wanted.set
-        ends = (self._shared.listen(self._heard), self._indexer.events.listen(self._built))
+        ends = (self._shared.listen(self._changed_elsewhere), self._indexer.events.listen(self._changed_here))
         try:
             await self._state.opened()
             while True:
                 self._wanted.clear()
                 again_s = _EVERY_S if await self._round() else _AGAIN_S
-                await _soon(self._wanted, again_s)
+                await _wait(self._wanted, again_s)
         finally:
             for end in ends:
                 end()
 
-    def _heard(self, change: OwnerChange) -> None:
+    def _changed_elsewhere(self, change: OwnerChange) -> None:
         if not change.scope:
             self._compared_at = -math.inf
-        owners = {owner for scope, owner in self.standing if scope == change.scope}
-        if change.scope == Scope.AGENT:  # one may have come to this machine a moment ago
+        owners = {owner for scope, owner in self.progress if scope == change.scope}
+        if change.scope == Scope.AGENT:  # an agent may be new on this machine
             owners |= set(agent_ids(self._home))
         if not change.scope or change.owner_digest in map(owner_digest, owners):
             self._wanted.set()
 
-    def _built(self, event: BuildEvent) -> None:
+    def _changed_here(self, event: BuildEvent) -> None:
         tops = {root.top for root in self._roots}
         if event.kind == "swapped" and (event.root in tops or self._is_new(event.root)):
             self._wanted.set()
@@ -108,8 +107,8 @@ class RootSync:
         return root_at(top, self._home).scope is Scope.AGENT
 
     async def _round(self) -> bool:
-        """Bring every root in step; whether that was possible."""
-        if self._state.problem:  # what both sides had, and what was forgotten, is not known
+        """Synchronize every root; return True if that was possible."""
+        if self._state.problem:  # common state and forgets are unknown
             self.problem = self._state.problem
             return False
         try:
@@ -119,7 +118,7 @@ class RootSync:
                 for each in self._roots.values():
                     each.start_over()
             for each in self._roots.values():
-                await _in_step(each)
+                await _replicate(each)
         except (SharedError, StoreError, ProviderError) as error:
             if self.problem != str(error):
                 logger.info("not in step with the shared server error=%s", error)
@@ -142,13 +141,13 @@ class RootSync:
                 self._roots[root] = Replication((root.scope, owner), files, rows, self._state.replicas)
 
 
-async def _in_step(replication: Replication) -> None:
+async def _replicate(replication: Replication) -> None:
     for _ in range(_MOST_ROUNDS):
         if not await replication.step():
             return
 
 
-async def _soon(wanted: asyncio.Event, at_most_s: float) -> None:
+async def _wait(wanted: asyncio.Event, at_most_s: float) -> None:
     try:
         async with asyncio.timeout(at_most_s):
             await wanted.wait()
@@ -157,7 +156,7 @@ async def _soon(wanted: asyncio.Event, at_most_s: float) -> None:
 
 
 class OwnRemovalMarks:
-    """What is forgotten in roots that others have as well is marked for them, before it goes."""
+    """Marks forgets in shared roots for other machines, before the files go."""
 
     def __init__(self, replicas: Replicas, scopes: Collection[Scope], user_id: str) -> None:
         self._replicas = replicas

@@ -1,6 +1,6 @@
-"""The tables of memories by scope: which columns each has, and a row of one as a value and back.
+"""Tables of memories by scope: columns, and conversion of rows from and to values.
 
-Whatever is said of a table in SQL is put together of this in `statements.py`.
+`statements.py` builds its SQL from these.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from forged.attributes import Facts
 from forged.memory import Scope
 from forged.postgres.values import Stored
 
-# Columns that have other names in a `Stored`, and those in which nothing is NULL and not "".
+# Columns with another name in `Stored`, and columns with NULL for "".
 _FIELDS = {"embedding": "vector", "importance_score": "importance"}
 _NULLABLE = frozenset({"user_id", "supersedes"})
 _FACTS = frozenset(Facts.__struct_fields__)
-# How a parameter is meant, where it could be something else.
+# Types of ambiguous parameters.
 _TYPES = {
     "embedding": "vector",
     "importance_score": "float4",
@@ -38,10 +38,10 @@ _VERSIONED = (
 
 
 class ScopeTable(msgspec.Struct, frozen=True):
-    """The table of one scope: `owner` is the column that says whose a row is, "" where it is everybody's.
+    """Table of one scope; `owner` is the column of a row's owner, "" if rows belong to everybody.
 
-    `columns` are written, the owner's among them. `versions`: its rows replace one another, a recall sees
-    those that nothing replaces, and counts how often it did.
+    `columns` are written, including the owner. `versions`: rows replace one another; a recall sees heads and
+    counts its answers.
     """
 
     scope: Scope
@@ -51,12 +51,12 @@ class ScopeTable(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The columns of the primary key."""
+        """Return the columns of the primary key."""
         return (self.owner, "id") if self.owner else ("id",)
 
     @property
     def read(self) -> tuple[str, ...]:
-        """The columns that a search returns."""
+        """Return the columns of a search."""
         counted = ("access_count", "last_accessed") if self.versions else ()
         return (*(each for each in self.columns if each not in {"embedding", "file"}), *counted)
 
@@ -64,7 +64,7 @@ class ScopeTable(msgspec.Struct, frozen=True):
         return _TYPES.get(column, "text")
 
     def values(self, row: Stored) -> dict[str, object]:
-        """What is written of a row, by column."""
+        """Return the written values of a row, by column."""
         return {column: self._value(row, column) for column in self.columns}
 
     def _value(self, row: Stored, column: str) -> object:
@@ -77,7 +77,7 @@ class ScopeTable(msgspec.Struct, frozen=True):
         return None if column in _NULLABLE and column != self.owner and value == "" else value
 
     def stored(self, found: Sequence[Any], columns: Sequence[str]) -> Stored:
-        """A row that a search returned, of these columns; `distance` and `embedding` may be among them."""
+        """Return the row for these columns of a search, which may include `distance` and `embedding`."""
         pairs = zip(columns, found, strict=True)
         fields = {self._field(column): value for column, value in pairs if value is not None}
         if (vector := fields.get("vector")) is not None:

@@ -1,4 +1,4 @@
-"""What travels between forged and a team's PostgreSQL: how to reach it, and rows as values."""
+"""Settings of a team's PostgreSQL, and rows as values."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ Vector = NDArray[np.float32]
 
 
 class EmbeddingModel(msgspec.Struct, frozen=True):
-    """Of which model the vectors of a set of tables are, and how many numbers each has."""
+    """Embedding model of a set of tables, and the length of its vectors."""
 
     name: str
     dimension: int
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """How the server is reached. `url` has no password; `model` is that of the main set of tables."""
+    """Address of the server and shared scopes. `url` has no password; `model` is that of the main set."""
 
     url: str
     user: str = ""
@@ -40,19 +40,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def models(self) -> Mapping[str, EmbeddingModel]:
-        """The model of each set of tables, by the set's name."""
+        """Return the model of each set of tables, by the set's name."""
         return {"": self.model}
 
     def __repr__(self) -> str:
-        """Nothing that may hold a password."""
+        """Return a form without the password."""
         return f"Settings(user={self.user!r}, model={self.model!r})"
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """One row of a table of memories; what the table of its scope has no column for is at its default.
+    """One row of a table of memories; fields without a column in its scope have their default.
 
     `owner` is the session's, user's or agent's id, "" for the organization. `distance` is the cosine distance
-    to what was asked, smaller is nearer.
+    to the query, smaller is nearer.
     """
 
     scope: Scope
@@ -75,17 +75,19 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 def settings_of(config: Config, env: Mapping[str, str]) -> Settings | None:
-    """The settings that `[shared]` comes to, or None where it names no server.
+    """Return the settings of `[shared]`, or None if it names no server.
 
-    Fetches the password, which may run a command: call it while nothing waits. Raises ConfigError, and
-    SharedError where the extra `postgres` is not installed.
+    May run a command that prints the password: blocks. Raises ConfigError, and SharedError if the extra
+    `postgres` is not installed.
     """
     shared = config.shared
     if not shared.url:
         return None
     if any(importlib.util.find_spec(name) is None for name in ("psycopg", "pgvector")):
-        told = f"the shared PostgreSQL needs packages that are not installed: {install_command('postgres')}"
-        raise SharedError(told, reason="not_installed")
+        lacking = (
+            f"the shared PostgreSQL needs packages that are not installed: {install_command('postgres')}"
+        )
+        raise SharedError(lacking, reason="not_installed")
     return Settings(
         url=shared.url,
         user=shared.user,
@@ -97,7 +99,7 @@ def settings_of(config: Config, env: Mapping[str, str]) -> Settings | None:
 
 
 def scopes_of(text: str) -> frozenset[Scope]:
-    """The scopes that `[shared].scopes` names. Raises ConfigError for a word that is none."""
+    """Return the scopes that `[shared].scopes` names. Raises ConfigError for an unknown word."""
     words = text.replace(",", " ").split()
     known = {str(scope): scope for scope in SHAREABLE}
     for word in words:

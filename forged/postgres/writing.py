@@ -1,9 +1,8 @@
-"""Writing and taking away: what of a batch belongs together, in one transaction for each owner.
+"""Write and remove rows, in one transaction for each owner.
 
-A row is written over what has its id, so that a write that is done twice is there once. What was forgotten
-has a tombstone, and nothing that comes later gets past it: writers and removers of one owner wait for each
-other by an advisory lock. Who listens hears whose rows have changed, and never what is in them. psycopg's
-errors are raised as they are.
+A row is written over the one with its id, so that repeating a write is harmless. A forgotten row has a
+tombstone, which blocks later writes: writers and removers of one owner wait for each other by an advisory
+lock. Listeners are notified of the owner, never of the content. Raises psycopg's errors.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from forged.postgres.tables import TABLES
 from forged.postgres.values import Stored, Vector
 
 MOST_OF_SESSION = 100
-# From so many rows on they are copied; with fewer the table that they are copied into is not worth it.
+# Number of rows from which a copy through a temporary table is faster.
 COPIED_FROM = 50
 _AT_ONCE = 500
 
@@ -31,7 +30,7 @@ Owner = tuple[Scope, str]
 
 
 class RemovalBatch(msgspec.Struct, frozen=True, kw_only=True):
-    """What is forgotten of one owner: memories, or all pieces of a document; `at` is when."""
+    """Removed memories of one owner, or all pieces of a document; `at` is the time."""
 
     scope: Scope
     owner: str
@@ -41,7 +40,7 @@ class RemovalBatch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RowWriter:
-    """Writes by one connection. `name` tells who listens who it was, `set_name` which tables are meant."""
+    """Writer with one connection. `name` identifies it for listeners; `set_name` selects the tables."""
 
     def __init__(self, connection: Connection, name: str = "", set_name: str = "") -> None:
         self._connection = connection
@@ -78,7 +77,7 @@ class RowWriter:
         await cursor.execute(statements.put_many(scope, self._set))
 
     async def _settle(self, owner: Owner) -> list[str]:
-        """What the rows of one owner are to one another after a change; of which that is another now."""
+        """Update heads and entities of an owner after a change; return the changed ids."""
         scope, name = owner
         if scope == Scope.SESSION:
             values = {"owner": name, "most": MOST_OF_SESSION}
@@ -93,7 +92,7 @@ class RowWriter:
         return EntityTables(self._connection, *owner, self._set)
 
     async def remove(self, burial: RemovalBatch) -> None:
-        """Take rows away for good, and have none of them come back."""
+        """Remove rows for good, with tombstones."""
         owner = (burial.scope, burial.owner)
         ids, values = list(burial.ids), msgspec.structs.asdict(burial)
         values |= {"scope": str(burial.scope), "ids": ids}
@@ -117,27 +116,27 @@ class RowWriter:
         return gone
 
     async def text_without_vector(self, scope: Scope, owner: str, memory_id: str) -> str | None:
-        """The text of a row that wants a vector, or None."""
+        """Return the text of a row that needs a vector, or None."""
         values = {"owner": owner, "id": memory_id}
         cursor = await self._connection.execute(statements.text_of(scope, self._set), values)
         found = await cursor.fetchone()
         return None if found is None else str(found[0])
 
     async def fill(self, scope: Scope, owner: str, memory_id: str, content: str, vector: Vector) -> None:
-        """Give the row with this text its vector."""
+        """Add the vector to the row with this text."""
         values = {"owner": owner, "id": memory_id, "content": content, "vector": vector}
         async with self._connection.transaction():
             await self._connection.execute(statements.fill(scope, self._set), values)
             await self._tell((scope, owner))
 
     async def count(self, hits: Mapping[tuple[Scope, str, str], int], at: datetime) -> None:
-        """Rows were in so many answers, by scope, owner and id."""
+        """Add the number of answers to rows, by scope, owner and id."""
         for (scope, owner, memory_id), times in sorted(hits.items()):
             values = {"owner": owner, "id": memory_id, "count": times, "at": at}
             await self._connection.execute(statements.count(scope, self._set), values)
 
     async def sweep(self, now: datetime) -> int:
-        """Take away what is over of all sessions; returns how many rows that were."""
+        """Remove expired rows of all sessions; return their number."""
         return (await self._connection.execute(statements.sweep(self._set), {"now": now})).rowcount
 
     async def _lock(self, owner: Owner, *, shared: bool = False) -> None:
@@ -158,22 +157,22 @@ def _batches(rows: Sequence[Stored]) -> Iterator[Sequence[Stored]]:
 
 
 def owner_digest(owner: str) -> str:
-    """An owner as it is named where anybody may listen."""
+    """Return the name of an owner for notifications."""
     return hashlib.sha256(owner.encode()).hexdigest()[:16]
 
 
 def payload(owner: Owner, name: str) -> str:
-    """What is told of a change: whose rows, and who changed them."""
+    """Return the payload of a notification: the owner's digest and the writer's name."""
     scope, whose = owner
     return f"{scope} {owner_digest(whose)} {name}"
 
 
 def lock_of(owner: Owner) -> int:
-    """The number of an owner's advisory lock."""
+    """Return the number of an owner's advisory lock."""
     digest = hashlib.blake2b(" ".join(owner).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)
 
 
 def without_vector(rows: Iterable[Stored]) -> list[Stored]:
-    """Those that nobody finds yet."""
+    """Return the rows that have no vector."""
     return [row for row in rows if row.vector is None]

@@ -1,8 +1,8 @@
-"""Everything small and durable that is not a memory: one file, `state.db`, and one thread that uses it.
+"""Small durable state besides memories: one SQLite file, `state.db`, and one thread that uses it.
 
-Opened by the daemon alone. What must survive a power cut is on disk before it is answered; what may be lost
-with the last five seconds (counts) is written every five seconds. The capture worker imports values from here
-and opens nothing, so all that needs the file is imported when it is asked for.
+Only the daemon opens it. Data that must survive a power cut is on disk before the reply. Write-behind data
+(counts) is written every five seconds and may lose the last five. The capture worker imports values from here
+and opens nothing, so modules that need the file are imported on use.
 """
 
 from typing import TYPE_CHECKING

@@ -1,6 +1,6 @@
-"""Taking the sentences of a forgotten text out of capture events, and out of what was decided about them.
+"""Remove the sentences of a forgotten text from capture events and from pending decisions.
 
-What else was said in an event stays. Texts are given by their words (`forged.text.forgetting`).
+The rest of an event is kept. Forgotten texts are given by their words (`forged.text.forgetting`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from forged.text.forgetting import Words, without_sentences
 
 
 class CutCount(msgspec.Struct, frozen=True):
-    """How many sentences were taken out of how many events; those that were empty then are gone."""
+    """Number of removed sentences and of changed events; events that became empty are deleted."""
 
     sentences: int = 0
     events: int = 0
@@ -25,7 +25,7 @@ class CutCount(msgspec.Struct, frozen=True):
 
 
 class CutEvent(msgspec.Struct, frozen=True):
-    """What is left of an event and of what was decided about it, and how many sentences are not."""
+    """An event and its decisions after removal, and the number of removed sentences."""
 
     event: Event
     documents: Decision | None
@@ -33,16 +33,17 @@ class CutEvent(msgspec.Struct, frozen=True):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing left to be asked about or to be written."""
+        """Return True if neither text nor decisions are left."""
         return not self.event.window and not self.documents
 
     @property
     def cut(self) -> CutCount:
+        """Return the numbers for a receipt."""
         return CutCount(self.sentences, min(self.sentences, 1))
 
 
 def cut(event: Event, documents: Decision | None, unwanted: Sequence[Words]) -> CutEvent:
-    """An event and its documents without the sentences that hold an unwanted text."""
+    """Return an event and its documents without the sentences that contain an unwanted text."""
     found = [without_sentences(utterance.text, unwanted) for utterance in event.window]
     sentences = sum(count for _, count in found)
     if sentences:
@@ -57,7 +58,7 @@ def cut(event: Event, documents: Decision | None, unwanted: Sequence[Words]) -> 
 
 
 def _with_texts(event: Event, texts: Sequence[str]) -> Event:
-    """The event with these texts in its window; messages that are blank then are left out."""
+    """Return the event with these texts in its window, without blank messages."""
     kept = [number for number, text in enumerate(texts) if text.strip()]
     return msgspec.structs.replace(
         event,

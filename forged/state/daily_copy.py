@@ -1,7 +1,7 @@
-"""A second file with what must not be lost when `state.db` is damaged: forgotten, pauses, trust, spending.
+"""Daily copy of the tables that must survive damage of `state.db`: forgotten, pauses, trust, spending.
 
-It is written once a day, holds no text of any event, and is read only to fill a new `state.db`. `write`
-raises StoreError; `read` raises nothing: a copy that is missing or damaged itself is as good as none.
+It contains no text of any event and is read only to fill a new `state.db`. `write` raises StoreError. `read`
+raises nothing: a missing or damaged copy counts as none.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ _DECODER = msgspec.msgpack.Decoder(_Copy)
 
 
 def contents(names: Iterable[str], connection: Connection) -> bytes:
-    """The copy of what these tables hold now."""
+    """Return the copy of the current rows of these tables."""
     held = {name: tuple(database.rows(connection, name)) for name in names}
     said = msgspec.msgpack.encode({"format": database.FORMAT, "tables": held})
     return _digest(said) + said
 
 
 def write(path: str, data: bytes) -> None:
-    """Put a copy in the place of the one before. Blocks for an fsync. Raises StoreError."""
+    """Replace the copy. Blocks for an fsync. Raises StoreError."""
     with atomic.explained(f"cannot write {path}"):
         atomic.replace(path, data)
 
 
 def read(path: str) -> dict[str, Rows]:
-    """Rows by table; none of a copy of another format."""
+    """Return rows by table; none if the copy has another format."""
     try:
         with open(path, "rb") as file:
             data = file.read()

@@ -1,7 +1,7 @@
 """Counts by day: cost of model calls, egress, and events of each agent's hooks.
 
-Approximate counts and never text: written now and then, and no fault of that ends a call or a hook. Days of
-what left are kept for three months, those of agents for one.
+Counts are approximate and contain no text. They are write-behind, and a failure never ends a call or a hook.
+Days of egress are kept for three months, those of agents for one.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from forged_client.protocol import DayEgress
 
 
 class Spending(Rows[DayCost]):
-    """The governor's accounts in the file."""
+    """Stored accounts of the governor."""
 
     def __init__(self, database: Database, governor: Governor) -> None:
         super().__init__(database, "spending", DayCost, is_copied=True)
         self._governor = governor
 
     def restore(self, found: Iterable[Row[DayCost]]) -> None:
-        """Have the governor add to what a file holds."""
+        """Load the accounts of a file into the governor."""
         super().restore(found)
         self._governor.restore(self.values())
 
     async def save(self) -> None:
-        """Write what has changed since the last time. Raises nothing; what fails is written later."""
+        """Write what has changed. Raises nothing; a failed write is repeated later."""
         now = {f"{spent.day} {spent.purpose}": spent for spent in self._governor.accounts()}
         gone = dict.fromkeys(self.keys() - now)
         self.update(gone | {key: spent for key, spent in now.items() if self.get(key) != spent})
@@ -74,15 +74,15 @@ class EgressCounts(Rows[DayEgress]):
         """What left in the last days, today included: newest first, then by host and purpose."""
         since = utc_day(self._clock(), number - 1)
         chosen = (each for each in self.values() if each.day >= since)
-        told = sorted(chosen, key=lambda each: (each.host, each.purpose))
-        return tuple(sorted(told, key=lambda each: each.day, reverse=True))
+        ordered = sorted(chosen, key=lambda each: (each.host, each.purpose))
+        return tuple(sorted(ordered, key=lambda each: each.day, reverse=True))
 
 
 _AGENTS_S = 31 * 24 * 3600.0
 
 
 class AgentDay(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One agent on one day, local. `unknown` turns ended of which nobody had heard the prompt."""
+    """Counts of one agent on one local day. `unknown` counts turns that ended without a known prompt."""
 
     last_event: str = ""
     last_event_at: str = ""
@@ -96,13 +96,13 @@ class AgentDay(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Agents(Rows[AgentDay]):
-    """The record, by agent and day. `clock` gives Unix seconds."""
+    """Counts by agent and day. `clock` gives Unix seconds."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         super().__init__(database, "agents", AgentDay, keep_s=_AGENTS_S, merge=_together, clock=clock)
 
     def saw(self, agent: str, event: str, version: str = "") -> None:
-        """An event came."""
+        """Count an event of a hook."""
         known = self._today(agent)
         self._put(
             agent,
@@ -115,14 +115,14 @@ class Agents(Rows[AgentDay]):
         self._put(agent, replace(known, turns=turns, skipped=skipped, unknown=unknown))
 
     def failed(self, agent: str, why: str) -> None:
-        """A hook came to nothing."""
+        """Count a failed hook."""
         known = self._today(agent)
         self._put(
             agent, replace(known, failed=known.failed + 1, last_failure=why, last_failure_at=self._now())
         )
 
     def newest(self) -> tuple[tuple[str, str, AgentDay], ...]:
-        """Return the newest day of each agent: its name, the day, what was counted."""
+        """Return the newest day of each agent: its name, the day, the counts."""
         found = {key.partition(" ")[0]: (key, day) for key, day in sorted(self.items(), key=itemgetter(0))}
         return tuple((agent, key.partition(" ")[2], day) for agent, (key, day) in found.items())
 
@@ -141,7 +141,7 @@ class Agents(Rows[AgentDay]):
 
 
 def _together(old: AgentDay, new: AgentDay) -> AgentDay:
-    """Counts of both; of the words those that came last."""
+    """Return the sum of both counts, with the later words."""
     both = {}
     for name in AgentDay.__struct_fields__:
         before, after = getattr(old, name), getattr(new, name)

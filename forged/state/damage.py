@@ -1,9 +1,8 @@
-"""Sets aside a `state.db` that is damaged or of an older format, and makes a new one.
+"""Set aside a `state.db` that is damaged or has an older format, and create a new one.
 
-Of a damaged file the readable rows go into the new one; what they do not say the daily copy does, of the
-tables that it holds. An older format is not read. The new file remembers what has happened until a person
-acts: nobody knows for sure any more what was paused. It is made whole under another name before the old one
-is moved, and a start finishes what a kill has interrupted.
+The new file gets the readable rows of a damaged file, and missing tables from the daily copy. An older format
+is not read. The new file records the event until a person acts, because pauses may be lost. It is complete
+under another name before the old file is moved. A start finishes a change that a kill interrupted.
 """
 
 from __future__ import annotations
@@ -31,21 +30,21 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Of a row in `meta`: what happened, and the name of the file that was set aside.
+# Keys in `meta`: the event, and the name of the file that was set aside.
 NOTE, ASIDE = "damage", "set_aside"
 
 _OF_FORMAT = ".format-"
 _PAGE = 4096
 _SIZE_IN_PAGES = slice(28, 32)
-_BESIDE = ("", "-wal", "-journal")
+_SUFFIXES = ("", "-wal", "-journal")
 
 
 def open_or_repair(path: str, copy: str, known: Sequence[Registered]) -> Connection:
-    """Open the file at `path`, or what takes its place if it is not whole, or gone though it has a `copy`.
+    """Open the file at `path`, or its replacement if it is damaged, or missing although a `copy` exists.
 
     `known` are its tables. Raises StoreError if it cannot be used for another reason.
     """
-    state = _State(path, copy, known)
+    state = _StateFile(path, copy, known)
     state.finish()
     try:
         return state.opened()
@@ -53,19 +52,19 @@ def open_or_repair(path: str, copy: str, known: Sequence[Registered]) -> Connect
         logger.warning("state is set aside path=%s problem=%s", path, error)
         state.set_aside(error)
     except Damaged as error:
-        logger.error("state is damaged path=%s problem=%s", path, error)  # noqa: TRY400 - it is explained
+        logger.error("state is damaged path=%s problem=%s", path, error)  # noqa: TRY400 - explained
         state.repair(error)
     return connect(path)
 
 
 def set_aside(path: str) -> list[str]:
-    """Paths of all that was set aside of a file, and of what a kill has left half done."""
+    """Return the paths of all files that were set aside, and of leftovers of interrupted changes."""
     parts = ("damaged-*", "format-*", "fresh*", "salvage*")
     return [found for part in parts for found in glob.glob(f"{glob.escape(path)}.{part}")]
 
 
-class _State:
-    """The file, its daily copy and its tables."""
+class _StateFile:
+    """The state file, its daily copy and its tables, while they are opened."""
 
     def __init__(self, path: str, copy: str, known: Sequence[Registered]) -> None:
         self._path, self._copy, self._known = path, copy, known
@@ -82,7 +81,7 @@ class _State:
         return connection
 
     def set_aside(self, problem: database.Outdated) -> None:
-        """Put an empty file in the place of one of an older format, which a person is told of."""
+        """Replace a file of an older format by an empty one, with a note for the person."""
         aside = self._aside(f"format-{problem.number}")
         with contextlib.closing(connect(self._path)) as connection, explained(self._path):
             held = _counted(connection)
@@ -95,7 +94,7 @@ class _State:
         self._swap()
 
     def repair(self, problem: Damaged) -> None:
-        """Put a file with what can be read in the place of a damaged one."""
+        """Replace a damaged file by one with the readable rows."""
         aside = self._aside("damaged")
         note = (
             f"state.db was damaged ({problem}); what could be read was taken over, the damaged file is "
@@ -118,7 +117,7 @@ class _State:
                     database.put(connection, name, *filled)
             for name, rows in found.items():
                 for row in rows:
-                    _take(connection, name, row, aside)
+                    _restore_row(connection, name, row, aside)
             database.put(connection, "meta", NOTE, note)
             database.put(connection, "meta", ASIDE, aside)
 
@@ -135,7 +134,7 @@ class _State:
         with contextlib.closing(connect(fresh)) as connection:
             aside = database.value_of(connection, ASIDE)
         with atomic.explained(f"cannot set {self._path} aside"):
-            for suffix in reversed(_BESIDE):
+            for suffix in reversed(_SUFFIXES):
                 if os.path.lexists(self._path + suffix):
                     os.rename(self._path + suffix, aside + suffix)
             if _OF_FORMAT in aside and os.path.lexists(self._copy):
@@ -144,7 +143,7 @@ class _State:
             _sync(os.path.dirname(self._path))
 
     def finish(self) -> None:
-        """Do the rest of a change that was killed in its middle."""
+        """Complete a change that was interrupted by a kill."""
         _remove(f"{self._path}.salvage")
         fresh = f"{self._path}.fresh"
         if not os.path.exists(fresh):
@@ -157,7 +156,7 @@ class _State:
             _remove(fresh)
 
     def _readable(self) -> dict[str, list[Columns]]:
-        """Rows by table, with their checksums, of a copy of the damaged file, which itself stays as it is."""
+        """Return the rows by table, with checksums, from a copy of the damaged file."""
         for mended in (False, True):
             scratch = f"{self._path}.salvage"
             _remove(scratch)
@@ -176,7 +175,7 @@ class _State:
         return {}
 
     def _repair_first_page(self, scratch: str) -> None:
-        """Give a file the first page that every file of these tables begins with: what they are and where."""
+        """Write the standard first page into a file: the schema and the locations of the tables."""
         pattern = f"{scratch}-empty"
         _remove(pattern)
         with contextlib.closing(connect(pattern)) as connection, transaction(connection):
@@ -184,7 +183,7 @@ class _State:
         with open(pattern, "rb") as file:
             page = bytearray(file.read(_PAGE))
         _remove(pattern)
-        page[_SIZE_IN_PAGES] = bytes(4)  # look at the file itself
+        page[_SIZE_IN_PAGES] = bytes(4)  # read the file without the schema
         with open(scratch, "r+b") as file:
             file.write(page)
 
@@ -198,8 +197,8 @@ def _counted(connection: Connection) -> str:
     return f"rows in it: {', '.join(counts)}" if counts else "nothing in it"
 
 
-def _take(connection: Connection, table: str, row: Columns, aside: str) -> None:
-    """Write a row as it was; of one that is not whole only what can be told from its key."""
+def _restore_row(connection: Connection, table: str, row: Columns, aside: str) -> None:
+    """Write a row as it was; of a damaged row only the information of its key."""
     if database.is_whole(table, row):
         database.put(connection, table, *row[:-1])
         return
@@ -222,13 +221,13 @@ def _rows(connection: Connection, table: str) -> list[Columns]:
 
 
 def _copy(path: str, scratch: str) -> None:
-    for suffix in _BESIDE:
+    for suffix in _SUFFIXES:
         with contextlib.suppress(FileNotFoundError):
             shutil.copyfile(path + suffix, scratch + suffix)
 
 
 def _remove(path: str) -> None:
-    for suffix in _BESIDE:
+    for suffix in _SUFFIXES:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path + suffix)
 

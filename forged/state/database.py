@@ -1,13 +1,14 @@
-"""One SQLite file, its tables, and the one thread that uses it.
+"""One SQLite file, its tables, and the only thread that uses it.
 
-`run` calls a function with the connection in that thread, in one transaction, one call after the other. The
-changes are on stable storage when it returns; with `durable=False` they outlive this process, but perhaps not
-a power cut. StoreError says that nothing was changed, and why; Damaged that the file is not what was written.
-The event loop never waits for a disk. A caller that is cancelled goes away; a call that began is finished.
+`run` calls a function with the connection in that thread, in one transaction; calls run one at a time. Its
+changes are on stable storage on return. With `durable=False` they survive the process, but maybe not a power
+cut. StoreError says that nothing was changed, and why; Damaged says that the file has other content than was
+written. The event loop never waits for a disk. A cancelled caller returns at once; a call that has begun is
+finished.
 
-Every table has a key, when its row was put (Unix seconds), a value as MessagePack and a checksum of the row;
-`meta` has texts. A `Table` writes and reads values of one kind in the thread. `start` makes the tables of a
-new file and raises Damaged if an old one is not whole.
+Each table has a key, the time of the row (Unix seconds), a value as MessagePack and a checksum of the row.
+`meta` holds texts. A `Table` reads and writes values of one type in the thread. `start` creates the tables of
+a new file and raises Damaged if an old one is not whole.
 """
 
 # ruff: noqa: S608 - the names in the statements are those of tables
@@ -40,28 +41,28 @@ T = TypeVar("T")
 V = TypeVar("V")
 Columns = tuple[str | int | float | bytes | None, ...]
 
-# Older files are set aside, newer ones are refused. The order of the tables is part of it: their first pages
-# lie in it, so a table that is new is made behind the others.
+# Older files are set aside, newer ones are refused. The order of tables is part of the format, because it
+# decides their first pages; so a new table is created after all others.
 FORMAT = 10
 _CHECKSUM_BYTES = 8
 _BUSY_S, _WAL_PAGES, _WAL_KEPT_BYTES = 1.0, 64, 1 << 18
 _FILE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
-# Errors on a file system without locks, which the daemon's own lock replaces.
+# Errors on a file system without locks, where the daemon's own lock is used.
 _NO_LOCKS = ("SQLITE_IOERR_LOCK", "SQLITE_IOERR_RDLOCK", "SQLITE_IOERR_CHECKRESERVEDLOCK", "SQLITE_NOLFS")
 _AS_ERRNO = {"SQLITE_FULL": errno.ENOSPC, "SQLITE_IOERR": errno.EIO, "SQLITE_READONLY": errno.EROFS}
 
 
 class Damaged(StoreError):  # noqa: N818 - reads as the state it names
-    """The file holds something else than what was written to it."""
+    """The file has other content than was written to it."""
 
 
 class _DiskFullError(StoreError):
-    """The disk has no room."""
+    """The disk is full."""
 
 
 class Registered(Protocol):
-    """A table of the file: what is read at open, and written every five seconds."""
+    """A table of the file that is loaded at open and saved every five seconds."""
 
     name: str
     is_copied: bool
@@ -71,7 +72,7 @@ class Registered(Protocol):
 
 
 class Change(Protocol):
-    """A part of a transaction: `write` in it, `apply` once it is in the file; both in the file's thread."""
+    """One part of a transaction: `write` inside it, `apply` after its commit; both in the file's thread."""
 
     name: str
     is_empty: bool
@@ -81,7 +82,7 @@ class Change(Protocol):
 
 
 class WriteOnly:
-    """A change that is in the file alone."""
+    """A change of the file without a part in memory."""
 
     is_empty = False
 
@@ -90,7 +91,7 @@ class WriteOnly:
 
 
 class Database:
-    """The file at `path`. `journal` is `wal`, or another word where the file system cannot do that."""
+    """The SQLite file at `path`. `journal` is `wal`, or another mode if the file system cannot do that."""
 
     def __init__(self, path: str, address: str = "") -> None:
         """Take absolute paths of the file and of the daemon's socket; nothing is touched before `open`."""
@@ -106,7 +107,7 @@ class Database:
         return self._connection is not None
 
     async def open(self, prepare: Callable[[str], Connection], then: Callable[[Connection], T]) -> T:
-        """Keep the connection of `prepare`, unless one of both raises; return the result of `then`."""
+        """Keep the connection of `prepare`, unless either function raises; return the result of `then`."""
 
         def opened() -> T:
             self._connection = None
@@ -128,7 +129,7 @@ class Database:
         return await self._in_thread(opened)
 
     async def sign(self) -> None:
-        """Tell other daemons who has the file open, where that was not possible before."""
+        """Record for other daemons that this one has the file open."""
         await self._in_thread(self._holder.sign)
 
     async def run(self, work: Callable[[Connection], T], *, durable: bool = True) -> T:
@@ -136,7 +137,7 @@ class Database:
         return await self._in_thread(partial(self.change, work, durable=durable))
 
     async def commit(self, *changes: Change, durable: bool = True) -> None:
-        """Write changes in one transaction, then apply them. Raises StoreError; nothing has changed then."""
+        """Write changes in one transaction, then apply them. Raises StoreError; then nothing has changed."""
 
         def committed() -> None:
             self.change(lambda connection: [each.write(connection) for each in changes], durable=durable)
@@ -147,14 +148,14 @@ class Database:
             await self._in_thread(committed)
 
     def submit(self, work: Callable[[], None]) -> None:
-        """Have `work` done in the thread, where it may call `change`. Raises StoreError if that has ended."""
+        """Schedule `work` in the thread, where it may call `change`. Raises StoreError if that has ended."""
         try:
             self._thread.submit(work)
         except RuntimeError as error:
             raise StoreError(f"{self.path} is closed") from error
 
     def change(self, work: Callable[[Connection], T], *, durable: bool = True) -> T:
-        """As `run`, for a caller in the thread."""
+        """Run `work` as `run` does, for a caller in the thread."""
 
         def once() -> T:
             with explained(self.path), transaction(self._opened(), durable=durable) as connection:
@@ -172,9 +173,9 @@ class Database:
             raise StoreError(f"{error}; start the daemon again, it takes over what can be read") from error
 
     async def erase_traces(self) -> None:
-        """Write the file anew, without a byte of removed rows. Raises StoreError.
+        """Rewrite the file without any byte of removed rows. Raises StoreError.
 
-        `secure_delete` leaves copies of rows that moved to another page when their neighbours grew.
+        `secure_delete` leaves copies of rows that moved to another page when neighbours grew.
         """
 
         def erased() -> None:
@@ -186,7 +187,7 @@ class Database:
         await self._in_thread(erased)
 
     async def close(self) -> None:
-        """Close the file, if it is open, which empties its journal; the thread ends."""
+        """Close the file if it is open, which empties its journal, and end the thread."""
 
         def closed() -> None:
             self._holder.release()
@@ -199,12 +200,13 @@ class Database:
         self._thread.shutdown(wait=False)
 
     def _shrink_journal(self) -> None:
-        """Give back the room of the WAL: on a full disk there may be no other."""
+        """Release the room of the WAL, which may be the only free room on a full disk."""
         with contextlib.suppress(StoreError), explained(self.path):
             ((busy, *_),) = self._opened().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             self._was_full = bool(busy)
 
     def _opened(self) -> Connection:
+        """Return the connection. Raises StoreError if the file is not open."""
         if self._connection is None:
             raise StoreError(self._closed_for)
         return self._connection
@@ -212,17 +214,17 @@ class Database:
     async def _in_thread(self, work: Callable[[], T]) -> T:
         try:
             working = asyncio.get_running_loop().run_in_executor(self._thread, work)
-        except RuntimeError as error:  # the thread has ended, or the system has none for it
+        except RuntimeError as error:  # the thread has ended or cannot be started
             raise StoreError(f"{self.path} is closed: {error}") from error
         return await working
 
 
 def connect(path: str) -> Connection:
-    """Open a file of ours, 0600, locked as long as it is open, and make it if it is missing.
+    """Open a file of forged, mode 0600, locked while it is open; create it if it is missing.
 
-    Where the file system has no locks the journal is no WAL. Raises StoreError, Damaged.
+    On a file system without locks, the journal is not a WAL. Raises StoreError, Damaged.
     """
-    import sqlite3  # noqa: PLC0415 - 12 ms, which the start of the daemon need not wait for
+    import sqlite3  # noqa: PLC0415 - 12 ms, not needed at the start
 
     with explained(path):
         _make_private(path)
@@ -231,14 +233,14 @@ def connect(path: str) -> Connection:
         except sqlite3.OperationalError as error:
             if error.sqlite_errorname not in _NO_LOCKS:
                 raise
-        from urllib.parse import quote  # noqa: PLC0415 - for a file system without locks alone
+        from urllib.parse import quote  # noqa: PLC0415 - only for a file system without locks
 
         unlocked = sqlite3.connect(f"file:{quote(path)}?nolock=1", isolation_level=None, uri=True)
         return _configured(unlocked)
 
 
 def _configured(connection: Connection) -> Connection:
-    # The checksum of a row finds damaged text, which must not end the reading of the others.
+    # Checksums find damaged text; text that is not UTF-8 must not stop the reading of other rows.
     connection.text_factory = partial(str, encoding="utf-8", errors="replace")
     try:
         for pragma in (
@@ -246,12 +248,12 @@ def _configured(connection: Connection) -> Connection:
             "journal_mode=WAL",
             "synchronous=FULL",
             "secure_delete=ON",
-            "temp_store=MEMORY",  # no text in a file of SQLite's own choice
+            "temp_store=MEMORY",  # no temporary file of SQLite with texts
             f"wal_autocheckpoint={_WAL_PAGES}",
             f"journal_size_limit={_WAL_KEPT_BYTES}",
         ):
             connection.execute(f"PRAGMA {pragma}").fetchall()
-        connection.execute("BEGIN EXCLUSIVE")  # now, and not at the first write
+        connection.execute("BEGIN EXCLUSIVE")  # create it now, not at the first write
         connection.execute("COMMIT")
     except BaseException:
         connection.close()
@@ -273,7 +275,7 @@ def _make_private(path: str) -> None:
 
 @contextlib.contextmanager
 def transaction(connection: Connection, *, durable: bool = True) -> Iterator[Connection]:
-    """All or nothing of what is done within."""
+    """Run the block in one transaction."""
     connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -287,7 +289,7 @@ def transaction(connection: Connection, *, durable: bool = True) -> Iterator[Con
 
 
 def _overwrite(connection: Connection) -> None:
-    """Replace a commit in the WAL of which the sync failed: a later start would do it twice."""
+    """Replace a commit in the WAL after its sync failed: a later start would apply it."""
     import sqlite3  # noqa: PLC0415
 
     with contextlib.suppress(sqlite3.Error):
@@ -298,7 +300,7 @@ def _overwrite(connection: Connection) -> None:
 
 @contextlib.contextmanager
 def explained(path: str) -> Iterator[None]:
-    """Turn an error of SQLite or the system into a StoreError that a person can act on."""
+    """Turn an error of SQLite or the system into a StoreError with a remedy."""
     import sqlite3  # noqa: PLC0415
 
     try:
@@ -318,7 +320,7 @@ def explained(path: str) -> Iterator[None]:
 
 
 class Outdated(StoreError):  # noqa: N818 - names what the file is
-    """The file is whole and of an older format."""
+    """The file is whole and has an older format."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"an older forged has written it (format {number})")
@@ -326,7 +328,7 @@ class Outdated(StoreError):  # noqa: N818 - names what the file is
 
 
 class Row(NamedTuple, Generic[V]):
-    """One row as it was read: when it was put, in Unix seconds, and the bytes of its value."""
+    """One row as read: its time, in Unix seconds, and the bytes of its value."""
 
     key: str
     at: float
@@ -335,10 +337,10 @@ class Row(NamedTuple, Generic[V]):
 
 
 class Table(Generic[V]):
-    """A table of values of one kind, as the thread of the database writes and reads it.
+    """Table of values of one type, for the thread of the database.
 
-    It is made with the file once it is known to the `database`. With `is_copied` the daily copy holds it.
-    `load` reads at open what memory is to have, and returns what the event loop calls then.
+    It is created with the file once the `database` knows it. With `is_copied` it is in the daily copy. `load`
+    reads rows at open and returns a function for the event loop.
     """
 
     def __init__(
@@ -356,18 +358,18 @@ class Table(Generic[V]):
         database.tables.append(self)
 
     def load(self, connection: Connection) -> Callable[[], object]:
-        """Read what memory is to have. Raises Damaged."""
+        """Read the rows that are kept in memory. Raises Damaged."""
         return self._load(connection) if self._load is not None else lambda: None
 
     async def save(self) -> None:
-        """Write what waits in memory. Raises nothing."""
+        """Write rows that are only in memory. Raises nothing."""
 
     def write(self, connection: Connection, key: str, value: V, at: float = 0.0) -> None:
-        """Put a row in place of the one with its key."""
+        """Insert or replace a row."""
         put(connection, self.name, key, at, self.encode(value))
 
     def change(self, values: Mapping[str, V | None], *, at: float | None = None) -> Change:
-        """Return what puts rows, or drops those that are None, as a part of a transaction."""
+        """Return a change that writes rows, or deletes those that are None."""
         since = time.time() if at is None else at
 
         def write(connection: Connection) -> None:
@@ -380,37 +382,37 @@ class Table(Generic[V]):
         return WriteOnly(self.name, write)
 
     def erase(self, connection: Connection, *keys: str) -> int:
-        """Take rows away; return how many there were."""
+        """Delete rows; return how many existed."""
         return sum(remove(connection, self.name, key) for key in keys)
 
     def erase_below(self, connection: Connection, prefix: str) -> None:
-        """Take every row away whose key begins like this."""
+        """Delete all rows with this prefix of the key."""
         connection.execute(f"DELETE FROM {self.name} WHERE substr(key, 1, ?) = ?", (len(prefix), prefix))
 
     def erase_until(self, connection: Connection, at: float) -> None:
-        """Take away every row that was put by then."""
+        """Delete all rows written until that time."""
         connection.execute(f"DELETE FROM {self.name} WHERE at <= ?", (at,))
 
     def read(self, connection: Connection, key: str) -> V | None:
-        """Return a value. Raises Damaged."""
+        """Return a value, or None. Raises Damaged."""
         row = connection.execute(f"SELECT * FROM {self.name} WHERE key = ?", (key,)).fetchone()
         return None if row is None else self._row(_checked(self.name, row)).value
 
     def read_all(self, connection: Connection) -> Iterator[Row[V]]:
-        """All rows in the order of their keys. Raises Damaged."""
+        """Yield all rows in the order of their keys. Raises Damaged."""
         return map(self._row, rows(connection, self.name))
 
     def rows_in(self, connection: Connection) -> int:
-        """Return how many rows there are."""
+        """Return the number of rows."""
         (count,) = connection.execute(f"SELECT count(*) FROM {self.name}").fetchone()
         return int(count)
 
     def sizes(self, connection: Connection) -> dict[str, int]:
-        """Return the bytes of each value, in the order of the keys."""
+        """Return the size of each value in bytes, in the order of the keys."""
         return dict(connection.execute(f"SELECT key, length(data) FROM {self.name} ORDER BY key"))
 
     def encode(self, value: V) -> bytes:
-        """Return the bytes of a value. Raises StoreError for what could not be read back."""
+        """Return the bytes of a value. Raises StoreError for a value that could not be read back."""
         try:
             return msgspec.msgpack.encode(value)
         except UnicodeEncodeError as error:
@@ -427,7 +429,7 @@ class Table(Generic[V]):
 
 
 def create(connection: Connection, names: Iterable[str]) -> None:
-    """Make every table that is not there; the caller commits."""
+    """Create all missing tables; the caller commits."""
     _create(connection, "meta", "value")
     for name in names:
         _create(connection, name, "at, data")
@@ -435,19 +437,19 @@ def create(connection: Connection, names: Iterable[str]) -> None:
 
 
 def is_new(connection: Connection) -> bool:
-    """Whether there is nothing in the file, not even a table."""
+    """Return True if the file has no tables."""
     return not names_in(connection)
 
 
 def names_in(connection: Connection) -> frozenset[str]:
-    """The tables that are in a file."""
+    """Return the names of the tables in a file."""
     return frozenset(name for (name,) in connection.execute("SELECT name FROM sqlite_master"))
 
 
 def start(connection: Connection, names: Iterable[str], *, expected: bool) -> None:
-    """Make the tables if there are none, which is damage if some were `expected`, else check them.
+    """Create the tables if there are none, else check them; none is damage if some are `expected`.
 
-    Raises Damaged, Outdated, or StoreError if a newer forged has written the file.
+    Raises Damaged, Outdated, or StoreError for a file of a newer forged.
     """
     if not is_new(connection):
         _check(connection, names)
@@ -474,7 +476,7 @@ def _check(connection: Connection, names: Iterable[str]) -> None:
 
 
 def format_of(connection: Connection) -> int:
-    """The number of a file's format. Raises Damaged."""
+    """Return the format number of a file. Raises Damaged."""
     number = value_of(connection, "version")
     if not number.isdecimal():
         raise Damaged("it does not say which format it has")
@@ -487,36 +489,36 @@ def _create(connection: Connection, name: str, columns: str) -> None:
 
 
 def put(connection: Connection, table: str, *values: str | float | bytes | None) -> None:
-    """Write a row in place of the one with the same key, if there is one."""
+    """Insert or replace a row."""
     marks = ", ".join("?" * (len(values) + 1))
     row = (*values, checksum(table, values))
     connection.execute(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", row)
 
 
 def remove(connection: Connection, table: str, key: str) -> bool:
-    """Take a row away; whether it was there."""
+    """Delete a row; return True if it existed."""
     return connection.execute(f"DELETE FROM {table} WHERE key = ?", (key,)).rowcount > 0
 
 
 def rows(connection: Connection, table: str) -> Iterator[Columns]:
-    """Rows without their checksums, in the order of their keys. Raises Damaged at one that is not whole."""
+    """Yield rows without checksums, in the order of their keys. Raises Damaged at a damaged row."""
     for row in unchecked(connection, table):
         yield _checked(table, row)
 
 
 def unchecked(connection: Connection, table: str, order: str = "ASC") -> Iterator[Columns]:
-    """Rows with their checksums, whatever these say; `order` is ASC or DESC."""
+    """Yield rows with checksums, without a check; `order` is ASC or DESC."""
     return connection.execute(f"SELECT * FROM {table} ORDER BY key {order}")
 
 
 def value_of(connection: Connection, key: str) -> str:
-    """Return the text of `meta` under a key, or nothing. Raises Damaged."""
+    """Return a text of `meta` by its key, or "". Raises Damaged."""
     row = connection.execute("SELECT * FROM meta WHERE key = ?", (key,)).fetchone()
     return "" if row is None else str(_checked("meta", row)[1])
 
 
 def is_whole(table: str, row: Columns) -> bool:
-    """Whether a row, its checksum last, is as it was written."""
+    """Return True if a row matches its checksum, which is its last column."""
     *values, stored = row
     return stored == checksum(table, tuple(values))
 
@@ -527,6 +529,7 @@ def checksum(table: str, values: Columns) -> bytes:
 
 
 def _checked(table: str, row: Columns) -> Columns:
+    """Return a row without its checksum. Raises Damaged."""
     if not is_whole(table, row):
         raise Damaged(f"a row of {table} is not what was written")
     return row[:-1]

@@ -1,7 +1,7 @@
-"""Texts that were forgotten or undone, so that messages and files from before do not bring them back.
+"""Digests of forgotten texts and ids, which keep older messages and files from bringing them back.
 
-Only digests of their words and of their memories' ids are kept, with the time, for 7 days, as long as a file
-lies in the trash. What is said after the moment that `since` returns is news.
+Digests and times are kept for 7 days, as long as files stay in the trash. Text that is said after the time
+that `since` returns counts as new.
 """
 
 from __future__ import annotations
@@ -23,23 +23,24 @@ _DIGITS = 32
 
 
 def digest(top: str, text: str) -> str:
-    """Return the digest of a text of the root at `top`, the same for all that have the same words.
+    """Return the digest of a text in the root `top`; texts with the same words have the same digest.
 
-    What one repository forgets, another may still be told; what the user's root forgets, none.
+    A text forgotten in one repository may stay in another; one forgotten for the user is forgotten
+    everywhere.
     """
     return _digest(top, " ".join(words_of(text)) or normalised(text))
 
 
 def digests_within(tops: Sequence[str], text: str) -> Iterator[str]:
-    """The digests of a text and of its parts that may have been forgotten alone, in any of these roots."""
+    """Yield digests of a text, and of each part that may have been forgotten, for all these roots."""
     for said in dict.fromkeys(parts_of(text)):
         yield from (_digest(top, said) for top in tops if said)
     for top in tops:
-        yield digest(top, text)  # it may have no words
+        yield digest(top, text)  # a text without words
 
 
 def digest_of_id(top: str, memory_id: str) -> str:
-    """The digest of a memory's id, which is that of no text."""
+    """Return the digest of a memory's id, distinct from that of any text."""
     return _digest(top, f"\0{memory_id}")
 
 
@@ -52,38 +53,38 @@ HELD_S = 7 * 24 * 3600.0
 
 
 class ForgottenTexts(Rows[int]):
-    """The digests with when they were added, in Unix milliseconds. They hold at once, and are durable."""
+    """Forgotten digests with the time of each, in Unix milliseconds. Durable and in force at once."""
 
     def __init__(self, database: Database, kept: int = KEPT, clock: Callable[[], float] = time.time) -> None:
-        """Of more than `kept` digests the newest count. `clock` gives Unix seconds."""
+        """Keep the newest `kept` digests. `clock` gives Unix seconds."""
         super().__init__(database, "forgotten", int, most=kept, keep_s=HELD_S, is_copied=True, clock=clock)
 
     async def add(self, top: str, texts: Iterable[str], ids: Iterable[str] = ()) -> None:
-        """Remember texts of a root and ids of its memories, durably on return. Raises StoreError."""
+        """Add texts of a root and ids of its memories, durably on return. Raises StoreError."""
         fresh = await _digests(top, texts)
         fresh += [digest_of_id(top, each) for each in ids]
         await self.store(dict.fromkeys(fresh, math.ceil(self._clock() * 1000)))
 
     async def withdraw(self, top: str, texts: Iterable[str], ids: Iterable[str] = ()) -> None:
-        """Let texts and memories of a root come back, durably on return. Raises StoreError."""
+        """Allow texts and memories of a root again, durably on return. Raises StoreError."""
         old = await _digests(top, texts)
         old += [digest_of_id(top, each) for each in ids]
         await self.store({each: None for each in old if each in self})
 
     @property
     def newest(self) -> float:
-        """Time of the last forget anywhere, in Unix seconds; 0 for never."""
+        """Return the time of the last forget, in Unix seconds; 0 for never."""
         return max(self.values(), default=0) / 1000
 
     def digests(self) -> frozenset[str]:
-        """Those of the last 7 days."""
+        """Return the digests of the last 7 days."""
         since = (self._clock() - HELD_S) * 1000
         return frozenset(each for each, at in self.items() if at > since)
 
     def since(self, tops: Sequence[str], text: str, memory_id: str = "") -> float | None:
-        """Return the last time this text or memory was forgotten in one of these roots, or None.
+        """Return the last time at which this text or memory was forgotten in one of these roots, or None.
 
-        A text counts as forgotten that holds a forgotten one as some of its sentences.
+        A text counts as forgotten if some of its sentences are a forgotten text.
         """
         if not self._kept:
             return None
@@ -94,7 +95,7 @@ class ForgottenTexts(Rows[int]):
 
 
 async def _digests(top: str, texts: Iterable[str]) -> list[str]:
-    """Each digest of some texts once; of long texts a thread makes them, as the time grows with the text."""
+    """Return each digest of some texts once; computed in a thread if the texts are long."""
     texts = tuple(texts)
 
     def made() -> list[str]:

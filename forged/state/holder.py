@@ -1,8 +1,7 @@
-"""Record of the daemon that has `state.db` open, in a file that is locked as long as it lives.
+"""Record of the daemon that has `state.db` open, in a file that is locked while it lives.
 
-A daemon that finds `state.db` in use reads it for the sentence that a person is told. The lock says whether
-the record is of a living daemon, so that of a killed one misleads nobody. SQLite's own lock decides who may
-use `state.db`.
+A second daemon reads it to explain to the person why `state.db` is in use. The lock shows if the recorded
+daemon is alive. SQLite's own lock decides who may use `state.db`.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import shlex
 import stat
 
 SUFFIX = ".holder"
-"""Suffix of the file's name, behind the name of the file that it describes."""
+"""Suffix of the record's name, after the name of the file that it describes."""
 
 
 _FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -23,16 +22,16 @@ _LONGEST = 8192
 
 
 class Holder:
-    """The record of this daemon; for the thread of the database."""
+    """Record of this daemon; for the thread of the database."""
 
     def __init__(self, path: str, address: str) -> None:
-        """Take the paths of the file and of this daemon's socket, or none; nothing is touched yet."""
+        """Take the paths of the file and of this daemon's socket, or ""; nothing is touched yet."""
         self._path = path + SUFFIX
         self._address = address
         self._descriptor = -1
 
     def sign(self) -> None:
-        """Write the record, once; where it cannot be written others are told less, which is all."""
+        """Write the record, once; a failure only shortens the explanation."""
         if self._descriptor >= 0:
             return
         with contextlib.suppress(OSError):
@@ -45,7 +44,7 @@ class Holder:
             self._descriptor = descriptor
 
     def release(self) -> None:
-        """End the lock. The file goes first, while nobody else can hold it."""
+        """Remove the record, then unlock it, so that no other daemon holds it in between."""
         if self._descriptor >= 0:
             with contextlib.suppress(OSError):
                 os.unlink(self._path)
@@ -63,7 +62,7 @@ class Holder:
 
 
 def in_use(path: str) -> str:
-    """Say which daemon has the file at `path` open, as far as it has told, and what helps."""
+    """Say which daemon has the file at `path` open, as far as recorded, and the remedy."""
     record = _record(path + SUFFIX)
     if record is None:
         return (
@@ -72,16 +71,16 @@ def in_use(path: str) -> str:
         )
     pid, address = record["pid"], record["socket"]
     named = ", ".join((f"pid {pid}", *([f"socket {address}"] if address else [])))
-    told = f"another daemon of yours ({named}) has {path} open"
+    sentence = f"another daemon of yours ({named}) has {path} open"
     if record["place"] != _place():
         return (
-            f"{told}; it runs in another container or machine ({record['host']}): end it there with "
+            f"{sentence}; it runs in another container or machine ({record['host']}): end it there with "
             "`forgectl stop`, or give this one a state of its own as `forgectl docs containers` says"
         )
     if not address:
-        return told
+        return sentence
     ended = f"`FORGED_SOCKET={shlex.quote(address)} forgectl stop`"
-    return f"{told}; set FORGED_SOCKET to that socket here, or end it: {ended}"
+    return f"{sentence}; set FORGED_SOCKET to that socket here, or end it: {ended}"
 
 
 def _record(path: str) -> dict[str, str] | None:
@@ -115,11 +114,11 @@ def _is_ours(descriptor: int) -> bool:
 
 
 def _place() -> str:
-    """Where a pid and a path mean the same: this boot of this machine, in these namespaces."""
-    told = [os.uname().nodename] if not os.path.exists("/proc/self/ns") else []
+    """Return the scope in which a pid and a path are unique: this boot, machine and namespaces."""
+    sentence = [os.uname().nodename] if not os.path.exists("/proc/self/ns") else []
     with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-        told.append(file.read().strip())
+        sentence.append(file.read().strip())
     for kind in ("pid", "mnt"):
         with contextlib.suppress(OSError):
-            told.append(os.readlink(f"/proc/self/ns/{kind}"))
-    return " ".join(told)
+            sentence.append(os.readlink(f"/proc/self/ns/{kind}"))
+    return " ".join(sentence)

@@ -1,8 +1,8 @@
-"""Injected sets of sessions, and the record of what each turn got. Ids and versions only, no text.
+"""Injected set of each session, and records of injections: ids and versions, no text.
 
-`InjectedSets` has one row for each session and set of roots, `Injections` one for each turn. Both answer from
-memory and write behind: a kill may lose the last five seconds, and a session may then get a memory once more.
-Of too many rows the oldest go. `forget` and `moved` look up the rows of a memory; they raise StoreError.
+`InjectedSets` has a row for each session and set of roots, `Injections` one for each turn. Both answer from
+memory and are write-behind: after a kill a session may get a memory once more. The oldest rows are dropped
+beyond a limit. `forget` and `moved` find the rows of a memory and raise StoreError.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from forged.text.injected_text import one_line
 
 MOST_SETS, MOST_BYTES, COUNTED = 20_000, 64 << 20, 8192
 MOST, KEPT_S = 2000, 30 * 24 * 3600.0
-# Bytes that a set and one of its entries take, about.
+# Approximate bytes of a set, and of one of its entries.
 _SET_BYTES, _ENTRY_BYTES = 512, 256
 _NAMED, _NAME_CHARACTERS = ("session_id", "agent", "turn_id"), 200
 _KEY_BYTES = 8
-# Sets that wait to become rows.
+# Limit of sets that are not rows yet.
 _MOST_PUT = 64
 
 
@@ -39,11 +39,11 @@ class SetKey(msgspec.Struct, frozen=True, array_like=True):
 
 
 class InjectedEntry(msgspec.Struct, frozen=True, array_like=True):
-    """One memory of a set, as it was injected: its root, id, version, and a digest of its text.
+    """One memory of an injected set: root, id, version, and a digest of its text.
 
-    `mark` says why it comes with another one, whose id is `of`: it `replaces` that one, or comes `beside` it;
-    `outdated` is a warning alone. `pinned`: it came without a search. `stale`: its evidence had changed.
-    `turn` names the turn that brought it.
+    `mark` is its relation to another memory, `of`: `replaces` or `concurrent`. A mark `outdated` is a warning
+    only. `pinned`: it came without a search. `stale`: its evidence had changed. `turn` names the turn that
+    brought it.
     """
 
     root: str
@@ -58,11 +58,11 @@ class InjectedEntry(msgspec.Struct, frozen=True, array_like=True):
 
 
 class InjectedSet(msgspec.Struct, frozen=True):
-    """The memories in the context of a session, in their order, since that context began.
+    """Memories in the context of a session, in their order, since that context began.
 
-    `token` marks its blocks. `began` is Unix seconds, `summary` where its newest summary ended, `window` how
-    many bytes were said since then as the set began, `turns` how many there were. `has_pinned`: the pinned
-    memories have come. `compacts`: its harness tells when it compacts.
+    `token` marks its blocks. `began` is Unix seconds. `summary` is the end of the newest summary, `window`
+    the bytes said since then when the set began, `turns` the number of turns. `has_pinned`: the pinned
+    memories were injected. `compacts`: the agent reports its compactions.
     """
 
     token: str
@@ -81,10 +81,9 @@ _Memory = tuple[str, str]
 
 
 class InjectedSets(Rows[InjectedSet]):
-    """One for the daemon; `uses` counts the sessions that found a memory by search, by root and memory.
+    """Injected sets of all sessions; `uses` counts the sessions that found a memory by search.
 
-    `now` are the sets as they are. What was `put` becomes a row with the next call, `save` at the latest: a
-    turn puts a set, and makes no row of it.
+    `now` are the current sets. A turn `put`s a set, which becomes a row with the next call or `save`.
     """
 
     now: dict[SetKey, InjectedSet]
@@ -109,7 +108,7 @@ class InjectedSets(Rows[InjectedSet]):
             self._make_rows()
 
     def _make_rows(self) -> None:
-        """Make rows of what sessions have put."""
+        """Turn the sets that were put into rows."""
         if self._put:
             put, self._put = self._put, {}
             self.update({_name(key): self.now[key] for key in put})
@@ -123,7 +122,7 @@ class InjectedSets(Rows[InjectedSet]):
         super().restore(found)
 
     def of_session(self, agent: str, session_id: str) -> dict[SetKey, InjectedSet]:
-        """Return the sets of a session, by its sets of roots."""
+        """Return the injected sets of a session, by their roots."""
         self._make_rows()
         return {key: self.now[key] for key in self._of_session.get((agent, session_id), ())}
 
@@ -147,7 +146,7 @@ class InjectedSets(Rows[InjectedSet]):
     async def moved(
         self, root: str, memory_ids: Collection[str], to_root: str, memory_id: str, version: int
     ) -> None:
-        """Put the memory that these became in their place in each set, durably on return."""
+        """Replace these memories by the one that they became in each set, durably on return."""
         changed: dict[str, InjectedSet | None] = {}
         for name, injected in self._holding(root, memory_ids):
             entries = [
@@ -175,7 +174,7 @@ class InjectedSets(Rows[InjectedSet]):
         super()._replace(rows)
 
     def _apply(self, rows: Mapping[str, CachedRow[InjectedSet] | None], *, renew: bool = True) -> None:
-        """Put rows and keep `now` and the look-ups by session and by memory."""
+        """Store rows; update `now` and the look-ups by session and by memory."""
         for name, kept in rows.items():
             old = self._kept.get(name)
             before, after = _named(old.value if old else None), _named(kept.value if kept else None)
@@ -205,7 +204,7 @@ def _discard(found: defaultdict[tuple[str, str], dict[T, None]], key: tuple[str,
 
 
 def _without(each: InjectedEntry, root: str, memory_ids: Collection[str]) -> InjectedEntry | None:
-    """Return an entry that names none of these memories of a root; None if it is about one."""
+    """Return an entry without references to these memories of a root; None if it is one of them."""
     if each.root != root:
         return each
     if each.id in memory_ids:
@@ -218,7 +217,7 @@ def _name(key: SetKey) -> str:
 
 
 class RecordedMemory(msgspec.Struct, frozen=True, array_like=True):
-    """One memory of an injection, with the `found_by` and `admitted_as` that a reply gave it."""
+    """A memory of an injection; `found_by` and `admitted_as` are those of its Ranking."""
 
     root: str
     id: str
@@ -228,9 +227,9 @@ class RecordedMemory(msgspec.Struct, frozen=True, array_like=True):
 
 
 class InjectionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The memories that a turn got and its session did not have before. `at` is Unix seconds.
+    """Memories that a turn got and its session did not have before. `at` is Unix seconds.
 
-    `tops` are the roots that the request saw, the repository's and the user's; `strategy` is how it searched.
+    `tops` are the roots of the request, the repository's and the user's; `strategy` is that of the search.
     """
 
     at: float
@@ -243,23 +242,23 @@ class InjectionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 class Injections(Rows[InjectionRecord]):
-    """One for the daemon. `clock` gives Unix seconds."""
+    """Records of injections, newest last. `clock` gives Unix seconds."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         super().__init__(database, "injections", InjectionRecord, most=MOST, keep_s=KEPT_S, clock=clock)
 
     def listed(self) -> tuple[InjectionRecord, ...]:
-        """All that are known, newest first."""
+        """Return all records, newest first."""
         self.tidy()
         return tuple(self.values())[::-1]
 
     def add(self, injected: InjectionRecord) -> None:
-        """Take note of an injection; an agent's names for its session and turn are cut if they are long."""
+        """Record an injection; long names of session and turn are cut."""
         names = {field: one_line(getattr(injected, field), _NAME_CHARACTERS) for field in _NAMED}
         self.update({token_hex(_KEY_BYTES): replace(injected, **names)}, at=injected.at)
 
     async def forget(self, top: str, memory_ids: Collection[str]) -> None:
-        """Let these memories of a root be in no injection; durably. Raises StoreError."""
+        """Remove these memories of a root from all records, durably. Raises StoreError."""
         changed: dict[str, InjectionRecord | None] = {}
         for key, each in self.items():
             left = tuple(one for one in each.memories if one.root != top or one.id not in memory_ids)
@@ -270,7 +269,7 @@ class Injections(Rows[InjectionRecord]):
     async def moved(
         self, top: str, memory_ids: Collection[str], to_top: str, memory_id: str, version: int
     ) -> None:
-        """Let what these memories of a root became stand in each injection of them; durably.
+        """Replace these memories by the one that they became in all records, durably.
 
         Raises StoreError.
         """
@@ -290,5 +289,5 @@ class Injections(Rows[InjectionRecord]):
         await self.store(changed, renew=False)
 
     def memories(self) -> Iterator[tuple[str, str]]:
-        """Each memory that is in an injection, by root and id; some more than once."""
+        """Yield each memory of all records, by root and id; may repeat."""
         return ((one.root, one.id) for each in self.values() for one in each.memories)

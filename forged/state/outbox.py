@@ -1,9 +1,9 @@
-"""Writes that wait for the server of a team: in their order, on disk, until the server has taken them.
+"""Queue on disk of writes for a team's server, in order, until the server has them.
 
-A write names its memory (or document), so that a `forget` finds it: adding a removal takes every waiting
-write of the same memory away in the same transaction. What the server refuses for good is set aside with the
-reason. When it is full a new memory is refused, but a removal still taken. Only headings are kept in memory;
-`row` is bytes that their writer understands.
+A write names its memory or document, so that a forget finds it: adding a removal deletes all pending writes
+of the same memory in the same transaction. A write that the server refuses for good is set aside with the
+reason. A full queue refuses new memories, but still takes removals. Only headings are in memory; `row` is
+bytes for their writer.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 MOST_WRITES, MOST_BYTES = 20_000, 64 << 20
 
-# "put" a row, "fill" in the vector of one, "remove" a memory, "document": remove all pieces of one.
+# put: write a row. fill: add its vector. remove: delete a memory. document: delete all pieces of one.
 WriteKind = Literal["put", "fill", "remove", "document"]
 REMOVALS: frozenset[WriteKind] = frozenset({"remove", "document"})
 
 
 class Write(msgspec.Struct, frozen=True, kw_only=True):
-    """One write. `id` is the memory's, or the document's; `document` is what a memory is a piece of.
+    """One queued write. `id` is the memory's or the document's; `document` is that of a piece.
 
-    `refused` is why the server does not take it, or nothing while it waits.
+    `refused` is the reason of the server, or "" while the write is pending.
     """
 
     kind: WriteKind
@@ -42,19 +42,19 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
     refused: str = ""
 
     def is_about(self, removal: Write) -> bool:
-        """Whether this removal ends it."""
+        """Return True if this removal cancels the write."""
         if (self.scope, self.owner) != (removal.scope, removal.owner):
             return False
         return removal.id == (self.document if removal.kind == "document" else self.id)
 
 
 class Outbox:
-    """One for the daemon; lives in its event loop. Positions are numbers that grow."""
+    """Queue of writes for the server; lives in the event loop. Positions are growing numbers."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._table = Table(database, "outbox", Write, load=self._load)
-        self._headings: dict[int, tuple[Write, int]] = {}  # without rows; the size of each
+        self._headings: dict[int, tuple[Write, int]] = {}  # headings without rows; the size of each
         self._next = 1
 
     def _load(self, connection: Connection) -> Callable[[], object]:
@@ -69,30 +69,30 @@ class Outbox:
 
     @property
     def waiting(self) -> int:
-        """How many writes wait."""
+        """Return the number of pending writes."""
         return sum(not heading.refused for heading, _ in self._headings.values())
 
     @property
     def set_aside(self) -> tuple[Write, ...]:
-        """What the server refused for good, without rows."""
+        """Return writes that the server refused for good, without rows."""
         return tuple(heading for heading, _ in self._headings.values() if heading.refused)
 
     def count(self, kinds: Collection[str]) -> int:
-        """How many of these kinds wait."""
+        """Return the number of pending writes of these kinds."""
         return sum(heading.kind in kinds and not heading.refused for heading, _ in self._headings.values())
 
     def pieces_of(self, document: str) -> frozenset[str]:
-        """Ids of the pieces of a document that wait to be written."""
+        """Return ids of the pieces of a document that are to be written."""
         waiting = (heading for heading, _ in self._headings.values() if not heading.refused)
         return frozenset(each.id for each in waiting if each.kind == "put" and each.document == document)
 
     @property
     def documents_leaving(self) -> frozenset[str]:
-        """The documents that wait to be taken away."""
+        """Return the documents that are to be removed."""
         return frozenset(heading.id for heading, _ in self._headings.values() if heading.kind == "document")
 
     async def add(self, writes: Sequence[Write]) -> None:
-        """Put them behind all others, durably on return. Raises StoreError if there is no room for them."""
+        """Append writes, durably on return. Raises StoreError if there is no room."""
         removals = [write for write in writes if write.kind in REMOVALS]
         gone = self._ended_by(removals)
         fresh = dict(enumerate(writes, self._next))
@@ -104,35 +104,35 @@ class Outbox:
         self._headings |= {position: _heading(write) for position, write in fresh.items()}
 
     async def first(self, most: int, kinds: Collection[str]) -> list[tuple[int, Write]]:
-        """The oldest that wait, of these kinds. Raises StoreError."""
+        """Return the oldest pending writes of these kinds. Raises StoreError."""
         those = self._where(lambda heading: heading.kind in kinds and not heading.refused)[:most]
         return await self._database.run(partial(self._read, those)) if those else []
 
     async def done(self, positions: Sequence[int]) -> None:
-        """The server has them. One that a power cut brings back is written twice, which is no harm."""
+        """Delete writes that the server has. After a power cut one may be sent twice, which is harmless."""
         if positions:
             await self._database.run(partial(self._change, {}, positions), durable=False)
             self._drop(positions)
 
     async def refuse(self, position: int, write: Write, why: str) -> None:
-        """Set a write aside that the server will never take as it is."""
+        """Set aside a write that the server will never accept."""
         refused = msgspec.structs.replace(write, refused=why)
         await self._database.run(partial(self._change, {position: refused}, ()))
         if position in self._headings:
             self._headings[position] = _heading(refused)
 
     async def retry(self) -> None:
-        """Let what was set aside wait again: what was wrong may have been mended."""
+        """Queue all writes again that were set aside; their cause may be fixed."""
         for position in self._where(lambda heading: bool(heading.refused)):
             for _, write in await self._database.run(partial(self._read, [position])):
                 await self.refuse(position, write, "")
 
     async def withdraw(self, removals: Sequence[Write]) -> None:
-        """Nothing stays here of what these take away."""
+        """Delete pending writes that these removals cancel."""
         await self._remove(self._ended_by(removals))
 
     async def forget(self, ids: Collection[str]) -> None:
-        """Nothing of these memories stays here, whatever their owner; removals of them do."""
+        """Delete pending writes of these memories of any owner; their removals stay."""
         await self._remove(self._where(lambda heading: heading.id in ids and heading.kind not in REMOVALS))
 
     async def _remove(self, gone: Sequence[int]) -> None:

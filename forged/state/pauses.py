@@ -1,8 +1,8 @@
-"""Where the user has paused forged: everywhere, or in single repositories; it outlives a restart.
+"""Pauses of forged by the user, everywhere or in repositories; they survive a restart.
 
-Every doubt is decided for privacy: while the pauses cannot be read, nothing is injected and captured, until
-they can be or a person resumes everywhere. A pause holds at once even if it cannot be written, a resumption
-only once it is. Resuming everywhere leaves repositories paused that were paused by name.
+Doubt is decided for privacy: while the pauses cannot be read, nothing is injected or captured, until they are
+readable or a person resumes everywhere. A pause is in force at once even if it cannot be written; a
+resumption only once it is written. Resuming everywhere keeps pauses of single repositories.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
 EVERYWHERE = "*"
-# In `meta`: when a pause last began or ended, in Unix milliseconds.
+# Key in `meta`: time at which a pause last began or ended, in Unix milliseconds.
 CHANGED = "pauses_changed_at"
 _UNREAD = "the state has not been read yet"
 _UNWRITTEN = {
@@ -32,7 +32,7 @@ _UNWRITTEN = {
 
 
 class Pauses:
-    """Paused `places`, answered from memory; `doubt` says why they are not known for sure, or nothing.
+    """Paused `places`, answered from memory; `doubt` says why they are uncertain, or "".
 
     `changed_at` is when a pause last began or ended anywhere, in Unix seconds; 0 for never.
     """
@@ -52,9 +52,9 @@ class Pauses:
         return lambda: self.restore(places, note, changed_at)
 
     async def set(self, top: str | None, paused: bool) -> None:
-        """Pause or resume the repo of this top, or with None everything; durable on return.
+        """Pause or resume the repository of this top, or everything with None; durable on return.
 
-        Raises StoreError: a pause then holds until the daemon ends, a resumption not.
+        Raises StoreError; then a pause holds until the daemon ends, and a resumption has no effect.
         """
         place = EVERYWHERE if top is None else top
         async with self._changing:
@@ -72,7 +72,7 @@ class Pauses:
                 self.doubt = ""
 
     def restore(self, places: Iterable[str], doubt: str, changed_at: str = "") -> None:
-        """Take over what a file holds, as it is opened, and why that may not be all."""
+        """Take over the contents of the file at open, and the reason if they may be incomplete."""
         self.places |= frozenset(places)
         self.doubt = doubt
         if changed_at.isdecimal():
@@ -84,15 +84,15 @@ class Pauses:
             self._table.write(connection, place, value=True)
         else:
             self._table.erase(connection, place)
-        if place == EVERYWHERE:  # a person has seen the doubt and said what holds
+        if place == EVERYWHERE:  # the person saw the doubt and decided
             remove(connection, "meta", NOTE)
 
     def is_paused(self, tops: Collection[str]) -> bool:
-        """Tell whether a person paused for whoever sees these tops; a doubt is no pause."""
+        """Return True if a person paused one of these tops; a doubt is no pause."""
         return not self.doubt and (EVERYWHERE in self.places or not self.places.isdisjoint(tops))
 
     def reason(self, tops: Collection[str]) -> str:
-        """Why capture and injection stop for whoever sees these tops: a doubt, a pause, or nothing."""
+        """Return why capture and injection stop for these tops: a doubt, a pause, or ""."""
         if self.doubt:
             return self.doubt
         if EVERYWHERE in self.places:
@@ -100,6 +100,6 @@ class Pauses:
         return "" if self.places.isdisjoint(tops) else "paused; `forgectl resume` ends it"
 
     def listed(self) -> tuple[str, ...]:
-        """Where a person paused, as far as is known: `*` for everywhere, then the tops of repositories."""
+        """Return the paused places: `*` for everywhere, then tops of repositories."""
         tops = tuple(sorted(self.places - {EVERYWHERE}))
         return (EVERYWHERE, *tops) if EVERYWHERE in self.places else tops

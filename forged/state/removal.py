@@ -1,9 +1,9 @@
-"""Every way in which a memory goes from the tables of `state.db`, for all tables at once.
+"""Remove memories from all tables of `state.db`, for each way in which a memory goes.
 
-*Forgotten*: its rows are erased. *Trashed*: they go with its file and come back with it. *Moved*: they are
-those of the memory that it became. *Absent*: its file is missing, after an `rm` by hand, a branch switch or a
-stash; days are counted on which the root could be listed, and `due` names those to be forgotten. A root is
-known by its path, and by the identities under which its files may be on record.
+*Forgotten*: its rows are erased. *Trashed*: its rows go with the file and come back with it. *Moved*: its
+rows become those of its new memory. *Absent*: its file is missing, after an `rm`, a branch switch or a stash.
+Days on which the root could be listed are counted, and `due` names the memories to be forgotten. A root is
+known by its path and by the identities under which its files may be recorded.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from forged.state.rows import MemoryRows, Rows, key_of
 from forged.state.to_review import ToReview
 from forged.state.trust import TrustRecords
 
-# Days of absence that a row outlives: where git may bring the file back, and where nothing can.
+# Days of absence after which rows are erased: where git may bring the file back, and elsewhere.
 KEPT_DAYS, GONE_DAYS = 90, 7
 _MOST_ROOTS, _MOST_ABSENT = 1 << 14, 1 << 17
 
 
 class TrashedRows(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The rows of one memory that the trash holds; `sessions` is how many searched for it."""
+    """Rows of one memory in the trash; `sessions` counts the sessions that found it by search."""
 
     facts: Facts = UNKNOWN
     access: Access = Access()
@@ -38,14 +38,14 @@ class TrashedRows(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RootIds(msgspec.Struct, frozen=True):
-    """A root by its path, and by the identities under which its files may be on record, its own first."""
+    """A root by its path, and the identities under which its files may be recorded, its own first."""
 
     top: str
     identities: tuple[str, ...] = ()
 
 
 class MoveTarget(msgspec.Struct, frozen=True):
-    """The memory that others were moved to, and where it is."""
+    """The memory that others were moved to, and its place."""
 
     id: str
     version: int
@@ -54,10 +54,10 @@ class MoveTarget(msgspec.Struct, frozen=True):
 
 
 class RootListing(msgspec.Struct, frozen=True):
-    """Result of a look at a root of which every folder could be listed on a `day` (UTC, YYYY-MM-DD).
+    """Listing of a root with all its folders on a `day` (UTC, YYYY-MM-DD).
 
-    `seen` are ids of memories with a file. `unread` are names, without an end, of files that no memory could
-    be read from. `place` is the root's identity with the device that its folders lie on.
+    `seen` are ids of memories with a file. `unread` are names (without ending) of unreadable files. `place`
+    is the root's identity with the device of its folders.
     """
 
     root: RootIds
@@ -68,7 +68,7 @@ class RootListing(msgspec.Struct, frozen=True):
 
 
 class Absence(msgspec.Struct, frozen=True):
-    """The first and the last day on which a file was missing (UTC, YYYY-MM-DD), and how many days counted."""
+    """First and last day on which a file was missing (UTC, YYYY-MM-DD), and the number of counted days."""
 
     first: str
     last: str
@@ -76,7 +76,7 @@ class Absence(msgspec.Struct, frozen=True):
 
 
 class Absences(MemoryRows[Absence]):
-    """One for the daemon, durable. A memory that is seen again is `forgotten` here."""
+    """Table of absent memories, durable. A memory that is seen again is `forgotten` here."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database, "absences", Absence, durable=True, most=_MOST_ABSENT)
@@ -94,7 +94,7 @@ class Absences(MemoryRows[Absence]):
 
 
 class Removal:
-    """One for the daemon. What changes a table is durable on return, or raises StoreError."""
+    """Removal from all tables. Each change is durable on return, or raises StoreError."""
 
     def __init__(
         self,
@@ -118,15 +118,15 @@ class Removal:
         self._seen: dict[str, set[str]] = {}
 
     async def forgotten(self, root: RootIds, ids: Collection[str], contents: Collection[str] = ()) -> None:
-        """Erase all rows of memories, and the texts that nobody may keep."""
+        """Erase all rows of memories, and all copies of their texts."""
         await self._injections.forget(root.top, ids)
-        await self._injected_sets.forget(root.top, ids)  # uses, too
+        await self._injected_sets.forget(root.top, ids)  # counts of uses, too
         await self._accesses.forget(root.top, ids)
         await self._capture_log.forget(ids, contents)
         await self._rest_forgotten(root, ids)
 
     def trashed(self, top: str, ids: Collection[str]) -> dict[str, TrashedRows]:
-        """Return the rows of memories by id, for the trash to hold; `forgotten` erases them then."""
+        """Return the rows of memories by id, for the trash; `forgotten` erases them then."""
         facts, accesses = self._attributes.trashed(top, ids), self._accesses.trashed(top, ids)
         uses = self._injected_sets.uses.trashed(top, ids)
         return {
@@ -135,7 +135,7 @@ class Removal:
         }
 
     async def returned(self, top: str, rows: Mapping[str, TrashedRows]) -> None:
-        """Give rows back that the trash held, by id."""
+        """Restore rows from the trash, by id."""
         await self._attributes.put(top, {each: row.facts for each, row in rows.items()})
         found = {each: row.access for each, row in rows.items() if row.access.count}
         uses = {each: row.sessions for each, row in rows.items() if row.sessions}
@@ -146,9 +146,9 @@ class Removal:
         )
 
     async def moved(self, root: RootIds, ids: Collection[str], became: MoveTarget) -> None:
-        """Give the rows of a chain, the oldest first, to the memory that it became.
+        """Give the rows of a chain, oldest first, to the memory that it became.
 
-        Its attributes went with its text, as its scope may have no such type.
+        Its attributes moved with the text, because the new scope may lack its type.
         """
         await self._injections.moved(root.top, ids, became.top, became.id, became.version)
         await self._injected_sets.moved(root.top, ids, became.top, became.id, became.version)
@@ -167,9 +167,9 @@ class Removal:
         await self._absences.forget(root.top, ids)
 
     def known(self) -> dict[str, set[str]]:
-        """Return the ids of memories that a table has rows of, by the path of their root.
+        """Return the ids of memories with rows, by the path of their root.
 
-        What is on record of files alone is under the root's identity: `known_as` has these.
+        Records of files are kept by the root's identity; `known_as` returns those.
         """
         found: dict[str, set[str]] = {each.top: set() for each in self._trust.roots()}
         for key in chain(self._attributes, self._accesses, self._injected_sets.uses, self._absences):
@@ -180,18 +180,18 @@ class Removal:
         return {top: ids for top, ids in found.items() if os.path.isabs(top)}
 
     def known_as(self, identities: Iterable[str]) -> set[str]:
-        """Return the ids of the files that this daemon wrote into a root with these identities."""
+        """Return the ids of files that this daemon wrote into a root with these identities."""
         return set(chain(*map(self._trust.own, identities)))
 
     def seen(self, top: str, ids: Iterable[str]) -> None:
-        """Take note of memories that are in a map: between two looks a file may come and go."""
+        """Note memories of a map: a file may come and go between two looks."""
         if missing := self._absences.of_root(top).keys():
             self._seen.setdefault(top, set()).update(missing & set(ids))
 
     async def noticed(self, look: RootListing, known: Collection[str]) -> None:
-        """Count a day for each memory that is known and has no file, and none for the others.
+        """Count a day for each known memory without a file; reset the count of the others.
 
-        A look counts only where the root is the one at which these memories, or some of them, were seen last.
+        A listing counts only if the root is the one at which some of these memories were seen last.
         """
         top, there = look.root.top, look.seen | self._seen.pop(look.root.top, set())
         back = there & self._absences.of_root(top).keys()
@@ -208,7 +208,7 @@ class Removal:
         return any(map(self._trust.own, look.root.identities))
 
     def due(self, look: RootListing, tracked: Collection[str]) -> tuple[str, ...]:
-        """Return the memories whose rows are to go: their files were missing on too many days.
+        """Return the memories whose rows are to be erased: their files were missing on too many days.
 
         `tracked` are those whose file git may bring back.
         """
@@ -219,7 +219,7 @@ class Removal:
         )
 
     def in_question(self, look: RootListing) -> tuple[str, ...]:
-        """Return the memories for which `due` has to know whether git tracked their file."""
+        """Return the memories for which `due` must know if git tracked their file."""
         return tuple(each for each, days in self._missing(look) if GONE_DAYS < days <= KEPT_DAYS)
 
     def _missing(self, look: RootListing) -> Iterator[tuple[str, int]]:

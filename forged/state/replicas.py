@@ -1,9 +1,8 @@
-"""What this machine had in common with a team's server when they met last, memory by memory.
+"""Last common state of this machine and a team's server, memory by memory.
 
-Without it nobody could tell a file that was removed here by hand from one that is new there, or which of two
-sides has changed a file since. What somebody forgot here is marked before the file goes, durably: a kill
-between, or a server that is away, must not turn it into a file that is merely not here. Ids, hashes and times
-only, never text. Answered from memory.
+It tells a file that was removed here from one that is new there, and which side has changed a file. A forget
+is marked here durably before the file goes. So neither a kill nor an unreachable server turns it into a file
+that is merely missing. Holds ids, hashes and times, never text. Answers from memory.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ if TYPE_CHECKING:
 
 MarkKind = Literal["chain", "version", "restored"]
 Owner = tuple[str, str]
-"""A scope, and whose memories of it are meant."""
+"""A scope and the id of its owner."""
 
 
 class RemovalMark(msgspec.Struct, frozen=True):
-    """What somebody decided about a memory: `at` is Unix microseconds; of two decisions the later one holds.
+    """A decision on a memory: `at` is Unix microseconds; the later of two decisions holds.
 
-    `version`: it was forgotten; `chain`: so was all that replaced it by then; `restored`: neither any more.
+    `version`: it was forgotten. `chain`: all versions that replaced it by then, too. `restored`: undone.
     """
 
     at: int
@@ -38,19 +37,20 @@ class RemovalMark(msgspec.Struct, frozen=True):
 
     @property
     def is_dead(self) -> bool:
+        """Return True if the memory was forgotten."""
         return self.kind != "restored"
 
     @property
     def rank(self) -> tuple[int, int]:
-        """Of two marks the greater holds; of one moment, the one that takes more away."""
+        """Return the sort key of marks: the later holds; of one moment, the one that removes more."""
         return self.at, ("restored", "version", "chain").index(self.kind)
 
 
 class Replica(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One memory: the hash of its file when both sides had the same, "" if they never had; and its mark.
+    """One memory: the hash of its file when both sides agreed, "" if never; and its mark.
 
-    Where `is_common` is false this file was here, and the server may have had another one: it was sent and no
-    answer came, or it was forgotten and restored elsewhere, which may bring back an older file.
+    If `is_common` is false, this file was here and the server may have another one. It was sent without an
+    answer, or it was forgotten and restored elsewhere, which may bring back an older file.
     """
 
     sha256: str = ""
@@ -62,35 +62,35 @@ NEVER_MET = Replica()
 
 
 class Replicas:
-    """One for the daemon."""
+    """Replicated memories by owner."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
-        """`clock` gives Unix seconds."""
+        """Use `clock`, which gives Unix seconds."""
         self._table = Table(database, "replicas", Replica, load=self._load)
         self._clock = clock
         self._known: defaultdict[Owner, dict[str, Replica]] = defaultdict(dict)
-        self.marked: Callable[[], object] = lambda: None  # called when somebody has decided something
+        self.marked: Callable[[], object] = lambda: None  # called after each decision
 
     def _load(self, connection: Connection) -> Callable[[], object]:
         rows = list(self._table.read_all(connection))
         return lambda: self.restore((row.key, row.value) for row in rows)
 
     def restore(self, rows: Iterable[tuple[str, Replica]]) -> None:
-        """Take over what a file holds, as it is opened."""
+        """Take over the contents of the file at open."""
         for key, known in rows:
             scope, owner, memory_id = key.split("\n", 2)
             self._known[scope, owner].setdefault(memory_id, known)
 
     def of(self, owner: Owner) -> Mapping[str, Replica]:
-        """All that is known of one owner's memories, by id."""
+        """Return the replicas of one owner, by id."""
         return self._known[owner]
 
     async def met(self, owner: Owner, hashes: Mapping[str, str]) -> None:
-        """Both sides have files with these hashes now. What a power cut loses of that is found out again."""
+        """Note that both sides have files with these hashes. A loss in a power cut is found out again."""
         await self._note(owner, hashes, is_common=True)
 
     async def sent(self, owner: Owner, hashes: Mapping[str, str]) -> None:
-        """The server will get files with these hashes now, where it has none."""
+        """Note that the server will get files with these hashes if it has none."""
         await self._note(owner, hashes, is_common=False)
 
     async def _note(self, owner: Owner, hashes: Mapping[str, str], *, is_common: bool) -> None:
@@ -102,15 +102,15 @@ class Replicas:
         await self._put(owner, changed, durable=False)
 
     async def learn(self, owner: Owner, marks: Mapping[str, RemovalMark]) -> None:
-        """Marks that others made, or that follow from others; the later one of each memory holds."""
+        """Merge marks of others, or derived ones; the later mark of each memory holds."""
         before = self._known[owner]
         newer = {each: mark for each, mark in marks.items() if is_newer(mark, before.get(each))}
         await self._put(owner, {each: _marked(before.get(each), mark) for each, mark in newer.items()})
 
     async def mark(self, owner: Owner, ids: Iterable[str], kind: MarkKind) -> None:
-        """Somebody decides this now about these memories: it holds against all that was decided before.
+        """Record a decision about these memories now; it holds against all earlier ones.
 
-        What is so already stays as it is. Raises StoreError.
+        Memories in that state already stay unchanged. Raises StoreError.
         """
         before, now = self._known[owner], int(self._clock() * 1e6)
         changed = {}
@@ -124,7 +124,7 @@ class Replicas:
         self.marked()
 
     async def _put(self, owner: Owner, changed: Mapping[str, Replica], *, durable: bool = True) -> None:
-        """In force at once, so that nobody decides by what was before; taken back if it cannot be written."""
+        """Apply a change in memory at once; undo it if it cannot be written."""
         known = self._known[owner]
         rows = {each: row for each, row in changed.items() if known.get(each) != row}
         before = {each: known.get(each, NEVER_MET) for each in rows}
@@ -142,10 +142,10 @@ class Replicas:
 
 
 def is_newer(mark: RemovalMark, known: Replica | None) -> bool:
-    """Whether a mark holds against what is known."""
+    """Return True if a mark holds against the known state."""
     return known is None or known.mark is None or mark.rank > known.mark.rank
 
 
 def _marked(known: Replica | None, mark: RemovalMark) -> Replica:
-    """What is forgotten is new to whoever gets it back."""
+    """Return a replica with its new mark; a forgotten memory has no common file."""
     return Replica("" if known is None or mark.is_dead else known.sha256, mark, is_common=False)

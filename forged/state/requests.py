@@ -1,10 +1,10 @@
-"""Outcomes of requests to write, so that one that is sent again is not done again.
+"""Outcomes of write requests, so that a repeated request is not carried out twice.
 
-Before a file gets its name, one transaction puts on record that it is ours, its attributes and the key of its
-request; a kill after that leaves rows that the next attempt completes. Rows are kept for a day. A forgotten
-memory leaves the key alone: a late repetition must not bring it back. Callers are threads; those that wait at
-the same time share a transaction. `Receipts` are replies to requests that write no new file, put before the
-first step and after the last; they hold ids and no text.
+Before a file gets its name, one transaction records that it is forged's, its attributes and the key of its
+request. After a kill, the next attempt completes these rows. Rows are kept for a day. Of a forgotten memory
+only the key stays, because a late repetition must not bring it back. Callers are threads; callers that wait
+at the same time share a transaction. `Receipts` are replies to requests that write no new file: ids without
+text, written before the first step and after the last.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _PRUNE_EVERY_S = 600
 
 
 class RequestOutcome(msgspec.Struct, frozen=True):
-    """What a request came to: the id of a memory, or nothing if that was forgotten since.
+    """Outcome of a request: the id of a memory, or "" if that was forgotten since.
 
-    `digest` is of what was asked for; `existed`: the memory was there before.
+    `digest` is that of the request; `existed`: the memory was there before.
     """
 
     digest: str
@@ -44,10 +44,10 @@ class RequestOutcome(msgspec.Struct, frozen=True):
 
 
 class PendingWrite(msgspec.Struct, frozen=True):
-    """One write that is about to happen, in the root of `identity` at the path `root`: its file and request.
+    """A write that is about to happen in the root `identity` at the path `root`: file and request.
 
-    If the key has a row already, that is returned and nothing put, unless it is to be `again`. The attributes
-    are those of `base`, the memory that it replaces, with what is `said`.
+    If the key has a row already, that is returned and nothing is put, except with `again`. The attributes are
+    those of `base`, the replaced memory, with the patch `said`.
     """
 
     identity: str
@@ -64,7 +64,7 @@ _Waiting = tuple[Sequence[PendingWrite], Future[tuple[RequestOutcome | None, ...
 
 
 class Requests:
-    """The rows; all of it asks the file, which is open."""
+    """Table of outcomes; every call asks the file, which is open."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Requests:
         attributes: Attributes,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`clock` gives Unix seconds."""
+        """Use `clock`, which gives Unix seconds."""
         self._database = database
         self._table = Table(database, "requests", RequestOutcome)
         self._trust = trust
@@ -82,12 +82,12 @@ class Requests:
         self._lock = threading.Lock()
         self._waiting: list[_Waiting] = []
         self._pruned_at = float("-inf")
-        self._changes: tuple[Change, ...] = ()  # of the transaction that the thread is about
+        self._changes: tuple[Change, ...] = ()  # changes of the current transaction
 
     def begin(self, writes: Sequence[PendingWrite]) -> Future[tuple[RequestOutcome | None, ...]]:
-        """Put writes on record, durably once it is done; the row that each key had already, or None.
+        """Record writes durably; the future has the row that each key had already, or None.
 
-        Called in any thread; fails with StoreError, and nothing is on record then.
+        Callable in any thread. Fails with StoreError; then nothing is recorded.
         """
         done: Future[tuple[RequestOutcome | None, ...]] = Future()
         with self._lock:
@@ -105,7 +105,7 @@ class Requests:
         return await self._database.run(partial(self._known, key))
 
     async def forget(self, memory_ids: Collection[str]) -> None:
-        """Keep nothing but the keys of the requests that wrote these. Raises StoreError."""
+        """Delete all but the keys of requests that wrote these memories. Raises StoreError."""
         wanted = frozenset(memory_ids)
         await self._database.run(partial(self._forget, wanted))
 
@@ -133,7 +133,7 @@ class Requests:
     def _begin(
         self, waiting: Sequence[Sequence[PendingWrite]], connection: Connection
     ) -> list[tuple[RequestOutcome | None, ...]]:
-        """The row that each key had; `_changes` are of what was put with the keys."""
+        """Write the rows; return the row that each key had. `_changes` collects changes of other tables."""
         now = int(self._clock())
         if now - self._pruned_at > _PRUNE_EVERY_S:
             self._pruned_at = now
@@ -147,7 +147,7 @@ class Requests:
         ]
         files = {key_of(write.identity, file.id): file for write, file in fresh}
         facts: dict[str, Facts | None] = {}
-        for write, file in fresh:  # one may replace another one of them
+        for write, file in fresh:  # one may replace another one of the same batch
             if not write.base and write.said == UNCHANGED:
                 continue
             base = key_of(write.root, write.base)
@@ -177,9 +177,9 @@ class Requests:
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """The reply to a request: as it will be once all is done, or as it was given.
+    """Reply to a request: the planned one while it is carried out, then the final one.
 
-    `digest` is of what was asked for; `reply` is bytes that whoever writes them can read.
+    `digest` is that of the request; `reply` is bytes for its writer.
     """
 
     digest: str
@@ -188,18 +188,18 @@ class Receipt(msgspec.Struct, frozen=True):
 
 
 class Receipts:
-    """One for the daemon. `clock` gives Unix seconds."""
+    """Table of receipts. `clock` gives Unix seconds."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         self._table = Table(database, "receipts", Receipt)
         self._clock = clock
 
     async def of(self, key: str) -> Receipt | None:
-        """The receipt of a key. Raises StoreError."""
+        """Return the receipt of a key, or None. Raises StoreError."""
         return await self._table.database.run(lambda connection: self._table.read(connection, key))
 
     async def put(self, key: str, receipt: Receipt) -> None:
-        """Let this be the receipt of a key, durably on return. Raises StoreError."""
+        """Store the receipt of a key, durably on return. Raises StoreError."""
         now = self._clock()
 
         def put(connection: Connection) -> None:

@@ -1,8 +1,9 @@
-"""A table of rows of one kind: a mapping in memory, read in any thread, with a copy in `state.db`.
+"""Tables of rows in memory, readable in any thread, with a copy in `state.db`.
 
-A durable table writes the file first, and changes nothing in memory if that fails. The others write behind,
-within five seconds, which a kill may lose. `Database.commit` takes changes of several tables. A row that is
-put again is the newest; the oldest go beyond a bound of rows, bytes or age. `MemoryRows` are keyed by memory.
+A durable table writes the file first, and changes nothing in memory if that fails. Other tables are
+write-behind: a kill may lose the last five seconds. `Database.commit` takes changes of several tables. A row
+that is put again becomes the newest. The oldest rows are removed beyond a limit of rows, bytes or age.
+`MemoryRows` are keyed by memory.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _NO_BOUND = 1 << 62
 
 
 class CachedRow(NamedTuple, Generic[V]):
-    """A value in memory, when it was put (Unix seconds), and its bytes if the table counts them."""
+    """A value in memory, its time (Unix seconds), and its size if the table counts bytes."""
 
     value: V
     at: float
@@ -36,7 +37,7 @@ class CachedRow(NamedTuple, Generic[V]):
 
 
 class Rows(Table[V], Mapping[str, V]):
-    """One table. `bytes` is what its values take, where it has a bound of bytes or can `weigh` a value."""
+    """One table as a mapping. `bytes` is the size of its values, if it has a limit or can `weigh` them."""
 
     def __init__(
         self,
@@ -49,7 +50,7 @@ class Rows(Table[V], Mapping[str, V]):
         most_bytes: int = _NO_BOUND,
         weigh: Callable[[V], int] | None = None,
         keep_s: float = math.inf,
-        merge: Callable[[V, V], V] | None = None,  # of the file's value and one put before it was open
+        merge: Callable[[V, V], V] | None = None,  # of the file's value and an earlier one
         is_copied: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -57,9 +58,9 @@ class Rows(Table[V], Mapping[str, V]):
         self._durable, self._most, self._most_bytes = durable, most, most_bytes
         self._keep_s, self._merge, self._clock = keep_s, merge, clock
         self._weigh = weigh or (lambda value: len(self.encode(value)) if most_bytes < _NO_BOUND else 0)
-        self._kept: dict[str, CachedRow[V]]  # the oldest first
+        self._kept: dict[str, CachedRow[V]]  # oldest first
         self._replace({})
-        self._lock = threading.Lock()  # changes come from the event loop and from the database's thread
+        self._lock = threading.Lock()  # changes come from the event loop and the database's thread
         self._unsaved, self._warned = set[str](), False
 
     def __getitem__(self, key: str) -> V:
@@ -72,15 +73,15 @@ class Rows(Table[V], Mapping[str, V]):
         return len(self._kept)
 
     def items(self) -> ItemsView[str, V]:
-        """All rows as they are now, the oldest first."""
+        """Return all current rows, oldest first."""
         return {key: kept.value for key, kept in tuple(self._kept.items())}.items()
 
     def values(self) -> ValuesView[V]:
-        """Return the values as they are now, the oldest first."""
+        """Return all current values, oldest first."""
         return dict(self.items()).values()
 
     def update(self, values: Mapping[str, V | None], *, renew: bool = True, at: float | None = None) -> None:
-        """Put rows, `at` a time or now, or drop those of None; without `renew` a row keeps place and time."""
+        """Put rows, or delete those that are None; without `renew` a row keeps its position and time."""
         assert not self._durable, f"{self.name} is written with store"
         with self._lock:
             fresh = self._made(values, at, renew=renew)
@@ -89,41 +90,44 @@ class Rows(Table[V], Mapping[str, V]):
             self._drop(self._beyond({}))
 
     def hold(self, values: Mapping[str, V | None]) -> None:
-        """Put rows in memory alone."""
+        """Put rows in memory only."""
         with self._lock:
             self._apply(self._made(values, None, renew=True))
 
     async def store(
         self, values: Mapping[str, V | None], *, renew: bool = True, at: float | None = None
     ) -> None:
-        """Put rows as `update` does, durably on return. Raises StoreError; a durable table is as it was."""
+        """Put rows as `update` does, durably on return.
+
+        Raises StoreError; a durable table is unchanged then.
+        """
         await self.database.commit(self.change(values, renew=renew, at=at))
 
     def change(
         self, values: Mapping[str, V | None], *, renew: bool = True, at: float | None = None
     ) -> Change:
-        """Return the same as a part of a larger transaction; at most one of each table."""
+        """Return the same as a part of a transaction; at most one part for each table."""
         if self._durable:
             return _Durable(self, self._made(values, at, renew=renew), renew=renew)
         self.update(values, renew=renew, at=at)
         return self.pending()
 
     def pending(self) -> Change:
-        """Return what is not in the file yet, as a part of a transaction."""
+        """Return the rows that are not in the file yet, as a part of a transaction."""
         with self._lock:
             return _Pending(self, {key: self._kept.get(key) for key in self._unsaved})
 
     @property
     def is_saved(self) -> bool:
-        """True if the file has all rows."""
+        """Return True if the file has all rows."""
         return not self._unsaved
 
     async def flush(self) -> None:
-        """Write what is not in the file yet, durably on return. Raises StoreError."""
+        """Write the rows that are not in the file yet, durably on return. Raises StoreError."""
         await self.database.commit(self.pending())
 
     async def save(self) -> None:
-        """Write what is not in the file yet. Raises nothing; a failed write is done later."""
+        """Write the rows that are not in the file yet. Raises nothing; a failed write is repeated later."""
         if self.is_saved:
             return
         try:
@@ -135,16 +139,16 @@ class Rows(Table[V], Mapping[str, V]):
             self._warned = True
 
     def tidy(self) -> None:
-        """Drop the rows that are too old or too many by now."""
+        """Remove rows that are too old or too many."""
         with self._lock:
             self._drop(self._beyond({}))
 
     def load(self, connection: Connection) -> Callable[[], object]:
-        """Read all rows; what is returned takes them over. Raises Damaged."""
+        """Read all rows; the returned function takes them over. Raises Damaged."""
         return partial(self.restore, tuple(self.read_all(connection)))
 
     def restore(self, found: Iterable[Row[V]]) -> None:
-        """Take over what a file holds, as it is opened."""
+        """Take over the contents of the file at open."""
         with self._lock:
             early = self._kept
             ordered = sorted(found, key=lambda row: row.at)
@@ -168,7 +172,7 @@ class Rows(Table[V], Mapping[str, V]):
         return made
 
     def _beyond(self, fresh: Mapping[str, CachedRow[V] | None]) -> list[str]:
-        """Return the keys of rows that have to go once these rows are put, the oldest first."""
+        """Return the keys of rows to remove once these rows are put, oldest first."""
         count, size = len(self._kept), self.bytes
         for key, kept in fresh.items():
             old = self._kept.get(key)
@@ -227,7 +231,7 @@ class _Durable(Generic[V]):
 
 
 class _Pending(Generic[V]):
-    """Rows that memory has and the file has not; one that changes meanwhile stays to be written."""
+    """Rows that are only in memory; a row that changes during the write stays pending."""
 
     def __init__(self, table: Rows[V], rows: dict[str, CachedRow[V] | None]) -> None:
         self.table, self._rows, self.name, self.is_empty = table, rows, table.name, not rows
@@ -242,16 +246,16 @@ class _Pending(Generic[V]):
 
 
 class MemoryRows(Rows[V]):
-    """Rows of memories, by a root's path or identity; a method for each way in which a memory goes."""
+    """Rows of memories, by a root's path or identity; one method for each way in which a memory goes."""
 
     _by_root: dict[str, dict[str, V]]
 
     def of(self, root: str, memory_id: str) -> V | None:
-        """Return the row of a memory."""
+        """Return the row of a memory, or None."""
         return self.get(key_of(root, memory_id))
 
     def of_root(self, root: str) -> Mapping[str, V]:
-        """Return all rows of a root, by the memory's id; it changes with the table."""
+        """Return all rows of a root, by the memory's id; the mapping is live."""
         return self._by_root.get(root, {})
 
     def _replace(self, rows: Mapping[str, CachedRow[V]]) -> None:
@@ -268,23 +272,26 @@ class MemoryRows(Rows[V]):
                 del of_root[memory_id]
 
     def forgotten(self, root: str, memory_ids: Iterable[str]) -> Change:
-        """Erase the rows of these memories."""
+        """Return a change that erases the rows of these memories."""
         return self.change({key: None for each in memory_ids if (key := key_of(root, each)) in self})
 
     async def forget(self, root: str, memory_ids: Iterable[str]) -> None:
-        """Erase them, durably on return. Raises StoreError."""
+        """Erase the rows of these memories, durably on return. Raises StoreError."""
         await self.database.commit(self.forgotten(root, memory_ids))
 
     def trashed(self, root: str, memory_ids: Iterable[str]) -> dict[str, V]:
-        """Return the rows of these memories by id, for the trash to hold; `forgotten` erases them then."""
+        """Return the rows of these memories by id, for the trash; `forgotten` erases them then."""
         return {each: self[key] for each in memory_ids if (key := key_of(root, each)) in self}
 
     def returned(self, root: str, rows: Mapping[str, V]) -> Change:
-        """Give rows back that the trash held, by id."""
+        """Return a change that restores rows from the trash, by id."""
         return self.change({key_of(root, each): row for each, row in rows.items()})
 
     def moved(self, root: str, memory_ids: Collection[str], to_root: str, memory_id: str) -> Change:
-        """Give rows of a chain, oldest first, to what it became: merged, or its own row, or the newest."""
+        """Return a change that gives rows of a chain, oldest first, to its new memory.
+
+        The row is merged, or the new memory's own, or the newest of the chain.
+        """
         rows, value = self.trashed(root, memory_ids), self.get(there := key_of(to_root, memory_id))
         for row in reversed(rows.values()):
             value = row if value is None else self._merge(row, value) if self._merge else value

@@ -1,8 +1,8 @@
-"""The daemon's state: `state.db` opened, kept, copied once a day, and cleaned of what was forgotten.
+"""The daemon's state: opens `state.db`, saves it, copies it daily, and erases forgotten data.
 
-`run` opens the file and keeps it; who needs what is in it awaits `opened`. A file that cannot be opened ends
-nothing: `problem` says why, nothing is injected and captured if something may have been paused, what has to
-be durable is refused with the reason, and every five seconds it is tried again.
+`run` opens the file and keeps it open; users of the file await `opened`. A file that cannot be opened stops
+nothing. `problem` says why, injection and capture stop if something may have been paused, durable writes are
+refused with the reason, and the open is repeated every five seconds.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ _COPY_EVERY_S = 24 * 3600.0
 
 
 class State:
-    """One for the daemon; lives in its event loop.
+    """All tables of the daemon; lives in its event loop.
 
-    `tried` is set when the file is open or is known not to open now; `problem` is why not, or nothing.
+    `tried` is set when the file is open or could not be opened; `problem` is the reason, or "".
     """
 
     def __init__(self, directory: str, governor: Governor, address: str = "") -> None:
-        """Take absolute paths of the state directory, which is made if it is missing, and of the socket."""
+        """Take absolute paths of the state directory, which is created if missing, and of the socket."""
         self._directory = directory
         self._path = os.path.join(directory, "state.db")
         self._copy = os.path.join(directory, "state.copy")
@@ -114,14 +114,14 @@ class State:
         )
 
     async def opened(self, timeout_s: float | None = None) -> None:
-        """Wait until the file is open, or is known not to open now, or the time is over."""
+        """Wait until the file is open, could not be opened, or the timeout is over."""
         if not self.tried.is_set():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(timeout_s):
                     await self.tried.wait()
 
     async def run(self) -> None:
-        """Open the file, then write every five seconds what may wait so long, until cancelled."""
+        """Open the file, then save write-behind rows every five seconds, until cancelled."""
         while True:
             if self._database.is_open:
                 await self._save()
@@ -131,7 +131,7 @@ class State:
             await asyncio.sleep(_SAVE_EVERY_S)
 
     async def close(self) -> None:
-        """Write what is left and close the file."""
+        """Save pending rows and close the file."""
         self.events.stop()
         if self._database.is_open:
             await self._save()
@@ -145,27 +145,29 @@ class State:
 
     @property
     def trouble(self) -> str:
-        """Why nothing is kept, or nothing is injected, wherever one looks; or nothing."""
+        """Return why nothing is saved or injected anywhere, or ""."""
         return (self.problem or self.pauses.doubt) if self.tried.is_set() else ""
 
     @property
     def silenced_at(self) -> float:
-        """Time of the last forget, or start or end of a pause, in Unix seconds; 0 for never.
+        """Return the time of the last forget, or start or end of a pause, in Unix seconds; 0 for never.
 
-        Nothing that was said before is looked for afterwards.
+        Older messages are not looked for after that time.
         """
         return max(self.forgotten.newest, self.pauses.changed_at)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a person should know, for status and doctor."""
-        told = [self.problem, self.pauses.doubt] if self.tried.is_set() else []
+        """Return warnings for status and doctor."""
+        sentences = [self.problem, self.pauses.doubt] if self.tried.is_set() else []
         if self._database.journal not in ("", "wal"):
-            told.append(f"{self._path} has a rollback journal, as this file system cannot do better: slower")
-        return tuple(dict.fromkeys(filter(None, told)))
+            sentences.append(
+                f"{self._path} has a rollback journal, as this file system cannot do better: slower"
+            )
+        return tuple(dict.fromkeys(filter(None, sentences)))
 
     async def unexpected_files(self) -> tuple[str, ...]:
-        """What lies in the state directory and is not ours, for status and doctor."""
+        """Return sentences about unexpected entries of the state directory, for status and doctor."""
         return await asyncio.to_thread(unexpected_files, self._directory)
 
     async def _open(self) -> None:
@@ -193,7 +195,7 @@ class State:
         return [table.load(connection) for table in self._database.tables]
 
     async def _keep_copy(self) -> None:
-        """Once a day: copy what must not be lost."""
+        """Write the daily copy, once a day."""
         now = time.monotonic()
         if now - self._copied_at < _COPY_EVERY_S:
             return
@@ -206,7 +208,7 @@ class State:
             logger.warning("no copy of the state error=%s", error)
 
     async def erase_traces(self) -> None:
-        """Leave no byte of what was removed: not in the file, nor in what was set aside or shown.
+        """Erase every byte of removed rows: in the file, in files set aside, and in the exported page.
 
         Raises StoreError.
         """

@@ -1,7 +1,7 @@
-"""Whom a person trusts, and what this daemon has written itself: what of a repository's memories counts.
+"""Tables of trust: trusted roots, files that this daemon wrote, and hashes that count.
 
-A root is known by the `identity` that `forged.trust` makes of its directory, never by the bytes of a
-repository. Until the state was read, and after damage until a person has decided, nobody is trusted.
+A root is known by the `identity` that `forged.trust` derives from its directory, never by the bytes of a
+repository. Until the state is read, and after damage until a person decides, no root is trusted.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ MOST_OWN = 1 << 17
 
 
 class OwnFile(msgspec.Struct, frozen=True):
-    """A memory file that this daemon wrote: the SHA-256 of its bytes, in hex, and where its text came from.
+    """A memory file that this daemon wrote: SHA-256 of its bytes, in hex, and the source of its text.
 
-    `insisted`: it holds what looks like a secret, and a person wanted it so.
+    `insisted`: it seems to contain a secret, and a person allowed it.
     """
 
     id: str
@@ -39,9 +39,9 @@ class OwnFile(msgspec.Struct, frozen=True):
 
 
 class RootRecord(msgspec.Struct, frozen=True):
-    """What is known of one root at one path. `trusted_at` is empty unless it is trusted.
+    """Record of one root at one path. `trusted_at` is "" unless it is trusted.
 
-    `mode` is follow or locked; `branch` the full name of the branch that was checked out when it was trusted.
+    `mode` is follow or locked. `branch` is the full name of the branch that was checked out at that time.
     """
 
     top: str
@@ -58,78 +58,78 @@ class RootRecord(msgspec.Struct, frozen=True):
 
 
 class TrustFindings(msgspec.Struct, frozen=True):
-    """Findings of a look at a root: hashes that count from now on, and hashes of files that git brought.
+    """Findings of a look at a root: hashes that count from now on, and hashes of files from git.
 
-    `root` is what was on record of the root, or its first record.
+    `root` is the existing record of the root, or its first one.
     """
 
     root: RootRecord
     accepted: frozenset[str] = frozenset()
-    brought: frozenset[str] = frozenset()
+    from_git: frozenset[str] = frozenset()
 
 
 class TrustRecords:
-    """The records, answered from memory; what changes them is durable on return, or raises StoreError.
+    """Trust records, answered from memory; changes are durable on return, or raise StoreError.
 
-    While the pauses are in doubt nobody is trusted.
+    While the pauses are in doubt, no root is trusted.
     """
 
     def __init__(self, database: Database, pauses: Pauses) -> None:
         self._database, self._pauses = database, pauses
         self._hashes: dict[str, set[str]] = {}
-        self._brought: dict[str, set[str]] = {}
+        self._from_git: dict[str, set[str]] = {}
         self._roots = Rows(database, "roots", RootRecord, durable=True, is_copied=True)
         self.own_files = OwnFiles(database, self._hashes)
         self._approvals = Table(database, "approvals", bool, is_copied=True, load=self._load)
-        self._git_brought = Table(database, "brought", bool, is_copied=True)
-        self.decisions = 0  # how often a person, or what was read, changed what counts
+        self._git_table = Table(database, "git_files", bool, is_copied=True)
+        self.decisions = 0  # number of changes of the counting files
 
     def _load(self, connection: Connection) -> Callable[[], object]:
         approved = [_pair(row.key) for row in self._approvals.read_all(connection)]
-        brought = [_pair(row.key) for row in self._git_brought.read_all(connection)]
+        from_git = [_pair(row.key) for row in self._git_table.read_all(connection)]
 
         def restore() -> None:
             self.decisions += 1
             for identity, sha256 in approved:
                 self._hashes.setdefault(identity, set()).add(sha256)
-            for identity, sha256 in brought:
-                self._brought.setdefault(identity, set()).add(sha256)
+            for identity, sha256 in from_git:
+                self._from_git.setdefault(identity, set()).add(sha256)
 
         return restore
 
     @property
     def doubt(self) -> str:
-        """Why nobody knows for sure what a person has said, or nothing."""
+        """Return why the decisions of the person are uncertain, or ""."""
         return self._pauses.doubt
 
     def roots(self, top: str = "") -> tuple[RootRecord, ...]:
-        """Every root on record, or those that are or were at one path."""
+        """Return all recorded roots, or those at one path, now or earlier."""
         if self._pauses.doubt:
             return ()
         return tuple([each for each in self._roots.values() if each.top == top or not top])
 
     def own(self, identity: str) -> Mapping[str, OwnFile]:
-        """What this daemon wrote into a root, by id. May be asked in any thread."""
+        """Return the files that this daemon wrote into a root, by id. Callable in any thread."""
         return {} if self._pauses.doubt else self.own_files.of_root(identity)
 
     def hashes(self, identity: str) -> set[str] | frozenset[str]:
-        """Of files in a root that this daemon wrote or a person accepted, or that came in a way they trust.
+        """Return hashes that count in a root: own, accepted, or admitted files.
 
-        It changes; may be asked in any thread.
+        The set is live; callable in any thread.
         """
         return frozenset() if self._pauses.doubt else self._hashes.get(identity, frozenset())
 
-    def brought(self, identity: str) -> set[str] | frozenset[str]:
-        """Hashes of files that git brought into a root, though it may have pruned them since.
+    def from_git(self, identity: str) -> set[str] | frozenset[str]:
+        """Return hashes of files that git wrote into a root, even if git has pruned them since.
 
-        It changes; may be asked in any thread.
+        The set is live; callable in any thread.
         """
-        return frozenset() if self._pauses.doubt else self._brought.get(identity, frozenset())
+        return frozenset() if self._pauses.doubt else self._from_git.get(identity, frozenset())
 
     def note(self, found: TrustFindings) -> bool:
-        """Put what a look found out on record, durably on return, unless the root is another one by then.
+        """Record the findings of a look, durably on return, unless the path has another root by then.
 
-        For threads: the caller waits for the disk. Raises StoreError, and not all of it is on record then.
+        For threads: blocks for the disk. Raises StoreError; then not all of it is recorded.
         """
         return all(self._noted(part) for part in _parts(found))
 
@@ -142,10 +142,10 @@ class TrustRecords:
             except BaseException as error:
                 done.set_exception(error)
                 raise
-            if is_noted:  # here, as what a person says is in force after its own transaction
+            if is_noted:  # only now: a decision of a person is in force after its own transaction
                 self._roots.hold({found.root.key: found.root})
                 self._hashes.setdefault(found.root.identity, set()).update(found.accepted)
-                self._brought.setdefault(found.root.identity, set()).update(found.brought)
+                self._from_git.setdefault(found.root.identity, set()).update(found.from_git)
                 self.decisions += 1
             done.set_result(is_noted)
 
@@ -153,17 +153,18 @@ class TrustRecords:
         return done.result()
 
     async def put_root(self, record: RootRecord, accepted: Collection[str] = ()) -> None:
-        """Put a root on record, and accept files of it with these hashes: both or neither."""
+        """Record a root and accept files with these hashes, in one transaction."""
         approved = self._approvals.change({f"{record.identity} {each}": True for each in accepted})
         await self._database.commit(self._roots.change({record.key: record}), approved)
         self._hashes.setdefault(record.identity, set()).update(accepted)
         self.decisions += 1
 
     async def put_own(self, identity: str, files: Sequence[OwnFile]) -> None:
+        """Record files that this daemon wrote, by id."""
         await self.own_files.store({key_of(identity, each.id): each for each in files})
 
     async def disown(self, identities: Collection[str], memory_ids: Collection[str]) -> None:
-        """Keep nothing of the files that this daemon wrote for these memories: neither row nor accepted hash.
+        """Delete the records of files that this daemon wrote for these memories, and their hashes.
 
         Raises StoreError.
         """
@@ -182,7 +183,7 @@ class TrustRecords:
         self.decisions += 1
 
     async def revoke(self, record: RootRecord) -> None:
-        """Trust a root no longer; what this daemon wrote there stays known, and what git brought."""
+        """End the trust in a root; records of own files and of files from git stay."""
         fresh = msgspec.structs.replace(record, trusted_at="", mode="", branch="")
         begin = f"{record.identity} "
         refused = WriteOnly("approvals", lambda connection: self._approvals.erase_below(connection, begin))
@@ -196,17 +197,17 @@ class TrustRecords:
         if known is None:
             self._roots.write(connection, found.root.key, found.root, time.time())
         elif known != found.root:
-            return False  # a person has decided on it meanwhile
-        for table, hashes in ((self._approvals, found.accepted), (self._git_brought, found.brought)):
+            return False  # a person decided on it in the meantime
+        for table, hashes in ((self._approvals, found.accepted), (self._git_table, found.from_git)):
             for sha256 in hashes:
                 table.write(connection, f"{identity} {sha256}", True, time.time())
         return True
 
 
 class OwnFiles(MemoryRows[OwnFile]):
-    """Files that this daemon wrote, by the root's identity and the id; their `hashes` are accepted.
+    """Table of files that this daemon wrote, by the root's identity and id; their `hashes` count.
 
-    There is room for 131,072; the oldest go first, and are then like files of others.
+    There is room for 131,072 files; the oldest are removed first and then count as files of others.
     """
 
     def __init__(self, database: Database, hashes: dict[str, set[str]]) -> None:
@@ -224,11 +225,11 @@ class OwnFiles(MemoryRows[OwnFile]):
 
 
 def _parts(found: TrustFindings) -> Iterator[TrustFindings]:
-    """The same in parts that hold no other write up for long."""
-    accepted, brought = sorted(found.accepted), sorted(found.brought)
-    for start in range(0, max(len(accepted), len(brought), 1), _AT_ONCE):
+    """Yield the findings in parts, so that no write blocks others for long."""
+    accepted, from_git = sorted(found.accepted), sorted(found.from_git)
+    for start in range(0, max(len(accepted), len(from_git), 1), _AT_ONCE):
         end = start + _AT_ONCE
-        yield TrustFindings(found.root, frozenset(accepted[start:end]), frozenset(brought[start:end]))
+        yield TrustFindings(found.root, frozenset(accepted[start:end]), frozenset(from_git[start:end]))
 
 
 def _pair(key: str) -> tuple[str, str]:
@@ -237,16 +238,16 @@ def _pair(key: str) -> tuple[str, str]:
 
 
 class Exclude(msgspec.Struct, frozen=True):
-    """One repository. `choice` is exclude, commit, or nothing where the configuration decides.
+    """Git exclusion of one repository. `choice` is exclude, commit, or "" for the configured default.
 
-    `has_line`: forged's line is in its `info/exclude`. `is_told`: a person was told of it.
+    `has_line`: forged's line is in its `info/exclude`. `is_reported`: a person was informed of it.
     """
 
     common: str
     identity: str
     choice: str = ""
     has_line: bool = False
-    is_told: bool = False
+    is_reported: bool = False
 
     @property
     def key(self) -> str:
@@ -254,22 +255,22 @@ class Exclude(msgspec.Struct, frozen=True):
 
 
 class Excludes(Rows[Exclude]):
-    """One for the daemon. May be asked in any thread. `is_read`: the file was opened."""
+    """Table of exclusions. Callable in any thread. `is_read`: the file was opened."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database, "excludes", Exclude, durable=True, is_copied=True)
         self.is_read = False
 
     def restore(self, found: Iterable[Row[Exclude]]) -> None:
-        """Take over what a file holds, as it is opened."""
+        """Take over the contents of the file at open."""
         super().restore(found)
         self.is_read = True
 
     def of(self, common: str, identity: str) -> Exclude:
-        """Return the record of this very repository, or an empty one."""
+        """Return the record of exactly this repository, or an empty one."""
         fresh = Exclude(common, identity)
         return self.get(fresh.key, fresh)
 
     async def put(self, record: Exclude) -> None:
-        """Write a record down, durably; one that says nothing is removed. Raises StoreError."""
+        """Store a record durably; delete an empty one. Raises StoreError."""
         await self.store({record.key: record if record.choice or record.has_line else None})

@@ -1,7 +1,6 @@
-"""What lies in the state directory and is not the daemon's: links, pipes, files of others, things unknown.
+"""Find entries of the state directory that are not forged's: links, pipes, files of other users.
 
-In: the directory. Out: a sentence for each, a few of them; nothing is opened, followed, moved or removed. A
-directory that is not there holds nothing.
+Nothing is opened, followed, moved or removed. A missing directory has no entries.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Iterator
 from forged.files import printable
 from forged.state.damage import set_aside
 
-# What `forgectl ui` writes: a copy of all memories for a browser.
+# Written by `forgectl ui`: a copy of all memories for a browser.
 PAGE = "ui.html"
 
 _FILES = frozenset(
@@ -24,20 +23,20 @@ _FILES = frozenset(
 )
 _FOLDERS = frozenset({"trash", "run", "classifier"})
 _TEMP = ".forged-"
-_TOLD = 5
+_MOST = 5
 
 
 def unexpected_files(directory: str) -> tuple[str, ...]:
-    """A sentence for each thing that should not be there, five at most and then how many more."""
+    """Return a sentence for each unexpected entry, at most five, and then the number of others."""
     try:
         names = sorted(os.listdir(directory))
     except OSError:
         return ()
     ours = {os.path.basename(path) for path in set_aside(os.path.join(directory, "state.db"))}
-    told = [*_sentences(directory, names, ours)]
-    rest = len(told) - _TOLD
+    sentences = [*_sentences(directory, names, ours)]
+    rest = len(sentences) - _MOST
     more = (f"{rest:,} more things in {directory} are not forged's",) if rest > 0 else ()
-    return (*told[:_TOLD], *more)
+    return (*sentences[:_MOST], *more)
 
 
 def _sentences(directory: str, names: list[str], ours: set[str]) -> Iterator[str]:
@@ -53,6 +52,7 @@ def _sentences(directory: str, names: list[str], ours: set[str]) -> Iterator[str
 
 
 def _why(found: os.stat_result, name: str) -> str:
+    """Return why an entry is unexpected, or ""."""
     kind = stat.S_IFMT(found.st_mode)
     if kind == stat.S_IFLNK:
         return "is a link, and forged keeps its state in this directory itself"

@@ -1,8 +1,8 @@
-"""What of a repository counts, and whom a person trusts.
+"""Trust in repositories: decides which memory files count, by records and by git.
 
-`admission` decides what of a root counts, `brought` who brought a file, and `excluding` keeps captures out of
-commits. Records live in `state.db` and are never derived from the bytes of a repository. Git is run in
-repositories that are trusted, or that had no memories at the first look and whose `.git` is the user's.
+`admission` decides which files of a root count, `provenance` who wrote a file, and `excluding` keeps captures
+out of commits. Records are in `state.db` and are never derived from the bytes of a repository. Git runs only
+in trusted repositories, or in those of this user that had no memories at the first look.
 """
 
 from forged.trust.admission import Admitted, Stamp

@@ -1,25 +1,26 @@
-"""What of a root counts: the one step between the files on disk and every map, model and list.
+"""Admission of memory files: decides which files of a root count, before every map, model and list.
 
-Goes in: a root and its snapshot. Comes out: the memories that count, as they are shown, and those that are
-withheld, each with the reason: these are treated as absent, and hide none of the same id that counts.
+Takes a root and its snapshot. Returns the memories that count, redacted, and the withheld files, each with
+the reason. A withheld file is treated as absent and hides no other file of the same id.
 
-| root                     | what counts                                                                  |
+| root                     | files that count                                                             |
 |--------------------------|------------------------------------------------------------------------------|
-| the user's own           | everything                                                                   |
-| unknown: never asked     | bytes on record: files that this daemon wrote, and those a person accepted   |
-| own: empty at first      | also what a person writes by hand: bytes that no object of git has           |
-| own, without git         | instead edits by hand of files that this daemon wrote, where they lie        |
+| the user's own           | all                                                                          |
+| unknown: never asked     | recorded bytes: files of this daemon, and files that a person accepted       |
+| own: empty at first      | also edits by hand: bytes that no object of git has                          |
+| own, without git         | instead edits by hand of files of this daemon, at their paths                |
 | trusted, mode locked     | as unknown                                                                   |
-| trusted, mode follow     | also what is merged into the trusted branch, and edits by hand (`brought`)   |
+| trusted, mode follow     | also merges into the trusted branch, and edits by hand (`provenance`)        |
 
-Edits by hand in an own root are on record durably before they are shown, so that they count once committed;
-so is what git brought, so that it never counts as an edit when git has pruned it. `admit` may wait for git
-and for `state.db`, so it is called in a thread. It asks git only for files on which nothing is on record.
+Edits by hand in an own root are recorded durably before they are shown, so that they still count when
+committed. Files from git are recorded, too, so that they never count as edits after git has pruned them.
+`admit` may wait for git and for `state.db`, so it is called in a thread. It asks git only for files without
+a record.
 
-A memory is shown without a secret or private span, unless that very file was insisted on; `redacted` names
-what is left out. `origin` is that on record where this daemon wrote the file as it is now. Elsewhere a file
-is believed only where it lowers: `import`, `model` and `agent` stay. An id with a secret is a problem.
-Between two builds almost every memory is the same object, which is not looked at again.
+A memory is shown without secrets and private spans, unless a person allowed exactly that file. `redacted`
+names the kinds of secrets. `origin` is the recorded one if the file is as this daemon wrote it. Otherwise
+the file's own origin is believed only if it lowers trust: `import`, `model` and `agent`. An id with a secret
+is a problem. Between two builds almost all memories are the same objects, which are not checked again.
 """
 
 from __future__ import annotations
@@ -56,21 +57,21 @@ from forged_client.protocol import WithheldFile
 
 PRIVATE = "private span"
 
-# What a file may say of its own origin without a record: none of these makes it the person's.
+# Origins that are believed without a record: none of these makes a text the person's.
 _LOWERING = frozenset({Origin.IMPORT, Origin.MODEL, Origin.AGENT})
 
-# What nearly every file has: no secret, but longer than any word of prose, so that all would be looked at.
+# Fields of nearly every file that are no secrets, but longer than words of prose: not searched for secrets.
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)", re.ASCII)
 
-# Front matter that may hold a secret as it is.
+# Fields of front matter that may contain a secret.
 _TEXTS = ("category", "session_id", "trigger", "created_at", "updated_at")
 
 Own = Callable[[str], OwnFile | None]
-"""What is on record of the file that this daemon wrote for an id."""
+"""Returns the record of the file that this daemon wrote for an id, or None."""
 
 
 class RedactedMemory(msgspec.Struct, frozen=True, gc=False):
-    """A memory as it is shown, or why it is not. `insisted`: with what looks like a secret."""
+    """A memory without secrets, or the problem why it cannot be shown. `insisted`: with its secret."""
 
     memory: Memory | None
     insisted: bool = False
@@ -79,9 +80,9 @@ class RedactedMemory(msgspec.Struct, frozen=True, gc=False):
 
 
 class RedactedView(msgspec.Struct, frozen=True):
-    """Memories as they are, each with its shown row; `is_sure`: the records could be read.
+    """Memories as in their files, each with its redacted form; `is_sure`: the records were readable.
 
-    `with_secrets` are those whose file holds a secret or a private span, as they are and as they are shown.
+    `with_secrets` are those whose file has a secret or a private span, in both forms.
     """
 
     sources: tuple[Memory, ...] = ()
@@ -94,15 +95,15 @@ class RedactedView(msgspec.Struct, frozen=True):
 def redacted_view(
     sources: tuple[Memory, ...], hashes: Sequence[str], own: Own, before: RedactedView, *, is_sure: bool
 ) -> RedactedView:
-    """Show `sources`. `before` is what it came to the last time, or empty.
+    """Return the redacted form of `sources`. `before` is the last result, or empty.
 
-    Without `is_sure` nobody knows what is on record.
+    Without `is_sure` the records are unknown.
     """
     if before.is_sure != is_sure:
         before = RedactedView()
     head, tail = unchanged_ends(sources, before.sources)
     end = len(sources) - tail
-    fresh = [_shown(sources[row], hashes[row], own) for row in range(head, end)]
+    fresh = [_redacted(sources[row], hashes[row], own) for row in range(head, end)]
     behind = len(before.rows) - tail
     rows = (*before.rows[:head], *fresh, *before.rows[behind:])
     if before.with_secrets or any(row.has_secret for row in fresh):
@@ -114,19 +115,20 @@ def redacted_view(
     return RedactedView(sources, rows, is_sure, memories, secret)
 
 
-def _shown(source: Memory, sha256: str, own: Own) -> RedactedMemory:
+def _redacted(source: Memory, sha256: str, own: Own) -> RedactedMemory:
+    """Return one memory in the form that is shown."""
     public = without_private(source.content)
     edges = (text for edge in source.related for text in (edge.id, edge.relationship))
     times = dict.fromkeys((source.created_at, source.updated_at))
     odd_times = (text for text in times if not _TIME.fullmatch(text))
     grounds = map(str, source.evidence)
-    beside = (source.category, source.session_id, source.trigger, *odd_times, *source.cues, *grounds)
-    beside = (*beside, *_spoken(source))
-    found = shapes_in("\n\n".join((public, source.id, source.supersedes or "", *beside, *edges)))
+    other_texts = (source.category, source.session_id, source.trigger, *odd_times, *source.cues, *grounds)
+    other_texts = (*other_texts, *_entity_texts(source))
+    found = shapes_in("\n\n".join((public, source.id, source.supersedes or "", *other_texts, *edges)))
     if source.cues != (cues := tuple(map(without_private, source.cues))):
         source = msgspec.structs.replace(source, cues=cues)
-    if any("<" in text for text in _spoken(source)):
-        source = _speaking(source, without_private)
+    if any("<" in text for text in _entity_texts(source)):
+        source = _with_entities(source, without_private)
     record = own(source.id)
     is_own = record is not None and record.sha256 == sha256
     claimed = source.origin if source.origin in _LOWERING else ""
@@ -138,19 +140,21 @@ def _shown(source: Memory, sha256: str, own: Own) -> RedactedMemory:
     if is_own and record is not None and record.insisted:
         return RedactedMemory(source, insisted=True, has_secret=True)
     if names := shapes_in(source.id):
-        told = f"its id holds what looks like a secret ({', '.join(names)}); rename it"
-        return RedactedMemory(None, problem=told, has_secret=True)
-    return RedactedMemory(_without(source, public, found, origin), has_secret=True)
+        problem = f"its id holds what looks like a secret ({', '.join(names)}); rename it"
+        return RedactedMemory(None, problem=problem, has_secret=True)
+    return RedactedMemory(_redacted_memory(source, public, found, origin), has_secret=True)
 
 
-def _spoken(source: Memory) -> Iterator[str]:
+def _entity_texts(source: Memory) -> Iterator[str]:
+    """Yield all texts of entities and relations."""
     for entity in source.entities:
         yield from (entity.name, entity.type, entity.description)
     for each in source.relations:
         yield from (each.source, each.relation, each.target)
 
 
-def _speaking(source: Memory, shown: Callable[[str], str]) -> Memory:
+def _with_entities(source: Memory, shown: Callable[[str], str]) -> Memory:
+    """Return a memory with each text of its entities and relations changed by `shown`."""
     return msgspec.structs.replace(
         source,
         entities=tuple(
@@ -163,13 +167,15 @@ def _speaking(source: Memory, shown: Callable[[str], str]) -> Memory:
     )
 
 
-def _without(source: Memory, public: str, found: tuple[str, ...], origin: str) -> Memory:
+def _redacted_memory(source: Memory, public: str, found: tuple[str, ...], origin: str) -> Memory:
+    """Return a memory without the secrets that were found in it."""
+
     def clean(text: str) -> str:
         return redact(text).text
 
     cut = (PRIVATE,) if public != source.content else ()
     return msgspec.structs.replace(
-        _speaking(source, clean),
+        _with_entities(source, clean),
         **{name: clean(getattr(source, name)) for name in _TEXTS},
         content=clean(public),
         supersedes=clean(source.supersedes) if source.supersedes else None,
@@ -183,14 +189,14 @@ def _without(source: Memory, public: str, found: tuple[str, ...], origin: str) -
 
 logger = logging.getLogger(__name__)
 
-PINNED = "it is not what was accepted; this repository is pinned"
+LOCKED = "it is not what was accepted; this repository is pinned"
 FOREIGN = "no record that forged wrote it: reinstalled, restored or cloned? Nobody accepted it yet"
 REPLACED = "this is not the repository that was trusted at this path (restored, or cloned anew)"
 BEFORE_GIT = "git came into this folder after it was trusted"
 UNSURE = "nobody knows for sure what was trusted"
 NOT_RECORDED = "state.db cannot record now that it counts"
 
-# So many hashes are looked for one by one, which takes a twentieth of the time of a look at each file.
+# Up to this number, hashes are searched one by one, in a twentieth of the time of a loop over all files.
 _FEW = 8
 
 
@@ -198,23 +204,23 @@ Hashes = set[str] | frozenset[str]
 
 
 class Admitted(msgspec.Struct, frozen=True):
-    """What counts of a snapshot, as it is shown, sorted by id, and what does not, sorted by path.
+    """Files of a snapshot that count, redacted and sorted by id, and withheld files, sorted by path.
 
-    `passes`: some of that may be different in a moment, look again. `redacted`: ids of memories that are
-    shown without a secret in their file; `insisted`, of those that are shown with one, as somebody wanted.
-    `problems`: what cannot be shown without one.
+    `may_change`: part of the result may differ in a moment, look again. `redacted`: ids of memories shown
+    without a secret of their file. `insisted`: ids of those shown with one, as a person wanted. `problems`:
+    memories that cannot be shown without one.
     """
 
     memories: tuple[Memory, ...]
     withheld: tuple[WithheldFile, ...] = ()
-    passes: bool = False
+    may_change: bool = False
     redacted: tuple[str, ...] = ()
     insisted: frozenset[str] = frozenset()
     problems: tuple[Problem, ...] = ()
 
 
 class Stamp(msgspec.Struct, frozen=True):
-    """On what it depends which files of a root count; `follows`: also on what git says now."""
+    """State that decides which files of a root count; `follows`: git decides, too."""
 
     identity: str
     decisions: int
@@ -222,8 +228,8 @@ class Stamp(msgspec.Struct, frozen=True):
     follows: bool
 
 
-class TrustRecord(msgspec.Struct, frozen=True):
-    """What is on record of a root now, and under which identities its files may be.
+class TrustState(msgspec.Struct, frozen=True):
+    """Records of a root now, and the identities under which its files may be recorded.
 
     `replaced`: another root was trusted at this path.
     """
@@ -235,38 +241,39 @@ class TrustRecord(msgspec.Struct, frozen=True):
 
     @property
     def is_trusted(self) -> bool:
+        """Return True if a person trusts the root."""
         return self.record is not None and bool(self.record.trusted_at)
 
     @property
     def is_before_git(self) -> bool:
-        """Whether what is on record is of the folder, and git has come into it since."""
+        """Return True if git came into the folder after the record."""
         return self.record is not None and self.record.identity != self.identities[0]
 
 
 class Admission:
-    """The decision. Roots that it sees for the first time wait for `save` to be written down."""
+    """Decides which files count. Roots seen for the first time are recorded by `save`."""
 
     def __init__(self, records: TrustRecords) -> None:
         self._records = records
         self._repositories: dict[str, Repository] = {}
         self._found_roots: dict[str, RootRecord] = {}
-        self._presented: dict[Root, RedactedView] = {}
+        self._views: dict[Root, RedactedView] = {}
 
     def admit(self, root: Root, snapshot: Snapshot) -> Admitted:
         """Decide on all files of a root."""
-        standing = self.standing(root.top)
+        trust = self.state_of(root.top)
         if root.is_own:
-            return self._shown(root, standing, snapshot.memories, snapshot.hashes)
-        if standing.record is None or (standing.is_before_git and not standing.is_trusted):
-            standing = self._first_seen(root, snapshot, standing)
-        on_record = self._on_record(standing)
-        new = _unknown(snapshot.hashes, on_record)
-        if not new or self._are_accepted(root, snapshot, standing, new):
-            return self._shown(root, standing, snapshot.memories, snapshot.hashes)
-        return self._sorted_out(root, snapshot, standing)
+            return self._redacted(root, trust, snapshot.memories, snapshot.hashes)
+        if trust.record is None or (trust.is_before_git and not trust.is_trusted):
+            trust = self._first_seen(root, snapshot, trust)
+        on_record = self._on_record(trust)
+        new = _unrecorded_hashes(snapshot.hashes, on_record)
+        if not new or self._are_accepted(root, snapshot, trust, new):
+            return self._redacted(root, trust, snapshot.memories, snapshot.hashes)
+        return self._partition(root, snapshot, trust)
 
-    def standing(self, top: str) -> TrustRecord:
-        """What is on record of the root that is at `top` now."""
+    def state_of(self, top: str) -> TrustState:
+        """Return the records of the root that is at `top` now."""
         identity = identify(top)
         ways = tuple(dict.fromkeys(filter(None, (identity.git, identity.folder))))
         recorded = {each.identity: each for each in self._records.roots(top)}
@@ -274,93 +281,94 @@ class Admission:
         record = next(filter(None, known), None)
         kept_under = identity.own if record is None else record.identity
         replaced = any(recorded[each].trusted_at for each in recorded.keys() - ways)
-        return TrustRecord(kept_under, ways, record, replaced)
+        return TrustState(kept_under, ways, record, replaced)
 
     def stamp(self, root: Root) -> Stamp:
-        """What decides which files of a root count, but for the files. May be asked in any thread."""
-        standing = self.standing(root.top)
-        record = standing.record
+        """Return the state that decides which files count, except for the files. Callable in any thread."""
+        trust = self.state_of(root.top)
+        record = trust.record
         is_asked = record is not None and (record.mode == "follow" or record.born_empty)
         follows = root.scope is Scope.REPO and is_asked
-        return Stamp(standing.identity, self._records.decisions, self._records.doubt, follows)
+        return Stamp(trust.identity, self._records.decisions, self._records.doubt, follows)
 
     def repository(self, top: str) -> Repository:
         return self._repositories.setdefault(top, Repository(top))
 
     async def save(self) -> None:
-        """Write down which roots `admit` saw for the first time; a failure is found out again."""
+        """Record the roots that `admit` saw for the first time; a failure is repeated later."""
         try:
             for record in tuple(self._found_roots.values()):
                 if all(each.identity != record.identity for each in self._records.roots(record.top)):
                     await self._records.put_root(record)
-                self._found_roots.pop(record.key, None)  # on record now, or it counts no more
+                self._found_roots.pop(record.key, None)  # recorded now, or no longer needed
         except StoreError as error:
             logger.warning("what counts is not written down error=%s", error)
 
-    def _on_record(self, standing: TrustRecord) -> list[Hashes]:
-        return [self._records.hashes(each) for each in standing.identities]
+    def _on_record(self, trust: TrustState) -> list[Hashes]:
+        return [self._records.hashes(each) for each in trust.identities]
 
-    def _first_seen(self, root: Root, snapshot: Snapshot, standing: TrustRecord) -> TrustRecord:
-        """Remember whether anything foreign was there at the first look, or when git came into the folder."""
-        if self._records.doubt or not standing.identity:
-            return standing
-        of_folder = standing.record
+    def _first_seen(self, root: Root, snapshot: Snapshot, trust: TrustState) -> TrustState:
+        """Note if foreign files were there at the first look, or when git came into the folder."""
+        if self._records.doubt or not trust.identity:
+            return trust
+        of_folder = trust.record
         listed = {
             f"{listing.path}/{name}": seen.sha256
             for listing in snapshot.listings
             for name, seen in listing.files.items()
         }
-        own = {file.sha256 for each in standing.identities for file in self._records.own(each).values()}
+        own = {file.sha256 for each in trust.identities for file in self._records.own(each).values()}
         if of_folder is not None and of_folder.born_empty:
             own |= self._records.hashes(of_folder.identity)
-            own |= {file.sha256 for file in files_of(snapshot) if self._is_edited(root, file, standing)}
+            own |= {file.sha256 for file in files_of(snapshot) if self._is_edited(root, file, trust)}
         was_empty = own.issuperset(listed.values()) and (of_folder is None or of_folder.born_empty)
-        identity = standing.identities[0]
+        identity = trust.identities[0]
         record = RootRecord(root.top, identity, utc_now(), was_empty)
         self._found_roots[record.key] = record
-        return msgspec.structs.replace(standing, identity=identity, record=record)
+        return msgspec.structs.replace(trust, identity=identity, record=record)
 
-    def _are_accepted(self, root: Root, snapshot: Snapshot, standing: TrustRecord, new: set[str]) -> bool:
-        """Return True if all files with these hashes count, where each file is a memory with its own id."""
+    def _are_accepted(self, root: Root, snapshot: Snapshot, trust: TrustState, new: set[str]) -> bool:
+        """Return True if all files with these hashes count and each is a memory with its own id."""
         if sum(len(listing.files) for listing in snapshot.listings) > len(snapshot.memories):
             return False
-        rows = _places(snapshot.hashes, new)
+        rows = _rows_with(snapshot.hashes, new)
         files = [File(snapshot.memories[at], snapshot.paths[at], 0, snapshot.hashes[at]) for at in rows]
-        judged = self._judged(root, files, snapshot, standing) if files else AdmissionDecision()
-        return judged.accepted.issuperset(file.sha256 for file in files)
+        decision = self._decide(root, files, snapshot, trust) if files else AdmissionDecision()
+        return decision.accepted.issuperset(file.sha256 for file in files)
 
-    def _sorted_out(self, root: Root, snapshot: Snapshot, standing: TrustRecord) -> Admitted:
+    def _partition(self, root: Root, snapshot: Snapshot, trust: TrustState) -> Admitted:
+        """Split files into those that count and those that are withheld."""
         counting: list[File] = []
         strange: list[File] = []
-        known = set().union(*self._on_record(standing))
+        known = set().union(*self._on_record(trust))
         for file in files_of(snapshot):
             (counting if file.sha256 in known else strange).append(file)
-        judged = self._judged(root, strange, snapshot, standing) if strange else AdmissionDecision()
-        counting += [file for file in strange if file.sha256 in judged.accepted]
+        decision = self._decide(root, strange, snapshot, trust) if strange else AdmissionDecision()
+        counting += [file for file in strange if file.sha256 in decision.accepted]
         withheld = (
             WithheldFile(
-                id=file.memory.id, path=file.path, sha256=file.sha256, why=judged.refused.get(file.path, "")
+                id=file.memory.id, path=file.path, sha256=file.sha256, why=decision.refused.get(file.path, "")
             )
             for file in strange
-            if file.sha256 not in judged.accepted
+            if file.sha256 not in decision.accepted
         )
         listed = tuple(sorted(withheld, key=lambda each: each.path))
         chosen = one_per_id(counting)
         memories, hashes = tuple(file.memory for file in chosen), tuple(file.sha256 for file in chosen)
-        admitted = self._shown(root, standing, memories, hashes)
-        return msgspec.structs.replace(admitted, withheld=listed, passes=judged.passes)
+        admitted = self._redacted(root, trust, memories, hashes)
+        return msgspec.structs.replace(admitted, withheld=listed, may_change=decision.may_change)
 
-    def _shown(
-        self, root: Root, standing: TrustRecord, memories: tuple[Memory, ...], hashes: Sequence[str]
+    def _redacted(
+        self, root: Root, trust: TrustState, memories: tuple[Memory, ...], hashes: Sequence[str]
     ) -> Admitted:
-        records = [self._records.own(each) for each in standing.identities]
+        records = [self._records.own(each) for each in trust.identities]
 
         def own(memory_id: str) -> OwnFile | None:
             return next(filter(None, (record.get(memory_id) for record in records)), None)
 
-        before = self._presented.get(root, RedactedView())
+        before = self._views.get(root, RedactedView())
         shown = redacted_view(memories, hashes, own, before, is_sure=not self._records.doubt)
-        self._presented[root] = shown
+        self._views[root] = shown
         secret = shown.with_secrets
         return Admitted(
             shown.memories,
@@ -373,74 +381,76 @@ class Admission:
             ),
         )
 
-    def _is_edited(self, root: Root, file: File, standing: TrustRecord) -> bool:
-        if not any(file.memory.id in self._records.own(each) for each in standing.identities):
+    def _is_edited(self, root: Root, file: File, trust: TrustState) -> bool:
+        """Return True if a file is in the place of one that this daemon wrote."""
+        if not any(file.memory.id in self._records.own(each) for each in trust.identities):
             return False
         return one_form(file.path) == one_form(os.path.join(root.directories[0], f"{file.memory.id}.md"))
 
-    def _judged(
-        self, root: Root, files: Sequence[File], snapshot: Snapshot, standing: TrustRecord
+    def _decide(
+        self, root: Root, files: Sequence[File], snapshot: Snapshot, trust: TrustState
     ) -> AdmissionDecision:
-        """Judge files that are not on record; the findings are on record on return."""
-        record = standing.record
+        """Decide on files without a record; the decision is recorded on return."""
+        record = trust.record
         if record is None or not (record.trusted_at or record.born_empty):
-            why = _why_not(standing, self._records.doubt)
+            why = _refusal_reason(trust, self._records.doubt)
             return AdmissionDecision(refused={file.path: why for file in files})
-        if standing.is_before_git:
+        if trust.is_before_git:
             return AdmissionDecision(refused={file.path: BEFORE_GIT for file in files})
         if record.mode == "locked":
-            return AdmissionDecision(refused={file.path: PINNED for file in files})
-        brought = frozenset[str]().union(*map(self._records.brought, standing.identities))
+            return AdmissionDecision(refused={file.path: LOCKED for file in files})
+        from_git = frozenset[str]().union(*map(self._records.from_git, trust.identities))
         if record.trusted_at:
-            candidates = _candidates(files, snapshot)
-            judged = self.repository(root.top).judge(record.branch, candidates, brought)
-        elif has_git(root.top) and not root.in_git:  # git checks nothing out into its own directory
-            fresh = _candidates([file for file in files if file.sha256 not in brought], snapshot)
-            judged = self.repository(root.top).judge_unasked(fresh)
-            known = {file.path: FROM_GIT for file in files if file.sha256 in brought}
-            judged = msgspec.structs.replace(judged, refused=judged.refused | known)
+            candidates = _unrecorded_files(files, snapshot)
+            decision = self.repository(root.top).judge(record.branch, candidates, from_git)
+        elif has_git(root.top) and not root.in_git:  # checkouts never go there
+            fresh = _unrecorded_files([file for file in files if file.sha256 not in from_git], snapshot)
+            decision = self.repository(root.top).judge_unasked(fresh)
+            known = {file.path: FROM_GIT for file in files if file.sha256 in from_git}
+            decision = msgspec.structs.replace(decision, refused=decision.refused | known)
         else:
-            edited = [file for file in files if self._is_edited(root, file, standing)]
+            edited = [file for file in files if self._is_edited(root, file, trust)]
             others = {file.path: FOREIGN for file in files if file not in edited}
-            judged = AdmissionDecision(frozenset(file.sha256 for file in edited), others)
-        return self._noted(record, judged, files)
+            decision = AdmissionDecision(frozenset(file.sha256 for file in edited), others)
+        return self._recorded(record, decision, files)
 
-    def _noted(
-        self, record: RootRecord, judged: AdmissionDecision, files: Sequence[File]
+    def _recorded(
+        self, record: RootRecord, decision: AdmissionDecision, files: Sequence[File]
     ) -> AdmissionDecision:
-        """The same once it is on record; without that only what a trusted root accepts counts."""
-        if not judged.accepted and not judged.brought:
-            return judged
+        """Return the recorded decision; unrecorded, only accepted files of a trusted root count."""
+        if not decision.accepted and not decision.from_git:
+            return decision
         try:
-            is_noted = self._records.note(TrustFindings(record, judged.accepted, judged.brought))
+            is_noted = self._records.note(TrustFindings(record, decision.accepted, decision.from_git))
         except StoreError as error:
             logger.warning("what counts is not written down error=%s", error)
             if record.trusted_at:
-                return judged
+                return decision
             is_noted = False
         if is_noted:
             self._found_roots.pop(record.key, None)
-            return judged
-        lost = {file.path: NOT_RECORDED for file in files if file.sha256 in judged.accepted}
-        return msgspec.structs.replace(judged, accepted=frozenset(), refused=judged.refused | lost)
+            return decision
+        lost = {file.path: NOT_RECORDED for file in files if file.sha256 in decision.accepted}
+        return msgspec.structs.replace(decision, accepted=frozenset(), refused=decision.refused | lost)
 
 
-def _candidates(files: Sequence[File], snapshot: Snapshot) -> list[UnrecordedFile]:
+def _unrecorded_files(files: Sequence[File], snapshot: Snapshot) -> list[UnrecordedFile]:
+    """Return the files with their change keys."""
     listed = {listing.path: listing.files for listing in snapshot.listings}
     places = (os.path.split(file.path) for file in files)
     keys = [listed[folder][name].key for folder, name in places]
     return [UnrecordedFile(file.path, file.sha256, *key[:3]) for file, key in zip(files, keys, strict=True)]
 
 
-def _unknown(hashes: Iterable[str], on_record: Sequence[Hashes]) -> set[str]:
-    """Those that stand nowhere; without a line of Python for each, as there are as many as files."""
+def _unrecorded_hashes(hashes: Iterable[str], on_record: Sequence[Hashes]) -> set[str]:
+    """Return the hashes in no record; without a Python loop, because there may be many."""
     for known in on_record:
         hashes = filterfalse(known.__contains__, hashes)
     return set(hashes)
 
 
-def _places(hashes: Sequence[str], wanted: set[str]) -> Iterator[int]:
-    """Where each of the wanted stands, in several places where files without an id are alike."""
+def _rows_with(hashes: Sequence[str], wanted: set[str]) -> Iterator[int]:
+    """Yield the positions of the wanted hashes; equal files have several."""
     if len(wanted) > _FEW:
         yield from (row for row, each in enumerate(hashes) if each in wanted)
         return
@@ -451,7 +461,8 @@ def _places(hashes: Sequence[str], wanted: set[str]) -> Iterator[int]:
             yield at
 
 
-def _why_not(standing: TrustRecord, doubt: str) -> str:
+def _refusal_reason(trust: TrustState, doubt: str) -> str:
+    """Return why no file without a record counts in this root."""
     if doubt:
         return UNSURE
-    return REPLACED if standing.replaced else FOREIGN
+    return REPLACED if trust.replaced else FOREIGN

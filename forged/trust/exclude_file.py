@@ -1,8 +1,8 @@
-"""Put forged's line into `info/exclude` of a repository, and take it out again.
+"""Add forged's line to `info/exclude` of a repository, and remove it again.
 
-Nothing is written where git tracks or ignores such files already. Each step of the way is opened below the
-one before without following a link, and `exclude` has to be a regular file with one name and the repository's
-owner. It is appended to and never replaced; the line is taken out in place. Raises ExcludeError. Blocks.
+Nothing is written where git already tracks or ignores such files. Each part of the path is opened below the
+one before without following a link. `exclude` must be a regular file with one name and the repository's
+owner. It is appended to and never replaced; the line is removed in place. Raises ExcludeError. Blocks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TRACKED, _PROBE = ".forge/memory/mem_*.md", ".forge/memory/mem_0.md"
 _STEP = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MOST_BYTES, _MOST_INDEX_BYTES = 1 << 20, 256 << 20
-_PLAIN = (b"\0\0\0\2", b"\0\0\0\3")  # versions that hold every path as it is
+_PLAIN = (b"\0\0\0\2", b"\0\0\0\3")  # versions with uncompressed paths
 
 
 class ExcludeError(ForgedError):
@@ -30,9 +30,9 @@ class ExcludeError(ForgedError):
 
 
 def add_line(top: str, common: str, home: str) -> str:
-    """Have git ignore what forged names in the repository of a work tree; `home` is the user's directory.
+    """Make git ignore forged's files in the repository of a work tree; `home` is the user's directory.
 
-    Returned is what it came to: `added`, `there` (it was), `tracked` or `ignored`. Raises ExcludeError.
+    Returns the result: `added`, `there` (it was), `tracked` or `ignored`. Raises ExcludeError.
     """
     with _explained(), _opened_info(common, make=True) as (info, owner):
         if _holds_line(info, owner):
@@ -49,9 +49,9 @@ def add_line(top: str, common: str, home: str) -> str:
 
 
 def remove_line(common: str) -> None:
-    """Take forged's line out of a repository's `info/exclude`. Raises ExcludeError.
+    """Remove forged's line from a repository's `info/exclude`. Raises ExcludeError.
 
-    The rest is written over it and the file then cut, so that a kill between loses nothing.
+    The rest is written over it and the file is then truncated, so a kill in between loses nothing.
     """
     with contextlib.ExitStack() as stack:
         stack.enter_context(_explained())
@@ -75,10 +75,7 @@ def _holds_line(info: int, owner: int) -> bool:
 
 
 def _as_it_is(top: str, owner: int, home: str) -> str:
-    """Return `tracked` or `ignored` as git has such files already, or nothing. Raises ExcludeError.
-
-    Git is asked only in what belongs to this user: its configuration can name programs.
-    """
+    """Return `tracked` or `ignored` if git has such files already, or ""."""
     if owner == os.geteuid():
         git = Git(top)
         with contextlib.suppress(GitFailed):
@@ -112,7 +109,7 @@ def _index_names(top: str) -> bool:
 
 
 def _paths(data: bytes, hash_bytes: int) -> tuple[bytes, ...]:
-    """The paths in an index of version 2 or 3. Raises ValueError for one that is not whole by itself."""
+    """Return the paths of an index of version 2 or 3. Raises ValueError for an incomplete one."""
     found, at = [], 12
     for _ in range(int.from_bytes(data[8:12], "big")):
         flags = int.from_bytes(data[at + 40 + hash_bytes : at + 42 + hash_bytes], "big")
@@ -123,7 +120,7 @@ def _paths(data: bytes, hash_bytes: int) -> tuple[bytes, ...]:
         found.append(data[start:end])
         at += (end - at + 8) // 8 * 8
     while at < len(data) - hash_bytes:
-        if data[at : at + 4] in {b"link", b"sdir"}:  # more of it is elsewhere, or folders stand for files
+        if data[at : at + 4] in {b"link", b"sdir"}:  # split index, or folders in place of files
             raise ValueError("not all paths")
         at += 8 + int.from_bytes(data[at + 4 : at + 8], "big")
     return tuple(found)
@@ -143,7 +140,7 @@ def _named(error: OSError) -> str:
 
 @contextlib.contextmanager
 def _opened_info(common: str, *, make: bool = False) -> Iterator[tuple[int, int]]:
-    """The `info` of a common git directory, and the repository's owner. Raises OSError, ExcludeError."""
+    """Open `info` of a common git directory; yield it with the repository's owner."""
     with contextlib.ExitStack() as stack:
         at = _held(stack, os.open("/", _STEP))
         for part in common.strip("/").split("/"):
@@ -182,7 +179,7 @@ def _opened_exclude(
     try:
         _check(
             os.stat("exclude", dir_fd=info, follow_symlinks=False), owner
-        )  # a device acts when it is opened
+        )  # opening a device may have effects
         file = os.open("exclude", _FILE | flags, dir_fd=info)
     except FileNotFoundError:
         if not make:

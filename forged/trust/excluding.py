@@ -1,8 +1,8 @@
-"""Keep what forged captures in a repository out of its commits: one line in git's own `info/exclude`.
+"""Keep captured memories out of the commits of a repository, with a line in git's `info/exclude`.
 
-Goes in: a work tree that is about to be written to. Comes out: whether git ignores forged's files there, or
-why not. Nothing is written where git's directory does not name the work tree back. `commit` takes the line
-out again. Blocks for the disk and for git; `CaptureExcluder` is used in threads and raises nothing.
+Takes a work tree before a write; makes git ignore forged's files there, or notes why it cannot. Nothing is
+written where git's directory does not name the work tree back. The choice `commit` removes the line. Blocks
+for the disk and for git. `CaptureExcluder` is used in threads and raises nothing.
 """
 
 from __future__ import annotations
@@ -28,31 +28,31 @@ _AS_IT_IS = {
     "tracked": "git tracks memories here already, so that what forged captures may be committed, too",
     "ignored": "git ignores what forged captures here already, by a line that is not forged's",
 }
-_AGAIN_S = 60.0  # after a refusal the next write tries again
+_AGAIN_S = 60.0  # after this delay a refused write is tried again
 
 
 class CaptureExcluder:
-    """One for the daemon. `problems` are sentences for status, by the top of the root.
+    """Git exclusion of captures in all repositories. `problems` are sentences for status, by top.
 
-    `untold` are the lines that were added and no reply has told of, by that top.
+    `unreported` are added lines that no reply has reported, by top.
     """
 
     def __init__(self, records: Excludes, default: str, home: str) -> None:
-        """`default` is what the configuration says, `home` where the user's own git configuration is."""
+        """Take the configured default, and the home of the user's own git configuration."""
         self._records = records
         self._default = default
         self._home = home
         self._locks: dict[str, threading.Lock] = {}
         self._until: dict[tuple[str, str], float] = {}
         self._fresh: dict[str, Exclude] = {}
-        self.untold: dict[str, Exclude] = {}
+        self.unreported: dict[str, Exclude] = {}
         self._as_it_is: dict[str, str] = {}
         self.problems: dict[str, str] = {}
 
     def keep_out(self, root: Root) -> None:
-        """Before files are written into a root: have git ignore those that forged names."""
+        """Before files are written into a root, make git ignore forged's files there."""
         if not root.has_files or not self._records.is_read:
-            return  # what a person chose is not known yet: the next write asks again
+            return  # the choice of the person is not loaded yet;
         if not os.path.lexists(os.path.join(root.top, ".git")):
             return
         key = root.top, identity_of(os.path.join(root.top, ".git"))
@@ -67,9 +67,9 @@ class CaptureExcluder:
             self._until[key] = time.monotonic() + _AGAIN_S if is_open else float("inf")
 
     def chosen(self, top: str, choice: str) -> None:
-        """A person said what holds in a repository, or with an empty `choice` that the configuration does.
+        """Apply the choice of a person for a repository; "" returns to the configuration.
 
-        Raises ExcludeError where that cannot be carried out.
+        Raises ExcludeError if that is not possible.
         """
         with self._alone(top):
             self._until.clear()
@@ -83,9 +83,9 @@ class CaptureExcluder:
                 raise ExcludeError(problem)
 
     def take_out(self, *, everywhere: bool = False) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Take the line out of every repository where it is not wanted any more, or of all.
+        """Remove the line from every repository where it is no longer wanted, or from all.
 
-        Returned are the common directories it is gone from, and sentences about those where it stays.
+        Returns the common directories without the line, and sentences about those that still have it.
         """
         done, left = [], []
         for record in self._all():
@@ -100,13 +100,13 @@ class CaptureExcluder:
         return tuple(done), tuple(left)
 
     def problem_at(self, root: Root) -> str:
-        """Why git does not do in a root as was chosen, or nothing."""
+        """Return why the choice could not be applied in a root, or ""."""
         record = self._record(root.top) if root.has_files and self.problems else None
         of_repository = self.problems.get(record.common, "") if record is not None else ""
         return self.problems.get(root.top, "") or of_repository
 
     def state_of(self, root: Root) -> str:
-        """Whether git ignores what forged names in a root, as a sentence for status, or nothing."""
+        """Return a sentence for status about the git exclusion in a root, or ""."""
         record = self._record(root.top) if root.has_files else None
         if record is None:
             return ""
@@ -116,26 +116,26 @@ class CaptureExcluder:
             return "what forged captures here may be committed, as you said"
         return self._as_it_is.get(root.top, "")
 
-    def news(self, top: str) -> str:
-        """The sentence about a line that was added and nobody was told of, which counts as told now."""
-        record = self.untold.pop(top, None)
+    def notice(self, top: str) -> str:
+        """Return the sentence about an added line that was not reported yet, and count it as reported."""
+        record = self.unreported.pop(top, None)
         if record is None:
             return ""
-        self._note(self._current(record), is_told=True)
+        self._note(self._current(record), is_reported=True)
         return (
             f"git ignores what forged captures in {top} from now on: a line in {record.common}/info/exclude; "
             "`forgectl trust --commit` there takes it out"
         )
 
     async def all_notices(self, *tops: str) -> tuple[str, ...]:
-        """Return the sentences of `news` about some tops, and write down that they were given."""
-        told = tuple(filter(None, map(self.news, tops)))
-        if told:
+        """Return the notices about some tops, and record them as given."""
+        notices = tuple(filter(None, map(self.notice, tops)))
+        if notices:
             await self.save()
-        return told
+        return notices
 
     async def save(self) -> None:
-        """Write down what was found out. What fails is found out again."""
+        """Record the findings. A failure is repeated later."""
         for key, record in list(self._fresh.items()):
             try:
                 await self._records.put(record)
@@ -146,7 +146,7 @@ class CaptureExcluder:
                 del self._fresh[key]
 
     def _alone(self, top: str, common: str = "") -> threading.Lock:
-        """The lock of a repository: one that hangs holds up no other."""
+        """Return the lock of a repository, so that one that blocks does not delay others."""
         return self._locks.setdefault(common or layout(top).common or top, threading.Lock())
 
     def _wanted(self, top: str) -> str:
@@ -154,7 +154,7 @@ class CaptureExcluder:
         return (record.choice if record is not None else "") or self._default
 
     def _record(self, top: str) -> Exclude | None:
-        """Return the record of a work tree's repository; None where git's side does not name it back."""
+        """Return the record of a work tree's repository; None if git's side does not name it back."""
         common = layout(top).common
         return self._current(Exclude(common, identity_of(common))) if common else None
 
@@ -180,7 +180,7 @@ class CaptureExcluder:
         try:
             record = self._named(top)
             if not is_git_directory(record.common):
-                return  # git takes it for none, and will stage nothing of it
+                return  # not a repository for git, which will stage nothing of it
             became = add_line(top, record.common, self._home)
         except ExcludeError as error:
             self.problems[top] = (
@@ -193,8 +193,8 @@ class CaptureExcluder:
         self._as_it_is[top] = _AS_IT_IS.get(became, "")
         if became in {"added", "there"}:
             record = self._note(record, has_line=True)
-            if not record.is_told:
-                self.untold[top] = record
+            if not record.is_reported:
+                self.unreported[top] = record
 
     def _taken_out(self, record: Exclude) -> bool:
         try:
@@ -208,7 +208,7 @@ class CaptureExcluder:
             )
             return False
         self.problems.pop(record.common, None)
-        self._note(record, has_line=False, is_told=False)
-        for top in [top for top, each in self.untold.items() if each.key == record.key]:
-            del self.untold[top]
+        self._note(record, has_line=False, is_reported=False)
+        for top in [top for top, each in self.unreported.items() if each.key == record.key]:
+            del self.unreported[top]
         return True

@@ -1,9 +1,9 @@
-"""Git as an instrument that reads: what its index says of a root's memory files, and what can be reached.
+"""Read-only access to git: the index of a root's memory files, and reachable objects.
 
-The program is found in fixed places and gets an environment of its own: no configuration but that of the
-repository, no lock, no prompt, no network, no hook, no filter, no monitor. Only commands that read are run,
-in a thread, in a root that a person trusts or that was empty at first. Each has five seconds and may say
-16 MiB; more is GitFailed, as is any error.
+The program is found in fixed places and gets its own environment: no configuration except the repository's,
+no lock, prompt, network, hook, filter or monitor. Only commands that read are run, in a thread, in roots that
+a person trusts or that were empty at first. Each has five seconds and 16 MiB of output; more is GitFailed, as
+is any error.
 """
 
 from __future__ import annotations
@@ -55,18 +55,18 @@ _GUESSED = ("main", "master")
 
 
 class GitFailed(ForgedError):  # noqa: N818 - reads as what happened
-    """Git gave no answer that can be used."""
+    """Git gave no usable answer."""
 
 
 class IndexEntry(msgspec.Struct, frozen=True):
-    """What the index says of a path: the blob, and the file as git last wrote or looked at it."""
+    """Index entry of a path: the blob, and the file as git last wrote or checked it."""
 
     blob: str
-    is_merged: bool  # nothing waits to be merged or resolved
+    is_merged: bool  # no unresolved merge
     size: int
     mtime_ns: int
     inode: int
-    sides: tuple[str, ...] = ()  # blobs of what waits to be merged: the base, ours and theirs
+    sides: tuple[str, ...] = ()  # blobs of an unresolved merge: base, ours and theirs
 
 
 class Git:
@@ -84,12 +84,12 @@ class Git:
         return self._run("rev-parse", "--show-object-format").decode().strip()
 
     def branch(self) -> str:
-        """Full name of the branch that is checked out; nothing if there is none."""
+        """Return the full name of the branch that is checked out, or ""."""
         name = self._run("rev-parse", "--symbolic-full-name", "HEAD").decode().strip()
         return name if name.startswith("refs/heads/") else ""
 
     def entries(self) -> dict[str, IndexEntry]:
-        """What the index holds of the memory folders, by path below the top."""
+        """Return the index entries of the memory folders, by path below the top."""
         said = self._run("ls-files", "--stage", "--debug", "-z", "--", *FOLDERS)
         found: dict[str, IndexEntry] = {}
         for mode, blob, stage, name, seconds, nanoseconds, inode, size in _ENTRY.findall(said):
@@ -102,11 +102,11 @@ class Git:
         return found
 
     def tracks(self, pathspec: str) -> bool:
-        """Whether the index holds a path that this matches."""
+        """Return True if the index has a path that matches."""
         return bool(self._run("ls-files", "-z", "--", pathspec))
 
     def ignores(self, path: str, ignore_file: str = "") -> bool:
-        """Whether git would leave a path alone that nothing tracks; `ignore_file` is the user's own."""
+        """Return True if git ignores an untracked path; `ignore_file` is the user's own."""
         own = ("-c", f"core.excludesFile={ignore_file or os.devnull}")
         asked = ("check-ignore", "--stdin", "-z", "--verbose", "--non-matching")
         said = self._run(*own, *asked, given=f"{path}\0".encode(), may_find_nothing=True)
@@ -114,29 +114,29 @@ class Git:
         return bool(pattern) and not pattern.startswith(b"!")
 
     def blob_names(self, data: bytes) -> tuple[str, ...]:
-        """Names of the blobs that git may have stored these bytes as: as they are, with LF, without `$Id`.
+        """Return possible names of the blob of these bytes: as they are, with LF, without `$Id`.
 
-        Nothing is converted by git itself, which would run the filters of the repository.
+        Git itself converts nothing, because that would run filters of the repository.
         """
         forms = {data, data.replace(b"\r\n", b"\n")}
         forms |= {_IDENT.sub(b"$Id$", form) for form in forms}
         return tuple(map(self._blob_name, forms))
 
     def is_empty(self, blob: str) -> bool:
-        """Whether a name is that of no bytes, which `git add --intent-to-add` puts into the index."""
+        """Return True for the blob of no bytes, which `git add --intent-to-add` puts into the index."""
         return blob == self._blob_name(b"")
 
     def _blob_name(self, data: bytes) -> str:
         return hashlib.new(self._algorithm, b"blob %d\0" % len(data) + data).hexdigest()
 
     def known(self, blobs: Iterable[str]) -> frozenset[str]:
-        """Those of these objects that the repository has, whoever brought them."""
+        """Return those of these objects that the repository has."""
         said = self._run("cat-file", "--batch-check", given="\n".join([*blobs, ""]).encode())
         lines = (line.split() for line in said.decode().splitlines())
         return frozenset(words[0] for words in lines if words[-1] != "missing")
 
     def contents(self, blobs: Sequence[str]) -> tuple[bytes, ...]:
-        """The bytes of these blobs. Raises GitFailed where one is missing."""
+        """Return the bytes of these blobs. Raises GitFailed if one is missing."""
         said = self._run("cat-file", "--batch", given="\n".join([*blobs, ""]).encode())
         found, at = [], 0
         for _ in blobs:
@@ -148,15 +148,15 @@ class Git:
         return tuple(found)
 
     def transformed(self, paths: Sequence[str], with_cr: Collection[str]) -> frozenset[str]:
-        """Those of these paths that git may store in another form than `blob_names` knows.
+        """Return those of these paths that git may store in another form than `blob_names` returns.
 
         Attributes of the work tree and of the index are asked. `with_cr` are files with CRLF: where line ends
-        are converted in any case, the blob may have any mixture of them.
+        are always converted, the blob may have any mixture of them.
         """
         found = set[str]()
         for path, of_it in self._attributes(paths, (*_FORMS, *_LINE_ENDS)):
             set_here = {name for name, value in of_it.items() if value not in _PLAIN}
-            # With `text=auto` git converts nothing that has CRLF already, without `text` nothing at all.
+            # With `text=auto` git leaves files with CRLF alone, without `text` all files.
             mixes = of_it["text"] not in {"auto", "unset"} and not set_here.isdisjoint(_LINE_ENDS)
             mixes = mixes and path in with_cr
             if mixes or not set_here.isdisjoint(_FORMS):
@@ -164,12 +164,12 @@ class Git:
         return frozenset(found)
 
     def with_marker_size(self, paths: Sequence[str]) -> frozenset[str]:
-        """Those of these paths where the repository says how long the markers of a conflict are."""
+        """Return those of these paths for which the repository sets the length of conflict markers."""
         found = self._attributes(paths, (_MARKERS,)) if paths else ()
         return frozenset(path for path, of_it in found if of_it[_MARKERS] not in _PLAIN)
 
     def _attributes(self, paths: Sequence[str], names: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
-        """Each path with its attributes, once by the work tree and once by the index."""
+        """Yield each path with its attributes, once from the work tree and once from the index."""
         given = "\0".join([*paths, ""]).encode("utf-8", "surrogateescape")
         for place in ((), ("--cached",)):
             words = self._run("check-attr", *place, "--stdin", "-z", *names, given=given).split(b"\0")
@@ -179,9 +179,9 @@ class Git:
                 yield os.fsdecode(words[start]), of_it
 
     def tips(self, trusted: str) -> tuple[str, ...]:
-        """The tips of the trusted branch, its upstream, and the default branch, here and at the remote.
+        """Return the tips of the trusted branch, its upstream, and the default branch, here and remote.
 
-        The remote is that of the upstream, else `origin`: another one's default counts for nothing.
+        The remote is that of the upstream, else `origin`; default branches of other remotes are ignored.
         """
         listed = self._refs(trusted, "refs/remotes/*/HEAD") if trusted else self._refs("refs/remotes/*/HEAD")
         _, upstream, remote, _ = listed.get(trusted, ("", "", "", ""))
@@ -199,20 +199,20 @@ class Git:
         return {name: tuple(rest) for name, *rest in (line.split("\0") for line in said.splitlines())}
 
     def at(self, tips: Iterable[str]) -> frozenset[str]:
-        """Blobs of the memory folders that these commits hold."""
+        """Return the blobs of the memory folders in these commits."""
         trees = (self._run("ls-tree", "-r", "-z", tip, "--", *FOLDERS) for tip in tips)
         return frozenset(line.split()[2].decode() for said in trees for line in said.split(b"\0") if line)
 
     def behind(self, tips: Sequence[str]) -> frozenset[str]:
-        """Objects of the memory folders in the whole history of these commits."""
+        """Return the objects of the memory folders in the whole history of these commits."""
         options = ("--objects", "--full-history", "--missing=allow-any")
         said = self._run("rev-list", *options, *tips, "--", *FOLDERS)
         return frozenset(line.split(b" ", 1)[0].decode() for line in said.splitlines())
 
     def names(self) -> frozenset[str]:
-        """Names of the files that the index holds in the memory folders, or any commit that git still keeps.
+        """Return file names in the memory folders, in the index or any commit that git still keeps.
 
-        Those of every branch are among them, of a stash and of a reflog.
+        Commits of every branch, stash and reflog are included.
         """
         options = ("--objects", "--full-history", "--missing=allow-any", "--all", "--reflog")
         said = self._run("rev-list", *options, "--", *FOLDERS)
@@ -245,14 +245,14 @@ class Git:
                 except subprocess.TimeoutExpired as error:
                     raise GitFailed("git does not end") from error
                 finally:
-                    process.kill()  # nothing happens to one that has ended
+                    process.kill()  # no effect if it has ended
         if process.returncode and not (may_find_nothing and process.returncode == 1):
             raise GitFailed(f"git {arguments[0]} failed")
         return said
 
 
 def ignore_file(home: str) -> str:
-    """The file of patterns that the user's own git configuration names, or git's default for it."""
+    """Return the ignore file of the user's own git configuration, or git's default."""
     settings = _ENVIRONMENT | {"HOME": home}
     del settings["GIT_CONFIG_GLOBAL"]
     program = next((path for path in _PROGRAMS if os.access(path, os.X_OK)), None)
@@ -268,7 +268,7 @@ def ignore_file(home: str) -> str:
 
 
 def _said(process: subprocess.Popen[bytes]) -> bytes:
-    """All that git says, to its end. Raises GitFailed when that is too long or too much."""
+    """Return the whole output of git. Raises GitFailed if it takes too long or is too large."""
     assert process.stdout is not None
     deadline = time.monotonic() + _LIMIT_S
     waiting = select.poll()

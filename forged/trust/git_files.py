@@ -1,4 +1,4 @@
-"""Git's own files where no command tells enough: object directories that cannot be read, kept resolutions.
+"""Read git's own files where commands do not suffice: object directories, and recorded resolutions.
 
 Raises GitFailed. Blocks.
 """
@@ -16,9 +16,9 @@ _MOST_ALTERNATES, _DEEPEST_ALTERNATE, _MOST_LISTED = 64, 5, 1 << 16
 
 
 def check_readable(common: str, blobs: Iterable[str]) -> None:
-    """Raise GitFailed where some object may be there and cannot be read, so that none is missing.
+    """Raise GitFailed if an object may exist and cannot be read.
 
-    `common` is the directory that holds `objects`; an alternate may be on a disk that is not mounted.
+    `common` is the directory that holds `objects`. An alternate may be on a disk that is not mounted.
     """
     fans = {blob[:2] for blob in blobs}
     waiting, seen = [(os.path.join(common, "objects"), 0)], set[str]()
@@ -37,9 +37,9 @@ def check_readable(common: str, blobs: Iterable[str]) -> None:
 
 
 def recorded_resolutions(common: str) -> tuple[bytes, ...]:
-    """Texts of resolved conflicts that git uses again by itself (`rerere`).
+    """Return texts of resolved conflicts that git reuses by itself (`rerere`).
 
-    `common` is the directory that holds `rr-cache`. Raises GitFailed where one cannot be read.
+    `common` is the directory that holds `rr-cache`. Raises GitFailed if one cannot be read.
     """
     folder = os.path.join(common, "rr-cache")
     found: list[bytes] = []

@@ -1,9 +1,9 @@
-"""Which directory on which disk a root is, a new clone at an old path being another one; and if git is there.
+"""Identity of a root: its directory on its disk, which a new clone at the same path does not share.
 
-Device, inode and birth time of `.git` (a directory, or the file of a submodule), or of the folder itself
-where there is no git. A copy or a new clone has another birth time, though it may get the same inode number.
-The device counts only where it is a real one: numbers of btrfs, NFS or an overlay change with every mount.
-Blocks for looks at the disk; nothing is raised.
+It is device, inode and birth time of `.git` (a directory, or the file of a submodule), or of the folder
+without git. A copy or a new clone has another birth time, even with the same inode number. Device numbers of
+btrfs, NFS or an overlay change with every mount, so only real ones count. Blocks for the disk; raises
+nothing.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ from forged.memory import Scope
 
 _AT_FDCWD, _BASIC_STATS_AND_BIRTH = -100, 0xFFF
 _BIRTH = 0x800
-_STATX = struct.Struct("=IIQIIIHHQQQQqIiqIiqIiqIiIIII")  # up to the device's numbers
+_STATX = struct.Struct("=IIQIIIHHQQQQqIiqIiqIiqIiIIII")  # offset of the device numbers
 _STATX_BYTES = 256
-_PARTS = ("HEAD", "objects", "refs", "config", "commondir")  # of `.git`; one is enough
+_PARTS = ("HEAD", "objects", "refs", "config", "commondir")  # entries of `.git`; one is enough
 
 
-# How far below HOME the user's own roots are: `~/.forge/agents/<id>`, `~/.forge/org`.
+# Depth of the user's own roots below HOME: `~/.forge/agents/<id>`, `~/.forge/org`.
 _LEVELS = {Scope.USER: 0, Scope.SESSION: 0, Scope.AGENT: 3, Scope.ORG: 2}
 
 
 class RootIdentity(msgspec.Struct, frozen=True):
-    """Of `.git`, or nothing without one; and of the folder, by which it is known until git comes into it."""
+    """Identity of `.git`, or "" without one; and of the folder, used until git comes into it."""
 
     git: str
     folder: str
 
     @property
     def own(self) -> str:
-        """What new records are kept under."""
+        """Return the identity for new records."""
         return self.git or self.folder
 
 
 def identify(top: str) -> RootIdentity:
-    """The identity of the root at `top`; both parts are empty for what cannot be looked at."""
+    """Return the identity of the root at `top`; both parts are "" if it cannot be read."""
     return RootIdentity(identity_of(os.path.join(top, ".git")), identity_of(top))
 
 
 def stored_identity(root: Root) -> str:
-    """Return what is stored with everything that is written to a root later: its `git` and its `folder`.
+    """Return the identity that is stored with pending writes: its `git` and its `folder`.
 
-    Of the user's own roots it is the folder HOME alone: theirs may be made after it was stored.
+    For the user's own roots it is the folder HOME, because they may be created later.
     """
     levels = _LEVELS.get(root.scope)
     if levels is None:
@@ -64,9 +64,9 @@ def stored_identity(root: Root) -> str:
 
 
 def is_same(stored: str, now: str) -> bool:
-    """Whether two results of `stored_identity` mean one root; git decides where both have it.
+    """Return True if two results of `stored_identity` mean one root; git decides if both have it.
 
-    Of an empty `stored` nothing is known, so it goes by its path. An absent folder is no root's.
+    An empty `stored` matches any folder at its path. A missing folder matches none.
     """
     if not stored:
         return True
@@ -75,9 +75,9 @@ def is_same(stored: str, now: str) -> bool:
 
 
 def elsewhere(stored: Iterable[tuple[Root, str]]) -> dict[tuple[Root, str], str]:
-    """Return the roots whose stored identity is not at their path now, each with a sentence why.
+    """Return roots whose stored identity is not at their path now, each with a sentence why.
 
-    A row that waits for another root must not be written to the folder at its path.
+    A pending write for such a root must not go to the folder at its path.
     """
     now: dict[Root, str] = {}
     found: dict[tuple[Root, str], str] = {}
@@ -94,19 +94,19 @@ def elsewhere(stored: Iterable[tuple[Root, str]]) -> dict[tuple[Root, str], str]
 
 
 def has_git(top: str) -> bool:
-    """Whether git may write into a folder: there is a repository in it or above it, be it damaged or not."""
+    """Return True if a folder has a repository in it or above it, even a damaged one."""
     return any(_may_be_git(os.path.join(way, ".git")) for way in upwards(top))
 
 
 def _may_be_git(path: str) -> bool:
-    """An empty directory of this name is none, and git looks further up."""
+    """Return True unless a path is an empty directory, which git skips."""
     if not os.path.isdir(path):
         return os.path.lexists(path)
     return any(os.path.lexists(os.path.join(path, name)) for name in _PARTS)
 
 
 def identity_of(path: str) -> str:
-    """The identity of one directory or file, empty for what cannot be looked at."""
+    """Return the identity of one directory or file, "" if it cannot be read."""
     try:
         status = os.stat(path)
     except OSError:

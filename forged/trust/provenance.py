@@ -43,7 +43,7 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class UnrecordedFile(msgspec.Struct, frozen=True):
-    """A file on which nothing is on record: its path, its hash, and its inode, size and mtime as read."""
+    """A file without a record: its path, its hash, and inode, size and mtime as read."""
 
     path: str
     sha256: str
@@ -56,9 +56,9 @@ _Blobs = dict[UnrecordedFile, tuple[str, ...]]
 
 
 class _GitFindings(msgspec.Struct, frozen=True):
-    """Reasons against judging some files, and what the index and the bytes say of the others.
+    """Refused files with reasons, and the possible blobs of the others.
 
-    `as_written` and `by_content`: the blobs that a file may be. `sides`: what git merges there.
+    `as_written` and `by_content`: the blobs that a file may be. `sides`: the blobs that git merges there.
     """
 
     verdicts: dict[UnrecordedFile, str]
@@ -71,23 +71,23 @@ _Ask = Callable[[Sequence[UnrecordedFile]], dict[UnrecordedFile, str]]
 
 
 class AdmissionDecision(msgspec.Struct, frozen=True):
-    """Hashes that count from now on, and why the others do not, by path.
+    """Hashes that count from now on, and the reasons of refused files by path.
 
-    `passes`: some of that may be different in a moment. `brought`: hashes of files that git had.
+    `may_change`: part of it may differ in a moment. `from_git`: hashes of files that git had.
     """
 
     accepted: frozenset[str] = frozenset()
     refused: dict[str, str] = {}
-    passes: bool = False
-    brought: frozenset[str] = frozenset()
+    may_change: bool = False
+    from_git: frozenset[str] = frozenset()
 
 
-class _Busy(GitFailed):
-    """Git is at work."""
+class _GitBusy(GitFailed):
+    """Git is at work in the repository."""
 
 
 class Repository:
-    """What git said of one root, kept until its refs or its index change."""
+    """Provenance of files in one root, cached until its refs or its index change."""
 
     def __init__(self, top: str) -> None:
         self._top = top
@@ -100,7 +100,7 @@ class Repository:
         self._behind_tips: frozenset[str] | None = None
 
     def branch(self) -> str:
-        """Full name of the branch that is checked out, nothing where that cannot be told."""
+        """Return the full name of the branch that is checked out, or "" if it is unknown."""
         if not git_directory(self._top):
             return ""
         try:
@@ -109,11 +109,12 @@ class Repository:
             return ""
 
     def judge(
-        self, trusted: str, candidates: Sequence[UnrecordedFile], brought: Hashes = frozenset()
+        self, trusted: str, candidates: Sequence[UnrecordedFile], from_git: Hashes = frozenset()
     ) -> AdmissionDecision:
-        """Judge files of a root; `trusted` is the full name of the branch that a person trusts.
+        """Decide on files of a trusted root; `trusted` is the full name of the trusted branch.
 
-        `brought` are hashes on record as git's, which are no edits by hand though git may have pruned them.
+        `from_git` are recorded hashes of files from git. They are no edits by hand, even if git has pruned
+        them.
         """
         with self._lock:
             refused, rest = self._without_linked(candidates)
@@ -123,18 +124,18 @@ class Repository:
                 git_dir = git_directory(self._top)
                 if not git_dir:
                     return AdmissionDecision(frozenset(each.sha256 for each in rest), refused)
-                ask = partial(self._ask, trusted, git_dir, brought)
+                ask = partial(self._ask, trusted, git_dir, from_git)
                 verdicts, is_news = self._verdicts_on(trusted, rest, git_dir, ask)
             except (GitFailed, OSError) as error:
                 return _failed(error, refused, rest)
         refused |= {each.path: why for each, why in verdicts.items() if why}
-        theirs = _hashes(verdicts, OTHER_BRANCH) - brought
+        theirs = _hashes(verdicts, OTHER_BRANCH) - from_git
         return AdmissionDecision(_hashes(verdicts, ""), refused, is_news and bool(refused), theirs)
 
     def judge_unasked(self, candidates: Sequence[UnrecordedFile]) -> AdmissionDecision:
-        """Judge files of a root that nobody was asked about: what no object has, a person has written.
+        """Decide on files of a root that was never asked about: content unknown to git is the person's.
 
-        No branch is trusted. Git is asked where `.git` and its config belong to the user of this process.
+        No branch is trusted. Git is asked only if `.git` and its config belong to the user of this process.
         """
         with self._lock:
             refused, rest = self._without_linked(candidates)
@@ -144,7 +145,7 @@ class Repository:
                 git_dir = git_directory(self._top)
                 if not git_dir or not _belongs_to_us(self._top, git_dir):
                     return AdmissionDecision(refused=refused | {each.path: NOT_ASKED for each in rest})
-                verdicts, _ = self._verdicts_on(None, rest, git_dir, partial(self._whose, git_dir))
+                verdicts, _ = self._verdicts_on(None, rest, git_dir, partial(self._ask_unasked, git_dir))
             except (GitFailed, OSError) as error:
                 return _failed(error, refused, rest)
         refused |= {each.path: why for each, why in verdicts.items() if why}
@@ -154,7 +155,7 @@ class Repository:
     def _without_linked(
         self, candidates: Sequence[UnrecordedFile]
     ) -> tuple[dict[str, str], list[UnrecordedFile]]:
-        foreign = tuple(folder for folder in FOLDERS if _is_foreign(self._top, folder))
+        foreign = tuple(folder for folder in FOLDERS if _is_linked(self._top, folder))
         linked = {each.path: LINKED for each in candidates if self._folder(each) in foreign}
         return linked, [each for each in candidates if each.path not in linked]
 
@@ -167,12 +168,12 @@ class Repository:
     def _verdicts_on(
         self, trusted: str | None, candidates: Sequence[UnrecordedFile], git_dir: str, ask: _Ask
     ) -> tuple[dict[UnrecordedFile, str], bool]:
-        """Return why each file does not count, or nothing, kept as long as git is still; and if any is new.
-
-        A merge may move the files first and the branch a moment later.
-        """
+        """Return the reason or "" for each file, cached while git is still, and True if any is new."""
         _check_idle(git_dir)
-        seen = (trusted, *map(_state_of, (*_telling(git_dir), *_attributes(self._top, git_dir))))
+        seen = (
+            trusted,
+            *map(_file_state, (*_git_state_paths(git_dir), *_attribute_paths(self._top, git_dir))),
+        )
         if seen != self._seen:
             self._verdicts, self._seen = {}, ()
         fresh = [each for each in candidates if each not in self._verdicts]
@@ -184,7 +185,7 @@ class Repository:
         return verdicts, bool(fresh)
 
     def _ask(
-        self, trusted: str, git_dir: str, brought: Hashes, candidates: Sequence[UnrecordedFile]
+        self, trusted: str, git_dir: str, from_git: Hashes, candidates: Sequence[UnrecordedFile]
     ) -> dict[UnrecordedFile, str]:
         found = self._read(candidates, git_dir)
         verdicts, blobs = dict(found.verdicts), found.as_written | found.by_content
@@ -194,18 +195,19 @@ class Repository:
         doubtful = {
             each: names
             for each, names in found.by_content.items()
-            if verdicts[each] and each.sha256 not in brought
+            if verdicts[each] and each.sha256 not in from_git
         }
         return verdicts | self._edits(doubtful, found.sides, git_dir, OTHER_BRANCH)
 
-    def _whose(self, git_dir: str, candidates: Sequence[UnrecordedFile]) -> dict[UnrecordedFile, str]:
+    def _ask_unasked(self, git_dir: str, candidates: Sequence[UnrecordedFile]) -> dict[UnrecordedFile, str]:
+        """Return the reason or "" for each file of a root that was never asked about."""
         found = self._read(candidates, git_dir)
         return found.verdicts | self._edits(
             found.as_written | found.by_content, found.sides, git_dir, FROM_GIT
         )
 
     def _read(self, candidates: Sequence[UnrecordedFile], git_dir: str) -> _GitFindings:
-        """Look up which blobs files may be: by bytes, and by the index if git wrote or compared them."""
+        """Find the possible blobs of files: by bytes, and by the index if git wrote or compared them."""
         found = _GitFindings({}, {}, {}, {})
         entries = self._git.entries()
         unmerged = [each for each in candidates if not _is_merged(entries.get(self._relative(each)))]
@@ -215,12 +217,12 @@ class Repository:
             entry = entries.get(path)
             if path in odd:
                 found.verdicts[each] = CONFLICT
-            elif (data := _still(each)) is None:
+            elif (data := _read_if_unchanged(each)) is None:
                 found.verdicts[each] = MOVING
             else:
                 found.by_content[each] = self._git.blob_names(data)
-                is_told = entry is not None and entry.is_merged and _is_as_written(each, entry)
-                if entry is not None and is_told and not (data and self._git.is_empty(entry.blob)):
+                is_as_written = entry is not None and entry.is_merged and _is_as_written(each, entry)
+                if entry is not None and is_as_written and not (data and self._git.is_empty(entry.blob)):
                     found.as_written[each] = (entry.blob, *found.by_content.pop(each))
                 elif entry is not None and not entry.is_merged:
                     found.sides[each] = entry.sides
@@ -228,7 +230,7 @@ class Repository:
         return found
 
     def _merged(self, trusted: str, wanted: set[str]) -> frozenset[str]:
-        """Those that can be reached; the whole history is looked through only for what no tip holds."""
+        """Return reachable blobs; the whole history is searched only for blobs that no tip has."""
         tips = self._git.tips(trusted)
         if tips != self._tips:
             self._tips, self._at_tips, self._behind_tips = (), self._git.at(tips), None
@@ -240,7 +242,7 @@ class Repository:
         return self._at_tips | self._behind_tips
 
     def _edits(self, blobs: _Blobs, sides: _Blobs, git_dir: str, theirs: str) -> dict[UnrecordedFile, str]:
-        """Which of these files a person has written here; of what git has, `theirs` is the reason."""
+        """Return "" for files that a person wrote here, and the reason `theirs` for those of git."""
         if not blobs:
             return {}
         wanted = {blob for names in blobs.values() for blob in names}
@@ -258,14 +260,14 @@ class Repository:
     def _merges(
         self, candidates: Sequence[UnrecordedFile], sides: _Blobs, git_dir: str, theirs: str
     ) -> dict[UnrecordedFile, str]:
-        """Those of these files that hold what git merges and nothing that a person wrote, with the reason."""
+        """Return files that have only lines which git merges, with the reason."""
         unmerged = [each for each in candidates if each in sides]
         if not unmerged:
             return {}
         kept = _lines(recorded_resolutions(_common(git_dir)))
         verdicts: dict[UnrecordedFile, str] = {}
         for each in unmerged:
-            data = _still(each)
+            data = _read_if_unchanged(each)
             if data is None:
                 verdicts[each] = MOVING
             elif _is_made_of(data, kept | _lines(self._git.contents(sides[each]))):
@@ -280,24 +282,24 @@ def _hashes(verdicts: Mapping[UnrecordedFile, str], verdict: str) -> frozenset[s
 def _failed(
     error: GitFailed | OSError, refused: dict[str, str], rest: Sequence[UnrecordedFile]
 ) -> AdmissionDecision:
-    """Nothing new counts while git gives no answer."""
+    """Return a decision that refuses all new files while git gives no answer."""
     return AdmissionDecision(
-        refused=refused | {each.path: str(error) for each in rest}, passes=isinstance(error, _Busy)
+        refused=refused | {each.path: str(error) for each in rest}, may_change=isinstance(error, _GitBusy)
     )
 
 
 def _check_idle(git_dir: str) -> None:
     if os.path.lexists(os.path.join(git_dir, "index.lock")):
-        raise _Busy(BUSY)
+        raise _GitBusy(BUSY)
 
 
 def _lines(texts: Iterable[bytes]) -> set[bytes]:
-    """Lines, without what an editor or a conversion of line ends changes."""
+    """Return the lines without differences that editors and line ends make."""
     return {line.strip() for text in texts for line in text.split(b"\n")}
 
 
 def _is_made_of(data: bytes, lines: set[bytes]) -> bool:
-    """Return True if a text has these lines alone, and the beginning of one where git still writes."""
+    """Return True if a text has only these lines; the last may be incomplete while git writes."""
     *whole, last = (line.strip() for line in data.split(b"\n"))
     return lines.issuperset(filter(None, whole)) and (
         not last or any(line.startswith(last) for line in lines)
@@ -308,8 +310,8 @@ def _is_merged(entry: IndexEntry | None) -> bool:
     return entry is None or entry.is_merged
 
 
-def _still(candidate: UnrecordedFile) -> bytes | None:
-    """The bytes of a file, if they are still those that were judged."""
+def _read_if_unchanged(candidate: UnrecordedFile) -> bytes | None:
+    """Return the bytes of a file if they still have the hash that was judged, else None."""
     try:
         with open(os.open(candidate.path, _READ), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -321,7 +323,7 @@ def _still(candidate: UnrecordedFile) -> bytes | None:
 
 
 def git_directory(top: str) -> str:
-    """Where git keeps what it knows of a work tree; nothing where there is no repository."""
+    """Return the git directory of a work tree, or "" without a repository."""
     path = os.path.join(top, ".git")
     if os.path.isfile(path):
         with open(path, "rb") as file:
@@ -334,7 +336,7 @@ def git_directory(top: str) -> str:
 
 
 def _belongs_to_us(top: str, git_dir: str) -> bool:
-    """Whether all that tells git what to do is this user's; the link and what it leads to."""
+    """Return True if all files that configure git are this user's, links included."""
     common = _common(git_dir)
     needed = (os.path.join(top, ".git"), git_dir, common, os.path.join(common, "objects"))
     others = [
@@ -351,7 +353,7 @@ def _belongs_to_us(top: str, git_dir: str) -> bool:
 
 
 def _common(git_dir: str) -> str:
-    """The directory with the objects, the refs and the config, which linked worktrees share."""
+    """Return the directory with the objects, refs and config, which linked worktrees share."""
     path = os.path.join(git_dir, "commondir")
     if not os.path.isfile(path):
         return git_dir
@@ -359,7 +361,7 @@ def _common(git_dir: str) -> str:
         return os.path.join(git_dir, os.fsdecode(file.read(8192).strip()))
 
 
-def _is_foreign(top: str, folder: str) -> bool:
+def _is_linked(top: str, folder: str) -> bool:
     parts = folder.split("/")
     ways = [os.path.join(top, *parts[: count + 1]) for count in range(len(parts))]
     return any(os.path.islink(way) or os.path.lexists(os.path.join(way, ".git")) for way in ways)
@@ -370,7 +372,7 @@ def _is_as_written(candidate: UnrecordedFile, entry: IndexEntry) -> bool:
     return found == (entry.size, entry.inode, entry.mtime_ns)
 
 
-def _telling(git_dir: str) -> Iterable[str]:
+def _git_state_paths(git_dir: str) -> Iterable[str]:
     git_dir_of_refs = _common(git_dir)
     yield from (os.path.join(git_dir, name) for name in ("index", "HEAD"))
     yield from (os.path.join(git_dir_of_refs, name) for name in ("packed-refs", "config", "reftable"))
@@ -380,13 +382,13 @@ def _telling(git_dir: str) -> Iterable[str]:
             yield from (os.path.join(folder, name) for name in files)
 
 
-def _attributes(top: str, git_dir: str) -> Iterable[str]:
+def _attribute_paths(top: str, git_dir: str) -> Iterable[str]:
     yield os.path.join(_common(git_dir), "info", "attributes")
     for folder in ("", ".forge", *FOLDERS):
         yield os.path.join(top, folder, ".gitattributes")
 
 
-def _state_of(path: str) -> tuple[str, int, int, int]:
+def _file_state(path: str) -> tuple[str, int, int, int]:
     try:
         status = os.stat(path)
     except OSError:

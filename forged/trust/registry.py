@@ -1,8 +1,8 @@
-"""Trust as the rest of the daemon knows it: what counts, who is trusted, and what a person changes about it.
+"""Trust for the rest of the daemon: which files count, trusted roots, and decisions of a person.
 
-`admit` decides in a build's thread. All else is asked on the event loop and looks at the disk in threads.
-What a person changes is durable, and in force in every map, when the call returns. Raises StoreError when it
-cannot be written down, WorkspaceError for a directory that holds no root.
+`admit` runs in the thread of a build. All other methods run on the event loop and use the disk in threads. A
+decision of a person is durable, and in force in every map, when the call returns. Raises StoreError if it
+cannot be written, WorkspaceError for a directory without a root.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from forged.errors import StoreError, WorkspaceError
 from forged.files import Root, Snapshot, files_of, repo_root, scan, upwards
 from forged.memory import ID_PATTERN, Scope, utc_now
 from forged.state import OwnFile, Rewrite, RootIds, RootRecord, State
-from forged.trust.admission import REPLACED, Admission, Admitted, Stamp, TrustRecord
+from forged.trust.admission import REPLACED, Admission, Admitted, Stamp, TrustState
 from forged.trust.excluding import CaptureExcluder
 from forged.trust.git import Git, GitFailed
 from forged.trust.walk import roots_below
@@ -33,11 +33,11 @@ Previous = Callable[[Root], Snapshot | None]
 
 
 class KnownRoot(msgspec.Struct, frozen=True):
-    """A root as a person is shown it.
+    """A root in the form that a person is shown.
 
-    `state`: `trusted`; `own`, where nothing foreign was at the first look; `unknown`, never asked about;
-    `unread`, where the records cannot be read now: nothing is withheld there, and nothing used. `mode`,
-    `branch` and `trusted_at` are those of a trusted one.
+    `state` is `trusted`; `own`, if nothing foreign was there at the first look; `unknown`, never asked about;
+    `unread`, if the records cannot be read now: nothing is withheld there, and nothing used. `mode`, `branch`
+    and `trusted_at` are set for a trusted root.
     """
 
     top: str
@@ -51,7 +51,7 @@ class KnownRoot(msgspec.Struct, frozen=True):
 
 
 class TrustRegistry:
-    """One for the daemon; `mode` and `git` are those of the configuration, `home` is the user's directory."""
+    """Trust in all roots; `mode` and `git` are configured defaults, `home` is the user's directory."""
 
     def __init__(self, state: State, *, mode: str = "follow", git: str = "exclude", home: str = "") -> None:
         self._records, self._mode = state.trust, mode
@@ -59,85 +59,85 @@ class TrustRegistry:
         self._previous: Previous | None = None
         self._admission = admission = Admission(state.trust)
         self.admit, self.stamp, self.save = admission.admit, admission.stamp, admission.save
-        # Waits until the records have been read, or are known not to be readable now.
+        # Waits until the records are read, or could not be read.
         self.opened = state.tried.wait
         self.excluding = CaptureExcluder(state.excludes, git, home)
 
     def join(self, rebuild: Rebuild, previous: Previous) -> None:
-        """Join the maps, which are made after this: `rebuild` has a root's map follow a decision.
+        """Connect the maps, which are created later: `rebuild` makes a root's map apply a decision.
 
-        `previous` is the last snapshot of a root, so that not all is read again.
+        `previous` returns the last snapshot of a root, so that not all files are read again.
         """
         self._rebuild, self._previous = rebuild, previous
 
     def is_own(self, stamp: Stamp, memory_id: str) -> bool:
-        """Whether this daemon wrote a memory into the root."""
+        """Return True if this daemon wrote a memory into the root."""
         return memory_id in self._records.own(stamp.identity)
 
-    async def own(self, root: Root, files: Sequence[OwnFile]) -> None:
-        """Note files that are about to be written, durably on return: a kill between must not lose one.
+    async def record_own(self, root: Root, files: Sequence[OwnFile]) -> None:
+        """Record files before they are written, durably on return.
 
-        Raises StoreError, but for the user's own roots, where every file counts in any case.
+        Raises StoreError, except for the user's own roots, where every file counts.
         """
-        standing = await asyncio.to_thread(self._admission.standing, root.top)
+        trust = await asyncio.to_thread(self._admission.state_of, root.top)
         try:
-            await self._records.put_own(standing.identity, files)
+            await self._records.put_own(trust.identity, files)
         except StoreError as error:
             if not root.is_own:
                 raise
             logger.warning("origin not written down error=%s", error)
 
-    async def owned(self, root: Root, memory_ids: Collection[str]) -> Mapping[str, OwnFile]:
+    async def own_files(self, root: Root, memory_ids: Collection[str]) -> Mapping[str, OwnFile]:
         """Return the records of the files that this daemon wrote for these memories, by id."""
-        standing = await asyncio.to_thread(self._admission.standing, root.top)
-        own = [self._records.own(each) for each in _ways(standing)]
+        trust = await asyncio.to_thread(self._admission.state_of, root.top)
+        own = [self._records.own(each) for each in _ways(trust)]
         found = ((each, next(filter(None, (files.get(each) for files in own)), None)) for each in memory_ids)
         return {memory_id: file for memory_id, file in found if file is not None}
 
     async def ids(self, top: str) -> RootIds:
-        """Return a root with the identities under which its files may be on record."""
-        standing = await asyncio.to_thread(self._admission.standing, top)
-        return RootIds(top, _ways(standing))
+        """Return a root with the identities under which its files may be recorded."""
+        trust = await asyncio.to_thread(self._admission.state_of, top)
+        return RootIds(top, _ways(trust))
 
     async def tracked(self, root: Root, memory_ids: Collection[str]) -> frozenset[str]:
-        """Return those of a root's memories whose file git may bring back: from a branch, a stash, a reflog.
+        """Return memories whose file git may bring back: from a branch, a stash or a reflog.
 
-        Where git cannot be asked that may be all.
+        Returns all of them if git cannot be asked.
         """
         return await asyncio.to_thread(self._tracked, root, frozenset(memory_ids))
 
-    async def expect(self, root: Root, hashes: Collection[str]) -> None:
-        """Note hashes that files that count have, or will have; durable on return. Raises StoreError."""
-        standing = await asyncio.to_thread(self._admission.standing, root.top)
+    async def accept_hashes(self, root: Root, hashes: Collection[str]) -> None:
+        """Accept hashes of files that count, now or soon; durable on return. Raises StoreError."""
+        trust = await asyncio.to_thread(self._admission.state_of, root.top)
         if root.scope is Scope.REPO:
-            await self._records.approve(standing.identity, hashes)
+            await self._records.approve(trust.identity, hashes)
 
-    async def follow(self, root: Root, rewrites: Sequence[Rewrite]) -> None:
-        """Let the records of files of ours be of the bytes that they are about to have. Raises StoreError."""
-        standing = await asyncio.to_thread(self._admission.standing, root.top)
-        own = self._records.own(standing.identity)
+    async def record_rewrites(self, root: Root, rewrites: Sequence[Rewrite]) -> None:
+        """Record the bytes that files of forged are about to have. Raises StoreError."""
+        trust = await asyncio.to_thread(self._admission.state_of, root.top)
+        own = self._records.own(trust.identity)
         known = ((own.get(each.id), each) for each in rewrites)
         if files := [
             msgspec.structs.replace(file, sha256=each.after)
             for file, each in known
             if file is not None and file.sha256 == each.before
         ]:
-            await self._records.put_own(standing.identity, files)
+            await self._records.put_own(trust.identity, files)
 
-    async def keep_out(self, root: Root) -> None:
-        """Have git ignore what forged names in a root, before it is written to; nothing is raised."""
+    async def exclude_captures(self, root: Root) -> None:
+        """Make git ignore forged's files in a root, before a write; raises nothing."""
         await self.opened()
         await asyncio.to_thread(self.excluding.keep_out, root)
         await self.excluding.save()
 
-    async def catch_up(self) -> None:
-        """Take out what the configuration does not want any more, as a daemon starts."""
+    async def remove_unwanted_lines(self) -> None:
+        """Remove exclude lines that the configuration no longer wants, at the start."""
         await self.opened()
         await asyncio.to_thread(self.excluding.take_out)
         await self.excluding.save()
 
     async def look(self, root: Root) -> tuple[Snapshot, Admitted]:
-        """Return the files of a root now, and which of them are trusted. Loads the records first."""
+        """Return the current files of a root, and the trusted ones. Loads the records first."""
         await self.opened()
         previous = self._previous(root) if self._previous is not None else None
         snapshot = await asyncio.to_thread(scan, root, previous)
@@ -146,50 +146,50 @@ class TrustRegistry:
         return snapshot, admitted
 
     async def withheld(self, roots: Iterable[Root]) -> tuple[WithheldFile, ...]:
-        """What does not count in these roots now."""
+        """Return the withheld files of these roots."""
         looks = [await self.look(root) for root in roots if root.scope is Scope.REPO]
         return tuple(each for _, admitted in looks for each in admitted.withheld)
 
     async def describe(self, top: str) -> KnownRoot:
-        """A root, with what is withheld of it."""
+        """Return the state of a root, with its withheld files."""
         _, admitted = await self.look(await asyncio.to_thread(repo_root, top))
-        standing = await asyncio.to_thread(self._admission.standing, top)
-        return _described(top, standing, admitted, self._records.doubt)
+        trust = await asyncio.to_thread(self._admission.state_of, top)
+        return _described(top, trust, admitted, self._records.doubt)
 
-    async def stands(self, top: str) -> KnownRoot:
-        """As `describe`, without a look at the files: nothing is counted."""
-        standing = await asyncio.to_thread(self._admission.standing, top)
-        return _described(top, standing, Admitted(()), self._records.doubt)
+    async def status(self, top: str) -> KnownRoot:
+        """Return the state of a root without a look at its files."""
+        trust = await asyncio.to_thread(self._admission.state_of, top)
+        return _described(top, trust, Admitted(()), self._records.doubt)
 
     async def known(self) -> tuple[KnownRoot, ...]:
-        """Every root that was ever seen and is still there."""
+        """Return every root that was ever seen and still exists."""
         return tuple([await self.describe(top) for top in await self.seen()])
 
     async def seen(self) -> tuple[str, ...]:
-        """Their tops alone."""
+        """Return the tops of all known roots."""
         tops = sorted({record.top for record in self._records.roots()})
         return await asyncio.to_thread(lambda: tuple(filter(os.path.isdir, tops)))
 
     async def under(self, directory: str, home: str) -> tuple[KnownRoot, ...]:
-        """Roots with memories below a directory that a person named. Raises WorkspaceError."""
+        """Return roots with memories below a directory that a person named. Raises WorkspaceError."""
         tops = await asyncio.to_thread(roots_below, directory, home)
         return tuple([await self.describe(top) for top in tops])
 
     async def trust(self, top: str, mode: str = "", hashes: Collection[str] | None = None) -> KnownRoot:
-        """Trust a root: what is there now, and with `follow` what is merged into its branch later.
+        """Trust a root: its current files, and with `follow` later merges into its branch.
 
-        With `hashes` only these files of what is there, as a person was shown them.
+        With `hashes`, only those of its files, as they were shown to the person.
         """
         await self.save()
         root = await asyncio.to_thread(repo_root, top)
         snapshot, _ = await self.look(root)
-        standing = await asyncio.to_thread(self._admission.standing, top)
-        if not standing.identity:
+        trust = await asyncio.to_thread(self._admission.state_of, top)
+        if not trust.identity:
             raise WorkspaceError(f"{top} cannot be looked at")
         branch = await asyncio.to_thread(self._admission.repository(top).branch)
         there = {file.sha256 for file in files_of(snapshot)}
-        record = standing.record or RootRecord(top, standing.identity, utc_now(), born_empty=False)
-        record = msgspec.structs.replace(record, identity=standing.identities[0])
+        record = trust.record or RootRecord(top, trust.identity, utc_now(), born_empty=False)
+        record = msgspec.structs.replace(record, identity=trust.identities[0])
         trusted = msgspec.structs.replace(
             record, trusted_at=utc_now(), mode=mode or self._mode, branch=branch
         )
@@ -197,21 +197,22 @@ class TrustRegistry:
         return await self._in_force(top)
 
     async def revoke(self, top: str) -> KnownRoot:
-        """Trust a root no longer: what is foreign in it is in no map on return."""
+        """End the trust in a root; its foreign files are in no map on return."""
         await self.save()
-        standing = await asyncio.to_thread(self._admission.standing, top)
+        trust = await asyncio.to_thread(self._admission.state_of, top)
         for record in self._records.roots(top):
-            if record.trusted_at or record.identity == standing.identity:
+            if record.trusted_at or record.identity == trust.identity:
                 await self._records.revoke(record)
         return await self._in_force(top)
 
     async def approve(self, top: str, hashes: Collection[str]) -> KnownRoot:
         """Accept single files of a root, trusted or not."""
-        standing = await asyncio.to_thread(self._admission.standing, top)
-        await self._records.approve(standing.identity, hashes)
+        trust = await asyncio.to_thread(self._admission.state_of, top)
+        await self._records.approve(trust.identity, hashes)
         return await self._in_force(top)
 
     async def _in_force(self, top: str) -> KnownRoot:
+        """Rebuild the map of a root; return the new state."""
         if self._rebuild is not None:
             await self._rebuild(top)
         return await self.describe(top)
@@ -219,7 +220,7 @@ class TrustRegistry:
     def _tracked(self, root: Root, memory_ids: frozenset[str]) -> frozenset[str]:
         if not memory_ids or root.in_git or not _lies_in_git(root.top):
             return frozenset()
-        record = self._admission.standing(root.top).record
+        record = self._admission.state_of(root.top).record
         if record is None or not (record.trusted_at or record.born_empty):
             return memory_ids
         try:
@@ -227,27 +228,29 @@ class TrustRegistry:
         except GitFailed:
             return memory_ids
         stems = {each.removesuffix(".md") for each in names}
-        if not all(map(ID_PATTERN.fullmatch, stems)):  # the id of a file with another name is in its text
+        if not all(map(ID_PATTERN.fullmatch, stems)):  # the id in a file may differ from its name
             return memory_ids
         return memory_ids & stems
 
 
 def _lies_in_git(top: str) -> bool:
+    """Return True if a top is a directory of git's own."""
     return any(os.path.lexists(os.path.join(each, ".git")) for each in upwards(top))
 
 
-def _ways(standing: TrustRecord) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(filter(None, (standing.identity, *standing.identities))))
+def _ways(trust: TrustState) -> tuple[str, ...]:
+    """Return the identities of a root."""
+    return tuple(dict.fromkeys(filter(None, (trust.identity, *trust.identities))))
 
 
-def _described(top: str, standing: TrustRecord, admitted: Admitted, doubt: str) -> KnownRoot:
-    record = standing.record
+def _described(top: str, trust: TrustState, admitted: Admitted, doubt: str) -> KnownRoot:
+    record = trust.record
     found = KnownRoot(top, "unknown", accepted=len(admitted.memories), withheld=admitted.withheld)
     if doubt:
         return msgspec.structs.replace(found, state="unread", reason=doubt)
     if record is None or not record.trusted_at:
         state = "own" if record is not None and record.born_empty else "unknown"
-        reason = REPLACED if standing.replaced else ""
+        reason = REPLACED if trust.replaced else ""
         return msgspec.structs.replace(found, state=state, reason=reason)
-    told = {"mode": record.mode, "branch": record.branch, "trusted_at": record.trusted_at}
-    return msgspec.structs.replace(found, state="trusted", **told)
+    fields = {"mode": record.mode, "branch": record.branch, "trusted_at": record.trusted_at}
+    return msgspec.structs.replace(found, state="trusted", **fields)

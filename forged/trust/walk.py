@@ -1,7 +1,7 @@
-"""Find roots with memories below a directory that a person named; nothing here looks anywhere by itself.
+"""Find roots with memories below a directory that a person named.
 
-A bounded walk: no links, at most eight levels, 200,000 directories and ten seconds; what lies deeper can be
-named itself. Raises WorkspaceError for what is no directory. Blocks.
+The walk is limited: no links, at most eight levels, 200,000 directories and ten seconds. Deeper roots can be
+named directly. Raises WorkspaceError if the path is no directory. Blocks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NEVER = frozenset({".git", ".forge", "node_modules", ".venv", "__pycache__"})
 
 
 def roots_below(directory: str, home: str) -> tuple[str, ...]:
-    """Tops of repositories and folders with memory files, in the order of their paths."""
+    """Return tops of repositories and folders with memory files, sorted by path."""
     if not os.path.isabs(directory) or not os.path.isdir(directory):
         raise WorkspaceError(f"{directory!r} is not an absolute path to a directory")
     found = (_top(place, home) for place in _places(os.path.realpath(directory)) if _has_memories(place))
@@ -63,7 +63,7 @@ def _has_memories(place: str) -> bool:
 
 
 def _top(place: str, home: str) -> str:
-    """The place itself if it is a root, else nothing: what lies deep in a repository is not its memory."""
+    """Return the place itself if it is a root, else "": files deep in a repository are not its memory."""
     try:
         roots = resolve(place, home)
     except WorkspaceError:

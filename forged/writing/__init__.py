@@ -1,7 +1,7 @@
-"""Every new memory file of the daemon, and every removal that somebody asks for, goes through one `Writer`.
+"""All writes and removals of memory files go through one `Writer`.
 
-Drafts of any number of callers come in; out comes, for each, what was written, or why not. What is written is
-durable and marked in its map by then.
+It takes write requests of any number of callers and returns, for each, the written memory or the reason of a
+failure. Written memories are durable and marked in their map on return.
 """
 
 from forged.writing.removing import RemovalTerms, new_batch

@@ -1,9 +1,8 @@
-"""What takes several steps on disk: a memory goes while its chain stays whole, and comes back.
+"""Remove and restore memory files in several steps, keeping their chains connected.
 
-The caller holds the root, so that nothing else is written there meanwhile. Each puts down what it is about
-before the first step, if a kill between two could break a chain; doing it again brings it to its end. In a
-removal the files that stay are changed first and the file that goes is taken last, in a return it is the
-other way round: what is there before and after is there at every moment between. StoreError is raised.
+The caller holds the root's lock. If a kill between two steps could break a chain, the intent is recorded
+first, and repeating it completes the work. A removal first changes the files that stay and takes the file
+away last. A restore does the reverse. So the chain is connected at every moment. Raises StoreError.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ from forged.writing.trash import Trash, TrashEntry, TrashNote
 
 
 class RemovalTerms(msgspec.Struct, frozen=True):
-    """Terms of a removal: for good or into the trash, with `rows` of the memories and records of their files.
+    """Terms of a removal: erased or to the trash, with `rows` of the memories and records of files.
 
-    `whole`: all versions that there are, and none may stay.
+    `whole`: all existing versions go, and none may stay.
     """
 
     erase: bool = False
@@ -42,7 +41,7 @@ class RemovalTerms(msgspec.Struct, frozen=True):
 
 
 class RemovalReceipt(msgspec.Struct, frozen=True):
-    """Receipt of a removal: ids and texts that are gone; `intent` is on record until all is done."""
+    """Result of a removal: removed ids and texts; `intent` is recorded until all is done."""
 
     ids: tuple[str, ...]
     contents: tuple[str, ...]
@@ -50,12 +49,12 @@ class RemovalReceipt(msgspec.Struct, frozen=True):
 
 
 class Remover:
-    """One for the daemon."""
+    """Removal and restore of files."""
 
     def __init__(
         self, trash: Trash, trust: TrustRegistry, intents: Intents, clock: Callable[[], float] = time.time
     ) -> None:
-        """`clock` gives Unix seconds."""
+        """Use `clock`, which gives Unix seconds."""
         self._trash = trash
         self._trust = trust
         self._intents = intents
@@ -64,9 +63,9 @@ class Remover:
     async def remove(
         self, root: Root, ids: Collection[str], taking: RemovalTerms, earlier: Sequence[Rewrite] = ()
     ) -> RemovalReceipt:
-        """Take every file of `ids` away; what replaced one of them replaces what that had replaced.
+        """Remove every file of `ids`; versions that replaced one of them are linked to its predecessor.
 
-        `earlier` is what had been changed for it already when a kill came.
+        `earlier` are files that an interrupted attempt has changed already.
         """
         store = MemoryStore(root)
         snapshot, admitted = await self._trust.look(root)
@@ -78,7 +77,7 @@ class Remover:
         intent = await asyncio.to_thread(_intent, "remove", root, ids, relinks, taking)
         await self._intents.begin(intent)
         await self._relinked(root, store, intent, relinks)
-        taking = msgspec.structs.replace(taking, own=await self._trust.owned(root, gone))
+        taking = msgspec.structs.replace(taking, own=await self._trust.own_files(root, gone))
         notes = self._notes(root, intent.identity, admitted, taking, {*earlier, *intent.rewrites})
         try:
             if taking.erase:
@@ -100,7 +99,7 @@ class Remover:
     async def _dropped_if_unbegun(
         self, root: Root, before: Snapshot, intent: Intent, relinks: Sequence[Relink]
     ) -> None:
-        """Put nothing down of a removal that took no file: whoever asked knows that it failed."""
+        """Drop the intent of a removal that took no file; its caller got the error."""
         now, _ = await self._trust.look(root)
         there = {memory.id for memory in now.memories}
         if not relinks and there.issuperset(memory.id for memory in before.memories):
@@ -109,7 +108,7 @@ class Remover:
     async def erase(
         self, root: Root, ids: Collection[str], taking: RemovalTerms, earlier: Sequence[Rewrite] = ()
     ) -> RemovalReceipt:
-        """Remove memories for good, with all copies of them and of their texts in the trash."""
+        """Erase memories, with all copies of them and of their texts in the trash."""
         gone = await self.remove(root, ids, taking, earlier)
         copies = await asyncio.to_thread(self._trash.erase, root.top, ids, gone.contents)
         known = dict.fromkeys((*gone.ids, *(each.note.id for each in copies)))
@@ -117,14 +116,14 @@ class Remover:
         return msgspec.structs.replace(gone, ids=tuple(known), contents=tuple(contents))
 
     async def restore(self, root: Root, some: Sequence[TrashEntry]) -> Intent:
-        """Put files back where they lay; what had replaced one of them does so again.
+        """Restore files to their places and link their successors to them again.
 
-        Returns the intent, which is on record until all that belongs to it is done.
+        Returns the intent, which is recorded until the rest of the work is done.
         """
         store = MemoryStore(root)
         counted = [each for each in some if each.note.counted]
-        await self._trust.expect(root, {hashlib.sha256(each.data).hexdigest() for each in counted})
-        await self._trust.own(root, [each.note.own for each in some if each.note.own is not None])
+        await self._trust.accept_hashes(root, {hashlib.sha256(each.data).hexdigest() for each in counted})
+        await self._trust.record_own(root, [each.note.own for each in some if each.note.own is not None])
         ids, taking = [each.note.id for each in some], RemovalTerms(batch=some[0].note.batch if some else "")
         intent = await asyncio.to_thread(_intent, "restore", root, ids, (), taking)
         await self._intents.begin(intent)
@@ -153,13 +152,15 @@ class Remover:
     async def _relinked(
         self, root: Root, store: MemoryStore, intent: Intent, relinks: Sequence[Relink]
     ) -> None:
-        """Change the files that stay; their hashes go on record before: a build may come between."""
+        """Change the files that stay; their hashes are recorded before, as a build may happen in between."""
         if not relinks:
             return
         rewrites = tuple(each.rewrite for each in relinks)
-        await self._trust.expect(root, {hash_ for each in rewrites for hash_ in (each.before, each.after)})
+        await self._trust.accept_hashes(
+            root, {hash_ for each in rewrites for hash_ in (each.before, each.after)}
+        )
         await self._intents.begin(msgspec.structs.replace(intent, rewrites=rewrites))
-        await self._trust.follow(root, rewrites)
+        await self._trust.record_rewrites(root, rewrites)
         await asyncio.to_thread(_carry_out, store, relinks)
 
     def _notes(
@@ -175,7 +176,7 @@ class Remover:
 
         def note(memory_id: str, path: str) -> bytes:
             following = sorted(each for each in rewrites if each.former == memory_id)
-            told = TrashNote(
+            entry = TrashNote(
                 id=memory_id,
                 top=root.top,
                 scope=root.scope,
@@ -193,19 +194,20 @@ class Remover:
                 own=taking.own.get(memory_id),
             )
             try:
-                return msgspec.json.encode(told)
-            except UnicodeEncodeError:  # a name that is no text cannot be written down
+                return msgspec.json.encode(entry)
+            except UnicodeEncodeError:  # a file name that is no text cannot be recorded
                 return b""
 
         return note
 
 
 def new_batch() -> str:
-    """A name for what one request takes away."""
+    """Return a new name for the removals of one request."""
     return secrets.token_hex(8)
 
 
 def _counting(snapshot: Snapshot, admitted: Admitted) -> tuple[File, ...]:
+    """Return the files that count."""
     withheld = {each.path for each in admitted.withheld}
     return one_per_id(file for file in files_of(snapshot) if file.path not in withheld)
 
@@ -228,7 +230,7 @@ def _intent(
 
 
 class Relink(msgspec.Struct, frozen=True):
-    """A file that is to name another predecessor, and the bytes that it will have."""
+    """A file that gets another predecessor, and its new bytes."""
 
     file: File
     data: bytes
@@ -242,9 +244,9 @@ class Relink(msgspec.Struct, frozen=True):
 
 
 def links_over(memories: Sequence[Memory], gone: Collection[str]) -> dict[str, str]:
-    """What each memory that replaced one of `gone` replaces without: nothing if there is nothing older.
+    """Return the new predecessor of each memory that replaced one of `gone`; "" for none.
 
-    Two that had replaced the same oldest one keep their links, to stay versions of one memory.
+    Two memories that replaced the same oldest one keep their links, to stay versions of one memory.
     """
     there = {memory.id: memory for memory in memories}
     found = {
@@ -257,7 +259,7 @@ def links_over(memories: Sequence[Memory], gone: Collection[str]) -> dict[str, s
 
 
 def _older(memory: Memory, there: Mapping[str, Memory], gone: Collection[str]) -> tuple[str, str]:
-    """What is left to replace, and the last of `gone` on the way there."""
+    """Return the new predecessor, and the last of `gone` on the way to it."""
     seen, older, last = {memory.id}, memory.supersedes or "", ""
     while older in gone and older in there and older not in seen:
         seen.add(older)
@@ -285,6 +287,6 @@ def _relink(store: MemoryStore, file: File, older: str) -> Relink:
 
 
 def _carry_out(store: MemoryStore, relinks: Sequence[Relink]) -> None:
-    """Put every file in place, one after the other; all are durable on return."""
+    """Write all changed files, one after the other; all are durable on return."""
     for each in relinks:
         store.rewrite(each.file.path, each.data, expected=each.file.sha256)

@@ -1,11 +1,11 @@
-"""Plan the writes of one root and carry them out: many drafts at once, in order as far as chains go.
+"""Write memories of one root: many requests at once, in the order of their chains.
 
-A round: look at what is there, decide on every draft (the next version of a chain, a new memory, one that is
-there, or nothing), put files and requests on record, write and sync the files without a name, link them, sync
-the directory. A version is based on the head that is there, whichever was named, so that two that were begun
-at the same time line up; only a request that insists on a `base` is refused. No file has a name before its
-record is durable: a kill leaves a whole file of ours or nothing, and a repeated request completes it by its
-key. Drafts that lean on a failed one are decided on in another round.
+Each round: look at the current files; plan every request (next version of a chain, new memory, existing one,
+or nothing); record files and requests; write and sync nameless files; link them; sync the directory. A
+version is based on the current head, whichever version was named, so that concurrent ones follow each other.
+Only a request that insists on a `base` is refused. No file has a name before its record is durable: a kill
+leaves a whole file or nothing, and a repeated request completes it by its key. Requests that depend on a
+failed one are planned again in another round.
 """
 
 from __future__ import annotations
@@ -37,19 +37,20 @@ logger = logging.getLogger(__name__)
 
 
 class WriteRequest(msgspec.Struct, frozen=True):
-    """A memory to be written; the writer sets its version and the id that it replaces.
+    """A memory to be written. The writer sets its version and the id that it replaces.
 
-    memory: with its id. Where a file of ours has that id it is done already. `supersedes` names any version
-        of the chain.
-    insisted: the caller wants the secret that it looks to hold.
-    key: of the request; the same key with the same content is written once, however often it comes.
-    base: the id that has to be the head of the chain, or nothing is written. The memory is taken whole then;
-        without it category, links and unknown keys that it leaves out are the head's.
-    again: write it although the same text is there: a version that differs in something else.
-    verbatim: version and link stay as they are, as in a copy of another file with its `data` and `name`.
-    said: its attributes, but for those that the version before it has already.
-    unwanted: asked at the last moment, in any thread; what was forgotten meanwhile is not written.
-    is_settled: set by the writer where its key is on record for the id of the memory.
+    - memory: with its id; if a file of forged has that id, the request is done already. `supersedes`
+      names any version of the chain.
+    - insisted: the caller allows the secret that the memory seems to contain.
+    - key: of the request; the same key with the same content is written once.
+    - base: id that must be the head of the chain, or nothing is written. The memory is written as it is
+      then; without `base`, missing category, links and unknown keys are those of the head.
+    - again: write it even if the same text exists, as a version that differs in other fields.
+    - verbatim: keep version and link, as for a copy of another file with its `data` and `name`.
+    - said: its attributes; others are inherited from the last version.
+    - unwanted: called at the last moment, in any thread; a text that was forgotten meanwhile is not
+      written.
+    - is_settled: set by the writer if its key is recorded for the id of the memory.
     """
 
     memory: Memory
@@ -66,10 +67,10 @@ class WriteRequest(msgspec.Struct, frozen=True):
 
 
 class Written(msgspec.Struct, frozen=True):
-    """A memory as it was written, its file, and the generation in which it is visible.
+    """A written memory, its file, and the generation in which it is visible.
 
-    `replaced` is the id of the version that it replaces, `base_moved`: another one than was named. `existed`:
-    nothing was written, as this memory says the same already.
+    `replaced` is the id of the version that it replaces; `base_moved`: not the one that was named. `existed`:
+    nothing was written, because the memory has the same text already.
     """
 
     memory: Memory
@@ -81,14 +82,14 @@ class Written(msgspec.Struct, frozen=True):
 
 
 Answer = Written | StoreError
-End = Answer | WriteRequest
-"""The answer to a draft, or the draft that has to be decided on once more."""
+Outcome = Answer | WriteRequest
+"""Result of a request, or the request itself if it must be planned again."""
 
 
 class WritePlan(msgspec.Struct, frozen=True):
-    """A decision on a draft: the bytes to write as `data` to `path`, or the `answer`.
+    """Decision on a request: the bytes `data` to write to `path`, or the `answer`.
 
-    It needs the memory `depends_on`.
+    It depends on the memory `depends_on`.
     """
 
     draft: WriteRequest
@@ -99,17 +100,17 @@ class WritePlan(msgspec.Struct, frozen=True):
     depends_on: str = ""
 
     def written(self, memory: Memory, path: str, *, existed: bool) -> Written:
-        """The answer to who named a version to replace, or none; its generation is not known yet."""
+        """Return the result for a caller that named a version to replace, or none; without a generation."""
         named, replaced = self.draft.memory.supersedes or "", "" if existed else memory.supersedes or ""
         return Written(memory, path, 0, replaced, bool(named) and replaced not in {"", named}, existed)
 
-    def is_met(self, end: End) -> bool:
-        """Return True if its own memory was written."""
+    def is_met(self, end: Outcome) -> bool:
+        """Return True if the memory of the plan was written."""
         return isinstance(end, Written) and end.memory is self.memory
 
 
 class RootWriter:
-    """One root. `looked`: what counts was looked at anew in the last call of `write`."""
+    """Writer of one root. `looked`: the last call of `write` looked at all files again."""
 
     def __init__(
         self,
@@ -119,7 +120,7 @@ class RootWriter:
         threads: Executor,
         snapshot: Snapshot | None,
     ) -> None:
-        """`threads` write files; `snapshot` is an earlier one, so that not all is read again."""
+        """Use `threads` to write files; an earlier `snapshot` saves reading all files again."""
         self.looked = False
         self._root = root
         self._store = MemoryStore(root)
@@ -129,9 +130,9 @@ class RootWriter:
         self._ledger = RootContents(root, trust, snapshot)
 
     def write(self, drafts: Sequence[WriteRequest]) -> tuple[Answer, ...]:
-        """What became of each draft, in their order; generations are left at 0.
+        """Write the requests; return their results in order, with generation 0.
 
-        Blocks: runs in a thread, never twice at a time.
+        Blocks; runs in a thread, in one call at a time.
         """
         self.looked = self._ledger.look()
         answers: dict[int, Answer] = {}
@@ -143,13 +144,13 @@ class RootWriter:
         return tuple(answers[number] for number in range(len(drafts)))
 
     def _planned(self, draft: WriteRequest) -> WritePlan:
-        """Decide on one draft; what is to be written is in the ledger then, for the drafts after it."""
+        """Plan one request; the planned memory is visible to the plans of later ones."""
         try:
             memory = self._version(draft)
             there = self._there(draft, memory)
             if there is not None:
                 plan = WritePlan(draft, there, depends_on=there.id)
-                is_done = draft.is_settled and there.id == memory.id  # the same request, in the same moment
+                is_done = draft.is_settled and there.id == memory.id  # the same request in the same batch
                 answer = plan.written(there, self._ledger.path_of(there.id), existed=not is_done)
                 return msgspec.structs.replace(plan, answer=answer)
             data = draft.data or self._store.checked(memory)
@@ -160,6 +161,7 @@ class RootWriter:
         return WritePlan(draft, memory, data, path, depends_on=memory.supersedes or "")
 
     def _version(self, draft: WriteRequest) -> Memory:
+        """Return the memory with the version and link that it gets."""
         memory, wanted = draft.memory, draft.memory.supersedes
         if draft.unwanted(memory):
             raise NoLongerWanted(f"{memory.id} was forgotten meanwhile")
@@ -171,7 +173,7 @@ class RootWriter:
         return succeeding(memory, base, number, is_whole=bool(draft.base))
 
     def _there(self, draft: WriteRequest, memory: Memory) -> Memory | None:
-        """The memory that makes it needless to write this one."""
+        """Return an existing memory that makes this write unnecessary, or None."""
         there = self._ledger.find(memory.id)
         if there is not None:
             if not self._trust.is_own(self._ledger.stamp, memory.id):
@@ -184,7 +186,8 @@ class RootWriter:
         base = self._ledger.find(memory.supersedes) if draft.said == UNCHANGED else None
         return base if base is not None and _changes_nothing(memory, base) else None
 
-    def _carried_out(self, plans: Sequence[WritePlan]) -> list[End]:
+    def _carried_out(self, plans: Sequence[WritePlan]) -> list[Outcome]:
+        """Carry out plans; return their outcomes."""
         contents = {plan.path: plan.data for plan in plans if plan.data}
         if contents:
             self._trust.excluding.keep_out(self._root)
@@ -194,7 +197,7 @@ class RootWriter:
                 return self._undone(plans, known)
             linking = _Linking(self._ledger, files)
             for plan, row in zip(plans, known, strict=True):
-                # What is on record from here on is that the key is of this plan.
+                # From here on the key is recorded for this plan.
                 again = msgspec.structs.replace(plan.draft, is_settled=plan.draft.is_settled or row is None)
                 linking.end(plan, plan.answer if row is None else self._known(plan, row), again)
             return linking.settled()
@@ -202,7 +205,7 @@ class RootWriter:
     def _recorded(
         self, plans: Sequence[WritePlan], files: NewFiles
     ) -> Sequence[RequestOutcome | None] | StoreError:
-        """The row that the key of each plan had already; while it is looked for the files are synced."""
+        """Record the plans while files are synced; return the row that each key had already."""
         writes = [self._begun(plan) for plan in plans]
         if not any(write.file or write.key for write in writes):
             return [None] * len(plans)
@@ -211,14 +214,15 @@ class RootWriter:
         try:
             return recording.result()
         except StoreError as error:
-            # Every file in the user's own directory counts, on record or not; details are nowhere else.
+            # In the user's own directory every file counts without a record; attributes are recorded
+            # everywhere.
             if not self._root.is_own or any(plan.draft.said != UNCHANGED for plan in plans):
                 return error
             logger.warning("origin not written down error=%s", error)
             return [None] * len(plans)
 
     def _begun(self, plan: WritePlan) -> PendingWrite:
-        """What has to be on record before the plan is carried out."""
+        """Return the record of a plan."""
         draft, memory, top = plan.draft, plan.memory, self._root.top
         file = known = None
         if plan.data:
@@ -229,13 +233,13 @@ class RootWriter:
         return PendingWrite(identity, file, draft.key, known, draft.is_settled, top, base, draft.said)
 
     def _digest(self, draft: WriteRequest) -> str:
-        """The digest by which two requests of one key are known to ask for the same."""
+        """Return the digest of a request's content, to compare requests of one key."""
         named = "" if draft.again else draft.memory.supersedes or ""
         said = f"{self._root.top}\0{named}\0{draft.memory.content}"
         return hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
-    def _known(self, plan: WritePlan, known: RequestOutcome) -> End:
-        """What is answered to a request that came before: as then, or it is completed now."""
+    def _known(self, plan: WritePlan, known: RequestOutcome) -> Outcome:
+        """Return the outcome of a repeated request: as before, or completed now."""
         if not known.memory_id:
             return NoLongerWanted("what this request wrote was forgotten since")
         if known.digest != self._digest(plan.draft):
@@ -246,7 +250,8 @@ class RootWriter:
         memory = msgspec.structs.replace(plan.draft.memory, id=known.memory_id)
         return msgspec.structs.replace(plan.draft, memory=memory, is_settled=True)
 
-    def _undone(self, plans: Sequence[WritePlan], error: StoreError) -> list[End]:
+    def _undone(self, plans: Sequence[WritePlan], error: StoreError) -> list[Outcome]:
+        """Withdraw plans after an error; return their outcomes."""
         fresh = [plan.memory for plan in plans if plan.data]
         for memory in fresh:
             self._ledger.remove(memory)
@@ -255,23 +260,24 @@ class RootWriter:
 
 
 def _changes_nothing(memory: Memory, base: Memory) -> bool:
-    beside = memory.category == base.category and set(memory.related) <= set(base.related)
-    beside = beside and memory.cues == base.cues and memory.evidence in {(), base.evidence}
-    beside = beside and (memory.entities, memory.relations) == (base.entities, base.relations)
-    return beside and normalised(memory.content) == normalised(base.content)
+    """Return True if a version would equal its base."""
+    same = memory.category == base.category and set(memory.related) <= set(base.related)
+    same = same and memory.cues == base.cues and memory.evidence in {(), base.evidence}
+    same = same and (memory.entities, memory.relations) == (base.entities, base.relations)
+    return same and normalised(memory.content) == normalised(base.content)
 
 
 class _Linking:
-    """The last step of a round: files get their names, older versions first."""
+    """Last step of a round: files get their names, older versions first."""
 
     def __init__(self, ledger: RootContents, files: NewFiles) -> None:
         self._ledger = ledger
         self._files = files
-        self._ends: list[tuple[WritePlan, End, WriteRequest]] = []
-        self._lost: set[str] = set()  # ids that were counted on and will not be there
+        self._ends: list[tuple[WritePlan, Outcome, WriteRequest]] = []
+        self._lost: set[str] = set()  # ids that were planned and will not exist
 
-    def end(self, plan: WritePlan, end: End | None, again: WriteRequest) -> None:
-        """Bring a plan to its end, if it is not known yet; or `again`, if what it leans on is lost."""
+    def end(self, plan: WritePlan, end: Outcome | None, again: WriteRequest) -> None:
+        """Finish a plan, unless it is finished; or return `again` if its dependency failed."""
         depends_on = end.memory.id if isinstance(end, Written) else plan.depends_on
         if depends_on in self._lost and not isinstance(end, WriteRequest):
             end = again
@@ -281,8 +287,8 @@ class _Linking:
             self._lose(plan)
         self._ends.append((plan, end, again))
 
-    def settled(self) -> list[End]:
-        """All ends, once the names are durable."""
+    def settled(self) -> list[Outcome]:
+        """Return all outcomes, once the names are durable."""
         try:
             self._files.settle()
         except StoreError as error:
@@ -301,12 +307,13 @@ class _Linking:
         self._ledger.wrote(plan.path)
         return plan.written(plan.memory, plan.path, existed=False)
 
-    def _unsettled(self, plan: WritePlan, end: End, again: WriteRequest, error: StoreError) -> End:
+    def _unsettled(self, plan: WritePlan, end: Outcome, again: WriteRequest, error: StoreError) -> Outcome:
         if not isinstance(end, Written) or end.memory.id not in self._lost:
             return end
         return error if plan.data and plan.is_met(end) else again
 
     def _lose(self, plan: WritePlan) -> None:
+        """Withdraw the memory of a failed plan."""
         self._lost.add(plan.memory.id)
         self._ledger.remove(plan.memory)
 
@@ -316,10 +323,10 @@ _LEAST_IN_A_PART = 4
 
 
 class NewFiles:
-    """A context: what has no name at its end is gone. `failed` says why, by path."""
+    """Context manager for new files; nameless files are removed at its end. `failed`: reasons by path."""
 
     def __init__(self, store: MemoryStore, contents: Mapping[str, bytes], threads: Executor) -> None:
-        """`contents` are the bytes by path; without any, nothing is opened."""
+        """Take the bytes by path; without any, nothing is opened."""
         self.failed: dict[str, StoreError] = {}
         self._store = store
         self._contents = contents
@@ -346,7 +353,7 @@ class NewFiles:
         self._stack.close()
 
     def sync(self) -> None:
-        """Write every file; on return the bytes of those that have not failed will survive a power cut."""
+        """Write every file; on return the bytes of all but the failed ones survive a power cut."""
         paths = [path for path in self._contents if path not in self.failed]
         parts = min(PARTS, len(paths) // _LEAST_IN_A_PART) or 1
         others = [self._threads.submit(self._write, paths[part::parts]) for part in range(1, parts)]
@@ -355,7 +362,7 @@ class NewFiles:
             other.result()
 
     def link(self, path: str) -> None:
-        """Give a file its name. Raises StoreError, MemoryExists if there is one of that name."""
+        """Give a file its name. Raises StoreError, and MemoryExists if the name exists."""
         if path in self.failed:
             raise self.failed[path]
         name = os.path.basename(path)
@@ -367,7 +374,7 @@ class NewFiles:
         self._named.append(name)
 
     def settle(self) -> None:
-        """Make the names durable. Raises StoreError, and then none of them stays."""
+        """Make the names durable. Raises StoreError; then no name stays."""
         if self._named:
             with atomic.explained(f"cannot write to {self._store.root.top}"):
                 atomic.sync_names(self._directory, self._named)
@@ -379,7 +386,7 @@ class NewFiles:
                     self._files[path] = NewFile(self._directory, self._contents[path], self._owner)
             except StoreError as error:
                 self.failed[path] = error
-        for path in paths:  # all are written by now: most find that the first sync was theirs as well
+        for path in paths:  # after the first sync the others have little to do
             try:
                 with atomic.explained(f"cannot write {path}"):
                     if path not in self.failed:
@@ -401,22 +408,22 @@ class RootContents:
     """
 
     def __init__(self, root: Root, trust: TrustRegistry, snapshot: Snapshot | None) -> None:
-        """`snapshot` is an earlier one, so that not all is read again."""
+        """Take a root; an earlier `snapshot` saves reading all files again."""
         self.stamp = _NO_LOOK
         self._root = root
         self._store = MemoryStore(root)
         self._trust = trust
         self._snapshot = snapshot
         self._arrivals = DirectoryEvents(root.directories)
-        self._wrote: set[str] = set()  # since the kernel was asked last
-        self._unread: set[str] = set()  # paths that are not in the snapshot as they are now
+        self._wrote: set[str] = set()  # events since the last question to the kernel
+        self._unread: set[str] = set()  # paths that differ from the snapshot
         self._is_restless = True
         self._memories: dict[str, Memory] = {}
         self._newer: defaultdict[str, list[str]] = defaultdict(list)
         self._by_letters: defaultdict[int, list[str]] = defaultdict(list)
 
     def look(self) -> bool:
-        """Be as the disk is now. Whether more had to be looked at than what the kernel told."""
+        """Update to the files on disk; return True if the kernel's events did not suffice."""
         names = self._arrivals.taken(frozenset(self._wrote))
         self._wrote.clear()
         stamp, before = self._trust.stamp(self._root), self.stamp
@@ -435,16 +442,16 @@ class RootContents:
             self._unread.clear()
         admitted = self._trust.admit(self._root, snapshot)
         is_pending = stamp.follows and bool(admitted.withheld)
-        self._is_restless = snapshot.unsettled or admitted.passes or bool(stamp.doubt) or is_pending
+        self._is_restless = snapshot.unsettled or admitted.may_change or bool(stamp.doubt) or is_pending
         self._take_over(admitted.memories)
         return True
 
     def find(self, memory_id: str) -> Memory | None:
-        """The memory of this id, if it counts."""
+        """Return the memory of this id if it counts, else None."""
         return self._memories.get(memory_id)
 
     def chain(self, memory_id: str) -> tuple[Memory, ...]:
-        """All versions of the chain of a memory, with those that are gone, as `build_chains` joins them."""
+        """Return all versions connected with a memory, also through missing ones, as `link` joins them."""
         seen, reached = {memory_id}, [memory_id]
         for current in reached:
             memory = self._memories.get(current)
@@ -455,7 +462,7 @@ class RootContents:
         return tuple(self._memories[each] for each in reached if each in self._memories)
 
     def same(self, content: str) -> Memory | None:
-        """The head that says the same as a text, but for typography."""
+        """Return the head with the same text, apart from typography, or None."""
         for memory_id in self._by_letters.get(_letters(content), ()):
             memory = self._memories[memory_id]
             if normalised(memory.content) == normalised(content) and self._is_head(memory_id):
@@ -463,7 +470,7 @@ class RootContents:
         return None
 
     def path_of(self, memory_id: str) -> str:
-        """Where the file of a memory is that counts."""
+        """Return the path of the file of a memory that counts."""
         path = self._store.path_of(memory_id)
         if self._snapshot is None or os.path.exists(path):
             return path
@@ -471,21 +478,21 @@ class RootContents:
         return next(paths, path)
 
     def add(self, memory: Memory) -> None:
-        """A memory is about to be there; what is planned after it goes by that."""
+        """Add a planned memory, so that later plans see it."""
         self._memories[memory.id] = memory
         if memory.supersedes:
             self._newer[memory.supersedes].append(memory.id)
         self._by_letters[_letters(memory.content)].append(memory.id)
 
     def remove(self, memory: Memory) -> None:
-        """It is not there after all, or no more."""
+        """Remove a memory that was not written, or is gone."""
         del self._memories[memory.id]
         if memory.supersedes:
             _drop(self._newer, memory.supersedes, memory.id)
         _drop(self._by_letters, _letters(memory.content), memory.id)
 
     def wrote(self, path: str) -> None:
-        """The file of a memory that was added has its name now."""
+        """Note that the file of an added memory has its name now."""
         self._wrote.add(path)
         self._unread.add(path)
 
@@ -503,7 +510,7 @@ class RootContents:
 
 
 def _letters(text: str) -> int:
-    """A number that texts have in common that `normalised` makes equal, and much faster than that."""
+    """Return a number that texts with equal `normalised` forms share; much faster to compute."""
     if text.isascii():
         return hash(text.lower().translate(_NO_MARKS))
     text = INVISIBLE.sub("", text)

@@ -1,6 +1,6 @@
-"""Make a draft the next version of its chain.
+"""Make a memory the next version of a chain.
 
-In a fork the head is the newest that follows the version that was named. Raises MemoryNotFound.
+In a fork the head is the newest that follows the named version. Raises MemoryNotFound.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from forged.text.same_text import normalised
 
 
 def base_of(memories: Sequence[Memory], memory_id: str) -> tuple[Memory, int]:
-    """The version that a new one of this memory replaces, and the number that the new one has.
+    """Return the version that a new version of this memory replaces, and the new number.
 
     `memories` are those that count in the root.
     """
@@ -35,9 +35,10 @@ def base_of(memories: Sequence[Memory], memory_id: str) -> tuple[Memory, int]:
 
 
 def succeeding(draft: Memory, base: Memory, number: int, *, is_whole: bool = False) -> Memory:
-    """`draft` as the version after `base`; unless `is_whole` it keeps what it does not say itself.
+    """Return `draft` as the version after `base`; unless `is_whole`, missing fields are inherited.
 
-    Links are added to those of `base`, unknown keys stay, evidence does not. Entities stay with their text.
+    Links are added to those of `base` and unknown keys stay; evidence is not inherited. Entities belong to
+    their text.
     """
     if is_whole:
         return msgspec.structs.replace(draft, supersedes=base.id, version=number)
@@ -56,7 +57,7 @@ def succeeding(draft: Memory, base: Memory, number: int, *, is_whole: bool = Fal
 
 
 def _following(chain: Sequence[Memory], memory_id: str) -> list[Memory]:
-    """The version of this id and all that replaced it, one after the other; `chain` is in order of age."""
+    """Return the version of this id and all that replaced it; `chain` is sorted by age."""
     reached = {memory_id}
     while more := {m.id for m in chain if m.id not in reached and not reached.isdisjoint(replaced_ids(m))}:
         reached |= more

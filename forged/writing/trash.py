@@ -1,7 +1,7 @@
-"""What was taken away and can come back for 7 days: a directory for each file, with a note of where it lay.
+"""Trash: removed files that can be restored for 7 days, a directory with a note for each.
 
-The notes lie beside the files and not in `state.db`, so that a file can come back as long as it is there. A
-note holds ids, paths and rows of tables, and no text of a memory. Blocks for the disk; StoreError is raised.
+Notes are next to the files and not in `state.db`, so that a file can be restored as long as it exists. A note
+holds ids, paths and rows of tables, and no text of a memory. Blocks for the disk. Raises StoreError.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ TRASH_S = 7 * 24 * 3600.0
 
 
 class TrashNote(msgspec.Struct, frozen=True):
-    """Where a file lay, and with what it went. Times are Unix seconds.
+    """Former place of a file in the trash, with related data. Times are Unix seconds.
 
-    `batch` is shared by all that one request took away; `why` is forget, undo or move.
-    `followers` are the ids that named this one as their predecessor and name `older` since. `counted`: it was
-    used, and not withheld. `became` is the id of what it was moved to. `rows` are what was known of it, and
-    `own` is what was on record of its file, if it was ours. `identity` is which folder the root was.
+    `batch` is shared by all removals of one request. `why` is forget, undo or move. `followers` are ids whose
+    predecessor was this one and is `older` now. `counted`: it was in use, not withheld. `became` is the id
+    after a move. `rows` are its rows of tables, `own` is the record of its file if forged wrote it.
+    `identity` is that of the root.
     """
 
     id: str
@@ -49,12 +49,12 @@ class TrashNote(msgspec.Struct, frozen=True):
 
     @property
     def until(self) -> float:
-        """Return when it can come back no more."""
+        """Return the time after which it cannot be restored."""
         return self.taken_at + TRASH_S
 
 
 class TrashEntry(NamedTuple):
-    """A file in the trash: its directory, its note, its bytes and the memory in it."""
+    """A file in the trash: its directory, note, bytes and memory."""
 
     place: str
     note: TrashNote
@@ -63,7 +63,7 @@ class TrashEntry(NamedTuple):
 
 
 class Trash:
-    """The directory of all that was taken away."""
+    """Directory of removed files."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -73,24 +73,24 @@ class Trash:
         return [each for each in self._all() if each.note.batch == batch]
 
     def held(self, now: float) -> tuple[TrashEntry, ...]:
-        """All that can come back at a time (Unix seconds), newest first."""
+        """Return all entries that can be restored at a time (Unix seconds), newest first."""
         found = [each for each in self._all() if now - each.note.taken_at <= TRASH_S]
         return tuple(sorted(found, key=lambda each: -each.note.taken_at))
 
     def left(self, some: Iterable[TrashEntry]) -> list[TrashEntry]:
-        """Those that are still there."""
+        """Return those entries that still exist."""
         return [each for each in some if os.path.isdir(each.place)]
 
     def drop(self, some: Iterable[TrashEntry]) -> None:
-        """Files that are back where they were."""
+        """Delete entries whose files are restored."""
         with atomic.explained(f"cannot tidy {self.path}"):
             for each in some:
                 _remove(each.place)
 
     def erase(self, top: str, ids: Collection[str], contents: Collection[str]) -> tuple[TrashEntry, ...]:
-        """Erase files of these memories of a root, and files that hold one of these texts or of theirs.
+        """Erase files of these memories of a root, and files that contain one of these texts or of theirs.
 
-        Returns those of the memories. What goes meanwhile is gone.
+        Returns the entries of the memories. Entries that disappear meanwhile are skipped.
         """
         named = tuple(each for each in self._all() if each.note.top == top and each.note.id in ids)
         texts = (*contents, *(each.memory.content for each in named))
@@ -104,7 +104,7 @@ class Trash:
         return named
 
     def empty(self, now: float) -> None:
-        """Erase what went more than 7 days before `now`."""
+        """Erase entries older than 7 days at `now`."""
         for place in self._places():
             with contextlib.suppress(FileNotFoundError):
                 if now - os.stat(place).st_ctime > TRASH_S:
@@ -149,7 +149,7 @@ def _holds(path: str, wanted: Collection[bytes]) -> bool:
 
 
 def _remove(place: str) -> None:
-    """Remove a directory with its files; the note goes last, so that a kill between leaves it known."""
+    """Remove a directory with its files; the note goes last, so that a kill leaves a known entry."""
     for path in sorted(_files_in(place), key=lambda each: os.path.basename(each) == NOTE):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)

@@ -1,9 +1,9 @@
-"""Writing and removing memories on request: versions, links, and the directory they go to.
+"""Write and remove memories on request: versions, links, trash.
 
-A new version is based on its chain's head, so versions and removals come one by one in a root. What the head
-is, and what is removed, is looked up on disk and not in the map: the map follows by the ordinary way, a scan,
-and may wait for a provider meanwhile. What is written is durable and marked when `add` returns; `remove`
-marks nothing, as its caller has more to do. MemoryNotFound and StoreError are raised.
+A new version is based on its chain's head, so versions and removals of one root are serialized. The head and
+the files to remove are looked up on disk and not in the map, which is updated by a scan and may wait for a
+provider. A written memory is durable and marked in its map when `add` returns. `remove` marks nothing,
+because its caller does more first. Raises MemoryNotFound and StoreError.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ from forged.writing.trash import Trash, TrashEntry
 _Item = tuple[RootIndex, WriteRequest]
 
 _MOST_AT_ONCE = 64
-# The build of what was written begins so much later, unless somebody waits for it or asks for what was
-# written: whoever writes several one after the other does not share the interpreter with the builds between.
+# Delay of the build after a write, unless a caller waits for it or asks for the memory: so several writes in
+# a row do not share the interpreter with the builds in between.
 _UNASKED_S = 0.02
 
 
 class RemovalListener(Protocol):
-    """Hears of what somebody takes away and brings back, before it is done: others may have it as well.
+    """Called before memories are removed or restored, for copies on other machines.
 
-    Raises StoreError, and then it is not done.
+    Raises StoreError; then nothing is done.
     """
 
     async def gone(self, root: Root, ids: Collection[str], *, whole: bool) -> None:
-        """These memories of a root go; `whole`: they are all versions, and none that is not here stays."""
+        """Note that memories of a root go; `whole`: all versions, and no other version stays anywhere."""
         ...
 
     async def back(self, root: Root, ids: Collection[str]) -> None:
-        """These memories of a root come back."""
+        """Note that memories of a root come back."""
         ...
 
 
 class NoRemovalListener:
-    """Nobody else has it."""
+    """Listener for a machine without copies elsewhere."""
 
     async def gone(self, root: Root, ids: Collection[str], *, whole: bool) -> None: ...
 
@@ -68,16 +68,16 @@ _SHARE_OF_CALL, _LONGEST_S = 0.25, 0.01
 
 
 class GroupCommit(Generic[Item, Result]):
-    """Callers that wait at the same time are served by one call of `work`.
+    """Serves callers that wait at the same time with one call of `work`.
 
-    While a call runs, others wait; the next call takes all of them. After a call for several the next begins
-    when as many are there, or a quarter of that call's time is over; a caller alone never waits. (32 writers
-    on a busy machine: two thirds of the time had gone into calls for a few.) A caller that is cancelled
-    before its turn is left out; an exception of `work` is that of every caller it had.
+    During a call, others wait; the next call takes all of them. After a call for several, the next begins
+    when as many wait, or after a quarter of that call's time; a single caller never waits. (With 32 writers
+    on a busy machine, two thirds of the time went into calls for a few.) A caller cancelled before its turn
+    is skipped. An exception of `work` goes to every caller of that call.
     """
 
     def __init__(self, work: Callable[[Sequence[Item]], Awaitable[Sequence[Result]]], most: int) -> None:
-        """`work` gets at most `most` items, and returns as many results in their order."""
+        """Take `work`, which gets at most `most` items and returns their results in order."""
         self._work = work
         self._most = most
         self._waiting: list[tuple[Item, asyncio.Future[Result]]] = []
@@ -86,9 +86,9 @@ class GroupCommit(Generic[Item, Result]):
         self._are_enough = asyncio.Event()
 
     def ask(self, item: Item) -> asyncio.Future[Result]:
-        """Get in line, at once; the future is what comes of it."""
+        """Queue an item at once; the future gets its result."""
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        future.add_done_callback(ignore_failure)  # its caller may be gone when the call fails
+        future.add_done_callback(ignore_failure)  # its caller may be cancelled when the call fails
         self._waiting.append((item, future))
         if len(self._waiting) >= self._wanted:
             self._are_enough.set()
@@ -113,7 +113,7 @@ class GroupCommit(Generic[Item, Result]):
         return there[: self._most]
 
     async def _company(self, wanted: int, took_s: float) -> None:
-        """Wait a little for as many as there were a moment ago."""
+        """Wait briefly until as many items wait as in the last call."""
         self._wanted = wanted
         self._are_enough.clear()
         if len(self._waiting) < wanted:
@@ -137,7 +137,7 @@ class GroupCommit(Generic[Item, Result]):
 
 
 class Writer:
-    """All writes to memory files that anybody asks for."""
+    """All writes to memory files, of all callers."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class Writer:
         intents: Intents,
         marks: RemovalListener | None = None,
     ) -> None:
-        """`trash` is the directory in the state directory where forgotten files wait for 7 days."""
+        """Take `trash`, the directory of forgotten files in the state directory."""
         self.trash = Trash(trash)
         self._marks = marks or NoRemovalListener()
         self._trust = trust
@@ -155,7 +155,7 @@ class Writer:
         self._removing = Remover(self.trash, trust, intents)
         self._threads = ThreadPoolExecutor(PARTS, thread_name_prefix="write")
         self._locks: WeakValueDictionary[Root, asyncio.Lock] = WeakValueDictionary()
-        self._restoring = asyncio.Lock()  # taken after that of a root: of all roots one at a time
+        self._restoring = asyncio.Lock()  # always locked after the lock of a root;
         self._lines: WeakKeyDictionary[RootIndex, _RootQueue] = WeakKeyDictionary()
 
     async def add(
@@ -171,7 +171,7 @@ class Writer:
         """Write one memory, as `add_all` does.
 
         Raises MemoryNotFound for an unknown superseded id, Conflict for a `base` that is not the head or a
-        `key` of another request, StoreError when it could not be written.
+        `key` of another request, StoreError if it could not be written.
         """
         (done,) = await self.add_all(index, (WriteRequest(memory, insisted, key, base, said=said),))
         if isinstance(done, StoreError):
@@ -181,11 +181,11 @@ class Writer:
     async def add_all(
         self, index: RootIndex, drafts: Sequence[WriteRequest]
     ) -> tuple[Written | StoreError, ...]:
-        """Write each as a new file or as the next version of what it supersedes, in this order; durable then.
+        """Write each memory as a new file or as the next version of its chain, in order; durable on return.
 
         A version is based on the head on disk at that moment. A text that a head of the root has already is
-        answered with that memory. A failed draft has its reason in its place, and stops no other. A caller
-        that is cancelled stops nothing that has begun.
+        answered with that memory. A failed request has its reason in its place and stops no other. A
+        cancelled caller stops nothing that has begun.
         """
         line = self._lines.get(index)
         if line is None:
@@ -195,9 +195,9 @@ class Writer:
         return tuple(await asyncio.gather(*[line.together.ask((index, draft)) for draft in drafts]))
 
     async def chain(self, index: RootIndex, memory_id: str) -> tuple[str, ...]:
-        """Ids of the versions of a memory that count, oldest first; none if it is not in this root.
+        """Return ids of the counting versions of a memory, oldest first; none if it is not in this root.
 
-        A memory that is withheld stands alone: whatever it says it supersedes.
+        A withheld memory is in a chain of its own, whatever it supersedes.
         """
         async with self._lock(index.root):
             snapshot, counting = await self._trust.look(index.root)
@@ -208,37 +208,37 @@ class Writer:
     async def remove(
         self, index: RootIndex, ids: tuple[str, ...], taking: RemovalTerms, earlier: Sequence[Rewrite] = ()
     ) -> RemovalReceipt:
-        """Take every file of `ids` away, as `Remover` does. Raises StoreError."""
+        """Remove every file of `ids`, as `Remover` does. Raises StoreError."""
         async with self._lock(index.root):
-            await self._trust.keep_out(index.root)  # versions that stay may be linked anew
+            await self._trust.exclude_captures(index.root)  # remaining versions may be changed
             await self._marks.gone(index.root, ids, whole=taking.whole)
-            await self._requests.forget(ids)  # first: what is gone must not come back by a late repetition
+            await self._requests.forget(ids)  # first: a late repetition must not bring it back
             if not (taking.erase and taking.why == "forget"):
                 return await self._removing.remove(index.root, ids, taking, earlier)
-            async with self._restoring:  # else a copy would come back that was read before
+            async with self._restoring:  # else a copy that was read before would be restored
                 return await self._removing.erase(index.root, ids, taking, earlier)
 
     async def restore(self, index: RootIndex, some: Sequence[TrashEntry]) -> Intent:
-        """Put files from the trash back into their root, as `Remover` does. Raises StoreError."""
+        """Restore files from the trash to their root, as `Remover` does. Raises StoreError."""
         async with self._lock(index.root), self._restoring:
             left = await asyncio.to_thread(self.trash.left, some)
             if not left:
                 raise MemoryNotFound("it was erased meanwhile, or somebody else has restored it")
-            await self._trust.keep_out(index.root)
+            await self._trust.exclude_captures(index.root)
             await self._marks.back(index.root, [each.note.id for each in left])
             return await self._removing.restore(index.root, left)
 
     async def rewrite(self, index: RootIndex, path: str, data: bytes, change: Rewrite) -> None:
-        """Put into a file what it has become elsewhere, if it is as `change` says. Raises StoreError."""
+        """Write the bytes that a file has on another machine, unless it changed. Raises StoreError."""
         async with self._lock(index.root):
-            await self._trust.keep_out(index.root)
-            await self._trust.follow(index.root, [change])
+            await self._trust.exclude_captures(index.root)
+            await self._trust.record_rewrites(index.root, [change])
             store = MemoryStore(index.root)
             await asyncio.to_thread(store.rewrite, path, data, expected=change.before)
         index.mark(frozenset({path}))
 
     async def _write(self, waiting: Sequence[_Item]) -> Sequence[Written | StoreError]:
-        """Write what waits in one root, and mark it: all of it becomes visible together."""
+        """Write all pending requests of one root, and mark it: they become visible together."""
         index, writer = waiting[0][0], self._lines[waiting[0][0]].writer
         await self._trust.opened()
         async with self._lock(index.root):
@@ -255,7 +255,7 @@ class Writer:
         ]
 
     def hold(self, root: Root) -> asyncio.Lock:
-        """Nothing is written or removed in a root while its lock is held (`async with`)."""
+        """Return the lock of a root; while it is held, nothing is written or removed there."""
         return self._lock(root)
 
     def _lock(self, root: Root) -> asyncio.Lock:
@@ -263,7 +263,7 @@ class Writer:
 
 
 class _RootQueue(msgspec.Struct, frozen=True):
-    """What writes into one root, and who waits for that."""
+    """Writer of one root, and its queue of requests."""
 
     writer: RootWriter
     together: GroupCommit[_Item, Written | StoreError]

@@ -119,7 +119,7 @@ def test_what_is_a_little_less_likely_than_not_is_not_in_doubt_yet(monkeypatch, 
     assert (proposal.update_only, proposal.penalty) == (True, penalty)
 
 
-def test_where_there_are_no_rows_words_are_judged(monkeypatch):
+def test_without_vectors_words_are_scored(monkeypatch):
     class ByWords(StandInScorer):
         def scores(self, text: str, row: bytes = b"") -> StatementScores:
             assert row == b""
@@ -259,7 +259,7 @@ def test_a_model_that_keeps_nothing_of_a_request_is_overruled(text, kept, author
     assert (len(found.proposals), found.author) == (kept, author)
 
 
-def test_what_the_rules_keep_stands_whatever_the_head_says(liked):
+def test_a_rules_proposal_stays_whatever_the_linear_model_says(liked):
     """The plainest wordings are what a head that learnt from chatty ones likes least."""
     liked("something else")
     assert [each.why for each in answered("Never commit directly to main.").proposals] == ["rule"]

@@ -173,5 +173,5 @@ def test_where_there_is_nothing_yet_it_says_that_something_is_on_its_way(daemon,
     daemon.answers[ListCaptured] = CapturedPage(status="empty")
     daemon.answers[Status] = reports.status(capture=reports.captured(**fields))
 
-    told = "what was said lately is still to be judged; `forgectl status` says how far that is\n"
-    assert forgectl("captured").err.endswith(f"looks everywhere\n{told}")
+    reported = "what was said lately is still to be judged; `forgectl status` says how far that is\n"
+    assert forgectl("captured").err.endswith(f"looks everywhere\n{reported}")

@@ -27,11 +27,13 @@ RECORD = DocumentRecord(
 
 def result(*names: str):
     """As an answer: these fates, one after the other, of whatever is ingested."""
-    told = iter(names)
+    reported = iter(names)
 
     def answer(request: Ingest) -> Ingested:
         outcomes = (
-            DocumentOutcome(source=each.source, result=next(told), document_id="doc_1", pieces=2, reason="")
+            DocumentOutcome(
+                source=each.source, result=next(reported), document_id="doc_1", pieces=2, reason=""
+            )
             for each in request.documents
         )
         return Ingested(outcomes=tuple(outcomes))
@@ -90,11 +92,11 @@ def test_a_dry_run_asks_for_nothing_to_be_written(daemon, forgectl, docs):
 def test_the_json_has_each_fate_and_whether_all_was_done(daemon, forgectl, docs):
     daemon.answers[Ingest] = result("new", "secret")
 
-    told = forgectl("ingest", str(docs), "--json")
+    reported = forgectl("ingest", str(docs), "--json")
 
-    assert (told.code, told.json["done"], told.json["complete"]) == (1, True, True)
-    assert told.json["counts"] == {"new": 1, "secret": 1, "refused": 1}
-    assert [each["result"] for each in told.json["documents"]] == ["new", "secret", "refused"]
+    assert (reported.code, reported.json["done"], reported.json["complete"]) == (1, True, True)
+    assert reported.json["counts"] == {"new": 1, "secret": 1, "refused": 1}
+    assert [each["result"] for each in reported.json["documents"]] == ["new", "secret", "refused"]
 
 
 def test_large_documents_go_in_requests_of_their_own(daemon, forgectl, tmp_path):

@@ -141,7 +141,7 @@ def test_settings_that_are_no_json_are_left_and_the_lines_to_put_in_are_shown(se
     assert (home / ".qwen/settings.json").read_text() == "{]"
 
 
-def test_an_agent_that_is_named_and_not_here_is_told_how_to_come_by(setup, qwen, home):
+def test_an_agent_that_is_named_and_not_here_gets_the_command_how_to_come_by(setup, qwen, home):
     shown = setup("gemini", "qwen", "--yes")
 
     assert shown.code == 69

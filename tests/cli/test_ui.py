@@ -145,7 +145,7 @@ class _Data(msgspec.Struct):
     text: str
 
 
-def test_no_text_ends_the_block_that_it_stands_in_and_none_is_changed():
+def test_no_text_ends_the_block_that_it_is_in_and_none_is_changed():
     text = (
         "</script><!--<script> ]]> {{script}} {{data}} \\g<1> &amp; \u2028 \u202e \ud800 \x00 🎉 " + "x" * 9
     )

@@ -103,7 +103,7 @@ FOREIGN = wire.WithheldFile(
     text="Run anything.",
 )
 WAITS = wire.Proposed(
-    id="mem_p", content="Pasted, perhaps.", why="it was pasted", beside="From: them", root=TOP
+    id="mem_p", content="Pasted, perhaps.", why="it was pasted", pasted="From: them", root=TOP
 )
 SEEN = PageData(
     made_at=NOW,
@@ -231,7 +231,7 @@ def test_a_chain_shows_every_version_newest_first_and_word_by_word_what_changed(
     assert "superseded" in page.text("#detail .badges")
 
 
-def test_the_text_is_whole_and_beside_it_stands_where_it_is_from_and_what_became_of_it(look):
+def test_the_text_is_whole_and_next_to_it_is_where_it_is_from_and_what_became_of_it(look):
     page = look()
     search(page, "runner")
 
@@ -280,7 +280,7 @@ def test_a_path_that_is_not_what_it_looks_like_gets_into_no_command(look, path):
     assert "It still holds: no command, as an id or a path" in page.text("#attention .trouble")
 
 
-def test_versions_that_stand_beside_each_other_are_named_with_both_ways_out(look):
+def test_versions_that_are_concurrent_are_named_with_both_ways_out(look):
     fork = replace(NEW, id="mem_fork", concurrent_heads=("mem_new",))
     page = look(
         replace(SEEN, memories=(replace(NEW, concurrent_heads=("mem_fork",)), fork), withheld=(), waiting=())
@@ -328,12 +328,12 @@ def test_injections_say_who_got_what_and_how_much_spoke_for_it_and_claim_no_more
 
 def test_an_empty_store_says_so_in_every_view(look):
     page = look(PageData(made_at=NOW, workspace=TOP))
-    told = [page.text("#detail .nothing")]
+    reported = [page.text("#detail .nothing")]
     for key, view in (("2", "captures"), ("3", "injections"), ("4", "attention")):
         page.press(key)
-        told.append(page.text(f"#{view} .nothing"))
+        reported.append(page.text(f"#{view} .nothing"))
 
-    assert [text.split(".")[0] for text in told] == [
+    assert [text.split(".")[0] for text in reported] == [
         "There is no memory yet",
         "Capture has kept and refused nothing here yet",
         "No turn of an agent has got a memory here in the last 30 days",
@@ -404,7 +404,7 @@ def luminance(page: Page, what: str, selector: str = "body") -> float:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_either_theme_is_that_of_the_system_until_somebody_chooses_and_can_be_read(look, theme):
+def test_either_theme_is_that_of_the_system_until_someone_chooses_and_can_be_read(look, theme):
     page = look(theme=theme)
     is_dark = theme == "dark"
 
@@ -517,7 +517,7 @@ def test_200_wicked_texts_in_every_field_stand_there_as_text(look):
                 for n, each in enumerate(texts)
             ),
             waiting=tuple(
-                replace(WAITS, id=str(n), content=each, beside=each) for n, each in enumerate(texts)
+                replace(WAITS, id=str(n), content=each, pasted=each) for n, each in enumerate(texts)
             ),
         )
     )

@@ -171,14 +171,14 @@ def test_a_home_that_is_kept_in_git_is_a_home_and_what_was_cloned_into_it_is_non
         given({"HOME": f"{places['home']}/clone"})
 
 
-@pytest.mark.parametrize(("home", "told"), _REFUSED.values(), ids=_REFUSED)
-def test_a_home_that_would_be_dropped_is_refused_and_nothing_starts(places, given, home, told):
+@pytest.mark.parametrize(("home", "reported"), _REFUSED.values(), ids=_REFUSED)
+def test_a_home_that_would_be_dropped_is_refused_and_nothing_starts(places, given, home, reported):
     with pytest.raises(DaemonUnavailable) as refused:
         given({"HOME": home.format(**places), "XDG_STATE_HOME": f"{places['folder']}/fine"})
 
     sentence = str(refused.value)
     assert sentence.startswith(f"cannot start the daemon: HOME is {home.format(**places)}, and ")
-    assert told.format(**places) in sentence
+    assert reported.format(**places) in sentence
     assert sentence.endswith(
         "set HOME to your own home directory outside every git work tree, or run `forged serve` yourself"
     )

@@ -98,12 +98,12 @@ def test_a_request_to_forget_names_the_memory_and_keeps_nothing(rules, repo):
     assert [each.id for each in on_disk(repo)] == [kept.id]
 
 
-def test_a_request_to_forget_what_nobody_kept_says_so(rules, repo):
+def test_a_request_to_forget_what_no_one_kept_says_so(rules, repo):
     rules.captured(repo, "Remember that the zebra crossing is on Main Street.", "ok")
     rules.captured(repo, "Forget that the zebra is striped and lives in Kenya.", "ok", session="zebra")
 
-    told = eventually(lambda: answers(rules, repo, "zebra"))
-    assert told == ("no memory here says what you asked to forget",)
+    reported = eventually(lambda: answers(rules, repo, "zebra"))
+    assert reported == ("no memory here says what you asked to forget",)
 
 
 def test_a_sentence_is_not_kept_when_its_memory_was_forgotten_in_the_turn(rules, repo):

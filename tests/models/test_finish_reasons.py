@@ -120,7 +120,7 @@ def test_a_prompt_that_a_filter_refuses_is_filtered_and_not_asked_about_again(pr
     assert len(provider.requests()) == 1
 
 
-def test_the_words_of_a_refusal_are_not_told(provider):
+def test_the_words_of_a_refusal_are_not_reported(provider):
     provider.chat = ended("stop", None, refusal="I will not keep the walrus.")
 
     assert "walrus" not in chat(provider).message

@@ -95,7 +95,7 @@ def test_the_prompt_is_its_input_and_what_it_prints_the_reply(place):
     assert place.seen == [EgressRecord("cli:cmd", "capture", 1, 0, 2, len(SYSTEM) + len(USER))]
 
 
-def test_it_stands_in_an_empty_directory_of_ours_which_is_gone_afterwards(place):
+def test_it_is_in_an_empty_directory_of_ours_which_is_gone_afterwards(place):
     place.ask(place.tool("pwd > $OUT/pwd", "ls -A . $TMPDIR > $OUT/ls", "touch a $TMPDIR/b", "echo []"))
 
     work = Path(place.left("pwd").strip())
@@ -137,7 +137,7 @@ PRINTED = {
 
 
 @pytest.mark.parametrize("row", AGENTS)
-def test_each_agent_is_told_its_instruction_and_model_and_never_the_conversation(place, row):
+def test_each_agent_gets_its_instruction_and_model_and_never_the_conversation(place, row):
     reply = place.out / "reply"
     reply.write_text(f"a notice\n{PRINTED[row]}\n")
     lines = (

@@ -234,7 +234,7 @@ class Machine:
             for _ in range(20):
                 if not await self.replication.step():
                     return
-            raise AssertionError(f"{self.name} is never in step: {self.replication.standing}")
+            raise AssertionError(f"{self.name} is never in step: {self.replication.progress}")
         except KilledError:
             self.breaking.left = None
             self.start()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from forged.files import MAX_FILE_BYTES, parse, render
 from forged.map import build_chains
 from forged.memory import Memory
-from forged.postgres.merging import Resolution, planned, problem_with, resolved, version_of
+from forged.postgres.merging import Resolution, merge_plan, problem_with, resolved, version_of
 from forged.state import NEVER_MET, RemovalMark, Replica
 from tests.postgres.machines import OWNER, Clock, Machine, Server, held
 
@@ -228,7 +228,7 @@ def test_a_version_that_was_written_before_its_chain_was_forgotten_goes_with_it_
         "mem_4": held(memory("mem_4", "said anew", at=40, older="mem_1"), "mem_4"),
     }
     for kind, gone in (("chain", ("mem_2", "mem_3")), ("version", ())):
-        plan = planned(here, {}, {}, {"mem_1": RemovalMark(forgotten_at, kind)})
+        plan = merge_plan(here, {}, {}, {"mem_1": RemovalMark(forgotten_at, kind)})
         assert plan.take_away == gone
         assert set(plan.push) == here.keys() - set(gone)
         assert set(plan.marks_to_send) == set(gone)
@@ -239,11 +239,11 @@ def test_two_edits_of_one_file_come_to_the_same_whichever_side_looks_and_however
     end = resolved("mem_1", "user", one, other)
     assert end == resolved("mem_1", "user", other, one)
     assert end == resolved("mem_1", "user", end.data, one), "one side has written its half already"
-    kept, beside = parse(end.data, "user", "mem_1"), parse(end.beside, "user", end.beside_id)
-    assert (kept.id, kept.content, beside.id, beside.content) == ("mem_1", "coffee", end.beside_id, "tea")
-    assert build_chains([kept, beside]).concurrent_heads == {beside.id: (kept.id,)} or build_chains(
-        [kept, beside]
-    ).concurrent_heads == {kept.id: (beside.id,)}
+    kept, next_to = parse(end.data, "user", "mem_1"), parse(end.second, "user", end.second_id)
+    assert (kept.id, kept.content, next_to.id, next_to.content) == ("mem_1", "coffee", end.second_id, "tea")
+    assert build_chains([kept, next_to]).concurrent_heads == {next_to.id: (kept.id,)} or build_chains(
+        [kept, next_to]
+    ).concurrent_heads == {kept.id: (next_to.id,)}
 
 
 def test_two_files_that_differ_in_nothing_that_is_said_leave_one():
@@ -267,7 +267,7 @@ def test_a_file_that_was_here_is_the_common_one_only_where_both_sides_had_it(
 ):
     sides = [{"mem_1": held(memory("mem_1", said), "mem_1")} for said in (ours, theirs, "noted")]
     known = {"mem_1": Replica(sides[2]["mem_1"].sha256, is_common=is_common)}
-    plan = planned(sides[0], sides[1], known, {})
+    plan = merge_plan(sides[0], sides[1], known, {})
     assert (plan.pull, plan.push, plan.both) == tuple(
         ("mem_1",) if each == end else () for each in ("pull", "push", "both")
     )

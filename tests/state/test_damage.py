@@ -87,7 +87,7 @@ async def filled(directory: Path) -> None:
         await state.trust.put_root(TRUSTED)
         await state.trust.put_own("1:2:3", [OwnFile(f"mem_own{number}", "beef") for number in range(9)])
         await state.trust.approve("1:2:3", [f"f00d{number}" for number in range(9)])
-        found = TrustFindings(TRUSTED, brought=frozenset(f"b20d{n}" for n in range(9)))
+        found = TrustFindings(TRUSTED, from_git=frozenset(f"b20d{n}" for n in range(9)))
         assert state.trust.note(found)
         state.capture_cursors.update({"of-a-session": CaptureCursor(b"12345678", ((1, 7),))})
         await state.events.put_all([], state.capture_cursors.pending())
@@ -154,7 +154,7 @@ def a_byte_of(directory: Path, table: str) -> int:
         "roots": b"/srv/trusted",
         "own_files": b"mem_own7",
         "approvals": b"f00d7",
-        "brought": b"b20d7",
+        "git_files": b"b20d7",
         "egress": b"models.example build",
         "requests": b"key-of-7",
         "intents": b"intent-7",
@@ -218,7 +218,7 @@ async def test_flipped_byte_in_a_table_costs_one_row_at_most_and_is_named(direct
         assert state.trust.roots() == (TRUSTED,)
         assert state.trust.own("1:2:3").keys() == {f"mem_own{number}" for number in range(9)}
         assert state.trust.hashes("1:2:3") == {"beef", *(f"f00d{number}" for number in range(9))}
-        assert state.trust.brought("1:2:3") == {f"b20d{number}" for number in range(9)}
+        assert state.trust.from_git("1:2:3") == {f"b20d{number}" for number in range(9)}
 
 
 async def test_the_doubt_lasts_until_a_person_ends_it(directory):

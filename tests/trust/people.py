@@ -54,7 +54,7 @@ class Person:
         root = Root(os.path.realpath(top), Scope.REPO)
         for _ in range(5):
             admitted = self.trust.admit(root, scan(root))
-            if not admitted.passes:
+            if not admitted.may_change:
                 break
         return {each.id for each in admitted.memories}, {each.id: each.why for each in admitted.withheld}
 

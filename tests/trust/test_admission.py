@@ -33,7 +33,7 @@ def plain(directory):
 async def written(one, top, *memories):
     """As this daemon writes: on record, then on disk."""
     root = Root(os.path.realpath(top), Scope.REPO)
-    await one.trust.own(root, [own_file(root, each) for each in memories])
+    await one.trust.record_own(root, [own_file(root, each) for each in memories])
     put(top, *memories)
 
 
@@ -110,7 +110,7 @@ async def test_what_lies_in_a_folder_when_it_is_trusted_counts_and_later_changes
         put(top, memory("b", "edited"), memory("c", "new"))
         await written(one, top, memory("mem_1", "of ours"))
         later = {"follow": ({"a", "b", "c", "mem_1"}, {})}
-        pinned = ({"a", "mem_1"}, {"b": admission.PINNED, "c": admission.PINNED})
+        pinned = ({"a", "mem_1"}, {"b": admission.LOCKED, "c": admission.LOCKED})
         assert one.look(top) == later.get(mode, pinned)
 
 
@@ -126,7 +126,7 @@ async def test_after_an_edit_that_counts_no_other_file_is_looked_at(tmp_path, mo
         assert one.look(top) == ({"m0", "m1", "m2", "m3", "m4", *names}, {})
 
 
-async def test_a_file_that_counts_beside_one_that_does_not_is_told_from_it(tmp_path):
+async def test_a_file_that_counts_next_to_one_that_does_not_is_reported_from_it(tmp_path):
     top = plain(tmp_path / "top")
     async with person(tmp_path / "state") as one:
         await written(one, top, memory("mem_1", "of ours"))
@@ -159,7 +159,7 @@ async def test_only_what_a_person_was_shown_is_trusted(tmp_path):
         shown = [each.sha256 for each in (await one.trust.describe(str(top))).withheld]
         put(top, memory("b", "came while they read"))
         await one.trust.trust(str(top), "locked", shown)
-        assert one.look(top) == ({"a"}, {"b": admission.PINNED})
+        assert one.look(top) == ({"a"}, {"b": admission.LOCKED})
 
 
 async def test_what_is_trusted_no_longer_is_withheld_but_for_what_this_daemon_wrote(tmp_path):
@@ -302,7 +302,7 @@ async def test_roots_below_a_directory_are_those_with_memories_whether_seen_or_n
             await one.trust.under(str(tmp_path / "nowhere"), home)
 
 
-async def test_while_the_state_is_in_doubt_nobody_is_trusted(tmp_path):
+async def test_while_the_state_is_in_doubt_no_one_is_trusted(tmp_path):
     ours = clone(upstream(tmp_path / "theirs"), tmp_path / "ours")
     async with opened(tmp_path / "state") as state:
         one = TrustRegistry(state)

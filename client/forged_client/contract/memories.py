@@ -1,4 +1,4 @@
-"""A memory as a value, and the messages about it, also those about its versions."""
+"""Messages about memories: values, and the requests and replies of the verbs on memories."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import msgspec
 
 from forged_client.envelope import R, Reply, Request, one_of
 
-# Words that a request may use for what a memory is. A file, and so a reply, may hold others.
+# Words that a request may use. A file, and so a reply, may contain others.
 
 
 class Scope(StrEnum):
-    """Audience of a memory: all who work in a repository, a user, an agent, one session, or everybody."""
+    """Audience of a memory: users of a repository, one user, an agent, one session, or everybody."""
 
     REPO = "repo"
     USER = "user"
@@ -43,11 +43,10 @@ class Relationship(StrEnum):
 
 
 class Origin(StrEnum):
-    """Source of the text of a memory, as far as this daemon knows.
+    """Source of a memory's text, as far as this daemon knows.
 
-    `typed` by a person in a conversation and kept by rules; `explicit`, given by a person to be kept;
-    `model`, written by a classifier model; `agent`, remembered by a program; `import`; `file`, all that
-    nobody saw being written.
+    `typed` by a person in a conversation and captured by rules; `explicit`, given by a person to be saved;
+    `model`, written by a classifier model; `agent`, written by a program; `import`; `file` for all others.
     """
 
     TYPED = "typed"
@@ -59,7 +58,7 @@ class Origin(StrEnum):
 
 
 CLAIMED = (Origin.AGENT, Origin.EXPLICIT)
-"""What a client may say of a text's origin; the rest only the daemon knows."""
+"""Origins that a client may claim; the daemon decides on the others."""
 
 TYPES: dict[str, tuple[str, ...]] = {
     Scope.USER: ("fact", "preference", "summary"),
@@ -82,7 +81,7 @@ class Edge(msgspec.Struct, frozen=True):
 
 
 class Relation(msgspec.Struct, frozen=True):
-    """How one thing that a memory speaks of relates to another, both by name."""
+    """Relation between two entities that a memory names, both by name."""
 
     source: str
     relation: str
@@ -90,7 +89,7 @@ class Relation(msgspec.Struct, frozen=True):
 
 
 class Version(msgspec.Struct, frozen=True):
-    """An older version of a memory, as it is listed under its head."""
+    """An older version of a memory, as listed with its head."""
 
     id: str
     version: int
@@ -99,10 +98,10 @@ class Version(msgspec.Struct, frozen=True):
 
 
 class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Attributes of a memory that are not in its file. Times are RFC 3339, "" where there is none.
+    """Attributes of a memory that are not in its file. Times are RFC 3339, "" if there is none.
 
-    `agent_id` is whose memory it is in scope agent, and elsewhere which agent wrote it, if that was told.
-    `access_count` is how often it was found, `last_accessed` when last. `source` is where it came from.
+    `agent_id` is the owner in scope agent, elsewhere the agent that wrote it, if known. `access_count` is how
+    often it was found, `last_accessed` when last. `source` is the place that it came from.
     """
 
     memory_type: str = ""
@@ -119,11 +118,12 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
 class Ranking(msgspec.Struct, frozen=True, omit_defaults=True):
     """Position and scores of a memory in a search result. Results are ordered by `score`.
 
-    `cosine` is there when the dense index answered; a recall has its `distance`, smaller is nearer, instead.
-    `found_by`: search, hop, standing (it came with the session and without a search), heard (an earlier turn
-    brought it), correction (it replaces one that the session has heard), entity (over what it speaks of;
-    `path` says in words over what). `admitted_as` is why it was let in: strong, near, weak, hop, standing.
-    `older` are the versions before it; `concurrent_heads` stand beside it: neither replaces the other.
+    `cosine` is set if the dense index answered. A recall has `distance` instead; smaller is nearer.
+    `found_by` is one of: search; link (linked to a result); pinned (at the start of the session); injected
+    (in the session's context already); correction (replaces a memory of the injected set); entity (names the
+    same entity; `path` describes the connection). `admitted_as` is the decision of the gate: strong, near,
+    weak, link or pinned. `older` are the versions before it. `concurrent_heads` are other newest versions of
+    it; none of them replaces another.
     """
 
     score: float
@@ -140,13 +140,13 @@ class Ranking(msgspec.Struct, frozen=True, omit_defaults=True):
 class MemoryRecord(Facts, frozen=True, kw_only=True):
     """One memory with its attributes; times are RFC 3339 text as in the file. An id is of its `root`.
 
-    `origin` says where its text came from: typed, explicit, model, agent, import, or file if nobody knows.
-    `redacted` are the secrets that its file holds and that are not in `content`, by name. `concurrent_heads`
-    are newest versions that stand beside this one: neither replaces the other, as both were made elsewhere.
-    `cues` are lines that say when it should come back, `evidence` the files that it stands on, as PATH,
-    PATH:LINE or PATH:FIRST-LAST; `stale` are those of them that changed or went since. `entities` are names
-    of what it speaks of, by its front matter and by its text, and `relations` how these relate; a list has
-    them only if it was asked for them. `chunk_index` is the place in `document_id`, -1 outside of documents.
+    `origin` is the source of the text: typed, explicit, model, agent, import, or file if it is unknown.
+    `redacted` names the kinds of secrets that the file contains and `content` leaves out. `concurrent_heads`
+    are ids of other newest versions, made elsewhere; none of them replaces another. `cues` are lines that say
+    when the memory is useful. `evidence` are files that it depends on, as PATH, PATH:LINE or PATH:FIRST-LAST;
+    `stale` are those that changed or disappeared since. `entities` are names in its front matter and text,
+    and `relations` connect them; a list has both only on request. `chunk_index` is the position in the
+    document `document_id`, -1 outside of documents.
 
     With `found` a record has the fields that a turn needs: id, scope, category, version, content,
     `created_at`, `root` and `stale`. A search adds entities and relations, a recall attributes and session.
@@ -180,9 +180,9 @@ class MemoryRecord(Facts, frozen=True, kw_only=True):
 
 
 class Remembered(Reply, frozen=True, tag="remembered"):
-    """`replaced` is the id of the version that this one replaces; `base_moved`: not the one that was named.
+    """Result of a write. `replaced` is the id of the replaced version; `base_moved`: not the named one.
 
-    `existed`: the same text was there, so nothing was written; `memory_id` is the one that is there.
+    `existed`: the same text existed, so nothing was written; `memory_id` is the existing one.
     """
 
     memory_id: str = ""
@@ -199,19 +199,18 @@ class Remembered(Reply, frozen=True, tag="remembered"):
 class Remember(Request[Remembered], frozen=True, tag="remember"):
     """Write one memory durably; the reply comes after fsync.
 
-    What is left out of `scope` and `category` is that of the memory it supersedes; of a new one the scope is
-    repo, and the category `project-conventions` there and `user-facts` for the user. Links of what it
-    supersedes are kept, and `related` added. A text with a secret is refused with the code `secret`, unless
-    `allow_secret`. `origin`: `agent`, or `explicit` where a person gave the text. A request with a `key` may
-    be sent twice, and is carried out once. `cues`: up to five short lines that say when it should come back;
-    `evidence`: files of the repository that it stands on, as PATH, PATH:LINE or PATH:FIRST-LAST. Cues that
-    are left out are those of the memory it supersedes.
+    Without `scope` and `category` those of the superseded memory are used; a new one has scope repo with
+    `project-conventions`, or scope user with `user-facts`. Links of the superseded memory are kept, and
+    `related` added. A text with a secret is refused with the code `secret`, unless `allow_secret`. `origin`
+    is `agent`, or `explicit` if a person gave the text. A request with a `key` may be sent twice and is
+    carried out once. `cues` are up to five short lines that say when the memory is useful; without them those
+    of the superseded memory are kept. `evidence` are repository files that it depends on, as PATH, PATH:LINE
+    or PATH:FIRST-LAST.
 
-    In scope `agent` it is a memory of `agent_id` alone. In scope `session` it belongs to `session_id`, which
-    is named with the `agent_id` that writes it, and is gone an hour later. `memory_type`: of the user's fact,
-    preference or summary, of an agent's learning, state, persona or scratchpad. `importance` is 0 to 1,
-    `metadata` a JSON object of at most 32 keys and 4 KiB to filter by; a new version has those of the one
-    before it where they are left out.
+    In scope `agent` it belongs to `agent_id` alone. In scope `session` it belongs to `session_id`, which is
+    named with the writing `agent_id`, and expires an hour later. `memory_type` is, for a user, fact,
+    preference or summary; for an agent learning, state, persona or scratchpad. `importance` is 0 to 1,
+    `metadata` a JSON object of at most 32 keys and 4 KiB to filter by; a new version inherits missing ones.
     """
 
     effect = "write"
@@ -240,7 +239,7 @@ class Remember(Request[Remembered], frozen=True, tag="remember"):
 
 
 class Memories(Reply, frozen=True, tag="memories"):
-    """`notice` is a sentence for the person about what is withheld."""
+    """Memories by id or in a list. `notice` is a sentence for the person about withheld files."""
 
     memories: tuple[MemoryRecord, ...] = ()
     total: int = 0
@@ -250,7 +249,7 @@ class Memories(Reply, frozen=True, tag="memories"):
 
 
 class _Shown(Request[R], frozen=True, kw_only=True):
-    """Options of what shows memories by id."""
+    """Options of requests that show memories by id."""
 
     min_generation: str = ""
     scope: ScopeWord = ""
@@ -258,10 +257,10 @@ class _Shown(Request[R], frozen=True, kw_only=True):
 
 
 class GetMemories(_Shown[Memories], frozen=True, tag="get"):
-    """Memories by id. `scope` "" is both: an id that repository and user have comes twice.
+    """Return memories by id. `scope` "" is both: an id of repository and user is returned twice.
 
-    Here and in all that follows scope `agent` needs the `agent_id`: what one agent remembers is no other's,
-    and in no place that does not name it. Scope `org` is what all may read.
+    Here and in the following requests, scope `agent` needs the `agent_id`, because memories of one agent are
+    only visible with its name. Scope `org` is readable for all.
     """
 
     effect = "read"
@@ -272,7 +271,7 @@ class GetMemories(_Shown[Memories], frozen=True, tag="get"):
 
 
 class _ListMemoriesOptions(Request[Memories], frozen=True, kw_only=True):
-    """Filters, and a page of what they leave."""
+    """Filters, and a page of the result."""
 
     scope: ScopeWord = ""
     category: str = ""
@@ -290,12 +289,12 @@ class _ListMemoriesOptions(Request[Memories], frozen=True, kw_only=True):
 
 
 class ListMemories(_ListMemoriesOptions, frozen=True, tag="list"):
-    """Memories of the workspace, newest first; heads only unless `all_versions`. `scope` "" is both.
+    """List memories of the workspace, newest first; heads only unless `all_versions`. `scope` "" is both.
 
-    `stale`: only those that stand on files which changed or went since. `since` is a time (RFC 3339) of their
-    making, `session_id` how a session's id begins, `origin` one of a MemoryRecord's; all hold together.
-    `all_repos`: of every repository that the daemon has seen, whatever the workspace; what is withheld in one
-    is left out here, too. `entities`: say of each what it speaks of.
+    `stale`: only those with evidence that changed or disappeared. `since` is a time (RFC 3339) of creation,
+    `session_id` a prefix, `origin` one of a MemoryRecord's; all filters must match. `all_repos`: of every
+    repository that the daemon has seen, whatever the workspace, without withheld files. `entities`: include
+    entities and relations.
     """
 
     effect = "read"
@@ -305,10 +304,10 @@ class ListMemories(_ListMemoriesOptions, frozen=True, tag="list"):
 
 
 class Forgotten(Reply, frozen=True, tag="forgotten"):
-    """Receipt: ids taken away, where they went, and what forged cannot reach.
+    """Receipt: removed ids, their place in the trash, and copies that forged cannot reach.
 
-    `cut_sentences` is how many sentences with that text were taken out of `cut_events` events that waited to
-    be judged or were given up; what else was said in them stays.
+    `cut_sentences` counts sentences with that text that were removed from `cut_events` pending or failed
+    events; the rest of these events is kept.
     """
 
     ids: tuple[str, ...] = ()
@@ -320,7 +319,7 @@ class Forgotten(Reply, frozen=True, tag="forgotten"):
 
 
 class _ForgetOptions(Request[Forgotten], frozen=True, kw_only=True):
-    """Scope of a forget, and where the memory is."""
+    """Scope of a forget, and the place of the memory."""
 
     version_only: bool = False
     erase_now: bool = False
@@ -330,10 +329,10 @@ class _ForgetOptions(Request[Forgotten], frozen=True, kw_only=True):
 
 
 class Forget(_ForgetOptions, frozen=True, tag="forget"):
-    """Take a memory's whole chain away (or one version), into a 7-day trash unless `erase_now`.
+    """Remove a memory's whole chain (or one version), into a 7-day trash unless `erase_now`.
 
-    What replaced a single version then replaces what that one had replaced. An id that repository and user
-    have is refused without its `scope`. With a `key` it may be sent twice.
+    A version that replaced a single removed one then replaces its predecessor. An id of both repository and
+    user is refused without its `scope`. With a `key` it may be sent twice.
     """
 
     effect = "write"
@@ -344,11 +343,11 @@ class Forget(_ForgetOptions, frozen=True, tag="forget"):
     memory_id: str
 
 
-# --- what a person does to a memory --------------------------------------------------------------------
+# --- actions of a person on a memory ----------------------------------------------------------------------
 
 
 class Chain(Reply, frozen=True, tag="chain"):
-    """Versions of a memory, oldest first. `flags` names problems: fork, cycle, missing:<id>.
+    """Versions of a memory, oldest first. `flags` names anomalies: fork, cycle, missing:<id>.
 
     `path` is that of the file of the version that was asked for.
     """
@@ -360,7 +359,7 @@ class Chain(Reply, frozen=True, tag="chain"):
 
 
 class History(_Shown[Chain], frozen=True, tag="history"):
-    """The version chain that a memory belongs to, oldest first; `scope` for an id that two roots have."""
+    """Return the version chain of a memory, oldest first; `scope` for an id that two roots have."""
 
     effect = "read"
     needs = ("workspace", "memory")
@@ -372,11 +371,10 @@ class History(_Shown[Chain], frozen=True, tag="history"):
 class Edit(Request[Remembered], frozen=True, tag="edit"):
     """Write a new version of a memory: another text, category, cues, evidence or links; the rest stays.
 
-    `content`, `cues` and `evidence` None keep what is there; with another text, what it stands on is looked
-    at anew. `relate` are links to add: one that is there with another relationship gets this one. `unrelate`
-    are ids of links to take away. `base` is the id (or the number) of the version that the text was made of:
-    if another one is the newest by now, nothing is written and the code is `conflict`. With a `key` it may be
-    sent twice.
+    `content`, `cues` and `evidence` None keep the old value; with another text the evidence is hashed again.
+    `relate` are links to add; an existing one may get another relationship. `unrelate` are ids of links to
+    remove. `base` is the id (or the number) of the version that was changed: if another one is the newest by
+    now, nothing is written and the code is `conflict`. With a `key` it may be sent twice.
     """
 
     effect = "write"
@@ -403,9 +401,9 @@ class Edit(Request[Remembered], frozen=True, tag="edit"):
 
 
 class Moved(Reply, frozen=True, tag="moved"):
-    """The memory in its new scope, and the `ids` of the versions that went to the trash for it.
+    """The memory in its new scope, and the `ids` of the versions that went to the trash.
 
-    `unlinked` counts links that lead nowhere there and stayed behind.
+    `unlinked` counts links that were dropped, because they lead nowhere there.
     """
 
     memory_id: str = ""
@@ -419,7 +417,7 @@ class Moved(Reply, frozen=True, tag="moved"):
 
 
 class _MoveOptions(Request[Moved], frozen=True, kw_only=True):
-    """Place of the memory now."""
+    """Current place of the memory."""
 
     scope: ScopeWord = ""
     allow_secret: bool = False
@@ -428,10 +426,10 @@ class _MoveOptions(Request[Moved], frozen=True, kw_only=True):
 
 
 class Move(_MoveOptions, frozen=True, tag="move"):
-    """Write a memory in another scope, `to` repo, user or agent, and take it away where it was.
+    """Write a memory in another scope, `to` repo, user or agent, and remove it from its old one.
 
-    What was there goes into the trash. `scope` is where it is: agent, or for an id that repository and user
-    both have. `agent_id` names the agent that it comes from or goes to. With a `key` it may be sent twice.
+    The old versions go into the trash. `scope` is the old one: agent, or for an id of both repository and
+    user. `agent_id` names the agent that it comes from or goes to. With a `key` it may be sent twice.
     """
 
     effect = "write"
@@ -444,7 +442,7 @@ class Move(_MoveOptions, frozen=True, tag="move"):
 
 
 class Trashed(msgspec.Struct, frozen=True, kw_only=True):
-    """Versions of one memory that were taken away together and can be restored until `until`.
+    """Versions of one memory that were removed together and can be restored until `until`.
 
     `id` is that of the newest, `ids` are all of them, oldest first; times are RFC 3339. `why`: forget, undo,
     move.
@@ -461,7 +459,7 @@ class Trashed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Restored(Reply, frozen=True, tag="restored"):
-    """What came back, oldest first; for a request without an id what could come back, newest first."""
+    """Restored versions, oldest first; for a request without an id the restorable ones, newest first."""
 
     memories: tuple[MemoryRecord, ...] = ()
     restorable: tuple[Trashed, ...] = ()
@@ -479,7 +477,8 @@ class _RestoreOptions(Request[Restored], frozen=True, kw_only=True):
 class Restore(_RestoreOptions, frozen=True, tag="restore"):
     """Take back a forget or an undo of the last 7 days: all versions that went with `memory_id`.
 
-    Without an id the reply lists what could come back. What is there already is `empty` and no failure.
+    Without an id the reply lists restorable memories. An existing memory gives status `empty`, which is no
+    failure.
     """
 
     effect = "write"
@@ -490,4 +489,5 @@ class Restore(_RestoreOptions, frozen=True, tag="restore"):
 
     @property
     def only_shows(self) -> bool:
+        """Return True if the request changes nothing."""
         return not self.memory_id

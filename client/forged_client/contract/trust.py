@@ -1,4 +1,4 @@
-"""Messages about what is withheld or waits until a person has decided."""
+"""Messages about withheld files, and about proposals that a person must decide on."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ KeptScope = Annotated[str, one_of("scope", (Scope.REPO, Scope.USER))]
 class WithheldFile(msgspec.Struct, frozen=True, kw_only=True):
     """A memory file of a repository that is not used.
 
-    `sha256` is of its bytes, `why` it is withheld, `effect` what it would do if it were accepted: replace, be
-    linked, or stand by itself. `text` (its memory) comes as far as the reply has room.
+    `sha256` is that of its bytes, `why` is the reason, `effect` is the result of accepting it: replace, be
+    linked, or a memory of its own. `text` (its memory) is included as far as the reply has room.
     """
 
     id: str
@@ -31,12 +31,13 @@ class WithheldFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RootTrust(msgspec.Struct, frozen=True, kw_only=True):
-    """How a root stands. `state`: unknown (never asked about), own (nothing foreign ever was there), trusted.
+    """Trust state of a root: unknown (never asked about), own (never had foreign files), or trusted.
 
-    It is unread while the daemon cannot read what is on record; `reason` says why.
-    `accepted` and `withheld` count its memories; `shown` stands for exactly those that are withheld, and a
-    `Trust` that names it does nothing if they have changed. `sample` are a few of them.
-    `git` is a sentence on whether git ignores what forged captures there.
+    It is unread while the daemon cannot read its records; `reason` says why. `accepted` and `withheld` count
+    its memories. `shown` identifies exactly the withheld files: a `Trust` that names it does nothing if they
+    have changed. `sample` are a few of them.
+
+    `git` is a sentence about the git exclusion of captures there.
     """
 
     root: str
@@ -53,13 +54,13 @@ class RootTrust(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Trusted(Reply, frozen=True, tag="trusted"):
-    """The roots that an action was about, as they stand now."""
+    """Roots of an action, in their new state."""
 
     roots: tuple[RootTrust, ...] = ()
 
 
 class _TrustOptions(Request[Trusted], frozen=True, kw_only=True):
-    """Action, and what it takes."""
+    """Action, and its parameters."""
 
     action: str = "show"
     mode: str = ""
@@ -68,13 +69,13 @@ class _TrustOptions(Request[Trusted], frozen=True, kw_only=True):
 
 
 class Trust(_TrustOptions, frozen=True, tag="trust"):
-    """Say whether the memories that lie in a repository may be used.
+    """Show or change the trust in repositories.
 
     `action`: show (the workspace's root), trust, revoke, under (every root with memories below the directory
-    `workspace`), list (every root that was ever seen), git, leave. `mode` is follow or locked, "" what the
-    configuration says. With `shown`, of a `RootTrust`, a root is trusted only if just that is still withheld.
-    `git` goes with that action: commit or exclude, whether what forged captures in the workspace's repository
-    may be committed, "" what the configuration says. leave takes forged's line out of every `info/exclude`.
+    `workspace`), list (every root that was ever seen), git, unexclude. `mode` is follow or locked, "" for the
+    configured one. With `shown`, of a `RootTrust`, a root is trusted only if exactly those files are still
+    withheld. `git` belongs to that action: commit or exclude captures of the workspace's repository, "" for
+    the configured choice. unexclude removes forged's line from every `info/exclude`.
     """
 
     effect = "write"
@@ -83,20 +84,22 @@ class Trust(_TrustOptions, frozen=True, tag="trust"):
 
     @property
     def only_shows(self) -> bool:
+        """Return True if the action changes nothing."""
         return self.action in {"show", "list", "under"}
 
 
 class Proposed(msgspec.Struct, frozen=True, kw_only=True):
-    """A memory that is none yet: in no file, never injected.
+    """A proposal: not in a file, never injected.
 
-    `content` is what would be kept, `why` it waits, `beside` what was pasted next to it, as far as it is
-    shown. `agent` and `session_id` say where it was said, `created_at` when. `root` is where it would go.
+    `content` is the proposed text, `why` the reason to ask a person, `pasted` the text that was pasted next
+    to it, possibly shortened. `agent` and `session_id` name its session, `created_at` its time. `root` is the
+    root that it would go to.
     """
 
     id: str
     content: str
     why: str = ""
-    beside: str = ""
+    pasted: str = ""
     scope: str = ""
     category: str = ""
     root: str = ""
@@ -107,10 +110,10 @@ class Proposed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reviewed(Reply, frozen=True, tag="reviewed"):
-    """What is withheld of a root (still, after something was accepted), and the ids that were accepted.
+    """Remaining withheld files of a root, and the ids that were accepted.
 
-    `waiting` is what capture proposes and a person has to decide about, of the repository and of the user;
-    `elsewhere` names the roots in which more of it waits. `kept` and `dropped` are ids of what was asked for.
+    `waiting` are proposals of the repository and of the user; `elsewhere` names other roots with proposals.
+    `kept` and `dropped` are ids of the request.
     """
 
     root: RootTrust | None = None
@@ -123,7 +126,7 @@ class Reviewed(Reply, frozen=True, tag="reviewed"):
 
 
 class _ReviewOptions(Request[Reviewed], frozen=True, kw_only=True):
-    """Decisions that go with a list of ids."""
+    """Decisions by ids."""
 
     everything: bool = False
     shown: str = ""
@@ -136,13 +139,14 @@ class _ReviewOptions(Request[Reviewed], frozen=True, kw_only=True):
 
 
 class Review(_ReviewOptions, frozen=True, tag="review"):
-    """List what is withheld of the workspace's root, and accept some of it.
+    """List the withheld files of the workspace's root, and accept some of them.
 
-    `accept` are ids, or beginnings (from eight characters) of SHA-256 sums; `everything` accepts all that is
-    there now, with `shown` only if it is just that. `keep` and `drop` are ids of what waits for a person, or
-    beginnings of them; what is kept becomes a typed memory, one of them in the words of `text` if that is
-    given, all of them in `scope` if that is given. A text with a secret is refused with the code `secret`,
-    unless `allow_secret`. With a `key` it may be sent twice.
+    `accept` are ids, or prefixes (at least eight characters) of SHA-256 sums. `everything` accepts all
+    current files, with `shown` only if they are exactly those. `keep` and `drop` are ids of proposals, or
+    prefixes of them. A kept one becomes a typed memory, in `scope` if that is given; `text` replaces the text
+    of a single one. A text with a secret is refused with the code `secret`, unless `allow_secret`.
+
+    With a `key` it may be sent twice.
     """
 
     effect = "write"
@@ -152,4 +156,5 @@ class Review(_ReviewOptions, frozen=True, tag="review"):
 
     @property
     def only_shows(self) -> bool:
+        """Return True if the request changes nothing."""
         return not (self.accept or self.everything or self.keep or self.drop)

@@ -92,7 +92,7 @@ function troubles(store, entry) {
       el("p", {}, "It waits for you: ", foreign(entry.proposed.why), "."),
       run("Keep it: ", "review", "--keep", entry.id),
       run("Drop it: ", "review", "--drop", entry.id),
-      entry.proposed.beside && el("details", {}, el("summary", {}, "What was pasted beside it"), el("div", { class: "text" }, foreign(entry.proposed.beside))),
+      entry.proposed.pasted && el("details", {}, el("summary", {}, "What was pasted beside it"), el("div", { class: "text" }, foreign(entry.proposed.pasted))),
     ]);
   return found.map((each) => el("div", { class: "trouble" }, each));
 }

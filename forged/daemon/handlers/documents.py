@@ -1,7 +1,6 @@
-"""Imports and documents, between the wire and `forged.memories`.
+"""Handlers of imports and documents, between the wire and `forged.memories`.
 
-Each returns its reply and the generation that it speaks of. Raises InvalidRequest, MemoryNotFound and
-StoreError.
+Each returns its reply and the generation of it. Raises InvalidRequest, MemoryNotFound and StoreError.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from forged_client import protocol as wire
 
 
 async def import_(context: Context, place: Workplace, request: wire.Import) -> tuple[wire.Imported, int]:
-    """Write what can be written; with `preview` only tell what would become of it."""
+    """Import memories; with `preview` only report the expected fates."""
     memories = context.daemon.memories
     terms = imports.Terms(request.scope, request.own, request.allow_secret, request.allow_forgotten)
-    job = await imports.prepared(memories, place, request.drafts, terms, check_words)
+    job = await imports.prepare(memories, place, request.drafts, terms, check_words)
     outcomes, generation = job.outcomes(), job.index.generations.wanted
     planned = context.planned(wire.Imported)
     if not request.preview:
@@ -51,7 +50,7 @@ async def ingest(context: Context, place: Workplace, request: wire.Ingest) -> tu
 async def list_documents(
     context: Context, place: Workplace, request: wire.ListDocuments
 ) -> tuple[wire.Documents, int]:
-    """List a page of the documents, by their sources."""
+    """List a page of the documents, sorted by source."""
     records, problem, index = await document_store.list_documents(context.daemon.memories, place)
     page = tuple(page_of(records, request.offset, request.limit))
     reply = wire.Documents(
@@ -67,12 +66,12 @@ async def list_documents(
 async def remove_document(
     context: Context, place: Workplace, request: wire.RemoveDocument
 ) -> tuple[wire.DocumentRemoved, int]:
-    """Take every piece of a document away, and answer when no search can find one any more."""
+    """Remove every piece of a document, and reply when no search finds one any more."""
     await context.resumed()
     memories, planned = context.daemon.memories, context.planned(wire.DocumentRemoved)
     await memories.trust.opened()
     async with memories.ingesting:
-        found = await document_store.named(memories, place, request.name)
+        found = await document_store.find_documents(memories, place, request.name)
         if not found.records and planned is not None:
             return planned, found.index.generations.visible
         if not found.records:

@@ -82,7 +82,7 @@ async def history(context: Context, place: Workplace, request: wire.History) -> 
     if not found and view.waiting:
         raise NotReady(FIRST_BUILD)
     if not found:
-        raise await ids.unseen(context.daemon.memories, place, request.memory_id, request.scope)
+        raise await ids.missing_error(context.daemon.memories, place, request.memory_id, request.scope)
     home, meant = ids.require_one(found, request.memory_id, request.scope)
     head = home.chains.head(meant.id)
     reply = wire.Chain(
@@ -108,7 +108,7 @@ async def _seen(
 ) -> tuple[Workplace, View]:
     """Return the requested place, and its visible memories."""
     memories = context.daemon.memories
-    place = await ids.within(memories, place, request.scope, request.agent_id, sessions=True)
+    place = await ids.narrowed(memories, place, request.scope, request.agent_id, sessions=True)
     return place, await context.view(place, request.min_generation)
 
 

@@ -1,8 +1,8 @@
-"""The verbs on memories, between the wire and `forged.memories`.
+"""Handlers of the verbs on memories, between the wire and `forged.memories`.
 
-Each returns its reply and the generation that it speaks of: for a write the one that shows it. Before a first
-step that a kill could cut short the reply is on record, and a request that comes again is answered by it.
-Raises MemoryNotFound, InvalidRequest, SecretFound, ForgottenText, NotReady, Conflict and StoreError.
+Each returns its reply and the generation of it: for a write the one that shows it. Before the first step that
+a kill could interrupt, the reply is recorded, and a repeated request gets it. Raises MemoryNotFound,
+InvalidRequest, SecretFound, ForgottenText, NotReady, Conflict and StoreError.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MOST_NAME = 200
 _UNREACHABLE = ("copies in version control history, clones and backups",)
 
 
-# --- written -------------------------------------------------------------------------------------------
+# --- write --------------------------------------------------------------------------------------------
 
 
 async def remember(
@@ -77,10 +77,7 @@ async def remember(
 
 
 def _patch(request: wire.Remember, names: Sequence[str], scope: str) -> FactsPatch:
-    """Return the attributes that a request sets; its `names` are looked through for what is private.
-
-    The root of an agent's memory says the agent.
-    """
+    """Return the attributes that a request sets; private spans are cut out of `names`."""
     for name in (request.agent_id, request.user_id):
         if len(name) > _MOST_NAME or not name.isprintable():
             raise InvalidRequest(f"{name[:64]!r} is no id; use up to {_MOST_NAME} printable characters")
@@ -150,11 +147,11 @@ def _remembered(written: Written, reason: str) -> wire.Remembered:
     )
 
 
-# --- taken away, moved, brought back -------------------------------------------------------------------
+# --- remove, move, restore --------------------------------------------------------------------------------
 
 
 async def forget(context: Context, place: Workplace, request: wire.Forget) -> tuple[wire.Forgotten, int]:
-    """Take a chain (or one version) away, and answer when no retrieve can find it any more."""
+    """Remove a chain (or one version), and reply when no retrieve can find it any more."""
     memories = context.daemon.memories
     if request.scope in {"", Scope.SESSION}:
         cut = await removal.forget_in_session(memories, request.memory_id)
@@ -162,11 +159,11 @@ async def forget(context: Context, place: Workplace, request: wire.Forget) -> tu
             whole = (request.memory_id,)
             return wire.Forgotten(ids=whole, cut_sentences=cut.sentences, cut_events=cut.events), 0
     await context.resumed()
-    place = await ids.within(memories, place, request.scope, request.agent_id)
+    place = await ids.narrowed(memories, place, request.scope, request.agent_id)
     planned = context.planned(wire.Forgotten)
     taking = RemovalTerms(erase=request.erase_now, whole=not request.version_only)
     try:
-        index, named = await removal.meant_to_go(
+        index, named = await removal.removal_targets(
             memories,
             place,
             request.memory_id,
@@ -182,7 +179,7 @@ async def forget(context: Context, place: Workplace, request: wire.Forget) -> tu
         trash = "" if taking.erase else memories.writer.trash.path
         planned = wire.Forgotten(ids=named, trash=trash, unreachable=_UNREACHABLE)
         await context.plan(planned)
-    gone, cut, generation = await removal.put_away(memories, index, planned.ids, taking, purge=True)
+    gone, cut, generation = await removal.remove_memories(memories, index, planned.ids, taking, purge=True)
     memories.metrics.forgotten += len(gone)
     return replace(planned, cut_sentences=cut.sentences, cut_events=cut.events), generation
 
@@ -190,11 +187,11 @@ async def forget(context: Context, place: Workplace, request: wire.Forget) -> tu
 async def undo(
     context: Context, place: Workplace, request: wire.Undo
 ) -> wire.Undone | tuple[wire.Undone, int]:
-    """Take back what the newest captured turn left: all that was said at one moment of a session."""
+    """Remove the memories of the newest captured turn."""
     await context.resumed()
     memories = context.daemon.memories
     view = await context.view(place, token_of(context.daemon.epoch, sys.maxsize // 2))
-    if view.waiting:  # a newer batch may lie where nothing was read yet
+    if view.waiting:  # a newer turn may be in a root that is not read yet
         raise NotReady(FIRST_BUILD)
     planned = context.planned(wire.Undone)
     if planned is not None:
@@ -203,49 +200,49 @@ async def undo(
             return await _undone(context, planned), 0
     else:
         batch = removal.newest_batch(view, request.session_id)
-    told = fitting([context.memory_record(*item) for item in batch])
+    records = fitting([context.memory_record(*item) for item in batch])
     if request.ids and set(request.ids) != {found.id for _, found in batch}:
         raise InvalidRequest("something else was captured meanwhile; look at the newest batch again")
     if not batch or request.preview:
-        reason = "" if batch else "nothing that was captured is left to take back"
-        return wire.Undone(status="ok" if batch else "empty", reason=reason, memories=told)
+        reason = "" if batch else "no captured memory to undo"
+        return wire.Undone(status="ok" if batch else "empty", reason=reason, memories=records)
     if planned is None:
-        planned = wire.Undone(memories=told, trash=memories.writer.trash.path)
+        planned = wire.Undone(memories=records, trash=memories.writer.trash.path)
         await context.plan(planned)
     taking, generation = RemovalTerms(why="undo", batch=_name_of_batch(context)), 0
     for home in view.maps:
         if gone := tuple(found.id for at, found in batch if at is home):
             index = memories.indexer.open(next(root for root in place.roots if root.top == home.root))
-            *_, generation = await removal.put_away(memories, index, gone, taking, purge=False)
+            *_, generation = await removal.remove_memories(memories, index, gone, taking, purge=False)
     memories.metrics.undone += len(batch)
     return await _undone(context, planned), generation
 
 
 def _name_of_batch(context: Context) -> str:
-    """Return a name for all that one undo takes away, which is the same when the request comes again."""
+    """Return the name for all removals of one undo; a repeated request has the same."""
     if context.keyed is None:
         return new_batch()
     return hashlib.blake2b(context.keyed.key.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
 async def _undone(context: Context, planned: wire.Undone) -> wire.Undone:
-    """Return the reply about what was taken back; what the memories say is in the trash."""
+    """Return the reply about removed memories; their texts are in the trash."""
     held = await asyncio.to_thread(context.daemon.memories.writer.trash.held, time.time())
     texts = {(each.note.top, each.note.id): each.memory for each in reversed(held)}
-    told = (
+    records = (
         replace(each, content=found.content, cues=found.cues)
         if not each.content and (found := texts.get((each.root, each.id))) is not None
         else each
         for each in planned.memories
     )
-    return replace(planned, memories=tuple(told))
+    return replace(planned, memories=tuple(records))
 
 
 async def move(context: Context, place: Workplace, request: wire.Move) -> tuple[wire.Moved, int]:
     await context.resumed()
     memories, planned = context.daemon.memories, context.planned(wire.Moved)
     try:
-        moving = await restoring.planned_move(
+        moving = await restoring.plan_move(
             memories,
             place,
             request.memory_id,
@@ -282,10 +279,10 @@ async def move(context: Context, place: Workplace, request: wire.Move) -> tuple[
 
 
 async def restore(context: Context, place: Workplace, request: wire.Restore) -> tuple[wire.Restored, int]:
-    """Put back what went with a memory; without an id tell what could come back."""
+    """Restore a memory and all that was removed with it; without an id list the restorable ones."""
     await context.resumed()
     memories = context.daemon.memories
-    place = await ids.within(memories, place, request.scope, request.agent_id)
+    place = await ids.narrowed(memories, place, request.scope, request.agent_id)
     trash = await restoring.restorable(memories, place)
     if not request.memory_id:
         listed = tuple(map(_trashed, trash.batches(request.scope)))
@@ -311,7 +308,7 @@ async def restore(context: Context, place: Workplace, request: wire.Restore) -> 
 async def _restored(
     context: Context, place: Workplace, planned: wire.Restored, generation: int
 ) -> tuple[wire.Restored, int]:
-    """Return the reply about what is back, as it is now; `planned` names it."""
+    """Return the reply about restored memories, as they are now; `planned` names them."""
     named = [(each.id, each.scope) for each in planned.restorable]
     named += [(each.id, each.scope) for each in planned.memories]
     view = await place.files.view(generation, time.monotonic() + PATIENCE_S)

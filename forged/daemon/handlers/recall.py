@@ -114,7 +114,7 @@ def _recalled(each: Ranked, stores: tuple[Store, ...]) -> wire.MemoryRecord:
 
 
 def _scopes(request: wire.Recall, place: Workplace) -> tuple[Scope, ...]:
-    """Return the scopes to search, in the order of equal results. Raises InvalidRequest."""
+    """Return the scopes to search, in the order of equal results. Raises InvalidRequest without any."""
     wanted = set(request.scopes or _FOUR)
     if not any(root.scope is Scope.REPO for root in place.roots):
         if wanted == {Scope.REPO}:
@@ -227,14 +227,14 @@ def shared_report(shared: SharedServer | None, machines: RootSync | None) -> wir
 
 
 def _in_step(machines: RootSync) -> Iterator[wire.SyncReport]:
-    for (scope, owner), sync_state in machines.standing.items():
+    for (scope, owner), progress in machines.progress.items():
         yield wire.SyncReport(
             scope=scope,
             owner=owner,
-            behind=sync_state.behind,
-            kept_here=sync_state.kept_here,
-            refused=sync_state.refused,
-            in_sync_s=round(time.time() - sync_state.at, 1) if sync_state.at else None,
+            behind=progress.behind,
+            kept_here=progress.kept_here,
+            refused=progress.refused,
+            in_sync_s=round(time.time() - progress.at, 1) if progress.at else None,
         )
 
 

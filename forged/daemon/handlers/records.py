@@ -62,7 +62,7 @@ async def _refusal(
         kind="learned",
         session_id=request.session_id[:_MOST_NAME],
         roots=place.roots,
-        said=found.said,
+        messages=found.said,
         agent=request.agent[:_MOST_NAME],
         said_at=tuple(times[at] for at in found.places) if times else (),
         mark=request.mark[:_MOST_NAME],
@@ -100,8 +100,10 @@ async def list_captured(context: Context, request: wire.ListCaptured) -> wire.Ca
 
     page, total = await _page(context, request, listed)
     there = await asyncio.to_thread(_there, page)
-    told = [_captured(each, each in there) for each in page]
-    return wire.CapturedPage(status="ok" if told else "empty", captured=fitting(told), total=total)
+    listed_rows = [_captured(each, each in there) for each in page]
+    return wire.CapturedPage(
+        status="ok" if listed_rows else "empty", captured=fitting(listed_rows), total=total
+    )
 
 
 async def list_injections(context: Context, request: wire.ListInjections) -> wire.InjectionsPage:
@@ -112,8 +114,8 @@ async def list_injections(context: Context, request: wire.ListInjections) -> wir
 
     page, total = await _page(context, request, listed)
     state = context.daemon.state
-    told = fitting([_injected(each, state) for each in page])
-    return wire.InjectionsPage(status="ok" if told else "empty", injections=told, total=total)
+    listed_rows = fitting([_injected(each, state) for each in page])
+    return wire.InjectionsPage(status="ok" if listed_rows else "empty", injections=listed_rows, total=total)
 
 
 async def _page(

@@ -80,7 +80,7 @@ def _may_have_notice(daemon: Daemon, place: Workplace) -> bool:
     """Return False if nothing is withheld and no exclude line was added, as for most turns."""
     indexes = place.files.indexes
     some_withheld = not indexes or any(index.builder.withheld for index in indexes)
-    return some_withheld or bool(daemon.trust.excluding.untold)
+    return some_withheld or bool(daemon.trust.excluding.unreported)
 
 
 def _count(metrics: Metrics, turn: Turn) -> None:

@@ -1,7 +1,7 @@
-"""`trust`, and `review` of files: what is withheld, what it would do, and what a person says to that.
+"""Handlers of `trust`, and of `review` for files: withheld files, their effects, and decisions.
 
-What is accepted or trusted is in force in every map when the reply comes. Raised are WorkspaceError,
-InvalidRequest, MemoryNotFound, StoreError, and Changed where a person was shown something else.
+Accepted or trusted files are in force in every map when the reply comes. Raises WorkspaceError,
+InvalidRequest, MemoryNotFound, StoreError, and Changed if the files differ from those that were shown.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from forged.stores import Workplace
 from forged.trust import CHOICES, MODES, Admitted, ExcludeError, KnownRoot, TrustRegistry
 from forged_client import protocol as wire
 
-_ACTIONS = ("show", "trust", "revoke", "under", "list", "git", "leave")
+_ACTIONS = ("show", "trust", "revoke", "under", "list", "git", "unexclude")
 _SAMPLE, _SAMPLE_CHARS, _GIST_CHARS = 5, 200, 80
-# As git does it, a hash may be named by its beginning.
+# As in git, a hash may be named by a prefix.
 _SHORTEST_HASH = 8
 
 
 class Changed(ForgedError):  # noqa: N818 - reads as the state it names
-    """What a person was shown is not what is there now."""
+    """The files differ from those that a person was shown."""
 
     code = "conflict"
 
 
 async def trust(context: Context, request: wire.Trust) -> wire.Trusted:
-    """Tell how roots stand, trust one, or trust it no longer."""
+    """Report the state of roots, trust one, or end the trust in it."""
     if request.action not in _ACTIONS:
         raise InvalidRequest(f"unknown action {request.action[:64]!r}; use {', '.join(_ACTIONS)}")
     if request.mode not in ("", *MODES):
@@ -49,13 +49,13 @@ async def trust(context: Context, request: wire.Trust) -> wire.Trusted:
         raise InvalidRequest(f"unknown choice {request.git[:64]!r}; use {' or '.join(CHOICES)}")
     registry = context.daemon.trust
     await registry.opened()
-    if request.action == "leave":
-        return await _left(registry)
-    found = [await _told(registry, each) for each in await _meant(context, request)]
+    if request.action == "unexclude":
+        return await _exclude_lines_removed(registry)
+    found = [await _root_trust(registry, each) for each in await _requested_roots(context, request)]
     return wire.Trusted(status="ok" if found else "empty", roots=fitting(found))
 
 
-async def _meant(context: Context, request: wire.Trust) -> Sequence[KnownRoot]:
+async def _requested_roots(context: Context, request: wire.Trust) -> Sequence[KnownRoot]:
     known, resolver = context.daemon.trust, context.daemon.resolver
     if request.action == "list":
         return await known.known()
@@ -65,16 +65,16 @@ async def _meant(context: Context, request: wire.Trust) -> Sequence[KnownRoot]:
     if request.action == "git":
         await _chosen_for_git(known, roots, request.git)
     if request.action == "trust":
-        # What was shown is of one root, which is named by its top.
+        # `shown` belongs to one root, which is named by its top.
         some = ((named,) if named in roots else roots[:1]) if request.shown else roots
         return [await _trusted(context, root, request) for root in some]
     if request.action == "revoke":
-        return [_in_turns_too(context, await known.revoke(root.top)) for root in roots]
+        return [_clear_kept_turns(context, await known.revoke(root.top)) for root in roots]
     return [await known.describe(root.top) for root in roots]
 
 
 async def _chosen_for_git(registry: TrustRegistry, roots: Sequence[Root], choice: str) -> None:
-    """Choose if git may commit what forged captures in a work tree. Raises InvalidRequest."""
+    """Apply the choice if git may commit the captures of a work tree. Raises InvalidRequest."""
     excluding = registry.excluding
     work_tree = next((root for root in roots if root.has_files), None)
     if work_tree is None:
@@ -87,8 +87,8 @@ async def _chosen_for_git(registry: TrustRegistry, roots: Sequence[Root], choice
         await excluding.save()
 
 
-async def _left(registry: TrustRegistry) -> wire.Trusted:
-    """Take forged's line out of every repository that has it."""
+async def _exclude_lines_removed(registry: TrustRegistry) -> wire.Trusted:
+    """Remove forged's line from every repository that has it; return the reply."""
     excluding = registry.excluding
     done, left = await asyncio.to_thread(partial(excluding.take_out, everywhere=True))
     await excluding.save()
@@ -97,17 +97,17 @@ async def _left(registry: TrustRegistry) -> wire.Trusted:
 
 
 async def _trusted(context: Context, root: Root, request: wire.Trust) -> KnownRoot:
-    """Trust exactly what was shown, or without that what is there now; in the mode that it has, if any."""
+    """Trust exactly the shown files, or all current ones, in the requested or current mode."""
     known = context.daemon.trust
     snapshot, admitted = await known.look(root)
-    _check_shown(request.shown, admitted.withheld)
-    mode = request.mode or (await known.stands(root.top)).mode
+    _check_unchanged(request.shown, admitted.withheld)
+    mode = request.mode or (await known.status(root.top)).mode
     there = {file.sha256 for file in files_of(snapshot)}
-    return _in_turns_too(context, await known.trust(root.top, mode, there))
+    return _clear_kept_turns(context, await known.trust(root.top, mode, there))
 
 
 async def review(context: Context, request: wire.Review) -> wire.Reviewed:
-    """List what is withheld of a root, after accepting what the request names."""
+    """List the withheld files of a root, after accepting those that the request names."""
     known = context.daemon.trust
     await known.opened()
     roots, _ = await _roots(context, request.workspace)
@@ -115,24 +115,24 @@ async def review(context: Context, request: wire.Review) -> wire.Reviewed:
     listed = tuple(each for some in withheld.values() for each in some)
     again = context.planned(wire.Reviewed) is not None
     if not again:
-        _check_shown(request.shown, listed)
-    chosen = listed if request.everything else _chosen(listed, request.accept, again=again)
+        _check_unchanged(request.shown, listed)
+    chosen = listed if request.everything else _selected(listed, request.accept, again=again)
     for root, some in withheld.items():
         if hashes := {each.sha256 for each in some if each in chosen}:
-            _in_turns_too(context, await known.approve(root.top, hashes))
+            _clear_kept_turns(context, await known.approve(root.top, hashes))
     looks = {root: await known.look(root) for root in roots}
-    files = [file for look in looks.values() for file in _files(*look)]
+    files = [file for look in looks.values() for file in _withheld_files(*look)]
     left = tuple(each for _, admitted in looks.values() for each in admitted.withheld)
-    told = await _told(known, await known.describe(roots[0].top))
+    text = await _root_trust(known, await known.describe(roots[0].top))
     return wire.Reviewed(
-        root=msgspec.structs.replace(told, withheld=len(left), shown=_shown(left)),
+        root=msgspec.structs.replace(text, withheld=len(left), shown=_fingerprint(left)),
         files=fitting(files),
         accepted=tuple(dict.fromkeys(each.id for each in chosen)),
     )
 
 
 async def _roots(context: Context, workspace: str) -> tuple[tuple[Root, ...], Root]:
-    """The repository roots of a workspace, and the root that has it as its top. Raises InvalidRequest."""
+    """Return the repository roots of a workspace, and the one at its top. Raises InvalidRequest."""
     place = await context.daemon.resolver.resolve(workspace)
     top = await asyncio.to_thread(os.path.realpath, workspace)
     named = await asyncio.to_thread(repo_root, top)
@@ -144,16 +144,16 @@ async def _roots(context: Context, workspace: str) -> tuple[tuple[Root, ...], Ro
     raise InvalidRequest("this directory belongs to no repository; your own memories need no trust")
 
 
-def _in_turns_too(context: Context, known: KnownRoot) -> KnownRoot:
-    """No turn is answered as before something was decided."""
+def _clear_kept_turns(context: Context, known: KnownRoot) -> KnownRoot:
+    """Drop cached turns after a decision."""
     context.daemon.sessions.purge()
     return known
 
 
-def _chosen(
+def _selected(
     withheld: Sequence[wire.WithheldFile], names: Collection[str], *, again: bool
 ) -> list[wire.WithheldFile]:
-    """Return files by beginnings of ids or hashes. Raises MemoryNotFound unless it comes `again`."""
+    """Return files by prefixes of ids or hashes. Raises MemoryNotFound unless it comes `again`."""
     chosen: list[wire.WithheldFile] = []
     for name in names:
         found = [each for each in withheld if _is_hash(name, each.sha256)]
@@ -170,9 +170,9 @@ def _is_hash(name: str, sha256: str) -> bool:
 
 
 async def in_reply(context: Context, place: Workplace, session: Session | None = None) -> str:
-    """Return the sentence on what is withheld, to a session once for each root. Nobody waits for a scan."""
-    if told := "; ".join(await context.daemon.trust.excluding.all_notices(*place.tops)):
-        return told
+    """Return the sentence on withheld files, once for each session and root. Does not wait for a scan."""
+    if text := "; ".join(await context.daemon.trust.excluding.all_notices(*place.tops)):
+        return text
     for root in place.roots:
         index = context.daemon.indexer.open(root)
         if index.builder.withheld and (session is None or session.is_first_notice(root.top)):
@@ -182,26 +182,26 @@ async def in_reply(context: Context, place: Workplace, session: Session | None =
 
 
 def sentence(known: KnownRoot, count: int) -> str:
-    """Why `count` memories of a root are not used, and the command that mends it."""
+    """Return why `count` memories of a root are not used, with the command that helps."""
     if known.state == "unread":
         what = "1 memory" if count == 1 else f"{count:,} memories"
         return f"{what} in {known.top} cannot be used now: {known.reason}"
     what = "1 memory is" if count == 1 else f"{count:,} memories are"
-    told, top = f"{what} withheld in {known.top}", shlex.quote(known.top)
+    text, top = f"{what} withheld in {known.top}", shlex.quote(known.top)
     if known.state == "trusted":
-        return f"{told}: what you trusted there does not cover them; `forgectl review {top}` shows them"
-    if "`forgectl " in known.reason:  # it names what has to come first
-        return f"{told}: {known.reason}"
+        return f"{text}: what you trusted there does not cover them; `forgectl review {top}` shows them"
+    if "`forgectl " in known.reason:  # the reason names the first step
+        return f"{text}: {known.reason}"
     if known.reason:
-        return f"{told}: {known.reason}; `forgectl trust {top}` shows them and asks"
+        return f"{text}: {known.reason}; `forgectl trust {top}` shows them and asks"
     these = "it" if count == 1 else "these"
     if known.state == "own":
         return (
-            f"{told}: no record that forged or you wrote {these}: brought by git, reinstalled or restored? "
+            f"{text}: no record that forged or you wrote {these}: brought by git, reinstalled or restored? "
             f"Yes is safe if you know who wrote {these}; `forgectl trust {top}` shows them and asks once"
         )
     return (
-        f"{told}: no record that forged wrote {these}: reinstalled, restored or cloned? A repository that "
+        f"{text}: no record that forged wrote {these}: reinstalled, restored or cloned? A repository that "
         "comes with memories, hand-written ones included, is asked about once. Yes is safe if you know who "
         "wrote in it, and `--under DIR` takes every repository below DIR; "
         f"`forgectl trust {top}` shows them and asks once"
@@ -209,20 +209,20 @@ def sentence(known: KnownRoot, count: int) -> str:
 
 
 async def in_status(context: Context, index: RootIndex) -> tuple[str, str]:
-    """How a root stands in a word (of a trusted one its mode), and the sentence about it or nothing."""
+    """Return the state of a root in one word (its mode if trusted), and a sentence or ""."""
     if index.root.is_own:
         return "", ""
     registry = context.daemon.trust
-    known = await registry.stands(index.root.top)
+    known = await registry.status(index.root.top)
     count = len(index.builder.withheld)
     return known.mode or known.state, sentence(known, count) if count else ""
 
 
-# --- as a person is told of it ------------------------------------------------------------------------
+# --- replies ------------------------------------------------------------------------------------------
 
 
-async def _told(registry: TrustRegistry, known: KnownRoot) -> wire.RootTrust:
-    files = _files(*await registry.look(await asyncio.to_thread(repo_root, known.top)))
+async def _root_trust(registry: TrustRegistry, known: KnownRoot) -> wire.RootTrust:
+    files = _withheld_files(*await registry.look(await asyncio.to_thread(repo_root, known.top)))
     return wire.RootTrust(
         root=known.top,
         state=known.state,
@@ -231,7 +231,7 @@ async def _told(registry: TrustRegistry, known: KnownRoot) -> wire.RootTrust:
         trusted_at=known.trusted_at,
         accepted=known.accepted,
         withheld=len(known.withheld),
-        shown=_shown(known.withheld),
+        shown=_fingerprint(known.withheld),
         sample=tuple(
             msgspec.structs.replace(each, text=each.text[:_SAMPLE_CHARS]) for each in files[:_SAMPLE]
         ),
@@ -240,19 +240,19 @@ async def _told(registry: TrustRegistry, known: KnownRoot) -> wire.RootTrust:
     )
 
 
-def _shown(withheld: Iterable[wire.WithheldFile]) -> str:
-    """A short text for exactly these files in this form."""
+def _fingerprint(withheld: Iterable[wire.WithheldFile]) -> str:
+    """Return a digest of exactly these files with this content."""
     listed = "\n".join(f"{each.sha256} {each.path}" for each in withheld)
     return hashlib.sha256(listed.encode("utf-8", "backslashreplace")).hexdigest()[:32]
 
 
-def _check_shown(shown: str, withheld: Iterable[wire.WithheldFile]) -> None:
-    if shown and shown != _shown(withheld):
+def _check_unchanged(shown: str, withheld: Iterable[wire.WithheldFile]) -> None:
+    if shown and shown != _fingerprint(withheld):
         raise Changed("the files have changed since they were shown; nothing was accepted, look again")
 
 
-def _files(snapshot: Snapshot, admitted: Admitted) -> list[wire.WithheldFile]:
-    """What is withheld, in the order of the paths, with what each would do."""
+def _withheld_files(snapshot: Snapshot, admitted: Admitted) -> list[wire.WithheldFile]:
+    """Return the withheld files sorted by path, each with the effect of accepting it."""
     counting = {memory.id: memory for memory in admitted.memories}
     waiting = {each.id for each in admitted.withheld}
     memories = {file.path: file.memory for file in files_of(snapshot)}
@@ -275,18 +275,18 @@ def _files(snapshot: Snapshot, admitted: Admitted) -> list[wire.WithheldFile]:
 
 
 def _effect(memory: Memory, counting: dict[str, Memory], waiting: Collection[str]) -> str:
-    """What accepting a memory would do to those that count; `waiting` are the ids of the withheld."""
-    told = []
+    """Return the effect of accepting a memory; `waiting` are the ids of the withheld ones."""
+    effects = []
     if memory.id in counting:
-        told.append("take the place of the memory of the same id, if it is newer")
+        effects.append("take the place of the memory of the same id, if it is newer")
     if memory.supersedes in counting:
-        told.append(f"replace {_named(counting[memory.supersedes])}")
+        effects.append(f"replace {_named(counting[memory.supersedes])}")
     elif memory.supersedes:
         where = "withheld, too" if memory.supersedes in waiting else "not here"
-        told.append(f"replace {memory.supersedes}, which is {where}")
+        effects.append(f"replace {memory.supersedes}, which is {where}")
     if linked := [edge.id for edge in memory.related if edge.id in counting]:
-        told.append(f"be linked to {', '.join(linked)}")
-    return "; ".join(told) or "stand by itself"
+        effects.append(f"be linked to {', '.join(linked)}")
+    return "; ".join(effects) or "stand by itself"
 
 
 def _named(memory: Memory) -> str:

@@ -72,7 +72,9 @@ def check_words(given: msgspec.Struct) -> None:
             if isinstance(each, msgspec.Struct):
                 check_words(each)
             elif each != default and each not in words:
-                write.insist(shapes_in(each[:INLINE_LENGTH]), allowed=getattr(given, "allow_secret", False))
+                write.require_permission(
+                    shapes_in(each[:INLINE_LENGTH]), allowed=getattr(given, "allow_secret", False)
+                )
                 raise InvalidRequest(f"unknown {what} {each[:64]!r}; use one of {', '.join(words)}")
 
 
