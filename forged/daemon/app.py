@@ -131,10 +131,7 @@ class DaemonRun:
     async def run(
         self, ended: asyncio.Event, listening_socket: Socket | None
     ) -> tuple[Loaded | None, Socket | None]:
-        """Serve until `ended` or another configuration, which is returned with the listening socket.
-
-        Raises the error of a task that has to live as long as the daemon.
-        """
+        """Serve until `ended` or a new configuration; return that and the socket. Raises a task's error."""
         await self._start(ended, listening_socket)
         await self._stopping.wait()
         listening_on = self._server.listening() if self._goes_on else None

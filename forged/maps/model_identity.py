@@ -2,8 +2,7 @@
 
 Three public sentences are embedded when the endpoint is used anyway, at most every ten minutes. Another
 dimension means another model at once. Other vectors mean one when all three moved, and had moved a minute
-before. Vectors of two models are never compared. While texts fail, the sentences also decide if the endpoint
-is at fault.
+before. Vectors of two models are never compared. The sentences also test an endpoint that fails texts.
 """
 
 from __future__ import annotations
@@ -127,11 +126,7 @@ class ModelIdentity:
         obstacle: Callable[[], str] = lambda: "",
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
-        """Take over the identity of an embedder's model.
-
-        `obstacle` returns the reason why not all texts may be embedded anew now. `on_change` is called for a
-        new `kept`.
-        """
+        """Create the identity; `obstacle` returns the reason why not all texts may be embedded anew."""
         self.embedder = embedder
         self.model_cache = model_cache or ModelCache()
         self.notice = ""

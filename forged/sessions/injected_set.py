@@ -236,8 +236,7 @@ def _with_concurrent_heads(ranked: Ranked) -> Iterator[_Row]:
     yield _Row(_entry(ranked), ranked)
     for other in ranked.concurrent_heads:
         concurrent = Ranked(other, ranked.score, found_by=ranked.found_by, root=ranked.root)
-        entry = _entry(concurrent, "beside", ranked.memory.id)  # word: the wording of the injected block
-        yield _Row(entry, concurrent)
+        yield _Row(_entry(concurrent, "beside", ranked.memory.id), concurrent)  # word: the block
 
 
 def _entry(ranked: Ranked, mark: str = "", of: str = "", *, pinned: bool = False) -> InjectedEntry:

@@ -2,8 +2,7 @@
 
 Raises WorkspaceError for a path that is no directory. Disks are read in threads of this module, never on the
 event loop: 64 KiB of TOML took 336 ms. Answers are kept for 5 s, roots by spelling and settings by
-repository. A configuration is parsed once for each of its versions. Concurrent requests for one answer share
-one look-up.
+repository. A configuration is parsed once per version. Concurrent requests share one look-up.
 """
 
 from __future__ import annotations
@@ -93,11 +92,7 @@ class Resolver:
         state: State | None = None,
         sessions: tuple[SessionMemories, SessionViews] | None = None,
     ) -> None:
-        """Create a resolver without cached answers.
-
-        `home` is the user's directory. A repository may set four keys of the configuration `user`. Without
-        `sessions` there are no session memories.
-        """
+        """Create a resolver of the user's `home`; without `sessions` there are no session memories."""
         self.home = home
         self._user = user
         self._indexer = indexer
@@ -109,9 +104,7 @@ class Resolver:
         self._repositories = _LookupCache(self._repository, clock)
         self._agents = _LookupCache(self._agent, clock)
         self._versions: OrderedDict[str, _Version] = OrderedDict()
-        self._agreed: OrderedDict[frozenset[tuple[str, str]], float] = (
-            OrderedDict()
-        )  # with the end of their validity
+        self._agreed: OrderedDict[frozenset[tuple[str, str]], float] = OrderedDict()  # valid until
 
     async def check_paths(self, seen: Mapping[str, str]) -> None:
         """Compare the client's view of its paths with the daemon's, by a fresh look.
@@ -130,10 +123,7 @@ class Resolver:
         raise WorkspaceError(_disagreement(path, found[path], seen[path]))
 
     def has_checked(self, seen: Mapping[str, str]) -> bool:
-        """Return True if a check of the last seconds found just this at these paths. Switches no task.
-
-        Only a mount that changes for the daemon alone is noticed later.
-        """
+        """Return True if a check within seconds found just this at these paths. Switches no task."""
         return not seen or self._agreed.get(frozenset(seen.items()), 0.0) > self._clock()
 
     def resolve(self, workspace: str) -> Awaitable[Workplace]:
