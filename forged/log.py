@@ -56,7 +56,7 @@ def _uncaught(
 ) -> None:
     if error is not None and not issubclass(kind, (KeyboardInterrupt, SystemExit)):
         logging.getLogger("forged").error(
-            "nobody caught %s", kind.__name__, exc_info=(kind, error, traceback)
+            "uncaught error in %s", kind.__name__, exc_info=(kind, error, traceback)
         )
 
 

@@ -123,7 +123,9 @@ def test_what_the_interpreter_says_stands_in_the_log_as_lines_of_it(tmp_path):
     assert run(BROKEN, log).wait(PATIENCE_S) == 1
 
     text = log.read_text()
-    assert text.count("ERROR forged nobody caught ValueError\nTraceback") == 4  # both odd values have an end
+    assert (
+        text.count("ERROR forged uncaught error in ValueError\nTraceback") == 4
+    )  # both odd values have an end
     assert "UserWarning: take care" in text
     assert "a line that cannot be written: 'a value %s'" in text
     assert text.count("again 1") == 10

@@ -218,5 +218,5 @@ def _open_log(state: str) -> int:
     except OSError as error:
         raise DaemonUnavailable(
             f"cannot start the daemon: {log} cannot be written: {error.strerror}; "
-            "mend that, or set XDG_STATE_HOME to a folder of yours that can be written"
+            "fix that, or set XDG_STATE_HOME to a folder of yours that can be written"
         ) from error

@@ -214,11 +214,12 @@ def _unreadable(malformed: int) -> ProviderError:
     """Nothing of the reply is quoted: it may hold anything that was said."""
     if malformed:
         return ProviderError(
-            f"the classifier model's reply held {malformed} elements, none of them a memory",
+            f"the classifier model's reply had {malformed} elements, none of them a memory",
             reason="unreadable",
         )
     return ProviderError(
-        "the classifier model's reply holds no JSON; one that keeps nothing says []", reason="unreadable"
+        "the classifier model's reply contains no JSON; a reply without memories must be []",
+        reason="unreadable",
     )
 
 

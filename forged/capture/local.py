@@ -163,13 +163,13 @@ def _asked(
             continue
         if not unit.text:
             said_so = " ".join(each.text for each in unit.sentences)
-            refused.append(Refused(said_so, "it does not say what is to be remembered"))
+            refused.append(Refused(said_so, "the request does not say what to remember"))
         elif _meant(unit, judged) >= (_PLAIN_BAR if letters(unit.around) < _PLAIN else worded_bar) or (
             by_rules and proposals_in(unit.text)
         ):
             taken.append(unit)
         else:
-            refused.append(Refused(unit.text, "it reads like something for this moment only"))
+            refused.append(Refused(unit.text, "looks like a one-off request"))
     return taken, tuple(refused)
 
 

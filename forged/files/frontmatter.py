@@ -33,7 +33,7 @@ from forged.memory import Entity, Evidence, Memory, Piece, Related, Relation, on
 
 MAX_FILE_BYTES = 256 * 1024
 IN_CONFLICT = (
-    "it is in conflict: it holds both sides of a merge (`<<<<<<<`, `=======`, `>>>>>>>`); resolve it first"
+    "unresolved merge conflict: it contains both sides (`<<<<<<<`, `=======`, `>>>>>>>`); resolve it first"
 )
 _FENCE = re.compile(rb" {0,3}(`{3,}(?=[^`]*$)|~{3,})(.*)", re.DOTALL)
 _SIDES = (re.compile(rb"<{7}(?: |$)"), re.compile(rb"={7}$"), re.compile(rb">{7}(?: |$)"))

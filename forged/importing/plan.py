@@ -98,10 +98,10 @@ def _place(item: Item, places: RepositoryPaths) -> Destination | None:
 
 
 def _elsewhere(repo: str) -> str:
-    return f"it is of the repository {repo[:80]!r}; --into NAME=PATH says where that is"
+    return f"it belongs to the repository {repo[:80]!r}; --into NAME=PATH says where that is"
 
 
 def _twice(item: Item, first: Item) -> str:
     if item.file and item.file != first.file:
         return f"another file has the same id: {first.where}"
-    return f"it says the same as {first.where}"
+    return f"same text as {first.where}"

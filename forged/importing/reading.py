@@ -64,7 +64,7 @@ def taken(path: str, asked: ReadOptions) -> ImportBatch:
     except MemoryFormatError as error:
         raise WorkspaceError(f"{path}: {error}") from error
     if found is None:
-        raise WorkspaceError(f"{path} has no form that is known; say which with --as ({', '.join(FORMS)})")
+        raise WorkspaceError(f"{path} has no known format; name it with --as ({', '.join(FORMS)})")
     return found
 
 
@@ -168,7 +168,7 @@ def _file(source: SourceFile, asked: ReadOptions, *, alone: bool) -> ImportBatch
     elif form == "claude-mem":
         document = dumps.decoded(source.data)
         if not dumps.is_claude_mem(document):
-            raise MemoryFormatError("no list of observations is in it")
+            raise MemoryFormatError("it contains no list of observations")
         found = dumps.claude_mem(document, where=source.where, scope=asked.scope)
     else:
         return None

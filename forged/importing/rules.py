@@ -76,7 +76,7 @@ def _with_headings(statement: MarkdownStatement, above: tuple[str, ...]) -> str:
 def _imports(statement: MarkdownStatement, where: str, skipped: int) -> list[SkippedItem]:
     at = f"{where}:{statement.first + skipped}"
     return [
-        SkippedItem(at, f"what it imports from {name} is not read; import that file by itself")
+        SkippedItem(at, f"{name}, which it includes, is not read; import that file separately")
         for name in _imported(statement.text)
     ]
 
@@ -134,9 +134,7 @@ def _header(lines: Sequence[str], where: str) -> tuple[tuple[str, ...], list[Ski
             meaning = _MEANINGS.get(key[1].lower().replace("_", ""))
             current = values.setdefault(meaning, []) if meaning else None
             if meaning is None:
-                left.append(
-                    SkippedItem(f"{where}:{number}", f"the key {key[1][:40]!r} has no place in a memory")
-                )
+                left.append(SkippedItem(f"{where}:{number}", f"the key {key[1][:40]!r} cannot be imported"))
             elif current is not None:
                 current += _texts(key[2])
         elif current is not None and line.strip():

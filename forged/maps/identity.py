@@ -98,7 +98,7 @@ class Remembered:
             rows = _rows(model.sentences, model.dimension)
             known = self.models.setdefault(model.embedder, {}).setdefault(model.number, rows)
             if not np.array_equal(known, rows):
-                raise Unusable("its model has the number of another one")
+                raise Unusable("its model has the number of another model")
         if model.baseline:
             rows, key = _rows(model.baseline, model.dimension), parcel.label.key
             self.baselines.setdefault(key, Baseline(key, rows[0], rows[1], rows[2:4], rows[4:]))
@@ -236,7 +236,7 @@ class Identity:
             self.told = ""
         elif reason := self._reason_to_wait():
             self.told = (
-                f"another model answers behind {self._named}, and {reason}; words answer until it is back or "
+                f"a different model answers as {self._named}, and {reason}; words answer until it is back or "
                 "`forgectl rebuild --full` embeds all memories anew"
             )
         else:
@@ -245,7 +245,7 @@ class Identity:
     def _reason_to_wait(self) -> str:
         renewed = self.remembered.renewed_at.get(self.embedder.key, float("-inf"))
         if self._clock() - renewed < _A_DAY_S:
-            return "all memories were embedded anew for such a change within a day"
+            return "all memories were already embedded again for such a change within a day"
         return self._obstacle()
 
     def _keep(self, *, told: bool = True) -> None:
@@ -254,7 +254,7 @@ class Identity:
         self._name()
         if told:
             self.remembered.renewed_at[self.embedder.key] = self._clock()
-            self.told = f"another model answers behind {self._named}: all memories were embedded anew by it"
+            self.told = f"a different model answers as {self._named}: all memories were embedded again"
         if changed:
             self._on_change()
 
@@ -294,5 +294,5 @@ def _packed(rows: Vectors | None) -> bytes:
 def _rows(packed: bytes, dimension: int) -> Vectors:
     """Raises ValueError when there are no whole rows."""
     if dimension <= 0:
-        raise ValueError("its model has vectors without numbers")
+        raise ValueError("its model has vectors of no length")
     return np.frombuffer(packed, np.float32).reshape(-1, dimension).copy()

@@ -120,9 +120,7 @@ def attributes_of(agent_id: str, metadata: dict[str, Any]) -> FactsPatch:
     if problem := metadata_problem(metadata):
         raise InvalidRequest(problem)
     if found := shapes_in(msgspec.json.encode(metadata).decode()):
-        raise InvalidRequest(
-            f"the metadata holds what looks like a secret ({', '.join(found)}); leave it out"
-        )
+        raise InvalidRequest(f"the metadata seems to contain a secret ({', '.join(found)}); leave it out")
     return FactsPatch(metadata=metadata or None, agent_id=agent_id or None)
 
 
@@ -139,14 +137,14 @@ def _made(
         return DocumentFate(source=source[:_MOST_SOURCE], became="refused", reason=problem)
     secrets = secrets_now(text, (source,))
     if secrets and not allow_secret:
-        told = f"it holds what looks like a secret ({', '.join(secrets)})"
+        told = f"it seems to contain a secret ({', '.join(secrets)})"
         return DocumentFate(source=source, became="secret", reason=told)
     pieces = documents.pieces(
         source, text, size=how.chunk_size, overlap=how.overlap, is_markdown=asked.is_markdown,
         now=memory.utc_now(),
     )  # fmt: skip
     if not pieces:
-        told = "nothing is left of it without what is marked private"
+        told = "nothing is left without the text that is marked private"
         return DocumentFate(source=source, became="refused", reason=told)
     there_now, ids = there.get(source, {}), {each.id for each in pieces}
     absent = [each for each in pieces if each.id not in there_now]

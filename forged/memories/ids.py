@@ -65,11 +65,12 @@ class Look(msgspec.Struct, frozen=True, eq=False):
         if any(each.id == memory_id for each in self.admitted.memories):
             return
         if self.unread:
-            raise NotReady(f"{memory_id[:80]!r} is there, but {self.unread}; try again when that is mended")
+            raise NotReady(f"{memory_id[:80]!r} exists, but {self.unread}; try again when that is fixed")
         why = next((each.why for each in self.admitted.withheld if each.id == memory_id), "")
         if why:
             raise InvalidRequest(
-                f"{memory_id[:80]!r} is there and withheld ({why}); `forgectl review` shows and accepts it"
+                f"{memory_id[:80]!r} exists but is not used ({why}); `forgectl "
+                "review` shows it and lets you allow it"
             )
 
 
@@ -100,7 +101,7 @@ async def unseen(memories: MemoryParts, place: Workplace, wanted: str, scope: st
         at.check_counts(found)
     except (MemoryNotFound, InvalidRequest, NotReady) as error:
         return error
-    return NotReady(f"{found[:80]!r} is on disk and not in use yet; try again in a moment")
+    return NotReady(f"{found[:80]!r} is on disk but not indexed yet; try again in a moment")
 
 
 async def within(
@@ -116,19 +117,17 @@ async def within(
     check_scope(scope)
     if scope in _OF_THEIR_OWN:
         if scope == Scope.AGENT and not agent_id:
-            raise InvalidRequest(
-                "whose memories? Name the agent with --agent (agent_id in the client library)"
-            )
+            raise InvalidRequest("which agent? Give --agent NAME (agent_id in the client library)")
         return await memories.resolver.within(place, scope, agent_id)
     if agent_id:
-        raise InvalidRequest("an agent_id names the memories of scope agent; say --scope agent with it")
+        raise InvalidRequest("--agent (agent_id) needs --scope agent")
     return place
 
 
 def check_scope(scope: str) -> None:
     """Refuse the scope that has no files. Raises InvalidRequest."""
     if scope == Scope.SESSION:
-        raise InvalidRequest("what a session remembers is no file; `forgectl recall --session` finds it")
+        raise InvalidRequest("memories of a session are not files; `forgectl search --session ID` finds them")
 
 
 def check_changeable(scope: str) -> None:
@@ -161,7 +160,7 @@ def with_sessions(memories: MemoryParts, view: View, ids: Collection[str], scope
 def of_session(memories: MemoryParts, view: View, session_id: str) -> View:
     """Return a view of the memories of one session. Raises InvalidRequest."""
     if not session_id:
-        raise InvalidRequest("which session's memories? Name it whole with --session (session_id)")
+        raise InvalidRequest("which session? Give its whole id with --session (session_id)")
     return replace(view, maps=memories.session_views.view(session_id).maps)
 
 
@@ -170,7 +169,7 @@ def require_one(found: Sequence[_Found], wanted: str, scope: str) -> _Found:
     if len(found) > 1:
         raise InvalidRequest(
             f"the repository and the user both have a memory {wanted[:80]!r}; "
-            "say which with --scope repo or --scope user"
+            "choose one with --scope repo or --scope user"
         )
     if not found:
         raise not_found(wanted, scope)
@@ -218,4 +217,4 @@ def _check_candidates(ids: Sequence[str], wanted: str) -> None:
     if len(ids) > 1:
         told = ", ".join(each[:80] for each in ids[:_CANDIDATES_TOLD])
         more = f" and {len(ids) - _CANDIDATES_TOLD} more" if len(ids) > _CANDIDATES_TOLD else ""
-        raise InvalidRequest(f"several ids begin with {wanted[:80]!r}: {told}{more}; say more of the one")
+        raise InvalidRequest(f"several ids begin with {wanted[:80]!r}: {told}{more}; give more characters")

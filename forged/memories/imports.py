@@ -144,7 +144,7 @@ def _made(asked: Asked, terms: Terms, there: _There, check: Callable[[Asked], No
     fields = (made.id, new.name, made.supersedes or "", *fields_of(made), made.extra)
     secrets = secrets_now(made.content, fields)
     if secrets and not terms.allow_secret:
-        told = f"it holds what looks like a secret ({', '.join(secrets)})"
+        told = f"it seems to contain a secret ({', '.join(secrets)})"
         return Fate(became="secret", memory_id=made.id, reason=told)
     return replace(new, insisted=bool(secrets))
 
@@ -175,13 +175,13 @@ def _without_forgotten(
 def _known(new: Draft, there: _There) -> Fate | None:
     wanted = new.memory.id
     if wanted in there.withheld and wanted not in there.files:
-        told = "it lies here and is withheld; `forgectl review` shows it"
+        told = "it is here already but not used yet; `forgectl review` shows it"
         return Fate(became="refused", memory_id=wanted, reason=told)
     if new.data:
         if hashlib.sha256(new.data).hexdigest() in there.files.get(wanted, ()):
             return Fate(became="there", memory_id=wanted)
         if wanted in there.files or one_form(new.name) in there.names:
-            told = "this id is there with another content; it stays as it is"
+            told = "a memory with this id and another text exists; it was not changed"
             return Fate(became="conflict", memory_id=wanted, reason=told)
         return None
     same = wanted if wanted in there.files else there.by_text.get(normalised(new.memory.content))
@@ -202,7 +202,7 @@ def _fate(done: Written | StoreError | None, draft: Draft, there: _There) -> Fat
 def _copied(asked: Asked, terms: Terms) -> Draft:
     name = asked.name or f"{asked.memory_id}.md"
     if len(asked.file) > MAX_FILE_BYTES or not _is_file_name(name):
-        raise InvalidRequest(f"{name[:80]!r} cannot be the file of a memory")
+        raise InvalidRequest(f"{name[:80]!r} cannot be the name of a memory file")
     found = parse(asked.file, terms.scope, name.removesuffix(".md"))
     origin = found.origin if terms.own else Origin.IMPORT
     return Draft(replace(found, origin=origin or Origin.FILE), verbatim=True, data=asked.file, name=name)
@@ -216,9 +216,9 @@ def _is_file_name(name: str) -> bool:
 def _drafted(asked: Asked, terms: Terms, check: Callable[[Asked], None]) -> Draft:
     content = without_private(asked.content).strip()
     if not content:
-        raise InvalidRequest("nothing is left of it without what is marked private")
+        raise InvalidRequest("nothing is left without the text that is marked private")
     if not memory.is_valid_id(asked.memory_id):
-        raise InvalidRequest(f"{asked.memory_id[:80]!r} is no id for a new memory")
+        raise InvalidRequest(f"{asked.memory_id[:80]!r} is not a valid id for a new memory")
     check(asked)
     now = memory.utc_now()
     created = asked.created_at if memory.time_ns(asked.created_at) else now

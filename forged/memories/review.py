@@ -47,7 +47,7 @@ def named(waiting: Sequence[DecidedMemory], names: Sequence[str], *, again: bool
         if not meant and again:
             continue
         if not meant:
-            raise MemoryNotFound(f"nothing {name[:80]!r} waits here; `forgectl review` shows what does")
+            raise MemoryNotFound(f"nothing {name[:80]!r} waits here; `forgectl review` lists the proposals")
         found[meant] = by_id[meant]
     return list(found.values())
 

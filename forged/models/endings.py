@@ -24,10 +24,10 @@ _ENDS = (
     ("server", re.compile(r"error|abort|cancel|insufficient|overload|fail")),
 )
 _TOLD = {
-    "filtered": "a filter of the endpoint held the answer back",
+    "filtered": "a filter of the endpoint blocked the answer",
     "refused": "the model refused to answer",
     "cut": "the reply was cut at its length limit",
-    "server": "the endpoint broke the reply off",
+    "server": "the endpoint ended the reply early",
     "empty": "the reply is empty",
 }
 
@@ -85,7 +85,7 @@ def flaw_of(said: ModelReply) -> Flaw | None:
     if said.called:
         return Flaw("empty", "the model called a tool instead of answering")
     if said.content.strip():
-        return Flaw("empty", "the model thought and did not come to an answer")
+        return Flaw("empty", "the model used its whole reply for reasoning")
     return Flaw("empty", _TOLD["empty"])
 
 

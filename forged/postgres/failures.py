@@ -17,11 +17,11 @@ _DIMENSIONS = re.compile(r"expected (\d+) dimensions, not (\d+)")
 # What a server says to somebody whom it does not let in; such an error has no code of its own.
 _REFUSALS = (
     ("password authentication failed", "the password is wrong: set shared.password or PGVECTOR_PASSWORD"),
-    ("no password supplied", "it wants a password: set shared.password or PGVECTOR_PASSWORD"),
-    ("does not support SSL", "it has no TLS: turn it on there, or say sslmode=disable in shared.url"),
-    ("certificate verify failed", "its certificate is not one that sslrootcert in shared.url vouches for"),
+    ("no password supplied", "it needs a password: set shared.password or PGVECTOR_PASSWORD"),
+    ("does not support SSL", "it has no TLS: turn it on there, or add sslmode=disable to shared.url"),
+    ("certificate verify failed", "its certificate is not signed by sslrootcert of shared.url"),
     ("root certificate file", "the file of sslrootcert in shared.url is missing"),
-    ("no pg_hba.conf entry", "its pg_hba.conf lets no such role in from here"),
+    ("no pg_hba.conf entry", "its pg_hba.conf does not allow this role from this machine"),
     ("too many connections", "it has no connection left: raise its max_connections"),
 )
 # What it says to everybody while it starts or stops; after a kill it says more than one of these.
@@ -91,8 +91,8 @@ def _without_code(error: psycopg.Error) -> SharedError:
     if "FATAL:" in told or any(words in told for words, _ in _REFUSALS):
         return _refused(told)
     return SharedError(
-        "the shared PostgreSQL cannot be reached: see whether it runs,"
-        " and whether shared.url names its host and port",
+        "the shared PostgreSQL cannot be reached: check that it runs,"
+        " and that shared.url has its host and port",
         reason="unreachable",
     )
 
@@ -103,9 +103,9 @@ def _refused(told: str) -> SharedError:
     missing = _MISSING.search(told)
     if missing:
         key = "url" if missing[1] == "database" else "user"
-        what = f"it has no {missing[1]} {missing[2]!r}: create it there, or mend shared.{key}"
+        what = f"it has no {missing[1]} {missing[2]!r}: create it there, or fix shared.{key}"
     else:
-        what = next((mends for words, mends in _REFUSALS if words in told), "it does not let this role in")
+        what = next((mends for words, mends in _REFUSALS if words in told), "it rejects this role")
     return SharedError(f"the shared PostgreSQL refuses: {what}", reason="refused")
 
 

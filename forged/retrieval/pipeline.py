@@ -209,7 +209,7 @@ class Pipeline:
             is_late=flight.is_near,
         )
         if not found.texts and self.falls_back:
-            raise ProviderError("the model wrote no hypothesis", reason="no_hypotheses")
+            raise ProviderError("the chat model wrote no hypothesis", reason="no_hypotheses")
         return "hyde", (*found.texts, *message) if found.texts else (), found.partial
 
     async def next_best(self, ask: Ask, place: Workplace, reason: str, flight: Flight) -> Answer | None:
@@ -332,7 +332,7 @@ class Pipeline:
             return view.held
         failing = self.embedder.health.condition() if self.embedder.health is not None else None
         why = view.unembedded or (failing.message if failing and failing.state == "failing" else "")
-        return f"no vectors ({why}); answered by words" if why else reasons.WORDS_ONLY
+        return f"keyword results only: no embeddings ({why})" if why else reasons.WORDS_ONLY
 
     def _is_all_cjk(self, view: View) -> bool:
         """Whether nothing in the view is the first model's."""

@@ -25,7 +25,7 @@ KEPT_S, REFUSED_S = 30 * 24 * 3600.0, 7 * 24 * 3600.0
 # Of a session what nobody was told yet; the newest count.
 MOST_UNTOLD = 8
 _GIST = 120
-FORGOTTEN = "it was kept, and taken away since"
+FORGOTTEN = "saved, and removed since"
 _KEY_BYTES = 8
 # Characters: no secret is longer than the first; a text longer than the second is not within a gist.
 _SECRET, _SAME = 16_000, 2_000

@@ -26,7 +26,7 @@ from forged.stores.store import SearchedStore, Store, View
 from forged.stores.values import FIRST_BUILD, Limits, Question, Rows
 from forged.text.terms import is_cjk
 
-_UNREAD = f"is not read yet: {FIRST_BUILD}"
+_UNREAD = f"is not indexed yet: {FIRST_BUILD}"
 _ENTITIES = "over entities"
 _MOST_LED = 64  # looked at in a graph
 

@@ -136,7 +136,7 @@ def _shown(source: Memory, sha256: str, own: Own) -> Shown:
     if is_own and record is not None and record.insisted:
         return Shown(source, insisted=True, has_secret=True)
     if names := shapes_in(source.id):
-        told = f"its id holds what looks like a secret ({', '.join(names)}); rename it"
+        told = f"its id seems to contain a secret ({', '.join(names)}); rename it"
         return Shown(None, problem=told, has_secret=True)
     return Shown(_without(source, public, found, origin), has_secret=True)
 
@@ -181,12 +181,12 @@ def _without(source: Memory, public: str, found: tuple[str, ...], origin: str) -
 
 logger = logging.getLogger(__name__)
 
-PINNED = "it is not what was accepted; this repository is pinned"
-FOREIGN = "no record that forged wrote it: reinstalled, restored or cloned? Nobody accepted it yet"
+PINNED = "it changed since you allowed it, and this repository is locked"
+FOREIGN = "forged has no record of writing it (reinstalled, restored or cloned?), and you have not allowed it"
 REPLACED = "this is not the repository that was trusted at this path (restored, or cloned anew)"
-BEFORE_GIT = "git came into this folder after it was trusted"
-UNSURE = "nobody knows for sure what was trusted"
-NOT_RECORDED = "state.db cannot record now that it counts"
+BEFORE_GIT = "git was added to this folder after it was trusted"
+UNSURE = "the record of what was trusted is incomplete"
+NOT_RECORDED = "state.db cannot record now that it may be used"
 
 # So many hashes are looked for one by one, which takes a twentieth of the time of a look at each file.
 _FEW = 8

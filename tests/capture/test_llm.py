@@ -140,11 +140,11 @@ NO_ANSWERS: dict[str, tuple[Answer, str, str]] = {
     "prose with brackets": (ending("stop", "I cannot help with [that], Ann."), "unreadable", "no JSON"),
     "half a wrapper": (ending("stop", '{"a":'), "unreadable", "holds no JSON"),
     "no memories": (ending("stop", '["Ann", "Bob"]'), "unreadable", "2 elements, none of them a memory"),
-    "a filter": (ending("content_filter"), "filtered", "held the answer back"),
+    "a filter": (ending("content_filter"), "filtered", "blocked the answer"),
     "a filter in mid-answer": (
         ending("content_filter", f"[{json.dumps(A)}, "),
         "filtered",
-        "held the answer",
+        "blocked the answer",
     ),
     "nothing": (ending("stop", ""), "empty", "is empty"),
     "null": (ending("stop"), "empty", "is empty"),
@@ -152,7 +152,7 @@ NO_ANSWERS: dict[str, tuple[Answer, str, str]] = {
     "a thought that never ended": (
         ending("stop", "<think>Ann said []"),
         "empty",
-        "did not come to an answer",
+        "used its whole reply for reasoning",
     ),
 }
 

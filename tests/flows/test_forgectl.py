@@ -153,7 +153,7 @@ def test_a_memory_that_is_not_there_is_1(shell, verb):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["remember", " \n"], "the content is blank"),
+        (["remember", " \n"], "the text is blank"),
         (["list", "--scope", "banana"], "unknown scope 'banana'; use one of repo, user, agent, session, org"),
         (["list", "--workspace", "/does/not/exist"], "No such file or directory"),
     ],

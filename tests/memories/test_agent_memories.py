@@ -94,7 +94,7 @@ async def test_a_user_memory_has_a_type_and_an_author_and_is_important_where_nob
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({"agent_id": ""}, "whose memories? Name the agent with --agent"),
+        ({"agent_id": ""}, "which agent? Give --agent NAME"),
         ({"agent_id": "../x"}, "is no agent's id"),
         ({"agent_id": ".."}, "is no agent's id"),
         ({"agent_id": "."}, "is no agent's id"),
@@ -160,7 +160,7 @@ async def test_a_link_is_no_agents_directory(home, repo):
         code, sentence = await parts.refusal(
             wire.Remember(workspace=str(repo), content="text", scope="agent", agent_id="two")
         )
-    assert (code, "is no directory, or a link to one" in sentence) == ("storage_error", True)
+    assert (code, "is not a directory, or is a link" in sentence) == ("storage_error", True)
 
 
 async def test_two_agents_that_write_at_once_lose_nothing(home, repo):

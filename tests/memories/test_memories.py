@@ -436,12 +436,12 @@ async def test_a_memory_that_is_withheld_is_named_as_that(home, repo, kind):
         asked = kind(workspace=str(repo), **WITHHELD[kind]("mem_1", "mem_2"))
         code, told = await parts.refusal(asked)
         assert code == "invalid"
-        assert "is there and withheld" in told
+        assert "exists but is not used" in told
         linked = wire.Remember(workspace=str(repo), content="x", related=(wire.Edge("mem_2"),))
-        assert "is there and withheld" in (await parts.refusal(linked))[1]
+        assert "exists but is not used" in (await parts.refusal(linked))[1]
         got = await parts.ask(wire.GetMemories(workspace=str(repo), ids=("mem_1", "mem_9")))
         assert got.missing == ("mem_1", "mem_9")
-        assert got.reason == "withheld until you decide: mem_1"
+        assert got.reason == "not used until you allow it: mem_1"
 
 
 @pytest.mark.parametrize("kind", WITHHELD, ids=lambda kind: kind.__name__)
@@ -451,7 +451,7 @@ async def test_where_the_state_cannot_be_read_a_memory_that_is_there_is_not_call
     (home / "state/state.db").mkdir()
     async with assembled(home, trusting=False) as parts:
         code, told = await parts.refusal(kind(workspace=str(repo), **WITHHELD[kind]("mem_1", "mem_2")))
-        assert (code, " is there, but " in told) == ("busy", True)
+        assert (code, " exists, but " in told) == ("busy", True)
         assert parts.state.trust.doubt in told
 
 

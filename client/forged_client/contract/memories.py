@@ -145,8 +145,9 @@ class MemoryRecord(Facts, frozen=True, kw_only=True):
     versions that stand beside this one: neither replaces the other, as both were made elsewhere. `cues` are
     lines that say when it should come back, `evidence` the files that it stands on, as PATH, PATH:LINE or
     PATH:FIRST-LAST; `stale` are those of them that changed or went since. `entities` are names of what it
-    speaks of, by its front matter and by its text, and `relations` how these relate; a list has them only if
-    it was asked for them. `chunk_index` is the place in `document_id`, -1 outside of documents.
+    speaks of, by its front matter and by its text, and `relations` how these relate; a list has them, and the
+    `path` of the file, only if it was asked for them. `chunk_index` is the place in `document_id`, -1 outside
+    of documents.
 
     A record that was `found` has what a turn needs: id, scope, category, version, content, `created_at`,
     `root` and `stale`; one of a search also entities and relations, one of a recall attributes and session.
@@ -177,6 +178,7 @@ class MemoryRecord(Facts, frozen=True, kw_only=True):
     document_id: str = ""
     chunk_index: int = -1
     found: Ranking | None = None
+    path: str = ""
 
 
 class Remembered(Reply, frozen=True, tag="remembered"):

@@ -254,7 +254,7 @@ def _skew(happened: _Happened) -> str:
     theirs = happened.request.version
     if not theirs or theirs == __version__ or not happened.session.is_first_notice("version"):
         return ""
-    return f"the daemon is version {__version__}, its hook {theirs[:32]}: `forgectl restart` makes them one"
+    return f"the daemon is version {__version__}, its hook {theirs[:32]}: `forgectl restart` fixes that"
 
 
 async def _capture(happened: _Happened, kind: Kind) -> None:

@@ -42,7 +42,7 @@ from forged_client import protocol as wire
 if TYPE_CHECKING:
     from forged.postgres import Machines, Shared
 
-_UNNAMED = "no scope could be searched: a session or an agent is named by its id, the user by this user's"
+_UNNAMED = "no scope could be searched: give a session id or an agent id"
 # How many memories each scope gives at most, in the order in which equals come.
 _FOUR = Scope.SESSION, Scope.USER, Scope.AGENT, Scope.ORG
 _MOST = dict[str, int](zip(_FOUR, (10, 5, 3, 5), strict=True))
@@ -52,7 +52,7 @@ async def recall(context: Context, place: Workplace, request: wire.Recall) -> wi
     """Search the scopes that are asked for, and make one list and one injection of what they found."""
     query, daemon = asked(request.query), context.daemon
     if not query.strip():
-        raise InvalidRequest("the query is empty; say what to recall")
+        raise InvalidRequest("the query is empty; say what to look for")
     if problem := metadata_problem(request.filters):
         raise InvalidRequest(f"these filters match nothing that can be stored: {problem}")
     limits = Limits({**_MOST, Scope.REPO: place.settings.retrieval_top_k}, daemon.config.scopes.max_results)
@@ -89,10 +89,10 @@ def _nothing(request: wire.Recall, found: Rows, here: tuple[Store, ...], there: 
     if not (here or there):
         return _UNNAMED
     if not (found.held or there):
-        return "the scopes that were searched hold no memories yet"
+        return "the searched scopes have no memories yet"
     if request.filters:
-        return "nothing is remembered about this that has the values of the filters"
-    return "nothing is remembered about this"
+        return "no memory in the searched scopes matches the query and the filters"
+    return "no memory in the searched scopes matches"
 
 
 def _recalled(each: Ranked, stores: tuple[Store, ...]) -> wire.MemoryRecord:
@@ -111,7 +111,7 @@ def _recalled(each: Ranked, stores: tuple[Store, ...]) -> wire.MemoryRecord:
 def _scopes(request: wire.Recall, place: Workplace) -> tuple[Scope, ...]:
     """The scopes to search, in the order in which equals come. Raises InvalidRequest."""
     if Scope.REPO in request.scopes and not any(root.scope is Scope.REPO for root in place.roots):
-        raise InvalidRequest("there is no repository to recall from; give a workspace that is in one")
+        raise InvalidRequest("this folder is in no repository; give one with --workspace")
     return tuple(scope for scope in (*_FOUR, Scope.REPO) if scope in (request.scopes or _FOUR))
 
 

@@ -166,7 +166,7 @@ async def test_why_tells_afterwards_what_it_told_before_or_what_was_cleared(home
         left = [each.id for each in before[session].memories if not took or each.id != "mem_gone"]
         assert (told.status, [each.id for each in told.memories], told.included) == ("ok", left, len(left))
         assert (told.at, told.turn_id) == (before[session].at, "t")
-        assert ("1 memory that it had was taken away since" in told.reason) == took
+        assert ("1 memory of it was removed since" in told.reason) == took
 
 
 async def test_why_says_that_all_was_cleared_and_shows_no_text_of_it(home, repo):
@@ -179,7 +179,7 @@ async def test_why_says_that_all_was_cleared_and_shows_no_text_of_it(home, repo)
         told = await _why(parts, repo, "one")
 
     assert (told.status, told.memories, told.stayed) == ("empty", (), ())
-    assert "2 memories that it had were taken away since" in told.reason
+    assert "2 memories of it were removed since" in told.reason
 
 
 # --- why there is nothing ------------------------------------------------------------------------------
@@ -187,9 +187,9 @@ async def test_why_says_that_all_was_cleared_and_shows_no_text_of_it(home, repo)
 CONFLICT = "<<<<<<< HEAD\nThe port is 1.\n=======\nThe port is 2.\n>>>>>>> pr\n"
 UNUSED = {
     "nothing": ((), ""),
-    "withheld": (("withheld",), "1 may not be used now"),
-    "in conflict": (("conflict",), "1 file is not used (port.md: it is in conflict: "),
-    "both": (("withheld", "conflict"), "1 may not be used now, 1 file is not used (port.md: "),
+    "withheld": (("withheld",), "1 not used yet"),
+    "in conflict": (("conflict",), "1 file is not used (port.md: unresolved merge conflict: "),
+    "both": (("withheld", "conflict"), "1 not used yet, 1 file is not used (port.md: "),
 }
 ASKED = "which port does the server use?"
 
@@ -237,7 +237,7 @@ async def test_what_fits_and_was_given_before_is_named_with_its_turn(home, repo,
         await turn("t2", "do lamps burn oil?")
         again = await turn("t5", "does a walrus sleep on ice?")
         why = await parts.ask(wire.Why(workspace=str(repo), session_id="s"))
-    said = "1 memory that fits was given in turn t1"
+    said = "1 matching memory was given in turn t1"
     assert "m0" in [each.id for each in first.memories]
     assert again.reason == (said if mode == "append" else f"nothing new: {said}")
     listed, stayed = [[each.id for each in part] for part in (why.memories, why.stayed)]
@@ -252,9 +252,9 @@ async def test_what_fits_and_was_given_before_is_named_with_its_turn(home, repo,
     [
         ({"scopes": ("session",)}, "no scope could be searched"),
         ({"scopes": ("user",), "user_id": "someone-else"}, "no scope could be searched"),
-        ({"scopes": ("user",)}, "the scopes that were searched hold no memories yet"),
-        ({"scopes": ("repo",)}, "nothing is remembered about this"),
-        ({"scopes": ("repo",), "filters": {"team": "x"}}, "that has the values of the filters"),
+        ({"scopes": ("user",)}, "the searched scopes have no memories yet"),
+        ({"scopes": ("repo",)}, "no memory in the searched scopes matches"),
+        ({"scopes": ("repo",), "filters": {"team": "x"}}, "matches the query and the filters"),
     ],
     ids=["no session", "another user", "empty", "no match", "filters"],
 )

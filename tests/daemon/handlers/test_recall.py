@@ -171,7 +171,7 @@ async def test_scopes_that_are_named_are_searched_and_no_others(home, repo):
     assert contents(session) == ["a walrus of the session"]
     assert set(contents(with_repo)) == {"a walrus of the repository", "a walrus of the user"}
     assert contents(without) == ["a walrus of the user"]
-    assert nowhere == ("invalid", "there is no repository to recall from; give a workspace that is in one")
+    assert nowhere == ("invalid", "this folder is in no repository; give one with --workspace")
     assert "use one of repo, user, agent, session, org" in unknown[1]
 
 
@@ -202,7 +202,7 @@ async def test_words_answer_where_the_query_gets_no_vector_in_time_and_the_reply
         reply = await asked(parts)
 
     assert contents(reply) == ["a walrus of the user"]
-    assert reply.degraded == ("no vector of the query (unreachable); answered by words",)
+    assert reply.degraded == ("keyword results only: no embedding of the query (unreachable)",)
     assert reply.degraded[0] in reply.reason
     assert reply.legs == ("lexical",)
 
@@ -218,7 +218,7 @@ async def test_an_endpoint_that_hangs_delays_no_recall_beyond_its_deadline(home)
         embedder.hold.set()
 
     assert contents(reply) == ["a walrus of the user"]
-    assert reply.degraded == ("no vector of the query (timeout); answered by words",)
+    assert reply.degraded == ("keyword results only: no embedding of the query (timeout)",)
 
 
 async def test_the_injection_keeps_its_budget_and_quotes_what_it_holds(home):
