@@ -21,9 +21,9 @@ from forged.cli.commands import reads
 from forged.cli.confirm import confirm, require_answer, yes_option
 from forged.cli.exits import UNAVAILABLE, Stop
 from forged.cli.service.installing import install, uninstall
-from forged.cli.service.looking import unit_files
+from forged.cli.service.status import unit_files
 from forged.cli.service.units import UnitFileState
-from forged.cli.terminal import escape, escape_line, say
+from forged.cli.terminal import escape, escape_line, say, tell
 from forged.cli.user_manager import UserManager
 from forged.integrations import AgentState, IntegrationError, Machine
 from forged_client import address
@@ -158,6 +158,8 @@ def _run_plan(
     rows = integrations.rows()
     act = integrations.disconnect if removes else integrations.connect
     for state in chosen:
+        if call.redraws(sys.stderr) and not call.as_json:  # an agent's own command may take many seconds
+            tell(f"{'removing from' if removes else 'connecting'} {state.title} ...")
         yield _printed(call, _outcome(state.title, act(machine, rows[state.agent])))
     if extras.service:
         yield _printed(call, _outcome("service", _service(call, machine, removes=removes)))

@@ -106,13 +106,13 @@ def _trust(call: Invocation, look: wire.Trust, mode: str, yes: bool) -> None:
             return
         if not yes:
             confirm(_shown(wanted), _question(wanted), declined="nothing was trusted")
-        done, refused = _each(client, wanted, mode)
+        done, refused = _trust_each(client, wanted, mode)
     show(call, wire.Trusted(roots=tuple(done)), map(_summary, done))
     if refused:
         raise Stop("conflict", "; ".join(refused))
 
 
-def _each(
+def _trust_each(
     client: Client, wanted: Iterable[wire.RootTrust], mode: str
 ) -> tuple[list[wire.RootTrust], list[str]]:
     """Trust roots as they were shown; name those that changed meanwhile."""

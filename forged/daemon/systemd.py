@@ -41,7 +41,7 @@ def notify(env: Mapping[str, str], state: str, descriptors: Sequence[int] = ()) 
             sender.connect(f"\0{address[1:]}" if address[0] == "@" else address)
             socket.send_fds(sender, [state.encode()], list(descriptors))
     except OSError as error:
-        logger.warning("service manager not told state=%r error=%s", state.partition("\n")[0], error)
+        logger.warning("service manager not notified state=%r error=%s", state.partition("\n")[0], error)
         return False
     return True
 

@@ -348,7 +348,7 @@ def relinked(data: bytes, scope: str, name: str, older: str | None) -> bytes:
         with contextlib.suppress(MemoryFormatError):
             if parse(fresh, scope, name) == wanted:
                 return fresh
-    raise MemoryFormatError("its front matter cannot be written anew")
+    raise MemoryFormatError("its front matter cannot be rewritten")
 
 
 def _with_line(data: bytes, header: re.Match[bytes], older: str | None) -> bytes:

@@ -236,8 +236,8 @@ class Identity:
             self.told = ""
         elif reason := self._reason_to_wait():
             self.told = (
-                f"a different model answers as {self._named}, and {reason}; words answer until it is back or "
-                "`forgectl rebuild --full` embeds all memories anew"
+                f"a different model answers as {self._named}, and {reason}; keyword search only until the "
+                "old model is back or `forgectl rebuild --full` embeds all memories again"
             )
         else:
             self._keep()

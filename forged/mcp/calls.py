@@ -147,7 +147,7 @@ class Calls:
         self, place: str, scope: str = "", category: str = "", limit: int = _PAGE, cursor: str = "0"
     ) -> str:
         if not cursor.isascii() or not cursor.isdecimal():
-            raise CallError("This cursor is none; leave it out for the first page.")
+            raise CallError("This cursor is invalid; leave it out for the first page.")
         start = int(cursor)
         found = self._ask(
             ListMemories(
@@ -215,7 +215,7 @@ class Calls:
         if scope != "agent":
             return ""
         if not self._harness:
-            raise CallError("This server was not told which agent you are; use scope repo or user.")
+            raise CallError("This server does not know which agent you are; use scope repo or user.")
         return self._harness
 
     def _status(self, place: str) -> str:

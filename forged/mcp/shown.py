@@ -51,12 +51,12 @@ def page(memory: MemoryRecord) -> str:
         facts.append("superseded")
     lines = [_head(facts, memory.stale)]
     for word, names in (
-        ("stands on", memory.evidence),
-        ("comes back for", memory.cues),
+        ("evidence", memory.evidence),
+        ("cues", memory.cues),
         ("replaces", (memory.supersedes,) if memory.supersedes else ()),
-        ("beside it stands", memory.rivals),
+        ("conflicts with", memory.rivals),
         ("linked to", tuple(edge.id for edge in memory.related)),
-        ("speaks of", memory.entities),
+        ("mentions", memory.entities),
     ):
         if names:
             lines.append(f"({word} {_listed(names)})")

@@ -183,7 +183,7 @@ logger = logging.getLogger(__name__)
 
 PINNED = "it changed since you allowed it, and this repository is locked"
 FOREIGN = "forged has no record of writing it (reinstalled, restored or cloned?), and you have not allowed it"
-REPLACED = "this is not the repository that was trusted at this path (restored, or cloned anew)"
+REPLACED = "this is not the repository that was trusted at this path (restored, or cloned again)"
 BEFORE_GIT = "git was added to this folder after it was trusted"
 UNSURE = "the record of what was trusted is incomplete"
 NOT_RECORDED = "state.db cannot record now that it may be used"

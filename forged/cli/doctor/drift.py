@@ -107,7 +107,7 @@ def asks_chat(chosen: config.Config) -> bool:
 
 
 def needs_endpoint(model: str) -> bool:
-    """Whether this is the name of an endpoint's model."""
+    """Return True if a model is used at an endpoint."""
     named = model not in {"", "auto"} and not model.startswith("builtin:")
     return named and not config.runs_in_process(model) and not config.is_program(model)
 

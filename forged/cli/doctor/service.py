@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from forged.cli.call import Invocation
 from forged.cli.doctor.checks import OK, WARN, Check
 from forged.cli.exits import Stop
-from forged.cli.service.looking import ServiceStatus, look, unit_files
+from forged.cli.service.status import ServiceStatus, read_status, unit_files
 from forged.cli.service.units import UnitFileState
 
 _INSTALL = "`forgectl service install`"
@@ -20,7 +20,7 @@ def service(call: Invocation) -> Iterator[Check]:
             return
     except Stop:  # no program to compare them with
         return
-    found = look(call)
+    found = read_status(call)
     odd = [file for file in found.files if file.state in {UnitFileState.MISSING, UnitFileState.OLDER}]
     for file in odd:
         yield Check("service", WARN, f"{file.path} is {file.state}", _INSTALL)

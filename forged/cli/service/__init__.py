@@ -16,7 +16,7 @@ from forged.cli.call import Invocation, show
 from forged.cli.commands import reads
 from forged.cli.exits import NOT_DONE, NOT_RUNNING, OK
 from forged.cli.service.installing import install, uninstall
-from forged.cli.service.looking import ServiceStatus, lingering, look
+from forged.cli.service.status import ServiceStatus, lingering, read_status
 from forged.cli.service.units import UnitFileState
 from forged.cli.tables import columns
 from forged.cli.terminal import counted, escape_line, say, say_json, tell
@@ -54,7 +54,7 @@ def status_command(call: Invocation) -> None:
 
     Exit code 1: they are not installed; 3: systemd does not listen on the socket.
     """
-    found = look(call)
+    found = read_status(call)
     show(call, found, _lines(found))
     sys.exit(_verdict(found))
 

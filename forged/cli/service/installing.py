@@ -15,7 +15,7 @@ from forged.cli import process
 from forged.cli.call import Invocation
 from forged.cli.exits import Stop
 from forged.cli.service import units
-from forged.cli.service.looking import UnitFile, unit_files, wanted_units
+from forged.cli.service.status import UnitFile, unit_files, wanted_units
 from forged.cli.service.units import UnitFileState
 from forged.cli.terminal import tell
 from forged.cli.user_manager import SERVICE, SOCKET, UNITS, UserManager, address_of, systemd_version

@@ -59,7 +59,7 @@ class PageData(msgspec.Struct, frozen=True, kw_only=True):
     injections: tuple[wire.InjectedTurn, ...] = ()
 
 
-def look(client: Client, workspace: str, *, all_repos: bool) -> PageData:
+def load_data(client: Client, workspace: str, *, all_repos: bool) -> PageData:
     """Request all data of the page."""
     every = wire.ListMemories(workspace=workspace, all_versions=True, all_repos=all_repos, entities=True)
     memories = gathering.memories(client, every)
@@ -162,7 +162,7 @@ def ui_command(call: Invocation, *, out: str, no_open: bool, all_repos: bool) ->
     """Write memories, captures and injections as a page, and open it in the browser."""
     path = os.path.join(call.workspace, out) if out else os.path.join(state_dir(call.environ), FILE)
     with daemon(call) as client:
-        found = look(client, call.workspace, all_repos=all_repos)
+        found = load_data(client, call.workspace, all_repos=all_repos)
     _write(path, page(found).encode("utf-8", "backslashreplace"))
     opened = not no_open and _open(call, path)
     result = {"path": path, "memories": len(found.memories), "opened": opened}

@@ -39,7 +39,7 @@ class ServiceStatus(msgspec.Struct, frozen=True):
     lingering: str = ""
 
 
-def look(call: Invocation) -> ServiceStatus:
+def read_status(call: Invocation) -> ServiceStatus:
     """Read the state of the service; change nothing."""
     files = unit_files(call)
     manager = UserManager.find(call)
