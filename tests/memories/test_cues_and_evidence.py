@@ -65,7 +65,7 @@ REFUSED = [
     ({"evidence": ("missing.py",)}, "cannot be read in this repository"),
     ({"evidence": ("link",)}, "cannot be read in this repository"),
     ({"evidence": ("Makefile:7",)}, "has no lines"),
-    ({"evidence": ("Makefile",), "scope": "user"}, "a file of a repository"),
+    ({"evidence": ("Makefile",), "scope": "user"}, "only memories of a repository"),
 ]
 
 

@@ -28,7 +28,7 @@ async def fates(parts, repo, *drafts, **fields):
     ("bad", "why"),
     [
         (draft(memory_id="../x"), "is not a valid id for a new memory"),
-        (draft("<private>all of it</private>"), "nothing is left of it"),
+        (draft("<private>all of it</private>"), "nothing is left without"),
         (draft(category="moods"), "unknown category"),
         (draft(related=(wire.Edge("mem_b", "likes"),)), "unknown relationship"),
         (draft(cues=tuple("abcdef")), "6 cues are too many"),

@@ -237,7 +237,7 @@ async def test_what_fits_and_was_given_before_is_named_with_its_turn(home, repo,
         await turn("t2", "do lamps burn oil?")
         again = await turn("t5", "does a walrus sleep on ice?")
         why = await parts.ask(wire.Why(workspace=str(repo), session_id="s"))
-    said = "1 matching memory was given in turn t1"
+    said = "1 matching memory was already injected in turn t1"
     assert "m0" in [each.id for each in first.memories]
     assert again.reason == (said if mode == "append" else f"nothing new: {said}")
     listed, stayed = [[each.id for each in part] for part in (why.memories, why.stayed)]

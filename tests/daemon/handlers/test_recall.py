@@ -181,7 +181,7 @@ async def test_scopes_that_are_named_are_searched_and_no_others(home, repo):
         ({"query": "  "}, "the query is empty"),
         ({"filters": {str(key): 1 for key in range(33)}}, "32 are the most"),
         ({"filters": {"key": "x" * 4096}}, "4096 are the most"),
-        ({"agent_id": "../codex"}, "is no agent's id"),
+        ({"agent_id": "../codex"}, "is not an agent id"),
     ],
 )
 async def test_a_request_that_means_nothing_is_refused_with_a_sentence(home, fields, word):

@@ -202,7 +202,7 @@ async def test_files_are_of_one_user_alone(home, repo):
         code, sentence = await parts.refusal(
             wire.Remember(workspace=str(repo), content="other", scope="user", user_id="bob")
         )
-        assert (code, "of one user alone" in sentence) == ("invalid", True)
+        assert (code, "belong to one user" in sentence) == ("invalid", True)
 
 
 async def test_a_session_that_starts_has_its_agents_memories_read_before_the_first_prompt(home, repo):
