@@ -1,4 +1,4 @@
-"""The version, the encoding of a process, and how a package's door fetches a name."""
+"""Version, encoding of the process, and lazy exports of packages."""
 
 import os
 import sys
@@ -9,19 +9,19 @@ __version__ = "0.1.0"
 
 
 def be_utf8() -> None:
-    """Run this program again in Python's UTF-8 mode where the locale names another encoding.
+    """Restart this program in Python's UTF-8 mode if the locale has another encoding.
 
-    Arguments, paths and files are UTF-8 then, as the protocol and the memory files are.
+    The protocol and the memory files are UTF-8; so arguments and paths are, too.
     """
     if sys.getfilesystemencoding() != "utf-8":
         os.execv(sys.executable, (sys.executable, "-X", "utf8", *sys.orig_argv[1:]))  # noqa: S606 - itself
 
 
 def door(package: str, **modules: Sequence[str]) -> Callable[[str], object]:
-    """A `__getattr__` for a package whose modules are not all wanted by everybody who imports one of them.
+    """Return a `__getattr__` that imports the modules of a package when one of their names is used.
 
-    `modules` says which names each of them has to offer. The capture worker and the quick verbs of forgectl
-    start without numpy, httpx and sqlite this way. Raises AttributeError for any other name.
+    `modules` maps each module to its exported names. So the capture worker and the fast verbs of forgectl
+    start without numpy, httpx and sqlite. Raises AttributeError for any other name.
     """
     known = {name: module for module, names in modules.items() for name in names}
 

@@ -1,16 +1,17 @@
-"""`forged serve`: the daemon in the foreground, with the process's environment, logging and exit codes.
+"""`forged serve`: run the daemon in the foreground, with logging and exit codes.
 
-75: another daemon is there already and, with `--replace`, does not give its place. 78: the configuration is
-wrong (systemd does not restart then). 69: the socket's place is not ours. 70: something broke that must not.
-Every capture worker imports this module again, so what only the daemon needs is imported when it serves.
-argparse reads the options, as click would cost the daemon 0.7 MB.
+75: another daemon runs already and, with `--replace`, does not hand over. 78: the configuration has an error,
+and systemd does not restart. 69: another user owns the place of the socket. 70: an internal error. Each
+capture worker imports this module, so imports of the daemon are late. argparse parses the options, as click
+takes 0.7 MB.
 """
 
 from __future__ import annotations
 
 import os
 
-# One BLAS thread: two make a search on a busy machine six times slower. Must be set before numpy is imported.
+# One BLAS thread: with two, a search on a busy machine is six times slower. Must be set before numpy is
+# imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import asyncio
@@ -25,8 +26,8 @@ logger = logging.getLogger("forged")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """forged: one long-term memory for every coding agent on a machine."""
-    from argparse import ArgumentParser  # noqa: PLC0415 - the worker reads no arguments
+    """Long-term memory of the coding agents on this machine."""
+    from argparse import ArgumentParser  # noqa: PLC0415 - a worker has no arguments
 
     be_utf8()
     parser = ArgumentParser("forged", description=main.__doc__)
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def serve(log_level: str, *, replace: bool = False) -> None:
     """Run the daemon in the foreground until SIGTERM."""
-    from forged import config, log  # noqa: PLC0415 - a usage error needs none of it
+    from forged import config, log  # noqa: PLC0415 - not needed for a usage error
     from forged.daemon import app  # noqa: PLC0415
     from forged.daemon.build import log_settings  # noqa: PLC0415
     from forged.daemon.listening import AlreadyRunning  # noqa: PLC0415
@@ -55,7 +56,7 @@ def serve(log_level: str, *, replace: bool = False) -> None:
         loaded = config.load(env)
         for warning in loaded.warnings:
             logger.warning("config %s", warning)
-        os.chdir("/")  # holds no directory of anybody's, and a worker cannot start in one that is gone
+        os.chdir("/")  # keeps no directory in use; a worker cannot start in one that was removed
         asyncio.run(app.serve(loaded, env, replace=replace))
     except (ConfigError, AddressError) as error:
         turn_away(env, f"the daemon cannot start: {error}")

@@ -1,4 +1,4 @@
-"""Attributes of a memory (`Facts`), which its file does not hold: their change, and the bounds of both.
+"""Attributes of a memory (`Facts`) that are not in its file: changes and limits.
 
 Metadata is a JSON object of at most 32 keys and 4 KiB.
 """
@@ -22,7 +22,7 @@ UNKNOWN = Facts()
 
 
 class FactsPatch(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Change of the attributes that a writer may set; None leaves one as it is."""
+    """Change of the attributes that a writer may set; None leaves an attribute as it is."""
 
     memory_type: str | None = None
     importance: float | None = None
@@ -36,7 +36,7 @@ class FactsPatch(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.structs.replace(before, **{name: each for name, each in given if each is not None})
 
     def problem(self, scope: str) -> str:
-        """Return the reason why a memory of a scope cannot have these, as a sentence, or nothing."""
+        """Return why a memory of a scope cannot have these attributes, as a sentence, or ""."""
         types = TYPES.get(scope, ())
         if self.memory_type and self.memory_type not in types:
             if not types:
@@ -51,7 +51,7 @@ UNCHANGED = FactsPatch()
 
 
 def patch_of(facts: Facts) -> FactsPatch:
-    """Return the change that gives another memory these attributes, as far as they were set."""
+    """Return the patch that copies the attributes that were set to another memory."""
     return FactsPatch(
         facts.memory_type or None,
         facts.importance,
@@ -62,14 +62,14 @@ def patch_of(facts: Facts) -> FactsPatch:
 
 
 def carried_over(facts: Facts, scope: str) -> FactsPatch:
-    """Return the attributes of a memory that goes into another scope, where its type may be unknown."""
+    """Return the patch for a memory that moves into another scope; drops a type unknown there."""
     if facts.memory_type not in TYPES.get(scope, ()):
         facts = msgspec.structs.replace(facts, memory_type="")
     return patch_of(facts)
 
 
 def metadata_problem(metadata: object) -> str:
-    """Return the reason why metadata, or a filter, which has its form, is refused, or nothing."""
+    """Return why metadata, or a filter of the same form, is refused, or ""."""
     if not isinstance(metadata, dict):
         return "metadata is not a JSON object"
     if len(metadata) > MOST_KEYS:
@@ -83,7 +83,7 @@ def metadata_problem(metadata: object) -> str:
 
 
 def _is_json(value: object, deep: int) -> bool:
-    """Return True if every other reader of JSON sees the same."""
+    """Return True if every other JSON reader reads the same value."""
     match value:
         case None | bool():
             return True
@@ -101,7 +101,7 @@ def _is_json(value: object, deep: int) -> bool:
 
 
 def _is_text(value: str) -> bool:
-    """Return True for what UTF-8 can hold, without the one character that PostgreSQL has no place for."""
+    """Return True if UTF-8 and PostgreSQL can hold this text."""
     try:
         value.encode()
     except UnicodeEncodeError:

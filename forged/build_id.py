@@ -1,7 +1,7 @@
-"""Identity of the installed code: two builds of one version number are told apart by what is in their files.
+"""Identity of the installed code, which distinguishes two builds with one version number.
 
-The sums stand in the RECORD of an installed package, which is read alone; in a checkout they are taken. A
-daemon asks as it starts, before another build can take the place of its files, and a client when it compares.
+The hashes come from the RECORD of an installed package; in a checkout they are computed. The daemon reads its
+id at the start, before another build can replace its files. A client reads it to compare.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _URL_SAFE = str.maketrans("+/", "-_", "=")
 
 
 def build_id() -> str:
-    """12 hexadecimal digits over the files of both packages as they are installed now; "" if unreadable."""
+    """Return 12 hexadecimal digits over the files of both installed packages; "" if unreadable."""
     try:
-        lines = [line for dist, name in _PACKAGES for line in sorted(sums(dist, _top_of(name)))]
+        lines = [line for dist, name in _PACKAGES for line in sorted(file_hashes(dist, _top_of(name)))]
     except OSError:
         return ""
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:_DIGITS]
@@ -34,8 +34,8 @@ def _top_of(package: str) -> str:
     return os.path.dirname(found.origin)
 
 
-def sums(dist: str, top: str) -> Iterator[str]:
-    """Path and sum of each file of a package, in the form of RECORD. Raises OSError."""
+def file_hashes(dist: str, top: str) -> Iterator[str]:
+    """Yield path and hash of each file of a package, in the form of RECORD. Raises OSError."""
     above, name = os.path.split(top)
     for each in os.listdir(above):
         if each.startswith(f"{dist}-") and each.endswith(".dist-info"):
@@ -52,5 +52,5 @@ def sums(dist: str, top: str) -> Iterator[str]:
                 path = os.path.join(folder, each)
                 with open(path, "rb") as file:
                     digest = hashlib.sha256(file.read()).digest()
-                told = b2a_base64(digest, newline=False).decode().translate(_URL_SAFE)
-                yield f"{os.path.relpath(path, above)},sha256={told}"
+                encoded = b2a_base64(digest, newline=False).decode().translate(_URL_SAFE)
+                yield f"{os.path.relpath(path, above)},sha256={encoded}"

@@ -1,6 +1,6 @@
-"""The part of a conversation that counts: the window of user and assistant text since the last summary.
+"""Window of user and assistant text that retrieval and capture use.
 
-`Utterance.role` can only be user or assistant, so tool content has no place to hide (ADR-0047).
+`Utterance.role` can only be user or assistant, so that tool content cannot be represented (ADR-0047).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-# Characters. About 4,000 tokens: enough for the recent arc, small enough for a flash model in 2 s.
+# Characters, about 4,000 tokens: enough context, and a small model reads them within 2 s.
 WINDOW_LIMIT = 16_000
 _LONGEST_WORD = 4_096
 _BLANK = re.compile(r"\s")
@@ -20,7 +20,7 @@ Speaker = Literal["user", "assistant"]
 
 
 class Utterance(msgspec.Struct, frozen=True):
-    """One message reduced to who said what; `text` is never blank."""
+    """One message: role and text; `text` is never blank."""
 
     role: Speaker
     text: str
@@ -40,17 +40,17 @@ def window(utterances: Sequence[Utterance], limit: int = WINDOW_LIMIT) -> tuple[
 
 
 def as_text(utterances: Sequence[Utterance]) -> str:
-    """`role: text` blocks, the form in which both prompts hold a conversation."""
+    """Return the conversation as blocks `role: text`, the form in all prompts."""
     return "\n---\n".join(f"{utterance.role}: {utterance.text}" for utterance in utterances)
 
 
 def last_user_text(utterances: Sequence[Utterance]) -> str:
-    """Text of the newest user message, of a very long one the end; or nothing."""
+    """Return the newest user message (the end of a very long one), or ""."""
     return _end(next((u.text for u in reversed(utterances) if u.role == "user"), ""), WINDOW_LIMIT)
 
 
 def _end(text: str, limit: int) -> str:
-    """At most so many characters of a text's end, from a whole word on: half of a secret looks like none."""
+    """Return the end of a text from a whole word on; half of a secret would not be recognized."""
     end = text[-limit:]
     if len(text) <= limit or text[-limit - 1].isspace():
         return end

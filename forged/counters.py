@@ -1,6 +1,6 @@
-"""What the daemon counts since its start, as `forgectl status` shows it: one value that all parts add to.
+"""Counters of the daemon since its start, as `forgectl status` shows them.
 
-Every limit of the daemon has its counter here, so that a person can see why something was refused.
+Every limit of the daemon has a counter here that shows how often it was hit.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 def summed(one: S, more: S) -> S:
-    """Return two counts of the same things as one."""
+    """Return the sum of two counts, field by field."""
     pairs = ((name, getattr(one, name), getattr(more, name)) for name in one.__struct_fields__)
     return msgspec.structs.replace(one, **{name: a + b for name, a, b in pairs if isinstance(a, int)})
 
 
 class Metrics(msgspec.Struct):
-    """Counts since the daemon started."""
+    """Counters since the start of the daemon."""
 
     requests: int = 0
     retrieves: int = 0
@@ -61,7 +61,7 @@ class Metrics(msgspec.Struct):
     writes_refused_otherwise: int = 0
 
 
-class Departure(msgspec.Struct, frozen=True):
+class EgressRecord(msgspec.Struct, frozen=True):
     """A request for an endpoint, as it left or as it came out; `tokens` may be an estimate."""
 
     host: str

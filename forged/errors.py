@@ -23,20 +23,20 @@ Foreign exceptions are translated once, in the adapter that met them.
 
 from __future__ import annotations
 
-# Reasons of a ProviderError for an answer that came and is of no use: refused by the model, held back by a
-# filter, cut at its length limit, empty, or not in the form that was asked for. The endpoint is alive, so
-# none of these counts against it; whatever was asked about waits or is given up by its own attempts.
+# Reasons of a ProviderError for an unusable answer: refused by the model, held back by a filter, cut at its
+# length limit, empty, or in the wrong form. The endpoint works, so none of these counts as its failure. The
+# input waits for another attempt or is given up after too many.
 ANSWERED = frozenset({"refused", "filtered", "cut", "empty", "unreadable"})
 
 
 class ForgedError(Exception):
-    """Any failure that forged itself explains. `code` is the word for it in a reply."""
+    """Base of all failures that forged explains. `code` is its word in a reply."""
 
     code = "internal"
 
 
 class ConfigError(ForgedError):
-    """A configuration value is unusable: says the key, the value, what is allowed and where it came from."""
+    """A configuration value is invalid; names the key, the value, the allowed values and the source."""
 
     code = "configuration"
 
@@ -48,25 +48,25 @@ class WorkspaceError(ForgedError):
 
 
 class InvalidRequest(ForgedError):  # noqa: N818 - reads as the state it names
-    """A request cannot be carried out as it is; the message says what to change."""
+    """A request is invalid; the message says what to change."""
 
     code = "invalid"
 
 
 class SecretFound(ForgedError):  # noqa: N818
-    """A text to write holds what looks like a secret, and the request does not insist."""
+    """A text to be written seems to contain a secret, and the request does not allow it."""
 
     code = "secret"
 
 
 class ForgottenText(ForgedError):  # noqa: N818
-    """A person forgot what an agent is about to write; only a person brings it back."""
+    """An agent writes a text that a person forgot; only a person can bring it back."""
 
     code = "forgotten"
 
 
 class NotReady(ForgedError):  # noqa: N818
-    """The answer is not known yet: a root is read for the first time, or an interrupted request finished."""
+    """The answer is not known yet: a root is being read, or an interrupted request is being finished."""
 
     code = "busy"
 
@@ -76,11 +76,11 @@ class MemoryFormatError(ForgedError):
 
 
 class NoText(MemoryFormatError):  # noqa: N818
-    """A file says nothing at all, so nothing is lost with it."""
+    """A file is blank, so nothing is lost if it is skipped."""
 
 
 class InConflict(MemoryFormatError):  # noqa: N818 - reads as the state it names
-    """A text holds the markers of a merge that nobody has resolved."""
+    """A text contains the markers of an unresolved merge."""
 
 
 class StoreError(ForgedError):
@@ -96,13 +96,13 @@ class MemoryExists(StoreError):  # noqa: N818 - reads as the state it names
 
 
 class Conflict(StoreError):  # noqa: N818
-    """What a write was based on is not what is there; the message names that."""
+    """The base version of a write is not the newest one; the message names the newest."""
 
     code = "conflict"
 
 
 class NoLongerWanted(StoreError):  # noqa: N818
-    """What was to be written is no longer wanted: it was forgotten meanwhile."""
+    """The text to be written was forgotten in the meantime."""
 
 
 class MemoryNotFound(StoreError):  # noqa: N818
@@ -112,12 +112,12 @@ class MemoryNotFound(StoreError):  # noqa: N818
 
 
 class ProviderError(ForgedError):
-    """An endpoint failed.
+    """An embedding or chat endpoint failed.
 
     `reason` is one word for replies and counters: unreachable, timeout, auth, rate_limited, bad_input,
-    server, bad_reply; limit for one of our own, held where no text may leave; or one of `ANSWERED`.
-    `status` is the HTTP status or 0. `retry_after_s` is what the endpoint asked for. The message never holds
-    a key or the text that was sent.
+    server, bad_reply; limit for a limit of forged, held while no text may leave; or one of `ANSWERED`.
+    `status` is the HTTP status or 0. `retry_after_s` is the pause that the endpoint asked for. The message
+    never contains a key or the text that was sent.
     """
 
     def __init__(
@@ -130,18 +130,18 @@ class ProviderError(ForgedError):
 
 
 class SizeRefused(ProviderError):  # noqa: N818 - reads as what happened
-    """The endpoint says that a request was too large; half of it may pass.
+    """An endpoint refused a request because of its size; half of it may pass.
 
-    Its reason is bad_input, or rate_limited where one request exceeds what a minute allows.
+    Its reason is bad_input, or rate_limited if one request exceeds the limit of a minute.
     """
 
 
 class SharedError(ForgedError):
-    """The PostgreSQL server of a team could not do what was asked.
+    """The PostgreSQL server of a team could not do a request.
 
-    `reason` is one word: unreachable, timeout, busy, refused (it does not let us in), not_installed,
-    pgvector, schema, dimension, model, permission, invalid. The message is a sentence that says what mends
-    it, with no password and no text of any row in it.
+    `reason` is one word: unreachable, timeout, busy, refused (no access), not_installed, pgvector, schema,
+    dimension, model, permission, invalid. The message is a sentence with the remedy, without a password or
+    the text of a row.
     """
 
     code = "unavailable"
@@ -152,5 +152,5 @@ class SharedError(ForgedError):
 
     @property
     def is_away(self) -> bool:
-        """Whether the server may do it when it is asked again later, unchanged."""
+        """Return True if the same request may succeed later."""
         return self.reason in {"unreachable", "timeout", "busy", "refused"}

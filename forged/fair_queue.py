@@ -155,7 +155,7 @@ logger = logging.getLogger(__name__)
 Rank = tuple[float, ...]
 
 
-class Slots:
+class PrioritySemaphore:
     """As many slots as `most` says, which is at least one."""
 
     def __init__(self, most: Callable[[], int]) -> None:
@@ -176,10 +176,10 @@ class Slots:
             if turn.cancelled():
                 self._waiting = [each for each in self._waiting if each[1] is not turn]
             else:  # it was given, and at the same moment nobody wanted it any more
-                self.give_back()
+                self.release()
             raise
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         self._taken -= 1
         while self._waiting and self._taken < self._most():
             # The first of those with the highest rank.
@@ -195,13 +195,13 @@ class Slots:
             turn.cancel()
 
 
-def retrieved(work: asyncio.Future[Any]) -> None:
+def ignore_failure(work: asyncio.Future[Any]) -> None:
     """Take the exception of work that its caller may have given up: it is no news then."""
     if not work.cancelled():
         work.exception()
 
 
-def logged(work: asyncio.Future[Any]) -> None:
+def log_failure(work: asyncio.Future[Any]) -> None:
     """Log the failure of work in the background, which should have none."""
     if not work.cancelled() and (error := work.exception()) is not None:
         name = work.get_name() if isinstance(work, asyncio.Task) else "a call"

@@ -1,8 +1,8 @@
-"""What a harness tells a hook and what a hook tells a harness: payloads in, canonical events, output bytes.
+"""Convert hook payloads of a harness to canonical events, and replies to its output format.
 
-Passed over is an event that the harness's row does not know, a subagent's, a prompt that no person sent. A
-field of a wrong type is as good as none. An answer has only keys that all harnesses know, as one of them
-refuses a whole answer for an unknown key. Raises PayloadError, which never quotes the payload.
+Ignored are events that the harness's row does not list, those of subagents, and prompts that no person sent.
+A field of a wrong type counts as missing. An answer has only keys that all harnesses know, because one of
+them refuses a whole answer for an unknown key. Raises PayloadError, which never quotes the payload.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ _MOST_NAME, _MOST_PATH = 256, 4096
 
 
 class PayloadError(ForgedError):
-    """A payload is not what a hook of this harness is given."""
+    """The payload does not have the form of this harness's hooks."""
 
     code = "invalid"
 
 
 class HookEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """What happened in a session. `name` is the harness's word for it, `kind` ours.
+    """One event of a session. `name` is the harness's word for it, `kind` the canonical one.
 
-    `source` is what a session started from, what asked for a compaction, or why a session ended. `parent` is
-    the session that it was forked from.
+    `source` is how a session started, who asked for a compaction, or why a session ended. `parent` is the
+    session that it was forked from.
     """
 
     kind: EventKind
@@ -46,7 +46,7 @@ class HookEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def event_of(payload: bytes, row: Hooks) -> HookEvent | None:
-    """What a payload tells. Raises PayloadError."""
+    """Return the event of a payload, or None for an ignored one. Raises PayloadError."""
     fields = _decoded(payload)
     name, source = _text(fields, ("hook_event_name",), _MOST_NAME), _text(fields, row.source, _MOST_NAME)
     kind = row.events.get(f"{name}:{source}") or row.events.get(name)
@@ -72,12 +72,12 @@ def event_of(payload: bytes, row: Hooks) -> HookEvent | None:
 
 
 def takes_context(event: HookEvent, row: Hooks) -> bool:
-    """Whether the harness puts what is answered to this event into the conversation."""
+    """Return True if the harness adds the answer to this event to the conversation."""
     return event.name in row.context
 
 
 def output(event: HookEvent, row: Hooks, injection: str, lines: Sequence[str]) -> bytes:
-    """The answer to an event: the text that the model is to see, and `lines` for the person."""
+    """Return the answer to an event: the injection for the model, and `lines` for the person."""
     answer: dict[str, object] = {}
     if injection and takes_context(event, row):
         answer["hookSpecificOutput"] = {"hookEventName": event.name, "additionalContext": injection}
@@ -90,7 +90,7 @@ def _decoded(payload: bytes) -> dict[str, object]:
     try:
         try:
             found = msgspec.json.decode(payload)
-        except (msgspec.DecodeError, UnicodeDecodeError):  # half a character, which JavaScript lets out
+        except (msgspec.DecodeError, UnicodeDecodeError):  # a lone surrogate, which JavaScript can send
             loose = json.dumps(json.loads(payload.decode(errors="replace")), ensure_ascii=False)
             found = msgspec.json.decode(loose.encode(errors="replace"))
     except (ValueError, RecursionError) as error:
@@ -109,7 +109,7 @@ def _is_skipped(fields: dict[str, object], row: Hooks) -> bool:
 
 
 def _text(fields: dict[str, object], names: tuple[str, ...], most: int | None = None) -> str:
-    """The first of these fields that is there; of a list its first text, and nothing of what is too long."""
+    """Return the first of these fields that is set; of a list its first text; "" if it is too long."""
     for name in names:
         value = fields.get(name)
         first = value[0] if isinstance(value, list) and value else value

@@ -1,8 +1,8 @@
-"""The log: lines for people on stderr, few of a kind, and a file that stays small.
+"""Logging: lines on stderr, rate limited by kind, and a log file of bounded size.
 
-Of a kind (a sentence with any values) ten lines are written in a minute, and later how many more there were.
-A line has at most 8,000 characters. stderr may be our log file, whose descriptor several processes share: so
-it is not renamed, but its last 8 MB are copied to `<name>.1` and it is emptied.
+A kind is a log message with any arguments. Ten lines of a kind are written in a minute; the rest is counted
+and reported later. A line has at most 8,000 characters. stderr may be the log file, shared by several
+processes. Therefore it is never renamed: its last 8 MB are copied to `<name>.1`, and it is emptied.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from types import TracebackType
 import msgspec
 
 MOST_BYTES = 8_000_000
-"""Size of the log file from which on it is cut; one old file of at most that size stays beside it."""
+"""Size at which the log file is rotated; one old file of at most this size is kept."""
 
 _A_MINUTE = 10
 _MINUTE_S = 60.0
@@ -32,7 +32,7 @@ _PRIORITY = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "CRITICAL": 2}
 
 
 class LogSettings(msgspec.Struct, frozen=True):
-    """The log `file` that is ours to cut, if stderr is that one; `journal`: journald wants own priorities."""
+    """Settings of the log: `file` to rotate if stderr is that file; `journal` if journald reads stderr."""
 
     level: str = "info"
     file: str = ""
@@ -40,8 +40,8 @@ class LogSettings(msgspec.Struct, frozen=True):
 
 
 def begin(settings: LogSettings) -> None:
-    """Log as the settings say, from now on and for all of the process."""
-    handler = Lines(settings)
+    """Configure logging of the whole process."""
+    handler = LogHandler(settings)
     logging.basicConfig(level=settings.level.upper(), handlers=[handler], force=True)
     logging.captureWarnings(capture=True)
     logging.getLogger("httpx").setLevel(logging.WARNING)
@@ -55,103 +55,105 @@ def _uncaught(
     kind: type[BaseException], error: BaseException | None, traceback: TracebackType | None
 ) -> None:
     if error is not None and not issubclass(kind, (KeyboardInterrupt, SystemExit)):
-        logging.getLogger("forged").error(
-            "uncaught error in %s", kind.__name__, exc_info=(kind, error, traceback)
-        )
+        logging.getLogger("forged").error("uncaught %s", kind.__name__, exc_info=(kind, error, traceback))
 
 
-class _Kind(msgspec.Struct):
-    """Lines of one kind since the first one of this minute."""
+class _KindCount(msgspec.Struct):
+    """Count of lines of one kind in the current minute."""
 
     began: float
     level: int
     seen: int = 0
 
 
-class Few:
-    """Ten lines of a kind a minute; a kind is a logger and the first line of a sentence without values."""
+class RateLimiter:
+    """Rate limiter of ten lines a minute for each kind, by logger and first line of the message."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._kinds: dict[tuple[str, str], _Kind] = {}
+        self._kinds: dict[tuple[str, str], _KindCount] = {}
 
     def passes(self, record: logging.LogRecord) -> bool:
+        """Return True if a record may be written now."""
         key = (record.name, str(record.msg).partition("\n")[0])
         kind = self._kinds.get(key)
         if kind is None:
             if len(self._kinds) >= _KINDS:
                 del self._kinds[next(iter(self._kinds))]
-            kind = self._kinds[key] = _Kind(self._clock(), record.levelno)
+            kind = self._kinds[key] = _KindCount(self._clock(), record.levelno)
         kind.seen += 1
         return kind.seen <= _A_MINUTE
 
-    def untold(self, *, all_of_them: bool = False) -> list[logging.LogRecord]:
-        """What was left out in minutes that are over, or in any, as lines; it is told once."""
+    def suppressed(self, *, all_of_them: bool = False) -> list[logging.LogRecord]:
+        """Return lines that count the records left out in past minutes, or until now; each count once."""
         now = self._clock()
         over = [key for key, kind in self._kinds.items() if all_of_them or now >= kind.began + _MINUTE_S]
-        return [told for key in over if (told := _rest(key, self._kinds.pop(key))) is not None]
+        return [summary for key in over if (summary := _summary_of(key, self._kinds.pop(key))) is not None]
 
 
-def _rest(key: tuple[str, str], kind: _Kind) -> logging.LogRecord | None:
+def _summary_of(key: tuple[str, str], kind: _KindCount) -> logging.LogRecord | None:
+    """Return the line that counts the records of a kind that were left out."""
     name, sentence = key
     if kind.seen <= _A_MINUTE:
         return None
-    told = f"and {kind.seen - _A_MINUTE:,} more within a minute: {sentence}"
-    return logging.LogRecord(name, kind.level, "", 0, told, (), None)
+    summary = f"and {kind.seen - _A_MINUTE:,} more within a minute: {sentence}"
+    return logging.LogRecord(name, kind.level, "", 0, summary, (), None)
 
 
-class Lines(logging.Handler):
-    """Writes records to stderr; what it cannot write is lost, and nobody hears of it."""
+class LogHandler(logging.Handler):
+    """Log handler that writes records to stderr; records that cannot be written are dropped."""
 
-    def __init__(self, settings: LogSettings, few: Few | None = None) -> None:
+    def __init__(self, settings: LogSettings, limiter: RateLimiter | None = None) -> None:
         super().__init__()
-        self._few = few or Few()
+        self._limiter = limiter or RateLimiter()
         self._journal = settings.journal
         self._file = settings.file if _is_stderr(settings.file) else ""
         form = (
             "%(name)s %(message)s" if settings.journal else "%(asctime)s %(levelname)s %(name)s %(message)s"
         )
         self.setFormatter(logging.Formatter(form))
-        self._keep_small()
+        self._rotate_if_large()
 
     def emit(self, record: logging.LogRecord) -> None:
-        for told in self._few.untold():
-            self._write(told)
-        if self._few.passes(record):
+        for summary in self._limiter.suppressed():
+            self._write(summary)
+        if self._limiter.passes(record):
             self._write(record)
 
     def close(self) -> None:
-        """Say what is untold yet."""
-        for told in self._few.untold(all_of_them=True):
-            self._write(told)
+        """Write the counts of suppressed lines."""
+        for summary in self._limiter.suppressed(all_of_them=True):
+            self._write(summary)
         super().close()
 
     def _write(self, record: logging.LogRecord) -> None:
+        """Write one record as lines."""
         try:
             text = self.format(record)
-        except Exception:  # noqa: BLE001 - values that do not fit their sentence, or whose repr fails
+        except Exception:  # noqa: BLE001 - wrong arguments, or a repr that fails
             text = f"{record.name} a line that cannot be written: {record.msg!r}"
         if len(text) > _LONGEST:
             text = f"{text[: _LONGEST // 2]}\n[...]\n{text[-_LONGEST // 2 :]}"
         if self._journal:
             text = f"<{_PRIORITY.get(record.levelname, 6)}>" + text.replace("\n", "\n ")
-        _put(f"{text}\n".encode(errors="backslashreplace"))
-        self._keep_small()
+        _write_line(f"{text}\n".encode(errors="backslashreplace"))
+        self._rotate_if_large()
 
-    def _keep_small(self) -> None:
+    def _rotate_if_large(self) -> None:
+        """Rotate the log file if it has reached its limit."""
         if self._file and os.fstat(_STDERR).st_size > MOST_BYTES:
-            cut(self._file)
+            rotate(self._file)
 
 
-def _put(line: bytes) -> None:
-    """In one piece as far as the system takes it, so that lines of several processes do not mix."""
-    with contextlib.suppress(OSError):  # nobody reads, or the disk is full: no reason to end
+def _write_line(line: bytes) -> None:
+    """Write a line in one piece if possible, so that lines of several processes do not mix."""
+    with contextlib.suppress(OSError):  # the reader is gone or the disk is full
         while line:
             line = line[os.write(_STDERR, line) :]
 
 
 def _is_stderr(path: str) -> bool:
-    """Whether a regular file at this path is where stderr goes."""
+    """Return True if stderr is the regular file at this path."""
     try:
         there, ours = os.lstat(path), os.fstat(_STDERR)
     except (OSError, ValueError):
@@ -159,10 +161,10 @@ def _is_stderr(path: str) -> bool:
     return stat.S_ISREG(there.st_mode) and (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)
 
 
-def cut(path: str) -> None:
-    """Copy the end of the log to its old file and empty it; of several processes one does it, once.
+def rotate(path: str) -> None:
+    """Copy the end of the log to its old file and empty it; safe if several processes do it at once.
 
-    What another one writes within that moment is lost; so is the old file when the disk is full.
+    Lines written at that moment are lost. On a full disk the old file is lost.
     """
     flags = os.O_CLOEXEC | os.O_NOFOLLOW
     try:
@@ -180,7 +182,7 @@ def cut(path: str) -> None:
 
 
 def _copy(log: int, start: int, path: str, flags: int) -> None:
-    """Up to 8 MB from `start` on."""
+    """Copy up to 8 MB from `start` on."""
     try:
         old = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK | flags, 0o600)
     except OSError:

@@ -1,8 +1,7 @@
-"""A memory as a value: its text, its scope, its links; and the problem of a file that is none.
+"""Memory as a value: text, scope, links, evidence; and problems of files that are no memories.
 
-A memory is one markdown file with front matter. Times stay the text that was in the file, because nanoseconds
-and offsets must survive a round trip. The contract lists what a memory may be;
-a file may hold other words.
+A memory is one markdown file with front matter. Times keep the text of the file, because nanoseconds and
+offsets must survive a round trip. The contract lists the allowed words; a file may contain others.
 """
 
 # ruff: noqa: PLC0414 - names to be imported from here
@@ -28,15 +27,15 @@ from forged_client.contract.memories import Origin as Origin
 from forged_client.contract.memories import Relationship as Relationship
 from forged_client.contract.memories import Scope as Scope
 
-# Begins with what the kernel says; asking it for every id lets go of the interpreter, on the event loop.
+# Seeded by the kernel. Asking the kernel for every id would release the interpreter lock on the event loop.
 _numbers = random.Random()  # noqa: S311 - as `new_id` says
 os.register_at_fork(after_in_child=_numbers.seed)
 
-# New ids match this; what is read from old files may hold anything.
+# New ids match this; ids of old files may not.
 ID_PATTERN = re.compile(r"mem_[A-Za-z0-9_-]{1,64}")
 
 
-# So many cues of a memory count, and so many characters of each.
+# Limits of cues: number, and characters of each.
 MOST_CUES, MOST_CUE_CHARS = 5, 200
 
 
@@ -48,12 +47,12 @@ _DEFAULTS: dict[str, Category] = {
 
 
 def default_category(scope: str) -> Category:
-    """What a memory is about if nobody says."""
+    """Return the category of a new memory of a scope if none is given."""
     return _DEFAULTS.get(scope, Category.PROJECT_CONVENTIONS)
 
 
 class Trigger(StrEnum):
-    """What made a memory be written, in the words of the file format."""
+    """Reason why a memory was written, in the words of the file format."""
 
     CADENCE = "cadence"
     COMPACTION = "compaction"
@@ -61,17 +60,17 @@ class Trigger(StrEnum):
 
 
 class Related(msgspec.Struct, frozen=True, gc=False):
-    """One edge of a memory; neither field is checked on read."""
+    """A link to another memory; neither field is checked on read."""
 
     id: str
     relationship: str
 
 
 class Evidence(msgspec.Struct, frozen=True, gc=False):
-    """What a memory stands on: a file by its path below the top of the repository.
+    """A file that a memory depends on, by its path below the top of the repository.
 
-    `lines`, "7" or "7-12", are those of its lines that are meant, empty for all of them; `hash` is of their
-    content when the memory was written, empty where only the path is known.
+    `lines`, "7" or "7-12", selects lines; empty means all. `hash` is that of their content when the memory
+    was written; empty if only the path is known.
     """
 
     path: str
@@ -79,20 +78,20 @@ class Evidence(msgspec.Struct, frozen=True, gc=False):
     hash: str = ""
 
     def __str__(self) -> str:
-        """As a person writes it."""
+        """Return the form that a person writes."""
         return f"{self.path}:{self.lines}" if self.lines else self.path
 
 
 class Entity(msgspec.Struct, frozen=True, gc=False):
-    """Something that memories speak of, by its name: a person, a project, a technology, a file."""
+    """A person, project, technology or file that memories mention, by its name."""
 
     name: str
     type: str = ""
     description: str = ""
 
 
-class Relation(msgspec.Struct, frozen=True, gc=False):
-    """How one entity relates to another, both by name: `relation` is a verb such as `depends-on`."""
+class EntityRelation(msgspec.Struct, frozen=True, gc=False):
+    """A relation between two entities, by name: `relation` is a verb such as `depends-on`."""
 
     source: str
     relation: str
@@ -101,7 +100,7 @@ class Relation(msgspec.Struct, frozen=True, gc=False):
 
 
 class Piece(msgspec.Struct, frozen=True, gc=False):
-    """Which part of a document a memory is: number `index`, from 0, of `of`. `source` is where it is from."""
+    """Position of a memory in a document: number `index`, from 0, of `of`. `source` names the document."""
 
     document_id: str
     index: int
@@ -110,14 +109,15 @@ class Piece(msgspec.Struct, frozen=True, gc=False):
 
 
 class Memory(msgspec.Struct, frozen=True, gc=False):
-    """One memory file. `scope` is decided by the directory it lies in, not by the file.
+    """One memory file. `scope` is that of its directory, whatever the file states.
 
-    `content` is the body as text: bytes that are not UTF-8 became U+FFFD. `extra` is the verbatim front
-    matter text of keys that forged does not know, each line ended, so that nothing is lost when rendered.
-    `origin` is what the file says; in a map it is what is believed, and empty stands for `file`. `redacted`,
-    in a map only, are the shapes of the secrets that `content` is shown without. `cues` are lines that say
-    when it should come back. `stale`, in a map only, names the `evidence` that changed or went. `entities`
-    and `relations` are what a classifier found in it; `piece` is there if it is a part of a document.
+    `content` is the body as text; bytes that are not UTF-8 became U+FFFD. `extra` is the verbatim front
+    matter of unknown keys, each line ended, and is written back unchanged. `origin` is what the file states;
+    in a map it is the trusted value, and empty means `file`.
+
+    In maps only: `redacted` names the kinds of secrets that `content` leaves out, and `stale` the `evidence`
+    that changed or disappeared. `cues` are lines that say when the memory is useful. `entities` and
+    `relations` were found in it by a classifier. `piece` is set for a part of a document.
     """
 
     id: str
@@ -138,23 +138,23 @@ class Memory(msgspec.Struct, frozen=True, gc=False):
     evidence: tuple[Evidence, ...] = ()
     stale: tuple[str, ...] = ()
     entities: tuple[Entity, ...] = ()
-    relations: tuple[Relation, ...] = ()
+    relations: tuple[EntityRelation, ...] = ()
     piece: Piece | None = None
 
     @property
     def counting_cues(self) -> tuple[str, ...]:
-        """The cues by which it is found, each one line."""
+        """Return the cues that are used for search, each one line."""
         lines = (" ".join(cue[:MOST_CUE_CHARS].split()) for cue in self.cues[:MOST_CUES])
         return tuple(filter(None, lines))
 
     @property
     def first_line(self) -> str:
-        """First line with text in it, or nothing."""
+        """Return the first line with text, or ""."""
         return self.content.strip().split("\n", 1)[0].strip()
 
     @property
     def age_key(self) -> tuple[int, int, str]:
-        """Orders versions of one chain: the greatest is the head."""
+        """Return the sort key of versions; the greatest of a chain is its head."""
         return (self.version, time_ns(self.created_at), self.id)
 
 
@@ -162,20 +162,20 @@ _WITH_LINES = re.compile(r"(.+?):([1-9]\d{0,6}(?:-[1-9]\d{0,6})?)", re.ASCII | r
 
 
 def evidence_named(text: str) -> Evidence:
-    """What a person names as evidence: PATH, PATH:LINE or PATH:FIRST-LAST."""
+    """Parse evidence as a person writes it: PATH, PATH:LINE or PATH:FIRST-LAST."""
     match = _WITH_LINES.fullmatch(text)
     return Evidence(text) if match is None else Evidence(match[1], match[2])
 
 
-_STRETCH = 1024  # memories that are compared at once
+_STRETCH = 1024  # memories compared at once
 _GREATEST = "\U0010ffff"
 _ID = operator.attrgetter("id")
 
 
 class Problem(msgspec.Struct, frozen=True, order=True):
-    """A file that was skipped or read with a reservation: a value, never an exception.
+    """A file that was skipped or read in part: a value, never an exception.
 
-    `loses`: text of it can be in no answer, or in fewer of them.
+    `loses`: text of it is missing from some or all answers.
     """
 
     path: str
@@ -184,12 +184,12 @@ class Problem(msgspec.Struct, frozen=True, order=True):
 
 
 def new_id() -> str:
-    """An id that no other memory has. Nobody has to be unable to guess it, so the kernel is not asked."""
+    """Return a new unique id. It need not be unguessable, so the kernel is not asked."""
     return f"mem_{uuid.UUID(int=_numbers.getrandbits(128), version=4)}"
 
 
 def ids_beginning(memories: Sequence[Memory], text: str) -> tuple[str, ...]:
-    """Ids that begin like this, of memories that are sorted by id; `mem_` may be left out."""
+    """Return the ids with this prefix, of memories sorted by id; `mem_` may be left out."""
     text = one_form(text)
     found: list[str] = []
     for start in dict.fromkeys((text, f"mem_{text}")) if text else ():
@@ -199,30 +199,30 @@ def ids_beginning(memories: Sequence[Memory], text: str) -> tuple[str, ...]:
 
 
 def one_form(name: str) -> str:
-    """Return an id or a name in the one Unicode form in which they are compared (NFC).
+    """Return an id or a name in Unicode form NFC, in which they are compared.
 
-    macOS and what copies from it write names in another one, which looks the same.
+    macOS writes names in another form that looks the same.
     """
     return name if name.isascii() else unicodedata.normalize("NFC", name)
 
 
 def is_valid_id(text: str) -> bool:
-    """Whether forged may create or remove a file of this id."""
+    """Return True if forged may create or remove a file of this id."""
     return ID_PATTERN.fullmatch(text) is not None
 
 
 def utc_now() -> str:
-    """Now as RFC 3339 in UTC, microseconds, the form that new memories carry."""
+    """Return the current time as RFC 3339 in UTC with microseconds, the form in new memories."""
     return utc(time.time())
 
 
 def utc(seconds: float) -> str:
-    """A time since 1970 in that form."""
+    """Return a Unix time in the form of `utc_now`."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def utc_day(seconds: float, back: int = 0) -> str:
-    """The day, as YYYY-MM-DD in UTC, so many days before that of a time since 1970."""
+    """Return the UTC day (YYYY-MM-DD) `back` days before that of a Unix time."""
     return (datetime.fromtimestamp(seconds, UTC).date() - timedelta(days=back)).isoformat()
 
 
@@ -232,7 +232,7 @@ _TIME = re.compile(
 
 
 def time_ns(text: str) -> int:
-    """Nanoseconds since the epoch of an RFC 3339 text or a bare date; UTC if naive; 0 if it is no time."""
+    """Return Unix nanoseconds of an RFC 3339 text or a date; UTC if naive, 0 if it is no time."""
     match = _TIME.fullmatch(text.strip())
     if match is None:
         return 0
@@ -247,7 +247,7 @@ def time_ns(text: str) -> int:
 
 
 def unchanged_ends(old: tuple[Memory, ...], new: tuple[Memory, ...]) -> tuple[int, int]:
-    """How many memories are the same in both at the front, and how many of the others at the back."""
+    """Return how many memories two sequences share at the front, and how many more at the back."""
     most = min(len(old), len(new))
     head = _as_far(lambda start, stop: old[start:stop] == new[start:stop], most)
     ends = len(old), len(new)
@@ -259,7 +259,7 @@ def unchanged_ends(old: tuple[Memory, ...], new: tuple[Memory, ...]) -> tuple[in
 
 
 def _as_far(is_same: Callable[[int, int], bool], most: int) -> int:
-    """How far two sequences are the same: stretch by stretch, which is ten times faster than one by one."""
+    """Return the length of the common prefix, by blocks: ten times faster than one by one."""
     at, step = 0, _STRETCH
     while at + step <= most and is_same(at, at + step):
         at += step

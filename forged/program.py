@@ -1,4 +1,4 @@
-"""A program of the person's own that is asked like a chat model, as a value."""
+"""A program of the user that answers like a chat model, as a value."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import msgspec
 
 
 class Program(msgspec.Struct, frozen=True):
-    """A program that answers like a chat model, and all that is needed to call it.
+    """A program that answers like a chat model, with all settings of a call.
 
-    `name` is what it is called in lists, `row` how it is called, `command` the absolute path and arguments
-    before those of the row, `env` what it may be given of the environment, `key` the key itself.
+    `name` is its name in lists, `row` describes its command line, `command` is the absolute path with the
+    arguments before those of the row, `env` the environment passed to it, `key` the API key.
     """
 
     name: str = ""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from forged.build_id import sums
+from forged.build_id import file_hashes
 
 FILES = {"forged/__init__.py": b"one", "forged/cli/a.py": b"two", "forged/text/w.txt": b"three"}
 
@@ -38,7 +38,7 @@ def installed(top: Path, files: dict[str, bytes] = FILES) -> Path:
 
 
 def told(top: Path) -> list[str]:
-    return sorted(sums("forged_memory", str(top)))
+    return sorted(file_hashes("forged_memory", str(top)))
 
 
 def test_the_same_files_are_the_same_build_installed_or_not(tmp_path):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from forged.log import MOST_BYTES, Few
+from forged.log import MOST_BYTES, RateLimiter
 from tests.support.clock import PATIENCE_S
 
 # Writes numbered lines, each of a kind of its own, and between them something that no logger knows of.
@@ -59,19 +59,19 @@ def of_kind(sentence: str, *values: object, level: int = logging.INFO) -> loggin
 @pytest.mark.parametrize("values", [(1,), ()], ids=["values", "further lines"])
 def test_ten_lines_of_a_kind_are_written_in_a_minute_and_then_how_many_more_there_were(values):
     now = 0.0
-    few = Few(lambda: now)
+    few = RateLimiter(lambda: now)
 
     def line(number: int) -> logging.LogRecord:
         return of_kind("map swapped root=%s", number) if values else of_kind(f"map swapped root=%s\n{number}")
 
     assert sum(few.passes(line(number)) for number in range(3515)) == 10
     assert few.passes(of_kind("something else"))
-    assert few.untold() == []
+    assert few.suppressed() == []
     now = 60.0
-    assert [told.getMessage() for told in few.untold()] == [
+    assert [summary.getMessage() for summary in few.suppressed()] == [
         "and 3,505 more within a minute: map swapped root=%s"
     ]
-    assert few.untold() == []
+    assert few.suppressed() == []
     assert few.passes(line(1))
 
 
@@ -123,9 +123,7 @@ def test_what_the_interpreter_says_stands_in_the_log_as_lines_of_it(tmp_path):
     assert run(BROKEN, log).wait(PATIENCE_S) == 1
 
     text = log.read_text()
-    assert (
-        text.count("ERROR forged uncaught error in ValueError\nTraceback") == 4
-    )  # both odd values have an end
+    assert text.count("ERROR forged uncaught ValueError\nTraceback") == 4  # both odd values have an end
     assert "UserWarning: take care" in text
     assert "a line that cannot be written: 'a value %s'" in text
     assert text.count("again 1") == 10

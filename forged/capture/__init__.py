@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING
 from forged import door
 
 if TYPE_CHECKING:
+    from forged.capture.call_limiter import PROMPT_TOKENS
     from forged.capture.committer import Committer, Promotion
-    from forged.capture.gate import PROMPT_TOKENS
     from forged.capture.intake import Outcome, Submission, response_in
     from forged.capture.off_record import is_refused
-    from forged.capture.service import Pipeline
+    from forged.capture.service import CaptureService
     from forged.capture.slices import WINDOW_LIMIT
     from forged.capture.values import KnownMemory, WorkerSettings
     from forged.capture.vectors import LocalVectors
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 __all__ = [
     "PROMPT_TOKENS",
     "WINDOW_LIMIT",
+    "CaptureService",
     "Committer",
     "KnownMemory",
     "LocalVectors",
     "Outcome",
-    "Pipeline",
     "Promotion",
     "Submission",
     "WorkerSettings",
@@ -46,12 +46,12 @@ __all__ = [
 
 __getattr__ = door(
     __name__,
-    gate=("PROMPT_TOKENS",),
+    call_limiter=("PROMPT_TOKENS",),
     committer=("Committer", "Promotion"),
     intake=("Outcome", "Submission", "response_in"),
     slices=("WINDOW_LIMIT",),
     off_record=("is_refused",),
-    service=("Pipeline",),
+    service=("CaptureService",),
     values=("KnownMemory", "WorkerSettings"),
     vectors=("LocalVectors",),
 )

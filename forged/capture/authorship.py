@@ -22,7 +22,10 @@ from typing import Literal
 
 import msgspec
 
-from forged.capture.forms import (
+from forged.capture.forwarded import is_forwarded_line, split_forwarded
+from forged.capture.paste_detection import QUOTED, Author, classify_blocks
+from forged.capture.rules.requests import asks
+from forged.capture.text_patterns import (
     FENCE,
     bare,
     is_formed,
@@ -33,11 +36,8 @@ from forged.capture.forms import (
     words,
     words_said,
 )
-from forged.capture.forwarded import is_others, talk
-from forged.capture.rules.requests import asks
-from forged.capture.weighing import QUOTED, Of, weighed
 from forged.conversation import Utterance
-from forged.text.unseen import UNSEEN
+from forged.text.invisible import INVISIBLE
 
 # Characters of the longest message that somebody typed. Of a longer one, a specification or a file, the
 # person's own words stand at the start or at the end.
@@ -80,14 +80,14 @@ _TYPED = 0.4
 # Characters of what a person is shown of the text beside a proposal.
 _SHOWN = 1_200
 
-Authorship = Literal["ours", "mixed", "foreign"]
+Authorship = Literal["own", "mixed", "foreign"]
 
 
 class MessagePiece(msgspec.Struct, frozen=True):
     """Lines of a message in their order, without the blank lines around them."""
 
     lines: tuple[str, ...]
-    of: Of = "typed"
+    author: Author = "typed"
 
     @property
     def text(self) -> str:
@@ -100,11 +100,11 @@ def pieces(text: str, *, begun: bool = False, goes_on: bool = False) -> tuple[Me
 
 
 def _pieces(text: str, *, begun: bool, goes_on: bool) -> tuple[MessagePiece, ...]:
-    blocks = [*_blocks(UNSEEN.sub("", text))]
+    blocks = [*_blocks(INVISIBLE.sub("", text))]
     if len(blocks) == 1 and len(blocks[0]) == 1 and not _has_form(blocks[0][0]) and len(text) <= TYPED:
         return (MessagePiece(blocks[0]),) if not (begun or goes_on) else (MessagePiece(blocks[0], "foreign"),)
-    blocks, others = talk(blocks)
-    points = weighed(blocks, others)
+    blocks, others = split_forwarded(blocks)
+    points = classify_blocks(blocks, others)
     inner = range(0 if begun else 1, len(blocks) - (0 if goes_on else 1))
     is_long = begun or goes_on or len(text) > TYPED
     return tuple(
@@ -119,27 +119,27 @@ def _before_brief(found: tuple[MessagePiece, ...]) -> tuple[MessagePiece, ...]:
     In code and quotations stand the briefs that a person works on.
     """
     for place, piece in enumerate(found):
-        begins = None if _is_shown(piece) else _brief().search(piece.text)
+        begins = None if _is_quotation(piece) else _brief_pattern().search(piece.text)
         if begins is None:
             continue
         before = tuple(piece.text[: begins.start()].splitlines())
         rest = tuple(piece.text[begins.start() :].strip("\n").splitlines())
-        own = (MessagePiece(before, piece.of),) if any(map(str.strip, before)) else ()
+        own = (MessagePiece(before, piece.author),) if any(map(str.strip, before)) else ()
         briefs = (MessagePiece(each.lines, "brief") for each in found[place + 1 :])
         return (*found[:place], *own, MessagePiece(rest, "brief"), *briefs)
     return found
 
 
-def _is_shown(piece: MessagePiece) -> bool:
+def _is_quotation(piece: MessagePiece) -> bool:
     marked = FENCE.match(piece.lines[0]) or any(line.lstrip().startswith(">") for line in piece.lines)
     return bool(marked) or QUOTED.match(piece.text) is not None
 
 
 @functools.cache
-def _brief() -> re.Pattern[str]:
-    told = words()
-    role = f"(?:{told['appoints'].pattern}){_BETWEEN}(?<![a-zà-ÿ])(?:{told['roles'].pattern})(?![a-zà-ÿ])"
-    return re.compile(f"{_BEGINS}(?:{role}|{told['briefs'].pattern})", re.IGNORECASE)
+def _brief_pattern() -> re.Pattern[str]:
+    known = words()
+    role = f"(?:{known['appoints'].pattern}){_BETWEEN}(?<![a-zà-ÿ])(?:{known['roles'].pattern})(?![a-zà-ÿ])"
+    return re.compile(f"{_BEGINS}(?:{role}|{known['briefs'].pattern})", re.IGNORECASE)
 
 
 def pieces_of(
@@ -157,21 +157,21 @@ def pieces_of(
 
 def marked(text: str, found: Sequence[MessagePiece]) -> str:
     """The message that these pieces are of, every line that was pasted behind the mark of a quotation."""
-    pasted = {line for piece in found if piece.of != "typed" for line in piece.lines}
-    lines = _with_brief_apart(UNSEEN.sub("", text), found).splitlines()
+    pasted = {line for piece in found if piece.author != "typed" for line in piece.lines}
+    lines = _with_brief_apart(INVISIBLE.sub("", text), found).splitlines()
     return "\n".join(f"> {line}" if line in pasted else line for line in lines) if pasted else text
 
 
 def _with_brief_apart(text: str, found: Sequence[MessagePiece]) -> str:
     """The message with a line break where its brief begins in the midst of a line."""
-    first = next((piece.lines[0] for piece in found if piece.of == "brief"), "")
+    first = next((piece.lines[0] for piece in found if piece.author == "brief"), "")
     before, brief, behind = text.partition(first) if first else (text, "", "")
     own = before.rstrip(" ")
     return f"{own}\n{brief}{behind}" if brief and own and own[-1] != "\n" else text
 
 
 def _has_form(line: str) -> bool:
-    return is_formed(line) or is_item(line) or (any(map(str.isdigit, line)) and is_others(line))
+    return is_formed(line) or is_item(line) or (any(map(str.isdigit, line)) and is_forwarded_line(line))
 
 
 def _blocks(text: str) -> Iterator[tuple[str, ...]]:
@@ -203,7 +203,7 @@ def sentences(text: str) -> Iterator[str]:
 
 def sentences_of(piece: MessagePiece) -> Iterator[str]:
     """Those of one piece; none of one that is foreign or of a brief."""
-    if piece.of in ("foreign", "brief"):
+    if piece.author in ("foreign", "brief"):
         return
     if is_list(piece.lines):
         paragraph = "".join(f"{bare(line)}\n" for line in piece.lines)
@@ -259,17 +259,17 @@ class Statement(msgspec.Struct, frozen=True):
     """One sentence of the user, in the user's words, its blank space made single.
 
     `before`: what the user typed before it in the same message. `answers`: the end of the assistant's message
-    that a message answers, at its first sentence only. `message`: its place in the window, `around`: its text
-    without what was pasted into it, which asks for nothing and speaks for nothing. `is_mixed`: nothing tells
-    it apart for certain from pasted text; as an order it waits for a person. `whole`: it and the neighbours
-    that it needs. `asks_alone`: it is a request to keep another one.
+    that a message answers, at its first sentence only. `message`: its place in the window, `message_text`:
+    its text without what was pasted into it, which asks for nothing and speaks for nothing. `is_mixed`:
+    nothing tells it apart for certain from pasted text; as an order it waits for a person. `whole`: it and
+    the neighbours that it needs. `asks_alone`: it is a request to keep another one.
     """
 
     text: str
     before: str = ""
     answers: str = ""
     message: int = 0
-    around: str = ""
+    message_text: str = ""
     is_mixed: bool = False
     whole: str = ""
     asks_alone: bool = False
@@ -290,53 +290,57 @@ def _of_message(
     window: Sequence[Utterance], place: int, found: Sequence[MessagePiece]
 ) -> Iterator[Statement]:
     """Return the statements of the message at a place of the window."""
-    said = [*_said(found)]
-    proposed = _proposed(window, place) if said else ""
-    around = "\n\n".join(piece.text for piece in found if piece.of in ("typed", "unsure"))
+    said = [*_sentences_with_headings(found)]
+    proposed = _last_proposal(window, place) if said else ""
+    message_text = "\n\n".join(piece.text for piece in found if piece.author in ("typed", "unsure"))
     for at, (text, heading, is_mixed) in enumerate(said):
         before = heading or (said[at - 1][0] if at else "")
         after = "" if heading or at + 1 == len(said) else said[at + 1][0]
         asks_alone = _matches(_neighbours()["asks_alone"], text)
-        own = before or text if asks_alone else _needed(text, before, after)
-        agreed = _agreed(text, before, after, proposed, asks_alone=asks_alone) if proposed and at <= 1 else ""
+        own = before or text if asks_alone else _with_neighbours(text, before, after)
+        agreed = (
+            _agreed_proposal(text, before, after, proposed, asks_alone=asks_alone)
+            if proposed and at <= 1
+            else ""
+        )
         yield Statement(
             text,
             before,
             "" if at else proposed,
             place,
-            around,
+            message_text,
             is_mixed,
             " ".join(filter(None, (agreed, own))),
             asks_alone,
         )
 
 
-def _said(found: Sequence[MessagePiece]) -> Iterator[tuple[str, str, bool]]:
+def _sentences_with_headings(found: Sequence[MessagePiece]) -> Iterator[tuple[str, str, bool]]:
     """Each sentence, the line that it stands below as an item of a list, and whether it is mixed."""
     last = ""
     for piece in found:
         is_items = is_list(piece.lines)
         heading = last if is_items and last.endswith((":", "：")) else ""
         for at, text in enumerate(sentences_of(piece)):
-            yield text, heading, piece.of == "unsure"
+            yield text, heading, piece.author == "unsure"
             if is_items and not at and not is_item(piece.lines[0]):
                 heading = text
             last = text
 
 
-def _needed(text: str, before: str, after: str) -> str:
+def _with_neighbours(text: str, before: str, after: str) -> str:
     """A sentence with those of the person's that it needs, in the order in which they were said."""
-    told = _neighbours()
+    patterns = _neighbours()
     if len(text) > _SHORT:
         return text
-    if after and _begins(told["complains"], text) and not _matches(told["asks_alone"], after):
+    if after and _begins(patterns["complains"], text) and not _matches(patterns["asks_alone"], after):
         return f"{text} {after}"
-    if before and _begins(told["points_back"], text):
+    if before and _begins(patterns["points_back"], text):
         return f"{before} {text}"
     return text
 
 
-def _agreed(text: str, before: str, after: str, proposed: str, *, asks_alone: bool) -> str:
+def _agreed_proposal(text: str, before: str, after: str, proposed: str, *, asks_alone: bool) -> str:
     if asks_alone:
         return proposed if not before or _is_yes(before) else ""
     if before or not _is_yes(text):
@@ -365,12 +369,14 @@ def _matches(pattern: re.Pattern[str], text: str) -> bool:
     return bool(bare) and len(bare) <= _SHORT and pattern.fullmatch(bare) is not None
 
 
-def _proposed(window: Sequence[Utterance], place: int) -> str:
+def _last_proposal(window: Sequence[Utterance], place: int) -> str:
     """The last sentence of the assistant right before a message that is no question, or nothing."""
     if not place or window[place - 1].role != "assistant":
         return ""
-    told = [each for piece in pieces(window[place - 1].text[-_READ:]) for each in sentences_of(piece)]
-    return next((each for each in reversed(told) if each[-1] not in "?？"), told[-1] if told else "")
+    patterns = [each for piece in pieces(window[place - 1].text[-_READ:]) for each in sentences_of(piece)]
+    return next(
+        (each for each in reversed(patterns) if each[-1] not in "?？"), patterns[-1] if patterns else ""
+    )
 
 
 @functools.cache
@@ -384,52 +390,54 @@ class Provenance:
     def __init__(self, window: Sequence[Utterance], *, begun: bool = False, goes_on: bool = False) -> None:
         own = pieces_of(window, begun=begun, goes_on=goes_on)
         found = [piece for _, pieces in own for piece in pieces]
-        typed = [piece.text for piece in found if piece.of == "typed"]
-        self._pasted = [piece for piece in found if piece.of != "typed"]
-        self._pasted += [piece for each in window if each.role == "assistant" for piece in _quoted(each.text)]
+        typed = [piece.text for piece in found if piece.author == "typed"]
+        self._pasted = [piece for piece in found if piece.author != "typed"]
+        self._pasted += [
+            piece for each in window if each.role == "assistant" for piece in _quotations(each.text)
+        ]
         if not self._pasted:
             return
         said = statements(window, begun=begun, goes_on=goes_on)
         agreed = [each.whole for each in said if not each.is_mixed]
         self._typed = words_said((*typed, *agreed))
-        self._unsure = words_said(piece.text for piece in found if piece.of == "unsure") - self._typed
+        self._unsure = words_said(piece.text for piece in found if piece.author == "unsure") - self._typed
         self._foreign = words_said(piece.text for piece in self._pasted) - self._typed
         self._is_asked = any(map(asks, typed))
-        self._brief = words_said(piece.text for piece in found if piece.of == "brief") - self._typed
+        self._brief = words_said(piece.text for piece in found if piece.author == "brief") - self._typed
 
     def of(self, content: str, *, by_model: bool) -> Authorship:
         """Return the speaker whose words support a proposal."""
         if not self._pasted:
-            return "ours"
+            return "own"
         said = words_said((content,))
-        found = self._judged(said, by_model=by_model)
+        found = self._compare_words(said, by_model=by_model)
         is_of_brief = self._brief and (said & self._brief or not said & self._unsure)
         return "foreign" if found == "mixed" and is_of_brief else found
 
-    def _judged(self, said: frozenset[str], *, by_model: bool) -> Authorship:
+    def _compare_words(self, said: frozenset[str], *, by_model: bool) -> Authorship:
         foreign, typed = said & self._foreign, said & self._typed
         if len(foreign) >= _LEAST or any(map(is_numbered, foreign)):
             may_be_meant = self._is_asked or typed or not said.isdisjoint(self._unsure)
             return "mixed" if may_be_meant else "foreign"
-        return "mixed" if by_model and (foreign or len(typed) < _TYPED * len(said)) else "ours"
+        return "mixed" if by_model and (foreign or len(typed) < _TYPED * len(said)) else "own"
 
-    def beside(self, content: str) -> str:
+    def pasted_text(self, content: str) -> str:
         """What was pasted, that first of which a proposal has words."""
         said = words_said((content,))
 
-        def strangeness(piece: MessagePiece) -> int:
+        def unlikeness(piece: MessagePiece) -> int:
             return -len(said & words_said((piece.text,)))
 
-        return "\n\n".join(_short(sorted(self._pasted, key=strangeness)))
+        return "\n\n".join(_shortened(sorted(self._pasted, key=unlikeness)))
 
 
-def _quoted(text: str) -> Iterator[MessagePiece]:
+def _quotations(text: str) -> Iterator[MessagePiece]:
     """What the assistant quotes is nobody's word here; what it says itself may be agreed to."""
     if lines := tuple(line for line in text.splitlines() if line.lstrip().startswith(">")):
         yield MessagePiece(lines, "foreign")
 
 
-def _short(found: Iterable[MessagePiece]) -> Iterator[str]:
+def _shortened(found: Iterable[MessagePiece]) -> Iterator[str]:
     left = _SHOWN
     for piece in found:
         if left > 0:

@@ -19,17 +19,17 @@ import msgspec
 from msgspec.structs import replace
 
 from forged.attributes import FactsPatch
-from forged.capture.deciding import decide
+from forged.capture.decision import decide
 from forged.capture.existing import (
     ExistingMemories,
     TentativeStatements,
     existing_memories,
-    meant,
-    naming,
+    heads_naming,
+    memory_to_forget,
     rows_of,
 )
 from forged.capture.intake import response_of
-from forged.capture.rules.pairs import NO_ROWS
+from forged.capture.rules.pair_model import NO_ROWS
 from forged.capture.values import Classified, KnownMemory, Proposal, Tally
 from forged.capture.vectors import VectorsOf
 from forged.errors import (
@@ -46,7 +46,7 @@ from forged.memory import Memory, Scope, time_ns, utc_now
 from forged.state import DecidedMemory, Event, State
 from forged.stores import FileStore, SessionMemories, View
 from forged.trust import is_same, stored_identity
-from forged.writing import Draft, Writer, Written
+from forged.writing import Writer, WriteRequest, Written
 
 logger = logging.getLogger(__name__)
 
@@ -150,11 +150,11 @@ class Committer:
 
     async def heads(self, event: Event, names: Sequence[str]) -> tuple[KnownMemory, ...]:
         """Return the newest versions of memories that an event can see and that name something."""
-        return await asyncio.to_thread(naming, await self._see(event.roots), names)
+        return await asyncio.to_thread(heads_naming, await self._see(event.roots), names)
 
-    async def meant(self, roots: Sequence[Root], text: str) -> tuple[Root, Memory] | None:
+    async def memory_to_forget(self, roots: Sequence[Root], text: str) -> tuple[Root, Memory] | None:
         """Return the memory that a sentence asks to forget, None if none has half of its words."""
-        return await asyncio.to_thread(meant, await self._see(roots), text)
+        return await asyncio.to_thread(memory_to_forget, await self._see(roots), text)
 
     async def decide(self, event: Event, classified: Classified) -> tuple[Decision, Tally]:
         """What to write of a classifier's proposals, and what was left out."""
@@ -240,15 +240,19 @@ class Committer:
     ) -> list[tuple[DecidedMemory, _Result]]:
         index = self._indexer.open(root)
 
-        def draft(memory: Memory, said: FactsPatch) -> Draft:
-            return Draft(memory, unwanted=lambda each: self._is_unwanted(root, each, tops), said=said)
+        def draft(memory: Memory, attributes: FactsPatch) -> WriteRequest:
+            return WriteRequest(
+                memory, unwanted=lambda each: self._is_unwanted(root, each, tops), said=attributes
+            )
 
-        results = await self._writer.add_all(index, [draft(each.memory, each.said) for each in documents])
+        results = await self._writer.add_all(
+            index, [draft(each.memory, each.attributes) for each in documents]
+        )
         done = list(zip(documents, results, strict=True))
         for place, (document, result) in enumerate(done):
             if isinstance(result, MemoryNotFound):  # what it replaces is gone: it stands alone
                 alone = replace(document.memory, supersedes=None, version=1)
-                (again,) = await self._writer.add_all(index, [draft(alone, document.said)])
+                (again,) = await self._writer.add_all(index, [draft(alone, document.attributes)])
                 done[place] = (document, again)
         self._recent += [(root, result) for _, result in done if isinstance(result, Written)]
         return done

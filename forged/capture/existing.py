@@ -18,16 +18,16 @@ from itertools import chain, islice, zip_longest
 import msgspec
 import numpy as np
 
-from forged.capture.forms import words_said
-from forged.capture.rules.pairs import NO_ROWS, RowsOf
-from forged.capture.rules.replacement import differs_from, is_evident, may_replace, replaced_by
+from forged.capture.rules.pair_model import NO_ROWS, RowsOf
+from forged.capture.rules.replacement import is_evident, may_contradict, may_replace, replaced_by
 from forged.capture.rules.requests import words_to_forget
 from forged.capture.rules.slots import is_about_the_same, opening
+from forged.capture.text_patterns import words_said
 from forged.capture.values import MAX_CONTENT_BYTES, KnownMemory, Proposal
 from forged.capture.vectors import VectorsOf
 from forged.config import LOCAL
 from forged.files import Root
-from forged.map import Chains, VectorMap, link, search_maps
+from forged.map import Chains, VectorMap, build_chains, search_maps
 from forged.memory import Memory, Scope
 from forged.models import split_layers
 from forged.state import Event
@@ -45,7 +45,7 @@ _MOST_ALIKE = 2 * MAX_CONTENT_BYTES
 # For the rows of all texts that are compared; of a proposal, and of all.
 _ROWS_S, _MOST_NEAR, _MOST_COMPARED = 10.0, 24, 192
 # Of the words of a sentence that asks to forget, what a memory must have to be meant.
-_MEANT = 0.5
+_LEAST_SHARE = 0.5
 # Characters of a text that its row is of: as long as a statement that is kept, and 50 ms of a core.
 _MOST_IN_ROW = 600
 # Words of its subject that a text shares with the head of what it replaces.
@@ -57,12 +57,12 @@ _SAFE = 0.25
 
 
 class TentativeStatement(msgspec.Struct, frozen=True):
-    """A text that was said of a root, the doubt against it, and what `stands` for it, at first itself."""
+    """A text that was said of a root, the doubt against it, and what `current` for it, at first itself."""
 
     root: Root
     text: str
-    doubt: float = 0.0
-    stands: str = ""
+    penalty: float = 0.0
+    current: str = ""
 
 
 class TentativeStatements:
@@ -73,40 +73,40 @@ class TentativeStatements:
     """
 
     def __init__(self) -> None:
-        self._held: dict[Root, dict[str, TentativeStatement]] = {}
+        self._by_root: dict[Root, dict[str, TentativeStatement]] = {}
 
-    def add(self, root: Root, text: str, *, doubt: float = 0.0) -> None:
+    def add(self, root: Root, text: str, *, penalty: float = 0.0) -> None:
         """Hold on to a text, of a root that counts as the newest from now on."""
-        held = self._held[root] = self._held.pop(root, {})
-        held.setdefault(text, TentativeStatement(root, text, doubt, text))
-        alike = [each.text for each in held.values() if bool(each.doubt) == bool(doubt)]
+        held = self._by_root[root] = self._by_root.pop(root, {})
+        held.setdefault(text, TentativeStatement(root, text, penalty, text))
+        alike = [each.text for each in held.values() if bool(each.penalty) == bool(penalty)]
         if len(alike) > _MOST_TENTATIVE:
             del held[alike[0]]
-        if len(self._held) > _MOST_ROOTS:
-            del self._held[next(iter(self._held))]
+        if len(self._by_root) > _MOST_ROOTS:
+            del self._by_root[next(iter(self._by_root))]
 
     def texts(self, roots: Sequence[Root]) -> list[str]:
         """Return all that is held of the roots."""
-        return [text for root in roots for text in self._held.get(root, {})]
+        return [text for root in roots for text in self._by_root.get(root, {})]
 
-    def like(
-        self, roots: Sequence[Root], content: str, *, rows: RowsOf = NO_ROWS, doubt: float = 0.0
+    def find_replaced(
+        self, roots: Sequence[Root], content: str, *, rows: RowsOf = NO_ROWS, penalty: float = 0.0
     ) -> TentativeStatement | None:
         """Return the text of any of the roots whose place another one takes, against so much doubt."""
-        of_all = [each for root in roots for each in self._held.get(root, {}).values()]
+        of_all = [each for root in roots for each in self._by_root.get(root, {}).values()]
         older = [each for each in of_all if each.text != content]
         if not older:
             return None
-        doubts = [each.doubt for each in older]
+        penalties = [each.penalty for each in older]
         # Of what was hardly meant to last few are like another thing by accident.
-        among = max(1.0, sum(math.exp(-each) for each in doubts))
-        texts, doubt = [each.text for each in older], doubt - _SAFE
-        place = replaced_by(content, texts, rows=rows, doubt=doubt, doubts=doubts, among=among)
+        among = max(1.0, sum(math.exp(-each) for each in penalties))
+        texts, penalty = [each.text for each in older], penalty - _SAFE
+        place = replaced_by(content, texts, rows=rows, penalty=penalty, penalties=penalties, among=among)
         return None if place is None else older[place]
 
-    def take(self, held: TentativeStatement, content: str) -> None:
+    def supersede(self, held: TentativeStatement, content: str) -> None:
         """Have `content` stand for a text."""
-        self._held[held.root][held.text] = TentativeStatement(held.root, held.text, stands=content)
+        self._by_root[held.root][held.text] = TentativeStatement(held.root, held.text, current=content)
 
 
 class ExistingMemories:
@@ -159,7 +159,7 @@ class ExistingMemories:
         if root not in self._linked:
             known = {memory.id: memory for memory in (*self._before(root), *self._decided.get(root, ()))}
             memories = list(known.values())
-            self._linked[root] = memories, (chains := link(memories)), chains.heads(memories)
+            self._linked[root] = memories, (chains := build_chains(memories)), chains.heads(memories)
         return self._linked[root]
 
     def _before(self, root: Root) -> Sequence[Memory]:
@@ -176,14 +176,14 @@ class ExistingMemories:
     def _texts(self) -> Texts:
         valid = list[Memory]()
         for memories in map(self._before, self.roots):
-            heads = {each.id for each in link(memories).heads(memories)}
+            heads = {each.id for each in build_chains(memories).heads(memories)}
             valid += (m for m in memories if m.session_id == self._session_id or m.id in heads)
         return Texts([each.content for each in valid if len(each.content) <= _MOST_ALIKE])
 
     def contradicted(self, root: Root, content: str) -> Memory | None:
         """Return the head that typed words may gainsay, although nobody can be sure."""
         _, _, heads = self.versions(root)
-        place = differs_from(content, [head.content for head in heads], rows=self.rows)
+        place = may_contradict(content, [head.content for head in heads], rows=self.rows)
         return None if place is None else heads[place]
 
 
@@ -201,15 +201,17 @@ class Match:
     ) -> None:
         """`content` is the proposal's as it would be stored; `by_model`: nobody typed it."""
         self._existing, self._root, self._proposal = existing, root, proposal
-        self._content, self._by_model, self.doubt = content, by_model, proposal.doubt
+        self._content, self._by_model, self.penalty = content, by_model, proposal.penalty
 
     @cached_property
-    def before(self) -> TentativeStatement | None:
+    def tentative(self) -> TentativeStatement | None:
         """What was said before and not sure to be worth keeping, nor of which root; this takes its place."""
         if self._by_model:
             return None
         existing = self._existing
-        return existing.tentative.like(existing.roots, self._content, rows=existing.rows, doubt=self.doubt)
+        return existing.tentative.find_replaced(
+            existing.roots, self._content, rows=existing.rows, penalty=self.penalty
+        )
 
     @cached_property
     def head(self) -> Memory | None:
@@ -223,26 +225,28 @@ class Match:
             texts = (existing.named(root, named).content, head.content)
             is_sure = any(may_replace(self._content, each, rows=existing.rows) for each in texts)
             return head if is_sure or not self._by_model else None
-        return None if self._by_model else self._gainsaid(root)
+        return None if self._by_model else self._replaced_head(root)
 
     def _is_of(self, head: Memory) -> bool:
         """Return whether a text that replaces an older version is about its head too: chains drift."""
         is_same = is_about_the_same(self._content, head.content, least=_OF_HEAD)
         return is_same or is_evident(self._content, head.content)
 
-    def _gainsaid(self, root: Root) -> Memory | None:
+    def _replaced_head(self, root: Root) -> Memory | None:
         versions, _, heads = self._existing.versions(root)
         texts, among = [each.content for each in versions], len(heads)
-        rows, plainly = self._existing.rows, self._proposal.only_replaces
-        place = replaced_by(self._content, texts, rows=rows, doubt=self.doubt, among=among, plainly=plainly)
+        rows, plainly = self._existing.rows, self._proposal.update_only
+        place = replaced_by(
+            self._content, texts, rows=rows, penalty=self.penalty, among=among, plainly=plainly
+        )
         if place is not None:
             head = self._existing.head(root, versions[place].id)
             return head if head.id == versions[place].id or self._is_of(head) else None
-        if self.before is None:
+        if self.tentative is None:
             return None
-        stand = (each for each in heads if each.content == self.before.stands)
+        current = (each for each in heads if each.content == self.tentative.current)
         return next(
-            (each for each in stand if is_evident(self._content, each.content, plainly=plainly)), None
+            (each for each in current if is_evident(self._content, each.content, plainly=plainly)), None
         )
 
 
@@ -298,7 +302,7 @@ def _near_texts(event: Event, view: View, rows: RowsOf) -> list[str]:
     return [each.content for each in near]
 
 
-def naming(view: View, names: Sequence[str]) -> tuple[KnownMemory, ...]:
+def heads_naming(view: View, names: Sequence[str]) -> tuple[KnownMemory, ...]:
     """Return the heads whose first line names one of `names`; a hundred of each map and name."""
     return tuple(dict.fromkeys(each for home in view.maps for each in _naming(home, names)))
 
@@ -313,7 +317,7 @@ def _naming(home: VectorMap, names: Iterable[str]) -> Iterator[KnownMemory]:
             yield KnownMemory(found.id, found.scope, found.category, line)
 
 
-def meant(view: View, text: str) -> tuple[Root, Memory] | None:
+def memory_to_forget(view: View, text: str) -> tuple[Root, Memory] | None:
     """Return the head with most of the words of a sentence that asks to forget, of equals the newest."""
     wanted = words_to_forget(text)
     found = (
@@ -323,7 +327,7 @@ def meant(view: View, text: str) -> tuple[Root, Memory] | None:
         if home.chains.is_head(each.id)
     )
     best = max(found, key=lambda each: each[:2], default=None)
-    return best[2:] if best is not None and wanted and best[0] >= _MEANT * len(wanted) else None
+    return best[2:] if best is not None and wanted and best[0] >= _LEAST_SHARE * len(wanted) else None
 
 
 def _candidates(
@@ -335,8 +339,8 @@ def _candidates(
     like_text = _by_words if home.has_words else _of_like_length
     for proposal in proposals:
         row = rows.get(opening(proposal.content.strip()), b"")
-        like = (*like_text(home, proposal.content), *_near_by_row(home, row))
-        named = (*(each.id for each in like), proposal.supersedes, *(edge.id for edge in proposal.related))
+        similar = (*like_text(home, proposal.content), *_near_by_row(home, row))
+        named = (*(each.id for each in similar), proposal.supersedes, *(edge.id for edge in proposal.related))
         found |= {each.id: each for each in _versions(home, named)}
     return list(found.values())
 
@@ -357,8 +361,8 @@ def _versions(home: VectorMap, ids: Iterable[str]) -> Iterator[Memory]:
 
 def _near_by_row(home: VectorMap, row: bytes) -> Iterator[Memory]:
     """What is near by vectors, where the map has those of the model that made the row."""
-    legs = home.dense if row else ()
-    key = next((leg.key for leg in legs if leg.key.startswith(f"{LOCAL}\n")), None)
+    indexes = home.dense if row else ()
+    key = next((index.key for index in indexes if index.key.startswith(f"{LOCAL}\n")), None)
     if key is None:
         return
     _, vectors = split_layers(np.frombuffer(row, np.float32)[None])

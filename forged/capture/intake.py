@@ -3,7 +3,7 @@
 In: a submission. Out: `SubmittedEvents`, or the outcome where no event comes of it now. A turn, an end of
 session and a past session bring only what is new; of a compaction and an explicit request all is judged once
 more. What is new to all sessions may be from before: messages before the newest prompt then have no time.
-`take_in` cleans: nothing waits, is stored or leaves that has not passed there. `places` finds a window in the
+`clean` cleans: nothing waits, is stored or leaves that has not passed there. `places` finds a window in the
 capture cursor, as windows grow, lose their beginning, come late or again, and agents may share a session.
 Raises nothing; long text is read in threads.
 """
@@ -42,7 +42,7 @@ _APART_S = 1e-5
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 # Messages from the newest prompt on by which a window is known again.
 _MOST_COMPARED = 8
-_ALL_IS_JUDGED = frozenset({"compaction", "explicit"})
+_WHOLE_WINDOW_KINDS = frozenset({"compaction", "explicit"})
 T = TypeVar("T")
 
 
@@ -160,39 +160,41 @@ class Intake:
     async def take(self, submission: Submission, event_id: str, key: str) -> SubmittedEvents | Outcome:
         """Return what a submission comes to, or its outcome if it is no event now; `key` is its session's."""
         # Fresh, and not with the workspace: a new clone within five seconds is another root.
-        identities = await asyncio.to_thread(_looked_at, submission.roots)
+        identities = await asyncio.to_thread(_stored_identities, submission.roots)
         submission = msgspec.structs.replace(submission, identities=identities)
         take = self._whole if submission.parts == 1 else self._part
         return await take(submission, event_id, key)
 
-    async def pass_over(self, submission: Submission, key: str) -> bool:
+    async def mark_seen(self, submission: Submission, key: str) -> bool:
         """Count what is said under a pause as taken; return False if nothing of it is new."""
-        row = await _read(submission.said, lambda: digests(submission.said, key))
+        row = await _run_work(submission.said, lambda: digests(submission.said, key))
         window = self._window(row, key)
         new = new_of(row, window.places)
         if not new or submission.kind == "learned":
             return False
-        self._state.heard.update({key: window.live.grown(new, self._now(window.live))})
+        self._state.capture_cursors.update({key: window.live.grown(new, self._now(window.live))})
         return True
 
     async def _whole(self, submission: Submission, event_id: str, key: str) -> SubmittedEvents | Outcome:
         """Take a capture that came at once: what is known already is not even looked through for secrets."""
         if not submission.said:
             return Outcome("rejected", "nothing_to_capture")
-        row = await _read(submission.said, lambda: digests(submission.said, key))
-        known, is_whole = self._window(row, key), submission.kind in _ALL_IS_JUDGED
+        row = await _run_work(submission.said, lambda: digests(submission.said, key))
+        known, is_whole = self._window(row, key), submission.kind in _WHOLE_WINDOW_KINDS
         due = [is_whole or place is None for place in known.places]
         fresh = tuple(each for each, is_due in zip(submission.said, due, strict=True) if is_due)
         taken = await self._clean(submission, fresh, key)
         left = iter(taken.window)
         window = [next(left) if is_due else None for is_due in due]
         messages = _timed(window, begun=submission.begun, goes_on=submission.goes_on)
-        return await self._judged(submission, event_id, key, messages, known, is_answered=taken.is_answered)
+        return await self._to_events(
+            submission, event_id, key, messages, known, is_answered=taken.is_answered
+        )
 
     async def _part(self, submission: Submission, event_id: str, key: str) -> SubmittedEvents | Outcome:
         parts, is_answered = self._state.parts, False
         if submission.part not in parts.of(submission.event_id):
-            row = await _read(submission.said, lambda: digests(submission.said, key))
+            row = await _run_work(submission.said, lambda: digests(submission.said, key))
             taken = await self._clean(submission, submission.said, key)
             is_answered = taken.is_answered
             part = CapturePart(taken.window, row, submission.begun, submission.goes_on)
@@ -210,7 +212,7 @@ class Intake:
             each for part in whole for each in _timed(part.window, begun=part.begun, goes_on=part.goes_on)
         ]
         known = self._window(b"".join(part.digests for part in whole), key)
-        return await self._judged(submission, event_id, key, messages, known, is_answered=is_answered)
+        return await self._to_events(submission, event_id, key, messages, known, is_answered=is_answered)
 
     async def _clean(self, submission: Submission, said: tuple[Utterance, ...], key: str) -> Cleaned:
         """Cut out what must not be kept, and have it answered once a message."""
@@ -219,9 +221,9 @@ class Intake:
         refused = self._off_record.of(key)
 
         def cleaned() -> Cleaned:
-            return take_in(said, submission.injected, begun=begun, goes_on=goes_on, refused=refused)
+            return clean(said, submission.injected, begun=begun, goes_on=goes_on, refused=refused)
 
-        taken = await _read(said, cleaned)
+        taken = await _run_work(said, cleaned)
         self._metrics.secrets_redacted += taken.redacted
         self._metrics.echoes_removed += taken.echoes
         self._off_record.add(key, taken.refused)
@@ -229,7 +231,7 @@ class Intake:
             self._answer(submission, taken, [digests([each], key).hex() for each in said])
         return taken
 
-    async def _judged(
+    async def _to_events(
         self,
         submission: Submission,
         event_id: str,
@@ -240,7 +242,7 @@ class Intake:
         is_answered: bool,
     ) -> SubmittedEvents:
         row, live, known, there = window
-        now, is_whole = self._now(live), submission.kind in _ALL_IS_JUDGED
+        now, is_whole = self._now(live), submission.kind in _WHOLE_WINDOW_KINDS
         fresh = await self._fresh_times(submission, messages, now, is_first=not known.digests)
         turns = accumulate(
             place is None and _begins_turn(each) for each, place in zip(messages, there, strict=True)
@@ -251,7 +253,7 @@ class Intake:
             for place, at, turn in zip(there, fresh, turns, strict=True)
         ]
         said = [
-            msgspec.structs.replace(each, heard_at=at)
+            msgspec.structs.replace(each, said_at=at)
             for each, place, at in zip(messages, there, times, strict=True)
             if each is not None and (place is None or is_whole)
         ]
@@ -285,7 +287,7 @@ class Intake:
         if submission.parts > 1:
             return (0.0,) * count
         turn = submission.said[newest:][:_MOST_COMPARED]
-        before = await asyncio.to_thread(self._state.heard.said_last, turn) if turn else 0.0
+        before = await asyncio.to_thread(self._state.capture_cursors.said_last, turn) if turn else 0.0
         return (0.0,) * newest + (before or now,) * (count - newest)
 
     def _now(self, live: CaptureCursor) -> float:
@@ -294,7 +296,7 @@ class Intake:
         return max(round(self._clock(), 3), before + _APART_S if before else 0.0)
 
     def _window(self, row: bytes, key: str) -> _Window:
-        live = self._state.heard.of(key)
+        live = self._state.capture_cursors.of(key)
         known = self._state.learned.before(key, live)
         return _Window(row, live, known, known.places(row))
 
@@ -305,14 +307,14 @@ class Intake:
         return bool(typed) and await asyncio.to_thread(self._is_urgent, typed)
 
 
-async def _read(said: Sequence[Utterance], work: Callable[[], T]) -> T:
+async def _run_work(said: Sequence[Utterance], work: Callable[[], T]) -> T:
     """Do something that takes time with the length of a text: in a thread if it is long."""
     if sum(len(each.text) for each in said) < INLINE_LENGTH:
         return work()
     return await asyncio.to_thread(work)
 
 
-def _looked_at(roots: Sequence[Root]) -> tuple[str, ...]:
+def _stored_identities(roots: Sequence[Root]) -> tuple[str, ...]:
     """Return the identity of each root, in a thread; the first call reads the wordings of refusals too."""
     prepare()
     return tuple(map(stored_identity, roots))
@@ -330,7 +332,7 @@ async def _sliced(said: Sequence[TimedMessage]) -> Sequence[Sequence[TimedMessag
     is_whole = not any(each.begun or each.goes_on for each in said)
     if is_whole and sum(len(each.utterance.text) for each in said) <= WINDOW_LIMIT:
         return [said] if said else []
-    return await _read([each.utterance for each in said], lambda: tuple(slices(said)))
+    return await _run_work([each.utterance for each in said], lambda: tuple(slices(said)))
 
 
 def _begins_turn(each: TimedMessage | None) -> bool:
@@ -344,7 +346,7 @@ def _event(submission: Submission, event_id: str, piece: Sequence[TimedMessage],
         session_id=submission.session_id,
         roots=submission.roots,
         window=tuple(each.utterance for each in piece),
-        heard_at=tuple(each.heard_at for each in piece),
+        said_at=tuple(each.said_at for each in piece),
         received_at=utc(now),
         begun=piece[0].begun,
         goes_on=piece[-1].goes_on,
@@ -354,7 +356,7 @@ def _event(submission: Submission, event_id: str, piece: Sequence[TimedMessage],
     )
 
 
-def take_in(
+def clean(
     utterances: Sequence[Utterance],
     injected: Collection[str],
     *,
@@ -379,10 +381,10 @@ def take_in(
         end = LONGEST_SECRET if goes_on and place == len(utterances) - 1 else 0
         kept = clean.text[start : len(clean.text) - end]
         window.append(Utterance(utterance.role, kept) if kept.strip() else None)
-    return _on_record(Cleaned(tuple(window), secrets, echoes), refused)
+    return _without_opted_out(Cleaned(tuple(window), secrets, echoes), refused)
 
 
-def _on_record(taken: Cleaned, before: Sequence[Refusal]) -> Cleaned:
+def _without_opted_out(taken: Cleaned, before: Sequence[Refusal]) -> Cleaned:
     """Take out what is off the record, what was said of it before, and what the assistant says of it."""
     window = [*taken.window]
     refusing, texts, forgets = list[int](), list[str](), list[tuple[int, str]]()
@@ -435,5 +437,5 @@ def response_of(text: str) -> str:
 
 def response_in(said: Sequence[Utterance], injected: Collection[str]) -> str:
     """The response that ends a turn, as capture takes it; "" where nothing of it is left."""
-    window = take_in(said, injected).window
+    window = clean(said, injected).window
     return "" if not window or window[0] is None else response_of(window[0].text)

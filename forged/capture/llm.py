@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from forged import conversation
-from forged.capture import reply
+from forged.capture import model_reply
 from forged.capture.authorship import marked, pieces_of
 from forged.capture.values import CallFailed, Classified, KnownMemory, Usage
 from forged.conversation import Utterance
@@ -81,7 +81,9 @@ SCHEMA: dict[str, object] = {
     "additionalProperties": False,
 }
 # Small models copy the prompt's example into their answer, and nobody ever said it.
-_EXAMPLE = frozenset(proposal.content for proposal in reply.read(SYSTEM.partition("Example:")[2]).proposals)
+_EXAMPLE = frozenset(
+    proposal.content for proposal in model_reply.read(SYSTEM.partition("Example:")[2]).proposals
+)
 _CODE = re.compile(r"`([^`]+)`")
 
 _PASSING = frozenset({"timeout", "unreachable", "server", "cut"})
@@ -184,11 +186,11 @@ def _late() -> ProviderError:
 def _classified(event: Event, completion: Completion) -> Classified:
     """Return what a completion says is to be kept. Raises CallFailed with its cost if it does not say."""
     usage = Usage(1, completion.prompt_tokens, completion.completion_tokens)
-    if completion.flaw == "cut":
-        is_whole_in_part = reply.begins_with_json(completion.text)
+    if completion.failure == "cut":
+        is_whole_in_part = model_reply.begins_with_json(completion.text)
         found = _read(event, completion.text if is_whole_in_part else "", usage)
         raise _CutShort(completion.error(), found)
-    if completion.flaw:
+    if completion.failure:
         raise CallFailed(completion.error(), usage)
     found = _read(event, completion.text, usage)
     if not found.is_answer:
@@ -204,7 +206,7 @@ def _classified(event: Event, completion: Completion) -> Classified:
 
 
 def _read(event: Event, text: str, usage: Usage) -> Classified:
-    answer, said = reply.read(text), conversation.as_text(event.window)
+    answer, said = model_reply.read(text), conversation.as_text(event.window)
     proposals = tuple(proposal for proposal in answer.proposals if not _is_copied(proposal.content, said))
     malformed = answer.malformed + len(answer.proposals) - len(proposals)
     return Classified(proposals, usage, malformed, answer.is_answer)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from forged.capture.values import Refused
 from forged.files import Root
 from forged.memory import Scope, time_ns
-from forged.state import DecidedMemory, Event, Judgement, JudgementLog
+from forged.state import CaptureLog, CaptureLogEntry, DecidedMemory, Event
 
 # Who judges where no model does.
 LOCAL = "builtin:rules"
@@ -25,8 +25,8 @@ _WHERE: dict[str, str] = {Scope.USER: "all your repositories", Scope.AGENT: "thi
 class Notifications:
     """One for the daemon; lives in its event loop. `classifier` is the model that judges, or nothing."""
 
-    def __init__(self, judged: JudgementLog, *, classifier: str) -> None:
-        self._judged = judged
+    def __init__(self, log: CaptureLog, *, classifier: str) -> None:
+        self._log = log
         self._classifier = classifier
 
     def kept(self, event: Event, documents: Iterable[DecidedMemory]) -> None:
@@ -35,7 +35,7 @@ class Notifications:
             return
         for document in documents:
             memory = document.memory
-            judgement = Judgement(
+            entry = CaptureLogEntry(
                 at=time_ns(memory.created_at) / 1e9,
                 text=memory.content,
                 memory_id="" if document.waits else memory.id,
@@ -44,24 +44,24 @@ class Notifications:
                 agent=event.agent,
                 kind=event.kind,
                 why=document.why,
-                classifier=self._judge(document.why),
+                classifier=self._classifier_of(document.why),
                 scope=memory.scope,
                 category=memory.category,
                 top=document.root.top,
                 supersedes=memory.supersedes or "",
-                untold=True,
+                unreported=True,
             )
-            self._judged.add(memory.id, judgement)
+            self._log.add(memory.id, entry)
 
     def refused(self, event: Event, refused: Iterable[Refused]) -> None:
         """This is not kept."""
         if event.kind == "learned":
             return
         for each in refused:
-            if event.kind == "compaction" and self._judged.is_refused(event.session_id, each.text):
+            if event.kind == "compaction" and self._log.is_refused(event.session_id, each.text):
                 continue  # its session is judged once more
             why = "request" if each.asked else ""
-            judgement = Judgement(
+            entry = CaptureLogEntry(
                 at=time.time(),
                 text=each.text,
                 reason=each.reason,
@@ -71,14 +71,14 @@ class Notifications:
                 why=why,
                 classifier=self._classifier or LOCAL,
                 top=event.roots[0].top if event.roots else "",
-                untold=each.asked,
+                unreported=each.asked,
             )
             said = hashlib.blake2b(f"{each.text}\n{each.reason}".encode(), digest_size=8).hexdigest()
-            self._judged.add(f"{event.id} {said}", judgement)
+            self._log.add(f"{event.id} {said}", entry)
 
     def off_record(self, session_id: str, agent: str, top: str, key: str) -> None:
         """Record a message that refuses to be remembered; by its `key` it is answered once."""
-        judgement = Judgement(
+        entry = CaptureLogEntry(
             at=time.time(),
             reason=AS_ASKED,
             session_id=session_id,
@@ -86,15 +86,15 @@ class Notifications:
             why="refusal",
             classifier=LOCAL,
             top=top,
-            untold=True,
+            unreported=True,
         )
-        self._judged.add(f"off record {key}", judgement)
+        self._log.add(f"off record {key}", entry)
 
-    def meant(
+    def name_memory(
         self, session_id: str, agent: str, root: Root, key: str, *, memory_id: str = "", content: str = ""
     ) -> None:
         """Record that a message asks to forget a memory, or something that no memory says."""
-        judgement = Judgement(
+        entry = CaptureLogEntry(
             at=time.time(),
             text=content,
             memory_id=memory_id,
@@ -105,29 +105,29 @@ class Notifications:
             classifier=LOCAL,
             scope=root.scope,
             top=root.top,
-            untold=True,
+            unreported=True,
         )
-        self._judged.add(f"forget {key}", judgement)
+        self._log.add(f"forget {key}", entry)
 
     def point_back(self, session_id: str, key: str) -> bool:
         """Name the last memory of a session whose message refuses what came before; False if none."""
-        of_session = (each for each in self._judged.listed() if each.session_id == session_id)
+        of_session = (each for each in self._log.listed() if each.session_id == session_id)
         last = next((each for each in of_session if each.memory_id and each.why != "forget"), None)
         if last is None or not last.text:
             return False
         root = Root(last.top, Scope(last.scope))
-        self.meant(session_id, last.agent, root, key, memory_id=last.memory_id, content=last.text)
+        self.name_memory(session_id, last.agent, root, key, memory_id=last.memory_id, content=last.text)
         return True
 
     def of(self, session_id: str) -> tuple[str, ...]:
         """What nobody was told yet."""
-        return tuple(map(_sentence, self._judged.untold(session_id)))
+        return tuple(map(_sentence, self._log.unreported(session_id)))
 
-    def told(self, session_id: str, count: int) -> None:
+    def mark_reported(self, session_id: str, count: int) -> None:
         """The first sentences were heard."""
-        self._judged.told(session_id, count)
+        self._log.mark_reported(session_id, count)
 
-    def _judge(self, why: str) -> str:
+    def _classifier_of(self, why: str) -> str:
         return self._classifier if self._classifier and why == "model" else LOCAL
 
 
@@ -141,18 +141,16 @@ def unanswered(
     return (Refused(typed[-1] if typed else "", "nothing in it looks worth saving"),)
 
 
-def _sentence(judgement: Judgement) -> str:
-    if judgement.why == "refusal":
-        return f"not saved, {judgement.reason}"
-    if judgement.why == "forget":
-        command = f"`forgectl forget {judgement.memory_id}` forgets it"
-        return (
-            f'not forgotten yet: "{judgement.text}"; {command}' if judgement.memory_id else judgement.reason
-        )
-    if not judgement.memory_id:
-        what = f'"{judgement.text}": ' if judgement.text else ""
-        return f"not saved: {what}{judgement.reason}"
-    where = _WHERE.get(judgement.scope, "this repository")
-    how = "replacing an older memory, " if judgement.supersedes else ""
-    back = f"undo: `forgectl forget {judgement.memory_id}`"
-    return f'saved, {how}for {where}: "{judgement.text}"; {back}'
+def _sentence(entry: CaptureLogEntry) -> str:
+    if entry.why == "refusal":
+        return f"not saved, {entry.reason}"
+    if entry.why == "forget":
+        command = f"`forgectl forget {entry.memory_id}` forgets it"
+        return f'not forgotten yet: "{entry.text}"; {command}' if entry.memory_id else entry.reason
+    if not entry.memory_id:
+        what = f'"{entry.text}": ' if entry.text else ""
+        return f"not saved: {what}{entry.reason}"
+    where = _WHERE.get(entry.scope, "this repository")
+    how = "replacing an older memory, " if entry.supersedes else ""
+    back = f"undo: `forgectl forget {entry.memory_id}`"
+    return f'saved, {how}for {where}: "{entry.text}"; {back}'

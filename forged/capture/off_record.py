@@ -16,9 +16,9 @@ from itertools import chain
 import msgspec
 
 from forged.capture.authorship import MessagePiece, parts_of, pieces
-from forged.capture.forms import plain, words_said
-from forged.capture.rules.lasting import Veto, speaks_against
+from forged.capture.rules.durability import Veto, is_vetoed
 from forged.capture.rules.requests import asks, begins_with_request, forgets, form_of, letters, names_memory
+from forged.capture.text_patterns import plain, words_said
 from forged.text.forgetting import sentences_in
 
 # Words without which no pattern matches: most messages hold none of them, and cost one look.
@@ -158,7 +158,7 @@ class _Piece:
 
     def __init__(self, piece: MessagePiece) -> None:
         self._whole = piece.text
-        self.parts = parts_of(piece) if piece.of in {"typed", "unsure"} else []
+        self.parts = parts_of(piece) if piece.author in {"typed", "unsure"} else []
         self._left: list[str | None] = [*self.parts]
         self.forgets: list[str] = []
         seen = [plain(part) for part in self.parts]
@@ -284,7 +284,7 @@ def _without_forgotten(sentence: str) -> str | None:
         if is_kept:
             kept.append(clause)
     left = _tidied(kept, sentence)
-    return f"{_ASKED}{left}" if left and is_stated and not speaks_against(left, _PASSING) else left
+    return f"{_ASKED}{left}" if left and is_stated and not is_vetoed(left, _PASSING) else left
 
 
 def _tidied(clauses: Sequence[str], sentence: str) -> str | None:

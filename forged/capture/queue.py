@@ -19,7 +19,7 @@ import msgspec
 from forged.capture.slices import WINDOW_LIMIT
 from forged.capture.values import TaskFailed
 from forged.errors import StoreError
-from forged.fair_queue import logged
+from forged.fair_queue import log_failure
 from forged.files import Root
 from forged.state import Change, Event, State
 
@@ -82,7 +82,7 @@ class QueuedEvent(msgspec.Struct, eq=False):
         """Take in another turn."""
         mine, other = self.event, later.event
         self.event = msgspec.structs.replace(
-            mine, window=(*mine.window, *other.window), heard_at=(*mine.times, *other.times)
+            mine, window=(*mine.window, *other.window), said_at=(*mine.times, *other.times)
         )
         self.size += later.size
         self.turns += 1
@@ -255,14 +255,14 @@ class EventFlusher:
     @property
     def is_due(self) -> bool:
         """Whether something is not on disk."""
-        return bool(self._also or not self._state.heard.is_saved or self._queue.in_memory())
+        return bool(self._also or not self._state.capture_cursors.is_saved or self._queue.in_memory())
 
     def schedule(self, *also: Change) -> None:
         """Have everything written, and this done in the same transaction."""
         self._also += also
         if self._task is None:
             self._task = asyncio.create_task(self._flush_all(), name="event flusher")
-            self._task.add_done_callback(logged)
+            self._task.add_done_callback(log_failure)
 
     def stop(self) -> None:
         if self._task is not None:
@@ -283,7 +283,9 @@ class EventFlusher:
         stored = [each.event for each in waiting]
         due, self._also = self._also, ()
         try:
-            await self._state.events.put_all([*stored, *events], self._state.heard.pending(), *due, *also)
+            await self._state.events.put_all(
+                [*stored, *events], self._state.capture_cursors.pending(), *due, *also
+            )
         except StoreError:
             self._also = (*due, *self._also)
             raise

@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable, Sequence
 from weakref import WeakValueDictionary
 
+from forged.capture.call_limiter import CallLimiter
 from forged.capture.committer import Committer
 from forged.capture.dispatcher import EventDispatcher, Rank
-from forged.capture.gate import Gate
 from forged.capture.intake import Intake, Outcome, Submission, SubmittedEvents
 from forged.capture.off_record import OffRecord
 from forged.capture.queue import CaptureQueue, EventFlusher, QueuedEvent, session_key
@@ -26,7 +26,7 @@ from forged.capture.vectors import VectorsOf
 from forged.counters import Metrics
 from forged.errors import StoreError
 from forged.files import Root
-from forged.models import Governor, Health
+from forged.models import EndpointHealth, Governor
 from forged.state import Change, CutCount, CutEvent, Event, Kind, State, cut, new_event_id
 from forged.text.forgetting import Words
 from forged_client.protocol import CaptureReport
@@ -34,7 +34,7 @@ from forged_client.protocol import CaptureReport
 logger = logging.getLogger(__name__)
 
 
-class Pipeline:
+class CaptureService:
     """One for the daemon; `rank` finds the memories that a model should know about."""
 
     def __init__(
@@ -50,7 +50,7 @@ class Pipeline:
         batch_turns: int = 1,
         off: str = "",
         problem: str = "",
-        health: Health | None = None,
+        health: EndpointHealth | None = None,
         supervisor: MakeSupervisor = Supervisor,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -67,7 +67,9 @@ class Pipeline:
             settings=settings,
             queue=self._queue,
             state=state,
-            gate=Gate(governor, health or Health(clock=clock)) if settings.classifier else None,
+            limiter=CallLimiter(governor, health or EndpointHealth(clock=clock))
+            if settings.classifier
+            else None,
             metrics=metrics,
             rank=rank,
             vectors=vectors,
@@ -76,9 +78,9 @@ class Pipeline:
             make_supervisor=supervisor,
             clock=clock,
         )
-        self.news = self._dispatcher.news
-        self._taken_up = asyncio.Event()  # clear while `run` reads what an earlier daemon left
-        self._taken_up.set()
+        self.notifications = self._dispatcher.notifications
+        self._restored = asyncio.Event()  # clear while `run` reads what an earlier daemon left
+        self._restored.set()
         self._closing = False
         self._flusher = EventFlusher(state, self._queue)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -92,7 +94,7 @@ class Pipeline:
             answer=self._dispatcher.answer,
         )
 
-    async def hear(self, submission: Submission) -> Outcome:
+    async def submit(self, submission: Submission) -> Outcome:
         """Take what was said, or say why not; captures of one session one after the other.
 
         A capture in parts is judged once. `durable` is all on stable storage; a turn is there in a second.
@@ -107,7 +109,7 @@ class Pipeline:
         async with lock:
             if reason:
                 is_paused = submission.session_id and self._state.pauses.is_paused(tops)
-                if is_paused and await self._intake.pass_over(submission, key):
+                if is_paused and await self._intake.mark_seen(submission, key):
                     self._flusher.schedule()
                 return self._refused(reason)
             if (done := self._state.parts.done(submission.event_id)) is not None:
@@ -128,15 +130,15 @@ class Pipeline:
         size = sum(event.size for event in events) - sum(part.size for part in gone.values())
         if full := self._full(len(events), size):
             return self._refused(full)
-        before, also = self._state.heard.of(taken.session), list[Change]()
+        before, also = self._state.capture_cursors.of(taken.session), list[Change]()
         if taken.capture_id:
             done = self._state.parts.finishing(taken.capture_id, len(events), at_once=kind == "turn")
             also.append(done)
         if taken.cursor is not None:
-            self._state.heard.update({taken.session: taken.cursor})
+            self._state.capture_cursors.update({taken.session: taken.cursor})
         if kind != "turn" and (trouble := await self._stored(taken, also)):
             if taken.cursor is not None:
-                self._state.heard.update({taken.session: before})
+                self._state.capture_cursors.update({taken.session: before})
             return self._refused(trouble)
         waited = len(self._queue)
         self._add(events, on_disk=kind != "turn", at_once=taken.is_urgent)
@@ -175,7 +177,7 @@ class Pipeline:
 
     async def _refusal(self, tops: tuple[str, ...]) -> str:
         """Why nothing is taken of these roots now, or nothing; waits for what an earlier daemon left."""
-        await self._taken_up.wait()
+        await self._restored.wait()
         if self.off:
             return self.off
         if self._closing:
@@ -191,22 +193,22 @@ class Pipeline:
             self._dispatcher.supervisor.want()
         self._dispatcher.wake()
 
-    async def judged(self, session_id: str, roots: tuple[Root, ...], within_s: float) -> bool:
+    async def wait_until_classified(self, session_id: str, roots: tuple[Root, ...], within_s: float) -> bool:
         """Whether nothing of a session waits any more, after waiting so long for it."""
         session = session_key(session_id, roots)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
-                await self._taken_up.wait()
+                await self._restored.wait()
                 while self._queue.holds(session):
                     await self._dispatcher.ended.wait()
-        return self._taken_up.is_set() and not self._queue.holds(session)
+        return self._restored.is_set() and not self._queue.holds(session)
 
     async def purge(self, unwanted: Sequence[Words]) -> CutCount:
         """Take every sentence that holds an unwanted text out of all events; an empty one goes.
 
         What is in hand is judged anew with what is left of it. Raises StoreError.
         """
-        await self._taken_up.wait()
+        await self._restored.wait()
         done = await self._state.parts.cut(unwanted)
         done += await self._state.to_review.cut(unwanted)
         for waiting in self._queue.waiting():
@@ -229,7 +231,7 @@ class Pipeline:
 
     async def retry(self, event_id: str) -> bool:
         """Queue a dead event again; false if there is none of this id. Raises StoreError."""
-        await self._taken_up.wait()
+        await self._restored.wait()
         event = await self._events.revive(event_id)
         if event is None:
             return False
@@ -240,9 +242,9 @@ class Pipeline:
         """Every event that has not ended, in order."""
         return self._queue.events()
 
-    async def look_again(self) -> None:
+    async def recheck_folders(self) -> None:
         """Let events go on whose folders are at their paths again."""
-        await self._dispatcher.look_again()
+        await self._dispatcher.recheck_folders()
 
     async def drop(self, event_id: str) -> bool:
         """Erase an event that waits; false if there is none of this id."""
@@ -285,7 +287,7 @@ class Pipeline:
             return "off", self.off
         if trouble := self._problem or self._dispatcher.supervisor.problem:
             return "failing", trouble
-        if not self._taken_up.is_set():
+        if not self._restored.is_set():
             return "waiting", "events from before the restart are being read"
         if doubt := self._state.pauses.doubt:
             return "failing", doubt
@@ -299,14 +301,14 @@ class Pipeline:
 
     async def run(self) -> None:
         """Take up what an earlier daemon left, and work; without a classifier all waits for another."""
-        self._taken_up.clear()
+        self._restored.clear()
         try:
             await self._state.opened()
-            self._take_up()
+            self._restore()
         finally:
-            self._taken_up.set()
+            self._restored.set()
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._take_up_late())
+            group.create_task(self._restore_late())
             if not (self.off or self._problem):
                 group.create_task(self._dispatcher.run())
 
@@ -325,13 +327,13 @@ class Pipeline:
         else:
             logger.info("waiting turns stored events=%d", count)
 
-    def _take_up(self) -> None:
+    def _restore(self) -> None:
         """What was acknowledged before the last end waits again, in its order, and for no further turns."""
         self._add(self._events.left(), on_disk=True, sealed=True)
 
-    async def _take_up_late(self) -> None:
+    async def _restore_late(self) -> None:
         await self._events.restored.wait()
-        self._take_up()
+        self._restore()
 
 
 def _is_urgent(typed: Sequence[str]) -> bool:

@@ -29,7 +29,7 @@ class TimedMessage(msgspec.Struct, frozen=True):
     """
 
     utterance: Utterance
-    heard_at: float
+    said_at: float
     begun: bool = False
     goes_on: bool = False
 
@@ -56,12 +56,12 @@ def _cut_to_windows(message: TimedMessage) -> Iterator[TimedMessage]:
         end = _end(text)
         if text[:end].strip():
             yield TimedMessage(
-                Utterance(message.utterance.role, text[:end]), message.heard_at, begun, goes_on=True
+                Utterance(message.utterance.role, text[:end]), message.said_at, begun, goes_on=True
             )
             begun = True
         text = text[end:]
     if text.strip():
-        yield TimedMessage(Utterance(message.utterance.role, text), message.heard_at, begun, message.goes_on)
+        yield TimedMessage(Utterance(message.utterance.role, text), message.said_at, begun, message.goes_on)
 
 
 def _end(text: str) -> int:

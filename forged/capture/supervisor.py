@@ -30,24 +30,24 @@ import msgspec
 
 from forged.capture import worker
 from forged.capture.values import (
-    Asked,
-    AskedAgain,
-    AskedVectors,
-    CallDeparted,
+    AskHeads,
+    AskRetry,
+    AskVectors,
+    CallSent,
     Classified,
     Classify,
-    GoOn,
+    HeadsAnswer,
     KnownMemory,
-    NamedHeads,
     Ready,
     Report,
-    StatementVectors,
+    RetryAnswer,
     Task,
     TaskFailed,
+    VectorsAnswer,
     WorkerSettings,
 )
 from forged.capture.vectors import VectorsOf
-from forged.counters import Departure
+from forged.counters import EgressRecord
 from forged.state import Event
 
 logger = logging.getLogger(__name__)
@@ -141,7 +141,7 @@ class WorkerProcess:
                 feeder.join(_FEEDER_S)
             self._queue = None
 
-    def _tell(self, report: Report) -> None:
+    def _forward(self, report: Report) -> None:
         """Pass a report on; of a worker that is being killed only what it got done."""
         if isinstance(report, Ready):
             self.was_ready = True
@@ -206,7 +206,7 @@ class WorkerProcess:
             except (msgspec.DecodeError, UnicodeDecodeError) as error:  # a newer version lies on disk
                 self.kill(f"its report cannot be read: {error}")
                 return
-            self._in_loop(self._tell, report)
+            self._in_loop(self._forward, report)
 
     def _wait_for(self, process: SpawnProcess) -> str:
         """Wait for the end of the process, and say what it died of."""
@@ -217,7 +217,7 @@ class WorkerProcess:
             _kill_group(self.pid)  # what it may have started
             process.join()
             self._is_there = False
-        cause = self._killed_for or _cause(process.exitcode or 0)
+        cause = self._killed_for or _exit_cause(process.exitcode or 0)
         process.close()
         return cause
 
@@ -229,7 +229,7 @@ def _kill_group(pid: int) -> None:
             kill(pid, signal.SIGKILL)
 
 
-def _cause(exit_code: int) -> str:
+def _exit_cause(exit_code: int) -> str:
     if exit_code >= 0:
         return f"exit code {exit_code}"
     try:
@@ -260,7 +260,7 @@ class Supervisor:
         self._current: WorkerProcess | None = None
         self._timers: list[asyncio.TimerHandle] = []
         self._limit_s = 0.0
-        self._failed_starts = self._fruitless = 0
+        self._failed_starts = self._deaths_without_report = 0
         self.ready = False
         self.pid = self.restarts = 0  # no worker has the number 0
         self.problem = ""
@@ -275,7 +275,7 @@ class Supervisor:
         assert self._current is not None
         self._current.give(task)
         self._limit_s = limit_s
-        self._expect(limit_s)
+        self._set_deadline(limit_s)
 
     async def run(self) -> None:
         """Keep a worker until cancelled; its whole process group is killed then."""
@@ -283,23 +283,23 @@ class Supervisor:
             async with asyncio.timeout(self._patience.first_start_s):
                 await self._wanted.wait()
         while True:
-            was_ready, cause = await self._one_life()
+            was_ready, cause = await self._run_worker()
             pause_s = self._after(cause, was_ready=was_ready)
             self._on_death(cause)
             await asyncio.sleep(pause_s)
             self.restarts += 1
 
-    async def _one_life(self) -> tuple[bool, str]:
+    async def _run_worker(self) -> tuple[bool, str]:
         """One worker process from start to end: whether it was ever ready, and why it ended."""
         self._current = one = WorkerProcess(self._target, self._settings, self._started, self._reported)
-        self._expect(self._patience.ready_s, self._patience.slow_start_s)
+        self._set_deadline(self._patience.ready_s, self._patience.slow_start_s)
         try:
             one.begin()
             await asyncio.wait({one.over})
         finally:
             # If cancelled, the process still runs. Its event is safe on disk or in the queue.
             self.ready = False
-            self._expect()
+            self._set_deadline()
             one.kill("the daemon stops")
             try:
                 await asyncio.wait({one.over}, timeout=_STOP_S)
@@ -309,13 +309,13 @@ class Supervisor:
         return one.was_ready, one.over.result()
 
     def _after(self, cause: str, *, was_ready: bool) -> float:
-        self._fruitless += 1
+        self._deaths_without_report += 1
         if was_ready:
             logger.warning("worker died cause=%s", cause)
-            return 0.0 if self._fruitless <= _FREE_DEATHS else _STEADY_S
+            return 0.0 if self._deaths_without_report <= _FREE_DEATHS else _STEADY_S
         pause_s = self._patience.retry_s * 2.0 ** min(self._failed_starts, 20)
         self._failed_starts += 1
-        self._show(f"the capture worker cannot run: {cause}")
+        self._report_problem(f"the capture worker cannot run: {cause}")
         return min(pause_s, self._patience.longest_retry_s)
 
     def _started(self, pid: int) -> None:
@@ -324,20 +324,20 @@ class Supervisor:
     def _reported(self, report: Report) -> None:
         match report:
             case Ready():
-                self._expect()
+                self._set_deadline()
                 self._failed_starts = 0
                 self.ready = not report.problem
-                self._show(report.problem)
+                self._report_problem(report.problem)
                 logger.info("worker ready pid=%d restarts=%d", report.pid, self.restarts)
             case Classified() | TaskFailed():
-                self._expect()
-                self._fruitless = 0
+                self._set_deadline()
+                self._deaths_without_report = 0
             case _:
-                self._expect(self._limit_s)
-                self._fruitless = 0
+                self._set_deadline(self._limit_s)
+                self._deaths_without_report = 0
         self._on_report(report)
 
-    def _expect(self, limit_s: float | None = None, slow_s: float | None = None) -> None:
+    def _set_deadline(self, limit_s: float | None = None, slow_s: float | None = None) -> None:
         """The next report is due in `limit_s` seconds, or none is."""
         for timer in self._timers:
             timer.cancel()
@@ -354,9 +354,9 @@ class Supervisor:
             self._current.kill(f"no report for {limit_s:g} s")
 
     def _slow(self, slow_s: float) -> None:
-        self._show(f"the capture worker is not ready after {slow_s:g} s")
+        self._report_problem(f"the capture worker is not ready after {slow_s:g} s")
 
-    def _show(self, problem: str) -> None:
+    def _report_problem(self, problem: str) -> None:
         if problem and problem != self.problem:
             logger.warning("%s", problem)
         self.problem = problem
@@ -369,7 +369,7 @@ LastReport = Classified | TaskFailed | str
 
 
 class WorkerCall:
-    """One for the daemon; `stands` says whether an event is still as it was given."""
+    """One for the daemon; `current` says whether an event is still as it was given."""
 
     def __init__(
         self,
@@ -377,8 +377,8 @@ class WorkerCall:
         settings: WorkerSettings,
         heads: HeadsOf,
         vectors: VectorsOf | None,
-        stands: Callable[[Event], bool],
-        departed: Callable[[Departure], None],
+        is_current: Callable[[Event], bool],
+        on_call_sent: Callable[[EgressRecord], None],
         make_supervisor: MakeSupervisor,
         start: Callable[[Coroutine[None, None, None]], None],
         on_ready: Callable[[], None],
@@ -386,8 +386,8 @@ class WorkerCall:
         self._limit_s = settings.timeout_s + _GRACE_S
         self._heads = heads
         self._vectors = vectors
-        self._stands = stands
-        self._departed = departed
+        self._is_current = is_current
+        self._on_call_sent = on_call_sent
         self._start = start
         self._on_ready = on_ready
         self._event: Event | None = None  # that the worker has
@@ -412,18 +412,18 @@ class WorkerCall:
         if isinstance(report, Ready):
             self._on_ready()
             return
-        if isinstance(report, CallDeparted):
-            self._departed(report.departure)
+        if isinstance(report, CallSent):
+            self._on_call_sent(report.record)
             return
         event, answer = self._event, self._answer
         if event is None or answer is None or answer.done() or event.id != report.event_id:
             logger.warning("report about another event=%s", report.event_id)
-        elif isinstance(report, Asked):
-            self._start(self._answer_heads(event, report.names))
-        elif isinstance(report, AskedAgain):
-            self._reply(GoOn(event.id, self._stands(event)))
-        elif isinstance(report, AskedVectors):
-            self._start(self._answer_vectors(event, report.texts))
+        elif isinstance(report, AskHeads):
+            self._start(self._send_heads(event, report.names))
+        elif isinstance(report, AskRetry):
+            self._reply(RetryAnswer(event.id, self._is_current(event)))
+        elif isinstance(report, AskVectors):
+            self._start(self._send_vectors(event, report.texts))
         else:
             answer.set_result(report)
 
@@ -431,17 +431,17 @@ class WorkerCall:
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(reason)
 
-    async def _answer_heads(self, event: Event, names: Sequence[str]) -> None:
+    async def _send_heads(self, event: Event, names: Sequence[str]) -> None:
         heads: tuple[KnownMemory, ...] = ()
         try:
             heads = await self._heads(event, names)
         except Exception:
             logger.exception("no heads event=%s", event.id)
-        self._reply(NamedHeads(event.id, heads))
+        self._reply(HeadsAnswer(event.id, heads))
 
-    async def _answer_vectors(self, event: Event, texts: Sequence[str]) -> None:
-        self._reply(StatementVectors(event.id, await self._vectors(texts) if self._vectors else ()))
+    async def _send_vectors(self, event: Event, texts: Sequence[str]) -> None:
+        self._reply(VectorsAnswer(event.id, await self._vectors(texts) if self._vectors else ()))
 
-    def _reply(self, told: NamedHeads | StatementVectors | GoOn) -> None:
+    def _reply(self, answer: HeadsAnswer | VectorsAnswer | RetryAnswer) -> None:
         if self._answer is not None and self.supervisor.ready:
-            self.supervisor.give(told, self._limit_s)
+            self.supervisor.give(answer, self._limit_s)

@@ -1,7 +1,7 @@
 """Values that the daemon and the capture worker exchange, and the interface of a classifier.
 
 The worker gets one `Classify` at a time, and ends it with `Classified` or `TaskFailed`; before that it may
-ask (`Asked`, `AskedVectors`, `AskedAgain`). All that crosses is msgspec bytes: an object that cannot be
+ask (`AskHeads`, `AskVectors`, `AskRetry`). All that crosses is msgspec bytes: an object that cannot be
 pickled vanishes from a `multiprocessing.Queue` without an error.
 """
 
@@ -12,10 +12,10 @@ from typing import Protocol
 
 import msgspec
 
-from forged.counters import Departure
+from forged.counters import EgressRecord
 from forged.errors import ProviderError
 from forged.log import LogSettings
-from forged.memory import Entity, Origin, Related, Relation, Scope
+from forged.memory import Entity, EntityRelation, Origin, Related, Scope
 from forged.program import Program
 from forged.state import Event
 
@@ -37,8 +37,8 @@ class Proposal(msgspec.Struct, frozen=True):
     """A memory to keep, unchecked: every field may hold anything.
 
     `evidence` are files as PATH, PATH:LINE or PATH:FIRST-LAST; `importance` is from 0 to 1, or unknown. `why`
-    is request, rule, head, model, or empty for an author with one reason. What `only_replaces` is not sure to
-    be worth keeping, unless it changes what is known: `doubt` nats must speak for that.
+    is request, rule, head, model, or empty for an author with one reason. What `update_only` is not sure to
+    be worth keeping, unless it changes what is known: `penalty` nats must speak for that.
     """
 
     content: str
@@ -49,12 +49,12 @@ class Proposal(msgspec.Struct, frozen=True):
     cues: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()
     entities: tuple[Entity, ...] = ()
-    relations: tuple[Relation, ...] = ()
+    relations: tuple[EntityRelation, ...] = ()
     importance: float | None = None
     source: str = ""
     why: str = ""
-    only_replaces: bool = False
-    doubt: float = 0.0
+    update_only: bool = False
+    penalty: float = 0.0
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -146,28 +146,28 @@ class Classify(msgspec.Struct, frozen=True, tag="classify"):
     attempts: int = 2
 
 
-class NamedHeads(msgspec.Struct, frozen=True, tag="heads"):
+class HeadsAnswer(msgspec.Struct, frozen=True, tag="heads_answer"):
     """The answer to Asked: the newest versions of memories whose first line names one of the things."""
 
     event_id: str
     heads: tuple[KnownMemory, ...] = ()
 
 
-class StatementVectors(msgspec.Struct, frozen=True, tag="statement_vectors"):
+class VectorsAnswer(msgspec.Struct, frozen=True, tag="vectors_answer"):
     """The answer to AskedVectors: a row of float32 for each text, in the machine's byte order, or none."""
 
     event_id: str
     rows: tuple[bytes, ...] = ()
 
 
-class GoOn(msgspec.Struct, frozen=True, tag="go_on"):
+class RetryAnswer(msgspec.Struct, frozen=True, tag="retry_answer"):
     """The answer to AskedAgain: whether the event is still as the worker has it."""
 
     event_id: str
     may: bool
 
 
-Task = Classify | NamedHeads | StatementVectors | GoOn
+Task = Classify | HeadsAnswer | VectorsAnswer | RetryAnswer
 
 
 # --- worker to daemon, over the Pipe ------------------------------------------------------------------
@@ -180,21 +180,21 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
     problem: str = ""
 
 
-class Asked(msgspec.Struct, frozen=True, tag="asked"):
+class AskHeads(msgspec.Struct, frozen=True, tag="ask_heads"):
     """Which memories name one of these things? The worker waits for Heads."""
 
     event_id: str
     names: tuple[str, ...] = ()
 
 
-class AskedVectors(msgspec.Struct, frozen=True, tag="asked_vectors"):
+class AskVectors(msgspec.Struct, frozen=True, tag="ask_vectors"):
     """What does the local model make of these texts? The worker waits for StatementVectors."""
 
     event_id: str
     texts: tuple[str, ...] = ()
 
 
-class AskedAgain(msgspec.Struct, frozen=True, tag="asked_again"):
+class AskRetry(msgspec.Struct, frozen=True, tag="ask_retry"):
     """May the model be asked about the event once more? Something of it may be forgotten by now."""
 
     event_id: str
@@ -214,13 +214,13 @@ class TaskFailed(msgspec.Struct, frozen=True, tag="failed"):
     retry_after_s: float | None = None
 
 
-class CallDeparted(msgspec.Struct, frozen=True, tag="departed"):
+class CallSent(msgspec.Struct, frozen=True, tag="call_sent"):
     """Something to count of a model call, told as it happens: a worker may be killed in the middle of it."""
 
-    departure: Departure
+    record: EgressRecord
 
 
-Report = Ready | CallDeparted | Asked | AskedVectors | AskedAgain | Classified | TaskFailed
+Report = Ready | CallSent | AskHeads | AskVectors | AskRetry | Classified | TaskFailed
 
 
 class WorkerSettings(msgspec.Struct, frozen=True):

@@ -23,23 +23,23 @@ import msgspec
 
 from forged import log
 from forged.capture.values import (
-    Asked,
-    AskedAgain,
-    AskedVectors,
-    CallDeparted,
+    AskHeads,
+    AskRetry,
+    AskVectors,
     CallFailed,
+    CallSent,
     Classified,
     Classifier,
     Classify,
-    GoOn,
+    HeadsAnswer,
     KnownMemory,
-    NamedHeads,
     Ready,
     Report,
-    StatementVectors,
+    RetryAnswer,
     Task,
     TaskFailed,
     Usage,
+    VectorsAnswer,
     WorkerSettings,
 )
 from forged.errors import ConfigError, ProviderError
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-A = TypeVar("A", NamedHeads, StatementVectors, GoOn)
+A = TypeVar("A", HeadsAnswer, VectorsAnswer, RetryAnswer)
 
 # A gateway without a server behind it, and a path or model that is not there: no event's fault.
 _NOBODY_THERE = frozenset({404, 502, 503, 504, 529})
@@ -102,17 +102,17 @@ def _classifier(
 ) -> tuple[Classifier | None, str]:
     """The classifier, or why there is none. The rules need neither numpy nor httpx, half of a start."""
     try:
-        from forged.capture.local import LocalAnswers, WithRequests  # noqa: PLC0415
+        from forged.capture.local_classifier import LocalClassifier, RequestClassifier  # noqa: PLC0415
 
-        local = LocalAnswers(daemon.vectors if settings.has_vectors else None)
+        local = LocalClassifier(daemon.vectors if settings.has_vectors else None)
         if not settings.classifier:
             from forged.capture.rules.engine import RuleClassifier  # noqa: PLC0415
 
-            return WithRequests(RuleClassifier(daemon.heads, local.more), local), ""
+            return RequestClassifier(RuleClassifier(daemon.heads, local.refine), local), ""
         from forged.capture.llm import LlmClassifier  # noqa: PLC0415
 
         model = LlmClassifier(_model(settings, report), may_go_on=daemon.may_go_on)
-        return WithRequests(model, local, overrules=True), ""
+        return RequestClassifier(model, local, overrules=True), ""
     except ConfigError as error:
         return None, str(error)
 
@@ -120,17 +120,19 @@ def _classifier(
 def _model(settings: WorkerSettings, report: Callable[[Report], None]) -> ChatModel:
     """The model that is asked. Retries are the classifier's own affair: it counts calls."""
     from forged.config import NetworkConfig  # noqa: PLC0415
-    from forged.models import Door  # noqa: PLC0415
+    from forged.models import EgressGuard  # noqa: PLC0415
 
     network = NetworkConfig(settings.proxy, settings.plain_http_hosts)
-    door = Door(network, lambda each: report(CallDeparted(each)))
+    egress = EgressGuard(network, lambda each: report(CallSent(each)))
     if settings.program.command:
         from forged.models.programs.chat import ProgramChat  # noqa: PLC0415
 
-        return ProgramChat(settings.program, settings.scratch, door=door)
+        return ProgramChat(settings.program, settings.scratch, egress=egress)
     from forged.models.openai_compatible import OpenAICompatibleChat  # noqa: PLC0415
 
-    return OpenAICompatibleChat(settings.base_url, settings.classifier, settings.key, door=door, retries=0)
+    return OpenAICompatibleChat(
+        settings.base_url, settings.classifier, settings.key, egress=egress, retries=0
+    )
 
 
 class DaemonLink:
@@ -143,17 +145,17 @@ class DaemonLink:
 
     def heads(self, event_id: str, names: Sequence[str]) -> tuple[KnownMemory, ...]:
         """The newest versions of the memories that an event can see, of those that name one of `names`."""
-        return self._answer(Asked(event_id, tuple(names)), NamedHeads).heads
+        return self._answer(AskHeads(event_id, tuple(names)), HeadsAnswer).heads
 
     def vectors(self, event_id: str, texts: Sequence[str]) -> tuple[bytes, ...]:
         """A row of float32 for each text by the local model; none where it is not there."""
-        return self._answer(AskedVectors(event_id, tuple(texts)), StatementVectors).rows
+        return self._answer(AskVectors(event_id, tuple(texts)), VectorsAnswer).rows
 
     def may_go_on(self, event_id: str) -> bool:
         """Whether an event is still as we have it: nothing of it was forgotten."""
-        return self._answer(AskedAgain(event_id), GoOn).may
+        return self._answer(AskRetry(event_id), RetryAnswer).may
 
-    def _answer(self, question: Asked | AskedVectors | AskedAgain, form: type[A]) -> A:
+    def _answer(self, question: AskHeads | AskVectors | AskRetry, form: type[A]) -> A:
         self._report(question)
         answer = self._next_task()
         assert isinstance(answer, form), "a task instead of an answer"

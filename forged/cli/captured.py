@@ -12,17 +12,17 @@ import click
 from forged.cli.call import Invocation, ask, show
 from forged.cli.commands import asks
 from forged.cli.exits import Stop
-from forged.cli.since import When, since_option
+from forged.cli.since import TimeParam, since_option
 from forged.cli.status import BUILT_IN, captures_waiting, classifier_name
 from forged.cli.tables import cut, folded, short_ids
 from forged.cli.terminal import escape_line, local_time, tell
-from forged_client.protocol import Judged, JudgedPage, ListJudged, Status
+from forged_client.protocol import CapturedEntry, CapturedPage, ListCaptured, Status
 
 _INDENT = "    "
 _WHY = {
     "request": "you asked to remember it",
     "rule": "a rule matched what you typed",
-    "head": "chosen by the built-in linear model",
+    "linear": "chosen by the built-in linear model",
     "model": "proposed by the chat model",
     "refusal": "you asked not to remember it",
     "forget": "you asked to forget it",
@@ -48,21 +48,21 @@ def captured_command(call: Invocation, *, today: bool, since: str, **fields: Any
     """
     if today and since:
         raise Stop("usage", "give --today or --since, not both")
-    since = When().convert("today", None, None) if today else since
-    request = ListJudged(workspace=call.workspace, since=since, **fields)
+    since = TimeParam().convert("today", None, None) if today else since
+    request = ListCaptured(workspace=call.workspace, since=since, **fields)
     found = ask(call, request)
-    show(call, found, _pages(call, found.judged, with_root=request.all_repos))
+    show(call, found, _pages(call, found.captured, with_root=request.all_repos))
     if call.as_json:
         return
-    left = found.total - request.offset - len(found.judged)
+    left = found.total - request.offset - len(found.captured)
     if left > 0:
         tell(f"and {left:,} more; --limit and --offset show them")
-    elif not found.judged:
+    elif not found.captured:
         tell(_nothing(request, found))
         _tell_waiting(call)
 
 
-def _nothing(request: ListJudged, found: JudgedPage) -> str:
+def _nothing(request: ListCaptured, found: CapturedPage) -> str:
     if found.total:
         return f"there are only {found.total:,}; --offset skips all of them"
     matching = "nothing matches: no statement" if request.since or request.session_id else "no statement"
@@ -77,9 +77,9 @@ def _tell_waiting(call: Invocation) -> None:
         tell("the latest turns are not judged yet; `forgectl status` shows how many")
 
 
-def _pages(call: Invocation, judged: Sequence[Judged], *, with_root: bool) -> Iterator[str]:
-    names = short_ids(each.memory_id for each in judged) if call.width else {}
-    for each in judged:
+def _pages(call: Invocation, captured: Sequence[CapturedEntry], *, with_root: bool) -> Iterator[str]:
+    names = short_ids(each.memory_id for each in captured) if call.width else {}
+    for each in captured:
         word = _word(each)
         about = f"{escape_line(each.scope)}/{escape_line(each.category)}" if each.category else ""
         facts = (
@@ -95,7 +95,7 @@ def _pages(call: Invocation, judged: Sequence[Judged], *, with_root: bool) -> It
             yield from folded(_INDENT + line, call.width, _INDENT * 2)
 
 
-def _word(each: Judged) -> str:
+def _word(each: CapturedEntry) -> str:
     """Return the outcome of a statement; one that was saved and then forgotten has neither id nor text."""
     if each.memory_id:
         return "saved"
@@ -104,7 +104,7 @@ def _word(each: Judged) -> str:
     return "forgotten" if each.category and not each.text else "refused"
 
 
-def _body(call: Invocation, each: Judged, name: str) -> Iterator[str]:
+def _body(call: Invocation, each: CapturedEntry, name: str) -> Iterator[str]:
     if each.text:
         yield escape_line(each.text) if not call.width else cut(escape_line(each.text), 2 * call.width)
     elif each.memory_id:
@@ -126,14 +126,14 @@ def _body(call: Invocation, each: Judged, name: str) -> Iterator[str]:
         yield f"{does}: {_command(call, each, name)}" if each.is_there else gone
 
 
-def _source(each: Judged) -> str:
+def _source(each: CapturedEntry) -> str:
     agent = escape_line(each.agent) or "unnamed agent"
     session = f"session {escape_line(each.session_id)}" if each.session_id else "no session"
     kind = "" if each.kind in {"", "turn"} else escape_line(each.kind).replace("_", " ")
     return ", ".join(filter(None, (agent, session, kind)))
 
 
-def _command(call: Invocation, each: Judged, name: str) -> str:
+def _command(call: Invocation, each: CapturedEntry, name: str) -> str:
     """Return the command that forgets a memory, also from another repository."""
     is_here = each.scope == "user" or (call.workspace + os.sep).startswith(each.root + os.sep)
     place = "" if is_here else f" --workspace {shlex.quote(each.root)}"

@@ -54,7 +54,7 @@ MEANINGS = {
     "memory.injection_token_budget": (
         "at most this many tokens per injection; 0 is no limit (4,000 in a session)"
     ),
-    "memory.standing_token_budget": "tokens of it for pinned memories, at the start of a session; 0 is none",
+    "memory.pinned_token_budget": "tokens of it for pinned memories, at the start of a session; 0 is none",
     "memory.classifier_model": 'model that decides what to save; "": llm.model, retrieval_model, or built-in',
     "memory.git": "captured memories of a repository: exclude (git ignores them) or commit (git sees them)",
     "memory.daily_token_limit": "for all models together, embeddings too; 0 is no limit",
@@ -80,7 +80,7 @@ MEANINGS = {
     "shared.scopes": "session, user, agent, org: share these; separated by blanks or commas",
     "shared.user_id": "your name on that server; empty: your login name",
     "shared.dimension": "numbers per embedding, checked on insert",
-    "trust.mode": "follow (also what is merged later) or pin: meaning of `forgectl trust`",
+    "trust.mode": "follow (also what is merged later) or locked: meaning of `forgectl trust`",
 }
 
 
@@ -113,7 +113,7 @@ def classifier_command(call: Invocation, name: str, program: str) -> None:
         raise Stop(
             "usage", f"unknown classifier {name!r}; expected cli:NAME (such as cli:claude) or cmd:NAME"
         )
-    if reason := config.unusable("classifier", name):
+    if reason := config.unusable_reason("classifier", name):
         raise Stop("usage", f"{name}: {reason}")
     command = shlex.quote(_found(call, program or config.parts_of(name)[1]))
     path = str(config.config_path(call.environ))

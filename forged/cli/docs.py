@@ -1,6 +1,6 @@
-"""`forgectl docs`: the manual, whose pages are files of this package. Asks no daemon.
+"""`forgectl docs`: list and print the pages of the manual, without the daemon.
 
-A page is `forged/docs/TOPIC.md`: its title on the first line, and on the third what it is about.
+A page is `forged/docs/TOPIC.md`, with its title on the first line and a summary on the third.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SUFFIX = ".md"
 
 
 def topics() -> dict[str, str]:
-    """What there is a page about, in the order of the alphabet, and in one line what the page says."""
+    """Return the topics in alphabetical order, each with the summary of its page."""
     pages = sorted(page.name for page in _PAGES.iterdir() if page.name.endswith(_SUFFIX))
     return {name.removesuffix(_SUFFIX): _about(_PAGES / name) for name in pages}
 
@@ -38,10 +38,10 @@ def _completed(_context: click.Context, _argument: click.Parameter, begun: str) 
 
 @click.command("docs")
 @click.argument("topic", required=False, shell_complete=_completed)
-@click.option("--path", "only_path", is_flag=True, help="Print where the pages lie.")
+@click.option("--path", "only_path", is_flag=True, help="Print the folder of the pages.")
 @reads
 def docs_command(call: Invocation, *, topic: str | None, only_path: bool) -> None:
-    """Show a page of the manual, or without TOPIC list the pages."""
+    """Show a page of the manual; without TOPIC, list the pages."""
     if only_path:
         _say(call, "path", str(_PAGES))
     elif topic is None:
@@ -59,7 +59,7 @@ def _list(call: Invocation) -> None:
 
 
 def _show(call: Invocation, topic: str) -> None:
-    """Raises Stop when there is no such page."""
+    """Print a page. Raises Stop for an unknown topic."""
     known = topics()
     if topic not in known:
         near = difflib.get_close_matches(topic, known, 1)

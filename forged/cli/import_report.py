@@ -27,7 +27,7 @@ class ImportedItem(msgspec.Struct, frozen=True):
     """Result for one item; `says` is the beginning of its text if it is imported."""
 
     where: str
-    became: str
+    result: str
     scope: str
     root: str
     memory_id: str
@@ -48,7 +48,7 @@ class ImportReport(msgspec.Struct, frozen=True):
 
 def report_of(
     moves: Sequence[PlannedItem],
-    fates: Sequence[wire.Fate],
+    outcomes: Sequence[wire.ImportOutcome],
     formats: dict[str, int],
     left: Sequence[SkippedItem],
     roots: Mapping[Destination, str],
@@ -59,22 +59,22 @@ def report_of(
     entries = tuple(
         ImportedItem(
             where=move.item.where,
-            became=fate.became,
+            result=outcome.result,
             scope=move.place.scope,
             root=roots.get(move.place, ""),
-            memory_id=fate.memory_id,
-            reason=fate.reason,
-            replaces=fate.replaces,
-            says=" ".join(move.item.text.split())[:_LONGEST_QUOTE] if fate.became == "new" else "",
+            memory_id=outcome.memory_id,
+            reason=outcome.reason,
+            replaces=outcome.replaces,
+            says=" ".join(move.item.text.split())[:_LONGEST_QUOTE] if outcome.result == "new" else "",
         )
-        for move, fate in zip(moves, fates, strict=True)
+        for move, outcome in zip(moves, outcomes, strict=True)
     )
-    return ImportReport(done, dict(Counter(each.became for each in entries)), formats, entries, tuple(left))
+    return ImportReport(done, dict(Counter(each.result for each in entries)), formats, entries, tuple(left))
 
 
 _RESULTS = {
     "new": ("imported", "new"),
-    "there": ("already there", "already there"),
+    "exists": ("already there", "already there"),
     "secret": ("refused, because they seem to contain a secret", "seem to contain a secret"),
     "conflict": ("not imported, because their id exists with another text", "in conflict with existing ones"),
     "forgotten": (
@@ -94,7 +94,7 @@ def lines_of(report: ImportReport, *, verbose: bool) -> Iterator[str]:
             f"{count:,} {_RESULTS[name][0 if report.done else 1]}" for name, count in _in_order(counts)
         )
         yield f"{escape_line(root)} ({escape_line(scope)}): {parts}"
-    replaced = [each for each in report.memories if each.replaces and each.became == "new"]
+    replaced = [each for each in report.memories if each.replaces and each.result == "new"]
     if replaced:
         older = counted(len(replaced), "existing memory", "existing memories")
         yield f"{older} {'became' if report.done else 'would become'} an older version of an imported memory"
@@ -102,13 +102,13 @@ def lines_of(report: ImportReport, *, verbose: bool) -> Iterator[str]:
     if verbose:
         said = (each.reason or each.says or each.memory_id for each in report.memories)
         rows = zip(report.memories, said, strict=True)
-        yield from columns([(escape_line(each.where), each.became, escape_line(says)) for each, says in rows])
+        yield from columns([(escape_line(each.where), each.result, escape_line(says)) for each, says in rows])
 
 
 def _by_root(entries: Sequence[ImportedItem]) -> dict[tuple[str, str], Counter[str]]:
     counts: dict[tuple[str, str], Counter[str]] = {}
     for each in entries:
-        counts.setdefault((each.root, each.scope), Counter())[each.became] += 1
+        counts.setdefault((each.root, each.scope), Counter())[each.result] += 1
     return counts
 
 
@@ -118,7 +118,7 @@ def _in_order(counts: Counter[str]) -> list[tuple[str, int]]:
 
 def _not_imported(report: ImportReport, *, verbose: bool) -> Iterator[str]:
     """List refused items, and left-out lines by reason or one by one."""
-    refused = [each for each in report.memories if each.became not in {"new", "there"}]
+    refused = [each for each in report.memories if each.result not in {"new", "exists"}]
     for each in refused[: None if verbose else _MOST_LISTED]:
         yield f"  {escape_line(each.where)}: {escape_line(each.reason)}"
     if len(refused) > _MOST_LISTED and not verbose:

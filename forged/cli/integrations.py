@@ -10,7 +10,7 @@ import msgspec
 
 from forged import integrations
 from forged.cli.call import Invocation, daemon, show
-from forged.cli.commands import asks
+from forged.cli.commands import DefaultGroup, asks
 from forged.cli.exits import NOT_DONE, OK, Stop
 from forged.cli.setup import machine_of
 from forged.cli.status_summary import TRUST_HOOKS
@@ -34,7 +34,7 @@ class Agent(msgspec.Struct, frozen=True):
     seen: AgentReport | None = None
 
 
-@click.group("integrations")
+@click.group("integrations", cls=DefaultGroup)
 def integrations_command() -> None:
     """Show how each agent is connected."""
 
@@ -61,7 +61,7 @@ def is_fine(state: AgentState) -> bool:
 
 
 def _matters(state: AgentState) -> bool:
-    return state.is_here or bool(state.connection)
+    return state.is_installed or bool(state.connection)
 
 
 def _seen(call: Invocation) -> tuple[str, Mapping[str, AgentReport]]:

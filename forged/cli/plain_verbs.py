@@ -1,7 +1,7 @@
-"""The verbs that are asked most, without click: ping, status and retrieve.
+"""The most frequent commands without click: ping, status and retrieve.
 
-A status bar or a hook runs them every few seconds, and click would be half of their cost. click's commands
-call the same functions, so both ways print the same bytes.
+A status bar or a hook runs them every few seconds, and click would take half of the time. The commands of
+click call these functions, so both ways print the same bytes.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
 
 def ping(call: Invocation) -> None:
+    """Print `pong` if the daemon answers."""
     show(call, ask(call, Ping()), ("pong",))
 
 
 def status(call: Invocation, *, details: bool = False) -> None:
-    """Print one status report; never start a daemon, because looking must not change what is seen."""
+    """Print one status report; never start a daemon."""
     with daemon(msgspec.structs.replace(call, autostart=False)) as client:
         report = client.ask(Status(workspace=call.workspace))
     check_read(msgspec.structs.replace(report, reason=""))  # its reason is part of the report
@@ -45,7 +46,7 @@ def _agents(call: Invocation) -> Sequence[AgentState]:
 
 
 def retrieve(call: Invocation, messages: tuple[Message, ...], **options: Any) -> None:
-    """Print the injection, exactly; nothing when there is none. `options` are fields of the request."""
+    """Print the block of an injection, if there is one; `options` are fields of the request."""
     with daemon(call) as client:
         reply = client.retrieve(call.workspace, messages, mode="plain", **options)
     check_read(reply)
@@ -57,5 +58,5 @@ def retrieve(call: Invocation, messages: tuple[Message, ...], **options: Any) ->
 
 
 def user_message(text: str) -> tuple[Message, ...]:
-    """A conversation of one user message; of none when the text is blank."""
+    """Return a conversation of one user message, or an empty one for a blank text."""
     return (Message("user", text),) if text.strip() else ()

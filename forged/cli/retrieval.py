@@ -1,4 +1,4 @@
-"""`forgectl search`, `retrieve` and `why`: what is found, what an agent would get, and the reasons."""
+"""`forgectl search`, `retrieve` and `why`."""
 
 from __future__ import annotations
 
@@ -12,41 +12,59 @@ from forged.cli.call import Invocation, ask, check_read, daemon, show, stdin_tex
 from forged.cli.commands import asks, min_generation_option
 from forged.cli.exits import Stop
 from forged.cli.listing import explanation, hit_lines
+from forged.cli.scope_search import scope_options, search_scopes
 from forged.cli.tables import folded
 from forged.cli.terminal import tell
 from forged_client.protocol import Message, Search, Why
 
 _INDENT = "    "
+_LIMIT = 10
 _conversation = msgspec.json.Decoder(tuple[Message, ...])
-
-
-# Where [scopes].retrieve wants what is their own.
-_as_agent = click.option("--agent", default="", metavar="NAME", help="As this agent, which has its own, too.")
-_in_session = click.option(
-    "--session", "session_id", default="", metavar="ID", help="As in this session, which has its own, too."
+_as_agent = click.option(
+    "--agent",
+    default="",
+    metavar="NAME",
+    help="Include the memories of this agent, if [scopes].retrieve names agent.",
 )
 
 
 @click.command("search")
 @click.argument("query")
-@click.option("--limit", type=click.IntRange(1, 100), default=10, show_default=True)
-@click.option("-v", "--verbose", is_flag=True, help="Also the figures that the order comes of.")
-@_as_agent
-@_in_session
+@scope_options
+@click.option("--limit", type=click.IntRange(1, 100), help=f"Most memories (default: {_LIMIT}; scopes: all).")
+@click.option("-v", "--verbose", is_flag=True, help="Show the figures of each match, too.")
 @min_generation_option
 @asks
-def search_command(call: Invocation, *, verbose: bool, **fields: Any) -> None:
-    """Find memories by text, best first, and say in a word what speaks for each: strong, near or weak."""
-    found = ask(call, Search(workspace=call.workspace, rated=True, **fields))
+def search_command(
+    call: Invocation, *, query: str, limit: int | None, verbose: bool, min_generation: str, **scoped: Any
+) -> None:
+    """Find memories of this repository and your own by text, best first, marked strong, near or weak.
+
+    With --scope, --session, --agent, --user, --filter or --text it searches scopes: session, user, agent,
+    org (documents) and repo, and prints the distance of each memory.
+    """
+    if any(scoped.values()):
+        if min_generation:
+            raise Stop("usage", "--min-generation is for a search without options that name scopes")
+        search_scopes(call, query, limit, **scoped)
+        return
+    request = Search(
+        workspace=call.workspace,
+        query=query,
+        limit=limit or _LIMIT,
+        min_generation=min_generation,
+        rated=True,
+    )
+    found = ask(call, request)
     show(call, found, hit_lines(found.memories, call.paint, call.width, figures=verbose))
     tell_notice(call, found)
-    if not (call.as_json or found.memories or found.reason):
-        tell("nothing found")
+    if not (call.as_json or found.memories or found.status == "disabled"):
+        tell("no memory found; searched: repo, user (--scope, --session and --agent search others)")
 
 
 @click.command("retrieve")
 @click.argument("message", required=False)
-@click.option("--session", "session_id", default="", metavar="ID", help="Session to note this injection for.")
+@click.option("--session", "session_id", default="", metavar="ID", help="Record it under this session.")
 @click.option(
     "--turn", "turn_id", default="", metavar="ID", help="Turn; the same turn is answered from the cache."
 )
@@ -55,10 +73,10 @@ def search_command(call: Invocation, *, verbose: bool, **fields: Any) -> None:
     "hypotheses",
     multiple=True,
     metavar="TEXT",
-    help="Sentence a memory might hold; repeatable.",
+    help="Sentence to search for instead; repeatable.",
 )
 @click.option(
-    "--budget", "token_budget", type=click.IntRange(0), metavar="TOKENS", help="Most tokens; 0 is no limit."
+    "--budget", "token_budget", type=click.IntRange(0), metavar="TOKENS", help="Most tokens; 0: no limit."
 )
 @click.option(
     "--stdin-json", is_flag=True, help="Read the conversation from stdin: a JSON array of messages."
@@ -66,13 +84,13 @@ def search_command(call: Invocation, *, verbose: bool, **fields: Any) -> None:
 @_as_agent
 @asks
 def retrieve_command(call: Invocation, *, message: str | None, stdin_json: bool, **fields: Any) -> None:
-    """Print the injection for a message, as an agent gets it that names no session; `-` reads it from stdin.
+    """Print the block that an agent without a session id would get; `-` reads the message from stdin.
 
-    Controls and hidden characters are shown and not printed, in a pipe too; --json has the exact text.
+    Control and hidden characters are escaped, in a pipe too; --json has the exact text.
     """
     messages = _messages(message, stdin_json)
     if not messages and not fields["hypotheses"]:
-        raise Stop("usage", "say a MESSAGE, or --hypothesis, or --stdin-json")
+        raise Stop("usage", "give a MESSAGE, --hypothesis or --stdin-json")
     plain_verbs.retrieve(call, messages, **fields)
 
 
@@ -82,15 +100,15 @@ def retrieve_command(call: Invocation, *, message: str | None, stdin_json: bool,
 @_as_agent
 @asks
 def why_command(call: Invocation, *, query: str, session: str, agent: str) -> None:
-    """Explain the last injection of a session, or with QUERY what a retrieval would find now."""
+    """Explain the last injection of a session, or with QUERY what an agent would get now."""
     if query and session:
         raise Stop("usage", "give a QUERY or --session, not both")
     with daemon(call) as client:
         found = client.ask(Why(workspace=call.workspace, session_id=session, query=query, agent=agent))
     if call.as_json or not found.at:
         check_read(found)
-    said = explanation(found, query, call.paint, call.width) if found.at else ()
-    show(call, found, (line for each in said for line in folded(each, call.width, _INDENT)))
+    lines = explanation(found, query, call.paint, call.width) if found.at else ()
+    show(call, found, (part for each in lines for part in folded(each, call.width, _INDENT)))
     tell_notice(call, found)
 
 

@@ -26,7 +26,7 @@ AFTER_REMOVAL = (
 
 def no_agent() -> str:
     """Return the error for a machine without agents."""
-    rows = integrations.rows().values()
+    rows = integrations.agent_rows().values()
     names = ", ".join(row.program for row in rows)
     first = next(iter(rows)).install
     return (
@@ -39,18 +39,18 @@ def plan(
     machine: Machine, chosen: Sequence[AgentState], *, removes: bool, service: bool, git: bool = False
 ) -> Iterator[str]:
     """Describe the changes, agent by agent."""
-    rows = integrations.rows()
+    rows = integrations.agent_rows()
     for state in chosen:
         yield _title(state)
         if removes:
             yield f"    removes what connects it{_leaves(rows[state.agent].leaves)}"
         elif state.connection == "connected":
             yield "    is connected already"
-        elif not state.is_here:
+        elif not state.is_installed:
             yield f"    was not found: {escape_line(rows[state.agent].install)}"
         else:
             yield from (
-                f"    {escape_line(line)}" for line in integrations.intended(machine, rows[state.agent])
+                f"    {escape_line(line)}" for line in integrations.planned_steps(machine, rows[state.agent])
             )
     if git:
         yield "git"
@@ -64,7 +64,7 @@ def left(machine: Machine, states: Sequence[AgentState], done: Collection[str]) 
     """List the steps that remain for the person, each with its command."""
     yield "Next steps for you:"
     for state in states:
-        row = integrations.rows()[state.agent]
+        row = integrations.agent_rows()[state.agent]
         if state.agent == "codex" and state.title in done and state.trust != "given":
             yield f"  - {' '.join(_CODEX)}"
         elif row.left and state.title in done:
@@ -72,7 +72,7 @@ def left(machine: Machine, states: Sequence[AgentState], done: Collection[str]) 
     yield "  - memories that others put into a repository are used only after `forgectl trust` there"
     yield "  - git ignores captured memories in a repository, by a line in .git/info/exclude; to commit"
     yield "    them with your team: `forgectl trust --commit` there"
-    titles = {row.name: row.title for row in integrations.rows().values()}
+    titles = {row.name: row.title for row in integrations.agent_rows().values()}
     yield from _models(
         integrations.classifiers(machine, titles), integrations.servers(), integrations.keys(machine)
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from forged.cli.terminal import Painter, counted, escape_line, span
-from forged_client.protocol import EndpointReport, InStepReport, SharedReport
+from forged_client.protocol import EndpointReport, SharedReport, SyncReport
 
 _COLOURS = {"ok": "good", "slow": "warn", "failing": "bad"}
 
@@ -57,14 +57,14 @@ def shared_facts(report: SharedReport) -> Iterator[str]:
         yield f"pending writes were sent {span(report.replayed_s)} ago"
     if not report.listening:
         yield "no live updates"
-    yield from map(_in_step, report.in_step)
+    yield from map(_in_step, report.sync)
     for name, age_s in report.writers.items():
         yield f"{escape_line(name)} wrote {span(age_s)} ago"
 
 
-def _in_step(report: InStepReport) -> str:
+def _in_step(report: SyncReport) -> str:
     owner = f"{escape_line(report.scope)} {escape_line(report.owner)}"
-    if report.in_step_s is None:
+    if report.in_sync_s is None:
         return f"{owner} not synced yet"
     return f"{owner} {f'{report.behind} behind' if report.behind else 'synced'}"
 
@@ -80,9 +80,9 @@ def shared_troubles(report: SharedReport) -> Iterator[str]:
     if report.without_vector:
         rows = counted(report.without_vector, "memory", "memories")
         yield f"{rows} cannot be found there until the embedding model answers"
-    if report.not_in_step and report.not_in_step not in {report.message, report.problem}:
-        yield f"files not synced: {escape_line(report.not_in_step)}"
-    for each in report.in_step:
+    if report.sync_problem and report.sync_problem not in {report.message, report.problem}:
+        yield f"files not synced: {escape_line(report.sync_problem)}"
+    for each in report.sync:
         if each.kept_here:
             files = counted(each.kept_here, "file")
             yield f"{files} of {escape_line(each.scope)} stay on this machine: they seem to contain secrets"

@@ -153,7 +153,7 @@ def _models(report: StatusReport) -> str:
 
 def _size(root: RootReport) -> str:
     built = f", indexed {span(root.built_age_s)} ago in {root.build_ms:,.0f} ms" if root.build_ms else ""
-    return f"{counted(root.memories, 'memory', 'memories')}, search: {indexes(root.legs)}{built}"
+    return f"{counted(root.memories, 'memory', 'memories')}, search: {indexes(root.indexes)}{built}"
 
 
 def indexes(names: Sequence[str]) -> str:
@@ -163,7 +163,7 @@ def indexes(names: Sequence[str]) -> str:
 
 def search_state(roots: Sequence[RootReport]) -> str:
     """Say how roots can be searched now, and how far their embeddings are."""
-    found = [name for name in _INDEXES if any(name in root.legs for root in roots)]
+    found = [name for name in _INDEXES if any(name in root.indexes for root in roots)]
     building = next((root for root in roots if root.embedded < root.to_embed), None)
     if building is None:
         return f"search: {indexes(found)}" if found else "search: not ready yet, files are being read"

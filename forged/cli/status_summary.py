@@ -139,7 +139,7 @@ def _agents(agents: Sequence[AgentState], seen: Sequence[AgentReport]) -> str:
         for state in agents
         if state.connection == "connected"
     ]
-    others = listed(state.title for state in agents if state.is_here and not state.connection)
+    others = listed(state.title for state in agents if state.is_installed and not state.connection)
     more = f"; not connected: {others} (`forgectl setup` connects them)" if others else ""
     if connected:
         return f"agents: {', '.join(connected)}{more}"

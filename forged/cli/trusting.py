@@ -46,7 +46,7 @@ _GIST_CELLS = 72
     "--follow", "mode", flag_value="follow", help="Also memories that are merged into its branch later."
 )
 @click.option(
-    "--pin", "mode", flag_value="pin", help="Only the memories of now; every change waits for `review`."
+    "--locked", "mode", flag_value="locked", help="Only the memories of now; every change waits for `review`."
 )
 @click.option("--commit", "git", flag_value="commit", help="Let git commit captured memories there.")
 @click.option("--exclude", "git", flag_value="exclude", help="Make git ignore captured memories there.")
@@ -67,7 +67,7 @@ def trust_command(
     if sum((bool(under), listing, revoke)) > 1 or (directory and (under or listing)):
         raise Stop("usage", "give one of DIR, --under DIR, --list and --revoke [DIR]")
     if mode and (listing or revoke):
-        raise Stop("usage", "--follow and --pin say how to trust; they go with DIR or --under DIR")
+        raise Stop("usage", "--follow and --locked say how to trust; they go with DIR or --under DIR")
     if git and (under or listing or revoke or mode):
         raise Stop("usage", "--commit and --exclude are only about git; they take DIR and nothing else")
     place = os.path.join(call.workspace, under or directory or "")

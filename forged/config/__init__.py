@@ -1,16 +1,19 @@
-"""Configuration of the user, and of each value where it came from.
+"""The user's configuration: checked values, and the source of each.
 
-`load` gives a checked `Loaded`, `endpoint_key` an endpoint's key, `missing` what a model in process lacks,
-`find_program` the classifier's program, `repo_overrides` what a repository may set. Raises ConfigError. Only
-this package, `address` and `__main__` read the environment; pydantic-settings would cost 180 ms.
+`load` returns a checked `Loaded`. `endpoint_key` returns the key of an endpoint, `find_program` the program
+of the classifier. `missing` names the files or packages that a local model needs. `repo_overrides` reads the
+keys that a repository may set. Functions raise ConfigError.
+
+Only this package, `address` and `__main__` read the environment. pydantic-settings was rejected: it costs 180
+ms at the start.
 """
 
 from forged.config.endpoints import KeyName, endpoint_key, key_reference, proxy_for
 from forged.config.installed import (
     data_folder,
+    derived_files_folder,
     install_command,
     lacks_onnxruntime,
-    made_folder,
     missing,
     model_folder,
 )
@@ -21,7 +24,7 @@ from forged.config.known_models import (
     LOCAL,
     bare_name,
     runs_in_process,
-    unusable,
+    unusable_reason,
 )
 from forged.config.loading import config_path, load
 from forged.config.program_names import AGENTS, is_program, parts_of
@@ -54,6 +57,7 @@ __all__ = [
     "bare_name",
     "config_path",
     "data_folder",
+    "derived_files_folder",
     "endpoint_key",
     "find_program",
     "install_command",
@@ -62,7 +66,6 @@ __all__ = [
     "key_reference",
     "lacks_onnxruntime",
     "load",
-    "made_folder",
     "missing",
     "model_folder",
     "parts_of",
@@ -72,5 +75,5 @@ __all__ = [
     "resolve_key",
     "runs_in_process",
     "shown_url",
-    "unusable",
+    "unusable_reason",
 ]

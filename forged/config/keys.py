@@ -1,9 +1,9 @@
-"""From the reference in the configuration to the key itself, and what may be shown of either.
+"""Resolve references to API keys, and mask keys and URLs for display.
 
-`env:NAME`, `file:PATH` and `cmd:...` keep keys out of the configuration file; the key is fetched when a
-provider is made, so that a locked password store never stops the daemon. A file that others can read is
-refused rather than warned about: a warning would be read once and the key stolen for ever. No message here
-ever holds a key, the output of a command or the contents of a file.
+`env:NAME`, `file:PATH` and `cmd:...` keep keys out of the configuration file. A key is fetched when a
+provider is made, so a locked password store does not stop the daemon. A key file that others can read is
+refused, because a warning would be overlooked. No message contains a key, the output of a command or the
+contents of a file.
 """
 
 from __future__ import annotations
@@ -20,23 +20,22 @@ from urllib.parse import urlsplit
 
 from forged.errors import ConfigError
 
-# In place of a reference: the key that the environment has for this very host.
+# Value of a key option: use the key that the environment has for this host.
 OWN_KEY = "auto"
 _MAX_KEY_BYTES = 16 * 1024
 _FORMS = ("env:", "file:", "cmd:")
 
 
 def is_reference(text: str) -> bool:
-    """Whether this says where a key is, rather than being one."""
+    """Return True if this refers to a key and is not the key itself."""
     return text.startswith(_FORMS)
 
 
 def resolve_key(reference: str, env: Mapping[str, str], *, timeout_s: float = 5.0) -> str:
     """Return the key that `reference` names; "" for "", and a literal as it is.
 
-    `cmd:` runs without a shell, at most `timeout_s`, in `/`. Blocks, so call it while nothing waits.
-
-    Raises ConfigError with the reason when there is none or it cannot be sent in a header.
+    `cmd:` runs without a shell, in `/`, for at most `timeout_s`. Blocks. Raises ConfigError if there is no
+    key or a header cannot carry it.
     """
     form, _, target = reference.partition(":")
     if not is_reference(reference):
@@ -84,7 +83,7 @@ def _from_command(command: str, env: Mapping[str, str], timeout_s: float) -> str
         raise ConfigError("no key: cmd: names no command")
     name = Path(arguments[0]).name
     try:
-        # Its own session, so that a command that hangs is ended together with what it started.
+        # An own session, so that a timeout kills the command and its children.
         process = subprocess.Popen(
             arguments,
             stdin=subprocess.DEVNULL,
@@ -109,6 +108,7 @@ def _from_command(command: str, env: Mapping[str, str], timeout_s: float) -> str
 
 
 def _source(reference: str) -> str:
+    """Describe the source of a key for an error message."""
     form, _, target = reference.partition(":")
     if not is_reference(reference):
         return "the key in the configuration"
@@ -116,7 +116,7 @@ def _source(reference: str) -> str:
 
 
 def shown_key(reference: str) -> str:
-    """Return what may be displayed: a reference (of a command only its name), or stars for a literal."""
+    """Return a displayable form: the reference (of a command only its name), or stars for a literal."""
     if reference.startswith("cmd:"):
         name, _, arguments = reference.removeprefix("cmd:").strip().partition(" ")
         return f"cmd:{name}{' ...' if arguments else ''}"
@@ -125,7 +125,7 @@ def shown_key(reference: str) -> str:
 
 
 def shown_url(url: str) -> str:
-    """Return the URL without user, password, query and fragment, any of which may hold a key."""
+    """Return a URL without user, password, query and fragment, each of which may hold a key."""
     try:
         parts = urlsplit(url)
     except ValueError:

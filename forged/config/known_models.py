@@ -1,8 +1,8 @@
-"""What is known about models by name: which need no endpoint, and which prefixes queries and passages need.
+"""Known models: names that need no endpoint, and prefixes for queries and passages.
 
-Most retrieval models were trained with such prefixes and lose 4-6 points of recall without them, silently. A
-value that the user sets wins; an unknown model gets none, which is right for the OpenAI family. Names are
-matched loosely because every server spells them its own way.
+Most retrieval models were trained with such prefixes and silently lose 4-6 points of recall without them. A
+value of the user wins. An unknown model gets none, which is right for the OpenAI family. Names are matched
+loosely, because servers spell them differently.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ import re
 
 import msgspec
 
-from forged.config.program_names import is_program, no_program
+from forged.config.program_names import is_program, program_name_problem
 
 AUTO = "auto"
-"""The embedding model that is best here without an endpoint; `Config.embedder` says which."""
+"""Selects the best embedding model without an endpoint; `Config.embedder` resolves it."""
 
 BUILTIN_LEXICAL = "builtin:lexical"
-"""No embedding model: the lexical leg alone."""
+"""No embedding model: the lexical index alone."""
 
 BUILTIN_RULES = "builtin:rules"
 """The classifier that needs no model."""
 
 LOCAL = "local:multilingual-e5-small"
-"""The embedding model of the extra `local`; it puts its own prefixes before every text."""
+"""The embedding model of the extra `local`. It adds its own prefixes to every text."""
 
 DEFAULT_MIN_SCORE = 0.95
-"""Share of unrelated messages that must inject nothing, where the configuration says nothing."""
+"""Default share of unrelated messages for which nothing is injected."""
 
-# Names that need no endpoint and no file, by what asks for them.
+# Names that need no endpoint and no file, by role.
 _BUILT_IN = {
     "embedder": (AUTO, BUILTIN_LEXICAL, LOCAL),
     "cjk": (LOCAL,),
@@ -36,7 +36,7 @@ _BUILT_IN = {
     "classifier": (BUILTIN_RULES,),
 }
 _IN_PROCESS = ("local:", "fastembed:")
-# What follows becomes the name of a folder.
+# The rest of such a name becomes the name of a folder.
 _FASTEMBED = re.compile(r"fastembed:([\w-][\w.-]*/)?[\w-][\w.-]*", re.ASCII)
 
 _SENTENCE = "Represent this sentence for searching relevant passages: "
@@ -45,13 +45,13 @@ _TASK = "Instruct: Given a web search query, retrieve relevant passages that ans
 
 
 class KnownModel(msgspec.Struct, frozen=True):
-    """The prefixes of one family, each with the blank that ends it, if it has one."""
+    """Prefixes of one model family, each with its trailing blank if it has one."""
 
     query_prefix: str = ""
     passage_prefix: str = ""
 
 
-# First match wins, from the start of the bare name; the prefixes are those of the model cards.
+# The first match wins. Prefixes of bare names, with the texts of the model cards.
 _FAMILIES: tuple[tuple[re.Pattern[str], KnownModel], ...] = tuple(
     (re.compile(pattern), KnownModel(query, passage))
     for pattern, query, passage in (
@@ -79,24 +79,24 @@ def known_model(name: str) -> KnownModel:
 
 
 def is_known(name: str) -> bool:
-    """Whether it is clear what this model makes of a text: one by name, or one that needs no endpoint."""
+    """Return True if the scores of this model are calibrated: known by name, or without an endpoint."""
     bare = bare_name(name).removeprefix("text-embedding-")
     return name.startswith(("builtin:", *_IN_PROCESS)) or any(family.match(bare) for family, _ in _FAMILIES)
 
 
 def bare_name(name: str) -> str:
-    """Return a model's name in lower case, without who published it and what runs it."""
+    """Return a model's name in lower case, without publisher and runtime suffix."""
     kind = next((kind for kind in _IN_PROCESS if name.startswith(kind)), "")
     return name.removeprefix(kind).lower().rsplit("/", 1)[-1]
 
 
 def runs_in_process(name: str) -> bool:
-    """Whether this is a model that is loaded into the daemon, and no endpoint's."""
+    """Return True if the daemon loads this model itself; False for a model of an endpoint."""
     return name.startswith(_IN_PROCESS)
 
 
-def unusable(role: str, name: str) -> str:
-    """Why a name can be no model in this version, or nothing; `role` is embedder, cjk, chat or classifier."""
+def unusable_reason(role: str, name: str) -> str:
+    """Return why a name is no model for a role (embedder, cjk, chat, classifier), or ""."""
     if name in _BUILT_IN[role]:
         return ""
     if role == "cjk" and name == AUTO:
@@ -104,7 +104,7 @@ def unusable(role: str, name: str) -> str:
     if name.startswith("builtin:"):
         return "there is no such built-in model"
     if is_program(name):
-        return no_program(role, name)
+        return program_name_problem(role, name)
     if not runs_in_process(name):
         return ""
     if role not in {"embedder", "cjk"}:

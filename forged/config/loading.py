@@ -1,8 +1,8 @@
-"""Make one checked `Config` of all places where a key can be set.
+"""Merge all sources of configuration into one checked `Config`.
 
-Defaults, the environment that other tools share (`OPENAI_*`), `config.toml`, `FORGED_<SECTION>__<KEY>`,
-flags: a later source wins key by key. A wrong value raises ConfigError, because a daemon that guesses is
-found out weeks later; an unknown key is only a warning, because the file may be newer than the daemon.
+Sources, later ones win key by key: defaults, variables shared with other tools (`OPENAI_*`), `config.toml`,
+`FORGED_<SECTION>__<KEY>`, flags. A wrong value raises ConfigError: a guessed value would be noticed weeks
+later. An unknown key is a warning, because the file may be newer than the daemon.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ import platformdirs
 
 from forged.config.endpoints import KEY_NAMES, endpoint_url, is_listed, key_reference
 from forged.config.keys import OWN_KEY, is_reference, shown_url
-from forged.config.known_models import LOCAL, known_model, unusable
-from forged.config.programs import bad_command
+from forged.config.known_models import LOCAL, known_model, unusable_reason
+from forged.config.programs import command_problem
 from forged.config.values import (
-    BESIDE,
+    EXTRA_SCOPES,
     Config,
     Loaded,
     NetworkConfig,
@@ -37,8 +37,8 @@ from forged.errors import ConfigError
 _MAX_FILE_BYTES = 1 << 20
 
 
-class _Given(msgspec.Struct, frozen=True):
-    """A value as it was found. Text is converted to the key's type; a shared value may be unusable."""
+class _RawValue(msgspec.Struct, frozen=True):
+    """A value as found, with its source. Text is converted to the key's type; shared ones may be invalid."""
 
     value: object
     origin: str
@@ -52,7 +52,7 @@ _FIELDS = {
     for section, kind in _SECTIONS.items()
     for field in msgspec.structs.fields(kind)
 }
-_DEFAULTS = {key: _Given(field.default, "default") for key, field in _FIELDS.items()}
+_DEFAULTS = {key: _RawValue(field.default, "default") for key, field in _FIELDS.items()}
 _MODEL_KEYS = {
     "memory.embedding_model": "embedder",
     "memory.cjk_embedding_model": "cjk",
@@ -60,7 +60,7 @@ _MODEL_KEYS = {
     "memory.classifier_model": "classifier",
     "llm.model": "classifier",
 }
-# Shared variables in the order in which they are looked at.
+# Variables shared with other tools, in order of preference.
 _SHARED = {
     "memory.embedding_base_url": ("EMBEDDING_BASE_URL", "OPENAI_BASE_URL"),
     "llm.base_url": ("OPENAI_BASE_URL",),
@@ -68,23 +68,25 @@ _SHARED = {
     "shared.user": ("PGVECTOR_USER",),
     "shared.password": ("PGVECTOR_PASSWORD",),
 }
-# Keys whose value is a secret, or says where one is.
+# Renamed keys. If an old name was only ignored, its value would silently have no effect.
+_RENAMED = {"memory.standing_token_budget": "memory.pinned_token_budget"}
+# Endings of keys with a secret, or with a reference to one.
 _SECRET = ("api_key", "password")
 
 
 def load(env: Mapping[str, str], overrides: Mapping[str, str] | None = None) -> Loaded:
     """Return this user's configuration; `overrides` are flags, as `{"memory.retrieval_top_k": "3"}`.
 
-    Raises ConfigError with the key, the value, what is allowed and where it came from.
+    Raises ConfigError with the key, its value, the allowed values and the source.
     """
     warnings: list[str] = []
     sources = (
         _from_shared(env),
         _from_file(config_path(env), warnings),
         _from_environment(env),
-        ((key, _Given(value, "flag", is_text=True)) for key, value in (overrides or {}).items()),
+        ((key, _RawValue(value, "flag", is_text=True)) for key, value in (overrides or {}).items()),
     )
-    given: dict[str, _Given] = {}
+    given: dict[str, _RawValue] = {}
     for source in sources:
         given |= _known(source, warnings)
     given = _DEFAULTS | _of_model(given) | given
@@ -99,21 +101,21 @@ def load(env: Mapping[str, str], overrides: Mapping[str, str] | None = None) -> 
     settings = (Setting(key, shown(key, value), given[key].origin) for key, value in values.items())
     return Loaded(
         config=config,
-        settings=tuple(_come_to(each, config, env) for each in settings),
-        warnings=(*warnings, *_remarks(config, given)),
+        settings=tuple(_effective(each, config, env) for each in settings),
+        warnings=(*warnings, *_warnings(config, given)),
     )
 
 
-def _require_usable_models(given: Mapping[str, _Given]) -> None:
-    """Stop at a model name that can mean nothing: only an endpoint's own names are taken on trust."""
+def _require_usable_models(given: Mapping[str, _RawValue]) -> None:
+    """Raise ConfigError for an unusable model name; names of an endpoint's models are not checked."""
     for key, role in _MODEL_KEYS.items():
         found = given[key]
-        if why := unusable(role, str(found.value)):
+        if why := unusable_reason(role, str(found.value)):
             raise ConfigError(f"{key} = {shown(key, found.value)} ({found.origin}): {why}")
 
 
-def _require_own_prefixes(given: Mapping[str, _Given]) -> None:
-    """Stop at prefixes for the local model: it writes its own, and others would do nothing, silently."""
+def _require_own_prefixes(given: Mapping[str, _RawValue]) -> None:
+    """Raise ConfigError for prefixes of the local model, which would have no effect."""
     if given["memory.embedding_model"].value != LOCAL:
         return
     own = known_model(LOCAL)
@@ -124,7 +126,7 @@ def _require_own_prefixes(given: Mapping[str, _Given]) -> None:
 
 
 def config_path(env: Mapping[str, str]) -> Path:
-    """Return where the user's file is, whether or not there is one."""
+    """Return the path of the user's file; it may not exist."""
     base = env.get("XDG_CONFIG_HOME", "")
     home = env.get("HOME", "")
     if os.path.isabs(base):
@@ -139,15 +141,15 @@ def config_path(env: Mapping[str, str]) -> Path:
 # --- sources -----------------------------------------------------------------------------------------
 
 
-def _from_shared(env: Mapping[str, str]) -> Iterator[tuple[str, _Given]]:
+def _from_shared(env: Mapping[str, str]) -> Iterator[tuple[str, _RawValue]]:
     for key, names in _SHARED.items():
         name = next((name for name in names if env.get(name)), None)
         if name is not None:
             value = f"env:{name}" if key.endswith(_SECRET) else env[name]
-            yield key, _Given(value, f"environment {name}", is_shared=True)
+            yield key, _RawValue(value, f"environment {name}", is_shared=True)
 
 
-def _from_file(path: Path, warnings: list[str]) -> Iterator[tuple[str, _Given]]:
+def _from_file(path: Path, warnings: list[str]) -> Iterator[tuple[str, _RawValue]]:
     for section, table in _read_toml(path).items():
         if section not in _SECTIONS:
             known = (*_SECTIONS, *_FIELDS)
@@ -156,18 +158,18 @@ def _from_file(path: Path, warnings: list[str]) -> Iterator[tuple[str, _Given]]:
             raise ConfigError(f"{section} must be a section, [{section}], in file {path}")
         else:
             for name, value in table.items():
-                yield f"{section}.{name}", _Given(value, f"file {path}")
+                yield f"{section}.{name}", _RawValue(value, f"file {path}")
 
 
-def _from_environment(env: Mapping[str, str]) -> Iterator[tuple[str, _Given]]:
+def _from_environment(env: Mapping[str, str]) -> Iterator[tuple[str, _RawValue]]:
     for name in sorted(env):
         section, separator, key = name.removeprefix("FORGED_").lower().partition("__")
         if not (name.startswith("FORGED_") and separator):
             continue
         value = env[name]
         if key.endswith(_SECRET) and _is_literal(value):
-            value = f"env:{name}"  # the key itself stays where it is
-        yield f"{section}.{key}", _Given(value, f"environment {name}", is_text=True)
+            value = f"env:{name}"  # store a reference, not the key
+        yield f"{section}.{key}", _RawValue(value, f"environment {name}", is_text=True)
 
 
 def _read_toml(path: Path) -> dict[str, object]:
@@ -188,36 +190,40 @@ def _read_toml(path: Path) -> dict[str, object]:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
 
 
-def _known(source: Iterator[tuple[str, _Given]], warnings: list[str]) -> dict[str, _Given]:
-    kept: dict[str, _Given] = {}
+def _known(source: Iterator[tuple[str, _RawValue]], warnings: list[str]) -> dict[str, _RawValue]:
+    """Return the known keys of a source; add a warning for each unknown one."""
+    kept: dict[str, _RawValue] = {}
     for key, found in source:
+        if key in _RENAMED:
+            raise ConfigError(f"{key} ({found.origin}) is named {_RENAMED[key]}; rename it there")
         if key not in _FIELDS:
             warnings.append(f"unknown key {key} ({found.origin}) is ignored{_suggestion(key, _FIELDS)}")
-        elif not (key.endswith("base_url") and found.value == ""):  # "" means: not set
+        elif not (key.endswith("base_url") and found.value == ""):  # empty means not set
             kept[key] = found
     return kept
 
 
 def _suggestion(name: str, known: Iterable[str]) -> str:
-    import difflib  # noqa: PLC0415 - 0.2 MB that only a slip of the pen needs
+    import difflib  # noqa: PLC0415 - 0.2 MB, needed for a typo only
 
     close = difflib.get_close_matches(name, sorted(known), n=1)
     return f"; did you mean {close[0]}?" if close else ""
 
 
-def _of_model(given: dict[str, _Given]) -> dict[str, _Given]:
+def _of_model(given: dict[str, _RawValue]) -> dict[str, _RawValue]:
+    """Return the default prefixes of the configured embedding model."""
     known = known_model(str((_DEFAULTS | given)["memory.embedding_model"].value))
     return {
-        "memory.query_prefix": _Given(known.query_prefix, "default"),
-        "memory.passage_prefix": _Given(known.passage_prefix, "default"),
+        "memory.query_prefix": _RawValue(known.query_prefix, "default"),
+        "memory.passage_prefix": _RawValue(known.passage_prefix, "default"),
     }
 
 
 # --- values ------------------------------------------------------------------------------------------
 
 
-def _checked(key: str, kind: object, found: _Given) -> object:
-    """Return the value as the key's type, or raise ConfigError."""
+def _checked(key: str, kind: object, found: _RawValue) -> object:
+    """Return the value in the key's type, or raise ConfigError."""
     try:
         value: object = msgspec.convert(found.value, kind, strict=not found.is_text)
     except msgspec.ValidationError as error:
@@ -228,18 +234,18 @@ def _checked(key: str, kind: object, found: _Given) -> object:
         raise _refusal(key, found, "a URL such as http://localhost:11434/v1")
     if key == "network.proxy" and value and not is_usable_url(str(value)):
         raise _refusal(key, found, "a URL such as http://proxy.example:3128")
-    if key == "scopes.retrieve" and not set(str(value).replace(",", " ").split()) <= set(BESIDE):
-        raise _refusal(key, found, f"words of {', '.join(BESIDE)}, separated by commas")
-    if key == "llm.command" and (allowed := bad_command(str(value))):
+    if key == "scopes.retrieve" and not set(str(value).replace(",", " ").split()) <= set(EXTRA_SCOPES):
+        raise _refusal(key, found, f"words of {', '.join(EXTRA_SCOPES)}, separated by commas")
+    if key == "llm.command" and (allowed := command_problem(str(value))):
         raise _refusal(key, found, allowed)
     if key.endswith("model_dir") and value and not (os.path.isabs(str(value)) or str(value).startswith("~/")):
         raise _refusal(key, found, "an absolute path or start with ~/")
     return value
 
 
-def _come_to(setting: Setting, config: Config, env: Mapping[str, str]) -> Setting:
-    """The setting with the value that holds, where the default is a matter of other keys."""
-    if setting.value == OWN_KEY and setting.key in KEY_NAMES:  # the environment's key for the endpoint's host
+def _effective(setting: Setting, config: Config, env: Mapping[str, str]) -> Setting:
+    """Return a setting with its effective value, if its default depends on other keys."""
+    if setting.value == OWN_KEY and setting.key in KEY_NAMES:  # the environment's key for this host
         name = next(name for name in KEY_NAMES if name == setting.key)
         try:
             found = key_reference(name, config, env)
@@ -256,19 +262,19 @@ def _is_literal(value: str) -> bool:
     return value not in {"", OWN_KEY} and not is_reference(value)
 
 
-def _in_clear(url: str, network: NetworkConfig) -> Iterator[str]:
+def _clear_text_warnings(url: str, network: NetworkConfig) -> Iterator[str]:
     allowed = is_listed(url, network)
     yield "key and text are sent unencrypted" if allowed else "text is sent unencrypted, no key is sent"
     if network.proxy:
         yield "network.proxy is not used for it"
 
 
-def _refusal(key: str, found: _Given, allowed: str) -> ConfigError:
+def _refusal(key: str, found: _RawValue, allowed: str) -> ConfigError:
     return ConfigError(f"{key} = {shown(key, found.value)} ({found.origin}) must be {allowed}")
 
 
 def _allowed(kind: msgspec.inspect.Type) -> str:
-    """Say in words what a type takes, so that no range is written down twice."""
+    """Describe the values that a type allows."""
     match kind:
         case msgspec.inspect.UnionType():
             return _allowed(next(t for t in kind.types if not isinstance(t, msgspec.inspect.NoneType)))
@@ -283,7 +289,8 @@ def _allowed(kind: msgspec.inspect.Type) -> str:
             return "text in quotes"
 
 
-def _remarks(config: Config, given: Mapping[str, _Given]) -> Iterator[str]:
+def _warnings(config: Config, given: Mapping[str, _RawValue]) -> Iterator[str]:
+    """Yield warnings about settings that are allowed and risky, or without effect."""
     for key, found in given.items():
         value = str(found.value)
         if key.endswith(_SECRET) and _is_literal(value):
@@ -291,6 +298,7 @@ def _remarks(config: Config, given: Mapping[str, _Given]) -> Iterator[str]:
         if key.endswith("base_url") and not is_usable_url(value):
             yield f"{key} ({found.origin}) is not an http or https URL"
         elif key.endswith("base_url") and value.startswith("http:") and not is_loopback(value):
-            yield f"{key} ({found.origin}) is plain http: {'; '.join(_in_clear(value, config.network))}"
+            risks = "; ".join(_clear_text_warnings(value, config.network))
+            yield f"{key} ({found.origin}) is plain http: {risks}"
     if config.memory.retrieval_strategy == "hyde" and not config.memory.retrieval_model:
         yield "memory.retrieval_strategy is hyde but memory.retrieval_model is not set: nothing is retrieved"

@@ -1,29 +1,29 @@
-"""Names of classifiers that are programs of the person's own: `cli:claude`, `cli:qwen/MODEL`, `cmd:NAME`."""
+"""Names of classifiers that are programs of the user: `cli:claude`, `cli:qwen/MODEL`, `cmd:NAME`."""
 
 from __future__ import annotations
 
 AGENTS = {"claude": 280, "codex": 3_100, "gemini": 210, "qwen": 200, "opencode": 140}
-"""Agents that are known as `cli:NAME`, and about how many tokens each adds to what a call is given."""
+"""Agents usable as `cli:NAME`, with the approximate number of tokens that each adds to a call."""
 
 AGENT, OWN = "cli:", "cmd:"
 
-_NAMING = frozenset({"qwen", "opencode"})  # take whatever model they are told, and have none of their own
+_NAMING = frozenset({"qwen", "opencode"})  # these have no default model of their own
 
 
 def is_program(model: str) -> bool:
-    """Whether this names a program, and no endpoint's model."""
+    """Return True if this names a program and not a model of an endpoint."""
     return model.startswith((AGENT, OWN))
 
 
 def parts_of(model: str) -> tuple[str, str, str]:
-    """Return `cli:` or `cmd:`, the name behind it, and the model that is chosen there, if one is."""
+    """Return the prefix `cli:` or `cmd:`, the name behind it, and the chosen model or ""."""
     kind = AGENT if model.startswith(AGENT) else OWN
     name, _, chosen = model.removeprefix(kind).partition("/")
     return kind, name, chosen
 
 
-def no_program(role: str, model: str) -> str:
-    """Why this name of a program can be none, or nothing; `role` is embedder, chat or classifier."""
+def program_name_problem(role: str, model: str) -> str:
+    """Return why this name of a program is invalid, or ""; `role` is embedder, chat or classifier."""
     if role != "classifier":
         return "a program can be used as classifier only, not for other models"
     kind, name, chosen = parts_of(model)

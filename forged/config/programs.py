@@ -1,7 +1,6 @@
-"""From the configuration to the program of the person's own that decides what is kept.
+"""Resolve the user's program that works as classifier.
 
-In go the configuration and the environment, out comes a `Program`, or ConfigError is raised. Its path is
-absolute and comes from `llm.command`, where a person wrote it: nothing is looked for in PATH.
+The path is absolute and comes from `llm.command`, which a person wrote. PATH is never searched.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from forged.program import Program
 
 
 def find_program(config: Config, env: Mapping[str, str]) -> Program:
-    """Return the program that the classifier names. Blocks up to 5 s when its key comes from a command.
+    """Return the program that the classifier names. Blocks up to 5 s if a command prints its key.
 
-    Raises ConfigError where no command is recorded, or a key is not there.
+    Raises ConfigError if no command is configured, or a key is missing.
     """
     kind, name, model = parts_of(config.classifier)
     if not config.llm.command:
@@ -34,8 +33,8 @@ def find_program(config: Config, env: Mapping[str, str]) -> Program:
     return Program(f"{kind}{name}", row, model, tuple(shlex.split(config.llm.command)), given, key)
 
 
-def bad_command(text: str) -> str:
-    """What `llm.command` must be, if this is not it."""
+def command_problem(text: str) -> str:
+    """Return the required form of `llm.command` if this text does not have it, else ""."""
     try:
         words = shlex.split(text)
     except ValueError:

@@ -1,8 +1,7 @@
-"""The four harmless keys that a repository may set for itself, in its `.forge/config.toml`.
+"""Read the four keys that a repository may set for itself in its `.forge/config.toml`.
 
-A repository is somebody else's text: it never names an endpoint, a model, a key, a path or a command, and it
-may switch memory off but not on. Nothing it holds can stop a request, so every fault is a warning and the key
-keeps the user's value.
+The file is untrusted text. It can name no endpoint, model, key, path or command, and it can switch memory off
+but not on. It can never stop a request: each fault is a warning, and the user's value holds.
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ import msgspec
 
 from forged.config.values import Config, HopDepth, MemoryConfig, TokenBudget, TopK
 
-# Four short keys and their comments. The worst that fits takes 15 ms to parse, of 64 KiB it took 336 ms.
+# Room for four short keys with comments. The worst file takes 15 ms to parse, 64 KiB took 336 ms.
 _MAX_BYTES = 4 * 1024
-# tomllib takes time in the square of a dotted key's parts (CPython 3.11). The keys that count have one dot.
+# tomllib takes time in the square of a dotted key's parts (CPython 3.11). Valid keys have one dot.
 _MAX_DOTS_IN_LINE = 24
 _NAMES_IN_WARNING = 5
 
 
 class RepoConfig(msgspec.Struct, frozen=True):
-    """What one repository asks for; None where it asks for nothing."""
+    """Settings of one repository; None where it sets nothing."""
 
     enabled: bool | None = None
     retrieval_top_k: TopK | None = None
@@ -33,7 +32,7 @@ class RepoConfig(msgspec.Struct, frozen=True):
 
 
 def repo_overrides(top: Path) -> tuple[RepoConfig, tuple[str, ...]]:
-    """Read `<top>/.forge/config.toml`; return what it may set, and at most two warnings. Never raises."""
+    """Read `<top>/.forge/config.toml`; return its settings and at most two warnings. Raises nothing."""
     path = top / ".forge" / "config.toml"
     try:
         tables = tomllib.loads(_read(top).decode("utf-8-sig"))
@@ -42,7 +41,7 @@ def repo_overrides(top: Path) -> tuple[RepoConfig, tuple[str, ...]]:
     except OSError as error:
         return RepoConfig(), (f"{path} is ignored: {error.strerror or error}",)
     except (ValueError, RecursionError):
-        # The parser's words could quote the file, which is not ours.
+        # The parser's message could quote the untrusted file.
         return RepoConfig(), (f"{path} is ignored: it is not valid TOML",)
     memory = tables.pop("memory", {})
     if not isinstance(memory, dict):
@@ -51,7 +50,7 @@ def repo_overrides(top: Path) -> tuple[RepoConfig, tuple[str, ...]]:
 
 
 def repo_identity(top: Path) -> tuple[int, int, int] | None:
-    """Inode, size and mtime of that file: while they stay it need not be read again. None without one."""
+    """Return inode, size and mtime of that file, to detect changes; None without one."""
     try:
         status = os.stat(top / ".forge" / "config.toml", follow_symlinks=False)
     except OSError:
@@ -60,7 +59,7 @@ def repo_identity(top: Path) -> tuple[int, int, int] | None:
 
 
 def apply(config: Config, repo: RepoConfig) -> MemoryConfig:
-    """Return the user's `[memory]` as it holds inside this repository."""
+    """Return the user's `[memory]` with the settings of a repository."""
     changes = {
         name: value
         for name in RepoConfig.__struct_fields__
@@ -72,6 +71,7 @@ def apply(config: Config, repo: RepoConfig) -> MemoryConfig:
 def _allowed_of(
     memory: dict[str, object], sections: list[str], path: str
 ) -> tuple[RepoConfig, tuple[str, ...]]:
+    """Split a table into allowed settings and warnings about the others."""
     kept: dict[str, object] = {}
     foreign = [*sections, *(f"memory.{name}" for name in memory if name not in RepoConfig.__struct_fields__)]
     unusable: list[str] = []
@@ -89,6 +89,7 @@ def _allowed_of(
 
 
 def _listed(message: str, names: list[str]) -> str:
+    """Return a message with the first few names, or "" without any."""
     if not names:
         return ""
     few = ", ".join(ascii(name[:60])[1:-1] for name in names[:_NAMES_IN_WARNING])
@@ -97,7 +98,7 @@ def _listed(message: str, names: list[str]) -> str:
 
 
 def _read(top: Path) -> bytes:
-    """Read the file without following a link out of the repository and without waiting on a pipe."""
+    """Read the file without following a link out of the repository and without blocking on a pipe."""
     folder = os.open(top / ".forge", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

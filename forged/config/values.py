@@ -1,7 +1,7 @@
-"""The configuration as values: every key with its type, default and range, and how it may be shown.
+"""Configuration as values: each key with its type, default and range, and its displayable form.
 
-Ranges stand here once, as types; messages are made from them. Every section's repr masks what is secret, so
-that no log line and no traceback can hold a key.
+Ranges are defined here once, as types; error messages are derived from them. The repr of each section masks
+secrets, so that no log line or traceback contains a key.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TokenBudget = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Section(msgspec.Struct, frozen=True):
-    """One table of the file."""
+    """One table of the configuration file."""
 
     def __repr__(self) -> str:
         pairs = ((name, getattr(self, name)) for name in self.__struct_fields__)
@@ -32,7 +32,7 @@ class Section(msgspec.Struct, frozen=True):
 
 
 class MemoryConfig(Section, frozen=True):
-    """`[memory]`: how memories are found. Times in seconds."""
+    """`[memory]`: search and injection of memories. Times are in seconds."""
 
     enabled: bool = True
     embedding_model: str = "auto"
@@ -51,16 +51,16 @@ class MemoryConfig(Section, frozen=True):
     retrieval_min_score: Annotated[float, msgspec.Meta(ge=-1, le=1)] | None = None
     retrieval_timeout_s: Annotated[float, msgspec.Meta(ge=0.05, le=60)] = 2.0
     injection_token_budget: TokenBudget = 0
-    standing_token_budget: TokenBudget = 600
+    pinned_token_budget: TokenBudget = 600
     classifier_model: str = ""
     daily_token_limit: Annotated[int, msgspec.Meta(ge=0)] = 0
     git: Literal["exclude", "commit"] = "exclude"
 
 
 class LlmConfig(Section, frozen=True):
-    """`[llm]`: the endpoint of chat models, and the model for whatever names none of its own.
+    """`[llm]`: endpoint of chat models, and the default chat model.
 
-    `command` is the program of a classifier that is one.
+    `command` is the path of a program used as classifier.
     """
 
     model: str = ""
@@ -70,7 +70,7 @@ class LlmConfig(Section, frozen=True):
 
 
 class CaptureConfig(Section, frozen=True):
-    """`[capture]`: whether finished turns become memories, and what is done with those that wait."""
+    """`[capture]`: switches of capture, and the number of turns for each call of a classifier."""
 
     enabled: bool = True
     batch_turns: Annotated[int, msgspec.Meta(ge=1, le=100)] = 4
@@ -78,15 +78,15 @@ class CaptureConfig(Section, frozen=True):
 
 
 class TrustConfig(Section, frozen=True):
-    """`[trust]`: how a repository is trusted where the command does not say."""
+    """`[trust]`: default trust mode of repositories."""
 
-    mode: Literal["follow", "pin"] = "follow"
+    mode: Literal["follow", "locked"] = "follow"
 
 
 class ScopesConfig(Section, frozen=True):
-    """`[scopes]`: memories of sessions, agents and an organization, beside the others.
+    """`[scopes]`: memories of sessions, agents and an organization.
 
-    `retrieve` names those that an injection may hold, too, by blanks or commas.
+    `retrieve` lists the scopes that injections include in addition, separated by blanks or commas.
     """
 
     retrieve: str = ""
@@ -97,27 +97,27 @@ class ScopesConfig(Section, frozen=True):
 
     @property
     def retrieved(self) -> frozenset[str]:
-        """The words of `retrieve`."""
+        """Return the scopes that `retrieve` lists."""
         return frozenset(self.retrieve.replace(",", " ").split())
 
 
-BESIDE = ("session", "agent", "org")
-"""What `[scopes].retrieve` may name."""
+EXTRA_SCOPES = ("session", "agent", "org")
+"""Scopes that `[scopes].retrieve` may list."""
 
 
 class KnowledgeConfig(Section, frozen=True):
-    """`[knowledge]`: how documents are cut, in tokens."""
+    """`[knowledge]`: size and overlap of document chunks, in tokens."""
 
     chunk_size: Annotated[int, msgspec.Meta(ge=64, le=2048)] = 512
     overlap: Annotated[int, msgspec.Meta(ge=0, le=512)] = 50
 
 
 class SharedConfig(Section, frozen=True):
-    """`[shared]`: the PostgreSQL server of a team. Nothing is shared while `url` is empty.
+    """`[shared]`: PostgreSQL server of a team. Nothing is shared while `url` is empty.
 
-    `scopes` of session, user, agent and org, by blanks or commas; of sessions a recall reads what others have
-    written there, and this daemon writes nothing. `user_id` is who the user is there, the login name where it
-    is empty.
+    `scopes` lists shared scopes: session, user, agent and org, separated by blanks or commas. Sessions are
+    read by a recall and never written by this daemon. `user_id` names the user on the server; the default is
+    the login name.
     """
 
     url: str = ""
@@ -129,13 +129,15 @@ class SharedConfig(Section, frozen=True):
 
 
 class NetworkConfig(Section, frozen=True):
-    """`[network]`: by what way endpoints are called. `plain_http_hosts`: names, by blanks or commas."""
+    """`[network]`: proxy and plain http. `plain_http_hosts`: names, separated by blanks or commas."""
 
     proxy: str = ""
     plain_http_hosts: str = ""
 
 
 class Config(msgspec.Struct, frozen=True):
+    """All sections, with the values that depend on several keys."""
+
     memory: MemoryConfig = MemoryConfig()
     llm: LlmConfig = LlmConfig()
     capture: CaptureConfig = CaptureConfig()
@@ -147,14 +149,14 @@ class Config(msgspec.Struct, frozen=True):
 
     @property
     def embedder(self) -> str:
-        """Name of the embedding model in use, `auto` resolved: it depends on what is installed here."""
+        """Return the name of the embedding model in use, with `auto` resolved for this machine."""
         return chosen(self.memory.embedding_model)
 
     @property
     def cjk(self) -> Config | None:
-        """The same with the model for Chinese, Japanese and Korean as the embedding model.
+        """Return this configuration with the embedding model for Chinese, Japanese and Korean.
 
-        None where there is no such model, or it is the one for everything. Prefixes are those of its family.
+        None if no such model is set, or it is the general model. Prefixes are those of its family.
         """
         name = self.memory.cjk_embedding_model
         if not name or name == self.embedder:
@@ -171,11 +173,11 @@ class Config(msgspec.Struct, frozen=True):
 
     @property
     def min_score(self) -> float:
-        """Share of unrelated messages that must inject nothing; 0 or less: whatever is found is injected.
+        """Return the share of unrelated messages for which nothing is injected; at 0 or less all hits are.
 
-        Where it is not set: 0.95 with a model that is known by name or needs no endpoint. A strange endpoint
-        is sent nothing but memories and questions; explicit `hyde` is ADR-0047 to the letter, which has no
-        gate, as is a lexical weight of 0.
+        Without a setting it is 0.95 for a model that is known by name or needs no endpoint. It is 0 where no
+        gate is possible: unknown models of an endpoint, strategy `hyde` (ADR-0047 has no gate), or a lexical
+        weight of 0.
         """
         chosen = self.memory.retrieval_min_score
         if chosen is not None:
@@ -184,7 +186,7 @@ class Config(msgspec.Struct, frozen=True):
 
     @property
     def ungated(self) -> str:
-        """Why nothing is held back where `retrieval_min_score` is not set, or nothing."""
+        """Return why no gate holds hits back although `retrieval_min_score` is not set, or ""."""
         if not self.embedder:
             return "retrieval is off"
         if self.memory.retrieval_strategy == "hyde":
@@ -195,18 +197,19 @@ class Config(msgspec.Struct, frozen=True):
 
     @property
     def classifier(self) -> str:
-        """Name of what decides what is kept: a model of the `[llm]` endpoint, a program, or `builtin:rules`.
+        """Return the name of the classifier: a model of the `[llm]` endpoint, a program, or `builtin:rules`.
 
-        A base URL or a key alone never names one, so nothing is sent until a model is.
+        A base URL or a key alone selects no model, so nothing is sent until a model is named.
         """
         memory = self.memory
         return memory.classifier_model or self.llm.model or memory.retrieval_model or BUILTIN_RULES
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """One key as it may be shown: secrets are masked. `origin`: default, file, environment or flag.
+    """One key in displayable form, with secrets masked.
 
-    A default that depends on other keys is shown as what it comes to, and its origin says why.
+    `origin` is default, file, environment or flag. A default that depends on other keys is shown with its
+    effective value, and `origin` explains it.
     """
 
     key: str
@@ -215,13 +218,15 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 class Loaded(msgspec.Struct, frozen=True):
+    """Result of `load`: the configuration, its displayable settings, and warnings."""
+
     config: Config
     settings: tuple[Setting, ...]
     warnings: tuple[str, ...]
 
 
 def is_loopback(url: str) -> bool:
-    """Whether an endpoint is on this machine, so that it needs no key and no TLS."""
+    """Return True if an endpoint is on this machine, so that it needs no key and no TLS."""
     host = (urlsplit(url).hostname or "") if is_usable_url(url) else ""
     try:
         address = ipaddress.ip_address(host)
@@ -231,17 +236,17 @@ def is_loopback(url: str) -> bool:
 
 
 def is_usable_url(url: str) -> bool:
-    """Whether this is an http or https URL with a host."""
+    """Return True for an http or https URL with a host."""
     try:
         parts = urlsplit(url)
-        _ = parts.port  # raises when it is no port
+        _ = parts.port  # raises ValueError for an invalid port
     except ValueError:
         return False
     return parts.scheme in ("http", "https") and bool(parts.hostname) and url.isprintable() and " " not in url
 
 
 def shown(key: str, value: object) -> str:
-    """Return a value as it may be displayed: no key, no URL user, no long text."""
+    """Return a value in displayable form: no key, no user of a URL, no long text."""
     if key.endswith(("api_key", "password")):
         return shown_key(value) if isinstance(value, str) else "********"
     if key.endswith(("base_url", "proxy", "shared.url")) and value and isinstance(value, str):

@@ -29,8 +29,8 @@ from forged.daemon.handover import FdStore, Successor
 from forged.daemon.models import Models, choose_models
 from forged.errors import ConfigError, ForgedError
 from forged.files import Root
-from forged.maps import Remembered
-from forged.memories import absent, held_documents, restore
+from forged.maps import ModelCache
+from forged.memories import absent, document_store, restore
 from forged.memory import Scope
 from forged_client import address
 from forged_client.errors import AddressError
@@ -52,13 +52,13 @@ async def serve(
     env: Mapping[str, str],
     models: Models | None = None,
     *,
-    parcels: Sequence[int] = (),
+    vector_packs: Sequence[int] = (),
     replace: bool = False,
 ) -> None:
     """Run the daemon until SIGTERM or SIGINT; a test that brings its own models keeps them in every run.
 
-    `parcels` are descriptors that another daemon packed; all are closed here. With `replace` it takes the
-    place of a running daemon, which goes on until this one is made.
+    `vector_packs` are descriptors that another daemon packed; all are closed here. With `replace` it takes
+    the place of a running daemon, which goes on until this one is made.
     """
     sys.setswitchinterval(_SWITCH_S)
     asyncio.get_running_loop().set_default_executor(process.Threads())
@@ -67,12 +67,12 @@ async def serve(
         path = address.socket_path(env)
     except AddressError as error:
         raise ConfigError(str(error)) from error
-    remembered, fd_store = Remembered(), FdStore(env)
+    model_cache, fd_store = ModelCache(), FdStore(env)
 
     def made(config: Loaded) -> DaemonRun:
         chosen = models or choose_models(config, env)
         reloads = models is None
-        return DaemonRun(config, env, chosen, reloads=reloads, remembered=remembered, fd_store=fd_store)
+        return DaemonRun(config, env, chosen, reloads=reloads, model_cache=model_cache, fd_store=fd_store)
 
     following = made(loaded) if replace else None
     place = handover.take(path, replace=replace)
@@ -81,7 +81,7 @@ async def serve(
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     next_config: Loaded | None = loaded
     listening_socket = place.listening
-    remembered.receive((*parcels, *place.parcels, *fd_store.received))
+    model_cache.receive((*vector_packs, *place.vector_packs, *fd_store.received))
     try:
         while next_config is not None and not ended.is_set():
             one, following = following or made(next_config), None
@@ -102,7 +102,7 @@ class DaemonRun:
         models: Models,
         *,
         reloads: bool,
-        remembered: Remembered,
+        model_cache: ModelCache,
         fd_store: FdStore,
     ) -> None:
         self._loaded, self._reloads, self._models = loaded, reloads, models
@@ -111,7 +111,7 @@ class DaemonRun:
         self._successor: Successor | None = None
         self._died: BaseException | None = None  # what a task of ours died of
         self._env, self._path, self._state_dir = env, address.socket_path(env), address.state_dir(env)
-        self._remembered, self._fd_store = remembered, fd_store
+        self._remembered, self._fd_store = model_cache, fd_store
         self._ours: tuple[int, int] | None = None  # the socket that is ours to remove
         self._stopping = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -121,7 +121,7 @@ class DaemonRun:
             models,
             connections=lambda: len(self._server.connections),
             reload=self._reload,
-            remembered=remembered,
+            model_cache=model_cache,
         )
         self._server = Server(Dispatcher(self._daemon), self._daemon.metrics, give_way=self._give_way)
         self._is_late = False  # something of it goes on and cannot be ended
@@ -145,8 +145,8 @@ class DaemonRun:
         """Whether another daemon has the place now; it asked for it while this run went on."""
         if (successor := self._successor) is None:
             return False
-        parcels = self._remembered.parcels.descriptors
-        given = await asyncio.to_thread(successor.give, lock, listening_socket, parcels)
+        vector_packs = self._remembered.vector_packs.descriptors
+        given = await asyncio.to_thread(successor.give, lock, listening_socket, vector_packs)
         logger.info("handed over to pid=%d" if given else "not handed over to pid=%d", successor.pid)
         if given and self._is_late:
             os._exit(os.EX_OK)  # what has not ended does so before the other one begins
@@ -206,7 +206,7 @@ class DaemonRun:
             daemon.indexer.open(Root(user_top(self._env), Scope.USER))
             if daemon.shared is not None:
                 self._begin(daemon.shared.run())
-                self._begin(held_documents.follow_documents(daemon.memories))
+                self._begin(document_store.follow_documents(daemon.memories))
             if daemon.machines is not None:
                 self._begin(daemon.machines.run())
         self._begin(daemon.capture.run())

@@ -24,7 +24,7 @@ from typing import Any, Protocol
 from forged.counters import Metrics
 from forged.daemon.listening import BACKLOG
 from forged.errors import ForgedError
-from forged.fair_queue import FairQueue, QueueClient, logged
+from forged.fair_queue import FairQueue, QueueClient, log_failure
 from forged_client import framing, protocol
 from forged_client.errors import FrameTooLarge, MalformedFrame
 from forged_client.protocol import Failed, HandOver, Reply, Request
@@ -307,7 +307,7 @@ class ServerConnection(asyncio.BufferedProtocol):
     def _start(self, work: Coroutine[None, None, None], kind: set[asyncio.Task[None]]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work, context=self._place.context)
         kind.add(task)
-        task.add_done_callback(logged)
+        task.add_done_callback(log_failure)
         task.add_done_callback(kind.discard)
         task.add_done_callback(self._is_over)
         return task
@@ -399,7 +399,7 @@ class Server:
     async def start(self, listening: socket.socket) -> None:
         self._server = await self._accept(listening)
         self._sweeper = asyncio.create_task(self._sweep(), name="sweeper")
-        self._sweeper.add_done_callback(logged)
+        self._sweeper.add_done_callback(log_failure)
 
     async def replace(self, listening: socket.socket) -> None:
         """Serve another socket from now on; open connections stay."""

@@ -24,9 +24,9 @@ import msgspec
 from forged import __version__
 from forged.daemon import listening, systemd
 from forged.daemon.listening import AlreadyRunning
-from forged.maps import MOST_PARCELS, Indexer, Remembered, RootIndex, name_of
+from forged.maps import MOST_PACKS, Indexer, ModelCache, RootIndex, pack_name
 from forged_client import framing
-from forged_client.dial import attempt, growing_pauses
+from forged_client.dial import attempt, retry_pauses
 from forged_client.errors import DaemonAbsent, DaemonUnavailable
 from forged_client.protocol import (
     MAX_REPLY_BYTES,
@@ -55,11 +55,11 @@ _PREFIX = "vectors-"
 
 
 class AddressClaim(msgspec.Struct, frozen=True):
-    """The place of the daemon: its lock, and `parcels`, descriptors of vectors that came along."""
+    """The place of the daemon: its lock, and `vector_packs`, descriptors of vectors that came along."""
 
     lock: int
     listening: socket.socket | None = None
-    parcels: tuple[int, ...] = ()
+    vector_packs: tuple[int, ...] = ()
 
 
 class Successor:
@@ -70,9 +70,9 @@ class Successor:
         self._peer = peer
         self._id = request.id
 
-    def give(self, lock: int, listening_socket: socket.socket, parcels: Sequence[int]) -> bool:
+    def give(self, lock: int, listening_socket: socket.socket, vector_packs: Sequence[int]) -> bool:
         """Whether the place is its own now; else we keep it. Waits for it a second at most."""
-        given = [lock, listening_socket.fileno(), *parcels]
+        given = [lock, listening_socket.fileno(), *vector_packs]
         reply = HandedOver(id=self._id, pid=os.getpid())
         try:
             self._peer.settimeout(_ANSWER_S)
@@ -100,7 +100,7 @@ class Successor:
 def take(path: str, *, replace: bool = False) -> AddressClaim:
     """Take a place that is free or ends; with `replace` one that serves. Raises AlreadyRunning."""
     deadline = time.monotonic() + PATIENCE_S
-    for pause in growing_pauses():
+    for pause in retry_pauses():
         try:
             return AddressClaim(listening.lock(path))
         except AlreadyRunning:
@@ -182,11 +182,11 @@ class _Asking:
             return None
         with contextlib.suppress(OSError):  # it is ours, whatever becomes of the other one
             self._peer.recv(1)  # nothing: it has hung up, and does nothing more
-        lock, listening_at, *parcels = self._descriptors
+        lock, listening_at, *vector_packs = self._descriptors
         self._descriptors = []
         listening.sign(lock)
         logger.info("took over from pid=%d", reply.pid)
-        return AddressClaim(lock, socket.socket(fileno=listening_at), tuple(parcels))
+        return AddressClaim(lock, socket.socket(fileno=listening_at), tuple(vector_packs))
 
     def _reply(self) -> Reply | None:
         """The answer, None if the connection ends before it. Raises AlreadyRunning for a refusal."""
@@ -230,32 +230,32 @@ class FdStore:
         self.received = tuple(descriptor for _, descriptor in found)
         self._held: dict[str, object] = {name: None for name, _ in found}  # and what of the root it is
 
-    async def run(self, indexer: Indexer, remembered: Remembered) -> None:
+    async def run(self, indexer: Indexer, model_cache: ModelCache) -> None:
         """Store what has changed, once a minute."""
         while self._is_there:
             await asyncio.sleep(STORED_EVERY_S)
-            await self.keep(indexer, remembered)
+            await self.keep(indexer, model_cache)
 
-    async def keep(self, indexer: Indexer, remembered: Remembered) -> None:
+    async def keep(self, indexer: Indexer, model_cache: ModelCache) -> None:
         """Store what has changed since the last time, and nothing else."""
         if not self._is_there:
             return
-        used = sorted(indexer.indexes(), key=lambda index: index.used_at)[-MOST_PARCELS:]
+        used = sorted(indexer.indexes(), key=lambda index: index.used_at)[-MOST_PACKS:]
         for index in used:
             await self._store(index, indexer)
-        wanted = {*(name_of(index.root) for index in used), *remembered.parcels.roots}
+        wanted = {*(pack_name(index.root) for index in used), *model_cache.vector_packs.roots}
         for name in self._held.keys() - set(map(_named, wanted)):
             self._drop(name)
 
     async def _store(self, index: RootIndex, indexer: Indexer) -> None:
-        name, now = _named(name_of(index.root)), (ref(index), index.builder.moment)
+        name, now = _named(pack_name(index.root)), (ref(index), index.builder.revision)
         if self._held.get(name) == now:
             return
-        parcel = await indexer.packed(index)
+        vector_pack = await indexer.packed(index)
         if name in self._held:
             self._drop(name)
         state = f"FDSTORE=1\nFDNAME={name}"
-        if parcel is not None and systemd.notify(self._env, state, (parcel.descriptor,)):
+        if vector_pack is not None and systemd.notify(self._env, state, (vector_pack.descriptor,)):
             self._held[name] = now
 
     def _drop(self, name: str) -> None:

@@ -13,7 +13,7 @@ import socket
 import stat
 
 from forged.errors import ForgedError
-from forged_client.address import in_the_way, reach
+from forged_client.address import reach, socket_obstacle
 from forged_client.errors import AddressError
 
 BACKLOG = 1024  # a full one makes connect fail at once with EAGAIN
@@ -69,7 +69,7 @@ def sign(descriptor: int) -> None:
 
 def bind(path: str) -> socket.socket:
     """Listen at `path`, in place of what a dead daemon left; hold the lock first. Raises AddressUnusable."""
-    if obstacle := in_the_way(path):
+    if obstacle := socket_obstacle(path):
         raise AddressUnusable(obstacle)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     fresh = f"{path[:-1]}~"  # not longer than the path itself, which may be at the limit

@@ -18,12 +18,12 @@ from forged.errors import ConfigError, ProviderError
 from forged.fair_queue import Activity
 from forged.models import (
     ChatModel,
-    Door,
+    EgressGuard,
     Embedder,
+    EndpointHealth,
+    EndpointHealths,
     GovernedChat,
     Governor,
-    Health,
-    Healths,
     ProgramChat,
     Prompt,
     Purpose,
@@ -31,7 +31,7 @@ from forged.models import (
     make_chat_model,
     make_classifier,
     make_embedder,
-    make_healths,
+    make_endpoint_healths,
 )
 from forged_client import address
 
@@ -53,8 +53,8 @@ class Models(msgspec.Struct, frozen=True):
     reasons: tuple[str, ...] = ()
     worker: WorkerSettings = WorkerSettings()
     no_classifier: str = ""
-    door: Door = msgspec.field(default_factory=Door)
-    healths: Healths = Healths()
+    egress: EgressGuard = msgspec.field(default_factory=EgressGuard)
+    healths: EndpointHealths = EndpointHealths()
     activity: Activity = msgspec.field(default_factory=Activity)
     cjk: Embedder | None = None
 
@@ -62,22 +62,22 @@ class Models(msgspec.Struct, frozen=True):
 def choose_models(loaded: Loaded, env: Mapping[str, str]) -> Models:
     """Embedder and chat model of a configuration; what cannot be had is a reason, not an error."""
     memory = loaded.config.memory
-    door, healths = Door(loaded.config.network), make_healths(loaded.config)
+    egress, healths = EgressGuard(loaded.config.network), make_endpoint_healths(loaded.config)
     activity = Activity()
-    embedding = make_embedder(loaded.config, env, door, healths.embedding, activity)
-    chat = make_chat_model(loaded.config, env, door, healths.hyde)
+    embedding = make_embedder(loaded.config, env, egress, healths.embedding, activity)
+    chat = make_chat_model(loaded.config, env, egress, healths.hyde)
     reasons = []
     cjk = None
     if (second := loaded.config.cjk) is not None:
-        chosen = make_embedder(second, env, door, healths.cjk, activity)
+        chosen = make_embedder(second, env, egress, healths.cjk, activity)
         cjk = chosen.model
         reasons += [f"no vectors of CJK texts: {chosen.reason}"] if cjk is None else []
     if loaded.config.embedder not in {"", BUILTIN_LEXICAL} and embedding.model is None:
-        reasons.append(f"no dense leg: {embedding.reason}")
+        reasons.append(f"no dense index: {embedding.reason}")
     if memory.retrieval_model and chat.model is None:
         reasons.append(f"no HyDE: {chat.reason}")
     worker, no_classifier = worker_settings(loaded.config, env)
-    healths = Healths(
+    healths = EndpointHealths(
         healths.embedding if embedding.model is not None else None,
         healths.cjk if cjk is not None else None,
         healths.hyde if chat.model is not None else None,
@@ -89,7 +89,7 @@ def choose_models(loaded: Loaded, env: Mapping[str, str]) -> Models:
         tuple(reasons),
         worker,
         no_classifier,
-        door=door,
+        egress=egress,
         healths=healths,
         activity=activity,
         cjk=cjk,
@@ -160,7 +160,7 @@ async def _embed(embedder: Embedder, until: float) -> None:
 async def _ask(chat: ChatModel, governor: Governor, until: float) -> None:
     prompt = Prompt(_SYSTEM, _QUESTION, _PURPOSE)
     completion = await GovernedChat(chat, governor, _PURPOSE.name).complete(prompt, deadline=until)
-    if completion.flaw:
+    if completion.failure:
         raise completion.error()
 
 
@@ -174,10 +174,10 @@ async def _ask_new(make: Callable[[], ChatModel], governor: Governor, until: flo
 
 def _classifier(config: Config, env: Mapping[str, str], models: Models) -> ChatModel:
     """The model that another process asks what is kept. Raises ProviderError if there is none."""
-    health = models.healths.capture or Health()
+    health = models.healths.capture or EndpointHealth()
     if models.worker.program.command:
-        return ProgramChat(models.worker.program, models.worker.scratch, door=models.door, health=health)
-    chosen = make_classifier(config, env, models.door, health)
+        return ProgramChat(models.worker.program, models.worker.scratch, egress=models.egress, health=health)
+    chosen = make_classifier(config, env, models.egress, health)
     if chosen.model is None:
         raise ProviderError(chosen.reason, reason="auth")
     return chosen.model

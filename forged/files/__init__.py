@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 
 from forged import door
 from forged.files import atomic
-from forged.files.arrivals import Arrivals
-from forged.files.arrivals import refusal_of as arrivals_refusal
-from forged.files.arrivals import tidy as tidy_arrivals
 from forged.files.atomic import NewFile
-from forged.files.evidence import MOST_EVIDENCE, EvidenceError, Grounds, hashed
+from forged.files.directory_events import DirectoryEvents, drop_lost_watches, unwatched_reason
+from forged.files.evidence import MOST_EVIDENCE, EvidenceChecker, EvidenceError, with_hash
 from forged.files.frontmatter import MAX_FILE_BYTES, parse, relinked, render
 from forged.files.git_layout import is_git_directory, layout
 from forged.files.hand_written import front_matter
+from forged.files.non_memories import non_memory_files
 from forged.files.roots import (
     AGENT_ID,
     FOLDERS,
@@ -33,8 +32,7 @@ from forged.files.roots import (
 )
 from forged.files.scan import Pace, scan
 from forged.files.snapshot import File, Snapshot, files_of, one_per_id, printable
-from forged.files.store import NOTE, MemoryStore, kept_by_root
-from forged.files.strays import no_memories
+from forged.files.store import NOTE, MemoryStore, root_owned_files
 
 if TYPE_CHECKING:
     from forged.files.watcher import Watcher
@@ -45,10 +43,10 @@ __all__ = [
     "MAX_FILE_BYTES",
     "MOST_EVIDENCE",
     "NOTE",
-    "Arrivals",
+    "DirectoryEvents",
+    "EvidenceChecker",
     "EvidenceError",
     "File",
-    "Grounds",
     "MemoryStore",
     "NewFile",
     "Pace",
@@ -57,16 +55,14 @@ __all__ = [
     "Watcher",
     "agent_ids",
     "agent_root",
-    "arrivals_refusal",
     "atomic",
+    "drop_lost_watches",
     "files_of",
     "front_matter",
-    "hashed",
     "is_git_directory",
-    "kept_by_root",
     "layout",
     "made_org_root",
-    "no_memories",
+    "non_memory_files",
     "one_per_id",
     "org_root",
     "parse",
@@ -77,8 +73,10 @@ __all__ = [
     "resolve",
     "root_at",
     "root_of_agent",
+    "root_owned_files",
     "scan",
-    "tidy_arrivals",
+    "unwatched_reason",
     "upwards",
+    "with_hash",
 ]
 __getattr__ = door(__name__, watcher=("Watcher",))

@@ -15,11 +15,11 @@ import msgspec
 from forged.errors import MemoryFormatError
 from forged.memory import (
     Entity,
+    EntityRelation,
     Evidence,
     Memory,
     Piece,
     Related,
-    Relation,
     Relationship,
     Trigger,
     default_category,
@@ -88,10 +88,10 @@ def cues(value: Value) -> tuple[str, ...]:
 
 def evidence(value: Value) -> tuple[Evidence, ...]:
     """Files that a memory stands on; a path alone, as people write it, may have its lines behind it."""
-    return tuple(map(_ground, _entries(value)))
+    return tuple(map(_evidence_entry, _entries(value)))
 
 
-def _ground(entry: Value) -> Evidence:
+def _evidence_entry(entry: Value) -> Evidence:
     if isinstance(entry, str):
         return evidence_named(entry)
     if not isinstance(entry, dict) or not one_text(entry, "path", ""):
@@ -111,19 +111,19 @@ def _entity(value: Value) -> Entity:
     return Entity(*(one_text(entry, key, "") for key in Entity.__struct_fields__))
 
 
-def relations(value: Value) -> tuple[Relation, ...]:
+def relations(value: Value) -> tuple[EntityRelation, ...]:
     """How what a memory speaks of is related."""
     return tuple(map(_relation, _entries(value)))
 
 
-def _relation(entry: Value) -> Relation:
+def _relation(entry: Value) -> EntityRelation:
     keys: dict[str, Value] = entry if isinstance(entry, dict) else {}
     source, relation, target = (one_text(keys, key, "") for key in ("source", "relation", "target"))
     if not (source and relation and target):
         raise MemoryFormatError(
             "`relations` must be a list of entries with `source`, `relation` and `target`"
         )
-    return Relation(source, relation, target, _weight(one_text(keys, "weight", "1")))
+    return EntityRelation(source, relation, target, _weight(one_text(keys, "weight", "1")))
 
 
 def _weight(told: str) -> float:

@@ -1,8 +1,8 @@
-"""Evidence: files of a repository that memories rest on, and whether they are as they were.
+"""Evidence of memories: hashes of repository files, and checks if these files have changed.
 
-`hashed` gives evidence the hash of its content now, or raises EvidenceError. `Grounds` finds memories with
-evidence that changed or went. A path is followed below the top of the repository, through folders and no
-links, to a plain file, of which at most 4 MiB are read: a foreign repository learns nothing of other files.
+A path is resolved below the top of the repository, through folders and without links, to a regular file.
+At most 4 MiB of a file are read. So a foreign repository cannot probe other files. `with_hash` raises
+EvidenceError.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class EvidenceError(ForgedError):
     """What is named as evidence cannot be looked at; the message says why."""
 
 
-def hashed(top: str, evidence: Evidence) -> Evidence:
+def with_hash(top: str, evidence: Evidence) -> Evidence:
     """The evidence with the hash of what it names now."""
     with _opened(top, evidence.path) as descriptor:
         return msgspec.structs.replace(evidence, hash=_hash(descriptor, evidence))
 
 
-class Grounds:
+class EvidenceChecker:
     """Looks after the evidence of one root's memories. To be used by one thread at a time."""
 
     def __init__(self, top: str) -> None:
@@ -69,7 +69,7 @@ class Grounds:
         for memory in standing:
             self._shown[memory.id] = self._looked_at(memory, before.get(memory.id), afresh=afresh)
             pace.yield_if_due()
-        self._forget_others(standing)
+        self._drop_unused(standing)
         return tuple(self._shown[each.id][1] if each.evidence else each for each in memories)
 
     @property
@@ -103,7 +103,7 @@ class Grounds:
             known = self._hashes[evidence] = key, _hash(descriptor, evidence)
         return known[1]
 
-    def _forget_others(self, standing: Iterable[Memory]) -> None:
+    def _drop_unused(self, standing: Iterable[Memory]) -> None:
         named = {each for memory in standing for each in memory.evidence}
         self._hashes = {each: known for each, known in self._hashes.items() if each in named}
 

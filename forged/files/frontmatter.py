@@ -25,11 +25,11 @@ from forged.files.hand_written import (
     MAX_HEADER_BYTES,
     TIME_LIKE,
     ParsedFile,
-    doubted,
     notes_on,
     read_any_form,
+    with_notes,
 )
-from forged.memory import Entity, Evidence, Memory, Piece, Related, Relation, one_form
+from forged.memory import Entity, EntityRelation, Evidence, Memory, Piece, Related, one_form
 
 MAX_FILE_BYTES = 256 * 1024
 IN_CONFLICT = (
@@ -63,7 +63,7 @@ def read(data: bytes, scope: str, name: str) -> ParsedFile:
     if is_in_conflict(data):
         raise InConflict(IN_CONFLICT)
     name = one_form(name)
-    return _read_written_form(data, scope, name) or doubted(read_any_form(data, scope, name), data)
+    return _read_written_form(data, scope, name) or with_notes(read_any_form(data, scope, name), data)
 
 
 def is_in_conflict(data: bytes) -> bool:
@@ -156,7 +156,7 @@ def _texts(needed: str, entry: Evidence | Entity) -> dict[str, str]:
     return {name: scalar(text) for name, text in texts if text or name == needed}
 
 
-def _relation_keys(relation: Relation) -> dict[str, str]:
+def _relation_keys(relation: EntityRelation) -> dict[str, str]:
     names = {key: scalar(getattr(relation, key)) for key in ("source", "relation", "target")}
     if relation.weight == 1 or not math.isfinite(relation.weight):
         return names
@@ -321,8 +321,8 @@ def _piece(text: str) -> Piece:
     return Piece(_shared(document_id), int(index), int(of), _shared(source))
 
 
-def _relation_of(source: str, relation: str, target: str, weight: str) -> Relation:
-    return Relation(source, _shared(relation), target, float(weight or 1))
+def _relation_of(source: str, relation: str, target: str, weight: str) -> EntityRelation:
+    return EntityRelation(source, _shared(relation), target, float(weight or 1))
 
 
 def _edges(text: str) -> tuple[Related, ...]:

@@ -66,9 +66,9 @@ def notes_on(memory: Memory, stated_scope: str) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def doubted(reading: ParsedFile, data: bytes) -> ParsedFile:
+def with_notes(reading: ParsedFile, data: bytes) -> ParsedFile:
     has_header = len(reading.memory.content.encode()) < len(data.removeprefix(b"\xef\xbb\xbf"))
-    found = _doubts(reading.memory, _KEYS, has_header=has_header)
+    found = _notes(reading.memory, _KEYS, has_header=has_header)
     return ParsedFile(reading.memory, reading.notes + found) if found else reading
 
 
@@ -128,14 +128,14 @@ def front(text: str, wanted: Collection[str], first: int) -> Front:
             return Front(None)
         raise MemoryFormatError(f"the front matter is larger than {MAX_HEADER_BYTES // 1024} KiB")
     # 10 ms of a daemon's start: most stores hold files in the written form alone.
-    from forged.files.yaml_text import load, mended  # noqa: PLC0415
+    from forged.files.yaml_text import load, repaired  # noqa: PLC0415
 
     notes: tuple[str, ...] = ()
     try:
         header = load(text, wanted)
     except MemoryFormatError as error:
         try:
-            mend = mended(text)
+            mend = repaired(text)
             header = load(mend.text, wanted)
         except MemoryFormatError:
             looks_so = _begins_with_known_key(text) or text.lstrip().startswith("{")
@@ -186,7 +186,7 @@ def _line_of(text: str, key: str, first: int) -> int:
     return next((number for number, line in lines if number >= first and pattern.match(line)), first)
 
 
-def _doubts(memory: Memory, keys: Collection[str], *, has_header: bool) -> tuple[str, ...]:
+def _notes(memory: Memory, keys: Collection[str], *, has_header: bool) -> tuple[str, ...]:
     """Return sentences on what a person may have meant otherwise; `keys` are those of a memory."""
     notes = [
         f"`{key}` is not a key of a memory; write `{key.lower()}`"

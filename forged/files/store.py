@@ -213,7 +213,7 @@ class MemoryStore:
         return Removed(id_, os.path.join(directory, name))
 
 
-def kept_by_root(root: Root) -> str:
+def root_owned_files(root: Root) -> str:
     """Sentence on what root made below the top of another user and could not give away; else empty.
 
     Only root asks: anybody else cannot read such a file, and hears of that. It looks at some hundred at most.

@@ -29,8 +29,8 @@ import msgspec
 from watchfiles import Change
 from watchfiles._rust_notify import RustNotify  # documented for direct use in watchfiles' API pages
 
-from forged.fair_queue import retrieved
-from forged.files.arrivals import instances_held, refusal
+from forged.fair_queue import ignore_failure
+from forged.files.directory_events import instances_held, refusal
 from forged.files.roots import Root, upwards
 
 logger = logging.getLogger(__name__)
@@ -120,7 +120,7 @@ class Watcher:
     async def _follow(self, thread: ThreadPoolExecutor) -> None:
         loop = asyncio.get_running_loop()
         session = loop.run_in_executor(thread, self._session, loop)
-        session.add_done_callback(retrieved)  # nobody waits for it any more where this is cancelled
+        session.add_done_callback(ignore_failure)  # nobody waits for it any more where this is cancelled
         try:
             await asyncio.wait([session])
         except asyncio.CancelledError:
@@ -131,7 +131,7 @@ class Watcher:
         session.result()
 
     def _session(self, loop: asyncio.AbstractEventLoop) -> None:
-        standing: _Standing | None = None
+        standing: _Watches | None = None
         try:
             while not self._ended:
                 self._look_now.clear()
@@ -143,7 +143,7 @@ class Watcher:
             if not self._ended:
                 _await_closed()  # who is told of a failure asks the kernel for an instance
 
-    def _renewed(self, old: _Standing | None, loop: asyncio.AbstractEventLoop) -> _Standing:
+    def _renewed(self, old: _Watches | None, loop: asyncio.AbstractEventLoop) -> _Watches:
         """Watch the directories that are there now; return the old watches where no further can be had.
 
         Reports roots with other directories, or where one came or went: its successor may have its number.
@@ -152,14 +152,14 @@ class Watcher:
             _await_closed()
             places = WatchedPlaces(tuple(root for root in self._roots if root.top not in self._troubles))
             try:
-                fresh = _stand(places)
+                fresh = _begin_watching(places)
             except Exception as error:
                 _await_closed()
                 others = self._unwatched(old)
                 if old is None or not others:
                     raise
                 self._trouble(others, self._limit() or _cause(error))
-                self._tell(loop, self._report, dict.fromkeys(others, EVERYTHING))
+                self._call_in_loop(loop, self._report, dict.fromkeys(others, EVERYTHING))
                 return old
             if fresh is not None:
                 break
@@ -168,14 +168,14 @@ class Watcher:
         touched |= dict.fromkeys(troubled | self._swapped | self._quiet, EVERYTHING)
         self._again |= self._swapped
         self._swapped = self._quiet = frozenset()
-        self._tell(loop, self._began, fresh.watched, touched)
+        self._call_in_loop(loop, self._began, fresh.watched, touched)
         if old is not None:
             if self._take_last(old, loop):
                 self._look_now.set()  # it was while the new ones were being set
             old.close()
         return fresh
 
-    def _unwatched(self, old: _Standing | None) -> tuple[str, ...]:
+    def _unwatched(self, old: _Watches | None) -> tuple[str, ...]:
         there = old.watched if old is not None else frozenset()
         return tuple(
             root.top
@@ -183,42 +183,42 @@ class Watcher:
             if root.top not in self._troubles and not WatchedPlaces((root,)).on_disk() <= there
         )
 
-    def _listen(self, standing: _Standing, loop: asyncio.AbstractEventLoop) -> None:
+    def _listen(self, standing: _Watches, loop: asyncio.AbstractEventLoop) -> None:
         polled_at = time.monotonic()
         while not self._look_now.is_set():
             swapped = self._take_changes(standing, loop)
             now = time.monotonic()
             if now - polled_at > _POLL_S and self._troubles:
                 polled_at = now
-                self._tell(loop, self._report, dict.fromkeys(self._troubles, EVERYTHING))
+                self._call_in_loop(loop, self._report, dict.fromkeys(self._troubles, EVERYTHING))
             if swapped or self._mended(now):
                 return
 
-    def _take_changes(self, standing: _Standing, loop: asyncio.AbstractEventLoop) -> bool:
+    def _take_changes(self, standing: _Watches, loop: asyncio.AbstractEventLoop) -> bool:
         """Report what has changed, if anything does within a time; whether watches have to be set anew."""
         changes = standing.notify.watch(_DEBOUNCE_MS, self._step_ms(), _LOOK_MS, self._look_now)
         if changes == "timeout":
             self._quiet, self._again = self._again, frozenset()
             return bool(self._quiet) or standing.places.on_disk() != standing.watched
-        return self._told(standing, changes, loop)
+        return self._forward(standing, changes, loop)
 
-    def _take_last(self, old: _Standing, loop: asyncio.AbstractEventLoop) -> bool:
+    def _take_last(self, old: _Watches, loop: asyncio.AbstractEventLoop) -> bool:
         """Report what watches that are given up still have to say; whether a directory came or went."""
         old.mark.set()
         swapped, end = False, time.monotonic() + (_LAST_LOOKS_S if old.mark.is_there else 0)
         while True:
             changes = old.notify.watch(_DEBOUNCE_MS, _LAST_STEP_MS, _LAST_STEP_MS, None)
-            swapped = self._told(old, changes, loop) or swapped
+            swapped = self._forward(old, changes, loop) or swapped
             if old.mark.is_in(changes) or time.monotonic() > end:
                 return swapped
 
-    def _told(self, standing: _Standing, changes: object, loop: asyncio.AbstractEventLoop) -> bool:
+    def _forward(self, standing: _Watches, changes: object, loop: asyncio.AbstractEventLoop) -> bool:
         if not isinstance(changes, set):
             return False
         touched, swapped = standing.places.affected(changes)
         if touched:
             self.used_at = time.monotonic()  # one change is seldom alone
-            self._tell(loop, self._report, touched)
+            self._call_in_loop(loop, self._report, touched)
         if swapped:
             self._swapped |= {top for top, files in touched.items() if not files}
         return swapped
@@ -227,7 +227,9 @@ class Watcher:
         quiet_s = time.monotonic() - self.used_at
         return next((step_ms for limit_s, step_ms in _STEPS_MS if quiet_s < limit_s), _IDLE_STEP_MS)
 
-    def _tell(self, loop: asyncio.AbstractEventLoop, call: Callable[..., None], *arguments: object) -> None:
+    def _call_in_loop(
+        self, loop: asyncio.AbstractEventLoop, call: Callable[..., None], *arguments: object
+    ) -> None:
         """Have the loop make a call, unless it has ended, as this thread then does too."""
         try:
             loop.call_soon_threadsafe(call, *arguments)
@@ -294,7 +296,7 @@ class _Trouble(msgspec.Struct, frozen=True):
     until: float
 
 
-class _Standing(msgspec.Struct, frozen=True):
+class _Watches(msgspec.Struct, frozen=True):
     """Watches that stand."""
 
     notify: RustNotify
@@ -307,7 +309,7 @@ class _Standing(msgspec.Struct, frozen=True):
         self.mark.close()
 
 
-def _stand(places: WatchedPlaces) -> _Standing | None:
+def _begin_watching(places: WatchedPlaces) -> _Watches | None:
     """Watch what is there now; None if a directory went meanwhile, or its watch may be on an old one."""
     watched, mark = places.on_disk(), WatchBarrier()
     marks = [mark.path] if mark.is_there else []
@@ -325,7 +327,7 @@ def _stand(places: WatchedPlaces) -> _Standing | None:
         if isinstance(error, (FileNotFoundError, NotADirectoryError)):
             return None
         raise
-    standing = _Standing(notify, places, watched, mark)
+    standing = _Watches(notify, places, watched, mark)
     if places.on_disk() == watched:
         return standing
     standing.close()

@@ -3,7 +3,7 @@
 The only module that knows PyYAML. Every scalar stays text, because YAML 1.1 typing loses nanoseconds and
 turns `no` into False; the caller converts field by field. Anchors, aliases and tags are refused while events
 stream in, and depth and number of parts are bounded, so a bomb has nothing to unfold. Whatever is no such
-header raises MemoryFormatError with the reason; `mended` makes one of it where each line has its key.
+header raises MemoryFormatError with the reason; `repaired` makes one of it where each line has its key.
 """
 
 from __future__ import annotations
@@ -150,14 +150,14 @@ _LINE = re.compile(r"([ \t]*)((?:- +)*(?:[^\W\d][\w.-]*[ \t]*:[ \t]+)?)(.*)", re
 _MOST_ENTRIES = 256
 
 
-class Mended(msgspec.Struct, frozen=True):
+class RepairedHeader(msgspec.Struct, frozen=True):
     """A header made readable. `faults` are the numbers of lines, from 1, and a sentence on each."""
 
     text: str
     faults: tuple[tuple[int, str], ...]
 
 
-def mended(text: str) -> Mended:
+def repaired(text: str) -> RepairedHeader:
     """Return a header that `load` reads, with what is no YAML as plain texts or else as remarks.
 
     Raises MemoryFormatError if it has a line that belongs to no key, more than 256 keys, or none.
@@ -176,17 +176,17 @@ def mended(text: str) -> Mended:
     faults: list[tuple[int, str]] = []
     seen: set[str] = set()
     for number, key, lines in entries:
-        fresh, why = _mended_entry(key[:40], lines)
+        fresh, why = _repaired_entry(key[:40], lines)
         if key in seen:
             fresh, why = _remarks(lines), f"the key `{key[:40]}` is there twice; the first is used"
         seen.add(key)
         kept += fresh
         if why:
             faults.append((number, why))
-    return Mended("".join(f"{line}\n" for line in kept), tuple(faults))
+    return RepairedHeader("".join(f"{line}\n" for line in kept), tuple(faults))
 
 
-def _mended_entry(key: str, lines: list[str]) -> tuple[list[str], str]:
+def _repaired_entry(key: str, lines: list[str]) -> tuple[list[str], str]:
     """The lines of a key as YAML that is sure to be read, and what was wrong with them."""
     if _is_entry(lines):
         return lines, ""

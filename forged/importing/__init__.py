@@ -12,10 +12,10 @@
 Raises WorkspaceError for a path that cannot be read, StoreError for an export. Asks no daemon.
 """
 
-from forged.importing.copying import Copy, copied, export, new_file
-from forged.importing.forge import Manifest
-from forged.importing.plan import Destination, PlannedItem, RepositoryPaths, edges, planned
-from forged.importing.reading import FORMS, ReadOptions, joined, taken
+from forged.importing.exporting import Copy, export, new_file, read_root
+from forged.importing.memory_files import Manifest
+from forged.importing.plan import Destination, PlannedItem, RepositoryPaths, plan_items, plan_links
+from forged.importing.reading import FORMS, ReadOptions, merge_batches, read_path
 from forged.importing.values import ImportBatch, SkippedItem
 
 __all__ = [
@@ -28,11 +28,11 @@ __all__ = [
     "ReadOptions",
     "RepositoryPaths",
     "SkippedItem",
-    "copied",
-    "edges",
     "export",
-    "joined",
+    "merge_batches",
     "new_file",
-    "planned",
-    "taken",
+    "plan_items",
+    "plan_links",
+    "read_path",
+    "read_root",
 ]

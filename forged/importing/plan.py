@@ -40,7 +40,7 @@ class RepositoryPaths(msgspec.Struct, frozen=True):
     into: Mapping[str, str] = {}
 
 
-def planned(
+def plan_items(
     items: Iterable[Item], places: RepositoryPaths
 ) -> tuple[tuple[PlannedItem, ...], tuple[SkippedItem, ...]]:
     """One move for each item that has a place and is not there twice, in their order."""
@@ -58,7 +58,7 @@ def planned(
     return tuple(moves.values()), tuple(left)
 
 
-def edges(
+def plan_links(
     moves: Sequence[PlannedItem], ids: Mapping[tuple[Destination, str], str]
 ) -> tuple[dict[int, tuple[tuple[str, str], ...]], tuple[SkippedItem, ...]]:
     """The links of each move, by its number, as ids and relationships; and those that lead nowhere.

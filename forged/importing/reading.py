@@ -17,8 +17,8 @@ import msgspec
 
 from forged.errors import MemoryFormatError, WorkspaceError
 from forged.files import FOLDERS, MAX_FILE_BYTES, front_matter
-from forged.importing import dumps, forge, notes
-from forged.importing.rules import rules
+from forged.importing import basic_memory, json_exports, memory_files
+from forged.importing.agent_rules import rules
 from forged.importing.sources import SourceFile, Walk, read_file, repository_of
 from forged.importing.values import ImportBatch, Item, SkippedItem
 from forged.memory import Scope, utc
@@ -45,7 +45,7 @@ class ReadOptions(msgspec.Struct, frozen=True):
     scope: str = ""
 
 
-def taken(path: str, asked: ReadOptions) -> ImportBatch:
+def read_path(path: str, asked: ReadOptions) -> ImportBatch:
     """All that a path comes to."""
     try:
         is_folder = stat.S_ISDIR(os.stat(path).st_mode)
@@ -58,7 +58,7 @@ def taken(path: str, asked: ReadOptions) -> ImportBatch:
     try:
         source = read_file(os.path.realpath(path), os.path.basename(path), most)
         source = msgspec.structs.replace(source, path=os.path.abspath(path))
-        if source.name == forge.MANIFEST:
+        if source.name == memory_files.MANIFEST:
             return _folder(os.path.realpath(source.folder), asked)
         found = _file(source, asked, alone=True)
     except MemoryFormatError as error:
@@ -72,7 +72,7 @@ def taken(path: str, asked: ReadOptions) -> ImportBatch:
 
 
 def _folder(top: str, asked: ReadOptions) -> ImportBatch:
-    if os.path.lexists(os.path.join(top, forge.MANIFEST)):
+    if os.path.lexists(os.path.join(top, memory_files.MANIFEST)):
         return _export(top, asked)
     below = _memory_folders(top)
     if below:
@@ -84,7 +84,7 @@ def _folder(top: str, asked: ReadOptions) -> ImportBatch:
 
 def _memory_folders(top: str) -> tuple[str, ...]:
     """The folders of a `.forge` that a person means by this path, each with a slash at its end."""
-    if forge.is_memory_folder(top):
+    if memory_files.is_memory_folder(top):
         return ("",)
     names = [folder.partition("/")[2] for folder in FOLDERS]
     there = tuple(f"{name}/" for name in names if os.path.isdir(os.path.join(top, name)))
@@ -109,10 +109,10 @@ def _all(top: str, asked: ReadOptions, wanted: Callable[[str], int], form: str) 
             part = ImportBatch((), (SkippedItem(source.where, str(error)),))
         if part is not None:
             parts.append(part)
-    return joined([*parts, ImportBatch((), tuple(walk.left))])
+    return merge_batches([*parts, ImportBatch((), tuple(walk.left))])
 
 
-def joined(parts: list[ImportBatch]) -> ImportBatch:
+def merge_batches(parts: list[ImportBatch]) -> ImportBatch:
     """Several as one."""
     formats: dict[str, int] = {}
     for part in parts:
@@ -138,7 +138,9 @@ def _size_of_form(where: str, form: str) -> int:
 def _export(top: str, asked: ReadOptions) -> ImportBatch:
     """Every part of an export that its manifest names."""
     try:
-        told = forge.manifest(read_file(os.path.join(top, forge.MANIFEST), forge.MANIFEST, _JSON_BYTES).data)
+        told = memory_files.manifest(
+            read_file(os.path.join(top, memory_files.MANIFEST), memory_files.MANIFEST, _JSON_BYTES).data
+        )
     except MemoryFormatError as error:
         raise WorkspaceError(f"{top}: {error}") from error
     homes = {f"{part.folder}/{folder}/": part for part in told.parts for folder in FOLDERS}
@@ -147,7 +149,7 @@ def _export(top: str, asked: ReadOptions) -> ImportBatch:
     for source in walk:
         part = homes[f"{source.where.rpartition('/')[0]}/"]
         parts.append(_memory(source, asked.scope or part.scope, part.name))
-    return joined([*parts, ImportBatch((), tuple(walk.left))])
+    return merge_batches([*parts, ImportBatch((), tuple(walk.left))])
 
 
 # --- single files --------------------------------------------------------------------------------------
@@ -162,14 +164,14 @@ def _file(source: SourceFile, asked: ReadOptions, *, alone: bool) -> ImportBatch
         return _memory(source, asked.scope or _stated_scope(source))
     elif form == "basic-memory":
         name = source.name.removesuffix(".md")
-        found = notes.note(source.text(), where=source.where, name=name, scope=asked.scope)
+        found = basic_memory.note(source.text(), where=source.where, name=name, scope=asked.scope)
     elif form == "mem0":
-        found = dumps.mem0(dumps.decoded(source.data), where=source.where, scope=asked.scope)
+        found = json_exports.mem0(json_exports.decoded(source.data), where=source.where, scope=asked.scope)
     elif form == "claude-mem":
-        document = dumps.decoded(source.data)
-        if not dumps.is_claude_mem(document):
+        document = json_exports.decoded(source.data)
+        if not json_exports.is_claude_mem(document):
             raise MemoryFormatError("it contains no list of observations")
-        found = dumps.claude_mem(document, where=source.where, scope=asked.scope)
+        found = json_exports.claude_mem(document, where=source.where, scope=asked.scope)
     else:
         return None
     dated = tuple(_dated(item, source) for item in found.items)
@@ -187,14 +189,14 @@ def _form(source: SourceFile, *, alone: bool) -> str:
         text = source.text()
     except MemoryFormatError:
         return ""
-    return "forge" if _is_memory(text) else "basic-memory" if notes.is_note(text) else ""
+    return "forge" if _is_memory(text) else "basic-memory" if basic_memory.is_note(text) else ""
 
 
 def _form_of_json(data: bytes) -> str:
-    document = dumps.decoded(data)
-    if dumps.is_claude_mem(document):
+    document = json_exports.decoded(data)
+    if json_exports.is_claude_mem(document):
         return "claude-mem"
-    return "mem0" if dumps.is_mem0(document) else ""
+    return "mem0" if json_exports.is_mem0(document) else ""
 
 
 def _is_memory(text: str) -> bool:
@@ -206,7 +208,9 @@ def _is_memory(text: str) -> bool:
 
 
 def _memory(source: SourceFile, scope: str, repo: str = "") -> ImportBatch:
-    found = forge.memory_file(source.data, name=source.name, where=source.where, scope=scope, repo=repo)
+    found = memory_files.memory_file(
+        source.data, name=source.name, where=source.where, scope=scope, repo=repo
+    )
     items = tuple(msgspec.structs.replace(item, source=source.name) for item in found.items)
     return ImportBatch(items, found.left, {"forge": 1})
 

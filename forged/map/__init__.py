@@ -1,4 +1,4 @@
-"""Frozen maps of memories, one search over them (`search_maps`), and the gate of its results (`weigh`).
+"""Frozen maps of memories, one search over them (`search_maps`), and the gate (`score_search`).
 
 Pure functions without any I/O. Only the chains are imported at once: the capture worker needs no numpy.
 """
@@ -6,27 +6,27 @@ Pure functions without any I/O. Only the chains are imported at once: the captur
 from typing import TYPE_CHECKING
 
 from forged import door
-from forged.map.chains import Chains, hops, link, replaced_by
+from forged.map.chains import Chains, build_chains, follow_links, replaced_ids
 
 if TYPE_CHECKING:
-    from forged.map.baseline import LEAST_DIMENSION, Baseline, carried, thinned
-    from forged.map.dense import DenseLeg
+    from forged.map.baseline import LEAST_DIMENSION, Baseline, carry_calibration, thin_calibration
+    from forged.map.dense import DenseIndex
     from forged.map.gate import (
-        Reading,
+        GateScore,
+        admission_limit,
+        gate_decisions,
         is_hopeless,
-        leads,
-        rated,
-        room,
+        label_confidence,
+        may_follow,
+        score_search,
         threshold,
-        verdicts,
-        weigh,
     )
-    from forged.map.lexical import LexicalLeg
+    from forged.map.lexical import LexicalIndex
     from forged.map.packing import build_dense, edit_dense
-    from forged.map.parts import Cues, Part, Traits, are_cjk
-    from forged.map.postings import build_leg, splice_leg
-    from forged.map.search import CANDIDATES, Cosines, Found, Ranked, compared, search_maps
-    from forged.map.vector_map import VectorMap, newest
+    from forged.map.parts import Cues, MapPart, Traits, are_cjk
+    from forged.map.postings import build_lexical, splice_lexical
+    from forged.map.search import CANDIDATES, Cosines, MapSearch, Ranked, compare_batch, search_maps
+    from forged.map.vector_map import VectorMap, newest_page
 
 __all__ = [
     "CANDIDATES",
@@ -35,48 +35,48 @@ __all__ = [
     "Chains",
     "Cosines",
     "Cues",
-    "DenseLeg",
-    "Found",
-    "LexicalLeg",
-    "Part",
+    "DenseIndex",
+    "GateScore",
+    "LexicalIndex",
+    "MapPart",
+    "MapSearch",
     "Ranked",
-    "Reading",
     "Traits",
     "VectorMap",
+    "admission_limit",
     "are_cjk",
+    "build_chains",
     "build_dense",
-    "build_leg",
-    "carried",
-    "compared",
+    "build_lexical",
+    "carry_calibration",
+    "compare_batch",
     "edit_dense",
-    "hops",
+    "follow_links",
+    "gate_decisions",
     "is_hopeless",
-    "leads",
-    "link",
-    "newest",
-    "rated",
-    "replaced_by",
-    "room",
+    "label_confidence",
+    "may_follow",
+    "newest_page",
+    "replaced_ids",
+    "score_search",
     "search_maps",
-    "splice_leg",
-    "thinned",
+    "splice_lexical",
+    "thin_calibration",
     "threshold",
-    "verdicts",
-    "weigh",
 ]
 
 __getattr__ = door(
     __name__,
-    baseline=("Baseline", "LEAST_DIMENSION", "carried", "thinned"),
-    dense=("DenseLeg",),
+    baseline=("Baseline", "LEAST_DIMENSION", "carry_calibration", "thin_calibration"),
+    dense=("DenseIndex",),
     gate=(
-        *("Reading", "is_hopeless", "leads", "rated", "room", "threshold"),
-        *("verdicts", "weigh"),
+        *("GateScore", "is_hopeless", "may_follow", "label_confidence", "admission_limit", "threshold"),
+        *("gate_decisions", "score_search"),
     ),
-    lexical=("LexicalLeg",),
+    lexical=("LexicalIndex",),
     packing=("build_dense", "edit_dense"),
-    parts=("Cues", "Part", "Traits", "are_cjk"),
-    postings=("build_leg", "splice_leg"),
-    search=("CANDIDATES", "Cosines", "Found", "Ranked", "compared", "search_maps"),
-    vector_map=("VectorMap", "newest"),
+    parts=("Cues", "MapPart", "Traits", "are_cjk"),
+    postings=("build_lexical", "splice_lexical"),
+    search=("CANDIDATES", "Cosines", "MapSearch", "Ranked", "compare_batch", "search_maps"),
+    vector_map=("VectorMap", "newest_page"),
 )

@@ -3,8 +3,8 @@
 Sentence models put all texts into narrow cones: a cosine of 0.8 is nothing for one and a perfect match for
 another. So fixed messages are embedded once per model, as queries and as passages. Both means are
 subtracted, and the two directions in which the messages spread most are dropped: with multilingual-e5-small
-the writing system (r 0.94) and code against chat (r 0.70). A `Calibration` holds a dense leg's rows against
-this, computed once; that of an edited leg (`carried`, `thinned`) costs what the edit changed.
+the writing system (r 0.94) and code against chat (r 0.70). A `Calibration` holds a dense index's rows against
+this, computed once; that of an edited index (`carry_calibration`, `thinned`) costs what the edit changed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from forged.map.dense import DenseLeg, cosines_into
+from forged.map.dense import DenseIndex, cosines_into
 from forged.models import Vectors
 
 # Own set, area under the curve of unrelated against related: 0.86, 0.91, 0.91 for 0, 1, 2; 3-6 are like 2.
@@ -52,9 +52,9 @@ class Baseline(msgspec.Struct, frozen=True, eq=False):
         messages: Vectors = rest / np.maximum(np.linalg.norm(rest, axis=1), _SAME)[:, None]
         return cls(key, query_mean, passage_mean, axes, messages)
 
-    def fits(self, leg: DenseLeg) -> bool:
-        """Whether a leg is of the same model; one that was replaced behind its name has other vectors."""
-        return self.key == leg.key and self.messages.shape[1] == leg.dimension
+    def fits(self, index: DenseIndex) -> bool:
+        """Whether an index is of the same model; one that was replaced behind its name has other vectors."""
+        return self.key == index.key and self.messages.shape[1] == index.dimension
 
     @property
     def directions(self) -> Vectors:
@@ -79,7 +79,7 @@ class Baseline(msgspec.Struct, frozen=True, eq=False):
 
 
 class Calibration(msgspec.Struct, frozen=True, eq=False):
-    """The rows of one dense leg held against a baseline.
+    """The rows of one dense index held against a baseline.
 
     `products` float32 (2 + axes, n), of each row with the dropped axes and the query mean, and ones; `scales`
     float32 (n,), one over what is left of each row's length without mean and axes, 0 where nothing is left;
@@ -93,50 +93,50 @@ class Calibration(msgspec.Struct, frozen=True, eq=False):
     holders: NDArray[np.intp]
 
     @classmethod
-    def of(cls, leg: DenseLeg, baseline: Baseline) -> Calibration:
+    def of(cls, index: DenseIndex, baseline: Baseline) -> Calibration:
         """Hold every row against the baseline: 64 products a row, 15 ms at 10,000. One row has a vector."""
         directions = baseline.directions
-        products = np.empty((len(directions), len(leg)), np.float32)
-        cosines_into(products, leg, directions)
+        products = np.empty((len(directions), len(index)), np.float32)
+        cosines_into(products, index, directions)
         scales, products[-1] = baseline.scales(products), 1
-        scales[leg.missing] = 0
-        cosines = np.empty((len(baseline.messages), len(leg)), np.float32)
-        cosines_into(cosines, leg, baseline.messages)
+        scales[index.missing] = 0
+        cosines = np.empty((len(baseline.messages), len(index)), np.float32)
+        cosines_into(cosines, index, baseline.messages)
         cosines = baseline.of_messages(cosines, scales)
-        cosines[:, leg.missing] = -np.inf
+        cosines[:, index.missing] = -np.inf
         return cls(baseline, products, scales, cosines.max(axis=1), cosines.argmax(axis=1))
 
-    def thinned(self, leg: DenseLeg) -> Calibration:
-        """The calibration of a leg with more rows missing; messages that had their best there look again."""
-        lost = np.flatnonzero(leg.missing[self.holders])
+    def thinned(self, index: DenseIndex) -> Calibration:
+        """Return the calibration with more rows missing; compare messages that lost their best row."""
+        lost = np.flatnonzero(index.missing[self.holders])
         if not len(lost):
             return self
-        cosines = np.empty((len(lost), len(leg)), np.float32)
-        cosines_into(cosines, leg, self.baseline.messages[lost])
+        cosines = np.empty((len(lost), len(index)), np.float32)
+        cosines_into(cosines, index, self.baseline.messages[lost])
         cosines = self.baseline.of_messages(cosines, self.scales, lost)
-        cosines[:, leg.missing] = -np.inf
+        cosines[:, index.missing] = -np.inf
         best, holders = self.best.copy(), self.holders.copy()
         best[lost], holders[lost] = cosines.max(axis=1), cosines.argmax(axis=1)
         return Calibration(self.baseline, self.products, self.scales, best, holders)
 
-    def edited(self, places: NDArray[np.int64], leg: DenseLeg) -> Calibration:
-        """The calibration of a leg that came of this one's by an edit; row i was `places[i]`, new at -1.
+    def edited(self, places: NDArray[np.int64], index: DenseIndex) -> Calibration:
+        """The calibration of an index that came of this one's by an edit; row i was `places[i]`, new at -1.
 
         Costs as much as the rows that are new, unless one went on which a message had its best.
         """
-        fresh = np.flatnonzero((places < 0) & ~leg.missing)
+        fresh = np.flatnonzero((places < 0) & ~index.missing)
         kept = np.flatnonzero(places >= 0)
         now_at = np.full(len(self.scales), -1)
         now_at[places[kept]] = kept
         holders = now_at[self.holders]
-        if (holders < 0).any() or len(fresh) > len(leg) // 2:
-            return Calibration.of(leg, self.baseline)
-        products = np.zeros((len(self.products), len(leg)), np.float32)
+        if (holders < 0).any() or len(fresh) > len(index) // 2:
+            return Calibration.of(index, self.baseline)
+        products = np.zeros((len(self.products), len(index)), np.float32)
         products[-1] = 1
-        scales, best = np.zeros(len(leg), np.float32), self.best
+        scales, best = np.zeros(len(index), np.float32), self.best
         products[:, kept], scales[kept] = self.products[:, places[kept]], self.scales[places[kept]]
         if len(fresh):
-            rows = leg.some(fresh)
+            rows = index.some(fresh)
             of_fresh = self.baseline.directions @ rows.T
             products[:-1, fresh], scales[fresh] = of_fresh[:-1], self.baseline.scales(of_fresh)
             cosines = self.baseline.of_messages(self.baseline.messages @ rows.T, scales[fresh])
@@ -146,43 +146,48 @@ class Calibration(msgspec.Struct, frozen=True, eq=False):
         return Calibration(self.baseline, products, scales, best, holders)
 
 
-kept_calibrations: WeakKeyDictionary[DenseLeg, Calibration] = WeakKeyDictionary()
-"""The calibration of each leg that has one; weak, so that it goes with its leg."""
+kept_calibrations: WeakKeyDictionary[DenseIndex, Calibration] = WeakKeyDictionary()
+"""The calibration of each index that has one; weak, so that it goes with its index."""
 
 
-def calibrated(leg: DenseLeg, baseline: Baseline) -> Calibration:
-    """The calibration of a leg, computed once. `leg` has at least one vector."""
-    known = _known(leg, baseline)
+def calibration_of(index: DenseIndex, baseline: Baseline) -> Calibration:
+    """The calibration of an index, computed once. `index` has at least one vector."""
+    known = _known(index, baseline)
     if known is None:
-        known = kept_calibrations[leg] = Calibration.of(leg, baseline)
+        known = kept_calibrations[index] = Calibration.of(index, baseline)
     return known
 
 
-def carried(before: DenseLeg | None, places: NDArray[np.int64], leg: DenseLeg, baseline: Baseline) -> None:
-    """Calibrate a leg that came of `before` by an edit, if of anything, unless it is of another model.
+def carry_calibration(
+    before: DenseIndex | None, places: NDArray[np.int64], index: DenseIndex, baseline: Baseline
+) -> None:
+    """Calibrate an index that came of `before` by an edit, if of anything, unless it is of another model.
 
     Row i was `places[i]` there, or is new at -1.
     """
-    _calibrate(before, leg, baseline, lambda known: known.edited(places, leg))
+    _calibrate(before, index, baseline, lambda known: known.edited(places, index))
 
 
-def thinned(before: DenseLeg | None, leg: DenseLeg, baseline: Baseline) -> None:
-    """Calibrate a leg with the rows of `before`, of which more are missing, unless it is of another model."""
-    _calibrate(before, leg, baseline, lambda known: known.thinned(leg))
+def thin_calibration(before: DenseIndex | None, index: DenseIndex, baseline: Baseline) -> None:
+    """Calibrate an index that is `before` with more rows missing; skip one of another model."""
+    _calibrate(before, index, baseline, lambda known: known.thinned(index))
 
 
 def _calibrate(
-    before: DenseLeg | None, leg: DenseLeg, baseline: Baseline, derive: Callable[[Calibration], Calibration]
+    before: DenseIndex | None,
+    index: DenseIndex,
+    baseline: Baseline,
+    derive: Callable[[Calibration], Calibration],
 ) -> None:
-    if not leg.present or not baseline.fits(leg):
+    if not index.present or not baseline.fits(index):
         return
     known = None if before is None else _known(before, baseline)
     if known is None:
-        calibrated(leg, baseline)
+        calibration_of(index, baseline)
     else:
-        kept_calibrations[leg] = derive(known)
+        kept_calibrations[index] = derive(known)
 
 
-def _known(leg: DenseLeg, baseline: Baseline) -> Calibration | None:
-    known = kept_calibrations.get(leg)
+def _known(index: DenseIndex, baseline: Baseline) -> Calibration | None:
+    known = kept_calibrations.get(index)
     return known if known is not None and known.baseline is baseline else None

@@ -19,26 +19,26 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 
 class Chains(msgspec.Struct, frozen=True, eq=False):
-    """The chains of one root that have more than one member, or an odd link. Never changed after `link`.
+    """Chains of one root that have several members or an odd link. Never changed after `build_chains`.
 
     `members` maps a head to all ids of its chain, oldest first, and `head_of` each of those to the head;
-    `flags` maps a head to what is odd: "fork", "cycle", "missing:<id>", `rivals` the head of a fork to its
-    other heads, oldest first. A memory in none of them is its own head.
+    `flags` maps a head to what is odd: "fork", "cycle", "missing:<id>", `concurrent_heads` the head of a fork
+    to its other heads, oldest first. A memory in none of them is its own head.
     """
 
     head_of: dict[str, str]
     members: dict[str, tuple[str, ...]]
     flags: dict[str, tuple[str, ...]]
-    rivals: dict[str, tuple[str, ...]] = {}
+    concurrent_heads: dict[str, tuple[str, ...]] = {}
 
     def head(self, memory_id: str) -> str:
         """The head of its chain, of a fork the greatest."""
         return self.head_of.get(memory_id, memory_id)
 
-    def beside(self, memory_id: str) -> tuple[str, ...]:
+    def concurrent_with(self, memory_id: str) -> tuple[str, ...]:
         """The heads that stand beside this one; none unless it is a head of a fork."""
         head = self.head(memory_id)
-        heads = (*self.rivals.get(head, ()), head)
+        heads = (*self.concurrent_heads.get(head, ()), head)
         return tuple(each for each in heads if each != memory_id) if memory_id in heads else ()
 
     def chain(self, memory_id: str) -> tuple[str, ...]:
@@ -48,11 +48,13 @@ class Chains(msgspec.Struct, frozen=True, eq=False):
     def is_head(self, memory_id: str) -> bool:
         """Whether nothing replaces it."""
         head = self.head(memory_id)
-        return head == memory_id or memory_id in self.rivals.get(head, ())
+        return head == memory_id or memory_id in self.concurrent_heads.get(head, ())
 
     def heads(self, memories: Iterable[Memory]) -> list[Memory]:
         """Those of some memories that nothing replaces."""
-        gone = {each for each, head in self.head_of.items() if each != head}.difference(*self.rivals.values())
+        gone = {each for each, head in self.head_of.items() if each != head}.difference(
+            *self.concurrent_heads.values()
+        )
         return [memory for memory in memories if memory.id not in gone]
 
     def may_change_with(self, memories: Iterable[Memory]) -> bool:
@@ -67,7 +69,7 @@ class Chains(msgspec.Struct, frozen=True, eq=False):
 NO_CHAINS = Chains({}, {}, {})
 
 
-def link(memories: Collection[Memory]) -> Chains:
+def build_chains(memories: Collection[Memory]) -> Chains:
     """Find the version chains of one root. Ids are unique; links across roots do not count."""
     successors = [memory for memory in memories if memory.supersedes]
     if not successors:
@@ -76,28 +78,30 @@ def link(memories: Collection[Memory]) -> Chains:
     head_of: dict[str, str] = {}
     members: dict[str, tuple[str, ...]] = {}
     flags: dict[str, tuple[str, ...]] = {}
-    rivals: dict[str, tuple[str, ...]] = {}
+    concurrent_heads: dict[str, tuple[str, ...]] = {}
     for group in _connected(successors):
         present = sorted((everyone[i] for i in group if i in everyone), key=lambda m: m.age_key)
         head = present[-1].id
         ends = _unreplaced(present)
         if len(ends) > 1:
-            rivals[head] = tuple(memory.id for memory in present if memory.id in ends and memory.id != head)
+            concurrent_heads[head] = tuple(
+                memory.id for memory in present if memory.id in ends and memory.id != head
+            )
         odd = _oddities(present, everyone, is_forked=len(ends) > 1)
         if odd:
             flags[head] = odd
         if len(present) > 1:
             members[head] = tuple(memory.id for memory in present)
             head_of.update(dict.fromkeys(members[head], head))
-    return Chains(head_of, members, flags, rivals)
+    return Chains(head_of, members, flags, concurrent_heads)
 
 
 def _unreplaced(present: Sequence[Memory]) -> set[str]:
     """Ids of a chain that nothing in it replaces."""
-    return {memory.id for memory in present}.difference(*map(replaced_by, present))
+    return {memory.id for memory in present}.difference(*map(replaced_ids, present))
 
 
-def replaced_by(memory: Memory) -> set[str]:
+def replaced_ids(memory: Memory) -> set[str]:
     """The ids that a memory says it replaces, itself left out."""
     named = {edge.id for edge in memory.related if edge.relationship == Relationship.SUPERSEDES}
     return (named | {memory.supersedes or ""}) - {memory.id}
@@ -134,7 +138,7 @@ def _oddities(present: Sequence[Memory], everyone: dict[str, Memory], *, is_fork
     return tuple(found)
 
 
-def hops(
+def follow_links(
     seeds: Sequence[_Key], neighbours: Callable[[_Key], Iterable[_Key]], *, depth: int, limit: int
 ) -> list[_Key]:
     """What is reached from `seeds` in at most `depth` steps, nearest first, none twice, at most `limit`.

@@ -1,11 +1,11 @@
 """The dense half of a vector map: unit rows, exact cosines, and centring without a second matrix.
 
 Every row is compared with every query: for one person's memories that beats indexes. Rows are kept in blocks
-of 64, transposed, two to three times faster than row-major blocks of 128 (`make bench`). Sentence
-models put all texts in one narrow cone; since (x - m)·(q - m) is x·q - x·m plus a constant of the query,
-subtracting the mean needs two numbers per row. The mean is that of all rows that a request sees: one per leg
-would move a small unrelated leg to the front. Chinese, Japanese and Korean (CJK) lose a mean of their own, so
-that a question finds its answer in another language (own set: recall@10 of 10 such 0.47 -> 0.87).
+of 64, transposed, two to three times faster than row-major blocks of 128 (`make bench`). Sentence models put
+all texts in one narrow cone; since (x - m)·(q - m) is x·q - x·m plus a constant of the query, subtracting the
+mean needs two numbers per row. The mean is that of all rows that a request sees: one per index would move a
+small unrelated index to the front. Chinese, Japanese and Korean (CJK) lose a mean of their own, so that a
+question finds its answer in another language (own set: recall@10 of 10 such 0.47 -> 0.87).
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _SAME = 1e-6
 _NONE = np.empty(0, np.intp)
 
 
-class DenseLeg(msgspec.Struct, frozen=True, eq=False, dict=True, weakref=True):
+class DenseIndex(msgspec.Struct, frozen=True, eq=False, dict=True, weakref=True):
     """Vectors of one map, made by one model.
 
     `key` is the embedder's; `blocks` float32 (b, d, 64) holds row i as column i % 64 of block i // 64, of
     unit length or zero without a vector; `missing` bool (n,), the zero rows; `total` float64 (d,), the sum of
-    all rows. `gone` intp (g,) are missing rows that the blocks, shared with an older leg, still hold.
+    all rows. `gone` intp (g,) are missing rows that the blocks, shared with an older index, still hold.
     """
 
     key: str
@@ -61,11 +61,11 @@ class DenseLeg(msgspec.Struct, frozen=True, eq=False, dict=True, weakref=True):
         rows: Vectors = self.blocks[numbers // BLOCK, :, numbers % BLOCK]
         return rows
 
-    def without(self, gone: NDArray[np.bool_]) -> DenseLeg:
-        """The leg in which these rows are missing; it is asked of one that lacks none that it holds."""
+    def without(self, gone: NDArray[np.bool_]) -> DenseIndex:
+        """The index in which these rows are missing; it is asked of one that lacks none that it holds."""
         rows = np.flatnonzero(gone & ~self.missing)
         total = self.total - self.some(rows).sum(axis=0, dtype=np.float64)
-        return DenseLeg(self.key, self.blocks, self.missing | gone, total, rows)
+        return DenseIndex(self.key, self.blocks, self.missing | gone, total, rows)
 
     @cached_property
     def present(self) -> int:
@@ -74,9 +74,9 @@ class DenseLeg(msgspec.Struct, frozen=True, eq=False, dict=True, weakref=True):
 
 
 class Centre(msgspec.Struct, frozen=True, eq=False):
-    """What centring needs beside the raw cosines, for some legs that are seen together.
+    """What centring needs beside the raw cosines, for some indexes that are seen together.
 
-    `means` float32 (2, d): of other and of CJK rows; `mixed` tells whether there are both. For each leg
+    `means` float32 (2, d): of other and of CJK rows; `mixed` tells whether there are both. For each index
     `scripts`, intp (n,), which mean a row loses; `shifts`, float32 (2, n), its rows' products with the means;
     `scales`, float32 (n,), one over its rows' distances to their mean, 0 for rows that have none.
     """
@@ -88,78 +88,78 @@ class Centre(msgspec.Struct, frozen=True, eq=False):
     scales: tuple[NDArray[np.float32], ...]
 
     def apply(
-        self, leg: int, cosines: Vectors, queries: Vectors, cjk: NDArray[np.bool_], out: Vectors
+        self, index: int, cosines: Vectors, queries: Vectors, cjk: NDArray[np.bool_], out: Vectors
     ) -> None:
         """Write the cosines between centred rows and queries, each query's times its distance to its mean.
 
         `cjk` (q,) says which queries are CJK texts. Scores are standardised next, which drops the constant.
         """
         script = cjk.astype(np.intp) if self.mixed else np.zeros(len(queries), np.intp)
-        np.subtract(cosines, self.shifts[leg][script] if self.mixed else self.shifts[leg][0], out=out)
+        np.subtract(cosines, self.shifts[index][script] if self.mixed else self.shifts[index][0], out=out)
         constant = (self.means @ self.means.T)[script] - queries @ self.means.T
-        out += constant[:, self.scripts[leg]] if self.mixed else constant[:, :1]
-        out *= self.scales[leg]
+        out += constant[:, self.scripts[index]] if self.mixed else constant[:, :1]
+        out *= self.scales[index]
 
-    def rows(self, leg: int, of: DenseLeg, numbers: NDArray[np.intp]) -> Vectors:
-        """Centred unit rows (c, d) of some rows of a leg; zero where there is none."""
+    def rows(self, index: int, of: DenseIndex, numbers: NDArray[np.intp]) -> Vectors:
+        """Centred unit rows (c, d) of some rows of an index; zero where there is none."""
         rows = of.some(numbers)
-        rows -= self.means[self.scripts[leg][numbers]] if self.mixed else self.means[0]
-        rows *= self.scales[leg][numbers, None]
+        rows -= self.means[self.scripts[index][numbers]] if self.mixed else self.means[0]
+        rows *= self.scales[index][numbers, None]
         return rows
 
 
-def cosines_into(out: Vectors, leg: DenseLeg, queries: Vectors) -> None:
-    """Write the cosines of `queries` (q, d) with all rows of `leg`, shape (q, n), into `out`."""
+def cosines_into(out: Vectors, index: DenseIndex, queries: Vectors) -> None:
+    """Write the cosines of `queries` (q, d) with all rows of `index`, shape (q, n), into `out`."""
     if len(queries) == 1:  # alone it takes a slower way through OpenBLAS than two do
         two = np.empty((2, out.shape[1]), np.float32)
-        cosines_into(two, leg, np.repeat(queries, 2, axis=0))
+        cosines_into(two, index, np.repeat(queries, 2, axis=0))
         out[0] = two[0]
         return
-    whole, rest = divmod(len(leg), BLOCK)
-    end = len(leg) - rest
+    whole, rest = divmod(len(index), BLOCK)
+    end = len(index) - rest
     blocks = out[:, :end].reshape(len(queries), whole, BLOCK).transpose(1, 0, 2)  # a view: written once
-    np.matmul(queries, leg.blocks[:whole], out=blocks)
+    np.matmul(queries, index.blocks[:whole], out=blocks)
     if rest:
-        out[:, end:] = (queries @ leg.blocks[whole])[:, :rest]
+        out[:, end:] = (queries @ index.blocks[whole])[:, :rest]
 
 
 def joint_centre(
-    legs: Sequence[DenseLeg],
+    indexes: Sequence[DenseIndex],
     cjk: Sequence[NDArray[np.bool_]],
-    beside: Sequence[tuple[DenseLeg, NDArray[np.bool_]]] = (),
+    beside: Sequence[tuple[DenseIndex, NDArray[np.bool_]]] = (),
 ) -> Centre | None:
-    """Centre of legs of one dimension, or None while they hold fewer than 50 vectors.
+    """Centre of indexes of one dimension, or None while they hold fewer than 50 vectors.
 
-    `cjk` says which rows of each leg are CJK texts. Legs `beside`, with theirs, are centred behind the others
-    and do not count. Costs one query the first time; kept for as long as the first leg lives.
+    `cjk` says which rows of each index are CJK texts. Legs `beside`, with theirs, are centred behind the
+    others and do not count. Costs one query the first time; kept for as long as the first index lives.
     """
-    if sum(leg.present for leg in legs) < _CENTRED_FROM:
+    if sum(index.present for index in indexes) < _CENTRED_FROM:
         return None
-    known = _centres.get(legs[0])
-    others = [*legs[1:], *(leg for leg, _ in beside)]
+    known = _centres.get(indexes[0])
+    others = [*indexes[1:], *(index for index, _ in beside)]
     if known is not None and [other() for other in known[0]] == others:
         return known[1]
-    fresh = _centre(legs, cjk, beside)
-    _centres[legs[0]] = (tuple(map(ref, others)), fresh)
+    fresh = _centre(indexes, cjk, beside)
+    _centres[indexes[0]] = (tuple(map(ref, others)), fresh)
     return fresh
 
 
 # Weak on both sides: a replaced map must not live on because somebody once searched it.
-_centres: WeakKeyDictionary[DenseLeg, tuple[tuple[ref[DenseLeg], ...], Centre]] = WeakKeyDictionary()
+_centres: WeakKeyDictionary[DenseIndex, tuple[tuple[ref[DenseIndex], ...], Centre]] = WeakKeyDictionary()
 
 
 def _centre(
-    legs: Sequence[DenseLeg],
+    indexes: Sequence[DenseIndex],
     cjk: Sequence[NDArray[np.bool_]],
-    beside: Sequence[tuple[DenseLeg, NDArray[np.bool_]]],
+    beside: Sequence[tuple[DenseIndex, NDArray[np.bool_]]],
 ) -> Centre:
-    present = sum(leg.present for leg in legs)
-    total = np.sum([leg.total for leg in legs], axis=0)
-    found = [np.flatnonzero(own & ~leg.missing) for leg, own in zip(legs, cjk, strict=True)]
+    present = sum(index.present for index in indexes)
+    total = np.sum([index.total for index in indexes], axis=0)
+    found = [np.flatnonzero(own & ~index.missing) for index, own in zip(indexes, cjk, strict=True)]
     count, cjk_total = sum(map(len, found)), np.zeros_like(total)
     if 0 < count < present:
-        for leg, rows in zip(legs, found, strict=True):
-            cjk_total += leg.some(rows).sum(axis=0, dtype=np.float64)
+        for index, rows in zip(indexes, found, strict=True):
+            cjk_total += index.some(rows).sum(axis=0, dtype=np.float64)
     else:
         count = 0  # one script is one mean
     drawn = _DRAWN_BY / present * total
@@ -169,22 +169,24 @@ def _centre(
             (cjk_total + drawn) / (count + _DRAWN_BY),
         ]
     ).astype(np.float32)
-    everything = [*zip(legs, cjk, strict=True), *beside]
+    everything = [*zip(indexes, cjk, strict=True), *beside]
     scripts = tuple(own.astype(np.intp) if count else np.zeros(len(own), np.intp) for _, own in everything)
-    distances = [_distances(leg, means, script) for (leg, _), script in zip(everything, scripts, strict=True)]
+    distances = [
+        _distances(index, means, script) for (index, _), script in zip(everything, scripts, strict=True)
+    ]
     shifts, scales = zip(*distances, strict=True)
     return Centre(means, count > 0, scripts, shifts, scales)
 
 
 def _distances(
-    leg: DenseLeg, means: NDArray[np.float32], script: NDArray[np.intp]
+    index: DenseIndex, means: NDArray[np.float32], script: NDArray[np.intp]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Each row's products with the means, (2, n), and one over its distance to its own, (n,)."""
-    shifts = np.empty((len(means), len(leg)), np.float32)
-    cosines_into(shifts, leg, means)
+    shifts = np.empty((len(means), len(index)), np.float32)
+    cosines_into(shifts, index, means)
     own = np.take_along_axis(shifts, script[None], axis=0)[0]
     squared = 1 - 2 * own + (means * means).sum(axis=1)[script]
     scale = np.zeros_like(own)
     np.divide(1, np.sqrt(squared, where=squared > _SAME, out=scale), out=scale, where=squared > _SAME)
-    scale[leg.missing] = 0
+    scale[index.missing] = 0
     return shifts, scale

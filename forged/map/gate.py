@@ -1,13 +1,13 @@
 """The gate: decides from the results of a search whether a store holds anything relevant to a message.
 
-`weigh` makes of cosines, postings and the model's baseline a `Reading`: the evidence of a request and of each
-row. `verdicts` lets memories in by it. Nothing is raised. Evidence is how far the best row is above what
-everyday messages reach *in this store*, in standard deviations, for every model and size of store;
-`retrieval_min_score` is the share of unrelated messages that are not strong.
+`score_search` makes of cosines, postings and the model's baseline a `GateScore`: the evidence of a request
+and of each row. `gate_decisions` lets memories in by it. Nothing is raised. Evidence is how far the best row
+is above what everyday messages reach *in this store*, in standard deviations, for every model and size of
+store; `retrieval_min_score` is the share of unrelated messages that are not strong.
 
 Vectors: the best cosine without the baseline, standardised by what its 64 messages reach. Words add the log
-odds that the message was written with a row in mind (`Odds`). A likelihood ratio exceeds x by chance with a
-probability of at most exp(-x), so alone it needs no statistics of the store, however small.
+odds that the message was written with a row in mind (`LexicalOdds`). A likelihood ratio exceeds x by chance
+with a probability of at most exp(-x), so alone it needs no statistics of the store, however small.
 
 A session is given more than a message alone: its messages are likelier to be about the project, and memories
 stay in context for all turns that follow, so the first turn may bring most, and later ones fewer and fewer.
@@ -24,9 +24,9 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from forged.map.baseline import LEAST_DIMENSION, Baseline, Calibration, calibrated, kept_calibrations
+from forged.map.baseline import LEAST_DIMENSION, Baseline, Calibration, calibration_of, kept_calibrations
 from forged.map.lexical import Matches
-from forged.map.search import Found, Ranked
+from forged.map.search import MapSearch, Ranked
 from forged.models import Vectors
 from forged.text.english import EVERYDAY_MESSAGES, EVERYDAY_WORDS
 from forged.text.terms import Terms, are_stems, distinct, terms
@@ -49,7 +49,7 @@ def threshold(min_score: float) -> float:
     return _NORMAL.inv_cdf(min(min_score, 1 - 1e-9)) if min_score > 0 else -np.inf
 
 
-class Reading(msgspec.Struct, frozen=True, eq=False, dict=True):
+class GateScore(msgspec.Struct, frozen=True, eq=False, dict=True):
     """How much one search has to do with its queries.
 
     `evidence` is in standard deviations above an everyday message, the mean of all queries; `UNGATED` where
@@ -58,13 +58,13 @@ class Reading(msgspec.Struct, frozen=True, eq=False, dict=True):
     the mean of what everyday messages reach, `spread` its standard deviation.
     """
 
-    found: Found
+    found: MapSearch
     evidence: float
     cosines: Vectors | None = None
     lengths: Vectors | None = None
     usual: float = 0.0
     spread: float = 0.0
-    odds: Odds | None = None
+    odds: LexicalOdds | None = None
 
     def evidence_of(self, map_index: int, row: int) -> float:
         """How much speaks for one row, in the unit of `evidence`; `UNGATED` where nothing can be compared.
@@ -99,7 +99,7 @@ class Reading(msgspec.Struct, frozen=True, eq=False, dict=True):
         by_words = self._by_words(odds, len(rows))
         return [other if alone else own for own, other, alone in zip(found, by_words, bare, strict=True)]
 
-    def _odds_of(self, odds: Odds, columns: NDArray[np.intp]) -> NDArray[np.float64]:
+    def _odds_of(self, odds: LexicalOdds, columns: NDArray[np.intp]) -> NDArray[np.float64]:
         """Of columns, (queries, n)."""
         found = np.empty((odds.queries, len(columns)))
         for part, own in enumerate(self.found.columns):
@@ -118,17 +118,17 @@ class Reading(msgspec.Struct, frozen=True, eq=False, dict=True):
         return result
 
 
-def weigh(found: Found, baseline: Baseline | None) -> Reading:
+def score_search(found: MapSearch, baseline: Baseline | None) -> GateScore:
     """Weigh a search; words alone until there is a baseline of its model.
 
     The mean of the queries counts: one lucky guess among five hypotheses let a third of the unrelated in.
     """
     if found.vectors is not None and found.vectors.shape[1] < LEAST_DIMENSION:
-        return Reading(found, UNGATED)
-    odds = None if found.matches is None else Odds.of(found.matches)
+        return GateScore(found, UNGATED)
+    odds = None if found.matches is None else LexicalOdds.of(found.matches)
     calibrations = _calibrations_of(found, baseline)
     if baseline is None or not calibrations:
-        return Reading(found, _of_words(found, odds), odds=odds)
+        return GateScore(found, _of_words(found, odds), odds=odds)
     cosines, lengths = _without_baseline(found, baseline, calibrations)
     if (shares := found.shares) is not None:
         cosines, lengths = (shares @ (cosines / lengths))[None], np.ones((1, 1), np.float32)
@@ -138,16 +138,19 @@ def weigh(found: Found, baseline: Baseline | None) -> Reading:
     spread = max(float(above @ above / len(usual)) ** 0.5, _SAME)
     heights = (cosines.max(axis=1) / lengths[:, 0] - mean) / spread
     evidence = _of_both(found, odds, heights, calibrations)
-    return Reading(found, evidence, cosines, lengths, float(mean), spread, odds)
+    return GateScore(found, evidence, cosines, lengths, float(mean), spread, odds)
 
 
 def _of_both(
-    found: Found, odds: Odds | None, heights: NDArray[np.float64], calibrations: Mapping[int, Calibration]
+    found: MapSearch,
+    odds: LexicalOdds | None,
+    heights: NDArray[np.float64],
+    calibrations: Mapping[int, Calibration],
 ) -> float:
     """Evidence of vectors, by how far each query's best row stands above everyday messages, and of words."""
     if odds is None:
         return float(heights.sum() / len(heights))
-    words = _weighed(found, limited(odds.best()))
+    words = _weighed(found, clip_odds(odds.best()))
     evidence = float((heights + _NAT_WEIGHT * (words - LEAST)).mean())
     homes = [place for place, home in enumerate(found.maps) for _ in home.parts]
     known = {homes[number] for number in calibrations}
@@ -156,17 +159,19 @@ def _of_both(
     return evidence if len(known) == len(found.maps) else max(evidence, _of_words(found, odds, bare))
 
 
-def _of_words(found: Found, odds: Odds | None, legs: Sequence[int] | None = None) -> float:
+def _of_words(found: MapSearch, odds: LexicalOdds | None, indexes: Sequence[int] | None = None) -> float:
     """Evidence of words alone: the standard score of an unrelated message that has such odds by chance."""
-    return UNGATED if odds is None else _standard(float(_weighed(found, limited(odds.best(legs))).mean()))
+    return (
+        UNGATED if odds is None else _standard(float(_weighed(found, clip_odds(odds.best(indexes))).mean()))
+    )
 
 
-def _weighed(found: Found, values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _weighed(found: MapSearch, values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Values of queries, (queries,), or the weighed mean of a message and its context, (1,)."""
     return values if found.shares is None else np.array([found.shares @ values])
 
 
-def _weighed_rows(found: Found, values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _weighed_rows(found: MapSearch, values: NDArray[np.float64]) -> NDArray[np.float64]:
     """The same of several rows, (queries, n): each for itself, so that no sum depends on its neighbours."""
     if found.shares is None:
         return values
@@ -180,24 +185,24 @@ def _standard(odds: float) -> float:
 # --- vectors -----------------------------------------------------------------------------------------
 
 
-def _calibrations_of(found: Found, baseline: Baseline | None) -> dict[int, Calibration]:
+def _calibrations_of(found: MapSearch, baseline: Baseline | None) -> dict[int, Calibration]:
     """By part, for those whose vectors were compared with the queries and are of the baseline's model."""
     if found.cosines is None or baseline is None:
         return {}
     dimension = baseline.messages.shape[1]
-    legs = zip(found.cosines.places, found.cosines.legs, strict=True)
-    fit = ((n, leg) for n, leg in legs if leg.key == baseline.key and leg.dimension == dimension)
+    indexes = zip(found.cosines.places, found.cosines.indexes, strict=True)
+    fit = ((n, index) for n, index in indexes if index.key == baseline.key and index.dimension == dimension)
     return {
         n: known
-        if (known := kept_calibrations.get(leg)) is not None and known.baseline is baseline
-        else calibrated(leg, baseline)
-        for n, leg in fit
-        if leg.present
+        if (known := kept_calibrations.get(index)) is not None and known.baseline is baseline
+        else calibration_of(index, baseline)
+        for n, index in fit
+        if index.present
     }
 
 
 def _without_baseline(
-    found: Found, baseline: Baseline, calibrations: Mapping[int, Calibration]
+    found: MapSearch, baseline: Baseline, calibrations: Mapping[int, Calibration]
 ) -> tuple[Vectors, Vectors]:
     """Cosines of queries and rows without mean and axes, (queries, rows), -inf where there are none.
 
@@ -239,22 +244,22 @@ LEAST, MOST = -2.0, 10.0
 """Limits of the odds: more than 10 nats is a text quoted in another, and other words prove nothing."""
 
 
-class Odds(msgspec.Struct, frozen=True, eq=False):
-    """`rows[leg]` are float64 (queries, rows), before the size of the store is taken off."""
+class LexicalOdds(msgspec.Struct, frozen=True, eq=False):
+    """`rows[index]` are float64 (queries, rows), before the size of the store is taken off."""
 
     rows: tuple[NDArray[np.float64], ...]
     sizes: tuple[int, ...]
     queries: int
 
     @classmethod
-    def of(cls, matches: Matches) -> Odds:
+    def of(cls, matches: Matches) -> LexicalOdds:
         prior = _prior_of(matches.terms)
-        rows = tuple(_of_leg(matches, number, prior) for number in range(len(matches.legs)))
-        return cls(rows, tuple(leg.size for leg in matches.legs), len(matches.stem_ends))
+        rows = tuple(_of_index(matches, number, prior) for number in range(len(matches.indexes)))
+        return cls(rows, tuple(index.size for index in matches.indexes), len(matches.stem_ends))
 
-    def best(self, legs: Sequence[int] | None = None) -> NDArray[np.float64]:
+    def best(self, indexes: Sequence[int] | None = None) -> NDArray[np.float64]:
         """Log odds that each query was written with the best of the rows in mind, (queries,)."""
-        numbers = range(len(self.rows)) if legs is None else legs
+        numbers = range(len(self.rows)) if indexes is None else indexes
         size = sum(self.sizes[number] for number in numbers)
         if not size:
             return np.full(self.queries, LEAST)
@@ -262,22 +267,22 @@ class Odds(msgspec.Struct, frozen=True, eq=False):
         odds: NDArray[np.float64] = np.max(best, axis=0)
         return odds - float(np.log(size))
 
-    def of_rows(self, leg: int, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-        """Of some rows of a leg, (queries, n), within the limits."""
-        known = self.rows[leg]
+    def of_rows(self, index: int, rows: NDArray[np.intp]) -> NDArray[np.float64]:
+        """Of some rows of an index, (queries, n), within the limits."""
+        known = self.rows[index]
         found, there = np.full((self.queries, len(rows)), LEAST), rows < known.shape[1]
-        found[:, there] = limited(known[:, rows[there]] - float(np.log(max(sum(self.sizes), 1))))
+        found[:, there] = clip_odds(known[:, rows[there]] - float(np.log(max(sum(self.sizes), 1))))
         return found
 
 
-def limited(odds: NDArray[np.float64]) -> NDArray[np.float64]:
+def clip_odds(odds: NDArray[np.float64]) -> NDArray[np.float64]:
     within: NDArray[np.float64] = np.clip(odds, LEAST, MOST)
     return within
 
 
-def _of_leg(matches: Matches, number: int, prior: NDArray[np.float64]) -> NDArray[np.float64]:
-    leg = matches.legs[number]
-    in_row = 1 / np.maximum(leg.lengths, _SHORTEST)
+def _of_index(matches: Matches, number: int, prior: NDArray[np.float64]) -> NDArray[np.float64]:
+    index = matches.indexes[number]
+    in_row = 1 / np.maximum(index.lengths, _SHORTEST)
     odds = np.zeros((len(matches.stem_ends), len(in_row)))
     for query in range(len(odds)):
         odds[query] = _of_query(matches, number, query, prior, in_row)
@@ -287,7 +292,7 @@ def _of_leg(matches: Matches, number: int, prior: NDArray[np.float64]) -> NDArra
 def _of_query(
     matches: Matches, number: int, query: int, prior: NDArray[np.float64], in_row: NDArray[np.float64]
 ) -> NDArray[np.float64] | float:
-    """Log likelihood ratio of a leg's rows, in nats; `in_row` is the share of one term in each row."""
+    """Log likelihood ratio of an index's rows, in nats; `in_row` is the share of one term in each row."""
     first, last = matches.begins[query], matches.stem_ends[query]
     if first == last:
         return 0.0
@@ -299,7 +304,7 @@ def _of_query(
     np.maximum(gains, 1, out=gains)
     gains *= share / (1 - share)
     sums = np.bincount(rows, np.log1p(gains, out=gains), len(in_row))
-    gone = matches.legs[number].gone
+    gone = matches.indexes[number].gone
     if gone is not None:
         sums[gone] = 0
     return np.asarray(sums + (last - first) * np.log1p(-share), np.float64)
@@ -332,7 +337,7 @@ def _stems(texts: Sequence[str]) -> Terms:
 # --- what is let in ---------------------------------------------------------------------------------
 
 
-class Bar(msgspec.Struct, frozen=True):
+class Margins(msgspec.Struct, frozen=True):
     """Margins of a decision, in deviations below a strong request.
 
     A request may be `weak` by so many, a memory `short`. A memory also needs `part` of the best's evidence,
@@ -359,74 +364,77 @@ class Bar(msgspec.Struct, frozen=True):
 _DOUBTLESS = 1.5
 # By vectors, on the development halves. Alone 1.25 to 1.4 trade recall for memories per unrelated message,
 # and parts of 0.3 to 0.6 for the share that answers. In a session 2.1 to 2.6 trade recall for tokens.
-_ALONE, _SESSION = Bar(1.25, 1.25, 0.6, 0.3, 5), Bar(1.65, 2.5)
+_ALONE, _SESSION = Margins(1.25, 1.25, 0.6, 0.3, 5), Margins(1.65, 2.5)
 # By words alone one word in common is chance: a message alone gets nothing for it.
-_ALONE_WORDS, _SESSION_WORDS = Bar(0.0, 9.0), Bar(1.0, 9.0)
+_ALONE_WORDS, _SESSION_WORDS = Margins(0.0, 9.0), Margins(1.0, 9.0)
 # What any turn of a session may bring, however many came before it.
 _FEWEST = 3
 
 FAINT, FAR, FULL = "faint", "far", "full"
 
 
-def is_hopeless(reading: Reading, least: float, *, turn: int = 0) -> bool:
+def is_hopeless(gate_score: GateScore, least: float, *, turn: int = 0) -> bool:
     """Whether nothing can be let in, so that nobody needs to look for candidates."""
-    return reading.evidence < least - _bar(reading, turn).weak_at(turn)
+    return gate_score.evidence < least - _margins(gate_score, turn).weak_at(turn)
 
 
-def verdicts(
-    reading: Reading, candidates: Sequence[Ranked], least: float, *, turn: int = 0, most: int
+def gate_decisions(
+    gate_score: GateScore, candidates: Sequence[Ranked], least: float, *, turn: int = 0, most: int
 ) -> list[Ranked]:
     """The candidates with their evidence and why each came or stayed; at most `most` come.
 
     `least` is the evidence of a strong request; `turn` the number of a session's turn, 0 without a session.
     """
-    if reading.evidence == UNGATED:
-        return [each if n < most else replace(each, stayed=FULL) for n, each in enumerate(candidates)]
-    judged = list(_judged(reading, candidates, least, turn))
-    enough = [n for n, each in enumerate(judged) if not each.stayed]
+    if gate_score.evidence == UNGATED:
+        return [each if n < most else replace(each, rejected=FULL) for n, each in enumerate(candidates)]
+    judged = list(_judged(gate_score, candidates, least, turn))
+    enough = [n for n, each in enumerate(judged) if not each.rejected]
     enough.sort(key=lambda n: -judged[n].evidence)
-    for n in enough[_few(_bar(reading, turn), turn, most) :]:
-        judged[n] = replace(judged[n], came="", stayed=FULL)
+    for n in enough[_few(_margins(gate_score, turn), turn, most) :]:
+        judged[n] = replace(judged[n], admitted_as="", rejected=FULL)
     return judged
 
 
-def room(*, turn: int, most: int, by_vectors: bool) -> int:
+def admission_limit(*, turn: int, most: int, by_vectors: bool) -> int:
     """How many of `most` may come of a request, whatever speaks for them and wherever they lie."""
     if turn:
         return _few(_SESSION if by_vectors else _SESSION_WORDS, turn, most)
     return _few(_ALONE if by_vectors else _ALONE_WORDS, turn, most)
 
 
-def _few(bar: Bar, turn: int, most: int) -> int:
-    return min(most, bar.most, max(_FEWEST, 2 * most // (turn + 1)) if turn else bar.most)
+def _few(margins: Margins, turn: int, most: int) -> int:
+    return min(most, margins.most, max(_FEWEST, 2 * most // (turn + 1)) if turn else margins.most)
 
 
-def _judged(reading: Reading, candidates: Sequence[Ranked], least: float, turn: int) -> Iterator[Ranked]:
+def _judged(gate_score: GateScore, candidates: Sequence[Ranked], least: float, turn: int) -> Iterator[Ranked]:
     """Each candidate by itself, however many may come."""
-    bar = _bar(reading, turn)
-    evidence = reading.evidences([(each.map_index, each.row) for each in candidates])
+    margins = _margins(gate_score, turn)
+    evidence = gate_score.evidences([(each.map_index, each.row) for each in candidates])
     best = max(evidence, default=0.0)
-    lowest, hopeless = bar.lowest(least, best), is_hopeless(reading, least, turn=turn)
+    lowest, hopeless = margins.lowest(least, best), is_hopeless(gate_score, least, turn=turn)
     for each, own in zip(candidates, evidence, strict=True):
         came = stayed = ""
-        if hopeless or own < least - bar.short:
+        if hopeless or own < least - margins.short:
             stayed = FAINT
         elif own < lowest:
             stayed = FAR
         else:
-            came = "strong" if own >= least else "near" if reading.evidence >= least else "weak"
-        yield replace(each, evidence=own, came=came, stayed=stayed)
+            came = "strong" if own >= least else "near" if gate_score.evidence >= least else "weak"
+        yield replace(each, evidence=own, admitted_as=came, rejected=stayed)
 
 
-def rated(reading: Reading, candidates: Sequence[Ranked], strong: float) -> list[Ranked]:
+def label_confidence(gate_score: GateScore, candidates: Sequence[Ranked], strong: float) -> list[Ranked]:
     """The candidates with a word for their evidence, as people read it; none where nothing is compared."""
-    if reading.evidence == UNGATED:
+    if gate_score.evidence == UNGATED:
         return list(candidates)
-    evidence = reading.evidences([(each.map_index, each.row) for each in candidates])
-    return [replace(each, came=word(own, strong)) for each, own in zip(candidates, evidence, strict=True)]
+    evidence = gate_score.evidences([(each.map_index, each.row) for each in candidates])
+    return [
+        replace(each, admitted_as=confidence_label(own, strong))
+        for each, own in zip(candidates, evidence, strict=True)
+    ]
 
 
-def word(evidence: float, strong: float) -> str:
+def confidence_label(evidence: float, strong: float) -> str:
     """Evidence in a word for people."""
     if evidence >= strong:
         return "strong"
@@ -438,15 +446,15 @@ def _is_near(evidence: float, least: float) -> bool:
     return evidence >= least - _ALONE.short
 
 
-def leads(reading: Reading, source: tuple[int, int], target: tuple[int, int], least: float) -> bool:
+def may_follow(gate_score: GateScore, source: tuple[int, int], target: tuple[int, int], least: float) -> bool:
     """Return True if a link leads on: weak evidence of the target, or a source beyond doubt."""
-    if reading.evidence == UNGATED:
+    if gate_score.evidence == UNGATED:
         return True
-    has_some = _is_near(reading.evidence_of(*target), least)
-    return has_some or reading.evidence_of(*source) >= _DOUBTLESS * least
+    has_some = _is_near(gate_score.evidence_of(*target), least)
+    return has_some or gate_score.evidence_of(*source) >= _DOUBTLESS * least
 
 
-def _bar(reading: Reading, turn: int) -> Bar:
-    if reading.cosines is None:
+def _margins(gate_score: GateScore, turn: int) -> Margins:
+    if gate_score.cosines is None:
         return _SESSION_WORDS if turn else _ALONE_WORDS
     return _SESSION if turn else _ALONE

@@ -1,9 +1,9 @@
 """The lexical half of a vector map: BM25 over hashed terms, held in a few numpy arrays.
 
-A leg is a compressed sparse matrix, terms down and memories across: 10,000 memories cost 5 MB and assemble in
-tens of milliseconds. Terms are 32-bit hashes; a collision makes two words one. Document frequency and average
-length are taken at query time over all legs that a request sees: statistics of each leg would let a small
-unrelated one crowd in, and an edit could not splice its own postings and leave the rest alone.
+An index is a compressed sparse matrix, terms down and memories across: 10,000 memories cost 5 MB and assemble
+in tens of milliseconds. Terms are 32-bit hashes; a collision makes two words one. Document frequency and
+average length are taken at query time over all indexes that a request sees: statistics of each index would
+let a small unrelated one crowd in, and an edit could not splice its own postings and leave the rest alone.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _NOWHERE = np.empty(0, np.intp)
 _BEGINNINGS = 0.2
 
 
-class LexicalLeg(msgspec.Struct, frozen=True, eq=False, dict=True):
+class LexicalIndex(msgspec.Struct, frozen=True, eq=False, dict=True):
     """Postings of one map: `rows[offsets[i]:offsets[i + 1]]` are the memories that hold `terms[i]`.
 
     The arrays are those of `postings.Postings`, and `offsets` int32 (t + 1,). `gone` bool (n,) are memories
-    that count nowhere any more, None if there are none; their postings stay, shared with the leg before.
+    that count nowhere any more, None if there are none; their postings stay, shared with the index before.
     """
 
     terms: Terms
@@ -60,8 +60,8 @@ class LexicalLeg(msgspec.Struct, frozen=True, eq=False, dict=True):
         """Number of stems of all memories that count."""
         return int(self.lengths.sum() - (self.lengths[self.gone].sum() if self.gone is not None else 0))
 
-    def without(self, gone: NDArray[np.bool_]) -> LexicalLeg:
-        """The leg with these memories gone, and no others."""
+    def without(self, gone: NDArray[np.bool_]) -> LexicalIndex:
+        """The index with these memories gone, and no others."""
         return msgspec.structs.replace(self, gone=gone)
 
     def spans(self, wanted: Terms) -> tuple[Ints, Ints]:
@@ -71,14 +71,14 @@ class LexicalLeg(msgspec.Struct, frozen=True, eq=False, dict=True):
         return start, np.where(at < 0, 0, self.offsets[at + 1] - start)
 
 
-NO_WORDS = LexicalLeg(
+EMPTY_INDEX = LexicalIndex(
     _NO_TERMS, np.zeros(1, np.int32), np.empty(0, np.int32), np.empty(0, np.uint8), np.empty(0, np.int32)
 )
-"""Stands in for the leg of a map that has none: nothing matches."""
+"""Stands in for the index of a map that has none: nothing matches."""
 
 
 class Hits(msgspec.Struct, frozen=True, eq=False):
-    """Where the terms of one query stand in one leg.
+    """Where the terms of one query stand in one index.
 
     `rows`, intp, are the memories that hold them, term by term, also those that are gone; `lengths` (terms,)
     is their number for each, and `frequency` (terms,) the number of those that count.
@@ -89,26 +89,26 @@ class Hits(msgspec.Struct, frozen=True, eq=False):
     frequency: Ints
 
     @classmethod
-    def of(cls, leg: LexicalLeg, spans: Ints) -> Hits:
+    def of(cls, index: LexicalIndex, spans: Ints) -> Hits:
         """These stretches of postings; `spans` (2, t) are their starts and lengths."""
-        rows, lengths = _gathered(leg.rows, spans), spans[1]
+        rows, lengths = _gathered(index.rows, spans), spans[1]
         frequency = lengths
-        if leg.gone is not None:
-            lost = np.flatnonzero(leg.gone.take(rows))
+        if index.gone is not None:
+            lost = np.flatnonzero(index.gone.take(rows))
             term = np.searchsorted(np.cumsum(lengths), lost, side="right")
             frequency = lengths - np.bincount(term, minlength=len(lengths)).astype(np.int32)
         return cls(rows.astype(np.intp), lengths, frequency)
 
 
 class Matches(msgspec.Struct, frozen=True, eq=False):
-    """Where the terms of some queries stand in some legs: one walk over the postings, for every reader.
+    """Where the terms of some queries stand in some indexes: one walk over the postings, for every reader.
 
     `terms` uint32 (t,) are each query's distinct terms in turn, its stems first; a query's terms begin at
-    `begins` (queries + 1,), and its stems end at `stem_ends` (queries,). `spans` int32 (legs, 2, t) are the
-    starts and lengths of a term's postings in a leg; `hits[leg][query]` are the rows there.
+    `begins` (queries + 1,), and its stems end at `stem_ends` (queries,). `spans` int32 (indexes, 2, t) are
+    the starts and lengths of a term's postings in an index; `hits[index][query]` are the rows there.
     """
 
-    legs: tuple[LexicalLeg, ...]
+    indexes: tuple[LexicalIndex, ...]
     terms: Terms
     begins: tuple[int, ...]
     stem_ends: tuple[int, ...]
@@ -118,30 +118,32 @@ class Matches(msgspec.Struct, frozen=True, eq=False):
     @property
     def frequency(self) -> NDArray[np.intp]:
         """How many memories hold each of `terms`."""
-        legs = [np.concatenate([_NOWHERE, *(each.frequency for each in own)]) for own in self.hits]
-        return np.sum(legs, axis=0, dtype=np.intp) if legs else np.zeros(len(self.terms), np.intp)
+        indexes = [np.concatenate([_NOWHERE, *(each.frequency for each in own)]) for own in self.hits]
+        return np.sum(indexes, axis=0, dtype=np.intp) if indexes else np.zeros(len(self.terms), np.intp)
 
 
-def match(legs: Sequence[LexicalLeg], queries: Sequence[str]) -> Matches:
-    """Look up the distinct terms of all queries in all legs."""
+def match(indexes: Sequence[LexicalIndex], queries: Sequence[str]) -> Matches:
+    """Look up the distinct terms of all queries in all indexes."""
     ordered = list[Terms]()
     for query in queries:
         found = distinct(terms(query))
         stems = are_stems(found)
         ordered += found[stems], found[~stems]
     ends = tuple(accumulate(map(len, ordered), initial=0))
-    return _looked_up(legs, np.concatenate([*ordered, _NO_TERMS]), ends[::2], ends[1::2])
+    return _looked_up(indexes, np.concatenate([*ordered, _NO_TERMS]), ends[::2], ends[1::2])
 
 
 def _looked_up(
-    legs: Sequence[LexicalLeg], wanted: Terms, begins: tuple[int, ...], stem_ends: tuple[int, ...]
+    indexes: Sequence[LexicalIndex], wanted: Terms, begins: tuple[int, ...], stem_ends: tuple[int, ...]
 ) -> Matches:
-    spans = np.array([leg.spans(wanted) for leg in legs], np.int32).reshape(len(legs), 2, len(wanted))
-    hits = tuple(
-        tuple(Hits.of(leg, own[:, first:last]) for first, last in pairwise(begins))
-        for leg, own in zip(legs, spans, strict=True)
+    spans = np.array([index.spans(wanted) for index in indexes], np.int32).reshape(
+        len(indexes), 2, len(wanted)
     )
-    return Matches(tuple(legs), wanted, begins, stem_ends, spans, hits)
+    hits = tuple(
+        tuple(Hits.of(index, own[:, first:last]) for first, last in pairwise(begins))
+        for index, own in zip(indexes, spans, strict=True)
+    )
+    return Matches(tuple(indexes), wanted, begins, stem_ends, spans, hits)
 
 
 def _gathered(postings: NDArray[_Value], spans: Ints) -> NDArray[_Value]:
@@ -150,29 +152,29 @@ def _gathered(postings: NDArray[_Value], spans: Ints) -> NDArray[_Value]:
 
 
 def scores(matches: Matches) -> list[Scores]:
-    """BM25 of every row for every query, float32 (queries, rows) for each leg; 0 where no term matches.
+    """BM25 of every row for every query, float32 (queries, rows) for each index; 0 where no term matches.
 
     Divided by the weight of the query's known terms, so that queries of any length can be compared: a memory
     with each stem once reaches about 1, and the beginnings of its words add a fifth.
     """
     weight = _weights(matches, matches.frequency)
-    size = sum(leg.size for leg in matches.legs)
-    average = max(1.0, sum(leg.stems for leg in matches.legs) / max(1, size))
-    return [_leg_scores(matches, number, weight, average) for number in range(len(matches.legs))]
+    size = sum(index.size for index in matches.indexes)
+    average = max(1.0, sum(index.stems for index in matches.indexes) / max(1, size))
+    return [_index_scores(matches, number, weight, average) for number in range(len(matches.indexes))]
 
 
-def scores_beside(matches: Matches, legs: Sequence[LexicalLeg]) -> list[Scores]:
-    """The same for rows of legs beside those searched, by whose frequencies, of at least 1, terms count."""
-    beside = _looked_up(legs, matches.terms, matches.begins, matches.stem_ends)
+def cue_scores(matches: Matches, indexes: Sequence[LexicalIndex]) -> list[Scores]:
+    """Score rows of other indexes by the frequencies of those searched, at least 1 for a term they have."""
+    beside = _looked_up(indexes, matches.terms, matches.begins, matches.stem_ends)
     known = np.maximum(matches.frequency, beside.frequency > 0)
     weight = _weights(matches, known)
-    average = max(1.0, sum(leg.stems for leg in legs) / max(1, sum(leg.size for leg in legs)))
-    return [_leg_scores(beside, number, weight, average) for number in range(len(legs))]
+    average = max(1.0, sum(index.stems for index in indexes) / max(1, sum(index.size for index in indexes)))
+    return [_index_scores(beside, number, weight, average) for number in range(len(indexes))]
 
 
 def _weights(matches: Matches, frequency: NDArray[np.intp]) -> NDArray[np.float64]:
     """What each term adds to a row that holds it once, (t,)."""
-    size = max(sum(leg.size for leg in matches.legs), 1)
+    size = max(sum(index.size for index in matches.indexes), 1)
     rarity = np.log1p((size - frequency + 0.5) / (frequency + 0.5))
     known = rarity * (frequency > 0)
     weight: NDArray[np.float64] = rarity * (_K1 + 1)
@@ -182,26 +184,26 @@ def _weights(matches: Matches, frequency: NDArray[np.intp]) -> NDArray[np.float6
     return weight
 
 
-def _leg_scores(matches: Matches, number: int, weight: NDArray[np.float64], average: float) -> Scores:
+def _index_scores(matches: Matches, number: int, weight: NDArray[np.float64], average: float) -> Scores:
     """Add the weights of the terms that match, damped by occurrences and length, (queries, rows).
 
     Query by query: what one of them touches fits the processor's cache, which halves the time.
     """
-    leg = matches.legs[number]
-    norm = (_K1 * (1 - _B + _B / average * leg.lengths)).astype(np.float32)
-    sums = np.zeros((len(matches.stem_ends), len(leg.lengths)), np.float32)
+    index = matches.indexes[number]
+    norm = (_K1 * (1 - _B + _B / average * index.lengths)).astype(np.float32)
+    sums = np.zeros((len(matches.stem_ends), len(index.lengths)), np.float32)
     for query, (first, last) in enumerate(pairwise(matches.begins)):
         hits, spans = matches.hits[number][query], matches.spans[number, :, first:last]
         if not len(hits.rows):
             continue
-        tf = _gathered(leg.counts, spans).astype(np.float32)
+        tf = _gathered(index.counts, spans).astype(np.float32)
         value = np.repeat(weight[first:last].astype(np.float32), hits.lengths)
         value *= tf
         tf += norm.take(hits.rows)
         value /= tf
         sums[query] = np.bincount(hits.rows, value, len(norm))
-    if leg.gone is not None:
-        sums[:, leg.gone] = 0
+    if index.gone is not None:
+        sums[:, index.gone] = 0
     return sums
 
 

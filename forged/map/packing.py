@@ -1,4 +1,4 @@
-"""Dense legs made of vectors: anew, or from one before by an edit."""
+"""Dense indexes made of vectors: anew, or from one before by an edit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from forged.map.dense import BLOCK, DenseLeg
+from forged.map.dense import BLOCK, DenseIndex
 from forged.models import Vectors
 
 # New rows that are packed at once: all of a large store's would be a second matrix beside the first.
@@ -16,34 +16,34 @@ _PACKED_AT_ONCE = 64 * BLOCK
 _UNIT_TOLERANCE = 1e-3
 
 
-def build_dense(key: str, rows: Vectors) -> DenseLeg:
+def build_dense(key: str, rows: Vectors) -> DenseIndex:
     """Pack `rows` of shape (n, d). Rows that are not unit length are made so; zero stays zero.
 
     A row with a value that is not finite counts as missing.
     """
     rows, missing = _units(np.asarray(rows, np.float32))
-    return DenseLeg(key, _packed(rows), missing, rows.sum(axis=0, dtype=np.float64))
+    return DenseIndex(key, _packed(rows), missing, rows.sum(axis=0, dtype=np.float64))
 
 
-def edit_dense(leg: DenseLeg, places: NDArray[np.int64], fresh: Mapping[int, Vectors]) -> DenseLeg:
-    """Return a leg after an edit, equal to one built from scratch.
+def edit_dense(index: DenseIndex, places: NDArray[np.int64], fresh: Mapping[int, Vectors]) -> DenseIndex:
+    """Return an index after an edit, equal to one built from scratch.
 
-    Its row i is the leg's row `places[i]`, or where that is -1 `fresh[i]`, or zero.
+    Its row i is the index's row `places[i]`, or where that is -1 `fresh[i]`, or zero.
     """
-    blocks = _moved(leg.blocks, places)
+    blocks = _moved(index.blocks, places)
     kept = places >= 0
     missing = np.ones(len(places), np.bool_)
-    missing[kept] = leg.missing[places[kept]]
-    # Of two memories with one text both rows are the same row of the leg.
-    times = np.bincount(places[kept], minlength=len(leg)) - 1
+    missing[kept] = index.missing[places[kept]]
+    # Of two memories with one text both rows are the same row of the index.
+    times = np.bincount(places[kept], minlength=len(index)) - 1
     other = np.flatnonzero(times)
-    total = leg.total + np.einsum("i,ij->j", times[other], leg.some(other), dtype=np.float64)
+    total = index.total + np.einsum("i,ij->j", times[other], index.some(other), dtype=np.float64)
     where = np.array(sorted(fresh), np.int64)
     for few in np.split(where, range(_PACKED_AT_ONCE, len(where), _PACKED_AT_ONCE)):
-        vectors, missing[few] = _units(_stacked([fresh[row] for row in few.tolist()], leg.dimension))
+        vectors, missing[few] = _units(_stacked([fresh[row] for row in few.tolist()], index.dimension))
         blocks[few // BLOCK, :, few % BLOCK] = vectors
         total += vectors.sum(axis=0, dtype=np.float64)
-    return DenseLeg(leg.key, blocks, missing, total)
+    return DenseIndex(index.key, blocks, missing, total)
 
 
 def _units(rows: Vectors) -> tuple[Vectors, NDArray[np.bool_]]:

@@ -11,8 +11,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from forged.map.dense import DenseLeg
-from forged.map.lexical import Ints, LexicalLeg
+from forged.map.dense import DenseIndex
+from forged.map.lexical import Ints, LexicalIndex
 from forged.memory import Memory, time_ns
 from forged.text.dates import Seconds
 from forged.text.terms import is_cjk
@@ -60,8 +60,8 @@ class Cues(msgspec.Struct, frozen=True, eq=False):
     owners: NDArray[np.intp]
     begins: NDArray[np.intp]
     is_cjk: NDArray[np.bool_]
-    lexical: LexicalLeg | None
-    dense: DenseLeg | None = None
+    lexical: LexicalIndex | None
+    dense: DenseIndex | None = None
 
     def without(self, gone: NDArray[np.bool_]) -> Cues:
         """The same rows, of which those of memories that are gone count no more."""
@@ -85,26 +85,26 @@ class Cues(msgspec.Struct, frozen=True, eq=False):
         values[:, owners] = np.maximum(values[:, owners], best)
 
 
-class Part(msgspec.Struct, frozen=True, eq=False):
+class MapPart(msgspec.Struct, frozen=True, eq=False):
     """Memories whose rows were laid out together.
 
     `memories` are sorted by id, and no id is twice among them; a memory's place among them is its row in both
-    legs and in the traits. A leg is None until it is built. `gone` bool (n,) are rows that an edit replaced
-    or removed since: the legs find nothing of them and count them nowhere. None stands for no such row, as it
-    does for no `cues`. `second` are vectors by another model than the map's own.
+    indexes and in the traits. An index is None until it is built. `gone` bool (n,) are rows that an edit
+    replaced or removed since: the indexes find nothing of them and count them nowhere. None stands for no
+    such row, as it does for no `cues`. `second` are vectors by another model than the map's own.
     """
 
     memories: tuple[Memory, ...]
-    lexical: LexicalLeg | None
-    dense: DenseLeg | None
+    lexical: LexicalIndex | None
+    dense: DenseIndex | None
     traits: Traits
     gone: NDArray[np.bool_] | None = None
     cues: Cues | None = None
-    second: DenseLeg | None = None
+    second: DenseIndex | None = None
 
-    def without(self, gone: NDArray[np.bool_]) -> Part:
+    def without(self, gone: NDArray[np.bool_]) -> MapPart:
         """The same rows, of which these are gone, and no others; nothing large is copied."""
-        return Part(
+        return MapPart(
             self.memories,
             self.lexical.without(gone) if self.lexical is not None else None,
             self.dense.without(gone) if self.dense is not None else None,

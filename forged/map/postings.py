@@ -1,4 +1,4 @@
-"""Postings of terms, and the lexical legs made of them, anew or from one before by an edit.
+"""Postings of terms, and the lexical indexes made of them, anew or from one before by an edit.
 
 They are made of some thousand memories at a time, so that little is held beside the result.
 
@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from forged.map.lexical import Ints, LexicalLeg, find_terms
+from forged.map.lexical import Ints, LexicalIndex, find_terms
 from forged.text.terms import Terms, are_stems, distinct
 
 _Value = TypeVar("_Value", np.int32, np.uint8)
@@ -116,33 +116,33 @@ def _joined(parts: Sequence[Postings]) -> Postings:
     return Postings(terms, frequency, rows, counts, np.concatenate([part.lengths for part in parts]))
 
 
-# --- legs of them ------------------------------------------------------------------------------------
+# --- indexes of them ------------------------------------------------------------------------------------
 
 
-def build_leg(docs: Iterable[Terms]) -> LexicalLeg:
-    """Assemble the leg of memories 0 to n - 1 from their terms, which are asked for one by one."""
+def build_lexical(docs: Iterable[Terms]) -> LexicalIndex:
+    """Assemble the index of memories 0 to n - 1 from their terms, which are asked for one by one."""
     of = Postings.of(docs)
-    return LexicalLeg(of.terms, _offsets(of.frequency), of.rows, of.counts, of.lengths)
+    return LexicalIndex(of.terms, _offsets(of.frequency), of.rows, of.counts, of.lengths)
 
 
-def splice_leg(
-    leg: LexicalLeg,
+def splice_lexical(
+    index: LexicalIndex,
     *,
     kept_old: Ints,
     kept_new: Ints,
     added_new: Ints,
     added: Sequence[Terms],
     size: int,
-) -> LexicalLeg:
-    """Return a leg after an edit; equal, array by array, to one built from scratch.
+) -> LexicalIndex:
+    """Return an index after an edit; equal, array by array, to one built from scratch.
 
-    Rows `kept_old` of the leg go to `kept_new`, both strictly ascending. `added_new` are the rows of new
+    Rows `kept_old` of the index go to `kept_new`, both strictly ascending. `added_new` are the rows of new
     and changed memories, in any order, `added` their terms. `size` is the number of rows afterwards.
     """
     ascending = np.argsort(added_new)
     new = Postings.of([added[number] for number in ascending.tolist()])
     found, fresh = np.repeat(new.terms, new.frequency), added_new[ascending][new.rows]
-    names, frequency, rows, counts = _renumbered(leg, kept_old, kept_new)
+    names, frequency, rows, counts = _renumbered(index, kept_old, kept_new)
     unknown = new.terms[find_terms(names, new.terms) < 0]
     place = np.searchsorted(names, unknown)
     names, frequency = np.insert(names, place, unknown), np.insert(frequency, place, 0)
@@ -154,9 +154,9 @@ def splice_leg(
     used = frequency > 0
 
     lengths = np.zeros(size, np.int32)
-    lengths[kept_new] = leg.lengths[kept_old]
+    lengths[kept_new] = index.lengths[kept_old]
     lengths[added_new[ascending]] = new.lengths
-    return LexicalLeg(
+    return LexicalIndex(
         names[used],
         _offsets(frequency[used]),
         _with(rows, at, fresh),
@@ -166,20 +166,20 @@ def splice_leg(
 
 
 def _renumbered(
-    leg: LexicalLeg, kept_old: Ints, kept_new: Ints
+    index: LexicalIndex, kept_old: Ints, kept_new: Ints
 ) -> tuple[Terms, NDArray[np.int64], Ints, NDArray[np.uint8]]:
     """Terms, frequencies, rows and counts of the memories that stay."""
-    target = np.full(len(leg.lengths), -1, np.int32)
+    target = np.full(len(index.lengths), -1, np.int32)
     target[kept_old] = kept_new
-    rows = np.empty_like(leg.rows)
+    rows = np.empty_like(index.rows)
     for start in range(0, len(rows), _RENUMBERED_AT_ONCE):
         part = slice(start, start + _RENUMBERED_AT_ONCE)
-        target.take(leg.rows[part], out=rows[part], mode="wrap")  # "raise" would buffer
-    frequency = np.diff(leg.offsets).astype(np.int64)
+        target.take(index.rows[part], out=rows[part], mode="wrap")  # "raise" would buffer
+    frequency = np.diff(index.offsets).astype(np.int64)
     gone = np.flatnonzero(rows < 0)
-    term = np.searchsorted(leg.offsets, gone, side="right") - 1
-    frequency -= np.bincount(term, minlength=len(leg.terms))
-    return leg.terms, frequency, _without(rows, gone), _without(leg.counts, gone)
+    term = np.searchsorted(index.offsets, gone, side="right") - 1
+    frequency -= np.bincount(term, minlength=len(index.terms))
+    return index.terms, frequency, _without(rows, gone), _without(index.counts, gone)
 
 
 def _offsets(frequency: NDArray[np.integer]) -> Ints:

@@ -1,10 +1,11 @@
 """The search over the maps that a request sees, as if they were one.
 
-In: maps, and queries as texts and vectors; out: `Found`, the cosines and postings, which the gate reads too,
-and `Found.best`, the candidates in one total order. Both legs are standardised over all visible rows and
-added: statistics of each map would move a small unrelated map to the front. The best of several queries
-counts, which equals ADR-0047's union of each query's top k. A lexical weight of 0 is plain cosine. Else the
-message counts beside every hypothesis, a day that a query names is preferred, and the best 64 are smoothed.
+In: maps, and queries as texts and vectors; out: `MapSearch`, the cosines and postings, which the gate reads
+too, and `MapSearch.best`, the candidates in one total order. Both indexes are standardised over all visible
+rows and added: statistics of each map would move a small unrelated map to the front. The best of several
+queries counts, which equals ADR-0047's union of each query's top k. A lexical weight of 0 is plain cosine.
+Else the message counts beside every hypothesis, a day that a query names is preferred, and the best 64 are
+smoothed.
 
 Smoothing measured on LoCoMo's development half, 631 questions, e5, recall@10 / nDCG@10 in points, each added
 alone and left out of everything (own set in brackets): neighbours +1.2/+0.9 and 0.6/0.3 (+0.2/+0.8, 1.1/1.0);
@@ -22,9 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forged.map import lexical
-from forged.map.dense import Centre, DenseLeg, cosines_into, joint_centre
-from forged.map.lexical import NO_WORDS, Matches
-from forged.map.parts import Cues, Part, are_cjk
+from forged.map.dense import Centre, DenseIndex, cosines_into, joint_centre
+from forged.map.lexical import EMPTY_INDEX, Matches
+from forged.map.parts import Cues, MapPart, are_cjk
 from forged.map.vector_map import VectorMap
 from forged.memory import Memory
 from forged.models import Vectors
@@ -39,11 +40,11 @@ _NO_SCORES = np.empty((1, 0), np.float32)
 _CONTINUED = 0.5
 
 
-class Cued(msgspec.Struct, frozen=True, eq=False):
+class CueCosines(msgspec.Struct, frozen=True, eq=False):
     """Queries compared with the cues of a part: `raw` (queries, c); `columns` are the part's rows."""
 
     cues: Cues
-    leg: DenseLeg
+    index: DenseIndex
     columns: slice
     raw: Vectors
 
@@ -51,25 +52,28 @@ class Cued(msgspec.Struct, frozen=True, eq=False):
 class Cosines(msgspec.Struct, frozen=True, eq=False):
     """Queries compared with all rows that have a vector: `raw` (queries, rows), 0 where `missing`.
 
-    `places` are the parts whose `legs` were compared, `columns` their rows, `cued` the cues of some of them.
+    `places` are the parts whose `indexes` were compared, `columns` their rows, `cued` the cues of some of
+    them.
     """
 
     raw: Vectors
     missing: NDArray[np.bool_]
     queries: Vectors
     places: tuple[int, ...]
-    legs: tuple[DenseLeg, ...]
+    indexes: tuple[DenseIndex, ...]
     columns: tuple[slice, ...]
-    cued: tuple[Cued, ...] = ()
+    cued: tuple[CueCosines, ...] = ()
 
     @classmethod
     def of(cls, maps: Sequence[VectorMap], queries: Vectors, key: str | None) -> Cosines | None:
         """The one product of queries and rows, or None when no map has vectors to compare with."""
         parts, columns = _parts_of(maps)
         usable = [
-            (place, leg, own)
+            (place, index, own)
             for place, (each, own) in enumerate(zip(parts, columns, strict=True))
-            if (leg := _leg_of(each, key)) is not None and each.memories and leg.dimension == queries.shape[1]
+            if (index := _index_of(each, key)) is not None
+            and each.memories
+            and index.dimension == queries.shape[1]
         ]
         if not usable:
             return None
@@ -79,14 +83,14 @@ class Cosines(msgspec.Struct, frozen=True, eq=False):
         missing = np.ones(size, np.bool_)
         if len(usable) < len(parts):
             raw.fill(0)
-        for _, leg, own in usable:
-            cosines_into(raw[:, own], leg, queries)
-            raw[:, own.start + leg.gone] = 0
-            missing[own] = leg.missing
-        places, legs, of_legs = zip(*usable, strict=True)
+        for _, index, own in usable:
+            cosines_into(raw[:, own], index, queries)
+            raw[:, own.start + index.gone] = 0
+            missing[own] = index.missing
+        places, indexes, of_indexes = zip(*usable, strict=True)
         cued = (_cued(parts[place].cues, dense, own, queries) for place, dense, own in usable)
         there = tuple(each for each in cued if each is not None)
-        return cls(raw, missing, queries, places, legs, of_legs, there)
+        return cls(raw, missing, queries, places, indexes, of_indexes, there)
 
     def some(self, first: int, last: int) -> Cosines:
         """Those of some of the queries."""
@@ -98,23 +102,23 @@ class Cosines(msgspec.Struct, frozen=True, eq=False):
         )
 
 
-def _leg_of(part: Part, key: str | None) -> DenseLeg | None:
+def _index_of(part: MapPart, key: str | None) -> DenseIndex | None:
     """The vectors by the model of a key, the map's own or the second; None stands for the map's own."""
-    legs = (part.dense,) if key is None else (part.dense, part.second)
-    return next((each for each in legs if each is not None and key in {None, each.key}), None)
+    indexes = (part.dense,) if key is None else (part.dense, part.second)
+    return next((each for each in indexes if each is not None and key in {None, each.key}), None)
 
 
-def _cued(cues: Cues | None, beside: DenseLeg, columns: slice, queries: Vectors) -> Cued | None:
+def _cued(cues: Cues | None, beside: DenseIndex, columns: slice, queries: Vectors) -> CueCosines | None:
     """The cues of a part compared, if their vectors are of the model of the others."""
-    leg = cues.dense if cues is not None else None
-    if cues is None or leg is None or (leg.key, leg.dimension) != (beside.key, beside.dimension):
+    index = cues.dense if cues is not None else None
+    if cues is None or index is None or (index.key, index.dimension) != (beside.key, beside.dimension):
         return None
-    raw = np.empty((len(queries), len(leg)), np.float32)
-    cosines_into(raw, leg, queries)
-    return Cued(cues, leg, columns, raw)
+    raw = np.empty((len(queries), len(index)), np.float32)
+    cosines_into(raw, index, queries)
+    return CueCosines(cues, index, columns, raw)
 
 
-def compared(
+def compare_batch(
     maps: Sequence[VectorMap], asked: Sequence[Vectors], key: str | None
 ) -> tuple[Cosines | None, ...]:
     """The cosines of each asker's vectors, which all have one dimension. `key` is their embedder."""
@@ -126,7 +130,7 @@ def compared(
     return tuple(found.some(first, last) for first, last in pairwise(ends))
 
 
-def _parts_of(maps: Sequence[VectorMap]) -> tuple[tuple[Part, ...], tuple[slice, ...]]:
+def _parts_of(maps: Sequence[VectorMap]) -> tuple[tuple[MapPart, ...], tuple[slice, ...]]:
     """The parts of all maps, and the rows of each in one numbering of all of them."""
     parts = tuple(part for each in maps for part in each.parts)
     sizes = accumulate((len(part.memories) for part in parts), initial=0)
@@ -139,27 +143,29 @@ class Ranked(msgspec.Struct, frozen=True):
     `cosine` is the best raw one, None without a vector; `lexical` the best BM25 as a share of what is
     attainable, None where no word matches. Both and `score` are of the best version: `row` of a map, as the
     map numbers it. Scores of two sources are in different units. `root` is the top of its file root: an id
-    means something there only. `rivals` are heads of the same chain that nobody has said anything about.
+    means something there only. `concurrent_heads` are heads of the same chain that nobody has said anything
+    about.
 
-    `via` is how it was found: "search" or "hop" (or, in a session, "standing", "heard", "correction"). `came`
-    is why it was let in: strong, near the best, weak (the best of a weak request), hop (a link leads to it)
-    or standing (it is in every session). `stayed` is why it was not: faint (too little evidence), far (too
-    little beside the best), full (others came before it) or given (it is in context). Both are "" where
-    nothing was decided. `evidence` is what speaks for it, infinite where there is nothing to compare with.
+    `found_by` is how it was found: "search" or "hop" (or, in a session, "standing", "heard", "correction").
+    `admitted_as` is why it was let in: strong, near the best, weak (the best of a weak request), hop (a link
+    leads to it) or standing (it is in every session). `rejected` is why it was not: faint (too little
+    evidence), far (too little beside the best), full (others came before it) or given (it is in context).
+    Both are "" where nothing was decided. `evidence` is what speaks for it, infinite where there is nothing
+    to compare with.
     """
 
     memory: Memory
     score: float
     cosine: float | None = None
     lexical: float | None = None
-    via: str = "search"
+    found_by: str = "search"
     older: tuple[Memory, ...] = ()
     root: str = ""
-    rivals: tuple[Memory, ...] = ()
-    came: str = ""
+    concurrent_heads: tuple[Memory, ...] = ()
+    admitted_as: str = ""
     model: str = ""
     path: str = ""
-    stayed: str = ""
+    rejected: str = ""
     evidence: float = float("inf")
     map_index: int = 0
     row: int = 0
@@ -190,7 +196,7 @@ def search_maps(
     key: str | None = None,
     cosines: Cosines | None = None,
     continued: int | None = None,
-) -> Found:
+) -> MapSearch:
     """Compare the queries with every memory of the maps; of two maps that hold one id, two memories.
 
     `vectors` are the queries as unit float32 rows by the embedder of `key`, or None: then words decide alone.
@@ -200,12 +206,12 @@ def search_maps(
     needed and differ in number.
     """
     if cosines is None and vectors is not None:
-        (cosines,) = compared(maps, [vectors], key)
+        (cosines,) = compare_batch(maps, [vectors], key)
     if lexical_weight and cosines is not None and len(texts) != len(cosines.queries):
         raise ValueError(f"{len(texts)} texts, but {len(cosines.queries)} vectors")
     parts, columns = _parts_of(maps)
-    legs = [each.lexical if each.lexical is not None else NO_WORDS for each in parts]
-    return Found(
+    indexes = [each.lexical if each.lexical is not None else EMPTY_INDEX for each in parts]
+    return MapSearch(
         maps=tuple(maps),
         parts=parts,
         columns=columns,
@@ -214,7 +220,7 @@ def search_maps(
         message=message,
         lexical_weight=lexical_weight,
         cosines=cosines,
-        matches=lexical.match(legs, texts) if lexical_weight else None,
+        matches=lexical.match(indexes, texts) if lexical_weight else None,
         shares=_shares(len(texts), message, continued),
     )
 
@@ -228,16 +234,16 @@ def _shares(count: int, message: int | None, continued: int | None) -> Vectors |
     return shares
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
+class MapSearch(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """The queries of one search against all rows of all maps, in one numbering, the columns.
 
     `columns` are the rows of each of `parts`; `cosines` is None without vectors to compare; `matches`, one
-    leg for each part, is None without a lexical weight. Most searches are only weighed, so `best` computes
+    index for each part, is None without a lexical weight. Most searches are only weighed, so `best` computes
     its scores when it is first called.
     """
 
     maps: tuple[VectorMap, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[MapPart, ...]
     columns: tuple[slice, ...]
     texts: tuple[str, ...]
     vectors: Vectors | None
@@ -252,7 +258,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         if k < 1 or not len(self._totals):
             return []
         if self.matches is None:
-            columns = reaching(self._totals, k)
+            columns = top_columns(self._totals, k)
             columns, scores = self._ordered(columns, self._totals[columns])
             return self._ranked(columns[:k], scores[:k])
         columns = self._foremost(max(CANDIDATES, 2 * k))
@@ -285,21 +291,21 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         ]
         if self.matches is None or self._bm25 is None or not cued:
             return self._bm25
-        legs = [cues.lexical if cues.lexical is not None else NO_WORDS for cues, _ in cued]
+        indexes = [cues.lexical if cues.lexical is not None else EMPTY_INDEX for cues, _ in cued]
         best = self._bm25.copy()
-        found = lexical.scores_beside(self.matches, legs)
+        found = lexical.cue_scores(self.matches, indexes)
         for (cues, own), ours in zip(cued, found, strict=True):
             cues.lift(best[:, own], ours)
         return best
 
     @cached_property
     def _centre(self) -> Centre | None:
-        """The joint centre of the legs compared, None for few vectors."""
+        """The joint centre of the indexes compared, None for few vectors."""
         if self.cosines is None:
             return None
         is_cjk = [self.parts[place].traits.is_cjk for place in self.cosines.places]
-        cued = [(each.leg, each.cues.is_cjk) for each in self.cosines.cued]
-        return joint_centre(self.cosines.legs, is_cjk, cued)
+        cued = [(each.index, each.cues.is_cjk) for each in self.cosines.cued]
+        return joint_centre(self.cosines.indexes, is_cjk, cued)
 
     @cached_property
     def _scores(self) -> Scores:
@@ -352,7 +358,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """
         best, cued = self._centred(cosines)
         for each, ours in zip(cosines.cued, cued, strict=True):
-            known = np.where(each.leg.missing, np.float32(-np.inf), ours)
+            known = np.where(each.index.missing, np.float32(-np.inf), ours)
             each.cues.lift(best[:, each.columns], known, cosines.missing[each.columns])
         return standardised(best, np.flatnonzero(cosines.missing))
 
@@ -365,8 +371,8 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         centred, cued = np.zeros_like(cosines.raw), [np.empty_like(each) for each in of_cues]
         given = [*(cosines.raw[:, own] for own in cosines.columns), *of_cues]
         taken = [*(centred[:, own] for own in cosines.columns), *cued]
-        for leg, (raw, out) in enumerate(zip(given, taken, strict=True)):
-            self._centre.apply(leg, raw, cosines.queries, asked, out=out)
+        for index, (raw, out) in enumerate(zip(given, taken, strict=True)):
+            self._centre.apply(index, raw, cosines.queries, asked, out=out)
         return centred, cued
 
     def _rows(self, columns: Columns) -> Vectors | None:
@@ -374,10 +380,10 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         if self.cosines is None:
             return None
         rows = np.zeros((len(columns), self.cosines.queries.shape[1]), np.float32)
-        for number, (leg, own) in enumerate(zip(self.cosines.legs, self.cosines.columns, strict=True)):
+        for number, (index, own) in enumerate(zip(self.cosines.indexes, self.cosines.columns, strict=True)):
             here = np.flatnonzero((columns >= own.start) & (columns < own.stop))
             wanted = columns[here] - own.start
-            found = leg.some(wanted) if self._centre is None else self._centre.rows(number, leg, wanted)
+            found = index.some(wanted) if self._centre is None else self._centre.rows(number, index, wanted)
             if len(here) == len(columns):
                 return found
             rows[here] = found
@@ -394,7 +400,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     def _foremost(self, k: int) -> Columns:
         """The k best columns that are not -inf; in order only where more than k reach the last score."""
-        columns = reaching(self._totals, k)
+        columns = top_columns(self._totals, k)
         return columns if len(columns) <= k else self._ordered(columns, self._totals[columns])[0][:k]
 
     def _ordered(self, columns: Columns, scores: Scores) -> tuple[Columns, Scores]:
@@ -470,19 +476,19 @@ def standardised(scores: Scores, missing: NDArray[np.int64] = _NONE) -> Scores:
     return result
 
 
-def reaching(scores: Scores, k: int) -> Columns:
+def top_columns(scores: Scores, k: int) -> Columns:
     """The columns whose scores the k best reach, and those that are equal to the last; never of -inf."""
     count = len(scores)
     groups = scores[: count // _GROUP * _GROUP].reshape(_GROUP, -1).max(axis=0)
     if len(groups) <= k:
-        return np.flatnonzero(scores >= _bar(scores, k))
+        return np.flatnonzero(scores >= _cutoff(scores, k))
     # The k-th best group's maximum is reached by at least k scores.
-    columns = np.flatnonzero(scores >= _bar(groups, k))
+    columns = np.flatnonzero(scores >= _cutoff(groups, k))
     few = scores[columns]
-    return columns[few >= _bar(few, k)]
+    return columns[few >= _cutoff(few, k)]
 
 
-def _bar(scores: Scores, k: int) -> float:
+def _cutoff(scores: Scores, k: int) -> float:
     """What is equal to the k-th best score or better; all that are not -inf, where there are fewer."""
     if k >= len(scores):
         return _LOWEST

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forged.map.chains import Chains
-from forged.map.dense import DenseLeg
+from forged.map.dense import DenseIndex
 from forged.map.lexical import Ints
-from forged.map.parts import Part
+from forged.map.parts import MapPart
 from forged.memory import Memory, time_ns
 from forged.text.dates import Seconds
 
@@ -31,7 +31,7 @@ _LOOKED_AT = 256
 _NONE = np.empty(0, np.int64)
 
 
-class Heads(msgspec.Struct, frozen=True, eq=False):
+class HeadList(msgspec.Struct, frozen=True, eq=False):
     """Memories that nothing replaces, the newest first, and the place of each id among them.
 
     `sizes` int64 (n,) are the characters of their texts.
@@ -42,7 +42,7 @@ class Heads(msgspec.Struct, frozen=True, eq=False):
     sizes: NDArray[np.int64]
 
     @classmethod
-    def of(cls, memories: Sequence[Memory]) -> Heads:
+    def of(cls, memories: Sequence[Memory]) -> HeadList:
         sizes = np.fromiter((len(each.content) for each in memories), np.int64, len(memories))
         return cls(tuple(memories), {each.id: place for place, each in enumerate(memories)}, sizes)
 
@@ -64,7 +64,7 @@ class VectorMap(msgspec.Struct, frozen=True, eq=False, dict=True, weakref=True):
     scope: str
     generation: int
     memories: tuple[Memory, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[MapPart, ...]
     chains: Chains
 
     def __len__(self) -> int:
@@ -76,8 +76,8 @@ class VectorMap(msgspec.Struct, frozen=True, eq=False, dict=True, weakref=True):
         return any(part.lexical is not None for part in self.parts)
 
     @cached_property
-    def dense(self) -> tuple[DenseLeg, ...]:
-        """Its dense legs, none before there are vectors."""
+    def dense(self) -> tuple[DenseIndex, ...]:
+        """Its dense indexes, none before there are vectors."""
         return tuple(part.dense for part in self.parts if part.dense is not None)
 
     @cached_property
@@ -101,7 +101,7 @@ class VectorMap(msgspec.Struct, frozen=True, eq=False, dict=True, weakref=True):
         found = [self.parts[place].memories[row - starts[place]] for place, row in places]
         return [self.find(head_of[each.id]) or each if each.id in head_of else each for each in found]
 
-    def led_to(self, memory_id: str) -> list[Memory]:
+    def linked_heads(self, memory_id: str) -> list[Memory]:
         """The heads that a memory's `related` edges lead to; edges into nothing are left out."""
         memory = self.find(memory_id)
         edges = memory.related if memory is not None else ()
@@ -113,7 +113,7 @@ class VectorMap(msgspec.Struct, frozen=True, eq=False, dict=True, weakref=True):
 
     def versions(self, head: str) -> tuple[tuple[Memory, ...], tuple[Memory, ...]]:
         """The older versions of a chain's head, newest first, and its rivals, also newest first."""
-        beside = self.chains.beside(head)
+        beside = self.chains.concurrent_with(head)
         others = [each for each in reversed(self.chain(head)) if each.id != head]
         older = tuple(each for each in others if each.id not in beside)
         return older, tuple(each for each in others if each.id in beside)
@@ -152,14 +152,14 @@ class VectorMap(msgspec.Struct, frozen=True, eq=False, dict=True, weakref=True):
                 yield start + row, memory
 
     @cached_property
-    def heads(self) -> Mapping[str, Heads]:
+    def heads(self) -> Mapping[str, HeadList]:
         """The memories that nothing replaces, by category; sorted when somebody asks for them first."""
         chains, found = self.chains, dict[str, list[Memory]]()
         replaced = {each for each in chains.head_of if not chains.is_head(each)}
         for memory in sorted(self.memories, key=_CREATED, reverse=True):
             if memory.id not in replaced:
                 found.setdefault(memory.category, []).append(memory)
-        return {category: Heads.of(memories) for category, memories in found.items()}
+        return {category: HeadList.of(memories) for category, memories in found.items()}
 
     @cached_property
     def created(self) -> Seconds:
@@ -187,11 +187,11 @@ def occasions(created: Seconds) -> Ints:
     return found
 
 
-def _visibly_created(part: Part) -> Seconds:
+def _visibly_created(part: MapPart) -> Seconds:
     return part.traits.created if part.gone is None else np.where(part.gone, 0, part.traits.created)
 
 
-def newest(
+def newest_page(
     rows: Sequence[tuple[VectorMap, Sequence[int]]], start: int, count: int
 ) -> list[tuple[VectorMap, Memory]]:
     """Places `start` to `start + count` of the rows by (newest, id).

@@ -6,19 +6,19 @@ The `Indexer` has all roots in use: it opens them, builds their maps, and `mark`
 
 from forged.maps.builds import BuildEvent, RootIndex
 from forged.maps.embedding import EmbeddingQueue, text_hash
-from forged.maps.identity import Remembered
 from forged.maps.indexer import Indexer
-from forged.maps.parcel import MOST_PARCELS, name_of
+from forged.maps.model_identity import ModelCache
 from forged.maps.rows import RowMaker
+from forged.maps.vector_pack import MOST_PACKS, pack_name
 
 __all__ = [
-    "MOST_PARCELS",
+    "MOST_PACKS",
     "BuildEvent",
     "EmbeddingQueue",
     "Indexer",
-    "Remembered",
+    "ModelCache",
     "RootIndex",
     "RowMaker",
-    "name_of",
+    "pack_name",
     "text_hash",
 ]

@@ -1,6 +1,6 @@
 """Makes one root's next map from its files and the map before.
 
-`draft` (in a thread) scans the files and brings the lexical leg up to date; `embed` (on the loop) gets the
+`draft` (in a thread) scans the files and brings the lexical index up to date; `embed` (on the loop) gets the
 missing vectors and returns what failed as a whole; `finish` (in a thread) freezes the map, maybe twice:
 before and after the vectors come. Threads leave the loop free. Memories of a second model are a layer of
 their own, of which failures keep no map back. Problems on disk are named and never raised.
@@ -21,11 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forged.errors import ProviderError
-from forged.files import Grounds, MemoryStore, Root, Snapshot, scan
-from forged.map import Chains, DenseLeg, Part, VectorMap, link, thinned
+from forged.files import EvidenceChecker, MemoryStore, Root, Snapshot, scan
+from forged.map import Chains, DenseIndex, MapPart, VectorMap, build_chains, thin_calibration
 from forged.maps.embedding import EmbeddingQueue, EmbeddingRun, ModelReplacedError
-from forged.maps.parcel import Parcel, Shelf, Stock, name_of
-from forged.maps.rows import Embedded, RowMaker, Rows, differing
+from forged.maps.rows import Embedded, MapRows, RowMaker, changed_memories
+from forged.maps.vector_pack import PackPart, PackSource, VectorPack, pack_name
 from forged.maps.vectors import KnownVectors
 from forged.memory import Memory, Problem
 from forged.models import cleaned
@@ -37,7 +37,7 @@ _ID = operator.attrgetter("id")
 # Fewer rows are laid out anew in less than a millisecond.
 _WORTH_KEEPING = 256
 # With so many rows beside the large ones an edit takes a millisecond more, and all are laid out anew.
-_MOST_BESIDE = 512
+_MOST_RECENT = 512
 # One over the share of the large rows that may be gone.
 _MOST_GONE = 4
 
@@ -46,29 +46,29 @@ Admit = Callable[[Root, Snapshot], Admitted]
 
 
 class Layout(msgspec.Struct, frozen=True, eq=False):
-    """The large rows, `base`, of which `gone` bool (n,) count no more, and `beside` the rows that came since.
+    """The large rows, `base`, of which `gone` bool (n,) count no more, and `recent` the rows that came since.
 
     A base that nothing was edited of has neither.
     """
 
-    base: Rows
+    base: MapRows
     gone: NDArray[np.bool_] | None = None
-    beside: Rows | None = None
+    recent: MapRows | None = None
 
     @property
-    def newest(self) -> Rows:
+    def newest(self) -> MapRows:
         """The rows that were made last: those beside, else the base."""
-        return self.base if self.beside is None else self.beside
+        return self.base if self.recent is None else self.recent
 
     @property
     def hashes(self) -> tuple[tuple[bytes, ...], ...]:
         """The hashes of each part of the map, also of rows that count no more."""
-        return tuple(rows.hashes for rows in (self.base, self.beside) if rows is not None)
+        return tuple(rows.hashes for rows in (self.base, self.recent) if rows is not None)
 
     @property
     def cue_hashes(self) -> tuple[tuple[bytes, ...], ...]:
         """The same of the cues in each part."""
-        laid = (rows.cues for rows in (self.base, self.beside) if rows is not None)
+        laid = (rows.cues for rows in (self.base, self.recent) if rows is not None)
         return tuple(cues.hashes if cues is not None else () for cues in laid)
 
     def hashed(self) -> Iterator[tuple[Memory, bytes]]:
@@ -79,27 +79,27 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
                 yield memory, key
         if self.base.cues is not None:
             yield from (pair for pair in self.base.cues.hashed() if not self._is_gone(pair[0].id))
-        if self.beside is not None:
-            yield from zip(self.beside.memories, self.beside.hashes, strict=True)
-            yield from self.beside.cues.hashed() if self.beside.cues is not None else ()
+        if self.recent is not None:
+            yield from zip(self.recent.memories, self.recent.hashes, strict=True)
+            yield from self.recent.cues.hashed() if self.recent.cues is not None else ()
 
     def _is_gone(self, memory_id: str) -> bool:
         row = self.base.row_of(memory_id)
         return row is None or (self.gone is not None and bool(self.gone[row]))
 
-    def edited(self, went: Sequence[Memory], came: Sequence[Memory], maker: RowMaker) -> Layout | None:
+    def edited(self, removed: Sequence[Memory], added: Sequence[Memory], maker: RowMaker) -> Layout | None:
         """The layout after an edit; a memory that changed went and came."""
         if len(self.base.memories) < _WORTH_KEEPING:
             return None
-        beside = self.beside if self.beside is not None else maker.rows((), None)
-        ids = {memory.id for memory in went}
-        kept = [memory for memory in beside.memories if memory.id not in ids]
-        if len(kept) + len(came) > _MOST_BESIDE:
+        recent = self.recent if self.recent is not None else maker.rows((), None)
+        ids = {memory.id for memory in removed}
+        kept = [memory for memory in recent.memories if memory.id not in ids]
+        if len(kept) + len(added) > _MOST_RECENT:
             return None
         gone = self._gone_with(ids)
         if _MOST_GONE * np.count_nonzero(gone) > len(gone):
             return None
-        return Layout(self.base, gone, maker.rows(tuple(sorted((*kept, *came), key=_ID)), beside))
+        return Layout(self.base, gone, maker.rows(tuple(sorted((*kept, *added), key=_ID)), recent))
 
     def _gone_with(self, ids: set[str]) -> NDArray[np.bool_]:
         gone = np.zeros(len(self.base.memories), np.bool_) if self.gone is None else self.gone.copy()
@@ -109,7 +109,7 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
         return gone
 
 
-class Sheet(msgspec.Struct, frozen=True, eq=False):
+class LayerDraft(msgspec.Struct, frozen=True, eq=False):
     """The rows of a layer's next part of the map; `missing` are the texts, by hash, that lack a vector.
 
     `large` is the layout's base with its vectors where rows are to stand beside it.
@@ -117,7 +117,7 @@ class Sheet(msgspec.Struct, frozen=True, eq=False):
 
     memories: tuple[Memory, ...]
     layout: Layout
-    large: Part | None
+    large: MapPart | None
     missing: dict[bytes, str]
 
 
@@ -134,26 +134,26 @@ class Layer:
         embedded: Embedded,
         *,
         top: str,
-        parcel: Parcel | None = None,
+        vector_pack: VectorPack | None = None,
         second: bool = False,
     ) -> None:
-        """`embedded` is a text of a memory as it is embedded; `parcel` holds vectors of these texts."""
+        """`embedded` is a text of a memory as it is embedded; `vector_pack` holds vectors of these texts."""
         self.queue = queue
-        self.vectors = KnownVectors(queue, top, parcel) if queue is not None else None
-        self.parts: tuple[Part, ...] = ()
+        self.vectors = KnownVectors(queue, top, vector_pack) if queue is not None else None
+        self.parts: tuple[MapPart, ...] = ()
         self._maker = maker
         self._embedded = embedded
         self._second = second
-        self._sheet: Sheet | None = None  # of the parts
-        self._shown: tuple[tuple[Part, ...], Layout] | None = None  # both of one moment
-        self._large: Part | None = None  # its base, if that lacks no vector: edits may stand beside it
+        self._layer_draft: LayerDraft | None = None  # of the parts
+        self._shown: tuple[tuple[MapPart, ...], Layout] | None = None  # both of one moment
+        self._large: MapPart | None = None  # its base, if that lacks no vector: edits may stand beside it
         self._is_complete = False  # the parts lack no vector that is to be had
         self._left_out = frozenset[bytes]()  # texts that the parts lack as the model refuses them
 
     @property
     def memories(self) -> tuple[Memory, ...]:
         """The memories of the parts."""
-        return self._sheet.memories if self._sheet is not None else ()
+        return self._layer_draft.memories if self._layer_draft is not None else ()
 
     def hashed(self) -> Iterator[tuple[Memory, bytes]]:
         """The memories of the parts, with the hashes of their texts and cues."""
@@ -182,20 +182,22 @@ class Layer:
             return True
         return False
 
-    def draft(self, memories: tuple[Memory, ...], went: Sequence[Memory], came: Sequence[Memory]) -> Sheet:
+    def draft(
+        self, memories: tuple[Memory, ...], removed: Sequence[Memory], added: Sequence[Memory]
+    ) -> LayerDraft:
         """The rows of `memories`, of which some came and others went since the last map."""
-        before, large = self._sheet, self._large
-        if before is not None and self._is_complete and not went and not came:
+        before, large = self._layer_draft, self._large
+        if before is not None and self._is_complete and not removed and not added:
             return before
         layout = None
         if before is not None and large is not None:
-            layout = before.layout.edited(went, came, self._maker)
+            layout = before.layout.edited(removed, added, self._maker)
         if layout is None:
             base = before.layout.base if before is not None else None
             layout, large = Layout(self._maker.rows(memories, base)), None
-        return Sheet(memories, layout, large, self._missing(layout.newest))
+        return LayerDraft(memories, layout, large, self._missing(layout.newest))
 
-    def _missing(self, rows: Rows) -> dict[bytes, str]:
+    def _missing(self, rows: MapRows) -> dict[bytes, str]:
         """The texts that have to be embedded, the newest first, and then cues."""
         if self.vectors is None or self.queue is None:
             return {}
@@ -208,95 +210,105 @@ class Layer:
             texts |= {cues.hashes[row]: cues.texts[row] for row in missing}
         return texts
 
-    def unknown(self, sheet: Sheet) -> set[bytes]:
+    def unknown(self, layer_draft: LayerDraft) -> set[bytes]:
         """The missing texts that have no vector by now, but for those that the model refuses."""
         if self.vectors is None or self.queue is None:
             return set()
-        found = {key for key in sheet.missing if self.vectors.get(key) is None}
+        found = {key for key in layer_draft.missing if self.vectors.get(key) is None}
         return found - self.queue.set_aside.keys()
 
-    def lost(self, sheet: Sheet) -> set[bytes]:
+    def lost(self, layer_draft: LayerDraft) -> set[bytes]:
         """Texts of memories that the next map would have no vector of."""
         if self.vectors is None or self.queue is None:
             return set()
-        known = self.vectors.of_one_time(all_new=not self.unknown(sheet))
-        lost = {key for key in sheet.missing if known(key) is None} - self.queue.set_aside.keys()
-        return lost.intersection(sheet.layout.newest.hashes)
+        known = self.vectors.of_one_time(all_new=not self.unknown(layer_draft))
+        lost = {key for key in layer_draft.missing if known(key) is None} - self.queue.set_aside.keys()
+        return lost.intersection(layer_draft.layout.newest.hashes)
 
-    def left(self, sheet: Sheet) -> dict[bytes, str]:
+    def left(self, layer_draft: LayerDraft) -> dict[bytes, str]:
         """The texts still missing once the model is known; none if it is another one."""
         if self.vectors is None or self.vectors.are_outdated():
             return {}
-        return {key: text for key, text in sheet.missing.items() if self.vectors.get(key) is None}
+        return {key: text for key, text in layer_draft.missing.items() if self.vectors.get(key) is None}
 
-    def finish(self, sheet: Sheet, *, is_complete: bool) -> None:
+    def finish(self, layer_draft: LayerDraft, *, is_complete: bool) -> None:
         """Lay the rows out with the vectors that are known: all, or all but some that are on their way."""
-        if sheet is self._sheet:
+        if layer_draft is self._layer_draft:
             return  # the edit was another layer's
-        parts = self._laid_out(sheet, all_new=is_complete)
-        if sheet.large is None:
+        parts = self._laid_out(layer_draft, all_new=is_complete)
+        if layer_draft.large is None:
             self._large = parts[0] if is_complete else None
         held = self.queue.set_aside if self.queue is not None else {}
-        left_out = (key for _, key in sheet.layout.hashed() if key in held) if held else ()
+        left_out = (key for _, key in layer_draft.layout.hashed() if key in held) if held else ()
         self._left_out = frozenset(left_out)
         self.parts, self._is_complete = parts, is_complete
-        self._sheet = Sheet(sheet.memories, sheet.layout, None, {})
-        self._shown = parts, sheet.layout
+        self._layer_draft = LayerDraft(layer_draft.memories, layer_draft.layout, None, {})
+        self._shown = parts, layer_draft.layout
         if is_complete and self.vectors is not None:
             self.vectors.settle()
 
-    def _laid_out(self, sheet: Sheet, *, all_new: bool) -> tuple[Part, ...]:
+    def _laid_out(self, layer_draft: LayerDraft, *, all_new: bool) -> tuple[MapPart, ...]:
         """All rows, or a few next to those that are there."""
-        rows, gone = sheet.layout.newest, sheet.layout.gone
-        large = sheet.large.without(gone) if sheet.large is not None and gone is not None else None
+        rows, gone = layer_draft.layout.newest, layer_draft.layout.gone
+        large = (
+            layer_draft.large.without(gone) if layer_draft.large is not None and gone is not None else None
+        )
         if self.vectors is None or self.queue is None:
             part = rows.with_vectors(None)
             return (part,) if large is None else (large, part)
         baseline, cues = self.queue.learner.baseline, rows.cues.hashes if rows.cues is not None else ()
-        leg = partial(self.vectors.leg, all_new=all_new, beside=large is not None)
-        cued = leg(cues, None, cues=True)
-        dense = leg(rows.hashes, baseline)
+        index = partial(self.vectors.index, all_new=all_new, recent=large is not None)
+        cued = index(cues, None, cues=True)
+        dense = index(rows.hashes, baseline)
         part = rows.with_vectors(None, second=dense) if self._second else rows.with_vectors(dense, cued)
         if large is None:
             return (part,)
-        if (kept := self._leg(large)) is not None and baseline is not None:
-            thinned(self._leg(self.parts[0]), kept, baseline)
+        if (kept := self._dense(large)) is not None and baseline is not None:
+            thin_calibration(self._dense(self.parts[0]), kept, baseline)
         return large, part
 
-    def _leg(self, part: Part) -> DenseLeg | None:
+    def _dense(self, part: MapPart) -> DenseIndex | None:
         return part.second if self._second else part.dense
 
-    def stock(self, name: str) -> Stock | Parcel | None:
+    def pack_source(self, name: str) -> PackSource | VectorPack | None:
         """Vectors of the parts, to be packed under a name while builds go on."""
         if self.vectors is None:
             return None
-        shelves: list[Shelf] = []
+        pack_parts: list[PackPart] = []
         if self._shown is not None:
             parts, layout = self._shown
             rows = zip(layout.hashes, parts, strict=True)
-            shelves = [Shelf(hashes, part.dense) for hashes, part in rows]
+            pack_parts = [PackPart(hashes, part.dense) for hashes, part in rows]
             cued = zip(layout.cue_hashes, parts, strict=True)
-            shelves += [Shelf(own, part.cues.dense) for own, part in cued if part.cues is not None]
-        return self.vectors.stock(name, shelves)
+            pack_parts += [PackPart(own, part.cues.dense) for own, part in cued if part.cues is not None]
+        return self.vectors.pack_source(name, pack_parts)
 
 
 class MapDraft(msgspec.Struct, frozen=True, eq=False):
     """A map without vectors: a sheet for each layer."""
 
     memories: tuple[Memory, ...]
-    sheets: dict[Layer, Sheet]
+    layer_drafts: dict[Layer, LayerDraft]
     chains: Chains
 
     @property
     def missing(self) -> dict[bytes, str]:
         """The texts, by hash, that have to be embedded, by whichever model."""
-        return {key: text for sheet in self.sheets.values() for key, text in sheet.missing.items()}
+        return {
+            key: text
+            for layer_draft in self.layer_drafts.values()
+            for key, text in layer_draft.missing.items()
+        }
 
     @property
-    def lacking(self) -> dict[EmbeddingQueue, tuple[Layer, Sheet]]:
+    def lacking(self) -> dict[EmbeddingQueue, tuple[Layer, LayerDraft]]:
         """The models that have to embed something."""
-        found = self.sheets.items()
-        return {layer.queue: (layer, sheet) for layer, sheet in found if layer.queue and sheet.missing}
+        found = self.layer_drafts.items()
+        return {
+            layer.queue: (layer, layer_draft)
+            for layer, layer_draft in found
+            if layer.queue and layer_draft.missing
+        }
 
 
 class Builder:
@@ -314,10 +326,10 @@ class Builder:
         *,
         lexical: bool,
         admit: Admit | None = None,
-        parcel: Parcel | None = None,
+        vector_pack: VectorPack | None = None,
         second: EmbeddingQueue | None = None,
     ) -> None:
-        """`parcel` holds vectors of this root's texts that another daemon packed.
+        """`vector_pack` holds vectors of this root's texts that another daemon packed.
 
         The `second` model embeds the texts that it takes, if there is one.
         """
@@ -333,12 +345,12 @@ class Builder:
         self._lexical = lexical
         self._admit = admit
         self._has_files = store.root.has_files
-        self._grounds: Grounds | None = None  # while a memory has evidence
+        self._grounds: EvidenceChecker | None = None  # while a memory has evidence
         self._second = second
         maker = partial(RowMaker, lexical=lexical, pause=self._pause)
         top, text = store.root.top, self._embedded
         own = maker(embedded=text if queue is not None else None)
-        self._main = Layer(own, queue, text, top=top, parcel=parcel)
+        self._main = Layer(own, queue, text, top=top, vector_pack=vector_pack)
         self._layers: tuple[Layer, ...] = (self._main,)
         if second is not None:
             theirs = maker(embedded=self._embedded_by_second, embeds_cues=False)
@@ -393,13 +405,13 @@ class Builder:
         """The next build embeds everything anew: `rebuild --full`. Until it has, the old vectors serve."""
         self._renew = True
 
-    def stock(self) -> Stock | Parcel | None:
+    def pack_source(self) -> PackSource | VectorPack | None:
         """Vectors of the texts that the map shows, to be packed while builds go on."""
-        return self._main.stock(name_of(self.store.root))
+        return self._main.pack_source(pack_name(self.store.root))
 
     @property
-    def moment(self) -> tuple[int, int, bool]:
-        """Changes when `stock` does: with the map, with vectors that are in none yet, with a full rebuild."""
+    def revision(self) -> tuple[int, int, bool]:
+        """Number that changes with the map, with vectors that no map has yet, and with a full rebuild."""
         waiting = self._main.vectors.waiting if self._main.vectors is not None else 0
         return self._map.generation if self._map is not None else 0, waiting, self.serves_older
 
@@ -446,34 +458,34 @@ class Builder:
         if not any(each.evidence for each in memories):
             self._grounds, self.stale = None, ()
             return memories
-        self._grounds = self._grounds or Grounds(self.store.root.top)
+        self._grounds = self._grounds or EvidenceChecker(self.store.root.top)
         memories = self._grounds.shown(memories, afresh=afresh, pause=self._pause)
         self.stale = self._grounds.stale
         return memories
 
     def _drafted(self, memories: tuple[Memory, ...]) -> MapDraft:
-        went, came = differing(self._map.memories if self._map is not None else (), memories)
-        sheets = {each: self._sheet(each, memories, went, came) for each in self._layers}
-        return MapDraft(memories, sheets, self._chains(memories, (*went, *came)))
+        removed, added = changed_memories(self._map.memories if self._map is not None else (), memories)
+        layer_drafts = {each: self._layer_draft(each, memories, removed, added) for each in self._layers}
+        return MapDraft(memories, layer_drafts, self._chains(memories, (*removed, *added)))
 
-    def _sheet(
-        self, layer: Layer, memories: tuple[Memory, ...], went: Sequence[Memory], came: Sequence[Memory]
-    ) -> Sheet:
+    def _layer_draft(
+        self, layer: Layer, memories: tuple[Memory, ...], removed: Sequence[Memory], added: Sequence[Memory]
+    ) -> LayerDraft:
         """The next sheet of a layer; where there are two, of the memories that are its own."""
         if self._second is not None:
             is_second = layer is not self._main
-            went, came = (
+            removed, added = (
                 [each for each in some if self._second.takes(each.content) is is_second]
-                for some in (went, came)
+                for some in (removed, added)
             )
-            gone = {each.id for each in went}
+            gone = {each.id for each in removed}
             kept = (each for each in layer.memories if each.id not in gone)
-            memories = tuple(sorted((*kept, *came), key=_ID)) if went or came else layer.memories
-        return layer.draft(memories, went, came)
+            memories = tuple(sorted((*kept, *added), key=_ID)) if removed or added else layer.memories
+        return layer.draft(memories, removed, added)
 
     def _chains(self, memories: Sequence[Memory], changed: Sequence[Memory]) -> Chains:
         before = self._map.chains if self._map is not None else None
-        return link(memories) if before is None or before.may_change_with(changed) else before
+        return build_chains(memories) if before is None or before.may_change_with(changed) else before
 
     def _embedded(self, memory: Memory, text: str) -> str:
         """A text as it is embedded, to the letter, "" if it is not: a secret leaves for nobody."""
@@ -494,8 +506,8 @@ class Builder:
     ) -> dict[EmbeddingQueue, EmbeddingRun]:
         """A run for each model that has to embed something; they have to leave again."""
         return {
-            queue: layer.vectors.begin(len(sheet.missing), used_at, progress)
-            for queue, (layer, sheet) in draft.lacking.items()
+            queue: layer.vectors.begin(len(layer_draft.missing), used_at, progress)
+            for queue, (layer, layer_draft) in draft.lacking.items()
             if layer.vectors is not None and queue not in leaving_out
         }
 
@@ -504,9 +516,9 @@ class Builder:
 
         When another model turns out to answer, nothing is taken and the map stays incomplete.
         """
-        layer, sheet = draft.lacking[queue]
+        layer, layer_draft = draft.lacking[queue]
         try:
-            await queue.embed(run, partial(layer.left, sheet))
+            await queue.embed(run, partial(layer.left, layer_draft))
         except ModelReplacedError:
             pass
         except ProviderError as error:
@@ -519,16 +531,18 @@ class Builder:
     def finish(self, draft: MapDraft, generation: int) -> VectorMap | None:
         """Freeze the next map from a draft and the vectors known by now. Runs in a thread.
 
-        Without a lexical leg a memory that has no vector cannot be found, so its older text is kept; None
+        Without a lexical index a memory that has no vector cannot be found, so its older text is kept; None
         when there is no older map either.
         """
-        complete = {layer: not layer.unknown(sheet) for layer, sheet in draft.sheets.items()}
-        if not self._lexical and (lost := self._main.lost(draft.sheets[self._main])):
+        complete = {
+            layer: not layer.unknown(layer_draft) for layer, layer_draft in draft.layer_drafts.items()
+        }
+        if not self._lexical and (lost := self._main.lost(draft.layer_drafts[self._main])):
             if self._map is None:
                 return None
             draft = self._with_older_texts(draft, lost)
-        for layer, sheet in draft.sheets.items():
-            layer.finish(sheet, is_complete=complete[layer])
+        for layer, layer_draft in draft.layer_drafts.items():
+            layer.finish(layer_draft, is_complete=complete[layer])
         shown = [self._main, *(layer for layer in self._layers[1:] if layer.memories)]
         self._map = VectorMap(
             root=self.store.root.top,
@@ -544,7 +558,7 @@ class Builder:
     def _with_older_texts(self, draft: MapDraft, unknown: set[bytes]) -> MapDraft:
         before = self._map
         assert before is not None
-        rows = draft.sheets[self._main].layout.newest
+        rows = draft.layer_drafts[self._main].layout.newest
         lost = {memory.id for memory, key in zip(rows.memories, rows.hashes, strict=True) if key in unknown}
         kept = (each if each.id not in lost else before.find(each.id) for each in draft.memories)
         return self._drafted(tuple(memory for memory in kept if memory is not None))

@@ -20,7 +20,7 @@ import msgspec
 
 from forged.counters import Metrics
 from forged.errors import ForgedError, ProviderError
-from forged.fair_queue import retrieved
+from forged.fair_queue import ignore_failure
 from forged.files import Root
 from forged.map import VectorMap
 from forged.maps.builder import Builder, MapDraft
@@ -69,12 +69,12 @@ class BuildEvents:
         self._listeners.add(listener)
         return lambda: self._listeners.discard(listener)
 
-    def tell(self, event: BuildEvent) -> None:
+    def publish(self, event: BuildEvent) -> None:
         for listener in tuple(self._listeners):
             listener(event)
 
 
-class Progress(msgspec.Struct):
+class BuildState(msgspec.Struct):
     """State of one root's builds, for status. `held`: why texts that have no vector may not leave for one."""
 
     state: str = "loading"
@@ -117,7 +117,7 @@ class RootIndex:
     def __init__(self, root: Root, builder: Builder, next_generation: Callable[[], int]) -> None:
         self.root = root
         self.builder = builder
-        self.progress = Progress()
+        self.progress = BuildState()
         self.map: VectorMap | None = None
         self.generations = Generations(next_generation())
         self.used_at = time.monotonic()
@@ -162,11 +162,11 @@ class RootIndex:
         self._everything, self._files = False, set()
         return files
 
-    async def stirred_before(self, run: asyncio.Task[T]) -> bool:
+    async def interrupted_before(self, run: asyncio.Task[T]) -> bool:
         """Whether the root is marked, or has enough new vectors to show, before a run is over."""
         stirs = [asyncio.create_task(event.wait()) for event in (self.marked, self.richer)]
         for stir in stirs:
-            stir.add_done_callback(retrieved)
+            stir.add_done_callback(ignore_failure)
         try:
             await asyncio.wait({run, *stirs}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -257,7 +257,7 @@ class Builds(msgspec.Struct, frozen=True, eq=False):
         reached.ended = reached.building
         index.notify_waiters()
         if progress.build_ms > _LONG_BUILD_MS or _large_rows(index) is not before:
-            await asyncio.to_thread(give_back)
+            await asyncio.to_thread(trim_memory)
         logger.debug("build done root=%s took_ms=%.1f", index.root.top, progress.build_ms)
         return waits
 
@@ -271,7 +271,7 @@ class Builds(msgspec.Struct, frozen=True, eq=False):
         index.progress.state, index.progress.error, index.progress.held = "failed", reason, ""
         index.generations.tried = index.generations.ended = goal
         self.metrics.rebuild_failures += 1
-        self.events.tell(BuildEvent("failed", index.root.top, generation=goal))
+        self.events.publish(BuildEvent("failed", index.root.top, generation=goal))
         index.notify_waiters()
 
     def _held(self, index: RootIndex, error: ProviderError) -> None:
@@ -289,7 +289,7 @@ class Builds(msgspec.Struct, frozen=True, eq=False):
         """
         if not index.progress.error:  # what failed is shown as failed until it has gone well
             index.progress.state = "building" if index.map is not None else "loading"
-        self.events.tell(BuildEvent("scanning", index.root.top, generation=index.generations.building))
+        self.events.publish(BuildEvent("scanning", index.root.top, generation=index.generations.building))
         draft = await self._draft(index, files)
         if draft is None:
             return None
@@ -324,7 +324,7 @@ class Builds(msgspec.Struct, frozen=True, eq=False):
         tasks = {each: asyncio.create_task(embed(draft, each, run)) for each, run in runs.items()}
         try:
             for queue, task in tasks.items():
-                task.add_done_callback(retrieved)
+                task.add_done_callback(ignore_failure)
                 index.run = runs[queue]
                 shows = self.lexical or queue is not self.main
                 draft = await self._serve_meanwhile(index, draft, task, shows=shows)
@@ -354,7 +354,7 @@ class Builds(msgspec.Struct, frozen=True, eq=False):
             self.metrics.texts_embedded += count
             rate, left_s = (index.run.rate, index.run.left_s) if index.run is not None else (0.0, None)
             numbers = progress.embedded, progress.to_embed, goal, rate, left_s
-            self.events.tell(BuildEvent("embedding", index.root.top, *numbers))
+            self.events.publish(BuildEvent("embedding", index.root.top, *numbers))
             if progress.embedded >= worth and time.monotonic() - progress.built_at >= _RICHER_S:
                 worth = 2 * progress.embedded
                 index.richer.set()
@@ -367,13 +367,13 @@ class Builds(msgspec.Struct, frozen=True, eq=False):
         `shows`: a map without the vectors of this run is worth showing.
         """
         if shows:
-            # Ready at once, better soon: the lexical leg needs no model.
+            # Ready at once, better soon: the lexical index needs no model.
             await asyncio.wait({run}, timeout=_PATIENCE_S if index.map is not None else 0)
             if not run.done():
                 await self._swap(index, draft)
                 self._shown(index)
                 index.progress.state = "failed" if index.progress.error else "building"
-        while await index.stirred_before(run):
+        while await index.interrupted_before(run):
             enough = index.richer.is_set()
             index.richer.clear()
             if index.marked.is_set():
@@ -406,7 +406,7 @@ class Builds(msgspec.Struct, frozen=True, eq=False):
         if self.lexical:
             self._shown(index)
         self.metrics.rebuilds += 1
-        self.events.tell(BuildEvent("swapped", index.root.top, len(new.memories), len(new.memories), goal))
+        self.events.publish(BuildEvent("swapped", index.root.top, len(new.memories), len(new.memories), goal))
         logger.info("map swapped root=%s memories=%d generation=%d", index.root.top, len(new.memories), goal)
         return {}
 
@@ -429,7 +429,7 @@ def retry_after(error: Exception, before: float | None) -> float:
     return min((before or _RETRY_S / 2) * 2, _RETRY_MOST_S)
 
 
-def give_back() -> None:
+def trim_memory() -> None:
     """Return freed pages to the system, in milliseconds; does nothing without glibc.
 
     After the first build of 10,000 memories with vectors it kept 28 of 122 MiB. Fewer arenas or a lower

@@ -22,9 +22,9 @@ import msgspec
 import numpy as np
 
 from forged.errors import ProviderError
-from forged.fair_queue import Rank, Slots, logged, retrieved
+from forged.fair_queue import PrioritySemaphore, Rank, ignore_failure, log_failure
 from forged.map import LEAST_DIMENSION, Baseline
-from forged.maps.identity import Identity, Remembered
+from forged.maps.model_identity import ModelCache, ModelIdentity
 from forged.models import Embedder, Kind, Purpose, Vectors
 from forged.text.english import EVERYDAY_MESSAGES
 
@@ -47,7 +47,7 @@ _MESSAGES_AT_ONCE = 32
 _GATE = Purpose("gate")
 _PASSES = frozenset({"timeout", "unreachable", "server"})
 
-Part = list[tuple[bytes, str]]
+Chunk = list[tuple[bytes, str]]
 Refusal = Callable[[tuple[str, ...]], Awaitable[str]]
 """Says why texts of these roots may not leave now, or nothing."""
 Holds = Callable[[], Iterable[tuple[tuple[str, ...], Mapping[bytes, str]]]]
@@ -65,20 +65,20 @@ class ModelReplacedError(ProviderError):
 
 def _pause(embedder: Embedder) -> ProviderError | None:
     """Why an endpoint should be left alone for a while, if it should."""
-    trouble = embedder.health.trouble() if embedder.health is not None else None
-    return trouble.error() if trouble is not None and trouble.wait_s > 0 else None
+    outage = embedder.health.outage() if embedder.health is not None else None
+    return outage.error() if outage is not None and outage.wait_s > 0 else None
 
 
 class EmbeddingQueue:
     """All texts of one model on their way, and the vectors of holders that lay out none themselves.
 
-    `moment` changes when there are other vectors to `get`. Belongs to one event loop.
+    `revision` changes when there are other vectors to `get`. Belongs to one event loop.
     """
 
     def __init__(
         self,
         embedder: Embedder,
-        remembered: Remembered | None = None,
+        model_cache: ModelCache | None = None,
         *,
         gated: bool = False,
         refusal: Refusal | None = None,
@@ -89,12 +89,12 @@ class EmbeddingQueue:
     ) -> None:
         """`gated`: the model's baseline is needed. `takes` tells which texts are this model's to embed."""
         self.takes = takes
-        self.identity = Identity(
-            embedder, remembered, clock=clock, obstacle=obstacle, on_change=self._model_changed
+        self.identity = ModelIdentity(
+            embedder, model_cache, clock=clock, obstacle=obstacle, on_change=self._model_changed
         )
         self.learner = BaselineLearner(self.identity, needed=gated)
-        self.slots = Slots(lambda: AT_ONCE)
-        self.moment = 0
+        self.semaphore = PrioritySemaphore(lambda: AT_ONCE)
+        self.revision = 0
         self._on_change = on_change
         self._refusal = refusal if embedder.replaceable else None
         self._clock = clock
@@ -253,13 +253,13 @@ class EmbeddingQueue:
         finally:
             run.leave()
             self._vectors |= run.vectors
-            self.moment += bool(run.vectors)
+            self.revision += bool(run.vectors)
 
     def _of_this_model(self) -> None:
         """Vectors of two models are never compared."""
         if self._key != self.identity.key:
             self._key, self._vectors, self._set_aside = self.identity.key, {}, {}
-            self.moment += 1
+            self.revision += 1
 
     def _model_changed(self) -> None:
         self._woken.set()
@@ -319,11 +319,11 @@ class EmbeddingRun:
     @contextlib.asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
         """Embed one of the chunks that are out within it."""
-        await self._queue.slots.take(self.rank)
+        await self._queue.semaphore.take(self.rank)
         try:
             yield
         finally:
-            self._queue.slots.give_back()
+            self._queue.semaphore.release()
 
     async def run(self, texts: Mapping[bytes, str]) -> None:
         """Embed `texts` by hash, the first ones first.
@@ -345,7 +345,7 @@ class EmbeddingRun:
             await self._embed(items[:size])
         tasks = [asyncio.create_task(work()) for _ in range(min(AT_ONCE, -(-len(items) // size) - 1))]
         for task in tasks:
-            task.add_done_callback(retrieved)
+            task.add_done_callback(ignore_failure)
         try:
             await asyncio.gather(*tasks)
         finally:
@@ -353,7 +353,7 @@ class EmbeddingRun:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _embed(self, part: Part) -> None:
+    async def _embed(self, part: Chunk) -> None:
         """Embed all of `part` but the culprits in it, one after the other."""
         while part:
             error = await self._try(part, _CHUNK_S, self._purpose)
@@ -362,9 +362,9 @@ class EmbeddingRun:
                 error = await self._try(part, _CHUNK_S) if error.reason in _MAY_PASS else error
             part = await self._isolate(part) if error is not None else []
 
-    async def _isolate(self, part: Part) -> Part:
+    async def _isolate(self, part: Chunk) -> Chunk:
         """Halve a failed chunk until one text is left, and judge it; returns the texts not asked for."""
-        aside: Part = []
+        aside: Chunk = []
         while len(part) > 1:
             middle = len(part) // 2
             if await self._try(part[:middle], _HALF_S) is None:
@@ -395,7 +395,9 @@ class EmbeddingRun:
         if self._identity.key != before:
             raise ModelReplacedError(f"{error}", reason="bad_reply")
 
-    async def _try(self, part: Part, within_s: float, purpose: Purpose | None = None) -> ProviderError | None:
+    async def _try(
+        self, part: Chunk, within_s: float, purpose: Purpose | None = None
+    ) -> ProviderError | None:
         """Embed `part` by one call, or say why not. Raises what no text is the cause of."""
         texts, until = [text for _, text in part], time.monotonic() + within_s
         try:
@@ -428,7 +430,7 @@ class BaselineLearner:
     the model that answers is missing: vectors say nothing of a message then.
     """
 
-    def __init__(self, identity: Identity | None, *, needed: bool) -> None:
+    def __init__(self, identity: ModelIdentity | None, *, needed: bool) -> None:
         self.baseline: Baseline | None = None
         self._identity = identity
         self._needed = needed
@@ -462,7 +464,7 @@ class BaselineLearner:
         """Take a remembered baseline, so that not even the first map waits for one."""
         identity = self._identity
         if self.is_wanting and identity is not None and identity.is_certain:
-            self.know(identity.remembered.baselines.get(identity.key, self.baseline))
+            self.know(identity.model_cache.baselines.get(identity.key, self.baseline))
 
     def learn(self) -> None:
         """Start to learn what is not known, unless that is under way or the endpoint fails."""
@@ -470,7 +472,7 @@ class BaselineLearner:
             return
         if self._learning is None or self._learning.done():
             self._learning = asyncio.create_task(self._learn(self._identity), name="baseline")
-            self._learning.add_done_callback(logged)
+            self._learning.add_done_callback(log_failure)
 
     def try_again(self) -> None:
         """Learn again, now that the endpoint answers, after a failure that may pass."""
@@ -482,11 +484,11 @@ class BaselineLearner:
             self._learning.cancel()
             await asyncio.gather(self._learning, return_exceptions=True)
 
-    async def _learn(self, identity: Identity) -> None:
+    async def _learn(self, identity: ModelIdentity) -> None:
         try:
             await identity.begin()
             key = identity.key
-            if (known := identity.remembered.baselines.get(key)) is not None:
+            if (known := identity.model_cache.baselines.get(key)) is not None:
                 self.know(known)
                 return
             queries, passages = await _embedded(identity, "query"), await _embedded(identity, "passage")
@@ -504,11 +506,11 @@ class BaselineLearner:
             self._compare()
             return
         found = await asyncio.to_thread(Baseline.of, key, queries, passages)
-        identity.remembered.baselines[key] = found
+        identity.model_cache.baselines[key] = found
         self.know(found)
 
 
-async def _embedded(identity: Identity, kind: Kind) -> Vectors:
+async def _embedded(identity: ModelIdentity, kind: Kind) -> Vectors:
     size = _MESSAGES_AT_ONCE
     parts = (list(EVERYDAY_MESSAGES[at : at + size]) for at in range(0, len(EVERYDAY_MESSAGES), size))
     return np.concatenate([await identity.embedder.embed(part, kind, purpose=_GATE) for part in parts])

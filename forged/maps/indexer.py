@@ -16,13 +16,13 @@ from collections.abc import Callable
 from functools import partial
 
 from forged.counters import Metrics
-from forged.fair_queue import logged
-from forged.files import MemoryStore, Root, Snapshot, tidy_arrivals
+from forged.fair_queue import log_failure
+from forged.files import MemoryStore, Root, Snapshot, drop_lost_watches
 from forged.maps.builder import Builder
 from forged.maps.builds import BuildEvents, Builds, RootIndex
 from forged.maps.embedding import BaselineLearner, EmbeddingQueue, Refusal
-from forged.maps.identity import Remembered
-from forged.maps.parcel import Parcel, Stock, Unusable, pack
+from forged.maps.model_identity import ModelCache
+from forged.maps.vector_pack import PackSource, UnusablePack, VectorPack, pack
 from forged.memory import Scope
 from forged.models import Embedder
 from forged.text.terms import is_cjk
@@ -48,7 +48,7 @@ class Indexer:
         metrics: Metrics,
         on_roots: Callable[[frozenset[Root]], None] = lambda _: None,
         gated: bool = False,
-        remembered: Remembered | None = None,
+        model_cache: ModelCache | None = None,
         affords: Callable[[int], str] = lambda _: "",
         refusal: Refusal | None = None,
         trust: TrustRegistry | None = None,
@@ -59,7 +59,7 @@ class Indexer:
         """`lexical` off (weight 0) and no embedder leaves maps that can be listed but not searched.
 
         `on_roots` gets all roots when one comes or goes. `gated`: the embedder's baseline is needed. Without
-        `trust` everything on disk counts. `remembered` is an earlier indexer's; `affords` says why so many
+        `trust` everything on disk counts. `model_cache` is an earlier indexer's; `affords` says why so many
         tokens may not be embedded now, or nothing; `refusal` is the door's. The `second` model, if any,
         embeds texts in Chinese, Japanese and Korean.
         """
@@ -71,9 +71,9 @@ class Indexer:
         self._next_generation = itertools.count(1).__next__
         self._affords = affords
         self.events = BuildEvents()
-        self._remembered = remembered or Remembered()
+        self._remembered = model_cache or ModelCache()
         queue = partial(
-            EmbeddingQueue, remembered=self._remembered, gated=gated, refusal=refusal, clock=clock
+            EmbeddingQueue, model_cache=self._remembered, gated=gated, refusal=refusal, clock=clock
         )
         self.queue = self.second = self.identity = None
         self.learner = BaselineLearner(None, needed=gated)
@@ -104,14 +104,19 @@ class Indexer:
         if index is None:
             store = MemoryStore(root)
             admit = self._trust.admit if self._trust is not None else None
-            parcel = self._remembered.parcels.take(root)
+            vector_pack = self._remembered.vector_packs.take(root)
             builder = Builder(
-                store, self.queue, lexical=self._lexical, admit=admit, parcel=parcel, second=self.second
+                store,
+                self.queue,
+                lexical=self._lexical,
+                admit=admit,
+                vector_pack=vector_pack,
+                second=self.second,
             )
             index = self._roots[root] = RootIndex(root, builder, self._next_generation)
             self._on_roots(frozenset(self._roots))
             index.task = asyncio.create_task(self._builds.keep_current(index), name=f"build {root.scope}")
-            index.task.add_done_callback(logged)
+            index.task.add_done_callback(log_failure)
         index.used_at = time.monotonic()
         return index
 
@@ -145,8 +150,8 @@ class Indexer:
                 else:
                     index.mark()
                     await asyncio.to_thread(index.builder.store.sweep_temps)
-            await asyncio.to_thread(tidy_arrivals)
-            self._remembered.parcels.drop_old()
+            await asyncio.to_thread(drop_lost_watches)
+            self._remembered.vector_packs.drop_old()
             has_vectors = any(index.map is not None and index.map.dense for index in self._roots.values())
             for queue in self.queues:
                 queue.identity.tick()
@@ -176,15 +181,19 @@ class Indexer:
     async def pack(self) -> None:
         """Leave the vectors of all roots among the parcels, for the next indexer or another daemon."""
         for index in sorted(self._roots.values(), key=lambda index: index.used_at):
-            if (parcel := await self.packed(index)) is not None:
-                self._remembered.parcels.put(parcel)
+            if (vector_pack := await self.packed(index)) is not None:
+                self._remembered.vector_packs.put(vector_pack)
 
-    async def packed(self, index: RootIndex) -> Parcel | None:
+    async def packed(self, index: RootIndex) -> VectorPack | None:
         """What is known now of a root's vectors; None where nothing is, or nothing can be packed."""
-        stock = index.builder.stock()
+        pack_source = index.builder.pack_source()
         try:
-            return await asyncio.to_thread(pack, stock) if isinstance(stock, Stock) else stock
-        except Unusable as error:
+            return (
+                await asyncio.to_thread(pack, pack_source)
+                if isinstance(pack_source, PackSource)
+                else pack_source
+            )
+        except UnusablePack as error:
             logger.warning("vectors not packed error=%s", error)
             return None
 

@@ -1,4 +1,4 @@
-"""Rows of a map without their vectors: made of memories, and of the rows before as far as these are the same.
+"""Rows of a map without their vectors, made of memories and of the rows before, as far as these are the same.
 
 In: memories sorted by id and the rows before; out: rows equal to those made from scratch, of the memories and
 of their cues. New texts are looked at at a pace that leaves the event loop free. Nothing is raised.
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forged.files import Pace
-from forged.map import Cues, DenseLeg, LexicalLeg, Part, Traits, are_cjk, build_leg, splice_leg
+from forged.map import Cues, DenseIndex, LexicalIndex, MapPart, Traits, are_cjk, build_lexical, splice_lexical
 from forged.maps.embedding import text_hash
 from forged.memory import Memory, unchanged_ends
 from forged.text.terms import Terms, terms
@@ -40,7 +40,7 @@ class Changes(msgspec.Struct, frozen=True, eq=False):
     redated: Numbers
 
 
-def compared(old: tuple[Memory, ...], new: tuple[Memory, ...], pace: Pace) -> Changes:
+def compare_rows(old: tuple[Memory, ...], new: tuple[Memory, ...], pace: Pace) -> Changes:
     """Compare the rows of `old` and `new`, both ordered by id. Equal ends are not compared."""
     head, tail = unchanged_ends(old, new)
     kept_old, kept_new, added, redated = [], [], [], []
@@ -63,12 +63,14 @@ def compared(old: tuple[Memory, ...], new: tuple[Memory, ...], pace: Pace) -> Ch
     )
 
 
-def differing(old: tuple[Memory, ...], new: tuple[Memory, ...]) -> tuple[list[Memory], list[Memory]]:
+def changed_memories(old: tuple[Memory, ...], new: tuple[Memory, ...]) -> tuple[list[Memory], list[Memory]]:
     """The memories of each that the other does not have as they are; both are ordered by id."""
     head, tail = unchanged_ends(old, new)
-    went, came = old[head : len(old) - tail], new[head : len(new) - tail]
-    before, after = set(map(id, went)), set(map(id, came))
-    return [each for each in went if id(each) not in after], [each for each in came if id(each) not in before]
+    removed, added = old[head : len(old) - tail], new[head : len(new) - tail]
+    before, after = set(map(id, removed)), set(map(id, added))
+    return [each for each in removed if id(each) not in after], [
+        each for each in added if id(each) not in before
+    ]
 
 
 def _framed(head: int, middle: list[int], size: int, tail: int) -> Numbers:
@@ -92,9 +94,9 @@ class CueRows(msgspec.Struct, frozen=True, eq=False):
     begins: NDArray[np.intp]
     texts: tuple[str, ...]
     hashes: tuple[bytes, ...]
-    lexical: LexicalLeg | None
+    lexical: LexicalIndex | None
 
-    def with_vectors(self, dense: DenseLeg | None) -> Cues:
+    def with_vectors(self, dense: DenseIndex | None) -> Cues:
         return Cues(self.owners, self.begins, are_cjk(self.texts), self.lexical, dense)
 
     def hashed(self) -> Iterator[tuple[Memory, bytes]]:
@@ -149,15 +151,15 @@ def _words(
     texts: Sequence[str],
     before: CueRows | None,
     pace: Pace,
-) -> LexicalLeg:
+) -> LexicalIndex:
     """Words of the cues; those of memories whose cues stay are not looked at again."""
     kept_old, kept_new = _kept(memories, begins, before)
     known = set(kept_new)
     added = [row for row in range(len(texts)) if row not in known]
     docs = list(_tokenised((texts[row] for row in added), pace))
-    leg = before.lexical if before is not None and before.lexical is not None else build_leg(())
-    return splice_leg(
-        leg,
+    index = before.lexical if before is not None and before.lexical is not None else build_lexical(())
+    return splice_lexical(
+        index,
         kept_old=np.array(kept_old, np.int32),
         kept_new=np.array(kept_new, np.int32),
         added_new=np.array(added, np.int32),
@@ -193,12 +195,12 @@ def _kept(
     return old, new
 
 
-class Rows(msgspec.Struct, frozen=True, eq=False):
+class MapRows(msgspec.Struct, frozen=True, eq=False):
     """Memories, sorted by id, and what is known of each; `hashes` are of their texts, b"" for a blank one."""
 
     memories: tuple[Memory, ...]
     hashes: tuple[bytes, ...]
-    lexical: LexicalLeg | None
+    lexical: LexicalIndex | None
     traits: Traits
     cues: CueRows | None = None
 
@@ -207,11 +209,11 @@ class Rows(msgspec.Struct, frozen=True, eq=False):
         return row if row < len(self.memories) and self.memories[row].id == memory_id else None
 
     def with_vectors(
-        self, dense: DenseLeg | None, cued: DenseLeg | None = None, *, second: DenseLeg | None = None
-    ) -> Part:
+        self, dense: DenseIndex | None, cued: DenseIndex | None = None, *, second: DenseIndex | None = None
+    ) -> MapPart:
         """A part of a map; `second` are vectors by another model than the map's own."""
         cues = self.cues.with_vectors(cued) if self.cues is not None else None
-        return Part(self.memories, self.lexical, dense, self.traits, cues=cues, second=second)
+        return MapPart(self.memories, self.lexical, dense, self.traits, cues=cues, second=second)
 
 
 class RowMaker:
@@ -234,11 +236,11 @@ class RowMaker:
         self._embedded_cue = embedded if embeds_cues else None
         self._pause = pause
 
-    def rows(self, memories: tuple[Memory, ...], before: Rows | None) -> Rows:
+    def rows(self, memories: tuple[Memory, ...], before: MapRows | None) -> MapRows:
         """The rows of `memories`."""
         pace = Pace(self._pause)
-        changes = compared(before.memories if before is not None else (), memories, pace)
-        return Rows(
+        changes = compare_rows(before.memories if before is not None else (), memories, pace)
+        return MapRows(
             memories,
             self._hashes(memories, before, changes, pace),
             self._words(memories, before, changes, pace) if self._lexical else None,
@@ -253,7 +255,7 @@ class RowMaker:
         )
 
     def _hashes(
-        self, memories: Sequence[Memory], before: Rows | None, changes: Changes, pace: Pace
+        self, memories: Sequence[Memory], before: MapRows | None, changes: Changes, pace: Pace
     ) -> tuple[bytes, ...]:
         if self._embedded is None:
             return (b"",) * len(memories)
@@ -267,12 +269,12 @@ class RowMaker:
         return tuple(hashes.tolist())
 
     def _words(
-        self, memories: Sequence[Memory], before: Rows | None, changes: Changes, pace: Pace
-    ) -> LexicalLeg:
+        self, memories: Sequence[Memory], before: MapRows | None, changes: Changes, pace: Pace
+    ) -> LexicalIndex:
         docs = _tokenised((memories[row].content for row in changes.added.tolist()), pace)
         if before is None or before.lexical is None:
-            return build_leg(docs)
-        return splice_leg(
+            return build_lexical(docs)
+        return splice_lexical(
             before.lexical,
             kept_old=changes.kept_old,
             kept_new=changes.kept_new,
@@ -281,7 +283,7 @@ class RowMaker:
             size=len(memories),
         )
 
-    def _traits(self, memories: Sequence[Memory], before: Rows | None, changes: Changes) -> Traits:
+    def _traits(self, memories: Sequence[Memory], before: MapRows | None, changes: Changes) -> Traits:
         if before is None:
             return Traits.of(memories)
         fresh = np.concatenate((changes.added, changes.redated))

@@ -1,4 +1,4 @@
-"""Vectors of one root's texts, from one build to the next, and the dense leg that is laid out from them.
+"""Vectors of one root's texts, from one build to the next, and the dense index that is laid out from them.
 
 A vector is known from a map, now or before, from the run that embeds now, or from a parcel of another daemon,
 if the same model answers. A `VectorCache` makes the cost of a map grow with the change. After `renew` the old
@@ -15,9 +15,9 @@ from itertools import compress, filterfalse, repeat
 import numpy as np
 from numpy.typing import NDArray
 
-from forged.map import Baseline, DenseLeg, build_dense, carried, edit_dense
+from forged.map import Baseline, DenseIndex, build_dense, carry_calibration, edit_dense
 from forged.maps.embedding import EmbeddingQueue, EmbeddingRun
-from forged.maps.parcel import Label, Parcel, Shelf, Stock, Unusable
+from forged.maps.vector_pack import PackLabel, PackPart, PackSource, UnusablePack, VectorPack
 from forged.models import Purpose, Vectors
 
 logger = logging.getLogger(__name__)
@@ -29,16 +29,16 @@ _KEPT_AT_LEAST = 1024
 
 
 class VectorCache:
-    """Rows of one root by one model, `key`: those of the leg `live` and those beside, retired ones by copy.
+    """Rows of one root by one model, `key`: those of the index `live` and those beside, retired ones by copy.
 
     As many retired rows are kept as are live, so that a branch switched away and back costs nothing.
     """
 
     def __init__(self, key: str = "") -> None:
         self.key = key
-        self.live: DenseLeg | None = None
+        self.live: DenseIndex | None = None
         self._row_of: dict[bytes, int] = {}
-        self._beside: dict[bytes, Vectors] = {}
+        self._recent: dict[bytes, Vectors] = {}
         self._retired: OrderedDict[bytes, Vectors] = OrderedDict()
 
     def get(self, key: bytes) -> Vectors | None:
@@ -46,7 +46,7 @@ class VectorCache:
         row = self._row_of.get(key)
         if row is not None and self.live is not None:
             return self.live.row(row)
-        return self._beside.get(key, self._retired.get(key))
+        return self._recent.get(key, self._retired.get(key))
 
     @property
     def is_empty(self) -> bool:
@@ -61,31 +61,31 @@ class VectorCache:
         """The row of each text hash in `live`, -1 where it is not."""
         return np.fromiter(map(self._row_of.get, keys, repeat(-1)), np.int64, len(keys))
 
-    def adopt(self, keys: Sequence[bytes], leg: DenseLeg) -> None:
-        """Make the rows of `leg`, one for each of `keys`, the live ones; zero rows are unknown texts."""
-        known = ~leg.missing
+    def adopt(self, keys: Sequence[bytes], index: DenseIndex) -> None:
+        """Make the rows of `index`, one for each of `keys`, the live ones; zero rows are unknown texts."""
+        known = ~index.missing
         live = dict(zip(compress(keys, known), np.flatnonzero(known).tolist(), strict=True))
-        left = self._beside
+        left = self._recent
         if self.live is not None:
             row = self.live.row
             left = left | {
                 key: row(self._row_of[key]) for key in filterfalse(live.__contains__, self._row_of)
             }
-        self.live, self._row_of, self._beside = leg, live, {}
+        self.live, self._row_of, self._recent = index, live, {}
         self._retire(left)
 
-    def keep_beside(self, keys: Sequence[bytes], leg: DenseLeg) -> None:
-        """Make the rows of `leg`, one for each of `keys`, those that stand beside the live ones."""
-        before, there = self._beside, np.flatnonzero(~leg.missing).tolist()
-        self._beside = {keys[row]: leg.row(row) for row in there if keys[row] not in self._row_of}
+    def keep_recent(self, keys: Sequence[bytes], index: DenseIndex) -> None:
+        """Make the rows of `index`, one for each of `keys`, those that stand beside the live ones."""
+        before, there = self._recent, np.flatnonzero(~index.missing).tolist()
+        self._recent = {keys[row]: index.row(row) for row in there if keys[row] not in self._row_of}
         self._retire(before)
 
     def _retire(self, left: dict[bytes, Vectors]) -> None:
         """Copy rows that have left and stand nowhere else; those that are back are not retired any more."""
         for key, row in left.items():
-            if key not in self._row_of and key not in self._beside:
+            if key not in self._row_of and key not in self._recent:
                 self._retired[key] = row.copy()
-        for key in (self._retired.keys() & self._beside.keys()) | (
+        for key in (self._retired.keys() & self._recent.keys()) | (
             self._retired.keys() & self._row_of.keys()
         ):
             del self._retired[key]
@@ -99,7 +99,7 @@ class KnownVectors:
     `cut` are hashes of texts embedded by their beginning. `starts_anew`: the run under way is of no use.
     """
 
-    def __init__(self, queue: EmbeddingQueue, top: str, parcel: Parcel | None = None) -> None:
+    def __init__(self, queue: EmbeddingQueue, top: str, vector_pack: VectorPack | None = None) -> None:
         self.cut = frozenset[bytes]()
         self.starts_anew = False
         self._queue = queue
@@ -109,7 +109,7 @@ class KnownVectors:
         self._cues = VectorCache(identity.kept)
         self._older: tuple[VectorCache, VectorCache] | None = None  # both, from before `renew`
         self._run: EmbeddingRun | None = None
-        self._parcel = parcel
+        self._parcel = vector_pack
         self._unpacked: Known | None = None  # what reads the parcel
 
     def get(self, key: bytes) -> Vectors | None:
@@ -120,7 +120,7 @@ class KnownVectors:
         return self._packed(key) if fresh is None else fresh
 
     def missing(self, hashes: Sequence[bytes]) -> list[int]:
-        """Rows of the texts that have to be embedded."""
+        """MapRows of the texts that have to be embedded."""
         rows = np.flatnonzero(self._cache.places(hashes) < 0).tolist()
         return [row for row in rows if hashes[row] and self.get(hashes[row]) is None]
 
@@ -166,36 +166,36 @@ class KnownVectors:
         older = self._older
         return self.get if older is None or all_new else lambda key: _held(key, older)
 
-    def leg(
+    def index(
         self,
         hashes: Sequence[bytes],
         baseline: Baseline | None,
         *,
         all_new: bool,
-        beside: bool = False,
+        recent: bool = False,
         cues: bool = False,
-    ) -> DenseLeg | None:
-        """The dense leg of texts by hash, calibrated for the gate; None without any vector.
+    ) -> DenseIndex | None:
+        """The dense index of texts by hash, calibrated for the gate; None without any vector.
 
-        A few texts may stand `beside` the leg that was laid out last. Those of `cues` have no baseline.
+        A few texts may stand `recent` the index that was laid out last. Those of `cues` have no baseline.
         """
         caches = (self._cache, self._cues)
         cache = (caches if self._older is None or all_new else self._older)[cues]
         known, places = self.of_one_time(all_new=all_new), _NO_PLACES
-        if beside:
-            leg = self._beside(hashes, cache, known)
+        if recent:
+            index = self._recent(hashes, cache, known)
         else:
             places = cache.places(hashes)
-            leg = self._laid_out(hashes, places, cache, known)
-        if leg is None:
+            index = self._laid_out(hashes, places, cache, known)
+        if index is None:
             return None
         if baseline is not None:
-            carried(None if beside else cache.live, places, leg, baseline)
+            carry_calibration(None if recent else cache.live, places, index, baseline)
         if cache in caches:
-            (cache.keep_beside if beside else cache.adopt)(hashes, leg)
-        return leg
+            (cache.keep_recent if recent else cache.adopt)(hashes, index)
+        return index
 
-    def _beside(self, hashes: Sequence[bytes], cache: VectorCache, known: Known) -> DenseLeg | None:
+    def _recent(self, hashes: Sequence[bytes], cache: VectorCache, known: Known) -> DenseIndex | None:
         vectors = [known(key) if key else None for key in hashes]
         dimension = cache.dimension or max((len(each) for each in vectors if each is not None), default=0)
         rows = np.zeros((len(hashes), dimension), np.float32)
@@ -214,24 +214,26 @@ class KnownVectors:
     def waiting(self) -> int:
         return 0 if self._run is None else len(self._run.vectors)
 
-    def stock(self, root: str, shelves: Sequence[Shelf]) -> Stock | Parcel | None:
+    def pack_source(self, root: str, pack_parts: Sequence[PackPart]) -> PackSource | VectorPack | None:
         """Vectors to be packed: of a map's parts, or of a run that is to bring the first map.
 
         While nothing is known but what was packed, it is the parcel itself.
         """
         fresh = {} if self._run is None else self._run.vectors.copy()
-        usable = tuple(map(self._without_older, shelves)) or (Shelf(tuple(fresh), None),)
-        if not fresh and all(shelf.leg is None for shelf in usable):
+        usable = tuple(map(self._without_older, pack_parts)) or (PackPart(tuple(fresh), None),)
+        if not fresh and all(pack_part.dense is None for pack_part in usable):
             return self._parcel
         key = self._cache.key
-        known = self._identity.remembered.label(self._identity.embedder.key, key)
+        known = self._identity.model_cache.label(self._identity.embedder.key, key)
         cut = self.cut if self._run is None else self.cut | self._run.cut
-        return Stock(Label(root, key, known=known), usable, fresh, cut)
+        return PackSource(PackLabel(root, key, known=known), usable, fresh, cut)
 
-    def _without_older(self, shelf: Shelf) -> Shelf:
+    def _without_older(self, pack_part: PackPart) -> PackPart:
         """A part of a map without vectors that serve only until the new ones are there."""
-        is_older = shelf.leg is not None and (shelf.leg.key != self._cache.key or self._older is not None)
-        return Shelf(shelf.hashes, None) if is_older else shelf
+        is_older = pack_part.dense is not None and (
+            pack_part.dense.key != self._cache.key or self._older is not None
+        )
+        return PackPart(pack_part.hashes, None) if is_older else pack_part
 
     def _packed(self, key: bytes) -> Vectors | None:
         """The vector of a text as it was packed, once it is certain that the same model answers."""
@@ -239,17 +241,17 @@ class KnownVectors:
             self._unpack(self._parcel)
         return None if self._unpacked is None else self._unpacked(key)
 
-    def _unpack(self, parcel: Parcel) -> None:
+    def _unpack(self, vector_pack: VectorPack) -> None:
         try:
-            self._unpacked, cut = parcel.read(self._identity.kept, self._identity.dimension)
+            self._unpacked, cut = vector_pack.read(self._identity.kept, self._identity.dimension)
             self.cut |= cut
-        except Unusable as error:
+        except UnusablePack as error:
             logger.warning("packed vectors not used, their texts are embedded anew error=%s", error)
             self._parcel = None
 
     def _laid_out(
         self, hashes: Sequence[bytes], places: NDArray[np.int64], cache: VectorCache, known: Known
-    ) -> DenseLeg | None:
+    ) -> DenseIndex | None:
         fresh = {
             row: vector
             for row in np.flatnonzero(places < 0).tolist()

@@ -1,7 +1,7 @@
-"""JSON-RPC 2.0, one message a line, as MCP has it: what a line says, and what is sent back as a line.
+"""JSON-RPC 2.0 messages of MCP, one a line: parse a line, and encode an answer.
 
-A line comes from any program and is taken for nothing until it was looked at. Raised is MessageError, which
-is what goes back for it. Batches are refused: MCP had them in one version, and no client of it sends any.
+A line may come from any program, so it is validated. Raises MessageError, which is the answer to an invalid
+line. Batches are refused: MCP had them in one version, and no client of it sends any.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ NO_RESOURCE = -32002
 
 
 class MessageError(Exception):
-    """A message that cannot be carried out; `number` is its id, if that is known."""
+    """An error answer to a message; `number` is the id of the message, if that is known."""
 
     def __init__(self, code: int, message: str, number: str | int | None = None) -> None:
         super().__init__(message)
@@ -24,7 +24,7 @@ class MessageError(Exception):
 
 
 class JsonRpcMessage:
-    """A request, a notification (its `number` is None) or the answer to a request of ours (no `method`)."""
+    """A request, a notification (`number` is None) or the answer to this server's request (no `method`)."""
 
     __slots__ = ("method", "number", "params", "result")
 
@@ -36,7 +36,7 @@ class JsonRpcMessage:
 
 
 def read(line: bytes) -> JsonRpcMessage:
-    """The message of a line. Raises MessageError."""
+    """Return the message of a line. Raises MessageError."""
     try:
         said = json.loads(line, parse_constant=_no_number)
     except (ValueError, RecursionError):
@@ -65,17 +65,17 @@ def refusal(refused: MessageError) -> bytes:
 
 
 def question(number: str, method: str) -> bytes:
-    """A request of ours."""
+    """Return a request of this server as a line."""
     return _line({"id": number, "method": method})
 
 
 def _line(said: Json) -> bytes:
-    """In ASCII: half a character that came in a text of JSON goes out again, and no line has two ends."""
+    """Encode as ASCII, so that a lone surrogate is passed through and no line has a second line break."""
     return json.dumps({"jsonrpc": "2.0", **said}, separators=(",", ":")).encode() + b"\n"
 
 
 def _number(said: Json) -> str | int | None:
-    """The id, None for a notification. Raises MessageError."""
+    """Return the id, None for a notification. Raises MessageError."""
     number = said.get("id")
     if isinstance(number, str) or (isinstance(number, int) and not isinstance(number, bool)):
         return number

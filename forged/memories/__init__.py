@@ -5,15 +5,15 @@ cleaned then. `MemoryParts` are what verbs share. A verb takes a place and value
 generation that shows its effect; requests and replies are the handlers'.
 """
 
-from forged.memories import absent, documents, held_documents, ids, imports, removal, restore, review, write
+from forged.memories import absent, document_store, documents, ids, imports, removal, restore, review, write
 from forged.memories.parts import PATIENCE_S, MemoryParts
 
 __all__ = [
     "PATIENCE_S",
     "MemoryParts",
     "absent",
+    "document_store",
     "documents",
-    "held_documents",
     "ids",
     "imports",
     "removal",

@@ -14,7 +14,7 @@ import time
 from forged.errors import ForgedError
 from forged.files import Root, Snapshot, agent_ids, agent_root, org_root, root_at, scan
 from forged.memories.parts import MemoryParts
-from forged.state import RootIds, RootLook
+from forged.state import RootIds, RootListing
 
 logger = logging.getLogger(__name__)
 # The first look for absent files comes after a start has done its work.
@@ -73,7 +73,7 @@ def _own_tops(home: str) -> list[str]:
     return [os.path.realpath(home), org_root(home).top, *agents]
 
 
-def _look(root: Root, ids: RootIds, before: Snapshot | None, now: float) -> RootLook | None:
+def _look(root: Root, ids: RootIds, before: Snapshot | None, now: float) -> RootListing | None:
     """Look at the files of a root; None where that is not possible. Blocks for the disk."""
     place = _place(root, ids)
     if not place:
@@ -82,7 +82,7 @@ def _look(root: Root, ids: RootIds, before: Snapshot | None, now: float) -> Root
     if any(listing.reason for listing in snapshot.listings) or _place(root, ids) != place:
         return None
     read = [(name, seen) for listing in snapshot.listings for name, seen in listing.files.items()]
-    return RootLook(
+    return RootListing(
         root=ids,
         place=place,
         day=time.strftime("%Y-%m-%d", time.gmtime(now)),

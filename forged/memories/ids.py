@@ -127,7 +127,7 @@ async def within(
 def check_scope(scope: str) -> None:
     """Refuse the scope that has no files. Raises InvalidRequest."""
     if scope == Scope.SESSION:
-        raise InvalidRequest("memories of a session are not files; `forgectl search --session ID` finds them")
+        raise InvalidRequest("memories of a session have no file; `forgectl search --session ID` finds them")
 
 
 def check_changeable(scope: str) -> None:

@@ -27,10 +27,9 @@ from forged.memories.write import cues_of, fields_of, root_of, secrets_now
 from forged.memory import Memory, Origin, Related, Trigger, default_category, one_form
 from forged.stores import Workplace
 from forged.text.same_text import normalised
-from forged.writing import Draft, Written
-from forged_client.private import without_private
-from forged_client.protocol import Draft as Asked
-from forged_client.protocol import Fate
+from forged.writing import WriteRequest, Written
+from forged_client.private_spans import without_private
+from forged_client.protocol import ImportedDraft, ImportOutcome
 
 _MOST_SOURCE = 64
 
@@ -64,27 +63,27 @@ class ImportJob(msgspec.Struct, frozen=True):
 
     index: RootIndex
     tops: tuple[str, ...]
-    made: Sequence[Draft | Fate]
+    made: Sequence[WriteRequest | ImportOutcome]
     there: _There
     terms: Terms
 
     @property
-    def drafts(self) -> list[Draft]:
-        return [each for each in self.made if isinstance(each, Draft)]
+    def drafts(self) -> list[WriteRequest]:
+        return [each for each in self.made if isinstance(each, WriteRequest)]
 
-    def fates(self, done: Sequence[Written | StoreError] = ()) -> tuple[Fate, ...]:
+    def outcomes(self, done: Sequence[Written | StoreError] = ()) -> tuple[ImportOutcome, ...]:
         """Return the fates of all drafts, or without `done` those they would have."""
         pairs = zip_longest(done, self.drafts)
         ends = (_fate(end, draft, self.there) for end, draft in pairs)
-        return tuple(next(ends) if isinstance(each, Draft) else each for each in self.made)
+        return tuple(next(ends) if isinstance(each, WriteRequest) else each for each in self.made)
 
 
 async def prepared(
     memories: MemoryParts,
     place: Workplace,
-    asked: Sequence[Asked],
+    asked: Sequence[ImportedDraft],
     terms: Terms,
-    check: Callable[[Asked], None],
+    check: Callable[[ImportedDraft], None],
 ) -> ImportJob:
     """Look at what is there, and make drafts; `check` refuses words that a draft must not have."""
     await memories.trust.opened()
@@ -92,7 +91,7 @@ async def prepared(
     there = await asyncio.to_thread(_there, await look(memories, index))
     # What is forgotten in the repository does not come back for its person everywhere, nor the other way.
     tops = tuple(dict.fromkeys((index.root.top, *place.tops)))
-    made: Sequence[Draft | Fate] = await asyncio.to_thread(
+    made: Sequence[WriteRequest | ImportOutcome] = await asyncio.to_thread(
         lambda: [_made(each, terms, there, check) for each in asked]
     )
     if not terms.allow_forgotten:
@@ -101,7 +100,7 @@ async def prepared(
     return ImportJob(index, tops, made, there, terms)
 
 
-async def write(memories: MemoryParts, job: ImportJob) -> tuple[tuple[Fate, ...], int]:
+async def write(memories: MemoryParts, job: ImportJob) -> tuple[tuple[ImportOutcome, ...], int]:
     """Write the drafts durably; return all fates and the generation that shows them."""
     done = await memories.writer.add_all(job.index, job.drafts)
     fresh = [each for each in done if isinstance(each, Written) and not each.existed]
@@ -111,12 +110,12 @@ async def write(memories: MemoryParts, job: ImportJob) -> tuple[tuple[Fate, ...]
             await memories.state.forgotten.withdraw(top, texts, ids)
     memories.metrics.remembered += len(fresh)
     generation = max((each.generation for each in fresh), default=job.index.generations.wanted)
-    return job.fates(done), generation
+    return job.outcomes(done), generation
 
 
-def as_planned(now: Fate, planned: Fate) -> Fate:
+def as_planned(now: ImportOutcome, planned: ImportOutcome) -> ImportOutcome:
     """Return the fate of a draft of a repeated request: what it wrote before a kill is still its own."""
-    is_ours = now.became == "there" and (planned.became, planned.memory_id) == ("new", now.memory_id)
+    is_ours = now.result == "exists" and (planned.result, planned.memory_id) == ("new", now.memory_id)
     return planned if is_ours else now
 
 
@@ -133,11 +132,13 @@ def _there(seen: Look) -> _There:
     return _There(files, texts, frozenset(names), ids)
 
 
-def _made(asked: Asked, terms: Terms, there: _There, check: Callable[[Asked], None]) -> Draft | Fate:
+def _made(
+    asked: ImportedDraft, terms: Terms, there: _There, check: Callable[[ImportedDraft], None]
+) -> WriteRequest | ImportOutcome:
     try:
         new = _copied(asked, terms) if asked.file else _drafted(asked, terms, check)
     except (MemoryFormatError, InvalidRequest, SecretFound) as error:
-        return Fate(became="refused", memory_id=asked.memory_id, reason=str(error))
+        return ImportOutcome(result="refused", memory_id=asked.memory_id, reason=str(error))
     if known := _known(new, there):
         return known
     made = new.memory
@@ -145,16 +146,16 @@ def _made(asked: Asked, terms: Terms, there: _There, check: Callable[[Asked], No
     secrets = secrets_now(made.content, fields)
     if secrets and not terms.allow_secret:
         told = f"it seems to contain a secret ({', '.join(secrets)})"
-        return Fate(became="secret", memory_id=made.id, reason=told)
+        return ImportOutcome(result="secret", memory_id=made.id, reason=told)
     return replace(new, insisted=bool(secrets))
 
 
 def _without_forgotten(
-    made: Iterable[Draft | Fate], since: Callable[[str, str], float | None]
-) -> list[Draft | Fate]:
+    made: Iterable[WriteRequest | ImportOutcome], since: Callable[[str, str], float | None]
+) -> list[WriteRequest | ImportOutcome]:
     """Leave out each whose text or id was forgotten, and versions of it that were written before that."""
     made = list(made)
-    memories = [each.memory for each in made if isinstance(each, Draft)]
+    memories = [each.memory for each in made if isinstance(each, WriteRequest)]
     gone = {each.id: at for each in memories if (at := since(each.content, each.id)) is not None}
     for each in sorted(memories, key=lambda each: each.age_key):
         at = (gone.get(each.supersedes) or since("", each.supersedes)) if each.supersedes else None
@@ -165,47 +166,51 @@ def _without_forgotten(
         "`forgectl restore` shows what lies in the trash"
     )
     return [
-        Fate(became="forgotten", memory_id=each.memory.id, reason=told)
-        if isinstance(each, Draft) and each.memory.id in gone
+        ImportOutcome(result="forgotten", memory_id=each.memory.id, reason=told)
+        if isinstance(each, WriteRequest) and each.memory.id in gone
         else each
         for each in made
     ]
 
 
-def _known(new: Draft, there: _There) -> Fate | None:
+def _known(new: WriteRequest, there: _There) -> ImportOutcome | None:
     wanted = new.memory.id
     if wanted in there.withheld and wanted not in there.files:
         told = "it is here already but not used yet; `forgectl review` shows it"
-        return Fate(became="refused", memory_id=wanted, reason=told)
+        return ImportOutcome(result="refused", memory_id=wanted, reason=told)
     if new.data:
         if hashlib.sha256(new.data).hexdigest() in there.files.get(wanted, ()):
-            return Fate(became="there", memory_id=wanted)
+            return ImportOutcome(result="exists", memory_id=wanted)
         if wanted in there.files or one_form(new.name) in there.names:
             told = "a memory with this id and another text exists; it was not changed"
-            return Fate(became="conflict", memory_id=wanted, reason=told)
+            return ImportOutcome(result="conflict", memory_id=wanted, reason=told)
         return None
     same = wanted if wanted in there.files else there.by_text.get(normalised(new.memory.content))
-    return Fate(became="there", memory_id=same) if same else None
+    return ImportOutcome(result="exists", memory_id=same) if same else None
 
 
-def _fate(done: Written | StoreError | None, draft: Draft, there: _There) -> Fate:
+def _fate(done: Written | StoreError | None, draft: WriteRequest, there: _There) -> ImportOutcome:
     """Return the fate of a draft, or that it would have where nothing was done."""
     older = draft.memory.supersedes or ""
     if isinstance(done, StoreError):
-        became = "conflict" if isinstance(done, MemoryExists) else "refused"
-        return Fate(became=became, memory_id=draft.memory.id, reason=str(done), code=done.code)
+        result = "conflict" if isinstance(done, MemoryExists) else "refused"
+        return ImportOutcome(result=result, memory_id=draft.memory.id, reason=str(done), code=done.code)
     if done is not None and done.existed:
-        return Fate(became="there", memory_id=done.memory.id)
-    return Fate(became="new", memory_id=draft.memory.id, replaces=older if older in there.files else "")
+        return ImportOutcome(result="exists", memory_id=done.memory.id)
+    return ImportOutcome(
+        result="new", memory_id=draft.memory.id, replaces=older if older in there.files else ""
+    )
 
 
-def _copied(asked: Asked, terms: Terms) -> Draft:
+def _copied(asked: ImportedDraft, terms: Terms) -> WriteRequest:
     name = asked.name or f"{asked.memory_id}.md"
     if len(asked.file) > MAX_FILE_BYTES or not _is_file_name(name):
         raise InvalidRequest(f"{name[:80]!r} cannot be the name of a memory file")
     found = parse(asked.file, terms.scope, name.removesuffix(".md"))
     origin = found.origin if terms.own else Origin.IMPORT
-    return Draft(replace(found, origin=origin or Origin.FILE), verbatim=True, data=asked.file, name=name)
+    return WriteRequest(
+        replace(found, origin=origin or Origin.FILE), verbatim=True, data=asked.file, name=name
+    )
 
 
 def _is_file_name(name: str) -> bool:
@@ -213,7 +218,7 @@ def _is_file_name(name: str) -> bool:
     return is_plain and name.endswith(".md") and 3 < len(name.encode("utf-8", "surrogateescape")) <= 255
 
 
-def _drafted(asked: Asked, terms: Terms, check: Callable[[Asked], None]) -> Draft:
+def _drafted(asked: ImportedDraft, terms: Terms, check: Callable[[ImportedDraft], None]) -> WriteRequest:
     content = without_private(asked.content).strip()
     if not content:
         raise InvalidRequest("nothing is left without the text that is marked private")
@@ -236,4 +241,4 @@ def _drafted(asked: Asked, terms: Terms, check: Callable[[Asked], None]) -> Draf
         origin=Origin.IMPORT,
         cues=cues_of(asked.cues),
     )
-    return Draft(new)
+    return WriteRequest(new)

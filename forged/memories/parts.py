@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from forged.capture import Pipeline
+from forged.capture import CaptureService
 from forged.config import Config
 from forged.counters import Metrics
 from forged.maps import Indexer
@@ -19,7 +19,7 @@ from forged.trust import TrustRegistry
 from forged.writing import Writer
 
 if TYPE_CHECKING:
-    from forged.postgres import Shared
+    from forged.postgres import SharedServer
 
 # Patience of a verb with the map that shows its effect.
 PATIENCE_S = 5.0
@@ -38,14 +38,14 @@ class MemoryParts(msgspec.Struct, frozen=True, kw_only=True):
     writer: Writer
     trust: TrustRegistry
     state: State
-    capture: Pipeline
+    capture: CaptureService
     sessions: Sessions
     session_memories: SessionMemories
     session_views: SessionViews
-    shared: Shared | None = None
+    shared: SharedServer | None = None
     ingesting: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
 
     @property
-    def documents_server(self) -> Shared | None:
+    def documents_server(self) -> SharedServer | None:
         """Return the server, if documents are shared."""
         return self.shared if self.shared is not None and Scope.ORG in self.shared.scopes else None

@@ -16,16 +16,16 @@ from msgspec.structs import replace
 
 from forged.attributes import UNKNOWN
 from forged.errors import InvalidRequest, MemoryNotFound, StoreError
-from forged.map import VectorMap, link
+from forged.map import VectorMap, build_chains
 from forged.maps import RootIndex
 from forged.memories.ids import is_whole, on_disk, resolve_prefix
 from forged.memories.parts import PATIENCE_S, MemoryParts
 from forged.memories.write import BY_HAND
 from forged.memory import Memory, Origin, Scope, Trigger, time_ns
-from forged.state import Became, CutCount, DecidedMemory, Rewrite, RootIds
+from forged.state import CutCount, DecidedMemory, MoveTarget, Rewrite, RootIds
 from forged.stores import SessionMemory, View, Workplace, root_of_session
 from forged.text.forgetting import without_sentences, words_of
-from forged.writing import Taking, Trashed
+from forged.writing import RemovalTerms, TrashEntry
 
 _CAPTURED = frozenset({Trigger.CADENCE, Trigger.COMPACTION})
 
@@ -34,7 +34,7 @@ async def put_away(
     memories: MemoryParts,
     index: RootIndex,
     ids: tuple[str, ...],
-    taking: Taking,
+    taking: RemovalTerms,
     *,
     purge: bool,
     earlier: Sequence[Rewrite] = (),
@@ -68,7 +68,7 @@ async def put_away(
 async def forgotten_elsewhere(memories: MemoryParts, index: RootIndex, ids: tuple[str, ...]) -> None:
     """Do here what the same user has had done on another machine."""
     await memories.state.intents.resumed.wait()
-    await put_away(memories, index, ids, Taking(), purge=True)
+    await put_away(memories, index, ids, RemovalTerms(), purge=True)
 
 
 async def forget_in_session(memories: MemoryParts, memory_id: str) -> CutCount | None:
@@ -88,7 +88,7 @@ async def forget_in_session(memories: MemoryParts, memory_id: str) -> CutCount |
 async def purge_texts(memories: MemoryParts, contents: Collection[str]) -> CutCount:
     """Take texts out of all that waits to become a memory, and out of the memories of sessions."""
     texts = await asyncio.to_thread(lambda: [words for words in map(words_of, contents) if words])
-    await memories.sessions.held.cut(texts)
+    await memories.sessions.buffer.cut(texts)
     for row in memories.session_memories.remove_saying(lambda text: without_sentences(text, texts)[1] > 0):
         await _drop_of_session(memories, row, contents)
     cut = await memories.capture.purge(texts)
@@ -100,7 +100,7 @@ async def drop_proposals(memories: MemoryParts, drop: Sequence[DecidedMemory]) -
     """Keep no byte of proposals that waited and were refused."""
     if drop:
         await memories.state.to_review.remove([each.memory.id for each in drop])
-        await memories.state.judged.forget((), [each.memory.content for each in drop])
+        await memories.state.capture_log.forget((), [each.memory.content for each in drop])
         await memories.state.erase_traces()
 
 
@@ -120,7 +120,7 @@ async def _drop_of_session(memories: MemoryParts, row: SessionMemory, contents: 
 
 
 async def leave(
-    memories: MemoryParts, index: RootIndex, ids: tuple[str, ...], taking: Taking, became: Became
+    memories: MemoryParts, index: RootIndex, ids: tuple[str, ...], taking: RemovalTerms, became: MoveTarget
 ) -> int:
     """Take away what has been copied to another root; its text may be captured again."""
 
@@ -144,11 +144,11 @@ async def remove_pieces(memories: MemoryParts, index: RootIndex, ids: Sequence[s
         if is_known:
             await memories.state.erase_traces()
 
-    taking = Taking(erase=True, why="document")
+    taking = RemovalTerms(erase=True, why="document")
     return (await _remove(memories, index, tuple(ids), taking, clean, waits=False))[1]
 
 
-def _with_rows(memories: MemoryParts, top: str, ids: tuple[str, ...], taking: Taking) -> Taking:
+def _with_rows(memories: MemoryParts, top: str, ids: tuple[str, ...], taking: RemovalTerms) -> RemovalTerms:
     return replace(taking, rows=memories.state.removal.trashed(top, ids))
 
 
@@ -156,7 +156,7 @@ async def _remove(
     memories: MemoryParts,
     index: RootIndex,
     ids: tuple[str, ...],
-    taking: Taking,
+    taking: RemovalTerms,
     clean: Callable[[Sequence[str], RootIds], Awaitable[None]],
     *,
     earlier: Sequence[Rewrite] = (),
@@ -193,7 +193,9 @@ async def meant_to_go(
         if not erase:
             raise MemoryNotFound(f"{wanted[:80]!r} is in the trash already; --now (erase_now) erases it")
         first, root = together[0], next(each for each in place.roots if each.top == together[0].note.top)
-        chain = link([each.memory for each in together if each.note.top == root.top]).chain(first.memory.id)
+        chain = build_chains([each.memory for each in together if each.note.top == root.top]).chain(
+            first.memory.id
+        )
         return memories.indexer.open(root), (first.memory.id,) if version_only else chain
 
     try:
@@ -209,7 +211,9 @@ async def meant_to_go(
     return at.index, await memories.writer.chain(at.index, memory_id)
 
 
-def went_with(held: Sequence[Trashed], tops: Collection[str], wanted: str, scope: str) -> tuple[Trashed, ...]:
+def went_with(
+    held: Sequence[TrashEntry], tops: Collection[str], wanted: str, scope: str
+) -> tuple[TrashEntry, ...]:
     """Return the memory that is named and behind it all that went with it, of several times the last time.
 
     Raises InvalidRequest for the beginning of several ids.

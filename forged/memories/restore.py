@@ -20,18 +20,18 @@ from forged import memory
 from forged.attributes import carried_over
 from forged.errors import InvalidRequest, MemoryNotFound, StoreError
 from forged.files import Root, root_at
-from forged.map import link
+from forged.map import build_chains
 from forged.maps import RootIndex
 from forged.memories.ids import check_changeable, check_scope, on_disk, within
 from forged.memories.parts import PATIENCE_S, MemoryParts
 from forged.memories.removal import leave, put_away, remove_pieces, went_with
 from forged.memories.write import BY_HAND, fields_of, insist, root_of, secrets_in
 from forged.memory import Memory, Scope, Trigger
-from forged.state import Became, Intent
+from forged.state import Intent, MoveTarget
 from forged.stores import Workplace
 from forged.trust import elsewhere, stored_identity
-from forged.writing import Taking, Trashed, Written, new_batch
-from forged_client.private import without_private
+from forged.writing import RemovalTerms, TrashEntry, Written, new_batch
+from forged_client.private_spans import without_private
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ async def planned_move(
     )
     secrets = await secrets_in(new.content, fields_of(new))
     insist(secrets, allowed=allow_secret or base.id in at.admitted.insisted)
-    ids = link(at.admitted.memories).chain(base.id)
+    ids = build_chains(at.admitted.memories).chain(base.id)
     return Moving(at.index, target, base.id, new, ids, len(source.related), bool(secrets))
 
 
@@ -98,8 +98,8 @@ async def move(memories: MemoryParts, moving: Moving) -> tuple[Written, int]:
     try:
         said = carried_over(memories.state.attributes.of(at.root.top, moving.base), new.scope)
         written = await memories.writer.add(target, new, insisted=moving.insisted, said=said)
-        became = Became(written.memory.id, written.memory.version, target.root.top, target.root.scope)
-        taking = Taking(why="move", became=became.id)
+        became = MoveTarget(written.memory.id, written.memory.version, target.root.top, target.root.scope)
+        taking = RemovalTerms(why="move", became=became.id)
         generation = await leave(memories, at, moving.ids, taking, became)
     finally:
         await memories.state.intents.drop(intent.key)
@@ -143,11 +143,11 @@ def _intent(moving: Moving) -> Intent:
 class Restorable(msgspec.Struct, frozen=True):
     """Files of a place in the trash, newest first; `gone` says which roots are other folders now, and why."""
 
-    here: tuple[Trashed, ...]
-    others: tuple[Trashed, ...]
+    here: tuple[TrashEntry, ...]
+    others: tuple[TrashEntry, ...]
     gone: Mapping[tuple[Root, str], str]
 
-    def meant(self, memory_id: str, scope: str) -> tuple[Trashed, ...]:
+    def meant(self, memory_id: str, scope: str) -> tuple[TrashEntry, ...]:
         """Return all that went with a memory, oldest versions first; of several times, the last."""
         return _together(self.here, memory_id, scope)
 
@@ -159,10 +159,10 @@ class Restorable(msgspec.Struct, frozen=True):
                 "restore it with a daemon that runs where that folder is, such as its container"
             )
 
-    def batches(self, scope: str) -> list[list[Trashed]]:
+    def batches(self, scope: str) -> list[list[TrashEntry]]:
         """Return what went together in one root, newest versions first."""
 
-        def together(each: Trashed) -> tuple[float, str, str]:
+        def together(each: TrashEntry) -> tuple[float, str, str]:
             return -each.note.taken_at, each.note.batch, each.note.top
 
         groups = (list(group) for _, group in groupby(sorted(self.here, key=together), together))
@@ -179,7 +179,7 @@ async def restorable(memories: MemoryParts, place: Workplace) -> Restorable:
     return Restorable(here, tuple(each for each in named if _stored_root(each) in gone), gone)
 
 
-async def restore(memories: MemoryParts, place: Workplace, meant: Sequence[Trashed]) -> int:
+async def restore(memories: MemoryParts, place: Workplace, meant: Sequence[TrashEntry]) -> int:
     """Put files back into their roots; return the generation that shows them."""
     generation = 0
     for root in place.roots:
@@ -199,7 +199,7 @@ async def check_there(memories: MemoryParts, place: Workplace, memory_id: str, s
         ) from error
 
 
-async def _back(memories: MemoryParts, index: RootIndex, some: Sequence[Trashed]) -> int:
+async def _back(memories: MemoryParts, index: RootIndex, some: Sequence[TrashEntry]) -> int:
     """Put back files of one root; what they say may be captured again."""
     rows = {each.note.id: each.note.rows for each in some}
     await memories.state.removal.returned(index.root.top, rows)
@@ -213,11 +213,11 @@ async def _back(memories: MemoryParts, index: RootIndex, some: Sequence[Trashed]
     return generation
 
 
-def _stored_root(each: Trashed) -> tuple[Root, str]:
+def _stored_root(each: TrashEntry) -> tuple[Root, str]:
     return Root(each.note.top, Scope(each.note.scope)), each.note.identity
 
 
-def _together(there: Sequence[Trashed], memory_id: str, scope: str) -> tuple[Trashed, ...]:
+def _together(there: Sequence[TrashEntry], memory_id: str, scope: str) -> tuple[TrashEntry, ...]:
     found = went_with(there, {each.note.top for each in there}, memory_id, scope)
     return tuple(sorted(found, key=lambda each: each.memory.age_key))
 
@@ -260,7 +260,7 @@ def roots_of(intent: Intent) -> list[tuple[Root, str]]:
 
 async def _finish(memories: MemoryParts, intent: Intent) -> None:
     index = memories.indexer.open(await asyncio.to_thread(root_at, intent.top, memories.resolver.home))
-    taking = Taking(intent.erase, intent.why, intent.batch, became=intent.became)
+    taking = RemovalTerms(intent.erase, intent.why, intent.batch, became=intent.became)
     if intent.kind == "remove" and intent.why == "document":
         await remove_pieces(memories, index, intent.ids)
     elif intent.kind == "remove" and any(
@@ -281,5 +281,5 @@ async def _finish(memories: MemoryParts, intent: Intent) -> None:
         _, there = await memories.trust.look(target)
         for each in there.memories:
             if each.id == intent.became:
-                became = Became(each.id, each.version, target.top, target.scope)
+                became = MoveTarget(each.id, each.version, target.top, target.scope)
                 await leave(memories, index, intent.ids, taking, became)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from forged import memory
 from forged.errors import Conflict, InvalidRequest, MemoryNotFound, NoLongerWanted, StoreError
-from forged.files import EvidenceError, Root, hashed
+from forged.files import EvidenceError, Root, with_hash
 from forged.memories.ids import Look, check_changeable, on_disk, resolve_prefix, within
 from forged.memories.parts import MemoryParts
 from forged.memories.write import (
@@ -30,8 +30,8 @@ from forged.memories.write import (
 )
 from forged.memory import Evidence, Memory, Origin, Related, Trigger
 from forged.stores import Workplace
-from forged.writing import Draft, Written
-from forged_client.private import without_private
+from forged.writing import WriteRequest, Written
+from forged_client.private_spans import without_private
 
 # A head that moves while a change of it is being written: the change is made to the next one.
 _TRIES = 8
@@ -152,10 +152,10 @@ async def _next_version(
         new = _version_of(wanted, base)
         secrets = await secrets_in(new.content, fields_of(new))
         insist(secrets, allowed=allow_secret or base.id in at.admitted.insisted)
-        drafted = Draft(new, bool(secrets), key, base.id, again=True)
+        drafted = WriteRequest(new, bool(secrets), key, base.id, again=True)
         (done,) = await memories.writer.add_all(at.index, (drafted,))
         if isinstance(done, Written):
-            news = await memories.trust.excluding.all_news(at.index.root.top)
+            news = await memories.trust.excluding.all_notices(at.index.root.top)
             return done, "; ".join(notes_on(secrets, *news, is_cut=new.content != wanted.content))
         if not isinstance(done, Conflict) or not tries_left:
             raise done
@@ -207,7 +207,7 @@ async def evidence_now(evidence: Iterable[Evidence], root: Root) -> tuple[Eviden
     found: list[Evidence] = []
     for each in evidence:
         try:
-            found.append(await asyncio.to_thread(hashed, root.top, each))
+            found.append(await asyncio.to_thread(with_hash, root.top, each))
         except EvidenceError:
             continue
     return tuple(found)

@@ -15,7 +15,7 @@ from forged import memory
 from forged.attributes import UNKNOWN, FactsPatch
 from forged.capture import is_refused
 from forged.errors import ForgottenText, InvalidRequest, MemoryNotFound, SecretFound
-from forged.files import MAX_FILE_BYTES, MOST_EVIDENCE, EvidenceError, Root, hashed
+from forged.files import MAX_FILE_BYTES, MOST_EVIDENCE, EvidenceError, Root, with_hash
 from forged.maps import RootIndex
 from forged.memories.ids import check_scope, look, on_disk, within
 from forged.memories.parts import MemoryParts
@@ -30,10 +30,10 @@ from forged.memory import (
     default_category,
     evidence_named,
 )
-from forged.stores import SessionMemory, Workplace, in_session
+from forged.stores import SessionMemory, Workplace, new_session_memory
 from forged.text.redaction import INLINE_LENGTH, shapes_in
 from forged.writing import Written
-from forged_client.private import without_private
+from forged_client.private_spans import without_private
 
 # The session of what was remembered outside of any.
 BY_HAND = "explicit"
@@ -92,7 +92,7 @@ async def remember(
     if new.origin == Origin.EXPLICIT:  # a person's word holds against an older one
         await memories.state.forgotten.withdraw(root.top, [content])
     unsaid = _unsaid(memories, written, new, said, root.top) if written.existed else ()
-    news = await memories.trust.excluding.all_news(root.top)
+    news = await memories.trust.excluding.all_notices(root.top)
     return written, "; ".join(notes_on(secrets, *unsaid, *news, is_cut=is_cut))
 
 
@@ -153,7 +153,7 @@ def root_of(memories: MemoryParts, place: Workplace, scope: str) -> RootIndex:
     check_scope(scope)
     if scope != Scope.REPO:
         raise InvalidRequest(f"only scope repo or user is possible here, not {scope}")
-    raise InvalidRequest("this folder is in no repository; use --scope user")
+    raise InvalidRequest("there is no repository here; save it for all your repositories with --scope user")
 
 
 async def edges_of(memories: MemoryParts, index: RootIndex, asked: Sequence[Related]) -> tuple[Related, ...]:
@@ -181,7 +181,7 @@ def _in_session(
 ) -> tuple[Written, str]:
     """Keep a text in the daemon, until its session ends or its time is over; say so."""
     sessions, now = memories.session_memories, memories.session_memories.clock()
-    kept = in_session(new.content, new.session_id, now, category=new.category, origin=new.origin)
+    kept = new_session_memory(new.content, new.session_id, now, category=new.category, origin=new.origin)
     facts = replace(said.apply(UNKNOWN), agent_id=agent_id)
     there = sessions.add(SessionMemory(kept, facts, now, place.tops))
     until = there.facts.expires_at
@@ -228,7 +228,7 @@ async def evidence_of(given: Sequence[str], root: Root) -> tuple[Evidence, ...]:
     if root.in_git:
         raise InvalidRequest("evidence needs a work tree, and this is a bare repository; leave it out")
     try:
-        return tuple([await asyncio.to_thread(hashed, root.top, each) for each in named])
+        return tuple([await asyncio.to_thread(with_hash, root.top, each) for each in named])
     except EvidenceError as error:
         raise InvalidRequest(f"invalid evidence: {error}") from error
 
@@ -280,7 +280,7 @@ async def check_wanted(
     """
     if origin == Origin.EXPLICIT:
         return
-    held = memories.sessions.held.held(tops)
+    held = memories.sessions.buffer.of_roots(tops)
     sessions = {session_id, *(each.session_id for each in held)} - {""}
     refused = memories.capture.off_record.of_all(sessions)
     prompts = [text for each in held for text in each.waiting_prompts]

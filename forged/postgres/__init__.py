@@ -12,29 +12,29 @@ from forged import door
 
 if TYPE_CHECKING:
     from forged.postgres.connecting import Connection, connect
+    from forged.postgres.documents import ServerDocument, ServerDocuments
     from forged.postgres.inspecting import Finding, ServerInfo, check, examine, server
-    from forged.postgres.machines import Machines, OwnMarks
     from forged.postgres.migrating import migrate, require_current
     from forged.postgres.relating import ReachedRow
     from forged.postgres.roles import Member, RowOwner, grant, members, owner, revoke
-    from forged.postgres.shared import Shared
-    from forged.postgres.stock import ServerDocument, ServerDocuments
+    from forged.postgres.shared import SharedServer
     from forged.postgres.store import stores_of
+    from forged.postgres.sync import OwnRemovalMarks, RootSync
     from forged.postgres.values import Settings, Stored, settings_of
 
 __all__ = [
     "Connection",
     "Finding",
-    "Machines",
     "Member",
-    "OwnMarks",
+    "OwnRemovalMarks",
     "ReachedRow",
+    "RootSync",
     "RowOwner",
     "ServerDocument",
     "ServerDocuments",
     "ServerInfo",
     "Settings",
-    "Shared",
+    "SharedServer",
     "Stored",
     "check",
     "connect",
@@ -57,9 +57,9 @@ __getattr__ = door(
     roles=("Member", "RowOwner", "grant", "members", "owner", "revoke"),
     migrating=("migrate", "require_current"),
     relating=("ReachedRow",),
-    machines=("Machines", "OwnMarks"),
-    shared=("Shared",),
-    stock=("ServerDocument", "ServerDocuments"),
+    sync=("RootSync", "OwnRemovalMarks"),
+    shared=("SharedServer",),
+    documents=("ServerDocument", "ServerDocuments"),
     store=("stores_of",),
     values=("Settings", "Stored", "settings_of"),
 )

@@ -23,7 +23,7 @@ import msgspec
 from forged.errors import MemoryFormatError
 from forged.files import parse, relinked, render
 from forged.memory import Memory, time_ns
-from forged.state import NEVER_MET, Mark, Replica, is_newer
+from forged.state import NEVER_MET, RemovalMark, Replica, is_newer
 
 
 class FileVersion(msgspec.Struct, frozen=True, gc=False):
@@ -40,13 +40,13 @@ class MergePlan(msgspec.Struct, frozen=True, kw_only=True):
     `pull` is to be fetched and `push` to be sent; `both` differ from what they had in common.
     """
 
-    marks: Mapping[str, Mark]
+    marks: Mapping[str, RemovalMark]
     take_away: tuple[str, ...] = ()
     pull: tuple[str, ...] = ()
     push: tuple[str, ...] = ()
     both: tuple[str, ...] = ()
     met: Mapping[str, str] = {}
-    marks_to_send: Mapping[str, Mark] = {}
+    marks_to_send: Mapping[str, RemovalMark] = {}
 
     @property
     def is_empty(self) -> bool:
@@ -75,7 +75,7 @@ def problem_with(memory_id: str, scope: str, data: bytes) -> str:
 
 
 def planned(
-    here: Held, there: Held, known: Mapping[str, Replica], marks_there: Mapping[str, Mark]
+    here: Held, there: Held, known: Mapping[str, Replica], marks_there: Mapping[str, RemovalMark]
 ) -> MergePlan:
     """Compare a root with the rows of its owner, by what is known of both."""
     marks = {each: replica.mark for each, replica in known.items() if replica.mark is not None}
@@ -112,9 +112,9 @@ def planned(
     )
 
 
-def _fallen(here: Held, there: Held, marks: Mapping[str, Mark]) -> dict[str, Mark]:
+def _fallen(here: Held, there: Held, marks: Mapping[str, RemovalMark]) -> dict[str, RemovalMark]:
     """Marks of versions that go with a chain: they were written before it was forgotten."""
-    found: dict[str, Mark] = {}
+    found: dict[str, RemovalMark] = {}
     followers: dict[str, set[str]] = {}
     for side in (here, there):
         for each, version in side.items():
@@ -135,7 +135,7 @@ def _fallen(here: Held, there: Held, marks: Mapping[str, Mark]) -> dict[str, Mar
 # --- one memory, changed on both sides -------------------------------------------------------------------
 
 
-class Settled(msgspec.Struct, frozen=True):
+class Resolution(msgspec.Struct, frozen=True):
     """What a file is on both sides from now on, and what it was as well, unless that says nothing else."""
 
     data: bytes
@@ -143,18 +143,18 @@ class Settled(msgspec.Struct, frozen=True):
     beside: bytes = b""
 
 
-def settled(memory_id: str, scope: str, one: bytes, other: bytes) -> Settled:
+def resolved(memory_id: str, scope: str, one: bytes, other: bytes) -> Resolution:
     """What becomes of two files of one id, whichever way round. Raises MemoryFormatError."""
     first, second = (parse(each, scope, memory_id) for each in (one, other))
     if _said(first) == _said(second):
-        return Settled(max((one, other), key=lambda data: _same_rank(data, scope, memory_id)))
+        return Resolution(max((one, other), key=lambda data: _same_rank(data, scope, memory_id)))
     linked = [_linked(data, memory, scope) for data, memory in ((one, first), (other, second))]
     kept, beside = sorted(
         linked, key=lambda data: (*_age(parse(data, scope, memory_id)), _sha256(data)), reverse=True
     )
     beside_id = f"mem_{_sha256(memory_id.encode() + beside)[:32]}"
     memory = msgspec.structs.replace(parse(beside, scope, memory_id), id=beside_id)
-    return Settled(kept, beside_id, render(memory))
+    return Resolution(kept, beside_id, render(memory))
 
 
 def _said(memory: Memory) -> Memory:

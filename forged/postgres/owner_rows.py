@@ -16,23 +16,23 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from forged.attributes import Facts
-from forged.counters import Departure
+from forged.counters import EgressRecord
 from forged.errors import SharedError
 from forged.files import MAX_FILE_BYTES, parse
 from forged.memory import Scope, time_ns
 from forged.models import Purpose
-from forged.postgres import leaving, spooling, statements
+from forged.postgres import egress, spooling, statements
 from forged.postgres.connecting import Connection
 from forged.postgres.merging import FileVersion
-from forged.postgres.relating import Relating
+from forged.postgres.relating import EntityTables
 from forged.postgres.replaying import FOR_EVER
-from forged.postgres.replicating import Carried, FileChange, PushResult, RemoteChanges, one_of
+from forged.postgres.replicating import CarriedFile, FileChange, PushResult, RemoteChanges, one_of
 from forged.postgres.schema import table
-from forged.postgres.shared import Shared
+from forged.postgres.shared import SharedServer
 from forged.postgres.tables import TABLES
 from forged.postgres.values import Stored
 from forged.postgres.writing import lock_of, payload
-from forged.state import Mark
+from forged.state import RemovalMark
 
 _ASK_S, _CHANGE_S = 10.0, 20.0
 _KINDS = ("chain", "version", "restored")
@@ -41,7 +41,7 @@ _KINDS = ("chain", "version", "restored")
 class OwnerRows:
     """Those of one scope and owner. `top` is that of the root whose files they are."""
 
-    def __init__(self, shared: Shared, scope: Scope, owner: str, top: str) -> None:
+    def __init__(self, shared: SharedServer, scope: Scope, owner: str, top: str) -> None:
         self._shared = shared
         self._scope = scope
         self._owner = owner
@@ -51,7 +51,7 @@ class OwnerRows:
     async def news(self, since: int) -> RemoteChanges:
         values = {"since": since or -1, "owner": self._owner, "scope": str(self._scope)}
         versions, marks, cursor = {}, {}, since
-        await self._shared.door.check(self._purpose, ())
+        await self._shared.egress.check(self._purpose, ())
         async with self._shared.connection(time.monotonic() + _ASK_S) as connection:
             found = await (await connection.execute(self._sql.news, values)).fetchall()
         for kind, memory_id, sha256, at, supersedes, changed in found:
@@ -59,26 +59,26 @@ class OwnerRows:
             if kind == "row":
                 versions[memory_id] = FileVersion(sha256, at, supersedes)
             else:  # what a newer forged calls otherwise is gone as well
-                marks[memory_id] = Mark(at, kind if kind in _KINDS else "version")
+                marks[memory_id] = RemovalMark(at, kind if kind in _KINDS else "version")
         return RemoteChanges(versions, marks, cursor)
 
-    async def fetch(self, ids: Sequence[str]) -> Mapping[str, Carried]:
+    async def fetch(self, ids: Sequence[str]) -> Mapping[str, CarriedFile]:
         values = {"owner": self._owner, "ids": list(ids), "most": MAX_FILE_BYTES}
         async with self._shared.connection(time.monotonic() + _CHANGE_S) as connection:
             found = await (await connection.execute(self._sql.fetch, values)).fetchall()
         return {
-            memory_id: Carried(bytes(data), Facts(memory_type, round(importance, 6), metadata, agent_id))
+            memory_id: CarriedFile(bytes(data), Facts(memory_type, round(importance, 6), metadata, agent_id))
             for memory_id, data, memory_type, importance, metadata, agent_id in found
         }
 
     async def push(self, changes: Mapping[str, FileChange]) -> PushResult:
         rows = [self._row(each, change) for each, change in changes.items()]
-        clean = await leaving.cleared(
-            rows, self._shared.door, self._shared.settings.model.dimension, datetime.now(UTC)
+        clean = await egress.cleared(
+            rows, self._shared.egress, self._shared.settings.model.dimension, datetime.now(UTC)
         )
         leaves = [row for row in clean if row.file is not None]
         kept = frozenset(row.id for row in clean if row.file is None)
-        await self._shared.door.check(self._purpose, leaving.texts(leaves))
+        await self._shared.egress.check(self._purpose, egress.texts(leaves))
         taken = await self._pushed(leaves, {each: change.expected for each, change in changes.items()})
         if self._shared.queue is not None and taken.ids:
             await self._shared.outbox.add([spooling.fill(row) for row in leaves if row.id in taken.ids])
@@ -100,8 +100,8 @@ class OwnerRows:
         return one_of([await self._pushed(rows[:half], expected), await self._pushed(rows[half:], expected)])
 
     async def _written(self, rows: Sequence[Stored], expected: Mapping[str, str]) -> frozenset[str]:
-        texts = leaving.texts(rows)
-        departure = Departure(
+        texts = egress.texts(rows)
+        record = EgressRecord(
             self._shared.host, "shared", calls=1, texts=len(texts), characters=sum(map(len, texts))
         )
         values = {"owner": self._owner, "scope": str(self._scope), "ids": [row.id for row in rows]}
@@ -117,14 +117,14 @@ class OwnerRows:
                 ).fetchall()
             }
             fits = [row for row in rows if there.get(row.id, ("", False)) == (expected[row.id], False)]
-            self._shared.door.record(departure)
+            self._shared.egress.record(record)
             if fits:
                 given = [TABLES[self._scope].values(row) for row in fits]
                 await connection.cursor().executemany(self._sql.put, given)
                 await self._tell(connection, [row.id for row in fits])
         return frozenset(row.id for row in fits)
 
-    async def mark(self, marks: Mapping[str, Mark]) -> None:
+    async def mark(self, marks: Mapping[str, RemovalMark]) -> None:
         values = {"owner": self._owner, "scope": str(self._scope), "ids": list(marks)}
         async with (
             self._shared.connection(time.monotonic() + _CHANGE_S) as connection,
@@ -132,7 +132,7 @@ class OwnerRows:
         ):
             await self._lock(connection)
             found = await (await connection.execute(self._sql.marks, values)).fetchall()
-            there = {each: Mark(at, kind if kind in _KINDS else "version") for each, kind, at in found}
+            there = {each: RemovalMark(at, kind if kind in _KINDS else "version") for each, kind, at in found}
             later = {
                 each: mark
                 for each, mark in marks.items()
@@ -153,7 +153,7 @@ class OwnerRows:
     async def _tell(self, connection: Connection, ids: Sequence[str]) -> None:
         cursor = await connection.execute(statements.settle_heads(self._scope), {"owner": self._owner})
         turned = [str(found[0]) for found in await cursor.fetchall()]
-        await Relating(connection, self._scope, self._owner).renew([*ids, *turned])
+        await EntityTables(connection, self._scope, self._owner).renew([*ids, *turned])
         told = payload((self._scope, self._owner), self._shared.daemon)
         await connection.execute(statements.NOTIFY, {"payload": told})
 

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 from psycopg.types.json import Jsonb
 
-from forged.entities import Mentions, entity_id, spoken_by
+from forged.entities import Mentions, entity_id, mentions_of
 from forged.errors import ForgedError
 from forged.files import parse
 from forged.memory import Entity, Memory, Scope, Trigger
@@ -150,7 +150,7 @@ class ReachedRow(msgspec.Struct, frozen=True):
     path: str
 
 
-class Relating:
+class EntityTables:
     """Of one owner, by one connection; writing within the transaction of whoever calls."""
 
     def __init__(self, connection: Connection, scope: Scope, owner: str, set_name: str = "") -> None:
@@ -228,7 +228,7 @@ class Relating:
 
 
 def _spoken(scope: Scope, rows: Sequence[tuple[Any, ...]]) -> dict[str, Mentions]:
-    return {memory_id: spoken_by(_memory(scope, *row)) for row in rows for memory_id in row[:1]}
+    return {memory_id: mentions_of(_memory(scope, *row)) for row in rows for memory_id in row[:1]}
 
 
 def _memory(scope: Scope, memory_id: str, content: str, file: bytes | None) -> Memory:

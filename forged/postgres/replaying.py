@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from forged.errors import ProviderError, SharedError, StoreError
-from forged.postgres import leaving, spooling
+from forged.postgres import egress, spooling
 from forged.postgres.values import Stored
 from forged.postgres.writing import RowWriter
 from forged.state import State, Write
@@ -34,7 +34,7 @@ WRITES = frozenset({"put", "remove", "document"})
 FOR_EVER = frozenset({"dimension", "permission", "invalid"})
 
 
-class Replay:
+class OutboxReplay:
     """One for the daemon."""
 
     def __init__(
@@ -113,11 +113,11 @@ class Replay:
 
     async def _write(self, writes: Sequence[Write]) -> None:
         if writes[0].kind != "put":
-            burial = spooling.burial_of(writes)
-            await self._send(lambda writer: writer.bury(burial), ())
+            burial = spooling.removal_batch(writes)
+            await self._send(lambda writer: writer.remove(burial), ())
             return
         rows = [self._fitting(spooling.row_of(write)) for write in writes]
-        await self._send(lambda writer: writer.put(rows), leaving.texts(rows))
+        await self._send(lambda writer: writer.put(rows), egress.texts(rows))
 
     def _fitting(self, row: Stored) -> Stored:
         """Without a vector of the model that was configured when the row was put down, if that is another."""

@@ -15,15 +15,15 @@ import msgspec
 
 from forged.attributes import UNKNOWN, Facts
 from forged.errors import MemoryFormatError
-from forged.postgres.merging import FileVersion, Held, MergePlan, planned, settled
-from forged.state import Mark, Replicas
+from forged.postgres.merging import FileVersion, Held, MergePlan, planned, resolved
+from forged.state import RemovalMark, Replicas
 
 # So many files travel together, of at most 256 KiB each.
 AT_ONCE = 100
 Item = TypeVar("Item")
 
 
-class Carried(msgspec.Struct, frozen=True):
+class CarriedFile(msgspec.Struct, frozen=True):
     """The bytes of a file, and what is known of it beside them."""
 
     data: bytes
@@ -33,7 +33,7 @@ class Carried(msgspec.Struct, frozen=True):
 class FileChange(msgspec.Struct, frozen=True):
     """A file that is to be a row, where there was one with the hash `expected`, or none."""
 
-    carried: Carried
+    carried: CarriedFile
     version: FileVersion
     expected: str = ""
 
@@ -45,7 +45,7 @@ class RemoteChanges(msgspec.Struct, frozen=True):
     """
 
     versions: Mapping[str, FileVersion]
-    marks: Mapping[str, Mark]
+    marks: Mapping[str, RemovalMark]
     cursor: int
 
 
@@ -56,22 +56,22 @@ class PushResult(msgspec.Struct, frozen=True):
     refused: frozenset[str] = frozenset()
 
 
-class Folder(Protocol):
+class LocalFiles(Protocol):
     """The files of a root."""
 
     async def look(self) -> Held:
         """All that counts, by id."""
         ...
 
-    async def read(self, ids: Sequence[str]) -> Mapping[str, Carried]:
+    async def read(self, ids: Sequence[str]) -> Mapping[str, CarriedFile]:
         """Files as they were at the last look; one that is another now is left out."""
         ...
 
-    async def write(self, files: Mapping[str, Carried]) -> PushResult:
+    async def write(self, files: Mapping[str, CarriedFile]) -> PushResult:
         """Write new files."""
         ...
 
-    async def rewrite(self, memory_id: str, carried: Carried, expected: str) -> PushResult:
+    async def rewrite(self, memory_id: str, carried: CarriedFile, expected: str) -> PushResult:
         """Write other bytes into the file with the hash `expected`."""
         ...
 
@@ -80,14 +80,14 @@ class Folder(Protocol):
         ...
 
 
-class OwnedRows(Protocol):
+class RemoteRows(Protocol):
     """The rows of an owner."""
 
     async def news(self, since: int) -> RemoteChanges:
         """What has changed since a cursor; since 0, all there is."""
         ...
 
-    async def fetch(self, ids: Sequence[str]) -> Mapping[str, Carried]:
+    async def fetch(self, ids: Sequence[str]) -> Mapping[str, CarriedFile]:
         """The files of rows that are there."""
         ...
 
@@ -95,7 +95,7 @@ class OwnedRows(Protocol):
         """Write rows that are as expected and not forgotten."""
         ...
 
-    async def mark(self, marks: Mapping[str, Mark]) -> None:
+    async def mark(self, marks: Mapping[str, RemovalMark]) -> None:
         """Let later marks hold, and take away what is forgotten."""
         ...
 
@@ -116,14 +116,16 @@ class SyncState(msgspec.Struct, frozen=True):
 class Replication:
     """One root and its rows. For one task at a time."""
 
-    def __init__(self, owner: tuple[str, str], folder: Folder, rows: OwnedRows, replicas: Replicas) -> None:
+    def __init__(
+        self, owner: tuple[str, str], folder: LocalFiles, rows: RemoteRows, replicas: Replicas
+    ) -> None:
         self.owner = owner
         self.standing = SyncState()
         self._folder = folder
         self._rows = rows
         self._replicas = replicas
         self._there: dict[str, FileVersion] = {}
-        self._marks: dict[str, Mark] = {}
+        self._marks: dict[str, RemovalMark] = {}
         self._cursor = 0
         self._kept_here: dict[str, str] = {}  # hashes of files that may not leave
         self._refused: dict[str, str] = {}  # and of rows that are no files
@@ -187,13 +189,15 @@ class Replication:
         if theirs is None or ours is None:
             return
         try:
-            end = settled(memory_id, self.owner[0], ours.data, theirs.data)
+            end = resolved(memory_id, self.owner[0], ours.data, theirs.data)
         except MemoryFormatError:
             self._refused[memory_id] = self._there[memory_id].sha256
             return
         if end.beside_id:
-            await self._folder.write({end.beside_id: Carried(end.beside, ours.facts)})
-        kept = await self._folder.rewrite(memory_id, Carried(end.data, ours.facts), here[memory_id].sha256)
+            await self._folder.write({end.beside_id: CarriedFile(end.beside, ours.facts)})
+        kept = await self._folder.rewrite(
+            memory_id, CarriedFile(end.data, ours.facts), here[memory_id].sha256
+        )
         await self._met(kept.ids)  # so that what is here now counts as changed since
 
     async def _push(self, ids: Sequence[str], here: Held) -> None:

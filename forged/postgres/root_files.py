@@ -14,14 +14,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from forged.attributes import UNCHANGED, Facts, FactsPatch, patch_of
 from forged.errors import StoreError
 from forged.files import MemoryStore, Root, Snapshot, parse
-from forged.map import link
+from forged.map import build_chains
 from forged.maps import Indexer, RootIndex
 from forged.memory import Memory
 from forged.postgres.merging import PORTABLE_ID, FileVersion, Held, problem_with, version_of
-from forged.postgres.replicating import Carried, PushResult
+from forged.postgres.replicating import CarriedFile, PushResult
 from forged.state import Attributes, Rewrite
 from forged.trust import TrustRegistry
-from forged.writing import Draft, Writer, Written
+from forged.writing import Writer, WriteRequest, Written
 
 TakeAway = Callable[[RootIndex, tuple[str, ...]], Awaitable[object]]
 """Does what `forget` does."""
@@ -68,21 +68,21 @@ class RootFiles:
         }
         self._memories = {memory.id: memory for memory in snapshot.memories}
 
-    async def read(self, ids: Sequence[str]) -> Mapping[str, Carried]:
+    async def read(self, ids: Sequence[str]) -> Mapping[str, CarriedFile]:
         wanted = {each: (self._paths[each], self._held[each].sha256) for each in ids if each in self._held}
         found = await asyncio.to_thread(_read, MemoryStore(self._root), wanted)
         return {
-            each: Carried(data, self._attributes.of(self._root.top, each)) for each, data in found.items()
+            each: CarriedFile(data, self._attributes.of(self._root.top, each)) for each, data in found.items()
         }
 
-    async def write(self, files: Mapping[str, Carried]) -> PushResult:
+    async def write(self, files: Mapping[str, CarriedFile]) -> PushResult:
         odd = self._odd(files)
         drafts = [self._draft(each, carried) for each, carried in files.items() if each not in odd]
         done = await self._writer.add_all(self._index, drafts)
         ids = [draft.memory.id for draft, end in zip(drafts, done, strict=True) if isinstance(end, Written)]
         return PushResult(frozenset(ids), odd)
 
-    async def rewrite(self, memory_id: str, carried: Carried, expected: str) -> PushResult:
+    async def rewrite(self, memory_id: str, carried: CarriedFile, expected: str) -> PushResult:
         if odd := self._odd({memory_id: carried}):
             return PushResult(refused=odd)
         change = Rewrite(memory_id, expected, hashlib.sha256(carried.data).hexdigest())
@@ -93,7 +93,7 @@ class RootFiles:
         return PushResult(frozenset({memory_id}))
 
     async def take_away(self, ids: Sequence[str]) -> None:
-        chains, groups = link(tuple(self._memories.values())), dict[str, list[str]]()
+        chains, groups = build_chains(tuple(self._memories.values())), dict[str, list[str]]()
         for each in ids:
             groups.setdefault(chains.head(each), []).append(each)
         for group in groups.values():  # each comes back by itself
@@ -103,14 +103,14 @@ class RootFiles:
     def _index(self) -> RootIndex:
         return self._indexer.open(self._root)
 
-    def _odd(self, files: Mapping[str, Carried]) -> frozenset[str]:
+    def _odd(self, files: Mapping[str, CarriedFile]) -> frozenset[str]:
         scope = self._root.scope
         return frozenset(each for each, carried in files.items() if problem_with(each, scope, carried.data))
 
-    def _draft(self, memory_id: str, carried: Carried) -> Draft:
+    def _draft(self, memory_id: str, carried: CarriedFile) -> WriteRequest:
         memory = parse(carried.data, self._root.scope, memory_id)
         said = _patch(carried.facts, self._root.scope)
-        return Draft(memory, verbatim=True, data=carried.data, name=f"{memory_id}.md", said=said)
+        return WriteRequest(memory, verbatim=True, data=carried.data, name=f"{memory_id}.md", said=said)
 
 
 def _read(store: MemoryStore, wanted: Mapping[str, tuple[str, str]]) -> dict[str, bytes]:

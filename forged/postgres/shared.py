@@ -19,22 +19,22 @@ from typing import Any
 import msgspec
 from psycopg.types.json import Jsonb
 
-from forged.counters import Departure
-from forged.entities import may_name
+from forged.counters import EgressRecord
+from forged.entities import possible_entity_ids
 from forged.errors import ProviderError, SharedError
 from forged.maps import EmbeddingQueue
 from forged.memory import Scope
-from forged.models import Door, Purpose, sendable
-from forged.postgres import leaving, spooling, statements
+from forged.models import EgressGuard, Purpose, sendable
+from forged.postgres import egress, spooling, statements
 from forged.postgres.connecting import Connection, parameters
 from forged.postgres.failures import wrong_dimension
 from forged.postgres.listening import Listening, OwnerChange
 from forged.postgres.pool import Pool
-from forged.postgres.relating import ReachedRow, Relating
-from forged.postgres.replaying import FOR_EVER, WRITES, Replay
+from forged.postgres.relating import EntityTables, ReachedRow
+from forged.postgres.replaying import FOR_EVER, WRITES, OutboxReplay
 from forged.postgres.tables import TABLES
 from forged.postgres.values import Settings, Stored, Vector
-from forged.postgres.writing import Burial, RowWriter, without_vector
+from forged.postgres.writing import RemovalBatch, RowWriter, without_vector
 from forged.state import State
 from forged_client.protocol import SharedReport
 
@@ -115,7 +115,7 @@ _COUNTED = frozenset({Scope.USER, Scope.AGENT})
 Clock = Callable[[], datetime]
 
 
-class Shared:
+class SharedServer:
     """One for the daemon; lives in its event loop."""
 
     name = "shared"
@@ -125,7 +125,7 @@ class Shared:
         settings: Settings,
         *,
         state: State,
-        door: Door,
+        egress: EgressGuard,
         queue: EmbeddingQueue | None = None,
         daemon: str = "",
         clock: Clock = lambda: datetime.now(UTC),
@@ -135,7 +135,7 @@ class Shared:
         self.settings = settings
         self.state = state
         self.outbox = state.outbox
-        self.door = door
+        self.egress = egress
         self.queue = queue
         self.daemon = daemon
         self._clock = clock
@@ -145,7 +145,7 @@ class Shared:
         self._order = asyncio.Lock()
         self._hits: Counter[tuple[Scope, str, str]] = Counter()
         self.listening = Listening(settings, daemon)
-        self.replay = Replay(
+        self.replay = OutboxReplay(
             state,
             settings.model.dimension,
             writer=self.writer,
@@ -251,15 +251,18 @@ class Shared:
         ProviderError while nothing may leave.
         """
         owners = {scope: each for scope, each in owners.items() if scope in self.scopes - {Scope.SESSION}}
-        names = may_name(*await self.door.cleared([sendable(query)])) if owners else ()
+        names = possible_entity_ids(*await self.egress.cleared([sendable(query)])) if owners else ()
         if not names:
             return []
-        await self.door.check(Purpose("shared", tops), names)
+        await self.egress.check(Purpose("shared", tops), names)
         async with self.connection(deadline) as connection:
             characters = sum(map(len, names))
-            self.door.record(Departure(self.host, "shared", calls=1, texts=len(names), characters=characters))
+            self.egress.record(
+                EgressRecord(self.host, "shared", calls=1, texts=len(names), characters=characters)
+            )
             lists = [
-                await Relating(connection, *whose).reached(names, filters, least) for whose in owners.items()
+                await EntityTables(connection, *whose).reached(names, filters, least)
+                for whose in owners.items()
             ]
         found = [each for rows in lists for each in rows]
         return sorted(found, key=lambda each: (-each.strength, each.row.id))
@@ -276,11 +279,11 @@ class Shared:
         Raises SharedError for what the server will never take, StoreError if there is no room to wait.
         """
         await self.state.opened()
-        clean = await leaving.cleared(rows, self.door, self.settings.model.dimension, self._clock())
+        clean = await egress.cleared(rows, self.egress, self.settings.model.dimension, self._clock())
         whole = await self._with_vectors(clean)
         fills = [spooling.fill(row) for row in without_vector(whole)] if self.queue is not None else []
         async with self._order:
-            if not await self._sent(lambda writer: writer.put(whole), leaving.texts(whole)):
+            if not await self._sent(lambda writer: writer.put(whole), egress.texts(whole)):
                 await self.outbox.add([*map(spooling.put, whole), *fills])
             elif fills:
                 await self.outbox.add(fills)
@@ -301,11 +304,11 @@ class Shared:
         """
         await self.state.opened()
         at = max(self._clock(), newest or datetime.min.replace(tzinfo=UTC))
-        burial = Burial(scope=scope, owner=owner, ids=tuple(ids), at=at, kind=kind)
-        await self.outbox.withdraw(spooling.bury(burial))
+        burial = RemovalBatch(scope=scope, owner=owner, ids=tuple(ids), at=at, kind=kind)
+        await self.outbox.withdraw(spooling.removals(burial))
         async with self._order:
-            if not await self._sent(lambda writer: writer.bury(burial), ()):
-                await self.outbox.add(spooling.bury(burial))
+            if not await self._sent(lambda writer: writer.remove(burial), ()):
+                await self.outbox.add(spooling.removals(burial))
         self.replay.wake()
 
     async def remove_document(self, document_id: str, *, newest: datetime | None = None) -> None:
@@ -328,11 +331,11 @@ class Shared:
 
     async def _send(self, write: Callable[[RowWriter], Any], texts: Sequence[str]) -> None:
         """Have the server write. Raises SharedError, or ProviderError while nothing may leave."""
-        await self.door.check(PURPOSE, texts)
+        await self.egress.check(PURPOSE, texts)
         async with self.writer(time.monotonic() + _WRITE_S) as writer:
             characters = sum(map(len, texts))
-            departure = Departure(self.host, "shared", calls=1, texts=len(texts), characters=characters)
-            self.door.record(departure)
+            record = EgressRecord(self.host, "shared", calls=1, texts=len(texts), characters=characters)
+            self.egress.record(record)
             await write(writer)
 
     async def _with_vectors(self, rows: Sequence[Stored]) -> list[Stored]:

@@ -12,7 +12,7 @@ import numpy as np
 from forged.attributes import Facts
 from forged.memory import Scope
 from forged.postgres.values import Stored
-from forged.postgres.writing import Burial, Owner
+from forged.postgres.writing import Owner, RemovalBatch
 from forged.state import Write, WriteKind
 
 Waiting = Sequence[tuple[int, Write]]
@@ -30,7 +30,7 @@ def fill(row: Stored) -> Write:
     return Write(kind="fill", scope=row.scope, owner=row.owner, id=row.id, document=row.document_id)
 
 
-def bury(burial: Burial) -> list[Write]:
+def removals(burial: RemovalBatch) -> list[Write]:
     """What is to be taken away."""
     kind: WriteKind = "document" if burial.kind == "document" else "remove"
     said = msgspec.msgpack.encode((burial.kind, burial.at))
@@ -47,12 +47,14 @@ def row_of(write: Write) -> Stored:
     return Stored(**fields | {"scope": Scope(fields["scope"]), "facts": facts})
 
 
-def burial_of(writes: Sequence[Write]) -> Burial:
+def removal_batch(writes: Sequence[Write]) -> RemovalBatch:
     """One burial of several removals with one owner, kind and time."""
     kind, at = msgspec.msgpack.decode(writes[0].row, type=tuple[str, datetime])
     ids = tuple(write.id for write in writes)
     first = writes[0]
-    return Burial(scope=Scope(first.scope), owner=first.owner, ids=ids, at=at.astimezone(UTC), kind=kind)
+    return RemovalBatch(
+        scope=Scope(first.scope), owner=first.owner, ids=ids, at=at.astimezone(UTC), kind=kind
+    )
 
 
 def together(waiting: Waiting) -> Iterator[Waiting]:

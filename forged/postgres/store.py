@@ -16,9 +16,9 @@ from forged.map import VectorMap
 from forged.memory import Memory, Piece, Scope, Trigger, default_category
 from forged.models import cleaned
 from forged.postgres.relating import ReachedRow
-from forged.postgres.shared import Shared
+from forged.postgres.shared import SharedServer
 from forged.postgres.values import Stored
-from forged.stores import Question, Ranked, Rows, View, compared_by, is_asked_for
+from forged.stores import Question, Ranked, SearchResult, View, comparison_key, matches_filters
 
 _MOST_NEAR = 5
 
@@ -34,7 +34,7 @@ class SharedStore:
 
     def __init__(
         self,
-        shared: Shared,
+        shared: SharedServer,
         owners: Mapping[Scope, str],
         wanted: tuple[Mapping[str, Any], float],
         *,
@@ -54,7 +54,7 @@ class SharedStore:
         del generation, deadline
         return View(())
 
-    async def nearest(self, question: Question) -> Sequence[Rows]:
+    async def nearest(self, question: Question) -> Sequence[SearchResult]:
         """The rows nearest to a vector, a list for each scope. Raises SharedError."""
         assert question.vectors is not None, "without a vector it is not asked"
         assert question.limits is not None, "a recall has limits"
@@ -62,7 +62,9 @@ class SharedStore:
         found = await self._shared.recall(
             self._owners, question.vectors[0], self._filters, limits, self._deadline, least=self._least
         )
-        return [Rows(tuple(self._ranked(row, question.key) for row in rows)) for rows in found.values()]
+        return [
+            SearchResult(tuple(self._ranked(row, question.key) for row in rows)) for rows in found.values()
+        ]
 
     async def reached(self, question: Question) -> Sequence[Ranked]:
         """The rows that a query leads to over what they speak of. Raises SharedError, ProviderError.
@@ -72,7 +74,7 @@ class SharedStore:
         found = await self._shared.reached(
             self._owners, question.message, self._filters, self._deadline, least=self._least, tops=self._tops
         )
-        asked = [each for each in found if is_asked_for(each.row.facts, self._filters, self._least)]
+        asked = [each for each in found if matches_filters(each.row.facts, self._filters, self._least)]
         near = {each.row.id for each in [each for each in asked if not each.hops][:_MOST_NEAR]}
         return [self._led_to(each, question) for each in asked if each.hops or each.row.id in near]
 
@@ -88,18 +90,18 @@ class SharedStore:
 
     def _ranked(self, row: Stored, key: str | None) -> Ranked:
         cosine, memory = None if row.distance is None else 1.0 - row.distance, _memory(row)
-        model = compared_by(key, memory.content)
+        model = comparison_key(key, memory.content)
         found = Ranked(memory, cosine or 0.0, cosine=cosine, root=ROOT, model=model)
         self._rows[found.same] = row
         return found
 
     def _led_to(self, reached: ReachedRow, question: Question) -> Ranked:
         found, path = self._ranked(reached.row, question.key), cleaned(reached.path)
-        return msgspec.structs.replace(found, score=reached.strength, via="entity", path=path)
+        return msgspec.structs.replace(found, score=reached.strength, found_by="entity", path=path)
 
 
 def stores_of(
-    shared: Shared,
+    shared: SharedServer,
     scopes: Iterable[Scope],
     named: Mapping[Scope, str],
     wanted: tuple[Mapping[str, Any], float],

@@ -18,7 +18,7 @@ import msgspec
 from forged.memory import Scope
 from forged.postgres import statements
 from forged.postgres.connecting import Connection
-from forged.postgres.relating import Relating
+from forged.postgres.relating import EntityTables
 from forged.postgres.tables import TABLES
 from forged.postgres.values import Stored, Vector
 
@@ -30,7 +30,7 @@ _AT_ONCE = 500
 Owner = tuple[Scope, str]
 
 
-class Burial(msgspec.Struct, frozen=True, kw_only=True):
+class RemovalBatch(msgspec.Struct, frozen=True, kw_only=True):
     """What is forgotten of one owner: memories, or all pieces of a document; `at` is when."""
 
     scope: Scope
@@ -89,10 +89,10 @@ class RowWriter:
             return [str(found[0]) for found in await cursor.fetchall()]
         return []
 
-    def _relating(self, owner: Owner) -> Relating:
-        return Relating(self._connection, *owner, self._set)
+    def _relating(self, owner: Owner) -> EntityTables:
+        return EntityTables(self._connection, *owner, self._set)
 
-    async def bury(self, burial: Burial) -> None:
+    async def remove(self, burial: RemovalBatch) -> None:
         """Take rows away for good, and have none of them come back."""
         owner = (burial.scope, burial.owner)
         ids, values = list(burial.ids), msgspec.structs.asdict(burial)
@@ -108,7 +108,7 @@ class RowWriter:
             await self._relating(owner).renew([*ids, *turned])
             await self._tell(owner)
 
-    async def _removed_pieces(self, burial: Burial) -> list[str]:
+    async def _removed_pieces(self, burial: RemovalBatch) -> list[str]:
         gone: list[str] = []
         for document in burial.ids:
             values = {"document": document, "at": burial.at}

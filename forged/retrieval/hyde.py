@@ -72,23 +72,23 @@ async def _ask(
 ) -> Hypotheses:
     user = _ASK.substitute(window=conversation.as_text(window), count=count)
     known = f"{_SYSTEM}\n{conversation.last_user_text(window)}"
-    stood, found, left = "", tuple[str, ...](), False
+    stood, found, seconds_left = "", tuple[str, ...](), False
 
     def enough(text: str) -> bool:
-        nonlocal stood, found, left
+        nonlocal stood, found, seconds_left
         lines = _finished(text)
         if lines != stood:  # a model writes words, and thoughts for minutes; reading takes a millisecond
             stood, found = lines, sentences(lines, count, known=known)
-        left = len(found) == count or (bool(found) and is_late()) or len(text) > _LONG
-        return left
+        seconds_left = len(found) == count or (bool(found) and is_late()) or len(text) > _LONG
+        return seconds_left
 
     done = await model.complete(Prompt(_SYSTEM, user, purpose, enough=enough, clear=clear), deadline=deadline)
     texts = sentences(done.text if done.whole else _finished(done.text) or done.text, count, known=known)
-    if not texts and done.flaw not in {"", "empty"}:
+    if not texts and done.failure not in {"", "empty"}:
         raise done.error()
     if done.whole or len(texts) == count:
         return Hypotheses(texts)
-    because = "the time was nearly over" if left else "the reply broke off"
+    because = "the time was nearly over" if seconds_left else "the reply broke off"
     return Hypotheses(texts, f"{len(texts)} of {count} hypotheses: {because}")
 
 

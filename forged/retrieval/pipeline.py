@@ -20,7 +20,7 @@ from forged import conversation
 from forged.config import Config
 from forged.counters import Metrics
 from forged.errors import ProviderError
-from forged.map import DenseLeg, threshold
+from forged.map import DenseIndex, threshold
 from forged.models import (
     ChatModel,
     Embedder,
@@ -34,7 +34,7 @@ from forged.retrieval import hyde, reasons
 from forged.retrieval.values import Answer, Ask
 from forged.stores import (
     FIRST_BUILD,
-    CjkSource,
+    CjkSearcher,
     Question,
     RecallSearch,
     SecondModel,
@@ -66,19 +66,19 @@ class Queried(msgspec.Struct, frozen=True):
 
     texts: tuple[str, ...] = ()
     vectors: Vectors | None = None
-    before: Vectors | None = None
+    layers: Vectors | None = None
 
     def is_chat(self, message: str) -> bool:
         """Whether a message is chat, by its layers if it is one of the texts."""
-        if self.before is None or message not in self.texts:
+        if self.layers is None or message not in self.texts:
             return is_chat(message)
-        return is_chat(message, self.before[self.texts.index(message)].tolist())
+        return is_chat(message, self.layers[self.texts.index(message)].tolist())
 
 
 _NO_VECTORS = Queried()
 
 
-class Flight:
+class PipelineRun:
     """One run of the pipeline: what it and those who wait for it know of each other.
 
     `waiting` is the first asker's budget, None if nobody waits; `embeds` says that its queries were given to
@@ -92,15 +92,15 @@ class Flight:
         self.waiting = waiting
         self.waiters = 0
         self.embeds = False
-        self._windows = [] if waiting is None else [(near(waiting.until), waiting.until)]
+        self._windows = [] if waiting is None else [(cutoff_before(waiting.until), waiting.until)]
 
     def join(self, deadline: float) -> None:
         """Add an asker, who waits until `deadline`."""
-        self._windows.append((near(deadline), deadline))
+        self._windows.append((cutoff_before(deadline), deadline))
 
-    def is_near(self) -> bool:
+    def is_past_cutoff(self) -> bool:
         now = time.monotonic()
-        return any(near <= now < deadline for near, deadline in self._windows)
+        return any(cutoff_before <= now < deadline for cutoff_before, deadline in self._windows)
 
 
 class Pipeline:
@@ -140,109 +140,115 @@ class Pipeline:
     def close(self) -> None:
         self.thread.shutdown(wait=False, cancel_futures=True)
 
-    def _second(self, view: View, tops: tuple[str, ...]) -> tuple[CjkSource, str] | None:
+    def _second(self, view: View, tops: tuple[str, ...]) -> tuple[CjkSearcher, str] | None:
         """The second model's search of a view, and its key; None if it has no vectors there."""
-        if self._cjk is None or self._cjk.beside(view) is None:
+        if self._cjk is None or self._cjk.second_view(view) is None:
             return None
-        return CjkSource(self._cjk, view, tops, self.thread), self._cjk.identity.key
+        return CjkSearcher(self._cjk, view, tops, self.thread), self._cjk.identity.key
 
-    def should_look(self, deadline: float) -> bool:
+    def should_probe(self, deadline: float) -> bool:
         """Return True if a skipped model may be tried now, with an asker who waits until `deadline`."""
         for model in (self._chat, self.embedder):
-            trouble = model.health.trouble(left(deadline)) if model is not None and model.health else None
-            if trouble is not None and trouble.wait_s <= 0:
+            outage = (
+                model.health.outage(seconds_left(deadline)) if model is not None and model.health else None
+            )
+            if outage is not None and outage.wait_s <= 0:
                 return True
         return False
 
-    async def run(self, ask: Ask, place: Workplace, flight: Flight) -> Answer:
+    async def run(self, ask: Ask, place: Workplace, pipeline_run: PipelineRun) -> Answer:
         """Queries, their vectors, the search: until 15 s past the deadline, for who asks again."""
         limit = ask.deadline + LATE_S
         try:
             async with asyncio.timeout_at(limit):
                 moment = min(time.monotonic() + MOMENT_S, ask.deadline)
                 view = await place.files.view(ask.min_generation, moment)
-                if not place.others and _holds_nothing(view, ask.min_generation):
+                if not place.others and _is_empty(view, ask.min_generation):
                     reason = reasons.none_usable(view)
                     return Answer(status="empty", reason=reason, generation=view.generation)
                 if self._judges and not ask.hypotheses and ask.is_idle:
                     return self._idle(view, reasons.IDLE)
-                self._spare_hypotheses(view, flight)
-                strategy, queries, partial = await self._queries(ask, place, limit, flight)
+                self._check_embedder(view, pipeline_run)
+                strategy, queries, partial = await self._queries(ask, place, limit, pipeline_run)
                 if not queries:
                     reason = reasons.NO_MESSAGE if strategy == "direct" else "no_hypotheses"
                     return Answer(status="empty", reason=reason, strategy=strategy)
                 view = await place.files.view(ask.min_generation, limit)
                 learning = self._is_learning(view)
-                found = _NO_VECTORS if learning else await self.embed(place, view, queries, limit, flight)
+                found = (
+                    _NO_VECTORS if learning else await self.embed(place, view, queries, limit, pipeline_run)
+                )
                 return await self.search(ask, place, view, queries, found, strategy=strategy, partial=partial)
         except (ProviderError, TimeoutError) as error:
             reason = reasons.reason_of(error)
             logger.debug("retrieval failed reason=%s", reason)
-            fallback = await self.next_best(ask, place, reason, flight) if self.falls_back else None
+            fallback = await self.fall_back(ask, place, reason, pipeline_run) if self.falls_back else None
             return fallback or Answer(status="error", reason=f"provider: {reason}")
 
-    def _spare_hypotheses(self, view: View, flight: Flight) -> None:
+    def _check_embedder(self, view: View, pipeline_run: PipelineRun) -> None:
         """Ask nobody for hypotheses that could not be embedded. Raises ProviderError."""
         health = self.embedder.health if self.embedder is not None else None
-        if health is not None and flight.waiting is not None and _dense_legs(view):
-            flight.embeds = True
-            health.admit(flight.waiting)
-            flight.embeds = False
+        if health is not None and pipeline_run.waiting is not None and _dense_indexes(view):
+            pipeline_run.embeds = True
+            health.admit(pipeline_run.waiting)
+            pipeline_run.embeds = False
 
     async def _queries(
-        self, ask: Ask, place: Workplace, limit: float, flight: Flight
+        self, ask: Ask, place: Workplace, limit: float, pipeline_run: PipelineRun
     ) -> tuple[str, tuple[str, ...], str]:
         """The strategy's name, its query texts, and why there are fewer of a model's than it could write."""
         message = _plain_queries(ask) if self._asks_message else ()
         if ask.hypotheses:
             return "caller", tuple(dict.fromkeys((*ask.hypotheses, *message))), ""
         if self._chat is None:
-            return "direct", _with_before(ask, message), ""
+            return "direct", _with_context(ask, message), ""
         if self._chat.health is not None:
-            self._chat.health.admit(flight.waiting)
+            self._chat.health.admit(pipeline_run.waiting)
         found = await hyde.hypotheses(
             self._chat,
             conversation.window(ask.window),
-            Purpose("hyde", place.tops, flight.waiting),
+            Purpose("hyde", place.tops, pipeline_run.waiting),
             count=self._hypotheses,
             deadline=limit,
-            is_late=flight.is_near,
+            is_late=pipeline_run.is_past_cutoff,
         )
         if not found.texts and self.falls_back:
             raise ProviderError("the chat model wrote no hypothesis", reason="no_hypotheses")
         return "hyde", (*found.texts, *message) if found.texts else (), found.partial
 
-    async def next_best(self, ask: Ask, place: Workplace, reason: str, flight: Flight) -> Answer | None:
+    async def fall_back(
+        self, ask: Ask, place: Workplace, reason: str, pipeline_run: PipelineRun
+    ) -> Answer | None:
         """`auto` without what failed: the direct strategy if HyDE was in the way, else words alone."""
         self._metrics.retrieve_fallbacks += 1
-        if self._chat is None or ask.hypotheses or flight.embeds:
+        if self._chat is None or ask.hypotheses or pipeline_run.embeds:
             return await self.by_words(ask, place, reason)
         deadline = max(ask.deadline, time.monotonic() + _DIRECT_S)
-        queries, because = _with_before(ask, _plain_queries(ask)), f"hyde: {reason}"
+        queries, because = _with_context(ask, _plain_queries(ask)), f"hyde: {reason}"
         try:
             async with asyncio.timeout_at(deadline):
                 view = await place.files.view(ask.min_generation, deadline)
-                found = await self.embed(place, view, queries, deadline, flight)
+                found = await self.embed(place, view, queries, deadline, pipeline_run)
             return await self.search(ask, place, view, queries, found, because=because)
         except (ProviderError, TimeoutError) as error:
             return await self.by_words(ask, place, reasons.reason_of(error))
 
     async def by_words(self, ask: Ask, place: Workplace, reason: str) -> Answer | None:
-        """The answer of the lexical leg, which needs nobody; None if there is no such leg."""
+        """The answer of the lexical index, which needs nobody; None if there is no such index."""
         view = await place.files.view(ask.min_generation, ask.deadline)
-        if "lexical" not in view.legs:
+        if "lexical" not in view.indexes:
             return None
-        queries = _with_before(ask, _plain_queries(ask))
+        queries = _with_context(ask, _plain_queries(ask))
         return await self.search(ask, place, view, queries, because=f"provider: {reason}")
 
     async def embed(
-        self, place: Workplace, view: View, queries: Sequence[str], limit: float, flight: Flight
+        self, place: Workplace, view: View, queries: Sequence[str], limit: float, pipeline_run: PipelineRun
     ) -> Queried:
         """The queries' vectors, or none where no map has any to compare them with (yet)."""
-        if self.embedder is None or not (place.others or _dense_legs(view)):
+        if self.embedder is None or not (place.others or _dense_indexes(view)):
             return _NO_VECTORS
-        flight.embeds = True
-        purpose = Purpose("query", place.tops, flight.waiting)
+        pipeline_run.embeds = True
+        purpose = Purpose("query", place.tops, pipeline_run.waiting)
         return await queried(self.embedder, queries, purpose, limit, (view,))
 
     async def search(
@@ -272,32 +278,32 @@ class Pipeline:
             vectors=vectors,
             top_k=min(ask.top_k, _FEW) if learning else ask.top_k,
             hop_depth=0 if learning else ask.hop_depth,
-            deadline=near(ask.deadline),
+            deadline=cutoff_before(ask.deadline),
             least_evidence=self._least if inject else float("-inf"),
-            continued=queries.index(ask.before) if ask.before in queries else None,
+            continued=queries.index(ask.context) if ask.context in queries else None,
             turn=ask.turn,
-            beside=ask.beside,
+            pinned=ask.pinned,
             explains=ask.explains,
-            heard=frozenset(ask.heard),
+            in_context=frozenset(ask.in_context),
             strong=self._strong if ask.rated else None,
             generation=ask.min_generation,
         )
         rows = await self.stores.search(place.others, question, own=view, tops=place.tops)
         missing = FIRST_BUILD if view.waiting else view.problem
         lacking = missing or self._dense_problem(view, vectors) or (reasons.UNCALIBRATED if learning else "")
-        held_back = "" if rows.ranked else reasons.held_back(rows, question)
+        held_back = "" if rows.ranked else reasons.gate_reason(rows, question)
         # Words and the gate speak for the roots that are there; the answer may lie in the one that is not.
         if not rows.ranked and (missing or (lacking == reasons.OTHER_MODEL and not held_back)):
             return Answer(status="not_ready" if view.waiting else "error", reason=lacking, partial=partial)
-        given = "" if rows.ranked else reasons.given(rows, ask)
+        given = "" if rows.ranked else reasons.already_injected(rows, ask)
         nothing = "" if rows.ranked or given else held_back or reasons.nothing_found(view)
         return Answer(
             status="ok" if rows.ranked else "empty",
             reason="; ".join(filter(None, (given, because or lacking or nothing, *rows.missing))),
             ranked=rows.ranked,
-            stayed=rows.stayed,
+            rejected=rows.rejected,
             strategy=strategy,
-            legs=tuple(leg for leg in view.legs if leg == "lexical" or vectors is not None),
+            indexes=tuple(index for index in view.indexes if index == "lexical" or vectors is not None),
             hypotheses=queries if strategy != "direct" else (),
             generation=view.generation,
             degraded=bool(because or lacking or rows.missing),
@@ -310,7 +316,9 @@ class Pipeline:
             status="empty",
             reason=reason,
             strategy="direct",
-            legs=tuple(leg for leg in view.legs if leg == "lexical" or not self._is_learning(view)),
+            indexes=tuple(
+                index for index in view.indexes if index == "lexical" or not self._is_learning(view)
+            ),
             generation=view.generation,
             partial=partial,
         )
@@ -320,13 +328,13 @@ class Pipeline:
         return self._calibrates and view.is_uncalibrated and not self._is_all_cjk(view)
 
     def _dense_problem(self, view: View, vectors: Vectors | None) -> str:
-        """Why the dense leg could not take part as it should, or nothing."""
+        """Why the dense index could not take part as it should, or nothing."""
         if vectors is not None:
             # A model was replaced behind its name: some map cannot be compared with the queries.
-            size, key, legs = vectors.shape[1], view.key, _dense_legs(view)
-            compared = all(leg.dimension == size and key in {None, leg.key} for leg in legs)
+            size, key, indexes = vectors.shape[1], view.key, _dense_indexes(view)
+            compared = all(index.dimension == size and key in {None, index.key} for index in indexes)
             return "" if compared else reasons.OTHER_MODEL
-        if self.embedder is None or not view.size or self._is_all_cjk(view) or _dense_legs(view):
+        if self.embedder is None or not view.size or self._is_all_cjk(view) or _dense_indexes(view):
             return ""
         if view.held:
             return view.held
@@ -355,14 +363,14 @@ async def queried(
         embedder.health.admit(purpose.waiting)
     kind: Kind = "layers" if embedder.gives_layers else "query"
     rows = await embedder.embed(list(texts), kind, purpose=purpose, deadline=deadline)
-    before, vectors = split_layers(rows) if kind == "layers" else (None, rows)
+    layers, vectors = split_layers(rows) if kind == "layers" else (None, rows)
     if embedder.replaceable:
         for view in views:
             view.used(vectors.shape[1])
-    return Queried(tuple(texts), vectors, before)
+    return Queried(tuple(texts), vectors, layers)
 
 
-def _dense_legs(view: View) -> list[DenseLeg]:
+def _dense_indexes(view: View) -> list[DenseIndex]:
     return [part.dense for each in view.maps for part in each.parts if part.dense is not None]
 
 
@@ -371,25 +379,25 @@ def _plain_queries(ask: Ask) -> tuple[str, ...]:
     return (ask.message,) if ask.message.strip() else ask.hypotheses
 
 
-def _with_before(ask: Ask, queries: tuple[str, ...]) -> tuple[str, ...]:
+def _with_context(ask: Ask, queries: tuple[str, ...]) -> tuple[str, ...]:
     """The message and, as one more query, what it goes on from."""
-    return tuple(dict.fromkeys((*queries, ask.before))) if ask.before and queries else queries
+    return tuple(dict.fromkeys((*queries, ask.context))) if ask.context and queries else queries
 
 
-def _holds_nothing(view: View, min_generation: int) -> bool:
+def _is_empty(view: View, min_generation: int) -> bool:
     """Whether every root is known to be empty: then neither a model nor an endpoint is asked."""
     return not (view.size or view.waiting or view.problem) and view.generation >= min_generation
 
 
-def near(deadline: float) -> float:
+def cutoff_before(deadline: float) -> float:
     """From when on a deadline is near: what is not there then is done without."""
-    return deadline - _NEAR * reserve(deadline)
+    return deadline - _NEAR * reserved_s(deadline)
 
 
-def reserve(deadline: float) -> float:
+def reserved_s(deadline: float) -> float:
     """Seconds before a deadline that are kept for the next best answer."""
-    return min(_RESERVE * left(deadline), _RESERVE_S)
+    return min(_RESERVE * seconds_left(deadline), _RESERVE_S)
 
 
-def left(deadline: float) -> float:
+def seconds_left(deadline: float) -> float:
     return max(deadline - time.monotonic(), 0.0)

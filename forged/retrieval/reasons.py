@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from forged.errors import ProviderError
 from forged.retrieval.values import Answer, Ask
-from forged.stores import FIRST_BUILD, GIVEN, Question, Rows, View
+from forged.stores import FIRST_BUILD, GIVEN, Question, SearchResult, View
 
 NO_MEMORIES = "no memories yet"
 NO_MESSAGE = "there is no message to search for"
 IDLE = "the message names no topic, so nothing was searched"
 CHAT = "looks like small talk, so nothing was searched"
-BESIDE_THE_POINT = "no memory matches well enough"
+OFF_TOPIC = "no memory matches well enough"
 WORDS_ONLY = "keyword results only; embeddings are still being computed"
 OTHER_MODEL = "keyword results only; the embedding model was changed"
 UNCALIBRATED = "keyword matching only, a few memories at most; the embedding model is still being calibrated"
-_TURNS_TOLD = 3
+_TURNS_SHOWN = 3
 
 
-def late(view: View) -> Answer:
+def late_answer(view: View) -> Answer:
     """Answer that the time is over, or that nothing can be found yet."""
     if view.waiting:
         return Answer(status="not_ready", reason=FIRST_BUILD)
@@ -41,27 +41,27 @@ def nothing_found(view: View) -> str:
     return "; ".join(filter(None, ("no memory matches", view.left_out())))
 
 
-def held_back(rows: Rows, question: Question) -> str:
+def gate_reason(rows: SearchResult, question: Question) -> str:
     """Why the gate let nothing through, or nothing."""
-    stayed = any(each.stayed != GIVEN for each in rows.stayed)
+    stayed = any(each.rejected != GIVEN for each in rows.rejected)
     if rows.evidence >= question.least_evidence and not stayed:
         return ""
-    return f"{BESIDE_THE_POINT} (to loosen: lower memory.retrieval_min_score)"
+    return f"{OFF_TOPIC} (to loosen: lower memory.retrieval_min_score)"
 
 
-def given(rows: Rows, ask: Ask) -> str:
+def already_injected(rows: SearchResult, ask: Ask) -> str:
     """Name the turns that brought the fitting memories which are in context already, or nothing."""
-    fit = dict.fromkeys(each.key for each in rows.stayed if each.stayed == GIVEN)
+    fit = dict.fromkeys(each.key for each in rows.rejected if each.rejected == GIVEN)
     if not fit:
         return ""
-    turns = list(dict.fromkeys(filter(None, (ask.heard.get(key) for key in fit))))
-    when = f"{'turn' if len(turns) == 1 else 'turns'} {', '.join(turns[:_TURNS_TOLD])}"
-    when += " and others" if len(turns) > _TURNS_TOLD else ""
+    turns = list(dict.fromkeys(filter(None, (ask.in_context.get(key) for key in fit))))
+    when = f"{'turn' if len(turns) == 1 else 'turns'} {', '.join(turns[:_TURNS_SHOWN])}"
+    when += " and others" if len(turns) > _TURNS_SHOWN else ""
     what = "1 matching memory was" if len(fit) == 1 else f"{len(fit):,} matching memories were"
     return f"{what} already injected in {when if turns else 'this session'}"
 
 
-def held_by(error: ProviderError | TimeoutError) -> str:
+def egress_reason(error: ProviderError | TimeoutError) -> str:
     """Why no text may leave, if that is what stands in the way: somebody's wish, and no failure."""
     return str(error) if reason_of(error) == "held" else ""
 

@@ -10,9 +10,9 @@ import msgspec
 
 from forged.errors import ProviderError
 from forged.models import Purpose, RetryBudget, Vectors
-from forged.retrieval.pipeline import MOMENT_S, Pipeline, near, queried
+from forged.retrieval.pipeline import MOMENT_S, Pipeline, cutoff_before, queried
 from forged.retrieval.reasons import reason_of
-from forged.stores import Limits, Question, Rows, SearchedStore, Store
+from forged.stores import Limits, Question, RemoteStore, SearchResult, Store
 
 
 async def recall(
@@ -24,7 +24,7 @@ async def recall(
     admits: Callable[[str, str], bool],
     deadline: float,
     tops: tuple[str, ...],
-) -> tuple[Rows, float]:
+) -> tuple[SearchResult, float]:
     """Search the stores of a recall until `deadline`; also the milliseconds that the query's vector took.
 
     A store that could not take part as it should is named, which is no error. Distance alone decides where
@@ -44,7 +44,7 @@ async def recall(
         vectors=vectors,
         top_k=0,
         hop_depth=0,
-        deadline=near(deadline),
+        deadline=cutoff_before(deadline),
         admits=admits,
         key=key,
         limits=limits,
@@ -65,10 +65,10 @@ async def _vector_of(
         return None, None
     moment = min(time.monotonic() + MOMENT_S, deadline)
     views = await asyncio.gather(*(each.view(0, moment) for each in stores))
-    is_wanted = any("dense" in view.legs or view.waiting for view in views)
-    if not is_wanted and not any(isinstance(each, SearchedStore) for each in stores):
+    is_wanted = any("dense" in view.indexes or view.waiting for view in views)
+    if not is_wanted and not any(isinstance(each, RemoteStore) for each in stores):
         return None, None
-    until, purpose = near(deadline), Purpose("query", tops, RetryBudget(deadline))
+    until, purpose = cutoff_before(deadline), Purpose("query", tops, RetryBudget(deadline))
     async with asyncio.timeout_at(until):
         found = await queried(pipeline.embedder, (query,), purpose, until, views)
     return found.vectors, next((view.key for view in views if view.key is not None), None)

@@ -16,10 +16,10 @@ from functools import partial
 from forged.config import Config
 from forged.counters import Metrics
 from forged.errors import ProviderError
-from forged.fair_queue import retrieved
+from forged.fair_queue import ignore_failure
 from forged.models import ChatModel, Embedder, RetryBudget
-from forged.retrieval.pipeline import Flight, Pipeline, left, reserve
-from forged.retrieval.reasons import held_by, late, reason_of
+from forged.retrieval.pipeline import Pipeline, PipelineRun, reserved_s, seconds_left
+from forged.retrieval.reasons import egress_reason, late_answer, reason_of
 from forged.retrieval.recall import recall
 from forged.retrieval.values import Answer, Ask
 from forged.stores import FIRST_BUILD, SecondModel, Workplace
@@ -30,7 +30,7 @@ FAILURE_TTL_S = 5.0
 LATE_AT_ONCE = 4
 
 
-class KeptAnswer:
+class CachedAnswer:
     """The answer of one turn, or none. Its turn owns it; who looks for the answer puts it here."""
 
     __slots__ = ("_answer", "_clock", "_expires")
@@ -63,35 +63,35 @@ class KeptAnswer:
         self._answer = None
 
 
-class Flights:
+class PipelineRuns:
     """The pipelines under way, by the turn whose answer they look for."""
 
     def __init__(self) -> None:
-        self._flights: dict[tuple[KeptAnswer, int], Flight] = {}
+        self._by_turn: dict[tuple[CachedAnswer, int], PipelineRun] = {}
         self._running: set[asyncio.Task[Answer]] = set()
-        self._late: list[Flight] = []
-        self._beside: dict[asyncio.Task[Answer], KeptAnswer] = {}
+        self._late: list[PipelineRun] = []
+        self._beside: dict[asyncio.Task[Answer], CachedAnswer] = {}
 
-    def under_way(self, kept: KeptAnswer, min_generation: int) -> Flight | None:
+    def under_way(self, kept: CachedAnswer, min_generation: int) -> PipelineRun | None:
         """Return the pipeline that answers this turn just now."""
-        return self._flights.get((kept, min_generation))
+        return self._by_turn.get((kept, min_generation))
 
-    def begin(self, kept: KeptAnswer, min_generation: int, flight: Flight) -> None:
+    def begin(self, kept: CachedAnswer, min_generation: int, pipeline_run: PipelineRun) -> None:
         """Share a pipeline with whoever asks for the same turn until it ends, and keep its answer then."""
-        self._flights[kept, min_generation] = flight
-        self._running.add(flight.task)
+        self._by_turn[kept, min_generation] = pipeline_run
+        self._running.add(pipeline_run.task)
 
         def landed(task: asyncio.Task[Answer]) -> None:
             self._running.discard(task)
-            if self._flights.get((kept, min_generation)) is not flight:
+            if self._by_turn.get((kept, min_generation)) is not pipeline_run:
                 return  # purged meanwhile: it may have seen what is gone
-            del self._flights[kept, min_generation]
+            del self._by_turn[kept, min_generation]
             if not task.cancelled() and task.exception() is None and task.result().status != "not_ready":
                 kept.put(task.result())
 
-        flight.task.add_done_callback(landed)
+        pipeline_run.task.add_done_callback(landed)
 
-    def fill(self, kept: KeptAnswer, task: asyncio.Task[Answer]) -> None:
+    def fill(self, kept: CachedAnswer, task: asyncio.Task[Answer]) -> None:
         """Keep what this finds for the turn, if it is better than a stopgap; nobody waits for it."""
         self._running.add(task)
         self._beside[task] = kept
@@ -104,21 +104,21 @@ class Flights:
 
         task.add_done_callback(landed)
 
-    def left(self, flight: Flight) -> None:
+    def run_late(self, pipeline_run: PipelineRun) -> None:
         """The last who waited for a flight has an answer without it: the newest few of such fly on."""
-        late = [one for one in self._late if not (one.task.done() or one.waiters or one is flight)]
-        self._late = [*late, flight]
+        late = [one for one in self._late if not (one.task.done() or one.waiters or one is pipeline_run)]
+        self._late = [*late, pipeline_run]
         for one in self._late[:-LATE_AT_ONCE]:
             self.abandon(one)
 
-    def abandon(self, flight: Flight) -> None:
+    def abandon(self, pipeline_run: PipelineRun) -> None:
         """End a flight that nobody waits for; whoever asks now begins another."""
-        self._flights = {key: each for key, each in self._flights.items() if each is not flight}
-        flight.task.cancel()
+        self._by_turn = {key: each for key, each in self._by_turn.items() if each is not pipeline_run}
+        pipeline_run.task.cancel()
 
     def purge(self) -> None:
         """Let nobody join a pipeline or keep its answer; who waits for one still gets it."""
-        self._flights.clear()
+        self._by_turn.clear()
         self._beside.clear()
 
     def close(self) -> None:
@@ -132,7 +132,7 @@ def _is_lasting(answer: Answer) -> bool:
 
 
 class Retriever:
-    """Answers asks; shared by all connections of the daemon. `flights` are its pipelines under way.
+    """Answers asks; shared by all connections of the daemon. `runs` are its pipelines under way.
 
     `recall` searches the stores of a recall, by the same models.
     """
@@ -147,13 +147,13 @@ class Retriever:
         metrics: Metrics,
     ) -> None:
         """`cjk` is the model of Chinese, Japanese and Korean memories."""
-        self.flights = Flights()
+        self.runs = PipelineRuns()
         self._pipeline = Pipeline(config, embedder, chat, cjk, metrics)
-        self._looking: asyncio.Task[Answer] | None = None
+        self._probing: asyncio.Task[Answer] | None = None
         self.recall = partial(recall, self._pipeline)
 
     async def retrieve(
-        self, ask: Ask, place: Workplace, kept: KeptAnswer | None = None
+        self, ask: Ask, place: Workplace, kept: CachedAnswer | None = None
     ) -> tuple[Answer, bool]:
         """Answer by `ask.deadline`; the flag says that `kept` had the answer.
 
@@ -166,32 +166,32 @@ class Retriever:
         known = kept.get(ask.min_generation)
         if known is not None:
             return known, True
-        flight = self.flights.under_way(kept, ask.min_generation)
-        if flight is None:
-            self._look(ask, place, kept)
-            flight = self._launch(ask, place)
-            self.flights.begin(kept, ask.min_generation, flight)
+        pipeline_run = self.runs.under_way(kept, ask.min_generation)
+        if pipeline_run is None:
+            self._probe(ask, place, kept)
+            pipeline_run = self._launch(ask, place)
+            self.runs.begin(kept, ask.min_generation, pipeline_run)
         else:
-            flight.join(ask.deadline)
-        return await self._shared(flight, ask, place), False
+            pipeline_run.join(ask.deadline)
+        return await self._shared(pipeline_run, ask, place), False
 
     async def search(self, ask: Ask, place: Workplace, *, inject: bool = False) -> Answer:
         """A list for the message and hypotheses of `ask`, with no gate; with `inject` what would be injected.
 
         Neither asks for hypotheses or is kept for a turn.
         """
-        flight, queries = Flight(RetryBudget(ask.deadline)), ask.own_queries
+        pipeline_run, queries = PipelineRun(RetryBudget(ask.deadline)), ask.own_queries
         view = await place.files.view(ask.min_generation, ask.deadline)
         search = partial(self._pipeline.search, ask, place, view, queries, inject=inject)
-        self._look(ask, place)
+        self._probe(ask, place)
         try:
             async with asyncio.timeout_at(ask.deadline):
-                found = await self._pipeline.embed(place, view, queries, ask.deadline, flight)
+                found = await self._pipeline.embed(place, view, queries, ask.deadline, pipeline_run)
             return await search(found)
         except (ProviderError, TimeoutError) as error:
-            reason, held = reason_of(error), held_by(error)
+            reason, held = reason_of(error), egress_reason(error)
         because = held or f"provider: {reason}"
-        if (self._pipeline.falls_back or held) and "lexical" in view.legs:
+        if (self._pipeline.falls_back or held) and "lexical" in view.indexes:
             return await search(because=because)
         if view.waiting:
             return Answer(status="not_ready", reason=FIRST_BUILD, generation=view.generation)
@@ -200,67 +200,67 @@ class Retriever:
 
     def close(self) -> None:
         """Stop what runs late."""
-        self.flights.close()
-        if self._looking is not None:
-            self._looking.cancel()
+        self.runs.close()
+        if self._probing is not None:
+            self._probing.cancel()
         self._pipeline.close()
 
     async def _alone(self, ask: Ask, place: Workplace) -> Answer:
         """A turn that nobody asks for again is answered once and never kept, so nobody waits for it late."""
-        self._look(ask, place)
-        flight = self._launch(ask, place)
+        self._probe(ask, place)
+        pipeline_run = self._launch(ask, place)
         try:
-            return await self._by_deadline(flight, ask, place)
+            return await self._by_deadline(pipeline_run, ask, place)
         finally:
-            flight.task.cancel()
+            pipeline_run.task.cancel()
 
-    async def _shared(self, flight: Flight, ask: Ask, place: Workplace) -> Answer:
+    async def _shared(self, pipeline_run: PipelineRun, ask: Ask, place: Workplace) -> Answer:
         """The answer of a flight that others may wait for, too; it ends with the last of them to hang up."""
-        flight.waiters += 1
+        pipeline_run.waiters += 1
         try:
-            answer = await self._by_deadline(flight, ask, place)
+            answer = await self._by_deadline(pipeline_run, ask, place)
         except asyncio.CancelledError:
-            if flight.waiters == 1:
-                self.flights.abandon(flight)
+            if pipeline_run.waiters == 1:
+                self.runs.abandon(pipeline_run)
             raise
         finally:
-            flight.waiters -= 1
-        if not (flight.task.done() or flight.waiters):
-            self.flights.left(flight)
+            pipeline_run.waiters -= 1
+        if not (pipeline_run.task.done() or pipeline_run.waiters):
+            self.runs.run_late(pipeline_run)
         return answer
 
-    def _launch(self, ask: Ask, place: Workplace) -> Flight:
-        flight = Flight(RetryBudget(ask.deadline))
-        flight.task = asyncio.create_task(self._pipeline.run(ask, place, flight))
-        flight.task.add_done_callback(retrieved)
-        return flight
+    def _launch(self, ask: Ask, place: Workplace) -> PipelineRun:
+        pipeline_run = PipelineRun(RetryBudget(ask.deadline))
+        pipeline_run.task = asyncio.create_task(self._pipeline.run(ask, place, pipeline_run))
+        pipeline_run.task.add_done_callback(ignore_failure)
+        return pipeline_run
 
-    def _look(self, ask: Ask, place: Workplace, kept: KeptAnswer | None = None) -> None:
+    def _probe(self, ask: Ask, place: Workplace, kept: CachedAnswer | None = None) -> None:
         """Have a look beside the turn whether a model that is skipped is back, if it is time for one."""
-        under_way = self._looking is not None and not self._looking.done()
-        if under_way or not self._pipeline.should_look(ask.deadline):
+        under_way = self._probing is not None and not self._probing.done()
+        if under_way or not self._pipeline.should_probe(ask.deadline):
             return
-        self._looking = asyncio.create_task(self._pipeline.run(ask, place, Flight()))
-        self._looking.add_done_callback(retrieved)
+        self._probing = asyncio.create_task(self._pipeline.run(ask, place, PipelineRun()))
+        self._probing.add_done_callback(ignore_failure)
         if kept is not None:
-            self.flights.fill(kept, self._looking)
+            self.runs.fill(kept, self._probing)
 
-    async def _by_deadline(self, flight: Flight, ask: Ask, place: Workplace) -> Answer:
+    async def _by_deadline(self, pipeline_run: PipelineRun, ask: Ask, place: Workplace) -> Answer:
         """The flight's answer, or at the deadline the best that can be had without it."""
-        task, answer = flight.task, None
-        kept_s = reserve(ask.deadline) if self._pipeline.falls_back else 0.0
-        await asyncio.wait({task}, timeout=left(ask.deadline) - kept_s)
+        task, answer = pipeline_run.task, None
+        kept_s = reserved_s(ask.deadline) if self._pipeline.falls_back else 0.0
+        await asyncio.wait({task}, timeout=seconds_left(ask.deadline) - kept_s)
         if task.done():
             return task.result()
         if self._pipeline.falls_back:
-            fallback = asyncio.create_task(self._pipeline.next_best(ask, place, "timeout", flight))
-            fallback.add_done_callback(retrieved)
+            fallback = asyncio.create_task(self._pipeline.fall_back(ask, place, "timeout", pipeline_run))
+            fallback.add_done_callback(ignore_failure)
             try:
-                await asyncio.wait({task, fallback}, timeout=left(ask.deadline))
+                await asyncio.wait({task, fallback}, timeout=seconds_left(ask.deadline))
                 if task.done():
                     return task.result()
                 by_words = self._pipeline.by_words
                 answer = fallback.result() if fallback.done() else await by_words(ask, place, "timeout")
             finally:
                 fallback.cancel()
-        return answer or late(await place.files.view(ask.min_generation, 0.0))
+        return answer or late_answer(await place.files.view(ask.min_generation, 0.0))

@@ -1,7 +1,8 @@
 """The question and the answer of a retrieval, and messages that go on from what was said before.
 
 "do it" and "and the tests?" name nothing that a memory could be found by; what they continue does. So such a
-message is asked together with the user's previous message and the end of the assistant's answer (`before`).
+message is asked together with the user's previous message and the end of the assistant's answer
+(`context_of`).
 """
 
 from __future__ import annotations
@@ -47,12 +48,12 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     hypotheses: the caller's own queries, in place of a model's.
     deadline: `time.monotonic()` seconds.
     min_generation: the number that the maps must have reached, 0 for any.
-    before: what the message goes on from, as one text; "" for a message that stands alone.
+    context: what the message goes on from, as one text; "" for a message that stands alone.
     turn: the number of a session's turn since its pinned memories came, 0 without a session.
-    beside: keys of memories that come to the session with this turn, whatever is found.
+    pinned: keys of memories that come to the session with this turn, whatever is found.
     explains: memories that stay out are wanted as well.
     rated: each memory of a list without a gate has a word for its evidence.
-    heard: keys (root, id) of memories in the session's context, with the turn of each; not found again.
+    in_context: keys (root, id) of memories in the session's context, with the turn of each; not found again.
     """
 
     window: tuple[Utterance, ...] = ()
@@ -62,17 +63,17 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     hop_depth: int
     deadline: float
     min_generation: int = 0
-    before: str = ""
+    context: str = ""
     turn: int = 0
     explains: bool = False
-    beside: frozenset[tuple[str, str]] = frozenset()
-    heard: Mapping[tuple[str, str], str] = {}
+    pinned: frozenset[tuple[str, str]] = frozenset()
+    in_context: Mapping[tuple[str, str], str] = {}
     rated: bool = False
 
     @classmethod
     def about(cls, window: tuple[Utterance, ...], **fields: Any) -> Ask:
         """Ask about the newest message of a window; `fields` are the other ones."""
-        return cls(window=window, message=last_user_text(window), before=before(window), **fields)
+        return cls(window=window, message=last_user_text(window), context=context_of(window), **fields)
 
     @property
     def own_queries(self) -> tuple[str, ...]:
@@ -88,35 +89,35 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def is_idle(self) -> bool:
         """True if neither the message nor the one that it continues has content."""
-        return self.says_nothing or (only_goes_on(self.message) and not goes_on(self.window))
+        return self.says_nothing or (only_continues(self.message) and not has_earlier_message(self.window))
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """What was found, whatever of it has room in a prompt.
 
     `status` is ok, empty, not_ready, timeout or error. `degraded` marks a fallback of `auto`, or that a root
-    or another source could not be searched. `ranked` is best first; `stayed` was near the top and is not in
+    or another source could not be searched. `ranked` is best first; `rejected` was near the top and is not in
     it. `partial` is a sentence: why the model wrote fewer hypotheses.
     """
 
     status: str
     reason: str = ""
     ranked: tuple[Ranked, ...] = ()
-    stayed: tuple[Ranked, ...] = ()
+    rejected: tuple[Ranked, ...] = ()
     strategy: str = ""
-    legs: tuple[str, ...] = ()
+    indexes: tuple[str, ...] = ()
     hypotheses: tuple[str, ...] = ()
     generation: int = 0
     degraded: bool = False
     partial: str = ""
 
     def __post_init__(self) -> None:
-        """Let no memory be among `ranked` and `stayed` at once, and none twice among `stayed`."""
-        if self.stayed:
+        """Let no memory be among `ranked` and `rejected` at once, and none twice among `rejected`."""
+        if self.rejected:
             came = {each.key for each in self.ranked}
-            stayed = {each.key: each for each in reversed(self.stayed)}
-            left = [each for key, each in reversed(stayed.items()) if key not in came]
-            msgspec.structs.force_setattr(self, "stayed", tuple(left))
+            stayed = {each.key: each for each in reversed(self.rejected)}
+            seconds_left = [each for key, each in reversed(stayed.items()) if key not in came]
+            msgspec.structs.force_setattr(self, "rejected", tuple(seconds_left))
 
 
 # --- follow-ups -----------------------------------------------------------------------------------------
@@ -131,18 +132,18 @@ def says_nothing(message: str) -> bool:
     return all(word in _ALONG for word in _words(message))
 
 
-def only_goes_on(message: str) -> bool:
+def only_continues(message: str) -> bool:
     """Whether a message only asks for more of the same: "go on", "yes, do it"."""
     return all(word in _ALONG or word in _GOES_ON for word in _words(message)) and not CJK.search(message)
 
 
-def before(window: Sequence[Utterance]) -> str:
+def context_of(window: Sequence[Utterance]) -> str:
     """What the newest user message goes on from, the message included; "" where it stands alone.
 
     A message stands alone that names its subject (also a pasted error), says nothing or begins with laughter.
     """
     place = next((n for n in reversed(range(len(window))) if window[n].role == "user"), -1)
-    if place < 1 or not leans(message := window[place].text):
+    if place < 1 or not is_elliptical(message := window[place].text):
         return ""
     answers = [each.text for each in window[:place] if each.role == "assistant"][-1:]
     asked = [each.text for each in window[:place] if each.role == "user"][-1:]
@@ -159,12 +160,12 @@ def _shortened(text: str) -> str:
     return "\n".join((text[:_SIDE], *list(names)[:_NAMES], text[-_SIDE:]))
 
 
-def goes_on(window: Sequence[Utterance]) -> bool:
+def has_earlier_message(window: Sequence[Utterance]) -> bool:
     """Whether the user said something before the newest message."""
     return sum(each.role == "user" for each in window) > 1
 
 
-def leans(message: str) -> bool:
+def is_elliptical(message: str) -> bool:
     """Whether a message can only be understood by what was said before it."""
     if says_nothing(message) or _LAUGHS.match(message):
         return False

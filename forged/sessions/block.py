@@ -70,15 +70,15 @@ def _header(included: int, omitted: int) -> str:
 def _plain_entry(number: int, ranked: Ranked, there: Mapping[tuple[str, str], Memory]) -> str:
     memory = ranked.memory
     facts = [memory.category, memory.scope, f"v{memory.version}", local_day(memory.created_at), memory.id]
-    if ranked.via != "search":
-        facts.append(f"via {ranked.via}")
+    if ranked.found_by != "search":
+        facts.append(f"via {ranked.found_by}")
     told = " | ".join(label(fact, _LABEL_LIMIT) for fact in facts if fact)
     lines = [f"\n## {number}. [{told}]", quoted(memory.content)]
     if memory.stale:
         lines.append(f"({outdated(memory)})")
     if (other := newer_than(ranked, there)) is not None:
         lines.append(f"(newer than {_named(other)}, which it may contradict)")
-    for rival in ranked.rivals:
+    for rival in ranked.concurrent_heads:
         lines += [f"(beside it stands {_named(rival)}; neither replaces the other)", quoted(rival.content)]
     for older in ranked.older[:_OLDER_LIMIT]:
         lines += [f"(replaces {_named(older)})", quoted(one_line(older.first_line, _OLDER_LINE_LIMIT))]

@@ -86,8 +86,8 @@ _DIGEST_BYTES = 6
 _TAIL = 64  # bytes; a closing has 60 at most
 
 
-class Content(msgspec.Struct, frozen=True, kw_only=True):
-    """Content of a turn: `pinned` memories, if they come with it (`has_pinned`), and what was `found`.
+class TurnContent(msgspec.Struct, frozen=True, kw_only=True):
+    """TurnContent of a turn: `pinned` memories, if they come with it (`has_pinned`), and what was `found`.
 
     `limit` is in bytes; `whole`: a block, and not only what is new. `name` is that of the turn.
     """
@@ -105,7 +105,7 @@ class _Row(msgspec.Struct, frozen=True):
     ranked: Ranked
 
 
-def compose(before: InjectedSet, maps: Sequence[VectorMap], turn: Content) -> TurnReply:
+def compose(before: InjectedSet, maps: Sequence[VectorMap], turn: TurnContent) -> TurnReply:
     versions = _versions(before.entries, maps)
     rows = _still_there(before.entries, versions)
     while True:
@@ -153,7 +153,7 @@ def _memories(rows: Sequence[_Row]) -> tuple[Ranked, ...]:
 
 
 def _remaining(
-    before: InjectedSet, kept: Collection[Key], comes: Sequence[_Row], versions: _Versions, turn: Content
+    before: InjectedSet, kept: Collection[Key], comes: Sequence[_Row], versions: _Versions, turn: TurnContent
 ) -> Iterator[InjectedEntry]:
     """Yield what stays: unchanged or unreadable memories, and appended texts until the new text comes."""
     again = {_key(row.entry) for row in comes}
@@ -183,12 +183,12 @@ def _still_there(entries: Sequence[InjectedEntry], versions: _Versions) -> dict[
         if memory is None or (each.mark == OUTDATED and not memory.stale):
             continue
         if digest_of(memory) == each.digest:
-            found[_key(each)] = _Row(each, Ranked(memory, 0.0, via="heard", root=each.root))
+            found[_key(each)] = _Row(each, Ranked(memory, 0.0, found_by="injected", root=each.root))
     return found
 
 
 def _new(
-    kept: Mapping[Key, _Row], before: InjectedSet, versions: _Versions, turn: Content
+    kept: Mapping[Key, _Row], before: InjectedSet, versions: _Versions, turn: TurnContent
 ) -> tuple[_Row, ...]:
     """Return what follows `kept`, nothing twice: corrections, pinned memories, and what was found."""
     rows: dict[Key, _Row] = {}
@@ -221,7 +221,7 @@ def _corrections(
             if row is not None and row.ranked.memory.stale and not each.stale:
                 yield _Row(_entry(row.ranked, OUTDATED), row.ranked)
             continue
-        ranked = Ranked(head, 0.0, via="correction", root=each.root)
+        ranked = Ranked(head, 0.0, found_by="correction", root=each.root)
         if head.id == each.id:
             if digest_of(head) != each.digest:
                 yield _Row(_entry(ranked), ranked)
@@ -232,8 +232,8 @@ def _corrections(
 def _with_rivals(ranked: Ranked) -> Iterator[_Row]:
     """A memory, and behind it those that stand beside it: nobody has said which replaces which."""
     yield _Row(_entry(ranked), ranked)
-    for other in ranked.rivals:
-        beside = Ranked(other, ranked.score, via=ranked.via, root=ranked.root)
+    for other in ranked.concurrent_heads:
+        beside = Ranked(other, ranked.score, found_by=ranked.found_by, root=ranked.root)
         yield _Row(_entry(beside, "beside", ranked.memory.id), beside)
 
 
@@ -256,7 +256,7 @@ def _cut(kept: dict[Key, _Row]) -> dict[Key, _Row]:
 
 
 def _block(
-    before: InjectedSet, kept: Sequence[_Row], new: Sequence[_Row], turn: Content
+    before: InjectedSet, kept: Sequence[_Row], new: Sequence[_Row], turn: TurnContent
 ) -> tuple[str, int, bool]:
     """Return a text, how many of what is new are in it, and whether these are all that could have room."""
     names = _Names()

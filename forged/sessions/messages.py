@@ -19,7 +19,7 @@ from forged.sessions.transcript import text_of
 from forged.stores import Workplace
 from forged.text.tokens import BYTES_PER_TOKEN
 from forged_client import protocol as wire
-from forged_client.private import cut_private, without_private
+from forged_client.private_spans import cut_private, without_private
 
 # How much is said until a conversation surely was compacted.
 _GROWN_TURNS, _GROWN_BYTES = 30, 60_000 * BYTES_PER_TOKEN
@@ -32,13 +32,13 @@ _APART_S = 1e-5
 _ALWAYS = 2
 
 
-class Room(msgspec.Struct):
+class ByteCount(msgspec.Struct):
     """Bytes of all messages that share a bound."""
 
     used: int = 0
 
 
-class Messages:
+class SessionMessages:
     """The messages of a session in one set of roots; `turn_id` and `asked_at` (Unix seconds) are the newest.
 
     `open_spans` counts private spans that are begun and not ended. `refusal` is why capture last took
@@ -62,7 +62,7 @@ class Messages:
         self.open_spans = 0
         self.asked_at = self._asked_last = 0.0
         self.said = self._captured = self._compacted = 0  # messages, dropped ones included
-        self._room, self._size = Room(), 0
+        self._room, self._size = ByteCount(), 0
         self._turns: OrderedDict[str, None] = OrderedDict()
         self._newest = ("", 0)  # turn and hash of the newest prompt
         self._is_open = False  # whether what ends now may be the turn of the newest prompt
@@ -92,14 +92,14 @@ class Messages:
     def newest(self) -> tuple[wire.Message, ...]:
         return tuple(self.messages[-BEFORE:])
 
-    def use(self, room: Room) -> None:
+    def use(self, room: ByteCount) -> None:
         self._room.used -= self._size
         self._room = room
         room.used += self._size
 
     # --- what hooks tell --------------------------------------------------------------------------------
 
-    def asked(self, event: HookEvent, at: float | None = None) -> bool:
+    def add_prompt(self, event: HookEvent, at: float | None = None) -> bool:
         """Add a prompt, sent now or `at`, unless it comes again. Return False if all of it is private."""
         newest = (event.turn_id, hash(event.prompt))
         if event.turn_id and newest == self._newest:
@@ -114,10 +114,10 @@ class Messages:
             self._add("user", prompt)
         return self._is_open
 
-    def answered(self, event: HookEvent) -> bool:
+    def add_reply(self, event: HookEvent) -> bool:
         """Add the reply of a turn that ended. Return False if its prompt is unknown, in the event as well."""
         if event.prompt and hash(event.prompt) != self.prompt:
-            self.asked(event, self.asked_at if self._is_open else 0.0)
+            self.add_prompt(event, self.asked_at if self._is_open else 0.0)
         reply = "" if self.open_spans else without_private(event.reply)
         newest = self.messages[-1] if self.messages else wire.Message("")
         if newest.role == "assistant" and text_of(newest).strip() == reply.strip():
@@ -129,7 +129,7 @@ class Messages:
             self._add("assistant", reply)
         return True
 
-    def recalled(self, turn_id: str, said: Sequence[Utterance], asked_at: float) -> None:
+    def restore_turn(self, turn_id: str, said: Sequence[Utterance], asked_at: float) -> None:
         """Take over the newest turn of what a harness has written down, without the turns before it."""
         self.asked_at = asked_at
         prompts = [at for at, each in enumerate(said) if each.role == "user"]

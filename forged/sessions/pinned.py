@@ -37,13 +37,15 @@ _KINDS = (
 def pinned_in(state: State, place: Workplace, limit: int) -> tuple[Ranked, ...]:
     """Return the pinned memories of a workspace, of at most `limit` bytes."""
     own = place.files.maps()
-    budget = min(place.settings.standing_token_budget * BYTES_PER_TOKEN, limit)
+    budget = min(place.settings.pinned_token_budget * BYTES_PER_TOKEN, limit)
     trusted = {record.top for record in state.trust.roots() if record.trusted_at}
     trusted |= {root.top for root in place.roots if root.is_own}
     heads = pinned(own, trusted, budget, partial(_uses, state))
     if place.others:
         heads = (*heads, *personas(_personas_of(place, state), budget, heads))
-    return tuple(Ranked(each, 0.0, via="standing", root=home.root, came="standing") for home, each in heads)
+    return tuple(
+        Ranked(each, 0.0, found_by="pinned", root=home.root, admitted_as="pinned") for home, each in heads
+    )
 
 
 def _personas_of(place: Workplace, state: State) -> list[Head]:
@@ -61,7 +63,7 @@ def _uses(state: State, home: VectorMap) -> dict[str, int]:
     found: dict[str, int] = {}
     for memory_id, count in state.injected_sets.uses.of_root(home.root).items():
         head = home.chains.head(memory_id)
-        for each in (head, *home.chains.rivals.get(head, ())):
+        for each in (head, *home.chains.concurrent_heads.get(head, ())):
             found[each] = found.get(each, 0) + count
     return found
 

@@ -1,7 +1,7 @@
 """All sessions of the daemon, by agent and id: opened, bounded, handed over to capture.
 
-Messages of sessions that end, are silent for an hour, or are left when the daemon stops are captured without
-the end of their turn. At most 20,000 sessions are known; the one unused for longest makes room.
+Messages of sessions that end, are silent for an hour, or are left when the daemon stops are captured
+without the end of their turn. At most 20,000 sessions are known; the one unused for longest makes room.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from forged.attributes import Facts
-from forged.capture import Outcome, Pipeline, Submission, response_in
+from forged.capture import CaptureService, Outcome, Submission, response_in
 from forged.config import Config
 from forged.counters import Metrics
 from forged.errors import ForgedError, WorkspaceError
 from forged.memory import Origin, Scope
 from forged.retrieval import Retriever
-from forged.sessions.held import HeldMessages
-from forged.sessions.messages import Messages
-from forged.sessions.session import Session, Shared, Turn
+from forged.sessions.message_buffer import MessageBuffer
+from forged.sessions.messages import SessionMessages
+from forged.sessions.session import Session, SharedParts, Turn
 from forged.sessions.transcript import clean_transcript
 from forged.sessions.turns import OpenTurn, OpenTurns
 from forged.state import Kind, State
-from forged.stores import Resolver, SessionMemories, SessionMemory, Workplace, in_session
+from forged.stores import Resolver, SessionMemories, SessionMemory, Workplace, new_session_memory
 from forged_client import protocol as wire
 
 logger = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class Sessions:
         self,
         config: Config,
         state: State,
-        capture: Pipeline,
+        capture: CaptureService,
         memories: SessionMemories,
         *,
         retriever: Retriever,
@@ -53,9 +53,9 @@ class Sessions:
         metrics: Metrics,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.held = HeldMessages(clock)
+        self.buffer = MessageBuffer(clock)
         self._turns = OpenTurns()
-        self._shared = Shared(state, config, memories, capture, self.held, self._turns, clock)
+        self._shared = SharedParts(state, config, memories, capture, self.buffer, self._turns, clock)
         self._capture, self._resolver, self._metrics = capture, resolver, metrics
         self._retriever, self._keeps_responses = retriever, Scope.SESSION in config.scopes.retrieved
         self._sessions: OrderedDict[tuple[str, str], Session] = OrderedDict()
@@ -81,12 +81,12 @@ class Sessions:
             self._sessions.move_to_end(key)
         del self._sessions[key]
         if oldest.messages is not None:
-            self.held.early += oldest.messages.waits
-            self.held.leave(oldest.messages)
+            self.buffer.early += oldest.messages.waits
+            self.buffer.leave(oldest.messages)
 
     # --- replies ----------------------------------------------------------------------------------------
 
-    def replies(self, request: wire.Request[Any], turn: Turn) -> None:
+    def expect_delivery(self, request: wire.Request[Any], turn: Turn) -> None:
         self._replies[id(request)] = turn
 
     def sent(self, request: wire.Request[Any], *, whole: bool) -> None:
@@ -102,12 +102,12 @@ class Sessions:
     def purge(self) -> None:
         """Drop all answers. Who waits for a pipeline still gets its answer, but nobody joins or keeps it."""
         self._turns.purge()
-        self._retriever.flights.purge()
+        self._retriever.runs.purge()
 
     def forget(self, root: str, ids: Collection[str]) -> None:
         """Drop all answers, and these memories of a root from the record of each session."""
         self._turns.forget(root, ids)
-        self._retriever.flights.purge()
+        self._retriever.runs.purge()
 
     # --- capture ----------------------------------------------------------------------------------------
 
@@ -144,7 +144,7 @@ class Sessions:
             said_at=tuple(said_at[at] for at in found.places) if said_at else (),
             headless=headless,
         )
-        outcome = await self._capture.hear(spoken)
+        outcome = await self._capture.submit(spoken)
         self._metrics.echoes_removed += found.echoes
         if outcome.word != "rejected":
             await self._keep_response(place, spoken)
@@ -165,10 +165,10 @@ class Sessions:
         if text := await asyncio.to_thread(response_in, newest, spoken.injected):
             memories = self._shared.memories
             now = memories.clock()
-            kept = in_session(text, spoken.session_id, now, origin=Origin.AGENT)
+            kept = new_session_memory(text, spoken.session_id, now, origin=Origin.AGENT)
             memories.add(SessionMemory(kept, Facts(agent_id=spoken.agent), now, place.tops))
 
-    async def capture_new(self, messages: Messages, kind: Kind, place: Workplace) -> None:
+    async def capture_new(self, messages: SessionMessages, kind: Kind, place: Workplace) -> None:
         """Have the new ones of a session's messages captured; their `refusal` says why nothing was taken."""
         is_whole, upto = kind == "compaction", messages.said
         messages.refusal = ""
@@ -186,7 +186,7 @@ class Sessions:
 
     async def hand_over(self, *, all_of_them: bool = False, again: bool = False) -> None:
         """Have captured what is due; `again`: silent sessions and refused messages, too."""
-        for messages in self.held.due(all_of_them=all_of_them, again=again):
+        for messages in self.buffer.due(all_of_them=all_of_them, again=again):
             try:
                 await self._handed_over(messages)
             except ForgedError as error:
@@ -196,9 +196,9 @@ class Sessions:
                     "a session waits for capture agent=%s error=%s", messages.agent, messages.refusal
                 )
             else:
-                self.held.settled(messages)
+                self.buffer.settled(messages)
 
-    async def _handed_over(self, messages: Messages) -> None:
+    async def _handed_over(self, messages: SessionMessages) -> None:
         """Have messages captured where they were said, unless memory is off or paused there by now."""
         place = messages.place
         with contextlib.suppress(WorkspaceError):  # a folder that is gone: its repository need not be
@@ -220,4 +220,4 @@ class Sessions:
         for session in tuple(self._sessions.values()):
             if session.messages is not None and (top is None or top in session.messages.place.tops):
                 session.empty()
-        self.held.clear(top)
+        self.buffer.clear(top)

@@ -17,20 +17,20 @@ from secrets import token_hex
 import msgspec
 from msgspec.structs import replace
 
-from forged.capture import Pipeline
+from forged.capture import CaptureService
 from forged.config import Config
 from forged.conversation import Utterance
 from forged.hooks import HookEvent
 from forged.map import VectorMap
 from forged.retrieval import Answer, Ask
 from forged.sessions.block import render
-from forged.sessions.held import HeldMessages
-from forged.sessions.injected_set import Content, compose
-from forged.sessions.messages import Messages
+from forged.sessions.injected_set import TurnContent, compose
+from forged.sessions.message_buffer import MessageBuffer
+from forged.sessions.messages import SessionMessages
 from forged.sessions.pinned import pinned_in
-from forged.sessions.transcript import clean_transcript, sentences_of, size_of, without_echoes
-from forged.sessions.turns import OpenTurn, OpenTurns, Round, TurnKey, TurnKeys, TurnReply
-from forged.state import Given, InjectedSet, InjectedTurn, SetKey, State
+from forged.sessions.transcript import clean_hypotheses, clean_transcript, size_of, without_echoes
+from forged.sessions.turns import CurrentTurn, OpenTurn, OpenTurns, TurnKey, TurnKeys, TurnReply
+from forged.state import InjectedSet, InjectionRecord, RecordedMemory, SetKey, State
 from forged.stores import Ranked, SessionMemories, Workplace
 from forged.text.tokens import BYTES_PER_TOKEN
 from forged_client import protocol as wire
@@ -46,14 +46,14 @@ _DAY_S, _TURNS, _WINDOW_TOKENS = 24 * 3600.0, 30, 60_000
 _TURNS_OF_ONE = 8
 
 
-class Shared(msgspec.Struct):
+class SharedParts(msgspec.Struct):
     """Parts that all sessions share. `clock` gives Unix seconds."""
 
     state: State
     config: Config
     memories: SessionMemories
-    capture: Pipeline
-    held: HeldMessages
+    capture: CaptureService
+    buffer: MessageBuffer
     turns: OpenTurns
     clock: Callable[[], float] = time.time
 
@@ -66,11 +66,11 @@ class Session:
         *("agent", "session_id", "shared", "silenced"),
     )
 
-    def __init__(self, shared: Shared, agent: str, session_id: str) -> None:
+    def __init__(self, shared: SharedParts, agent: str, session_id: str) -> None:
         self.agent, self.session_id = agent, session_id
         self.silenced: int | None = None
         self.shared = shared
-        self._messages: Messages | None = None
+        self._messages: SessionMessages | None = None
         self._turns: dict[TurnKey, OpenTurn] = {}
         self._newest: dict[tuple[str, ...], OpenTurn] = {}  # the newest answered one, by its roots
         self._keys = TurnKeys(session_id)
@@ -134,11 +134,11 @@ class Session:
     def is_newest(self, turn: OpenTurn) -> bool:
         return turn.key is not None and self._newest.get(turn.tops) is turn
 
-    def begin_round(self, turn: OpenTurn, before: InjectedSet, *, speaks: bool) -> Round:
+    def begin_round(self, turn: OpenTurn, before: InjectedSet, *, speaks: bool) -> CurrentTurn:
         """Return the round of a turn that is answered now, a new one unless it was answered last."""
         known = turn.round
         if known is None or known.before is not before or not self.is_newest(turn):
-            known = turn.round = Round(before, speaks, {})
+            known = turn.round = CurrentTurn(before, speaks, {})
         self._newest[turn.tops] = turn
         return known
 
@@ -159,35 +159,35 @@ class Session:
     # --- messages of hooks ------------------------------------------------------------------------------
 
     @property
-    def messages(self) -> Messages | None:
+    def messages(self) -> SessionMessages | None:
         """Messages of hooks since the summary; None if there are none, or they made room."""
         return None if self._messages is None or self._messages.has_left else self._messages
 
-    def begin(self, workspace: str, place: Workplace, *, headless: bool = False) -> Messages:
+    def begin(self, workspace: str, place: Workplace, *, headless: bool = False) -> SessionMessages:
         """Return the messages to add to, new ones in other roots or another kind of run; privacy goes on."""
         known, messages = self._messages, self.messages  # what made room had private spans as well
         if messages is None or (messages.place.tops, messages.is_headless) != (place.tops, headless):
-            messages = Messages(self.agent, self.session_id, workspace, place, headless=headless)
+            messages = SessionMessages(self.agent, self.session_id, workspace, place, headless=headless)
             messages.open_spans = known.open_spans if known is not None else 0
         messages.workspace, messages.place = workspace, place
         self.hold(messages)
         return messages
 
-    def hold(self, messages: Messages) -> None:
+    def hold(self, messages: SessionMessages) -> None:
         known, self._messages = self.messages, messages
         if known is not None and known is not messages:
-            self.shared.held.leave(known)
-        self.shared.held.touch(messages)
+            self.shared.buffer.leave(known)
+        self.shared.buffer.touch(messages)
 
-    def asked(self, event: HookEvent) -> bool:
+    def add_prompt(self, event: HookEvent) -> bool:
         """Add a prompt. Return False if all of it is private."""
-        return self._add(Messages.asked, event)
+        return self._add(SessionMessages.add_prompt, event)
 
-    def answered(self, event: HookEvent) -> bool:
+    def add_reply(self, event: HookEvent) -> bool:
         """Add the reply of a turn that ended. Return False if its prompt is unknown."""
-        return self._add(Messages.answered, event)
+        return self._add(SessionMessages.add_reply, event)
 
-    def _add(self, add: Callable[[Messages, HookEvent], bool], event: HookEvent) -> bool:
+    def _add(self, add: Callable[[SessionMessages, HookEvent], bool], event: HookEvent) -> bool:
         if (messages := self.messages) is None:
             return False
         counts = add(messages, event)
@@ -204,10 +204,10 @@ class Session:
         headless: bool,
     ) -> bool:
         """Take up a turn that began before this daemon. Return False if its prompt is unknown."""
-        messages = Messages(self.agent, self.session_id, event.workspace, place, headless=headless)
+        messages = SessionMessages(self.agent, self.session_id, event.workspace, place, headless=headless)
         if not event.prompt:
-            messages.recalled(event.turn_id, said, asked_at)
-        is_known = messages.answered(event)
+            messages.restore_turn(event.turn_id, said, asked_at)
+        is_known = messages.add_reply(event)
         if is_known or messages.open_spans:
             self.hold(messages)
         return is_known
@@ -220,9 +220,9 @@ class Session:
         if (messages := self.messages) is None:
             return
         self.silenced = messages.prompt
-        self.shared.held.leave(messages, drops=tops is None or messages.place.tops == tops)
+        self.shared.buffer.leave(messages, drops=tops is None or messages.place.tops == tops)
         if messages.open_spans:
-            left = Messages(self.agent, self.session_id, messages.workspace, messages.place)
+            left = SessionMessages(self.agent, self.session_id, messages.workspace, messages.place)
             left.open_spans = messages.open_spans
             self.hold(left)
 
@@ -254,7 +254,7 @@ class Session:
         for held in (self._turns, self._newest, self._notices):
             held.clear()
         if self.messages is not None:
-            self.shared.held.leave(self.messages)
+            self.shared.buffer.leave(self.messages)
         self._messages = None
 
 
@@ -293,7 +293,7 @@ class Turn:
         self._ask: Ask | None = None
         self._pinned: tuple[Ranked, ...] = ()
         self._pinned_from: tuple[VectorMap, ...] = ()
-        self._round: Round | None = None
+        self._round: CurrentTurn | None = None
 
     @cached_property
     def size(self) -> int:
@@ -330,7 +330,7 @@ class Turn:
         injected = session.shared.turns.injected(session.session_id, self.place.tops, session.agent)
         ask = Ask.about(
             without_echoes(said, injected),
-            hypotheses=sentences_of(self.hypotheses),
+            hypotheses=clean_hypotheses(self.hypotheses),
             top_k=settings.retrieval_top_k,
             hop_depth=settings.retrieval_hop_depth,
             deadline=self.deadline,
@@ -338,7 +338,7 @@ class Turn:
         )
         if known is not None:
             ask = self._of_session(ask, known, budget)
-        if self._is_of_another and self.kept is not None and not ask.heard:
+        if self._is_of_another and self.kept is not None and not ask.in_context:
             self.kept.drop()  # what it left out as in context is gone from there
         self._ask = ask
         return ask
@@ -347,10 +347,10 @@ class Turn:
         if not known.has_pinned and not ask.says_nothing:
             self._pinned_from = self.place.maps()
             self._pinned = pinned_in(self._state, self.place, budget * BYTES_PER_TOKEN)
-        in_context = {(each.root, each.id): each.turn for each in known.entries}
+        known_turns = {(each.root, each.id): each.turn for each in known.entries}
         comes = frozenset(each.key for each in self._pinned)
         number = known.turns + 1 if known.has_pinned else 1
-        return replace(ask, turn=number, beside=comes, heard=in_context)
+        return replace(ask, turn=number, pinned=comes, in_context=known_turns)
 
     def reply(self, answer: Answer, budget: int) -> TurnReply:
         """Compose the reply: of the same answer the same, whatever became of its memories since."""
@@ -364,8 +364,8 @@ class Turn:
                 self._record(reply)
         else:
             shared, name = session.shared, session.session_id
-            if shared.config.capture.tell and name in self._state.judged.due:
-                self.sentences = shared.capture.news.of(name)
+            if shared.config.capture.tell and name in self._state.capture_log.due:
+                self.sentences = shared.capture.notifications.of(name)
             reply = self._composed(answer, budget)
         self.composed = reply
         self.open.answered(reply)
@@ -389,7 +389,7 @@ class Turn:
         if may_pin := speaks and not known.has_pinned:
             is_fresh = self._pinned_from == maps
             chosen = self._pinned if is_fresh else pinned_in(self._state, self.place, limit)
-        content = Content(
+        content = TurnContent(
             pinned=chosen,
             # A root that is not read yet may have pinned memories as well.
             has_pinned=may_pin and len(self.place.files.maps()) == len(self.place.roots),
@@ -403,7 +403,9 @@ class Turn:
     def delivered(self) -> None:
         """Put the reply's memories into the injected set: the kernel took the reply whole and in time."""
         if self.sentences:
-            self.session.shared.capture.news.told(self.session.session_id, len(self.sentences))
+            self.session.shared.capture.notifications.mark_reported(
+                self.session.session_id, len(self.sentences)
+            )
         if (turn := self._round) is None:
             return
         reply = self.composed
@@ -416,7 +418,7 @@ class Turn:
         if not turn.is_delivered:
             turn.is_delivered = True
             for each in self._record(reply):
-                if each.via == "search":
+                if each.found_by == "search":
                     sets.used(each.root, each.memory.id)
 
     def _record(self, reply: TurnReply) -> tuple[Ranked, ...]:
@@ -424,8 +426,11 @@ class Turn:
         if not (new := reply.new):
             return ()
         found = ((each, each.memory) for each in new)
-        given = tuple(Given(each.root, it.id, it.version, each.via, each.came) for each, it in found)
-        turn = InjectedTurn(
+        given = tuple(
+            RecordedMemory(each.root, it.id, it.version, each.found_by, each.admitted_as)
+            for each, it in found
+        )
+        turn = InjectionRecord(
             at=time.time(),
             tops=self.place.tops,
             session_id=self.session.session_id,

@@ -19,7 +19,7 @@ from forged.text import harnesses
 from forged.text.injected_text import InjectedText, without_blocks
 from forged.text.tool_markup import without_tool_text
 from forged_client import protocol as wire
-from forged_client.private import open_before, without_private
+from forged_client.private_spans import open_spans_before, without_private
 
 _TEXT_PARTS = {"text", "input_text", "output_text"}
 # Parts that nobody said, by the beginnings of their names.
@@ -55,7 +55,9 @@ async def clean_transcript(messages: Sequence[wire.Message], start: int = 0) -> 
 
 
 def _cleaned(messages: Sequence[wire.Message], texts: Sequence[str], start: int) -> CleanTranscript:
-    spans = open_before([(message.role, (text,)) for message, text in zip(messages, texts, strict=True)])
+    spans = open_spans_before(
+        [(message.role, (text,)) for message, text in zip(messages, texts, strict=True)]
+    )
     found, kept, echoes = [], [], 0
     for place in range(window_start(messages, start), len(messages)):
         speaker, open_spans = _SPEAKERS.get(messages[place].role), spans[place]
@@ -89,7 +91,7 @@ def window_start(messages: Sequence[wire.Message], start: int) -> int:
     return start if 0 <= start <= len(messages) else 0
 
 
-def unreadable(messages: Sequence[wire.Message], start: int) -> int:
+def count_unreadable(messages: Sequence[wire.Message], start: int) -> int:
     """How many messages of user and assistant since the summary hold something that is no text."""
     return sum(map(_has_unread, messages[window_start(messages, start) :]))
 
@@ -116,16 +118,18 @@ def without_echoes(said: Sequence[Utterance], injected: Collection[str]) -> tupl
     return tuple(reversed(newest_first))
 
 
-def asked(text: str) -> str:
+def clean_query(text: str) -> str:
     """Return the beginning of a query as it may be sent to a model; what is nothing but markup is left."""
     public = without_private(text[:_MOST_ASKED])
     said = without_tool_text(without_blocks(public)[0])
     return said if said.strip() else public
 
 
-def sentences_of(hypotheses: Iterable[str]) -> tuple[str, ...]:
+def clean_hypotheses(hypotheses: Iterable[str]) -> tuple[str, ...]:
     """Return hypotheses of a caller as they may be sent to a model: non-blank ones, at most 32."""
-    return tuple(islice((text for each in hypotheses if (text := asked(each)).strip()), _MOST_HYPOTHESES))
+    return tuple(
+        islice((text for each in hypotheses if (text := clean_query(each)).strip()), _MOST_HYPOTHESES)
+    )
 
 
 def size_of(messages: Iterable[wire.Message]) -> int:

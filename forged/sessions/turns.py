@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from forged.retrieval import Answer, KeptAnswer
+from forged.retrieval import Answer, CachedAnswer
 from forged.sessions.block import Injection
 from forged.sessions.transcript import is_said, newest_typed, text_of, window_start
 from forged.state import InjectedSet
@@ -24,7 +24,8 @@ from forged_client import protocol as wire
 
 # Open turns of all sessions, and lists of messages of one whose newest prompt is known.
 OPEN_TURNS, _LISTS = 512, 8
-# Messages before a typed one, and characters of each, that tell its turn from one in which the same is said.
+# Messages before a typed one, and characters of each, that tell its turn from one in which the same is
+# said.
 _BEFORE, _BEFORE_LENGTH = 8, 4_096
 
 _encoded = msgspec.msgpack.Encoder().encode
@@ -52,7 +53,7 @@ class TurnReply(msgspec.Struct, frozen=True):
         return self.answer.ranked[self.known : self.block.included]
 
 
-class Round(msgspec.Struct, eq=False):
+class CurrentTurn(msgspec.Struct, eq=False):
     """A turn while it is the newest: the injected set before it, and its replies by their budgets."""
 
     before: InjectedSet
@@ -83,8 +84,8 @@ class OpenTurn:
     ) -> None:
         self.agent, self.session_id, self.key, self.tops, self.let_go = agent, session_id, key, tops, let_go
         self.slot: TurnKey = (tops, "", b"") if key is None else key
-        self.kept = KeptAnswer()
-        self.round: Round | None = None
+        self.kept = CachedAnswer()
+        self.round: CurrentTurn | None = None
         self.reply: TurnReply | None = None
         self.at, self.cleared = 0.0, 0
 
@@ -106,8 +107,8 @@ class OpenTurn:
         answer, included = reply.answer, reply.block.included
         gone = included - sum(map(is_left, answer.ranked[:included]))
         ranked = tuple(_alone(each, root, ids) for each in filter(is_left, answer.ranked))
-        stayed = tuple(filter(is_left, answer.stayed))
-        left = replace(answer, ranked=ranked, stayed=stayed)
+        stayed = tuple(filter(is_left, answer.rejected))
+        left = replace(answer, ranked=ranked, rejected=stayed)
         self.reply = replace(reply, answer=left, block=replace(reply.block, included=included - gone))
         self.cleared += gone
 
@@ -235,8 +236,8 @@ def _alone(ranked: Ranked, root: str, ids: Collection[str]) -> Ranked:
     if ranked.root != root:
         return ranked
     older = tuple(each for each in ranked.older if each.id not in ids)
-    rivals = tuple(each for each in ranked.rivals if each.id not in ids)
-    return replace(ranked, older=older, rivals=rivals)
+    concurrent_heads = tuple(each for each in ranked.concurrent_heads if each.id not in ids)
+    return replace(ranked, older=older, concurrent_heads=concurrent_heads)
 
 
 def _digest(value: object) -> bytes:

@@ -12,28 +12,28 @@ from forged.state.event_values import DeadLetter, DecidedMemory, Event, Kind, ne
 
 if TYPE_CHECKING:
     from forged.state.attributes import Attributes
+    from forged.state.capture_log import CaptureLog, CaptureLogEntry
     from forged.state.captures import CaptureCursor, CapturePart, LearnedSession, digests, new_of
     from forged.state.cutting import CutCount, CutEvent, cut
     from forged.state.database import Change
     from forged.state.forgotten import ForgottenTexts
-    from forged.state.injected_sets import Given, InjectedEntry, InjectedSet, InjectedTurn, SetKey
+    from forged.state.injected_sets import InjectedEntry, InjectedSet, InjectionRecord, RecordedMemory, SetKey
     from forged.state.intents import Intent, Intents, Rewrite
-    from forged.state.judged import Judgement, JudgementLog
     from forged.state.outbox import Write, WriteKind
-    from forged.state.removal import Became, Returnable, RootIds, RootLook
-    from forged.state.replicas import NEVER_MET, Mark, Replica, Replicas, is_newer
-    from forged.state.requests import Begun, Known, Receipt, Requests
+    from forged.state.removal import MoveTarget, RootIds, RootListing, TrashedRows
+    from forged.state.replicas import NEVER_MET, RemovalMark, Replica, Replicas, is_newer
+    from forged.state.requests import PendingWrite, Receipt, RequestOutcome, Requests
     from forged.state.state import State
     from forged.state.to_review import MOST_LEARNED, ToReview
-    from forged.state.trust import Exclude, Excludes, Looked, OwnFile, RootRecord, TrustRecords
+    from forged.state.trust import Exclude, Excludes, OwnFile, RootRecord, TrustFindings, TrustRecords
 
 __all__ = [
     "MOST_LEARNED",
     "NEVER_MET",
     "Attributes",
-    "Became",
-    "Begun",
     "CaptureCursor",
+    "CaptureLog",
+    "CaptureLogEntry",
     "CapturePart",
     "Change",
     "CutCount",
@@ -44,32 +44,32 @@ __all__ = [
     "Exclude",
     "Excludes",
     "ForgottenTexts",
-    "Given",
     "InjectedEntry",
     "InjectedSet",
-    "InjectedTurn",
+    "InjectionRecord",
     "Intent",
     "Intents",
-    "Judgement",
-    "JudgementLog",
     "Kind",
-    "Known",
     "LearnedSession",
-    "Looked",
-    "Mark",
+    "MoveTarget",
     "OwnFile",
+    "PendingWrite",
     "Receipt",
+    "RecordedMemory",
+    "RemovalMark",
     "Replica",
     "Replicas",
+    "RequestOutcome",
     "Requests",
-    "Returnable",
     "Rewrite",
     "RootIds",
-    "RootLook",
+    "RootListing",
     "RootRecord",
     "SetKey",
     "State",
     "ToReview",
+    "TrashedRows",
+    "TrustFindings",
     "TrustRecords",
     "Write",
     "WriteKind",
@@ -87,14 +87,14 @@ __getattr__ = door(
     attributes=("Attributes",),
     forgotten=("ForgottenTexts",),
     captures=("CaptureCursor", "CapturePart", "LearnedSession", "digests", "new_of"),
-    injected_sets=("Given", "InjectedEntry", "InjectedSet", "InjectedTurn", "SetKey"),
+    injected_sets=("RecordedMemory", "InjectedEntry", "InjectedSet", "InjectionRecord", "SetKey"),
     intents=("Intent", "Intents", "Rewrite"),
-    judged=("JudgementLog", "Judgement"),
+    capture_log=("CaptureLog", "CaptureLogEntry"),
     outbox=("Write", "WriteKind"),
-    removal=("Became", "RootLook", "Returnable", "RootIds"),
-    replicas=("NEVER_MET", "Mark", "Replica", "Replicas", "is_newer"),
-    requests=("Begun", "Known", "Receipt", "Requests"),
+    removal=("MoveTarget", "RootListing", "TrashedRows", "RootIds"),
+    replicas=("NEVER_MET", "RemovalMark", "Replica", "Replicas", "is_newer"),
+    requests=("PendingWrite", "RequestOutcome", "Receipt", "Requests"),
     state=("State",),
     to_review=("MOST_LEARNED", "ToReview"),
-    trust=("Exclude", "Excludes", "Looked", "OwnFile", "RootRecord", "TrustRecords"),
+    trust=("Exclude", "Excludes", "TrustFindings", "OwnFile", "RootRecord", "TrustRecords"),
 )

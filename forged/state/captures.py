@@ -22,7 +22,7 @@ import msgspec
 from forged.conversation import Utterance
 from forged.state.cutting import CutCount
 from forged.state.database import Change, Database
-from forged.state.rows import Kept, Rows
+from forged.state.rows import CachedRow, Rows
 from forged.text.forgetting import Words, without_sentences
 
 DIGEST_BYTES = 8
@@ -237,11 +237,11 @@ class CaptureParts(Rows[_Slot]):
             clock=clock,
         )
 
-    def _replace(self, rows: Mapping[str, Kept[_Slot]]) -> None:
+    def _replace(self, rows: Mapping[str, CachedRow[_Slot]]) -> None:
         self._numbers: dict[str, set[int]] = {}  # of the parts that are there
         super()._replace(rows)
 
-    def _apply(self, rows: Mapping[str, Kept[_Slot] | None], *, renew: bool = True) -> None:
+    def _apply(self, rows: Mapping[str, CachedRow[_Slot] | None], *, renew: bool = True) -> None:
         super()._apply(rows, renew=renew)
         for key, kept in rows.items():
             event_id, _, number = key.partition("/")

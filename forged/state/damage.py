@@ -40,7 +40,7 @@ _SIZE_IN_PAGES = slice(28, 32)
 _BESIDE = ("", "-wal", "-journal")
 
 
-def open_whole(path: str, copy: str, known: Sequence[Registered]) -> Connection:
+def open_or_repair(path: str, copy: str, known: Sequence[Registered]) -> Connection:
     """Open the file at `path`, or what takes its place if it is not whole, or gone though it has a `copy`.
 
     `known` are its tables. Raises StoreError if it cannot be used for another reason.
@@ -54,7 +54,7 @@ def open_whole(path: str, copy: str, known: Sequence[Registered]) -> Connection:
         state.set_aside(error)
     except Damaged as error:
         logger.error("state is damaged path=%s problem=%s", path, error)  # noqa: TRY400 - it is explained
-        state.mend(error)
+        state.repair(error)
     return connect(path)
 
 
@@ -94,7 +94,7 @@ class _State:
         self._make_fresh({}, {}, aside, note)
         self._swap()
 
-    def mend(self, problem: Damaged) -> None:
+    def repair(self, problem: Damaged) -> None:
         """Put a file with what can be read in the place of a damaged one."""
         aside = self._aside("damaged")
         note = (
@@ -164,7 +164,7 @@ class _State:
             try:
                 _copy(self._path, scratch)
                 if mended:
-                    self._mend_first_page(scratch)
+                    self._repair_first_page(scratch)
                 with contextlib.closing(connect(scratch)) as connection, explained(scratch):
                     there = database.names_in(connection)
                     if "meta" in there and "events" in there:
@@ -175,7 +175,7 @@ class _State:
                 _remove(scratch)
         return {}
 
-    def _mend_first_page(self, scratch: str) -> None:
+    def _repair_first_page(self, scratch: str) -> None:
         """Give a file the first page that every file of these tables begins with: what they are and where."""
         pattern = f"{scratch}-empty"
         _remove(pattern)

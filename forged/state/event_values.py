@@ -40,7 +40,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     """A few turns, a compaction, an explicit request, an end of session, a past session, or a slice of one.
 
     `window` holds user and assistant text, already without tool content, private spans, our own injections
-    and secrets. `heard_at` is when each message of it was first heard, in Unix seconds; () says that all of
+    and secrets. `said_at` is when each message of it was first heard, in Unix seconds; () says that all of
     them were when the event was received. Of a message that is too long for one window the first message may
     be the rest, if the window is `begun`, and the last one only the beginning, if it `goes_on`. `roots` are
     those the workspace sees, repo before user, and `identities` which folder each of them was when the event
@@ -54,7 +54,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     roots: tuple[Root, ...] = ()
     window: tuple[Utterance, ...] = ()
     received_at: str = msgspec.field(default_factory=utc_now)
-    heard_at: tuple[float, ...] = ()
+    said_at: tuple[float, ...] = ()
     begun: bool = False
     goes_on: bool = False
     agent: str = ""
@@ -78,7 +78,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def times(self) -> tuple[float, ...]:
         """When each message was first heard."""
-        return self.heard_at or (time_ns(self.received_at) / 1e9,) * len(self.window)
+        return self.said_at or (time_ns(self.received_at) / 1e9,) * len(self.window)
 
     @property
     def length(self) -> int:
@@ -99,7 +99,7 @@ class DecidedMemory(msgspec.Struct, frozen=True):
     """A memory that is decided upon, with its id, and the root that it will be written to.
 
     `why` it was taken up: request, rule, head, model. One that `waits` is not written until a person says so:
-    the sentence says why, `beside` is what was pasted next to it, and `agent` whose session it was. One of a
+    the sentence says why, `pasted` is what was pasted next to it, and `agent` whose session it was. One of a
     past session was `learned_at` a time (Unix seconds): the memory's own are of when it was said. `said` are
     its attributes. `identity` is which folder the root was.
     """
@@ -108,10 +108,10 @@ class DecidedMemory(msgspec.Struct, frozen=True):
     memory: Memory
     why: str = ""
     waits: str = ""
-    beside: str = ""
+    pasted: str = ""
     agent: str = ""
     learned_at: float = 0.0
-    said: FactsPatch = UNCHANGED
+    attributes: FactsPatch = UNCHANGED
     identity: str = ""
 
 

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from forged.errors import StoreError
-from forged.fair_queue import logged
+from forged.fair_queue import log_failure
 from forged.files import Root
 from forged.memory import utc_now
 from forged.state.cutting import CutCount, CutEvent
@@ -182,7 +182,7 @@ class EventStore:
             return
         if not await self._removed(event_id) and self._removing is None:
             self._removing = asyncio.create_task(self._keep_removing(), name="remove events")
-            self._removing.add_done_callback(logged)
+            self._removing.add_done_callback(log_failure)
 
     async def _removed(self, event_id: str) -> bool:
         try:

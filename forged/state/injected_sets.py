@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from forged.state.database import Database, Row
-from forged.state.rows import Kept, MemoryRows, Rows, key_of
+from forged.state.rows import CachedRow, MemoryRows, Rows, key_of
 from forged.text.injected_text import one_line
 
 MOST_SETS, MOST_BYTES, COUNTED = 20_000, 64 << 20, 8192
@@ -170,11 +170,11 @@ class InjectedSets(Rows[InjectedSet]):
         names = {name: None for each in memory_ids for name in self._of_memory.get((root, each), ())}
         return [(name, self[name]) for name in names]
 
-    def _replace(self, rows: Mapping[str, Kept[InjectedSet]]) -> None:
+    def _replace(self, rows: Mapping[str, CachedRow[InjectedSet]]) -> None:
         self.now, self._of_session, self._of_memory = {}, defaultdict(dict), defaultdict(dict)
         super()._replace(rows)
 
-    def _apply(self, rows: Mapping[str, Kept[InjectedSet] | None], *, renew: bool = True) -> None:
+    def _apply(self, rows: Mapping[str, CachedRow[InjectedSet] | None], *, renew: bool = True) -> None:
         """Put rows and keep `now` and the look-ups by session and by memory."""
         for name, kept in rows.items():
             old = self._kept.get(name)
@@ -217,17 +217,17 @@ def _name(key: SetKey) -> str:
     return msgspec.json.encode(key).decode()
 
 
-class Given(msgspec.Struct, frozen=True, array_like=True):
-    """One memory of an injection: `via` which way it was found and `came` why it was let in, as in a hit."""
+class RecordedMemory(msgspec.Struct, frozen=True, array_like=True):
+    """One memory of an injection, with the `found_by` and `admitted_as` that a reply gave it."""
 
     root: str
     id: str
     version: int
-    via: str = ""
-    came: str = ""
+    found_by: str = ""
+    admitted_as: str = ""
 
 
-class InjectedTurn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class InjectionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The memories that a turn got and its session did not have before. `at` is Unix seconds.
 
     `tops` are the roots that the request saw, the repository's and the user's; `strategy` is how it searched.
@@ -239,28 +239,28 @@ class InjectedTurn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     agent: str = ""
     turn_id: str = ""
     strategy: str = ""
-    memories: tuple[Given, ...] = ()
+    memories: tuple[RecordedMemory, ...] = ()
 
 
-class Injections(Rows[InjectedTurn]):
+class Injections(Rows[InjectionRecord]):
     """One for the daemon. `clock` gives Unix seconds."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
-        super().__init__(database, "injections", InjectedTurn, most=MOST, keep_s=KEPT_S, clock=clock)
+        super().__init__(database, "injections", InjectionRecord, most=MOST, keep_s=KEPT_S, clock=clock)
 
-    def listed(self) -> tuple[InjectedTurn, ...]:
+    def listed(self) -> tuple[InjectionRecord, ...]:
         """All that are known, newest first."""
         self.tidy()
         return tuple(self.values())[::-1]
 
-    def add(self, injected: InjectedTurn) -> None:
+    def add(self, injected: InjectionRecord) -> None:
         """Take note of an injection; an agent's names for its session and turn are cut if they are long."""
         names = {field: one_line(getattr(injected, field), _NAME_CHARACTERS) for field in _NAMED}
         self.update({token_hex(_KEY_BYTES): replace(injected, **names)}, at=injected.at)
 
     async def forget(self, top: str, memory_ids: Collection[str]) -> None:
         """Let these memories of a root be in no injection; durably. Raises StoreError."""
-        changed: dict[str, InjectedTurn | None] = {}
+        changed: dict[str, InjectionRecord | None] = {}
         for key, each in self.items():
             left = tuple(one for one in each.memories if one.root != top or one.id not in memory_ids)
             if left != each.memories:
@@ -274,7 +274,7 @@ class Injections(Rows[InjectedTurn]):
 
         Raises StoreError.
         """
-        changed: dict[str, InjectedTurn | None] = {}
+        changed: dict[str, InjectionRecord | None] = {}
         for key, each in self.items():
             memories = {
                 (one.root, one.id): one

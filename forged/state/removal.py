@@ -16,9 +16,9 @@ import msgspec
 
 from forged.attributes import UNKNOWN, Facts
 from forged.state.attributes import Access, Accesses, Attributes
+from forged.state.capture_log import CaptureLog
 from forged.state.database import Change, Database
 from forged.state.injected_sets import InjectedSets, Injections
-from forged.state.judged import JudgementLog
 from forged.state.outbox import Outbox
 from forged.state.rows import MemoryRows, Rows, key_of
 from forged.state.to_review import ToReview
@@ -29,7 +29,7 @@ KEPT_DAYS, GONE_DAYS = 90, 7
 _MOST_ROOTS, _MOST_ABSENT = 1 << 14, 1 << 17
 
 
-class Returnable(msgspec.Struct, frozen=True, omit_defaults=True):
+class TrashedRows(msgspec.Struct, frozen=True, omit_defaults=True):
     """The rows of one memory that the trash holds; `sessions` is how many searched for it."""
 
     facts: Facts = UNKNOWN
@@ -44,7 +44,7 @@ class RootIds(msgspec.Struct, frozen=True):
     identities: tuple[str, ...] = ()
 
 
-class Became(msgspec.Struct, frozen=True):
+class MoveTarget(msgspec.Struct, frozen=True):
     """The memory that others were moved to, and where it is."""
 
     id: str
@@ -53,7 +53,7 @@ class Became(msgspec.Struct, frozen=True):
     scope: str
 
 
-class RootLook(msgspec.Struct, frozen=True):
+class RootListing(msgspec.Struct, frozen=True):
     """Result of a look at a root of which every folder could be listed on a `day` (UTC, YYYY-MM-DD).
 
     `seen` are ids of memories with a file. `unread` are names, without an end, of files that no memory could
@@ -104,14 +104,14 @@ class Removal:
         accesses: Accesses,
         injected_sets: InjectedSets,
         injections: Injections,
-        judged: JudgementLog,
+        capture_log: CaptureLog,
         to_review: ToReview,
         outbox: Outbox,
         trust: TrustRecords,
         absences: Absences,
     ) -> None:
         self._attributes, self._accesses, self._absences = attributes, accesses, absences
-        self._injected_sets, self._injections, self._judged = injected_sets, injections, judged
+        self._injected_sets, self._injections, self._capture_log = injected_sets, injections, capture_log
         self._to_review, self._outbox, self._trust = to_review, outbox, trust
         self._database = database
         self._places = Rows(database, "places", str, durable=True, most=_MOST_ROOTS)
@@ -122,19 +122,19 @@ class Removal:
         await self._injections.forget(root.top, ids)
         await self._injected_sets.forget(root.top, ids)  # uses, too
         await self._accesses.forget(root.top, ids)
-        await self._judged.forget(ids, contents)
+        await self._capture_log.forget(ids, contents)
         await self._rest_forgotten(root, ids)
 
-    def trashed(self, top: str, ids: Collection[str]) -> dict[str, Returnable]:
+    def trashed(self, top: str, ids: Collection[str]) -> dict[str, TrashedRows]:
         """Return the rows of memories by id, for the trash to hold; `forgotten` erases them then."""
         facts, accesses = self._attributes.trashed(top, ids), self._accesses.trashed(top, ids)
         uses = self._injected_sets.uses.trashed(top, ids)
         return {
-            each: Returnable(facts.get(each, UNKNOWN), accesses.get(each, Access()), uses.get(each, 0))
+            each: TrashedRows(facts.get(each, UNKNOWN), accesses.get(each, Access()), uses.get(each, 0))
             for each in ids
         }
 
-    async def returned(self, top: str, rows: Mapping[str, Returnable]) -> None:
+    async def returned(self, top: str, rows: Mapping[str, TrashedRows]) -> None:
         """Give rows back that the trash held, by id."""
         await self._attributes.put(top, {each: row.facts for each, row in rows.items()})
         found = {each: row.access for each, row in rows.items() if row.access.count}
@@ -145,7 +145,7 @@ class Removal:
             self._absences.forgotten(top, rows),
         )
 
-    async def moved(self, root: RootIds, ids: Collection[str], became: Became) -> None:
+    async def moved(self, root: RootIds, ids: Collection[str], became: MoveTarget) -> None:
         """Give the rows of a chain, the oldest first, to the memory that it became.
 
         Its attributes went with its text, as its scope may have no such type.
@@ -156,7 +156,7 @@ class Removal:
             self._accesses.moved(root.top, ids, became.top, became.id),
             self._injected_sets.uses.moved(root.top, ids, became.top, became.id),
         )
-        await self._judged.moved(ids, became.id, became.top, became.scope)
+        await self._capture_log.moved(ids, became.id, became.top, became.scope)
         await self._rest_forgotten(root, ids)
 
     async def _rest_forgotten(self, root: RootIds, ids: Collection[str]) -> None:
@@ -188,7 +188,7 @@ class Removal:
         if missing := self._absences.of_root(top).keys():
             self._seen.setdefault(top, set()).update(missing & set(ids))
 
-    async def noticed(self, look: RootLook, known: Collection[str]) -> None:
+    async def noticed(self, look: RootListing, known: Collection[str]) -> None:
         """Count a day for each memory that is known and has no file, and none for the others.
 
         A look counts only where the root is the one at which these memories, or some of them, were seen last.
@@ -204,10 +204,10 @@ class Removal:
         if look.place == recorded and (missing := [each for each in known if each not in there]):
             await self._database.commit(self._absences.absent(top, missing, look.day))
 
-    def _is_own(self, look: RootLook) -> bool:
+    def _is_own(self, look: RootListing) -> bool:
         return any(map(self._trust.own, look.root.identities))
 
-    def due(self, look: RootLook, tracked: Collection[str]) -> tuple[str, ...]:
+    def due(self, look: RootListing, tracked: Collection[str]) -> tuple[str, ...]:
         """Return the memories whose rows are to go: their files were missing on too many days.
 
         `tracked` are those whose file git may bring back.
@@ -218,11 +218,11 @@ class Removal:
             if days > KEPT_DAYS or (days > GONE_DAYS and each not in tracked and each not in look.unread)
         )
 
-    def in_question(self, look: RootLook) -> tuple[str, ...]:
+    def in_question(self, look: RootListing) -> tuple[str, ...]:
         """Return the memories for which `due` has to know whether git tracked their file."""
         return tuple(each for each, days in self._missing(look) if GONE_DAYS < days <= KEPT_DAYS)
 
-    def _missing(self, look: RootLook) -> Iterator[tuple[str, int]]:
+    def _missing(self, look: RootListing) -> Iterator[tuple[str, int]]:
         if self._places.get(look.root.top) == look.place:
             for memory_id, absence in self._absences.of_root(look.root.top).items():
                 if memory_id not in look.seen:

@@ -27,7 +27,7 @@ Owner = tuple[str, str]
 """A scope, and whose memories of it are meant."""
 
 
-class Mark(msgspec.Struct, frozen=True):
+class RemovalMark(msgspec.Struct, frozen=True):
     """What somebody decided about a memory: `at` is Unix microseconds; of two decisions the later one holds.
 
     `version`: it was forgotten; `chain`: so was all that replaced it by then; `restored`: neither any more.
@@ -54,7 +54,7 @@ class Replica(msgspec.Struct, frozen=True, omit_defaults=True):
     """
 
     sha256: str = ""
-    mark: Mark | None = None
+    mark: RemovalMark | None = None
     is_common: bool = True
 
 
@@ -101,7 +101,7 @@ class Replicas:
         }
         await self._put(owner, changed, durable=False)
 
-    async def learn(self, owner: Owner, marks: Mapping[str, Mark]) -> None:
+    async def learn(self, owner: Owner, marks: Mapping[str, RemovalMark]) -> None:
         """Marks that others made, or that follow from others; the later one of each memory holds."""
         before = self._known[owner]
         newer = {each: mark for each, mark in marks.items() if is_newer(mark, before.get(each))}
@@ -119,7 +119,7 @@ class Replicas:
             if (mark is not None and mark.is_dead) == (kind != "restored"):
                 continue
             at = now if mark is None else max(now, mark.at + 1)
-            changed[each] = Replica("", Mark(at, kind))
+            changed[each] = Replica("", RemovalMark(at, kind))
         await self._put(owner, changed)
         self.marked()
 
@@ -141,11 +141,11 @@ class Replicas:
             self._table.write(connection, "\n".join((*owner, memory_id)), known)
 
 
-def is_newer(mark: Mark, known: Replica | None) -> bool:
+def is_newer(mark: RemovalMark, known: Replica | None) -> bool:
     """Whether a mark holds against what is known."""
     return known is None or known.mark is None or mark.rank > known.mark.rank
 
 
-def _marked(known: Replica | None, mark: Mark) -> Replica:
+def _marked(known: Replica | None, mark: RemovalMark) -> Replica:
     """What is forgotten is new to whoever gets it back."""
     return Replica("" if known is None or mark.is_dead else known.sha256, mark, is_common=False)

@@ -32,7 +32,7 @@ KEPT_S = 24 * 3600
 _PRUNE_EVERY_S = 600
 
 
-class Known(msgspec.Struct, frozen=True):
+class RequestOutcome(msgspec.Struct, frozen=True):
     """What a request came to: the id of a memory, or nothing if that was forgotten since.
 
     `digest` is of what was asked for; `existed`: the memory was there before.
@@ -43,7 +43,7 @@ class Known(msgspec.Struct, frozen=True):
     existed: bool = False
 
 
-class Begun(msgspec.Struct, frozen=True):
+class PendingWrite(msgspec.Struct, frozen=True):
     """One write that is about to happen, in the root of `identity` at the path `root`: its file and request.
 
     If the key has a row already, that is returned and nothing put, unless it is to be `again`. The attributes
@@ -53,14 +53,14 @@ class Begun(msgspec.Struct, frozen=True):
     identity: str
     file: OwnFile | None = None
     key: str = ""
-    known: Known | None = None
+    known: RequestOutcome | None = None
     again: bool = False
     root: str = ""
     base: str = ""
     said: FactsPatch = UNCHANGED
 
 
-_Waiting = tuple[Sequence[Begun], Future[tuple[Known | None, ...]]]
+_Waiting = tuple[Sequence[PendingWrite], Future[tuple[RequestOutcome | None, ...]]]
 
 
 class Requests:
@@ -75,7 +75,7 @@ class Requests:
     ) -> None:
         """`clock` gives Unix seconds."""
         self._database = database
-        self._table = Table(database, "requests", Known)
+        self._table = Table(database, "requests", RequestOutcome)
         self._trust = trust
         self._attributes = attributes
         self._clock = clock
@@ -84,12 +84,12 @@ class Requests:
         self._pruned_at = float("-inf")
         self._changes: tuple[Change, ...] = ()  # of the transaction that the thread is about
 
-    def begin(self, writes: Sequence[Begun]) -> Future[tuple[Known | None, ...]]:
+    def begin(self, writes: Sequence[PendingWrite]) -> Future[tuple[RequestOutcome | None, ...]]:
         """Put writes on record, durably once it is done; the row that each key had already, or None.
 
         Called in any thread; fails with StoreError, and nothing is on record then.
         """
-        done: Future[tuple[Known | None, ...]] = Future()
+        done: Future[tuple[RequestOutcome | None, ...]] = Future()
         with self._lock:
             self._waiting.append((writes, done))
             is_first = len(self._waiting) == 1
@@ -100,7 +100,7 @@ class Requests:
                 self._fail(self._taken(), error)
         return done
 
-    async def of(self, key: str) -> Known | None:
+    async def of(self, key: str) -> RequestOutcome | None:
         """Return the outcome of a request with this key, or None. Raises StoreError."""
         return await self._database.run(partial(self._known, key))
 
@@ -131,8 +131,8 @@ class Requests:
             done.set_result(rows)
 
     def _begin(
-        self, waiting: Sequence[Sequence[Begun]], connection: Connection
-    ) -> list[tuple[Known | None, ...]]:
+        self, waiting: Sequence[Sequence[PendingWrite]], connection: Connection
+    ) -> list[tuple[RequestOutcome | None, ...]]:
         """The row that each key had; `_changes` are of what was put with the keys."""
         now = int(self._clock())
         if now - self._pruned_at > _PRUNE_EVERY_S:
@@ -160,20 +160,20 @@ class Requests:
             change.write(connection)
         return known
 
-    def _put(self, write: Begun, now: float, connection: Connection) -> Known | None:
+    def _put(self, write: PendingWrite, now: float, connection: Connection) -> RequestOutcome | None:
         if write.key and not write.again and (row := self._known(write.key, connection)) is not None:
             return row
         if write.key and write.known is not None:
             self._table.write(connection, write.key, write.known, float(now))
         return None
 
-    def _known(self, key: str, connection: Connection) -> Known | None:
+    def _known(self, key: str, connection: Connection) -> RequestOutcome | None:
         return self._table.read(connection, key)
 
     def _forget(self, memory_ids: frozenset[str], connection: Connection) -> None:
         for row in tuple(self._table.read_all(connection)):
             if row.value.memory_id in memory_ids:
-                self._table.write(connection, row.key, Known("", "", row.value.existed), row.at)
+                self._table.write(connection, row.key, RequestOutcome("", "", row.value.existed), row.at)
 
 
 class Receipt(msgspec.Struct, frozen=True):

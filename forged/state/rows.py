@@ -27,7 +27,7 @@ V = TypeVar("V")
 _NO_BOUND = 1 << 62
 
 
-class Kept(NamedTuple, Generic[V]):
+class CachedRow(NamedTuple, Generic[V]):
     """A value in memory, when it was put (Unix seconds), and its bytes if the table counts them."""
 
     value: V
@@ -57,7 +57,7 @@ class Rows(Table[V], Mapping[str, V]):
         self._durable, self._most, self._most_bytes = durable, most, most_bytes
         self._keep_s, self._merge, self._clock = keep_s, merge, clock
         self._weigh = weigh or (lambda value: len(self.encode(value)) if most_bytes < _NO_BOUND else 0)
-        self._kept: dict[str, Kept[V]]  # the oldest first
+        self._kept: dict[str, CachedRow[V]]  # the oldest first
         self._replace({})
         self._lock = threading.Lock()  # changes come from the event loop and from the database's thread
         self._unsaved, self._warned = set[str](), False
@@ -148,24 +148,26 @@ class Rows(Table[V], Mapping[str, V]):
         with self._lock:
             early = self._kept
             ordered = sorted(found, key=lambda row: row.at)
-            self._replace({row.key: Kept(row.value, row.at, self._weigh(row.value)) for row in ordered})
+            self._replace({row.key: CachedRow(row.value, row.at, self._weigh(row.value)) for row in ordered})
             for key, kept in early.items():
                 before, value = self._kept.get(key), kept.value
                 if before is not None and self._merge is not None:
                     value = self._merge(before.value, kept.value)
-                self._apply({key: Kept(value, kept.at, self._weigh(value))})
+                self._apply({key: CachedRow(value, kept.at, self._weigh(value))})
             self._drop(self._beyond({}))
 
     def _made(
         self, values: Mapping[str, V | None], at: float | None, *, renew: bool
-    ) -> dict[str, Kept[V] | None]:
-        now, made = self._clock() if at is None else at, dict[str, Kept[V] | None]()
+    ) -> dict[str, CachedRow[V] | None]:
+        now, made = self._clock() if at is None else at, dict[str, CachedRow[V] | None]()
         for key, value in values.items():
             old = None if renew else self._kept.get(key)
-            made[key] = None if value is None else Kept(value, old.at if old else now, self._weigh(value))
+            made[key] = (
+                None if value is None else CachedRow(value, old.at if old else now, self._weigh(value))
+            )
         return made
 
-    def _beyond(self, fresh: Mapping[str, Kept[V] | None]) -> list[str]:
+    def _beyond(self, fresh: Mapping[str, CachedRow[V] | None]) -> list[str]:
         """Return the keys of rows that have to go once these rows are put, the oldest first."""
         count, size = len(self._kept), self.bytes
         for key, kept in fresh.items():
@@ -181,11 +183,11 @@ class Rows(Table[V], Mapping[str, V]):
                 count, size = count - 1, size - old.size
         return gone
 
-    def _replace(self, rows: Mapping[str, Kept[V]]) -> None:
+    def _replace(self, rows: Mapping[str, CachedRow[V]]) -> None:
         self._kept, self.bytes = {}, 0
         self._apply(rows)
 
-    def _apply(self, rows: Mapping[str, Kept[V] | None], *, renew: bool = True) -> None:
+    def _apply(self, rows: Mapping[str, CachedRow[V] | None], *, renew: bool = True) -> None:
         for key, kept in rows.items():
             old = self._kept.get(key)
             self.bytes += (kept.size if kept else 0) - (old.size if old else 0)
@@ -198,7 +200,7 @@ class Rows(Table[V], Mapping[str, V]):
         self._apply(dict.fromkeys(keys))
         self._unsaved.update(keys)
 
-    def _write(self, rows: Mapping[str, Kept[V] | None], connection: Connection) -> None:
+    def _write(self, rows: Mapping[str, CachedRow[V] | None], connection: Connection) -> None:
         self.erase(connection, *(key for key, kept in rows.items() if kept is None))
         for key, kept in rows.items():
             if kept is not None:
@@ -208,7 +210,7 @@ class Rows(Table[V], Mapping[str, V]):
 class _Durable(Generic[V]):
     """A change of a durable table: in memory once it is in the file."""
 
-    def __init__(self, table: Rows[V], rows: dict[str, Kept[V] | None], *, renew: bool) -> None:
+    def __init__(self, table: Rows[V], rows: dict[str, CachedRow[V] | None], *, renew: bool) -> None:
         self.table, self._rows, self._renew, self._gone = table, rows, renew, list[str]()
         self.name, self.is_empty = table.name, not rows
 
@@ -227,7 +229,7 @@ class _Durable(Generic[V]):
 class _Pending(Generic[V]):
     """Rows that memory has and the file has not; one that changes meanwhile stays to be written."""
 
-    def __init__(self, table: Rows[V], rows: dict[str, Kept[V] | None]) -> None:
+    def __init__(self, table: Rows[V], rows: dict[str, CachedRow[V] | None]) -> None:
         self.table, self._rows, self.name, self.is_empty = table, rows, table.name, not rows
 
     def write(self, connection: Connection) -> None:
@@ -252,11 +254,11 @@ class MemoryRows(Rows[V]):
         """Return all rows of a root, by the memory's id; it changes with the table."""
         return self._by_root.get(root, {})
 
-    def _replace(self, rows: Mapping[str, Kept[V]]) -> None:
+    def _replace(self, rows: Mapping[str, CachedRow[V]]) -> None:
         self._by_root = {}
         super()._replace(rows)
 
-    def _apply(self, rows: Mapping[str, Kept[V] | None], *, renew: bool = True) -> None:
+    def _apply(self, rows: Mapping[str, CachedRow[V] | None], *, renew: bool = True) -> None:
         super()._apply(rows, renew=renew)
         for key, kept in rows.items():
             root, _, memory_id = key.rpartition("\n")

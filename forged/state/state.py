@@ -24,15 +24,14 @@ from forged.files import atomic
 from forged.memory import utc
 from forged.state import daily_copy, damage
 from forged.state.attributes import Accesses, Attributes
+from forged.state.capture_log import CaptureLog
 from forged.state.captures import CaptureCursors, CaptureParts, LearnedSessions
-from forged.state.daily_counts import Agents, OutboundCounts, Spending
+from forged.state.daily_counts import Agents, EgressCounts, Spending
 from forged.state.database import Database, explained
 from forged.state.events import EventStore
-from forged.state.foreign import PAGE, foreign
 from forged.state.forgotten import ForgottenTexts
 from forged.state.injected_sets import InjectedSets, Injections
 from forged.state.intents import Intents
-from forged.state.judged import JudgementLog
 from forged.state.outbox import Outbox
 from forged.state.pauses import Pauses
 from forged.state.removal import Absences, Removal
@@ -40,6 +39,7 @@ from forged.state.replicas import Replicas
 from forged.state.requests import Receipts, Requests
 from forged.state.to_review import ToReview
 from forged.state.trust import Excludes, TrustRecords
+from forged.state.unexpected_files import PAGE, unexpected_files
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -73,16 +73,16 @@ class State:
         self.pauses = Pauses(self._database)
         self.spending = Spending(self._database, governor)
         self.trust = TrustRecords(self._database, self.pauses)
-        self.outbound = OutboundCounts(self._database)
+        self.egress = EgressCounts(self._database)
         self.intents = Intents(self._database)
         self.attributes = Attributes(self._database)
         self.requests = Requests(self._database, self.trust, self.attributes)
         self.receipts = Receipts(self._database)
-        self.heard = CaptureCursors(self._database)
+        self.capture_cursors = CaptureCursors(self._database)
         self.parts = CaptureParts(self._database)
         self.injected_sets = InjectedSets(self._database)
         self.to_review = ToReview(self._database)
-        self.judged = JudgementLog(self._database)
+        self.capture_log = CaptureLog(self._database)
         self.injections = Injections(self._database)
         self.agents = Agents(self._database)
         self.learned = LearnedSessions(self._database)
@@ -97,7 +97,7 @@ class State:
             accesses=self.accesses,
             injected_sets=self.injected_sets,
             injections=self.injections,
-            judged=self.judged,
+            capture_log=self.capture_log,
             to_review=self.to_review,
             outbox=self.outbox,
             trust=self.trust,
@@ -164,9 +164,9 @@ class State:
             told.append(f"{self._path} has a rollback journal, as this file system cannot do better: slower")
         return tuple(dict.fromkeys(filter(None, told)))
 
-    async def foreign(self) -> tuple[str, ...]:
+    async def unexpected_files(self) -> tuple[str, ...]:
         """What lies in the state directory and is not ours, for status and doctor."""
-        return await asyncio.to_thread(foreign, self._directory)
+        return await asyncio.to_thread(unexpected_files, self._directory)
 
     async def _open(self) -> None:
         try:
@@ -187,7 +187,7 @@ class State:
 
     def _prepare(self, path: str) -> Connection:
         with explained(path):
-            return damage.open_whole(path, self._copy, self._database.tables)
+            return damage.open_or_repair(path, self._copy, self._database.tables)
 
     def _read(self, connection: Connection) -> list[Callable[[], object]]:
         return [table.load(connection) for table in self._database.tables]

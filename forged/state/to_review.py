@@ -95,10 +95,10 @@ class ToReview(Rows[DecidedMemory]):
 
 def _without(document: DecidedMemory, unwanted: Sequence[Words]) -> tuple[DecidedMemory | None, int]:
     _, said = without_sentences(document.memory.content, unwanted)
-    beside, count = without_sentences(document.beside, unwanted)
+    pasted, count = without_sentences(document.pasted, unwanted)
     if said:
         return None, said + count
-    return (msgspec.structs.replace(document, beside=beside) if count else document), count
+    return (msgspec.structs.replace(document, pasted=pasted) if count else document), count
 
 
 def _alone(document: DecidedMemory, gone: Collection[str]) -> DecidedMemory:

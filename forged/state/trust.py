@@ -16,7 +16,7 @@ import msgspec
 
 from forged.state.database import Database, Row, Table, WriteOnly
 from forged.state.pauses import Pauses
-from forged.state.rows import Kept, MemoryRows, Rows, key_of
+from forged.state.rows import CachedRow, MemoryRows, Rows, key_of
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -41,7 +41,7 @@ class OwnFile(msgspec.Struct, frozen=True):
 class RootRecord(msgspec.Struct, frozen=True):
     """What is known of one root at one path. `trusted_at` is empty unless it is trusted.
 
-    `mode` is follow or pin; `branch` the full name of the branch that was checked out when it was trusted.
+    `mode` is follow or locked; `branch` the full name of the branch that was checked out when it was trusted.
     """
 
     top: str
@@ -57,7 +57,7 @@ class RootRecord(msgspec.Struct, frozen=True):
         return f"{self.identity} {self.top}"
 
 
-class Looked(msgspec.Struct, frozen=True):
+class TrustFindings(msgspec.Struct, frozen=True):
     """Findings of a look at a root: hashes that count from now on, and hashes of files that git brought.
 
     `root` is what was on record of the root, or its first record.
@@ -126,14 +126,14 @@ class TrustRecords:
         """
         return frozenset() if self._pauses.doubt else self._brought.get(identity, frozenset())
 
-    def note(self, found: Looked) -> bool:
+    def note(self, found: TrustFindings) -> bool:
         """Put what a look found out on record, durably on return, unless the root is another one by then.
 
         For threads: the caller waits for the disk. Raises StoreError, and not all of it is on record then.
         """
         return all(self._noted(part) for part in _parts(found))
 
-    def _noted(self, found: Looked) -> bool:
+    def _noted(self, found: TrustFindings) -> bool:
         done: Future[bool] = Future()
 
         def serve() -> None:
@@ -191,7 +191,7 @@ class TrustRecords:
         self._hashes[record.identity] = {file.sha256 for file in own.values()}
         self.decisions += 1
 
-    def _note(self, found: Looked, connection: Connection) -> bool:
+    def _note(self, found: TrustFindings, connection: Connection) -> bool:
         identity, known = found.root.identity, self._roots.read(connection, found.root.key)
         if known is None:
             self._roots.write(connection, found.root.key, found.root, time.time())
@@ -213,7 +213,7 @@ class OwnFiles(MemoryRows[OwnFile]):
         self._hashes = hashes
         super().__init__(database, "own_files", OwnFile, durable=True, most=MOST_OWN, is_copied=True)
 
-    def _apply(self, rows: Mapping[str, Kept[OwnFile] | None], *, renew: bool = True) -> None:
+    def _apply(self, rows: Mapping[str, CachedRow[OwnFile] | None], *, renew: bool = True) -> None:
         for key, kept in rows.items():
             hashes = self._hashes.setdefault(key.rpartition("\n")[0], set())
             if kept is not None:
@@ -223,12 +223,12 @@ class OwnFiles(MemoryRows[OwnFile]):
         super()._apply(rows, renew=renew)
 
 
-def _parts(found: Looked) -> Iterator[Looked]:
+def _parts(found: TrustFindings) -> Iterator[TrustFindings]:
     """The same in parts that hold no other write up for long."""
     accepted, brought = sorted(found.accepted), sorted(found.brought)
     for start in range(0, max(len(accepted), len(brought), 1), _AT_ONCE):
         end = start + _AT_ONCE
-        yield Looked(found.root, frozenset(accepted[start:end]), frozenset(brought[start:end]))
+        yield TrustFindings(found.root, frozenset(accepted[start:end]), frozenset(brought[start:end]))
 
 
 def _pair(key: str) -> tuple[str, str]:

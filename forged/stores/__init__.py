@@ -1,27 +1,27 @@
 """Stores: what a request may search, and the one search over all of them."""
 
 from forged.map import Ranked
-from forged.stores.recall import RecallSearch, compared_by, is_asked_for
+from forged.stores.recall import RecallSearch, comparison_key, matches_filters
 from forged.stores.resolver import Resolver, Workplace
 from forged.stores.search import StoreSearch
-from forged.stores.second_model import CjkSource, SecondModel
-from forged.stores.session_memories import SessionMemories, SessionMemory, in_session
+from forged.stores.second_model import CjkSearcher, SecondModel
+from forged.stores.session_memories import SessionMemories, SessionMemory, new_session_memory
 from forged.stores.session_views import SessionViews, facts_in_session, root_of_session
-from forged.stores.store import FileStore, SearchedStore, Store, View
-from forged.stores.values import FIRST_BUILD, GIVEN, Limits, Question, Rows
+from forged.stores.store import FileStore, RemoteStore, Store, View
+from forged.stores.values import FIRST_BUILD, GIVEN, Limits, Question, SearchResult
 
 __all__ = [
     "FIRST_BUILD",
     "GIVEN",
-    "CjkSource",
+    "CjkSearcher",
     "FileStore",
     "Limits",
     "Question",
     "Ranked",
     "RecallSearch",
+    "RemoteStore",
     "Resolver",
-    "Rows",
-    "SearchedStore",
+    "SearchResult",
     "SecondModel",
     "SessionMemories",
     "SessionMemory",
@@ -30,9 +30,9 @@ __all__ = [
     "StoreSearch",
     "View",
     "Workplace",
-    "compared_by",
+    "comparison_key",
     "facts_in_session",
-    "in_session",
-    "is_asked_for",
+    "matches_filters",
+    "new_session_memory",
     "root_of_session",
 ]

@@ -14,8 +14,8 @@ from typing import TypeVar
 
 import msgspec
 
-from forged.map import Ranked, room
-from forged.stores.values import Question, Rows
+from forged.map import Ranked, admission_limit
+from forged.stores.values import Question, SearchResult
 from forged.text.terms import is_cjk
 
 # So many that were followed over what memories speak of come.
@@ -26,12 +26,12 @@ _SAME, _KEY = attrgetter("same"), attrgetter("key")
 _Key = TypeVar("_Key", bound=Hashable)
 
 
-def searched(rows: Rows) -> list[Ranked]:
+def without_linked(rows: SearchResult) -> list[Ranked]:
     """Leave out what links led to."""
-    return [each for each in rows.ranked if each.via == "search"]
+    return [each for each in rows.ranked if each.found_by == "search"]
 
 
-def in_order(
+def merge_ranked(
     lists: Sequence[Sequence[Ranked]], same: Callable[[Ranked], _Key], *, by_rank: bool = False
 ) -> list[tuple[Ranked, float]]:
     """One list of many with what each is worth: by distance where all can be compared, else by rank.
@@ -54,43 +54,45 @@ def in_order(
     return sorted(((row, worth[key]) for key, row in rows.items()), key=lambda each: -each[1])
 
 
-def both_models(own: Rows, second: Rows | None, question: Question) -> Rows:
+def merge_models(own: SearchResult, second: SearchResult | None, question: Question) -> SearchResult:
     """Merge the results of two models, each in its own languages; of equals the query's language leads."""
     if second is None:
         return own
-    found = searched(own)
-    in_cjk = _fused([searched(second), [each for each in found if is_cjk(each.memory.content)]])
+    found = without_linked(own)
+    in_cjk = _fused([without_linked(second), [each for each in found if is_cjk(each.memory.content)]])
     others = [each for each in found if not is_cjk(each.memory.content)]
     lists = [in_cjk, others] if is_cjk(question.message) else [others, in_cjk]
-    return _merged((own, second), lists, question.top_k + len(question.beside), question.top_k)
+    return _merged((own, second), lists, question.top_k + len(question.pinned), question.top_k)
 
 
-def all_stores(found: Sequence[Rows], question: Question) -> Rows:
+def merge_stores(found: Sequence[SearchResult], question: Question) -> SearchResult:
     """Merge the results of all stores; where a gate holds, no more than one store alone might give."""
     most = question.top_k
     if question.least_evidence != float("-inf"):
-        most = room(turn=question.turn, most=most, by_vectors=question.vectors is not None)
-    most += sum(each.key in question.beside for rows in found for each in rows.ranked)  # these come anyhow
-    return _merged(found, list(map(searched, found)), most, most)
+        most = admission_limit(turn=question.turn, most=most, by_vectors=question.vectors is not None)
+    most += sum(each.key in question.pinned for rows in found for each in rows.ranked)  # these come anyhow
+    return _merged(found, list(map(without_linked, found)), most, most)
 
 
-def _merged(found: Sequence[Rows], lists: Sequence[Sequence[Ranked]], most: int, most_hops: int) -> Rows:
+def _merged(
+    found: Sequence[SearchResult], lists: Sequence[Sequence[Ranked]], most: int, most_hops: int
+) -> SearchResult:
     best = _fused(lists)[:most]
     keys = {each.key for each in best}
-    led = {each.key: each for rows in found for each in rows.ranked if each.via != "search"}
+    led = {each.key: each for rows in found for each in rows.ranked if each.found_by != "search"}
     beside = [each for key, each in led.items() if key not in keys]
-    return Rows(
+    return SearchResult(
         ranked=(*best, *beside[:most_hops]),
-        stayed=tuple(each for rows in found for each in rows.stayed),  # those that came leave the answer
+        rejected=tuple(each for rows in found for each in rows.rejected),  # those that came leave the answer
         evidence=max((rows.evidence for rows in found if rows.ranked), default=found[0].evidence),
     )
 
 
 def _fused(lists: Sequence[Sequence[Ranked]]) -> list[Ranked]:
-    return [row for row, _ in in_order(lists, _KEY)]
+    return [row for row, _ in merge_ranked(lists, _KEY)]
 
 
-def recalled(lists: Sequence[Sequence[Ranked]], led: Sequence[Ranked], query: str) -> list[Ranked]:
+def merge_recalled(lists: Sequence[Sequence[Ranked]], led: Sequence[Ranked], query: str) -> list[Ranked]:
     """Lists of a recall as one, and what was `led` to, by rank; each scored by what it is worth.
 
     Lists in the script of the query stand before those in another: of equal places they come first.
@@ -101,19 +103,19 @@ def recalled(lists: Sequence[Sequence[Ranked]], led: Sequence[Ranked], query: st
     for rows in some:
         single.append([each for each in rows if each.same not in seen])
         seen.update(each.same for each in single[-1])
-    ordered = _scored(in_order(single, _SAME))
+    ordered = _scored(merge_ranked(single, _SAME))
     if not led:
         return ordered
     there = {each.same: each for each in ordered}
     known = [msgspec.structs.replace(there.get(each.same, each), path=each.path) for each in led]
-    return _scored(in_order([known, ordered], _SAME, by_rank=True))
+    return _scored(merge_ranked([known, ordered], _SAME, by_rank=True))
 
 
 def _scored(rows: Iterable[tuple[Ranked, float]]) -> list[Ranked]:
     return [msgspec.structs.replace(row, score=worth) for row, worth in rows]
 
 
-def best_led(lists: Iterable[Sequence[Ranked]]) -> list[Ranked]:
+def merge_reached(lists: Iterable[Sequence[Ranked]]) -> list[Ranked]:
     """Merge the memories that were reached here and on a server, each once."""
     best = dict[tuple[str, str], Ranked]()
     for each in (each for rows in lists for each in rows):

@@ -19,11 +19,11 @@ from msgspec.structs import replace
 from forged import fair_queue
 from forged.attributes import Facts
 from forged.entities import EntityGraph, ReachedMemory, graph_of, named_in, two_hops
-from forged.map import Part, Ranked, VectorMap
-from forged.stores.merging import MOST_REACHED, best_led, recalled, searched
-from forged.stores.search import Brought, Searches, StoreSearch, gathered
-from forged.stores.store import SearchedStore, Store, View
-from forged.stores.values import FIRST_BUILD, Limits, Question, Rows
+from forged.map import MapPart, Ranked, VectorMap
+from forged.stores.merging import MOST_REACHED, merge_reached, merge_recalled, without_linked
+from forged.stores.search import Searches, StoreResult, StoreSearch, gathered
+from forged.stores.store import RemoteStore, Store, View
+from forged.stores.values import FIRST_BUILD, Limits, Question, SearchResult
 from forged.text.terms import is_cjk
 
 _UNREAD = f"is not indexed yet: {FIRST_BUILD}"
@@ -36,11 +36,11 @@ class RecallSearch:
 
     def __init__(self, search: StoreSearch, thread: Executor) -> None:
         self._search = search
-        self._entities = OverEntities(thread)
+        self._entities = EntitySearch(thread)
 
     async def search(
         self, stores: Sequence[Store], question: Question, *, until: float, tops: tuple[str, ...] = ()
-    ) -> Rows:
+    ) -> SearchResult:
         """One list of all stores, no memory twice, and as many of each scope as may come.
 
         What is not there at `until` is left out. `tops` are the roots of whoever asks.
@@ -50,12 +50,12 @@ class RecallSearch:
         _, found = await gathered(until, self._searches(stores, question, limits, tops), says_why=True)
         led = [rows.ranked for name, each in found.items() if name.endswith(_ENTITIES) for rows in each.lists]
         places = {name: each for name, each in found.items() if not name.endswith(_ENTITIES)}
-        lists = [searched(rows) for each in places.values() for rows in each.lists]
-        ordered = recalled(lists, best_led(led), question.message)
-        return Rows(
+        lists = [without_linked(rows) for each in places.values() for rows in each.lists]
+        ordered = merge_recalled(lists, merge_reached(led), question.message)
+        return SearchResult(
             tuple(limits.within(ordered)),
             missing=tuple(f"{name} {each.missing}" for name, each in places.items() if each.missing),
-            legs=frozenset[str]().union(*(each.legs for each in places.values())),
+            indexes=frozenset[str]().union(*(each.indexes for each in places.values())),
             held=sum(each.held for each in places.values()),
             unread=any(each.unread for each in places.values()),
         )
@@ -64,8 +64,8 @@ class RecallSearch:
         self, stores: Sequence[Store], question: Question, limits: Limits, tops: tuple[str, ...]
     ) -> Searches:
         """A search for each store and for what else is asked, by name; nearer ones come before servers."""
-        here = [each for each in stores if not isinstance(each, SearchedStore)]
-        there = [each for each in stores if isinstance(each, SearchedStore)]
+        here = [each for each in stores if not isinstance(each, RemoteStore)]
+        there = [each for each in stores if isinstance(each, RemoteStore)]
         searches: Searches = {each.name: self._in_store(each, question, limits) for each in here}
         if self._search.second is not None:
             searches |= {f"{each.name} (cjk)": self._in_second(each, question, limits, tops) for each in here}
@@ -73,11 +73,11 @@ class RecallSearch:
         searches[_ENTITIES] = self._over_entities(here, question)
         return searches | {f"{each.name} {_ENTITIES}": _reached(each, question) for each in there}
 
-    async def _in_store(self, store: Store, question: Question, limits: Limits) -> Brought:
+    async def _in_store(self, store: Store, question: Question, limits: Limits) -> StoreResult:
         """By distance alone where all that it holds has a vector of the model that answers; else by words."""
         view = await store.view(question.generation, question.deadline)
         if not view.size:
-            return Brought(missing=_UNREAD if view.waiting else view.problem, unread=view.waiting)
+            return StoreResult(missing=_UNREAD if view.waiting else view.problem, unread=view.waiting)
         vectors, routes = question.vectors, self._search.second is not None
         is_near = vectors is not None and all(
             _is_whole(part, view.key, vectors.shape[1], routes=routes)
@@ -92,23 +92,23 @@ class RecallSearch:
             admits = [_of_script(view, script, question.admits) for script in scripts]
             questions = [replace(question, admits=each) for each in admits]
         found = [_by_model(await source.search(each), view.key) for each in questions]
-        legs = {"dense"} if vectors is not None and "dense" in view.legs else set[str]()
-        legs |= set() if is_near else {"lexical"}
-        return Brought(tuple(found), view.problem, frozenset(legs), view.size)
+        indexes = {"dense"} if vectors is not None and "dense" in view.indexes else set[str]()
+        indexes |= set() if is_near else {"lexical"}
+        return StoreResult(tuple(found), view.problem, frozenset(indexes), view.size)
 
     async def _in_second(
         self, store: Store, question: Question, limits: Limits, tops: tuple[str, ...]
-    ) -> Brought:
+    ) -> StoreResult:
         """Search a store by the second model."""
         view = await store.view(question.generation, question.deadline)
         second = self._search.second(view, tops) if self._search.second is not None else None
         if second is None:
-            return Brought()
+            return StoreResult()
         source, key = second
         rows = await source.search(replace(question, top_k=limits.of.get(store.scope, 0)))
-        return Brought((_by_model(rows, key),), legs=frozenset({"dense"}))
+        return StoreResult((_by_model(rows, key),), indexes=frozenset({"dense"}))
 
-    async def _over_entities(self, stores: Sequence[Store], question: Question) -> Brought:
+    async def _over_entities(self, stores: Sequence[Store], question: Question) -> StoreResult:
         """Follow the query over what the memories of all stores speak of."""
         views = await asyncio.gather(*(each.view(question.generation, question.deadline) for each in stores))
         homes = [home for view in views for home in view.maps]
@@ -117,31 +117,33 @@ class RecallSearch:
             home, memory_id = homes[each.place[0]], each.place[1]
             memory = home.find(memory_id)
             if memory is not None and (admits is None or admits(home.root, memory_id)):
-                rows.append(Ranked(memory, each.strength, via="entity", root=home.root, path=each.path))
-        return Brought((Rows(tuple(rows[:MOST_REACHED])),))
+                rows.append(Ranked(memory, each.strength, found_by="entity", root=home.root, path=each.path))
+        return StoreResult((SearchResult(tuple(rows[:MOST_REACHED])),))
 
 
-async def _nearest(store: SearchedStore, question: Question) -> Brought:
+async def _nearest(store: RemoteStore, question: Question) -> StoreResult:
     if question.vectors is None:
-        return Brought(missing="was not asked: there is no vector of the query")
-    return Brought(tuple(await store.nearest(question)), legs=frozenset({"dense"}))
+        return StoreResult(missing="was not asked: there is no vector of the query")
+    return StoreResult(tuple(await store.nearest(question)), indexes=frozenset({"dense"}))
 
 
-async def _reached(store: SearchedStore, question: Question) -> Brought:
-    return Brought((Rows(tuple(await store.reached(question))),))
+async def _reached(store: RemoteStore, question: Question) -> StoreResult:
+    return StoreResult((SearchResult(tuple(await store.reached(question))),))
 
 
-def _by_model(rows: Rows, key: str | None) -> Rows:
+def _by_model(rows: SearchResult, key: str | None) -> SearchResult:
     """Rows that can be compared with others by their distance."""
-    return Rows(tuple(replace(each, model=compared_by(key, each.memory.content)) for each in rows.ranked))
+    return SearchResult(
+        tuple(replace(each, model=comparison_key(key, each.memory.content)) for each in rows.ranked)
+    )
 
 
-def _is_whole(part: Part, key: str | None, dimension: int, *, routes: bool) -> bool:
+def _is_whole(part: MapPart, key: str | None, dimension: int, *, routes: bool) -> bool:
     """Tell whether every row can be compared with the query; where `routes`, CJK rows are another model's."""
     lacks = np.ones(len(part.memories), np.bool_)
-    leg = part.dense
-    if leg is not None and leg.dimension == dimension and key in {None, leg.key}:
-        lacks = leg.missing.copy()
+    index = part.dense
+    if index is not None and index.dimension == dimension and key in {None, index.key}:
+        lacks = index.missing.copy()
     if part.gone is not None:
         lacks &= ~part.gone
     if routes:
@@ -170,7 +172,7 @@ def _of_script(
     return may_come
 
 
-class OverEntities:
+class EntitySearch:
     """Searches over what memories speak of; one for the daemon.
 
     A map's graph of its heads is made in a thread when a query first needs it, and lives as long as the map.
@@ -199,7 +201,7 @@ class OverEntities:
         return graph
 
 
-def is_asked_for(facts: Facts, filters: Mapping[str, Any], least_importance: float) -> bool:
+def matches_filters(facts: Facts, filters: Mapping[str, Any], least_importance: float) -> bool:
     """Tell whether a memory has all of these values in its metadata, and is important enough."""
     if facts.importance < least_importance:
         return False
@@ -218,6 +220,6 @@ def _is_same(one: object, other: object) -> bool:
     return one == other
 
 
-def compared_by(key: str | None, content: str) -> str:
+def comparison_key(key: str | None, content: str) -> str:
     """Equal for two texts whose distances to a query can be compared: one model, and one script."""
     return f"{key} {'cjk' if is_cjk(content) else 'other'}"

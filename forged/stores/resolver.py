@@ -102,13 +102,13 @@ class Resolver:
         self._sessions = sessions
         self._clock = clock
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="resolve")
-        self._places = _Looks(self._place, clock)
-        self._repositories = _Looks(self._repository, clock)
-        self._agents = _Looks(self._agent, clock)
+        self._places = _LookupCache(self._place, clock)
+        self._repositories = _LookupCache(self._repository, clock)
+        self._agents = _LookupCache(self._agent, clock)
         self._versions: OrderedDict[str, _Version] = OrderedDict()
         self._agreed: OrderedDict[frozenset[tuple[str, str]], float] = OrderedDict()  # until when
 
-    async def agree(self, seen: Mapping[str, str]) -> None:
+    async def check_paths(self, seen: Mapping[str, str]) -> None:
         """Compare the client's view of its paths with the daemon's, by a fresh look.
 
         A mismatch is looked at once more: a folder may have been replaced meanwhile. Raises WorkspaceError
@@ -124,7 +124,7 @@ class Resolver:
         path = next(path for path in seen if found[path] != seen[path])
         raise WorkspaceError(_disagreement(path, found[path], seen[path]))
 
-    def agrees(self, seen: Mapping[str, str]) -> bool:
+    def has_checked(self, seen: Mapping[str, str]) -> bool:
         """Return True if a look of the last seconds found just this at these paths. Switches no task.
 
         Only a mount that changes for the daemon alone is noticed later.
@@ -236,7 +236,7 @@ class _Version(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...]
 
 
-class _Looks(Generic[_T]):
+class _LookupCache(Generic[_T]):
     """Answers of a slow look by key, each kept until the look's time; one look at a time for each key."""
 
     def __init__(

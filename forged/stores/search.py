@@ -1,9 +1,9 @@
 """The search of a retrieval: of the maps of a view as one store, and of other stores at the same time.
 
-In: stores and a `Question`; out: `Rows` of the best heads, each chain once, gated where asked for, then those
-that links lead to, and those that stayed out. A long search runs in the given thread, so that other requests
-are answered meanwhile. A store that is late or fails is named: it neither delays an answer beyond the
-deadline nor fails it.
+In: stores and a `Question`; out: `SearchResult` of the best heads, each chain once, gated where asked for,
+then those that links lead to, and those that stayed out. A long search runs in the given thread, so that
+other requests are answered meanwhile. A store that is late or fails is named: it neither delays an answer
+beyond the deadline nor fails it.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from msgspec.structs import replace
 
 from forged import fair_queue
 from forged.errors import ForgedError
-from forged.fair_queue import retrieved
+from forged.fair_queue import ignore_failure
 from forged.map import (
     CANDIDATES,
     Cosines,
-    Found,
+    GateScore,
+    MapSearch,
     Ranked,
-    Reading,
     VectorMap,
-    compared,
-    hops,
+    compare_batch,
+    follow_links,
+    gate_decisions,
     is_hopeless,
-    leads,
-    rated,
+    label_confidence,
+    may_follow,
+    score_search,
     search_maps,
-    verdicts,
-    weigh,
 )
 from forged.models import Vectors
-from forged.stores.merging import all_stores, both_models
-from forged.stores.store import SearchedStore, Store, View
-from forged.stores.values import GIVEN, Question, Rows
+from forged.stores.merging import merge_models, merge_stores
+from forged.stores.store import RemoteStore, Store, View
+from forged.stores.values import GIVEN, Question, SearchResult
 
 logger = logging.getLogger(__name__)
 
@@ -63,28 +63,28 @@ Place = tuple[int, int]
 """A row of a map, by the map's place."""
 
 
-class Source(Protocol):
+class Searcher(Protocol):
     """A search of one view."""
 
-    async def search(self, question: Question) -> Rows:
+    async def search(self, question: Question) -> SearchResult:
         """The best rows for a question. May raise anything and may be cancelled at the deadline."""
 
 
-Second = Callable[[View, tuple[str, ...]], tuple[Source, str] | None]
+Second = Callable[[View, tuple[str, ...]], tuple[Searcher, str] | None]
 """A second model's source of a view under some roots, and its key; None where it knows nothing."""
 
 
-class Brought(msgspec.Struct, frozen=True):
-    """The result of one store; `missing` is why that is not all of it, `legs` are those that answered."""
+class StoreResult(msgspec.Struct, frozen=True):
+    """The result of one store; `missing` is why that is not all of it, `indexes` are those that answered."""
 
-    lists: tuple[Rows, ...] = ()
+    lists: tuple[SearchResult, ...] = ()
     missing: str = ""
-    legs: frozenset[str] = frozenset()
+    indexes: frozenset[str] = frozenset()
     held: int = 0
     unread: bool = False
 
 
-Searches = dict[str, Coroutine[Any, Any, Brought]]
+Searches = dict[str, Coroutine[Any, Any, StoreResult]]
 
 
 class StoreSearch:
@@ -94,7 +94,7 @@ class StoreSearch:
         self._lexical_weight = lexical_weight
         self._thread = thread
         self.second = second
-        self._among: list[Waiting] = []
+        self._batch: list[BatchedSearch] = []
 
     async def search(
         self,
@@ -103,7 +103,7 @@ class StoreSearch:
         *,
         own: View | None = None,
         tops: tuple[str, ...] = (),
-    ) -> Rows:
+    ) -> SearchResult:
         """Search stores, and `own`, the view that a request is about.
 
         `own` has no limit, and what its search raises is raised; the rest has until the question's deadline.
@@ -117,70 +117,70 @@ class StoreSearch:
         missing = tuple(f"{name} {each.missing}" for name, each in found.items() if each.missing)
         in_cjk = _only(found.get("cjk"))
         if first is not None and in_cjk is not None:
-            first = both_models(first, in_cjk, question)
+            first = merge_models(first, in_cjk, question)
         by_store = [] if first is None else [first]
         for store in stores:
             in_second = _only(found.get(f"{store.name} (cjk)"))
-            by_store += [both_models(rows, in_second, question) for rows in found[store.name].lists]
+            by_store += [merge_models(rows, in_second, question) for rows in found[store.name].lists]
         if not by_store:
-            return Rows(missing=missing)
-        rows = by_store[0] if first is not None and not stores else all_stores(by_store, question)
+            return SearchResult(missing=missing)
+        rows = by_store[0] if first is not None and not stores else merge_stores(by_store, question)
         return replace(rows, missing=missing) if missing else rows
 
     def _searches(self, stores: Sequence[Store], question: Question, tops: tuple[str, ...]) -> Searches:
         """A search for each store, by name; nearer ones come before servers."""
-        here = [each for each in stores if not isinstance(each, SearchedStore)]
-        there = [each for each in stores if isinstance(each, SearchedStore)]
+        here = [each for each in stores if not isinstance(each, RemoteStore)]
+        there = [each for each in stores if isinstance(each, RemoteStore)]
         searches: Searches = {each.name: self._in_store(each, question) for each in here}
         if self.second is not None:
             searches |= {f"{each.name} (cjk)": self._in_second(each, question, tops) for each in here}
         return searches | {each.name: _nearest(each, question) for each in there}
 
-    async def _in_store(self, store: Store, question: Question) -> Brought:
+    async def _in_store(self, store: Store, question: Question) -> StoreResult:
         view = await store.view(question.generation, _moment(question))
         if not view.size:
-            return Brought(missing="is read for the first time" if view.waiting else "")
-        return Brought((await self.files(view).search(question),))
+            return StoreResult(missing="is read for the first time" if view.waiting else "")
+        return StoreResult((await self.files(view).search(question),))
 
-    async def _in_second(self, store: Store, question: Question, tops: tuple[str, ...]) -> Brought:
+    async def _in_second(self, store: Store, question: Question, tops: tuple[str, ...]) -> StoreResult:
         """Search a store by the second model."""
         view = await store.view(question.generation, _moment(question))
         second = self.second(view, tops) if self.second is not None else None
-        return Brought() if second is None else await _of_second(second, question)
+        return StoreResult() if second is None else await _of_second(second, question)
 
-    def files(self, view: View, *, by_distance: bool = False) -> FileSource:
+    def files(self, view: View, *, by_distance: bool = False) -> ViewSearcher:
         """The search of a view, by words and vectors or by distance alone."""
         weight = 0.0 if by_distance else self._lexical_weight
-        return FileSource(view, lexical_weight=weight, thread=self._thread, among=self._among)
+        return ViewSearcher(view, lexical_weight=weight, thread=self._thread, batch=self._batch)
 
 
 def _moment(question: Question) -> float:
     return min(time.monotonic() + MOMENT_S, question.deadline)
 
 
-def _only(brought: Brought | None) -> Rows | None:
+def _only(brought: StoreResult | None) -> SearchResult | None:
     return brought.lists[0] if brought and brought.lists else None
 
 
-async def _of_second(second: tuple[Source, str], question: Question) -> Brought:
-    return Brought((await second[0].search(question),))
+async def _of_second(second: tuple[Searcher, str], question: Question) -> StoreResult:
+    return StoreResult((await second[0].search(question),))
 
 
-async def _nearest(store: SearchedStore, question: Question) -> Brought:
-    return Brought(tuple(await store.nearest(question)))
+async def _nearest(store: RemoteStore, question: Question) -> StoreResult:
+    return StoreResult(tuple(await store.nearest(question)))
 
 
 async def gathered(
     deadline: float,
     searches: Searches,
-    whole: Coroutine[Any, Any, Rows] | None = None,
+    whole: Coroutine[Any, Any, SearchResult] | None = None,
     *,
     says_why: bool = False,
-) -> tuple[Rows | None, dict[str, Brought]]:
+) -> tuple[SearchResult | None, dict[str, StoreResult]]:
     """Wait for `whole`, and until a deadline for each search: its result, or that it was late or failed."""
     tasks = {name: asyncio.ensure_future(search) for name, search in searches.items()}
     for task in tasks.values():
-        task.add_done_callback(retrieved)
+        task.add_done_callback(ignore_failure)
     try:
         first = await whole if whole is not None else None
         if tasks:
@@ -191,33 +191,35 @@ async def gathered(
     return first, {name: _brought(name, task, says_why=says_why) for name, task in tasks.items()}
 
 
-def _brought(name: str, task: asyncio.Future[Brought], *, says_why: bool) -> Brought:
+def _brought(name: str, task: asyncio.Future[StoreResult], *, says_why: bool) -> StoreResult:
     if not task.done() or task.cancelled():
         logger.warning("store left out store=%s reason=late", name)
-        return Brought(missing="was late")
+        return StoreResult(missing="was late")
     error = task.exception()
     if error is None:
         return task.result()
     logger.warning("store left out store=%s reason=%s", name, type(error).__name__)
-    return Brought(missing=f"failed ({error})" if says_why and isinstance(error, ForgedError) else "failed")
+    return StoreResult(
+        missing=f"failed ({error})" if says_why and isinstance(error, ForgedError) else "failed"
+    )
 
 
 # --- one view ------------------------------------------------------------------------------------------
 
 
-class FileSource:
+class ViewSearcher:
     """A view as a source: its maps are searched as if they were one store. Raises nothing."""
 
     def __init__(
-        self, view: View, *, lexical_weight: float, thread: Executor, among: list[Waiting] | None = None
+        self, view: View, *, lexical_weight: float, thread: Executor, batch: list[BatchedSearch] | None = None
     ) -> None:
-        """`lexical_weight` is the share of words in a score; `among` are the searches that wait."""
+        """`lexical_weight` is the share of words in a score; `batch` are the searches that wait."""
         self._view = view
         self._lexical_weight = lexical_weight
         self._thread = thread
-        self._among = [] if among is None else among
+        self._batch = [] if batch is None else batch
 
-    async def search(self, question: Question) -> Rows:
+    async def search(self, question: Question) -> SearchResult:
         """The heads that answer best, each once, with the best score of its chain; then what hops reach."""
         vectors = question.vectors
         if vectors is None:
@@ -225,92 +227,98 @@ class FileSource:
             return self._rows(question)
         if self._view.size * vectors.size >= _INLINE_WORK:
             return await fair_queue.in_thread(self._thread, partial(self._rows, question))
-        with joined(self._among, self._view.maps, vectors, self._view.key) as waiting:
+        with in_batch(self._batch, self._view.maps, vectors, self._view.key) as waiting:
             await fair_queue.turn()
             cosines = waiting.cosines()
         return self._rows(question, cosines)
 
-    def _rows(self, question: Question, cosines: Cosines | None = None) -> Rows:
+    def _rows(self, question: Question, cosines: Cosines | None = None) -> SearchResult:
         if question.least_evidence == float("-inf") or not self._view.size:
             return self._ungated(question, cosines)
-        found, reading = self._weighed(question, cosines)
+        found, gate_score = self._weighed(question, cosines)
         least, turn, most = question.least_evidence, question.turn, _POOL * question.top_k
-        if not question.explains and is_hopeless(reading, least, turn=turn):
-            return Rows(evidence=reading.evidence)
-        candidates = self._candidates(found, question, most + len(question.beside))
-        judged = self._judged(reading, candidates, question)
-        kept = self._kept(reading, [each for each in judged if not each.stayed], question)
+        if not question.explains and is_hopeless(gate_score, least, turn=turn):
+            return SearchResult(evidence=gate_score.evidence)
+        candidates = self._candidates(found, question, most + len(question.pinned))
+        judged = self._judged(gate_score, candidates, question)
+        kept = self._kept(gate_score, [each for each in judged if not each.rejected], question)
         came = {(each.root, each.memory.id) for each in kept}
-        out = (each for each in judged if each.stayed and (each.root, each.memory.id) not in came)
+        out = (each for each in judged if each.rejected and (each.root, each.memory.id) not in came)
         fit = self._given(found, question, most)
         if fit:
-            words = verdicts(reading, fit, least, turn=turn, most=len(fit))
-            fit = [replace(each, came="", stayed=GIVEN) for each in words if not each.stayed]
-        return Rows(kept, (*fit, *islice(out, question.top_k)), reading.evidence)
+            words = gate_decisions(gate_score, fit, least, turn=turn, most=len(fit))
+            fit = [replace(each, admitted_as="", rejected=GIVEN) for each in words if not each.rejected]
+        return SearchResult(kept, (*fit, *islice(out, question.top_k)), gate_score.evidence)
 
     def _judged(
-        self, reading: Reading, candidates: Mapping[Id, Ranked], question: Question
+        self, gate_score: GateScore, candidates: Mapping[Id, Ranked], question: Question
     ) -> Sequence[Ranked]:
         """Judge each; one that comes anyhow takes no place of others."""
         least, turn = question.least_evidence, question.turn
-        anyhow = [key for key in candidates if key in question.beside]
+        anyhow = [key for key in candidates if key in question.pinned]
         others = [each for key, each in candidates.items() if key not in anyhow]
-        judged = verdicts(reading, others, least, turn=turn, most=question.top_k)
+        judged = gate_decisions(gate_score, others, least, turn=turn, most=question.top_k)
         if not anyhow:
             return judged
         beside = [candidates[key] for key in anyhow]
-        found = dict(zip(anyhow, verdicts(reading, beside, least, turn=turn, most=len(beside)), strict=True))
+        found = dict(
+            zip(anyhow, gate_decisions(gate_score, beside, least, turn=turn, most=len(beside)), strict=True)
+        )
         rest = iter(judged)
         return [found[key] if key in found else next(rest) for key in candidates]
 
-    def _ungated(self, question: Question, cosines: Cosines | None) -> Rows:
+    def _ungated(self, question: Question, cosines: Cosines | None) -> SearchResult:
         """The best, of which nothing is held back; with a word for each where that is asked for."""
         found = self._found(question, cosines)
-        given = [replace(each, stayed=GIVEN) for each in self._given(found, question, question.top_k)]
+        given = [replace(each, rejected=GIVEN) for each in self._given(found, question, question.top_k)]
         candidates = list(self._candidates(found, question, question.top_k).values())
         if question.strong is not None:
-            candidates = rated(weigh(found, self._view.baseline), candidates, question.strong)
-        return Rows(self._ranked(candidates, question), tuple(given))
+            candidates = label_confidence(
+                score_search(found, self._view.baseline), candidates, question.strong
+            )
+        return SearchResult(self._ranked(candidates, question), tuple(given))
 
-    def _weighed(self, question: Question, cosines: Cosines | None) -> tuple[Found, Reading]:
+    def _weighed(self, question: Question, cosines: Cosines | None) -> tuple[MapSearch, GateScore]:
         """A message that is strong by itself speaks for itself; any other goes on from what was said."""
         if question.continued is not None:
             vectors = None if question.vectors is None else question.vectors[:1]
             by_itself = replace(question, texts=question.texts[:1], vectors=vectors, continued=None)
             alone = self._found(by_itself, None if cosines is None else cosines.some(0, 1))
-            own = weigh(alone, self._view.baseline)
+            own = score_search(alone, self._view.baseline)
             if own.evidence >= question.least_evidence:
                 return alone, own
         found = self._found(question, cosines)
-        return found, weigh(found, self._view.baseline)
+        return found, score_search(found, self._view.baseline)
 
-    def _kept(self, reading: Reading, let_in: Sequence[Ranked], question: Question) -> tuple[Ranked, ...]:
+    def _kept(
+        self, gate_score: GateScore, let_in: Sequence[Ranked], question: Question
+    ) -> tuple[Ranked, ...]:
         """Return the memories that may be injected, and those that links lead to for a reason."""
         maps, reached = self._view.maps, dict[Place, None]()
         for each in let_in:
-            heads = maps[each.map_index].led_to(each.memory.id) if each.memory.related else ()
+            heads = maps[each.map_index].linked_heads(each.memory.id) if each.memory.related else ()
             rows = (maps[each.map_index].row_of(head.id) for head in heads)
             reached |= {(each.map_index, row): None for row in rows if row is not None}
         if reached:  # at once: one by one that takes as long as a search
-            reading.evidences(list(reached))
-        may_lead = partial(leads, reading, least=question.least_evidence)
-        return self._ranked(let_in, question, leads=may_lead)
+            gate_score.evidences(list(reached))
+        leads_on = partial(may_follow, gate_score, least=question.least_evidence)
+        return self._ranked(let_in, question, may_follow=leads_on)
 
-    def _given(self, found: Found, question: Question, places: int) -> list[Ranked]:
+    def _given(self, found: MapSearch, question: Question, places: int) -> list[Ranked]:
         """Those of the first `places` memories that the session has in context."""
-        if not question.heard:
+        if not question.in_context:
             return []
-        best = found.best(places + len(question.heard))
-        first = _first_of_chains(best, question, lets_in_heard=True)
-        return [each for key, each in islice(first.items(), places) if key in question.heard]
+        best = found.best(places + len(question.in_context))
+        first = _first_of_chains(best, question, lets_in_context=True)
+        return [each for key, each in islice(first.items(), places) if key in question.in_context]
 
     def _ranked(self, candidates: Sequence[Ranked], question: Question, **how: Any) -> tuple[Ranked, ...]:
         """Answers, without those that a link leads to and that are in context or not wanted."""
-        top_k = question.top_k + len(question.beside)
-        ranked = rank(self._view.maps, candidates, top_k=top_k, hop_depth=question.hop_depth, **how)
+        top_k = question.top_k + len(question.pinned)
+        ranked = rank_heads(self._view.maps, candidates, top_k=top_k, hop_depth=question.hop_depth, **how)
         return tuple(_first_of_chains(ranked, question).values())
 
-    def _found(self, question: Question, cosines: Cosines | None) -> Found:
+    def _found(self, question: Question, cosines: Cosines | None) -> MapSearch:
         texts, message = question.texts, question.message
         return search_maps(
             self._view.maps,
@@ -323,11 +331,11 @@ class FileSource:
             continued=question.continued,
         )
 
-    def _candidates(self, found: Found, question: Question, count: int) -> dict[Id, Ranked]:
+    def _candidates(self, found: MapSearch, question: Question, count: int) -> dict[Id, Ranked]:
         """The best of `count` chains: versions of one memory may take all first places."""
         superseded = sum(len(each.chains.head_of) for each in self._view.maps)
         few = count + min(superseded, 3 * count)
-        most = few + len(question.heard)
+        most = few + len(question.in_context)
         k = min(most, max(few, _FREE))
         while True:
             best = found.best(k)
@@ -343,18 +351,18 @@ class FileSource:
 _MOST_TOGETHER = 16
 
 
-class Waiting:
+class BatchedSearch:
     """One question's vectors among those that wait for their turn, and the cosines found for it.
 
     Whoever has its turn first compares all that see the same maps; who gives up takes no further part.
     """
 
     def __init__(
-        self, among: list[Waiting], maps: tuple[VectorMap, ...], vectors: Vectors, key: str | None
+        self, batch: list[BatchedSearch], maps: tuple[VectorMap, ...], vectors: Vectors, key: str | None
     ) -> None:
         self.vectors = vectors
         self.found: tuple[Cosines | None] | None = None
-        self._among = among
+        self._batch = batch
         self._alike = maps, key, vectors.shape[1]
 
     def cosines(self) -> Cosines | None:
@@ -362,15 +370,15 @@ class Waiting:
         if self.found is None:
             group = self._group()
             maps, key, _ = self._alike
-            results = compared(maps, [each.vectors for each in group], key)
+            results = compare_batch(maps, [each.vectors for each in group], key)
             for each, result in zip(group, results, strict=True):
                 each.found = (result,)
         assert self.found is not None, "its own is in the group"
         return self.found[0]
 
-    def _group(self) -> list[Waiting]:
+    def _group(self) -> list[BatchedSearch]:
         group, queries = [self], len(self.vectors)
-        for other in self._among:
+        for other in self._batch:
             waits = other is not self and other.found is None and self._alike == other._alike
             if waits and queries + len(other.vectors) <= _MOST_TOGETHER:
                 group.append(other)
@@ -379,42 +387,42 @@ class Waiting:
 
 
 @contextlib.contextmanager
-def joined(
-    among: list[Waiting], maps: tuple[VectorMap, ...], vectors: Vectors, key: str | None
-) -> Iterator[Waiting]:
+def in_batch(
+    batch: list[BatchedSearch], maps: tuple[VectorMap, ...], vectors: Vectors, key: str | None
+) -> Iterator[BatchedSearch]:
     """Wait among others until the end of the block."""
-    waiting = Waiting(among, maps, vectors, key)
-    among.append(waiting)
+    waiting = BatchedSearch(batch, maps, vectors, key)
+    batch.append(waiting)
     try:
         yield waiting
     finally:
-        among.remove(waiting)
+        batch.remove(waiting)
 
 
 def _first_of_chains(
-    found: Iterable[Ranked], question: Question, *, lets_in_heard: bool = False
+    found: Iterable[Ranked], question: Question, *, lets_in_context: bool = False
 ) -> dict[Id, Ranked]:
     """Return the best of each memory in any version; none that may not come, or that is in context."""
     first: dict[Id, Ranked] = {}
-    heard, admits = frozenset[Id]() if lets_in_heard else question.heard, question.admits
+    in_context, admits = frozenset[Id]() if lets_in_context else question.in_context, question.admits
     for each in found:
         key = each.root, each.memory.id
-        if key not in first and key not in heard and (admits is None or admits(*key)):
+        if key not in first and key not in in_context and (admits is None or admits(*key)):
             first[key] = each
     return first
 
 
-def rank(
+def rank_heads(
     maps: Sequence[VectorMap],
     candidates: Iterable[Ranked],
     *,
     top_k: int,
     hop_depth: int,
-    leads: Callable[[Place, Place], bool] = lambda _source, _target: True,
+    may_follow: Callable[[Place, Place], bool] = lambda _source, _target: True,
 ) -> tuple[Ranked, ...]:
     """Candidates to answers: a chain's head once, with the best score of the chain; then what hops reach.
 
-    `leads` says whether a hop may go from one head to another.
+    `may_follow` says whether a hop may go from one head to another.
     """
     best: dict[tuple[int, str], Ranked] = {}
     for each in candidates:
@@ -426,19 +434,19 @@ def rank(
     if not any(each.memory.related for each in best.values()):
         return tuple(best.values())
 
-    def led_to(key: tuple[int, str]) -> Iterator[tuple[int, str]]:
+    def linked_heads(key: tuple[int, str]) -> Iterator[tuple[int, str]]:
         place, memory_id = key
         home = maps[place]
         source = home.row_of(memory_id)
-        for head in home.led_to(memory_id):
+        for head in home.linked_heads(memory_id):
             row = home.row_of(head.id)
-            if source is not None and row is not None and leads((place, source), (place, row)):
+            if source is not None and row is not None and may_follow((place, source), (place, row)):
                 yield place, head.id
 
-    reached = hops(tuple(best), led_to, depth=hop_depth, limit=top_k)
+    reached = follow_links(tuple(best), linked_heads, depth=hop_depth, limit=top_k)
     found = ((place, maps[place].find(memory_id)) for place, memory_id in reached)
     led = (
-        Ranked(memory, 0.0, via="hop", root=maps[place].root, came="hop", map_index=place)
+        Ranked(memory, 0.0, found_by="link", root=maps[place].root, admitted_as="link", map_index=place)
         for place, memory in found
         if memory is not None
     )
@@ -450,5 +458,5 @@ def _with_versions(maps: Sequence[VectorMap], head: Ranked) -> Ranked:
     home = maps[head.map_index]
     if head.memory.id not in home.chains.head_of:
         return head
-    older, rivals = home.versions(head.memory.id)
-    return replace(head, older=older, rivals=rivals)
+    older, concurrent_heads = home.versions(head.memory.id)
+    return replace(head, older=older, concurrent_heads=concurrent_heads)

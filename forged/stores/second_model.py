@@ -16,9 +16,9 @@ import numpy as np
 
 from forged.maps import EmbeddingQueue
 from forged.models import Purpose, RetryBudget, Vectors
-from forged.stores.search import FileSource
+from forged.stores.search import ViewSearcher
 from forged.stores.store import View
-from forged.stores.values import Question, Rows
+from forged.stores.values import Question, SearchResult
 
 # A recall asks for one query in several scopes at once.
 _QUERIES_KEPT = 16
@@ -33,7 +33,7 @@ class SecondModel:
         self._queue = queue
         self._asked: OrderedDict[str, asyncio.Task[Vectors]] = OrderedDict()
 
-    def beside(self, view: View) -> View | None:
+    def second_view(self, view: View) -> View | None:
         """The same maps by this model's vectors; None if they have none."""
         if all(part.second is None for each in view.maps for part in each.parts):
             return None
@@ -66,7 +66,7 @@ class SecondModel:
         return row
 
 
-class CjkSource:
+class CjkSearcher:
     """A view as the second model searches it; `name` is "cjk"."""
 
     name = "cjk"
@@ -74,12 +74,12 @@ class CjkSource:
     def __init__(self, model: SecondModel, view: View, tops: tuple[str, ...], thread: Executor) -> None:
         self._model, self._view, self._tops, self._thread = model, view, tops, thread
 
-    async def search(self, question: Question) -> Rows:
+    async def search(self, question: Question) -> SearchResult:
         """By vectors alone. Raises ProviderError."""
-        beside = self._model.beside(self._view)
+        second_view = self._model.second_view(self._view)
         is_gated = question.least_evidence > float("-inf")
-        if beside is None or (is_gated and beside.is_uncalibrated):
-            return Rows()
+        if second_view is None or (is_gated and second_view.is_uncalibrated):
+            return SearchResult()
         waiting = RetryBudget(question.deadline)
         rows = [await self._model.vector(text, self._tops, waiting) for text in question.texts]
         homes = {each.root: each for each in self._view.maps}
@@ -90,4 +90,4 @@ class CjkSource:
             return is_theirs and (question.admits is None or question.admits(root, memory_id))
 
         wanted = msgspec.structs.replace(question, vectors=np.stack(rows), admits=admits)
-        return await FileSource(beside, lexical_weight=0.0, thread=self._thread).search(wanted)
+        return await ViewSearcher(second_view, lexical_weight=0.0, thread=self._thread).search(wanted)

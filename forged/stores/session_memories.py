@@ -19,7 +19,7 @@ from forged.memory import Memory, Scope, Trigger
 
 MOST_BYTES = 64 << 20
 # What a row takes beside its text: the values around it, and a vector.
-_BESIDE = 4096
+_OVERHEAD_BYTES = 4096
 
 
 class SessionMemory(msgspec.Struct, frozen=True):
@@ -42,7 +42,9 @@ class SessionMemory(msgspec.Struct, frozen=True):
         return self.memory.session_id
 
 
-def in_session(content: str, session_id: str, now: float, *, category: str = "", origin: str = "") -> Memory:
+def new_session_memory(
+    content: str, session_id: str, now: float, *, category: str = "", origin: str = ""
+) -> Memory:
     """A text as a memory of a session."""
     at = memory.utc(now)
     return Memory(
@@ -60,11 +62,11 @@ def in_session(content: str, session_id: str, now: float, *, category: str = "",
 
 
 class _Session:
-    """The rows of one session, the oldest first. `moment` is another number whenever they are others."""
+    """The rows of one session, the oldest first. `revision` is another number whenever they are others."""
 
     def __init__(self) -> None:
         self.rows: OrderedDict[str, SessionMemory] = OrderedDict()
-        self.moment = 0
+        self.revision = 0
 
 
 class SessionMemories:
@@ -126,13 +128,13 @@ class SessionMemories:
         self._expire(session_id, session)
         return tuple(session.rows.values())
 
-    def moment(self, session_id: str) -> int:
+    def revision(self, session_id: str) -> int:
         """Another number whenever `of` gives something else; 0 for a session that has nothing."""
         session = self._sessions.get(session_id)
         if session is None:
             return 0
         self._expire(session_id, session)
-        return session.moment if session.rows else 0
+        return session.revision if session.rows else 0
 
     def all(self) -> Iterator[SessionMemory]:
         """What all sessions remember now."""
@@ -222,7 +224,7 @@ class SessionMemories:
 
     def _changed(self, session: _Session) -> None:
         self._moments += 1
-        session.moment = self._moments
+        session.revision = self._moments
 
 
 def _with(row: SessionMemory, **facts: object) -> SessionMemory:
@@ -230,4 +232,8 @@ def _with(row: SessionMemory, **facts: object) -> SessionMemory:
 
 
 def _size(row: SessionMemory) -> int:
-    return len(row.memory.content.encode("utf-8", "surrogatepass")) + len(str(row.facts.metadata)) + _BESIDE
+    return (
+        len(row.memory.content.encode("utf-8", "surrogatepass"))
+        + len(str(row.facts.metadata))
+        + _OVERHEAD_BYTES
+    )

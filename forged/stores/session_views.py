@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from forged.attributes import Facts
-from forged.map import Part, Ranked, VectorMap, build_dense, link
+from forged.map import MapPart, Ranked, VectorMap, build_chains, build_dense
 from forged.maps import EmbeddingQueue, Indexer, RowMaker, text_hash
 from forged.memory import Memory, Scope
 from forged.models import cleaned
@@ -64,7 +64,7 @@ def facts_in_session(memories: SessionMemories, memory_id: str) -> Facts:
 class _Made(msgspec.Struct, frozen=True, eq=False):
     """The map of one session, and the moments of its rows and of each model's vectors."""
 
-    moments: tuple[int, ...]
+    revisions: tuple[int, ...]
     home: VectorMap
 
 
@@ -94,18 +94,18 @@ class SessionViews:
     def sweep(self) -> None:
         """Let go of what has expired, and of its maps."""
         self._memories.sweep()
-        self._maps = {name: made for name, made in self._maps.items() if self._memories.moment(name)}
+        self._maps = {name: made for name, made in self._maps.items() if self._memories.revision(name)}
 
     def _map(self, session_id: str) -> VectorMap | None:
         """The map of a session; None for one that has nothing to remember."""
-        moment, known = self._memories.moment(session_id), self._maps.get(session_id)
-        if not moment:
+        revision, known = self._memories.revision(session_id), self._maps.get(session_id)
+        if not revision:
             self._maps.pop(session_id, None)
             return None
-        moments = (moment, *(queue.moment for queue in self._indexer.queues))
-        if known is None or known.moments != moments:
-            home = self._made(session_id, self._memories.of(session_id), moment)
-            known = self._maps[session_id] = _Made(moments, home)
+        revisions = (revision, *(queue.revision for queue in self._indexer.queues))
+        if known is None or known.revisions != revisions:
+            home = self._made(session_id, self._memories.of(session_id), revision)
+            known = self._maps[session_id] = _Made(revisions, home)
         return known.home
 
     def _made(self, session_id: str, rows: Iterable[SessionMemory], generation: int) -> VectorMap:
@@ -121,10 +121,10 @@ class SessionViews:
             generation=generation,
             memories=memories,
             parts=tuple(parts),
-            chains=link(memories),
+            chains=build_chains(memories),
         )
 
-    def _part(self, memories: Sequence[Memory], queue: EmbeddingQueue | None) -> Part:
+    def _part(self, memories: Sequence[Memory], queue: EmbeddingQueue | None) -> MapPart:
         """The memories that one model embeds, with the vectors that there are."""
         rows = self._maker.rows(tuple(memories), None)
         vectors = [queue.get(text_hash(each.content)) for each in memories] if queue is not None else []

@@ -19,10 +19,10 @@ from forged.map import Baseline, Ranked, VectorMap
 from forged.maps import Indexer, RootIndex
 from forged.memory import Memory
 from forged.state import State
-from forged.stores.values import Question, Rows
+from forged.stores.values import Question, SearchResult
 
 
-def nobody(_: int) -> None:
+def ignore_dimension(_: int) -> None:
     """Ignore the dimension of a query's vectors: there is no model."""
 
 
@@ -30,7 +30,7 @@ class View(msgspec.Struct, frozen=True, eq=False, dict=True):
     """Maps that a request may use.
 
     `waiting`: a root has nothing to search before its first build. `problem` says in a word or two why a
-    root's map is missing or older than asked for, `unembedded` why a built map has no dense leg, `held` why
+    root's map is missing or older than asked for, `unembedded` why a built map has no dense index, `held` why
     texts of a root may not leave for vectors. `baseline` is None while unknown, and `is_uncalibrated` while
     it is wanted. `key` names the model that answers now, with whose vectors alone queries can be compared;
     `used` takes their dimension. `left_out` counts in words the files that are in no map, or says nothing.
@@ -45,11 +45,11 @@ class View(msgspec.Struct, frozen=True, eq=False, dict=True):
     unembedded: str = ""
     is_uncalibrated: bool = False
     key: str | None = None
-    used: Callable[[int], None] = nobody
+    used: Callable[[int], None] = ignore_dimension
     left_out: Callable[[], str] = lambda: ""
 
     @cached_property
-    def legs(self) -> tuple[str, ...]:
+    def indexes(self) -> tuple[str, ...]:
         """Legs that can answer in at least one map."""
         lexical = any(m.has_words for m in self.maps)
         dense = any(m.dense for m in self.maps)
@@ -100,10 +100,10 @@ class Store(Protocol):
 
 
 @runtime_checkable
-class SearchedStore(Store, Protocol):
+class RemoteStore(Store, Protocol):
     """A store that is searched where it lies; its views show nothing."""
 
-    async def nearest(self, question: Question) -> Sequence[Rows]:
+    async def nearest(self, question: Question) -> Sequence[SearchResult]:
         """The best for a question, a list for each scope. May raise anything."""
 
     async def reached(self, question: Question) -> Sequence[Ranked]:
@@ -173,7 +173,7 @@ class FileStore:
             unembedded=_unembedded(indexes),
             is_uncalibrated=identity is not None and self._indexer.learner.is_wanting,
             key=identity.key if identity is not None else None,
-            used=identity.used if identity is not None else nobody,
+            used=identity.used if identity is not None else ignore_dimension,
             left_out=partial(_left_out, indexes),
         )
 

@@ -46,9 +46,9 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     deadline: `time.monotonic()` until which the answer is of use.
     continued: index of the query that says what the message goes on from, None if it stands alone.
     turn: the number of a session's turn, from 1 on; 0 without a session.
-    beside: keys of memories that come anyhow; they are found, and take no place of others.
+    pinned: keys of memories that come anyhow; they are found, and take no place of others.
     explains: what stays out is wanted as well, whatever that costs.
-    heard: keys of memories in context, which take no place; those that fit stay out as GIVEN.
+    in_context: keys of memories in context, which take no place; those that fit stay out as GIVEN.
     strong: without a gate, the evidence that is called strong; None if no word is wanted.
     admits: whether a memory, by root and id, may come at all; None: any.
     generation: the number that the maps must have reached, 0 for any.
@@ -69,8 +69,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     continued: int | None = None
     turn: int = 0
     explains: bool = False
-    beside: frozenset[tuple[str, str]] = frozenset()
-    heard: frozenset[tuple[str, str]] = frozenset()
+    pinned: frozenset[tuple[str, str]] = frozenset()
+    in_context: frozenset[tuple[str, str]] = frozenset()
     strong: float | None = None
     admits: Callable[[str, str], bool] | None = None
     generation: int = 0
@@ -78,19 +78,19 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     limits: Limits | None = None
 
 
-class Rows(msgspec.Struct, frozen=True, eq=False):
+class SearchResult(msgspec.Struct, frozen=True, eq=False):
     """Memories that were found, best first, hops last.
 
     `evidence` is how far the best is above what everyday messages reach, in standard deviations; infinite
-    without a yardstick. `stayed` was near the top and is held back. `missing` says for each store why it did
-    not take part as it should; `legs` are those that did. Of a recall `held` is the number of memories in the
-    stores here; `unread`: one is being read for the first time.
+    without a yardstick. `rejected` was near the top and is held back. `missing` says for each store why it
+    did not take part as it should; `indexes` are those that did. Of a recall `held` is the number of memories
+    in the stores here; `unread`: one is being read for the first time.
     """
 
     ranked: tuple[Ranked, ...] = ()
-    stayed: tuple[Ranked, ...] = ()
+    rejected: tuple[Ranked, ...] = ()
     evidence: float = float("inf")
     missing: tuple[str, ...] = ()
-    legs: frozenset[str] = frozenset()
+    indexes: frozenset[str] = frozenset()
     held: int = 0
     unread: bool = False

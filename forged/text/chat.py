@@ -1,9 +1,9 @@
 """Tell whether a message is chat: thanks, laughter, nothing that a memory could help with.
 
-A linear function that was learnt (`make head`) takes a message and, where the local model has looked at it,
-its row of layers without the last one. A yes costs whoever meant work a wanted memory, so the bar is high: of
-210 short messages about work two are taken for chat. Raises msgspec.MsgspecError for a file that is none, and
-ValueError for a row of another size.
+A linear function that was learnt (`make linear-models`) takes a message and, where the local model has looked
+at it, its row of layers without the last one. A yes costs whoever meant work a wanted memory, so the bar is
+high: of 210 short messages about work two are taken for chat. Raises msgspec.MsgspecError for a file that is
+none, and ValueError for a row of another size.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from forged.text.linear import CJK, Linear, Weights, pieces
+from forged.text.linear import CJK, LinearFunction, Weights, pieces
 
 FILE = os.path.join(os.path.dirname(__file__), "chat.bin")
 # Characters; who says more says something.
@@ -29,7 +29,7 @@ _ASKS = re.compile(r"[?？]\s*$")
 _MANY_WORDS, _FEW_WORDS = 20, 2
 
 
-class Barred(msgspec.Struct, frozen=True):
+class ChatWeights(msgspec.Struct, frozen=True):
     bar: float
     weights: Weights
 
@@ -39,16 +39,19 @@ class ChatFile(msgspec.Struct, frozen=True):
 
     data: str
     engine: str
-    by_words: Barred
-    by_row: Barred
+    by_words: ChatWeights
+    by_row: ChatWeights
 
 
-class Chat:
+class ChatDetector:
     def __init__(self, file: ChatFile) -> None:
         self._bars = file.by_words.bar, file.by_row.bar
-        self._by_words, self._by_row = Linear(file.by_words.weights), Linear(file.by_row.weights)
+        self._by_words, self._by_row = (
+            LinearFunction(file.by_words.weights),
+            LinearFunction(file.by_row.weights),
+        )
 
-    def leaning(self, text: str, row: Sequence[float] = ()) -> float:
+    def score(self, text: str, row: Sequence[float] = ()) -> float:
         """Return how much speaks for chat, above what has to; in nats."""
         by_words, by_row = self._bars
         if row:
@@ -59,7 +62,7 @@ class Chat:
 def is_chat(text: str, row: Sequence[float] = ()) -> bool:
     """Return whether a message is chat, by its row if there is one."""
     text = text.strip()
-    return 0 < len(text) <= LONGEST and _shipped().leaning(text, row) > 0
+    return 0 < len(text) <= LONGEST and _shipped().score(text, row) > 0
 
 
 def signs(text: str) -> tuple[float, ...]:
@@ -82,6 +85,6 @@ def signs(text: str) -> tuple[float, ...]:
 
 
 @functools.cache
-def _shipped() -> Chat:
+def _shipped() -> ChatDetector:
     with open(FILE, "rb") as file:
-        return Chat(msgspec.msgpack.decode(file.read(), type=ChatFile))
+        return ChatDetector(msgspec.msgpack.decode(file.read(), type=ChatFile))

@@ -12,8 +12,8 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
+from forged.text.invisible import INVISIBLE
 from forged.text.same_text import content_words
-from forged.text.unseen import UNSEEN
 
 _IDEOGRAPH = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff"
 # Ideographs are words each; C, C++ and C# are three languages.
@@ -38,7 +38,7 @@ Words = tuple[str, ...]
 
 def words_of(text: str) -> Words:
     """The words of a text in order, as they are compared."""
-    plain = unicodedata.normalize("NFKC", UNSEEN.sub("", text)).replace("’", "'").casefold()
+    plain = unicodedata.normalize("NFKC", INVISIBLE.sub("", text)).replace("’", "'").casefold()
     plain = unicodedata.normalize("NFKC", plain)  # lower case has forms of its own
     return tuple(word for word in _WORD.findall(plain) if word not in _ARTICLES)
 

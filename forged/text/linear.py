@@ -35,7 +35,7 @@ class Weights(msgspec.Struct, frozen=True):
     pieces_step: float = 0.0
 
 
-class Linear:
+class LinearFunction:
     def __init__(self, weights: Weights) -> None:
         self._row = [number * weights.row_step for number in array("h", weights.row)]
         self._signs = weights.signs

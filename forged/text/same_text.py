@@ -21,7 +21,7 @@ import msgspec
 import Stemmer
 
 from forged.text.english import STOP_WORDS, TURNING
-from forged.text.unseen import UNSEEN
+from forged.text.invisible import INVISIBLE
 
 # --- the same but for typography ------------------------------------------------------------------------
 
@@ -54,7 +54,7 @@ def _folded(plain: str) -> str:
 
 def _plain(text: str) -> str:
     """Return the text on one line as it is seen, unmarked but for backticks around each word of code."""
-    text = UNSEEN.sub("", text)
+    text = INVISIBLE.sub("", text)
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text).translate(_STRAIGHT).replace(_HOLE, "")
     text = " ".join(text.split())

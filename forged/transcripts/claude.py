@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from forged.transcripts.session import SessionDraft, TranscriptMessage, seconds
+from forged.transcripts.past_session import SessionDraft, TranscriptMessage, seconds
 from forged.transcripts.texts import text_of
 
 
@@ -45,7 +45,7 @@ class _Place(msgspec.Struct):
 
     parent: str
     at: int
-    told: TranscriptMessage | None = None
+    messages: TranscriptMessage | None = None
 
 
 _decode = msgspec.json.Decoder(_Line).decode
@@ -70,13 +70,13 @@ def read(lines: Iterable[bytes]) -> SessionDraft:
         parent = line.logical_parent_uuid if line.parent_uuid is None else line.parent_uuid
         # What a line hangs on may have been skipped: then it goes on where the file stood.
         known = parent if parent is None or parent in tree else leaf
-        tree[line.uuid] = _Place(known or "", at, _told(line))
+        tree[line.uuid] = _Place(known or "", at, _message(line))
         leaf = line.uuid
     draft.headless = scripted == {True}  # a person may go on with what a script began
     for place in reversed([*_branch(tree, leaf)]):
-        if place.told is not None:
-            place.told.is_new = place.at > boundary
-            draft.told.append(place.told)
+        if place.messages is not None:
+            place.messages.is_new = place.at > boundary
+            draft.messages.append(place.messages)
     return draft
 
 
@@ -89,7 +89,7 @@ def _branch(tree: dict[str, _Place], leaf: str) -> Iterator[_Place]:
         leaf = tree[leaf].parent
 
 
-def _told(line: _Line) -> TranscriptMessage | None:
+def _message(line: _Line) -> TranscriptMessage | None:
     if line.type not in ("user", "assistant") or line.message.model == "<synthetic>":
         return None
     if line.is_meta or line.is_compact_summary or line.is_api_error_message or line.team_name:

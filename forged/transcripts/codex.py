@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import msgspec
 
 from forged.conversation import Speaker
-from forged.transcripts.session import SessionDraft, TranscriptMessage, seconds
+from forged.transcripts.past_session import SessionDraft, TranscriptMessage, seconds
 from forged.transcripts.texts import part_text, text_of
 
 
@@ -52,7 +52,7 @@ def read(lines: Iterable[bytes]) -> SessionDraft:
             draft.summarised()
         elif line.type == "response_item" and said.type == "message" and said.role in ("user", "assistant"):
             role: Speaker = "user" if said.role == "user" else "assistant"
-            draft.told.append(TranscriptMessage(role, _text(said), seconds(line.timestamp)))
+            draft.messages.append(TranscriptMessage(role, _text(said), seconds(line.timestamp)))
     return draft
 
 

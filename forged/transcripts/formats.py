@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from forged.transcripts import claude, codex, gemini, qwen
-from forged.transcripts.session import SessionDraft
+from forged.transcripts.past_session import SessionDraft
 
 
 class Format(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from forged.conversation import Speaker
-from forged.transcripts.session import SessionDraft, TranscriptMessage, seconds
+from forged.transcripts.past_session import SessionDraft, TranscriptMessage, seconds
 from forged.transcripts.texts import speaker, text_of
 
 _SPEAKERS: dict[object, Speaker] = {"user": "user", "gemini": "assistant"}
@@ -49,20 +49,20 @@ _decode = msgspec.json.Decoder(_Line).decode
 
 def read(lines: Iterable[bytes]) -> SessionDraft:
     """What the lines tell of their session."""
-    draft, told = SessionDraft(), dict[str, TranscriptMessage]()
+    draft, messages = SessionDraft(), dict[str, TranscriptMessage]()
     for line in draft.decoded(lines, _decode):
         if line.session_id:
             draft.about(line.session_id, "", "", seconds(line.start_time))
             draft.is_other = draft.is_other or line.kind != "main"
         history = [*line.messages, *line.changes.messages]
         if _is_summary(history):
-            for each in told.values():
+            for each in messages.values():
                 each.is_new = False
         for record in (*history, _Record(line.id, line.type, line.timestamp, line.content)):
-            _put(told, record)
+            _put(messages, record)
         if isinstance(line.rewind, str):
-            _take_back(told, line.rewind)
-    draft.told = list(told.values())
+            _take_back(messages, line.rewind)
+    draft.messages = list(messages.values())
     return draft
 
 
@@ -70,17 +70,17 @@ def _is_summary(history: Sequence[_Record]) -> bool:
     return any(text_of(each.content).lstrip().startswith(_SUMMARY) for each in history)
 
 
-def _put(told: dict[str, TranscriptMessage], record: _Record) -> None:
+def _put(messages: dict[str, TranscriptMessage], record: _Record) -> None:
     role, text = speaker(_SPEAKERS, record.type), text_of(record.content)
     if role is None or not isinstance(record.id, str) or not text.strip():
         return
-    if (known := told.get(record.id)) is not None:
+    if (known := messages.get(record.id)) is not None:
         known.text = text
     else:
-        told[record.id] = TranscriptMessage(role, text, seconds(record.timestamp))
+        messages[record.id] = TranscriptMessage(role, text, seconds(record.timestamp))
 
 
-def _take_back(told: dict[str, TranscriptMessage], since: str) -> None:
-    ids = list(told)
-    for gone in ids[ids.index(since) if since in told else 0 :]:
-        del told[gone]
+def _take_back(messages: dict[str, TranscriptMessage], since: str) -> None:
+    ids = list(messages)
+    for gone in ids[ids.index(since) if since in messages else 0 :]:
+        del messages[gone]

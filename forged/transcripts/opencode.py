@@ -16,7 +16,7 @@ from urllib.parse import quote
 import msgspec
 
 from forged.conversation import Speaker
-from forged.transcripts.session import SessionDraft, TranscriptMessage, seconds
+from forged.transcripts.past_session import SessionDraft, TranscriptMessage, seconds
 from forged.transcripts.texts import NO_LINE, part_text, speaker
 
 _SPEAKERS: dict[object, Speaker] = {"user": "user", "assistant": "assistant"}
@@ -61,17 +61,17 @@ def read(path: str, session_id: str) -> SessionDraft:
             draft.is_other = parent is not None
         texts = _texts(connection, session_id, draft)
         for message_id, data, at in connection.execute(_MESSAGES, (session_id,)):
-            _add(draft, data, seconds(at), texts.get(message_id, []))
+            _add_message(draft, data, seconds(at), texts.get(message_id, []))
     return draft
 
 
-def _add(draft: SessionDraft, data: object, at: float, texts: list[str]) -> None:
+def _add_message(draft: SessionDraft, data: object, at: float, texts: list[str]) -> None:
     found = _decoded(data, draft)
     role = speaker(_SPEAKERS, found.role)
     if role == "assistant" and found.summary is True:
         draft.summarised()
     elif role is not None and texts:
-        draft.told.append(TranscriptMessage(role, "\n".join(texts), at))
+        draft.messages.append(TranscriptMessage(role, "\n".join(texts), at))
 
 
 def _texts(connection: sqlite3.Connection, session_id: str, draft: SessionDraft) -> dict[object, list[str]]:

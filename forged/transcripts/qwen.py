@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from forged.conversation import Speaker
-from forged.transcripts.session import SessionDraft, TranscriptMessage, seconds
+from forged.transcripts.past_session import SessionDraft, TranscriptMessage, seconds
 from forged.transcripts.texts import speaker, text_of
 
 _SPEAKERS: dict[object, Speaker] = {"user": "user", "assistant": "assistant"}
@@ -45,5 +45,5 @@ def read(lines: Iterable[bytes]) -> SessionDraft:
             draft.summarised()
         role = speaker(_SPEAKERS, line.type)
         if role is not None and not line.is_sidechain:
-            draft.told.append(TranscriptMessage(role, text_of(line.message.parts), at))
+            draft.messages.append(TranscriptMessage(role, text_of(line.message.parts), at))
     return draft

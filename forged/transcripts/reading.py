@@ -16,7 +16,7 @@ import msgspec
 from forged.transcripts import files, opencode
 from forged.transcripts.files import TranscriptError
 from forged.transcripts.formats import FORMATS
-from forged.transcripts.session import Session, SessionDraft, finished
+from forged.transcripts.past_session import PastSession, SessionDraft, finished
 
 _MOST_FILES = 100_000
 _PROJECT_BYTES = 4_096
@@ -47,12 +47,12 @@ def sessions(agent: str, home: str, since: float = 0.0) -> list[FoundSession]:
     return sorted(found, key=lambda each: (-each.changed_at, each.path, each.session_id))
 
 
-def read(found: FoundSession, home: str) -> Session:
+def read(found: FoundSession, home: str) -> PastSession:
     """All that was said in a session. Raises TranscriptError."""
     return read_tail(found.path, found.agent, 1 << 62, home=home, session_id=found.session_id)
 
 
-def read_tail(path: str, agent: str, most_bytes: int, *, home: str, session_id: str = "") -> Session:
+def read_tail(path: str, agent: str, most_bytes: int, *, home: str, session_id: str = "") -> PastSession:
     """What the last bytes of a file tell; of a database all of the session. Raises TranscriptError.
 
     `home` is the harness's folder: a path out of it is refused.

@@ -9,7 +9,7 @@ withheld, each with the reason: these are treated as absent, and hide none of th
 | unknown: never asked     | bytes on record: files that this daemon wrote, and those a person accepted   |
 | own: empty at first      | also what a person writes by hand: bytes that no object of git has           |
 | own, without git         | instead edits by hand of files that this daemon wrote, where they lie        |
-| trusted, mode pin        | as unknown                                                                   |
+| trusted, mode locked     | as unknown                                                                   |
 | trusted, mode follow     | also what is merged into the trusted branch, and edits by hand (`brought`)   |
 
 Edits by hand in an own root are on record durably before they are shown, so that they count once committed;
@@ -36,22 +36,22 @@ from forged.errors import StoreError
 from forged.files import File, Root, Snapshot, files_of, one_per_id
 from forged.memory import (
     Entity,
+    EntityRelation,
     Evidence,
     Memory,
     Origin,
     Problem,
     Related,
-    Relation,
     Scope,
     one_form,
     unchanged_ends,
     utc_now,
 )
-from forged.state import Looked, OwnFile, RootRecord, TrustRecords
+from forged.state import OwnFile, RootRecord, TrustFindings, TrustRecords
 from forged.text.redaction import redact, shapes_in
-from forged.trust.brought import BROUGHT, AdmissionDecision, Repository, UnrecordedFile
 from forged.trust.identity import has_git, identify
-from forged_client.private import without_private
+from forged.trust.provenance import FROM_GIT, AdmissionDecision, Repository, UnrecordedFile
+from forged_client.private_spans import without_private
 from forged_client.protocol import WithheldFile
 
 PRIVATE = "private span"
@@ -69,7 +69,7 @@ Own = Callable[[str], OwnFile | None]
 """What is on record of the file that this daemon wrote for an id."""
 
 
-class Shown(msgspec.Struct, frozen=True, gc=False):
+class RedactedMemory(msgspec.Struct, frozen=True, gc=False):
     """A memory as it is shown, or why it is not. `insisted`: with what looks like a secret."""
 
     memory: Memory | None
@@ -78,28 +78,28 @@ class Shown(msgspec.Struct, frozen=True, gc=False):
     has_secret: bool = False
 
 
-class Presented(msgspec.Struct, frozen=True):
+class RedactedView(msgspec.Struct, frozen=True):
     """Memories as they are, each with its shown row; `is_sure`: the records could be read.
 
     `with_secrets` are those whose file holds a secret or a private span, as they are and as they are shown.
     """
 
     sources: tuple[Memory, ...] = ()
-    rows: tuple[Shown, ...] = ()
+    rows: tuple[RedactedMemory, ...] = ()
     is_sure: bool = True
     memories: tuple[Memory, ...] = ()
-    with_secrets: tuple[tuple[Memory, Shown], ...] = ()
+    with_secrets: tuple[tuple[Memory, RedactedMemory], ...] = ()
 
 
-def presented(
-    sources: tuple[Memory, ...], hashes: Sequence[str], own: Own, before: Presented, *, is_sure: bool
-) -> Presented:
+def redacted_view(
+    sources: tuple[Memory, ...], hashes: Sequence[str], own: Own, before: RedactedView, *, is_sure: bool
+) -> RedactedView:
     """Show `sources`. `before` is what it came to the last time, or empty.
 
     Without `is_sure` nobody knows what is on record.
     """
     if before.is_sure != is_sure:
-        before = Presented()
+        before = RedactedView()
     head, tail = unchanged_ends(sources, before.sources)
     end = len(sources) - tail
     fresh = [_shown(sources[row], hashes[row], own) for row in range(head, end)]
@@ -111,10 +111,10 @@ def presented(
     else:
         new = [row.memory for row in fresh if row.memory is not None]
         memories, secret = (*before.memories[:head], *new, *before.memories[behind:]), ()
-    return Presented(sources, rows, is_sure, memories, secret)
+    return RedactedView(sources, rows, is_sure, memories, secret)
 
 
-def _shown(source: Memory, sha256: str, own: Own) -> Shown:
+def _shown(source: Memory, sha256: str, own: Own) -> RedactedMemory:
     public = without_private(source.content)
     edges = (text for edge in source.related for text in (edge.id, edge.relationship))
     times = dict.fromkeys((source.created_at, source.updated_at))
@@ -132,13 +132,15 @@ def _shown(source: Memory, sha256: str, own: Own) -> Shown:
     claimed = source.origin if source.origin in _LOWERING else ""
     origin = (record.origin or source.origin) if record is not None and is_own else claimed
     if not found and public == source.content:
-        return Shown(source if origin == source.origin else msgspec.structs.replace(source, origin=origin))
+        return RedactedMemory(
+            source if origin == source.origin else msgspec.structs.replace(source, origin=origin)
+        )
     if is_own and record is not None and record.insisted:
-        return Shown(source, insisted=True, has_secret=True)
+        return RedactedMemory(source, insisted=True, has_secret=True)
     if names := shapes_in(source.id):
         told = f"its id seems to contain a secret ({', '.join(names)}); rename it"
-        return Shown(None, problem=told, has_secret=True)
-    return Shown(_without(source, public, found, origin), has_secret=True)
+        return RedactedMemory(None, problem=told, has_secret=True)
+    return RedactedMemory(_without(source, public, found, origin), has_secret=True)
 
 
 def _spoken(source: Memory) -> Iterator[str]:
@@ -155,7 +157,7 @@ def _speaking(source: Memory, shown: Callable[[str], str]) -> Memory:
             Entity(shown(each.name), shown(each.type), shown(each.description)) for each in source.entities
         ),
         relations=tuple(
-            Relation(shown(each.source), shown(each.relation), shown(each.target), each.weight)
+            EntityRelation(shown(each.source), shown(each.relation), shown(each.target), each.weight)
             for each in source.relations
         ),
     )
@@ -220,7 +222,7 @@ class Stamp(msgspec.Struct, frozen=True):
     follows: bool
 
 
-class TrustBasis(msgspec.Struct, frozen=True):
+class TrustRecord(msgspec.Struct, frozen=True):
     """What is on record of a root now, and under which identities its files may be.
 
     `replaced`: another root was trusted at this path.
@@ -248,7 +250,7 @@ class Admission:
         self._records = records
         self._repositories: dict[str, Repository] = {}
         self._found_roots: dict[str, RootRecord] = {}
-        self._presented: dict[Root, Presented] = {}
+        self._presented: dict[Root, RedactedView] = {}
 
     def admit(self, root: Root, snapshot: Snapshot) -> Admitted:
         """Decide on all files of a root."""
@@ -263,7 +265,7 @@ class Admission:
             return self._shown(root, standing, snapshot.memories, snapshot.hashes)
         return self._sorted_out(root, snapshot, standing)
 
-    def standing(self, top: str) -> TrustBasis:
+    def standing(self, top: str) -> TrustRecord:
         """What is on record of the root that is at `top` now."""
         identity = identify(top)
         ways = tuple(dict.fromkeys(filter(None, (identity.git, identity.folder))))
@@ -272,7 +274,7 @@ class Admission:
         record = next(filter(None, known), None)
         kept_under = identity.own if record is None else record.identity
         replaced = any(recorded[each].trusted_at for each in recorded.keys() - ways)
-        return TrustBasis(kept_under, ways, record, replaced)
+        return TrustRecord(kept_under, ways, record, replaced)
 
     def stamp(self, root: Root) -> Stamp:
         """What decides which files of a root count, but for the files. May be asked in any thread."""
@@ -295,10 +297,10 @@ class Admission:
         except StoreError as error:
             logger.warning("what counts is not written down error=%s", error)
 
-    def _on_record(self, standing: TrustBasis) -> list[Hashes]:
+    def _on_record(self, standing: TrustRecord) -> list[Hashes]:
         return [self._records.hashes(each) for each in standing.identities]
 
-    def _first_seen(self, root: Root, snapshot: Snapshot, standing: TrustBasis) -> TrustBasis:
+    def _first_seen(self, root: Root, snapshot: Snapshot, standing: TrustRecord) -> TrustRecord:
         """Remember whether anything foreign was there at the first look, or when git came into the folder."""
         if self._records.doubt or not standing.identity:
             return standing
@@ -318,7 +320,7 @@ class Admission:
         self._found_roots[record.key] = record
         return msgspec.structs.replace(standing, identity=identity, record=record)
 
-    def _are_accepted(self, root: Root, snapshot: Snapshot, standing: TrustBasis, new: set[str]) -> bool:
+    def _are_accepted(self, root: Root, snapshot: Snapshot, standing: TrustRecord, new: set[str]) -> bool:
         """Return True if all files with these hashes count, where each file is a memory with its own id."""
         if sum(len(listing.files) for listing in snapshot.listings) > len(snapshot.memories):
             return False
@@ -327,7 +329,7 @@ class Admission:
         judged = self._judged(root, files, snapshot, standing) if files else AdmissionDecision()
         return judged.accepted.issuperset(file.sha256 for file in files)
 
-    def _sorted_out(self, root: Root, snapshot: Snapshot, standing: TrustBasis) -> Admitted:
+    def _sorted_out(self, root: Root, snapshot: Snapshot, standing: TrustRecord) -> Admitted:
         counting: list[File] = []
         strange: list[File] = []
         known = set().union(*self._on_record(standing))
@@ -349,15 +351,15 @@ class Admission:
         return msgspec.structs.replace(admitted, withheld=listed, passes=judged.passes)
 
     def _shown(
-        self, root: Root, standing: TrustBasis, memories: tuple[Memory, ...], hashes: Sequence[str]
+        self, root: Root, standing: TrustRecord, memories: tuple[Memory, ...], hashes: Sequence[str]
     ) -> Admitted:
         records = [self._records.own(each) for each in standing.identities]
 
         def own(memory_id: str) -> OwnFile | None:
             return next(filter(None, (record.get(memory_id) for record in records)), None)
 
-        before = self._presented.get(root, Presented())
-        shown = presented(memories, hashes, own, before, is_sure=not self._records.doubt)
+        before = self._presented.get(root, RedactedView())
+        shown = redacted_view(memories, hashes, own, before, is_sure=not self._records.doubt)
         self._presented[root] = shown
         secret = shown.with_secrets
         return Admitted(
@@ -371,13 +373,13 @@ class Admission:
             ),
         )
 
-    def _is_edited(self, root: Root, file: File, standing: TrustBasis) -> bool:
+    def _is_edited(self, root: Root, file: File, standing: TrustRecord) -> bool:
         if not any(file.memory.id in self._records.own(each) for each in standing.identities):
             return False
         return one_form(file.path) == one_form(os.path.join(root.directories[0], f"{file.memory.id}.md"))
 
     def _judged(
-        self, root: Root, files: Sequence[File], snapshot: Snapshot, standing: TrustBasis
+        self, root: Root, files: Sequence[File], snapshot: Snapshot, standing: TrustRecord
     ) -> AdmissionDecision:
         """Judge files that are not on record; the findings are on record on return."""
         record = standing.record
@@ -386,7 +388,7 @@ class Admission:
             return AdmissionDecision(refused={file.path: why for file in files})
         if standing.is_before_git:
             return AdmissionDecision(refused={file.path: BEFORE_GIT for file in files})
-        if record.mode == "pin":
+        if record.mode == "locked":
             return AdmissionDecision(refused={file.path: PINNED for file in files})
         brought = frozenset[str]().union(*map(self._records.brought, standing.identities))
         if record.trusted_at:
@@ -394,8 +396,8 @@ class Admission:
             judged = self.repository(root.top).judge(record.branch, candidates, brought)
         elif has_git(root.top) and not root.in_git:  # git checks nothing out into its own directory
             fresh = _candidates([file for file in files if file.sha256 not in brought], snapshot)
-            judged = self.repository(root.top).first_look(fresh)
-            known = {file.path: BROUGHT for file in files if file.sha256 in brought}
+            judged = self.repository(root.top).judge_unasked(fresh)
+            known = {file.path: FROM_GIT for file in files if file.sha256 in brought}
             judged = msgspec.structs.replace(judged, refused=judged.refused | known)
         else:
             edited = [file for file in files if self._is_edited(root, file, standing)]
@@ -410,7 +412,7 @@ class Admission:
         if not judged.accepted and not judged.brought:
             return judged
         try:
-            is_noted = self._records.note(Looked(record, judged.accepted, judged.brought))
+            is_noted = self._records.note(TrustFindings(record, judged.accepted, judged.brought))
         except StoreError as error:
             logger.warning("what counts is not written down error=%s", error)
             if record.trusted_at:
@@ -449,7 +451,7 @@ def _places(hashes: Sequence[str], wanted: set[str]) -> Iterator[int]:
             yield at
 
 
-def _why_not(standing: TrustBasis, doubt: str) -> str:
+def _why_not(standing: TrustRecord, doubt: str) -> str:
     if doubt:
         return UNSURE
     return REPLACED if standing.replaced else FOREIGN

@@ -2,7 +2,7 @@
 
 Goes in: a work tree that is about to be written to. Comes out: whether git ignores forged's files there, or
 why not. Nothing is written where git's directory does not name the work tree back. `commit` takes the line
-out again. Blocks for the disk and for git; `Excluding` is used in threads and raises nothing.
+out again. Blocks for the disk and for git; `CaptureExcluder` is used in threads and raises nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _AS_IT_IS = {
 _AGAIN_S = 60.0  # after a refusal the next write tries again
 
 
-class Excluding:
+class CaptureExcluder:
     """One for the daemon. `problems` are sentences for status, by the top of the root.
 
     `untold` are the lines that were added and no reply has told of, by that top.
@@ -99,7 +99,7 @@ class Excluding:
                     left.append(self.problems[record.common])
         return tuple(done), tuple(left)
 
-    def problem_of(self, root: Root) -> str:
+    def problem_at(self, root: Root) -> str:
         """Why git does not do in a root as was chosen, or nothing."""
         record = self._record(root.top) if root.has_files and self.problems else None
         of_repository = self.problems.get(record.common, "") if record is not None else ""
@@ -127,7 +127,7 @@ class Excluding:
             "`forgectl trust --commit` there takes it out"
         )
 
-    async def all_news(self, *tops: str) -> tuple[str, ...]:
+    async def all_notices(self, *tops: str) -> tuple[str, ...]:
         """Return the sentences of `news` about some tops, and write down that they were given."""
         told = tuple(filter(None, map(self.news, tops)))
         if told:

@@ -163,7 +163,7 @@ class Git:
                 found.add(path)
         return frozenset(found)
 
-    def oddly_marked(self, paths: Sequence[str]) -> frozenset[str]:
+    def with_marker_size(self, paths: Sequence[str]) -> frozenset[str]:
         """Those of these paths where the repository says how long the markers of a conflict are."""
         found = self._attributes(paths, (_MARKERS,)) if paths else ()
         return frozenset(path for path, of_it in found if of_it[_MARKERS] not in _PLAIN)

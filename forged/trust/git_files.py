@@ -36,7 +36,7 @@ def check_readable(common: str, blobs: Iterable[str]) -> None:
         waiting += [(each, depth + 1) for each in _alternates(objects)]
 
 
-def kept_resolutions(common: str) -> tuple[bytes, ...]:
+def recorded_resolutions(common: str) -> tuple[bytes, ...]:
     """Texts of resolved conflicts that git uses again by itself (`rerere`).
 
     `common` is the directory that holds `rr-cache`. Raises GitFailed where one cannot be read.

@@ -18,15 +18,15 @@ from forged.errors import StoreError, WorkspaceError
 from forged.files import Root, Snapshot, files_of, repo_root, scan, upwards
 from forged.memory import ID_PATTERN, Scope, utc_now
 from forged.state import OwnFile, Rewrite, RootIds, RootRecord, State
-from forged.trust.admission import REPLACED, Admission, Admitted, Stamp, TrustBasis
-from forged.trust.excluding import Excluding
+from forged.trust.admission import REPLACED, Admission, Admitted, Stamp, TrustRecord
+from forged.trust.excluding import CaptureExcluder
 from forged.trust.git import Git, GitFailed
-from forged.trust.walk import tops_below
+from forged.trust.walk import roots_below
 from forged_client.protocol import WithheldFile
 
 logger = logging.getLogger(__name__)
 
-MODES = ("follow", "pin")
+MODES = ("follow", "locked")
 
 Rebuild = Callable[[str], Awaitable[None]]
 Previous = Callable[[Root], Snapshot | None]
@@ -61,7 +61,7 @@ class TrustRegistry:
         self.admit, self.stamp, self.save = admission.admit, admission.stamp, admission.save
         # Waits until the records have been read, or are known not to be readable now.
         self.opened = state.tried.wait
-        self.excluding = Excluding(state.excludes, git, home)
+        self.excluding = CaptureExcluder(state.excludes, git, home)
 
     def join(self, rebuild: Rebuild, previous: Previous) -> None:
         """Join the maps, which are made after this: `rebuild` has a root's map follow a decision.
@@ -172,7 +172,7 @@ class TrustRegistry:
 
     async def under(self, directory: str, home: str) -> tuple[KnownRoot, ...]:
         """Roots with memories below a directory that a person named. Raises WorkspaceError."""
-        tops = await asyncio.to_thread(tops_below, directory, home)
+        tops = await asyncio.to_thread(roots_below, directory, home)
         return tuple([await self.describe(top) for top in tops])
 
     async def trust(self, top: str, mode: str = "", hashes: Collection[str] | None = None) -> KnownRoot:
@@ -236,11 +236,11 @@ def _lies_in_git(top: str) -> bool:
     return any(os.path.lexists(os.path.join(each, ".git")) for each in upwards(top))
 
 
-def _ways(standing: TrustBasis) -> tuple[str, ...]:
+def _ways(standing: TrustRecord) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, (standing.identity, *standing.identities))))
 
 
-def _described(top: str, standing: TrustBasis, admitted: Admitted, doubt: str) -> KnownRoot:
+def _described(top: str, standing: TrustRecord, admitted: Admitted, doubt: str) -> KnownRoot:
     record = standing.record
     found = KnownRoot(top, "unknown", accepted=len(admitted.memories), withheld=admitted.withheld)
     if doubt:

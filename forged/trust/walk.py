@@ -18,7 +18,7 @@ _DEPTH, _MOST, _LIMIT_S = 8, 200_000, 10.0
 _NEVER = frozenset({".git", ".forge", "node_modules", ".venv", "__pycache__"})
 
 
-def tops_below(directory: str, home: str) -> tuple[str, ...]:
+def roots_below(directory: str, home: str) -> tuple[str, ...]:
     """Tops of repositories and folders with memory files, in the order of their paths."""
     if not os.path.isabs(directory) or not os.path.isdir(directory):
         raise WorkspaceError(f"{directory!r} is not an absolute path to a directory")

@@ -4,10 +4,10 @@ Drafts of any number of callers come in; out comes, for each, what was written, 
 durable and marked in its map by then.
 """
 
-from forged.writing.planning import Draft, Written
-from forged.writing.removing import Taking, new_batch
+from forged.writing.removing import RemovalTerms, new_batch
+from forged.writing.root_writer import WriteRequest, Written
 from forged.writing.succession import base_of
-from forged.writing.trash import Trashed
+from forged.writing.trash import TrashEntry
 from forged.writing.writer import Writer
 
-__all__ = ["Draft", "Taking", "Trashed", "Writer", "Written", "base_of", "new_batch"]
+__all__ = ["RemovalTerms", "TrashEntry", "WriteRequest", "Writer", "Written", "base_of", "new_batch"]

@@ -21,12 +21,12 @@ import msgspec
 from forged.errors import MemoryFormatError, StoreError
 from forged.files import File, MemoryStore, Root, Snapshot, files_of, one_per_id, relinked
 from forged.memory import Memory
-from forged.state import Intent, Intents, OwnFile, Returnable, Rewrite
+from forged.state import Intent, Intents, OwnFile, Rewrite, TrashedRows
 from forged.trust import Admitted, TrustRegistry, stored_identity
-from forged.writing.trash import Note, Trash, Trashed
+from forged.writing.trash import Trash, TrashEntry, TrashNote
 
 
-class Taking(msgspec.Struct, frozen=True):
+class RemovalTerms(msgspec.Struct, frozen=True):
     """Terms of a removal: for good or into the trash, with `rows` of the memories and records of their files.
 
     `whole`: all versions that there are, and none may stay.
@@ -36,12 +36,12 @@ class Taking(msgspec.Struct, frozen=True):
     why: str = "forget"
     batch: str = ""
     became: str = ""
-    rows: Mapping[str, Returnable] = {}
+    rows: Mapping[str, TrashedRows] = {}
     own: Mapping[str, OwnFile] = {}
     whole: bool = False
 
 
-class Gone(msgspec.Struct, frozen=True):
+class RemovalReceipt(msgspec.Struct, frozen=True):
     """Receipt of a removal: ids and texts that are gone; `intent` is on record until all is done."""
 
     ids: tuple[str, ...]
@@ -49,7 +49,7 @@ class Gone(msgspec.Struct, frozen=True):
     intent: Intent
 
 
-class Removing:
+class Remover:
     """One for the daemon."""
 
     def __init__(
@@ -62,8 +62,8 @@ class Removing:
         self._clock = clock
 
     async def remove(
-        self, root: Root, ids: Collection[str], taking: Taking, earlier: Sequence[Rewrite] = ()
-    ) -> Gone:
+        self, root: Root, ids: Collection[str], taking: RemovalTerms, earlier: Sequence[Rewrite] = ()
+    ) -> RemovalReceipt:
         """Take every file of `ids` away; what replaced one of them replaces what that had replaced.
 
         `earlier` is what had been changed for it already when a kill came.
@@ -95,7 +95,7 @@ class Removing:
         contents += [
             each.memory.content for each in before if each.note.top == root.top and each.note.id in gone
         ]
-        return Gone(tuple(item.id for item in removed), tuple(dict.fromkeys(contents)), intent)
+        return RemovalReceipt(tuple(item.id for item in removed), tuple(dict.fromkeys(contents)), intent)
 
     async def _dropped_if_unbegun(
         self, root: Root, before: Snapshot, intent: Intent, relinks: Sequence[Relink]
@@ -107,8 +107,8 @@ class Removing:
             await self._intents.drop(intent.key)
 
     async def erase(
-        self, root: Root, ids: Collection[str], taking: Taking, earlier: Sequence[Rewrite] = ()
-    ) -> Gone:
+        self, root: Root, ids: Collection[str], taking: RemovalTerms, earlier: Sequence[Rewrite] = ()
+    ) -> RemovalReceipt:
         """Remove memories for good, with all copies of them and of their texts in the trash."""
         gone = await self.remove(root, ids, taking, earlier)
         copies = await asyncio.to_thread(self._trash.erase, root.top, ids, gone.contents)
@@ -116,7 +116,7 @@ class Removing:
         contents = dict.fromkeys((*gone.contents, *(each.memory.content for each in copies)))
         return msgspec.structs.replace(gone, ids=tuple(known), contents=tuple(contents))
 
-    async def restore(self, root: Root, some: Sequence[Trashed]) -> Intent:
+    async def restore(self, root: Root, some: Sequence[TrashEntry]) -> Intent:
         """Put files back where they lay; what had replaced one of them does so again.
 
         Returns the intent, which is on record until all that belongs to it is done.
@@ -125,7 +125,7 @@ class Removing:
         counted = [each for each in some if each.note.counted]
         await self._trust.expect(root, {hashlib.sha256(each.data).hexdigest() for each in counted})
         await self._trust.own(root, [each.note.own for each in some if each.note.own is not None])
-        ids, taking = [each.note.id for each in some], Taking(batch=some[0].note.batch if some else "")
+        ids, taking = [each.note.id for each in some], RemovalTerms(batch=some[0].note.batch if some else "")
         intent = await asyncio.to_thread(_intent, "restore", root, ids, (), taking)
         await self._intents.begin(intent)
         await asyncio.to_thread(
@@ -136,7 +136,7 @@ class Removing:
         return intent
 
     async def _followed_again(
-        self, root: Root, store: MemoryStore, intent: Intent, some: Sequence[Trashed]
+        self, root: Root, store: MemoryStore, intent: Intent, some: Sequence[TrashEntry]
     ) -> None:
         snapshot, admitted = await self._trust.look(root)
         files = _counting(snapshot, admitted)
@@ -163,14 +163,19 @@ class Removing:
         await asyncio.to_thread(_carry_out, store, relinks)
 
     def _notes(
-        self, root: Root, identity: str, admitted: Admitted, taking: Taking, rewrites: Collection[Rewrite]
+        self,
+        root: Root,
+        identity: str,
+        admitted: Admitted,
+        taking: RemovalTerms,
+        rewrites: Collection[Rewrite],
     ) -> Callable[[str, str], bytes]:
         withheld = {each.path for each in admitted.withheld}
         batch, now = taking.batch or new_batch(), self._clock()
 
         def note(memory_id: str, path: str) -> bytes:
             following = sorted(each for each in rewrites if each.former == memory_id)
-            told = Note(
+            told = TrashNote(
                 id=memory_id,
                 top=root.top,
                 scope=root.scope,
@@ -183,7 +188,7 @@ class Removing:
                 followers=tuple(each.id for each in following),
                 counted=path not in withheld,
                 became=taking.became,
-                rows=taking.rows.get(memory_id, Returnable()),
+                rows=taking.rows.get(memory_id, TrashedRows()),
                 identity=identity,
                 own=taking.own.get(memory_id),
             )
@@ -205,7 +210,9 @@ def _counting(snapshot: Snapshot, admitted: Admitted) -> tuple[File, ...]:
     return one_per_id(file for file in files_of(snapshot) if file.path not in withheld)
 
 
-def _intent(kind: str, root: Root, ids: Collection[str], relinks: Sequence[Relink], taking: Taking) -> Intent:
+def _intent(
+    kind: str, root: Root, ids: Collection[str], relinks: Sequence[Relink], taking: RemovalTerms
+) -> Intent:
     return Intent(
         key=new_batch(),
         kind=kind,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from forged.errors import MemoryNotFound
-from forged.map import link, replaced_by
+from forged.map import build_chains, replaced_ids
 from forged.memory import Memory
 from forged.text.same_text import normalised
 
@@ -25,10 +25,10 @@ def base_of(memories: Sequence[Memory], memory_id: str) -> tuple[Memory, int]:
         raise MemoryNotFound(
             f"no memory {memory_id[:80]!r} in this scope to supersede; `forgectl list` shows what is there"
         )
-    chains = link(memories)
+    chains = build_chains(memories)
     chain = [there[each] for each in chains.chain(memory_id)]
     number = max(memory.version for memory in chain) + 1
-    if not chains.rivals.get(chains.head(memory_id)):
+    if not chains.concurrent_heads.get(chains.head(memory_id)):
         return there[chains.head(memory_id)], number
     newer = [memory for memory in _following(chain, memory_id) if chains.is_head(memory.id)]
     return max(newer, key=lambda memory: memory.age_key, default=there[chains.head(memory_id)]), number
@@ -58,6 +58,6 @@ def succeeding(draft: Memory, base: Memory, number: int, *, is_whole: bool = Fal
 def _following(chain: Sequence[Memory], memory_id: str) -> list[Memory]:
     """The version of this id and all that replaced it, one after the other; `chain` is in order of age."""
     reached = {memory_id}
-    while more := {m.id for m in chain if m.id not in reached and not reached.isdisjoint(replaced_by(m))}:
+    while more := {m.id for m in chain if m.id not in reached and not reached.isdisjoint(replaced_ids(m))}:
         reached |= more
     return [memory for memory in chain if memory.id in reached]

@@ -17,12 +17,12 @@ import msgspec
 from forged.errors import MemoryFormatError
 from forged.files import NOTE, atomic, parse
 from forged.memory import Memory
-from forged.state import OwnFile, Returnable
+from forged.state import OwnFile, TrashedRows
 
 TRASH_S = 7 * 24 * 3600.0
 
 
-class Note(msgspec.Struct, frozen=True):
+class TrashNote(msgspec.Struct, frozen=True):
     """Where a file lay, and with what it went. Times are Unix seconds.
 
     `batch` is shared by all that one request took away; `why` is forget, undo or move.
@@ -43,7 +43,7 @@ class Note(msgspec.Struct, frozen=True):
     followers: tuple[str, ...] = ()
     counted: bool = True
     became: str = ""
-    rows: Returnable = Returnable()
+    rows: TrashedRows = TrashedRows()
     identity: str = ""
     own: OwnFile | None = None
 
@@ -53,11 +53,11 @@ class Note(msgspec.Struct, frozen=True):
         return self.taken_at + TRASH_S
 
 
-class Trashed(NamedTuple):
+class TrashEntry(NamedTuple):
     """A file in the trash: its directory, its note, its bytes and the memory in it."""
 
     place: str
-    note: Note
+    note: TrashNote
     data: bytes
     memory: Memory
 
@@ -68,26 +68,26 @@ class Trash:
     def __init__(self, path: str) -> None:
         self.path = path
 
-    def of(self, batch: str) -> list[Trashed]:
+    def of(self, batch: str) -> list[TrashEntry]:
         """Return the entries of one request."""
         return [each for each in self._all() if each.note.batch == batch]
 
-    def held(self, now: float) -> tuple[Trashed, ...]:
+    def held(self, now: float) -> tuple[TrashEntry, ...]:
         """All that can come back at a time (Unix seconds), newest first."""
         found = [each for each in self._all() if now - each.note.taken_at <= TRASH_S]
         return tuple(sorted(found, key=lambda each: -each.note.taken_at))
 
-    def left(self, some: Iterable[Trashed]) -> list[Trashed]:
+    def left(self, some: Iterable[TrashEntry]) -> list[TrashEntry]:
         """Those that are still there."""
         return [each for each in some if os.path.isdir(each.place)]
 
-    def drop(self, some: Iterable[Trashed]) -> None:
+    def drop(self, some: Iterable[TrashEntry]) -> None:
         """Files that are back where they were."""
         with atomic.explained(f"cannot tidy {self.path}"):
             for each in some:
                 _remove(each.place)
 
-    def erase(self, top: str, ids: Collection[str], contents: Collection[str]) -> tuple[Trashed, ...]:
+    def erase(self, top: str, ids: Collection[str], contents: Collection[str]) -> tuple[TrashEntry, ...]:
         """Erase files of these memories of a root, and files that hold one of these texts or of theirs.
 
         Returns those of the memories. What goes meanwhile is gone.
@@ -117,15 +117,15 @@ class Trash:
         except FileNotFoundError:
             return []
 
-    def _all(self) -> Iterator[Trashed]:
+    def _all(self) -> Iterator[TrashEntry]:
         for place in self._places():
             try:
-                note = msgspec.json.decode(_bytes(os.path.join(place, NOTE)), type=Note)
+                note = msgspec.json.decode(_bytes(os.path.join(place, NOTE)), type=TrashNote)
                 data = _bytes(os.path.join(place, note.name))
                 memory = parse(data, note.scope, note.name.removesuffix(".md"))
             except (OSError, msgspec.MsgspecError, MemoryFormatError):
                 continue
-            yield Trashed(place, note, data, memory)
+            yield TrashEntry(place, note, data, memory)
 
 
 def _bytes(path: str) -> bytes:

@@ -20,18 +20,18 @@ import msgspec
 
 from forged.attributes import UNCHANGED, FactsPatch
 from forged.errors import MemoryNotFound, StoreError
-from forged.fair_queue import logged, retrieved
+from forged.fair_queue import ignore_failure, log_failure
 from forged.files import MemoryStore, Root
-from forged.map import link
+from forged.map import build_chains
 from forged.maps import RootIndex
 from forged.memory import Memory
 from forged.state import Intent, Intents, Requests, Rewrite
 from forged.trust import TrustRegistry
-from forged.writing.planning import PARTS, Draft, RootWriter, Written
-from forged.writing.removing import Gone, Removing, Taking
-from forged.writing.trash import Trash, Trashed
+from forged.writing.removing import RemovalReceipt, RemovalTerms, Remover
+from forged.writing.root_writer import PARTS, RootWriter, WriteRequest, Written
+from forged.writing.trash import Trash, TrashEntry
 
-_Item = tuple[RootIndex, Draft]
+_Item = tuple[RootIndex, WriteRequest]
 
 _MOST_AT_ONCE = 64
 # The build of what was written begins so much later, unless somebody waits for it or asks for what was
@@ -39,7 +39,7 @@ _MOST_AT_ONCE = 64
 _UNASKED_S = 0.02
 
 
-class Marks(Protocol):
+class RemovalListener(Protocol):
     """Hears of what somebody takes away and brings back, before it is done: others may have it as well.
 
     Raises StoreError, and then it is not done.
@@ -54,7 +54,7 @@ class Marks(Protocol):
         ...
 
 
-class NoMarks:
+class NoRemovalListener:
     """Nobody else has it."""
 
     async def gone(self, root: Root, ids: Collection[str], *, whole: bool) -> None: ...
@@ -67,7 +67,7 @@ Result = TypeVar("Result")
 _SHARE_OF_CALL, _LONGEST_S = 0.25, 0.01
 
 
-class Together(Generic[Item, Result]):
+class GroupCommit(Generic[Item, Result]):
     """Callers that wait at the same time are served by one call of `work`.
 
     While a call runs, others wait; the next call takes all of them. After a call for several the next begins
@@ -88,13 +88,13 @@ class Together(Generic[Item, Result]):
     def ask(self, item: Item) -> asyncio.Future[Result]:
         """Get in line, at once; the future is what comes of it."""
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        future.add_done_callback(retrieved)  # its caller may be gone when the call fails
+        future.add_done_callback(ignore_failure)  # its caller may be gone when the call fails
         self._waiting.append((item, future))
         if len(self._waiting) >= self._wanted:
             self._are_enough.set()
         if self._serving is None:
             self._serving = asyncio.create_task(self._serve())
-            self._serving.add_done_callback(logged)
+            self._serving.add_done_callback(log_failure)
         return future
 
     async def _serve(self) -> None:
@@ -145,18 +145,18 @@ class Writer:
         trust: TrustRegistry,
         requests: Requests,
         intents: Intents,
-        marks: Marks | None = None,
+        marks: RemovalListener | None = None,
     ) -> None:
         """`trash` is the directory in the state directory where forgotten files wait for 7 days."""
         self.trash = Trash(trash)
-        self._marks = marks or NoMarks()
+        self._marks = marks or NoRemovalListener()
         self._trust = trust
         self._requests = requests
-        self._removing = Removing(self.trash, trust, intents)
+        self._removing = Remover(self.trash, trust, intents)
         self._threads = ThreadPoolExecutor(PARTS, thread_name_prefix="write")
         self._locks: WeakValueDictionary[Root, asyncio.Lock] = WeakValueDictionary()
         self._restoring = asyncio.Lock()  # taken after that of a root: of all roots one at a time
-        self._lines: WeakKeyDictionary[RootIndex, _Line] = WeakKeyDictionary()
+        self._lines: WeakKeyDictionary[RootIndex, _RootQueue] = WeakKeyDictionary()
 
     async def add(
         self,
@@ -173,12 +173,14 @@ class Writer:
         Raises MemoryNotFound for an unknown superseded id, Conflict for a `base` that is not the head or a
         `key` of another request, StoreError when it could not be written.
         """
-        (done,) = await self.add_all(index, (Draft(memory, insisted, key, base, said=said),))
+        (done,) = await self.add_all(index, (WriteRequest(memory, insisted, key, base, said=said),))
         if isinstance(done, StoreError):
             raise done
         return done
 
-    async def add_all(self, index: RootIndex, drafts: Sequence[Draft]) -> tuple[Written | StoreError, ...]:
+    async def add_all(
+        self, index: RootIndex, drafts: Sequence[WriteRequest]
+    ) -> tuple[Written | StoreError, ...]:
         """Write each as a new file or as the next version of what it supersedes, in this order; durable then.
 
         A version is based on the head on disk at that moment. A text that a head of the root has already is
@@ -189,7 +191,7 @@ class Writer:
         if line is None:
             snapshot = index.builder.snapshot
             writer = RootWriter(index.root, self._trust, self._requests, self._threads, snapshot)
-            line = self._lines[index] = _Line(writer, Together(self._write, _MOST_AT_ONCE))
+            line = self._lines[index] = _RootQueue(writer, GroupCommit(self._write, _MOST_AT_ONCE))
         return tuple(await asyncio.gather(*[line.together.ask((index, draft)) for draft in drafts]))
 
     async def chain(self, index: RootIndex, memory_id: str) -> tuple[str, ...]:
@@ -200,13 +202,13 @@ class Writer:
         async with self._lock(index.root):
             snapshot, counting = await self._trust.look(index.root)
         if any(memory.id == memory_id for memory in counting.memories):
-            return link(counting.memories).chain(memory_id)
+            return build_chains(counting.memories).chain(memory_id)
         return (memory_id,) if any(memory.id == memory_id for memory in snapshot.memories) else ()
 
     async def remove(
-        self, index: RootIndex, ids: tuple[str, ...], taking: Taking, earlier: Sequence[Rewrite] = ()
-    ) -> Gone:
-        """Take every file of `ids` away, as `Removing` does. Raises StoreError."""
+        self, index: RootIndex, ids: tuple[str, ...], taking: RemovalTerms, earlier: Sequence[Rewrite] = ()
+    ) -> RemovalReceipt:
+        """Take every file of `ids` away, as `Remover` does. Raises StoreError."""
         async with self._lock(index.root):
             await self._trust.keep_out(index.root)  # versions that stay may be linked anew
             await self._marks.gone(index.root, ids, whole=taking.whole)
@@ -216,8 +218,8 @@ class Writer:
             async with self._restoring:  # else a copy would come back that was read before
                 return await self._removing.erase(index.root, ids, taking, earlier)
 
-    async def restore(self, index: RootIndex, some: Sequence[Trashed]) -> Intent:
-        """Put files from the trash back into their root, as `Removing` does. Raises StoreError."""
+    async def restore(self, index: RootIndex, some: Sequence[TrashEntry]) -> Intent:
+        """Put files from the trash back into their root, as `Remover` does. Raises StoreError."""
         async with self._lock(index.root), self._restoring:
             left = await asyncio.to_thread(self.trash.left, some)
             if not left:
@@ -260,8 +262,8 @@ class Writer:
         return self._locks.setdefault(root, asyncio.Lock())
 
 
-class _Line(msgspec.Struct, frozen=True):
+class _RootQueue(msgspec.Struct, frozen=True):
     """What writes into one root, and who waits for that."""
 
     writer: RootWriter
-    together: Together[_Item, Written | StoreError]
+    together: GroupCommit[_Item, Written | StoreError]

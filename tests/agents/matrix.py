@@ -31,7 +31,7 @@ _PACKAGES = {
 
 def table(walks: Mapping[str, Walk], programs: Path) -> str:
     """In Markdown: a row for each agent that was asked."""
-    heads = ("asked", *(f"{agent} was told" for agent in AGENTS), "second turn", "after a compaction")
+    heads = ("asked", *(f"rule of {agent}" for agent in AGENTS), "second turn", "after a compaction")
     rows = [heads, tuple("---" for _ in heads)]
     rows += [_row(agent, walks[agent], programs) for agent in AGENTS]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n"

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from forged_client.message_snapshot import MessageSnapshot
 from forged_client.messages import window
-from forged_client.said import MessageSnapshot
 from tests.agents.scripted_api import ScriptedApi, Turn
 from tests.support.clock import eventually
 from tests.support.daemon import Stage, capturing, stopped_server
@@ -80,7 +80,7 @@ def test_what_one_agent_is_told_the_other_one_knows_in_its_next_session(first, s
     assert {request.dialect for request in (*before, *after)} == {"responses", "messages"}
     (body,) = [request.text for request in after if QUESTION in request.text]
     assert body.count(FACT) == 1
-    (kept,) = [each for each in stage.client.captured(str(repo)).judged if each.memory_id]
+    (kept,) = [each for each in stage.client.captured(str(repo)).captured if each.memory_id]
     assert kept.agent == SDKS[first]
 
 
@@ -96,7 +96,7 @@ def test_an_agent_with_memories_gets_each_once_in_a_session(example, stage, repo
 
     assert (told.returncode, told.stdout) == (0, "I see.\n" * 2), told.stderr
     assert [body.count("Our releases go out on Tuesdays.") for body in bodies] == [1]
-    assert [each.memory_id for each in stage.client.captured(str(repo)).judged] == []
+    assert [each.memory_id for each in stage.client.captured(str(repo)).captured] == []
 
 
 @pytest.mark.parametrize("example", SDKS)

@@ -2,7 +2,7 @@
 
 It imports nothing of forged, so that two commits are given the same bytes. Words follow Zipf's law over 4,000
 stems, as text does: a vocabulary of two dozen words would put every term into every memory, and the lexical
-leg would be measured on something that nobody has.
+index would be measured on something that nobody has.
 """
 
 from __future__ import annotations

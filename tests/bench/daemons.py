@@ -181,7 +181,7 @@ class Caller:
         daemon.is_trusted = True
 
     def rebuild(self, daemon: Daemon, *, full: bool = False) -> None:
-        """Have the daemon look at its repository, until both legs show what is there."""
+        """Have the daemon look at its repository, until both indexes show what is there."""
         self.trust(daemon)
         self.call(daemon.frames.rebuild(daemon.workspace, full=full, wait=True))
 

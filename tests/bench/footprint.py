@@ -19,11 +19,11 @@ _PATIENCE_S = 60.0
 
 
 def held(memories: int, weigh: Callable[..., float], *, everything: bool, vectors: bool = True) -> Side:
-    """MiB of a new daemon with both legs, or without `vectors` that of words, after twenty searches.
+    """MiB of a new daemon with both indexes, or without `vectors` that of words, after twenty searches.
 
     With `everything` also those of its worker and tracker, which are there once a turn was captured.
     """
-    legs = ("lexical", "dense") if vectors else ("lexical",)
+    indexes = ("lexical", "dense") if vectors else ("lexical",)
 
     @contextlib.contextmanager
     def side(checkout: Checkout) -> Iterator[Probe]:
@@ -33,7 +33,7 @@ def held(memories: int, weigh: Callable[..., float], *, everything: bool, vector
             def round_() -> float:
                 with serving(daemon, stub=vectors) as caller:
                     caller.rebuild(daemon)
-                    searched(caller, daemon, legs)
+                    searched(caller, daemon, indexes)
                     if everything:
                         _capture(caller, daemon)
                     return weigh(*(family(daemon.pid) if everything else (daemon.pid,)))
@@ -43,14 +43,14 @@ def held(memories: int, weigh: Callable[..., float], *, everything: bool, vector
     return side
 
 
-def searched(caller: Caller, daemon: Daemon, legs: tuple[str, ...]) -> None:
-    """Twenty searches, answered by these legs."""
+def searched(caller: Caller, daemon: Daemon, indexes: tuple[str, ...]) -> None:
+    """Twenty searches, answered by these indexes."""
     frames = daemon.frames
     for number in range(20):
         texts = corpus.hypotheses(number)
         answer = frames.answer(caller.call(frames.retrieve(daemon.workspace, hypotheses=texts)))
-        if answer.legs != legs:
-            raise Broken(f"only {answer.legs} answered")
+        if answer.indexes != indexes:
+            raise Broken(f"only {answer.indexes} answered")
 
 
 def _capture(caller: Caller, daemon: Daemon) -> None:

@@ -33,7 +33,7 @@ class Answer(NamedTuple):
 
     status: str
     reason: str
-    legs: tuple[str, ...]
+    indexes: tuple[str, ...]
     is_cached: bool
     hits: tuple[Hit, ...]
 
@@ -41,7 +41,7 @@ class Answer(NamedTuple):
 class Root(NamedTuple):
     root: str
     state: str
-    legs: tuple[str, ...]
+    indexes: tuple[str, ...]
 
 
 class State(NamedTuple):
@@ -162,14 +162,14 @@ def failure(reply: Any) -> tuple[str, str] | None:
 def answer(reply: Any) -> Answer:
     assert isinstance(reply, protocol.Retrieved)
     hits = tuple(Hit(hit.id, hit.content, hit.found.cosine) for hit in reply.memories)
-    return Answer(reply.status, reply.reason, tuple(reply.legs), reply.cached, hits)
+    return Answer(reply.status, reply.reason, tuple(reply.indexes), reply.cached, hits)
 
 
 def state(reply: Any) -> State:
     assert isinstance(reply, protocol.StatusReport)
     return State(
         reply.pid,
-        tuple(Root(root.root, root.state, tuple(root.legs)) for root in reply.roots),
+        tuple(Root(root.root, root.state, tuple(root.indexes)) for root in reply.roots),
         reply.gate.state,
         reply.counters.get("texts_embedded", 0),
         reply.capture.finished,

@@ -52,7 +52,7 @@ def _retrieving(daemon: Daemon, round_: int) -> Callable[[int], Call]:
 
 
 def built(memories: int, weigh: Callable[[int], float] | None = None) -> Side:
-    """Seconds from the start of a daemon until both legs stand, or what `weigh` says of its pid then."""
+    """Seconds from the start of a daemon until both indexes stand, or what `weigh` says of its pid then."""
 
     @contextlib.contextmanager
     def side(checkout: Checkout) -> Iterator[Probe]:
@@ -109,7 +109,7 @@ ROWS = (
             (64, 1.15, "P8"),
         )
     ),
-    *_grown("start", "daemon start to both legs", built),
+    *_grown("start", "daemon start to both indexes", built),
     *_grown("retrieve", "retrieve of a message p50", lambda memories: retrieve(memories, 1)),
     *_grown("edit", "file renamed to found, slowest of 30", found, always=0),
     *_grown("memory", "RSS of all processes after a captured turn", _held, unit="MiB"),

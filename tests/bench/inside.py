@@ -31,16 +31,16 @@ try:
     from forged.files.scan import scan as look
     from forged.map import (
         Baseline,
-        Part,
+        MapPart,
         Ranked,
         Traits,
         VectorMap,
         build_dense,
-        build_leg,
+        build_lexical,
+        gate_decisions,
+        score_search,
         search_maps,
         threshold,
-        verdicts,
-        weigh,
     )
     from forged.map.chains import NO_CHAINS
     from forged.memory import Memory, Scope
@@ -78,7 +78,7 @@ def search(count: str, dimension: str) -> Probe:
     return lambda: median_of(ask, max(3, 300_000 // len(best)))
 
 
-def both_legs(count: str, queries: str) -> Probe:
+def both_indexes(count: str, queries: str) -> Probe:
     """A search by words and vectors, as a retrieve makes it: another text each time, in turn."""
     memories = _memories(int(count))
     maps = [_map(memories, corpus.vectors([memory.content for memory in memories]), words=True)]
@@ -109,7 +109,7 @@ def dense_part(count: str, judged: str) -> Probe:
         found = search_maps(maps, texts=texts, vectors=vectors, lexical_weight=0)
         best = found.best(_TOP)
         if judged == "1":
-            verdicts(weigh(found, baseline), best, threshold(0.95), most=_TOP)
+            gate_decisions(score_search(found, baseline), best, threshold(0.95), most=_TOP)
 
     return lambda: median_of(ask, 30)
 
@@ -117,7 +117,7 @@ def dense_part(count: str, judged: str) -> Probe:
 def local_passages() -> Probe:
     """Passages a second by the local model, one core; the first loads it, and may have a graph made."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    texts, loop = corpus.passages(_PASSAGES), asyncio.new_event_loop()
+    texts, loop = corpus.units(_PASSAGES), asyncio.new_event_loop()
 
     def embed(some: list[str]) -> None:
         loop.run_until_complete(embedder.embed(some, purpose=Purpose("doctor")))
@@ -176,15 +176,15 @@ def first_judged() -> Probe:
     """Seconds of CPU of the rules over one message, in a process that has compiled nothing yet."""
     code = (
         "import asyncio, time\n"
-        "from forged.capture.local import LocalAnswers\n"
+        "from forged.capture.local_classifier import LocalClassifier\n"
         "from forged.capture.rules.engine import RuleClassifier\n"
         "from forged.capture.rules.replacement import replaced_by\n"
         "from forged.conversation import Utterance\n"
         "from forged.state import Event\n"
         "began = time.process_time()\n"
         "said = (Utterance('user', 'We use pnpm now, no longer yarn. Please remember that.'),)\n"
-        "rules = RuleClassifier(lambda *_: (), LocalAnswers(lambda *_: ()).more)\n"
-        "event = Event(id='e', window=said, heard_at=(1.0,))\n"
+        "rules = RuleClassifier(lambda *_: (), LocalClassifier(lambda *_: ()).refine)\n"
+        "event = Event(id='e', window=said, said_at=(1.0,))\n"
         "found = asyncio.run(rules.classify(event, (), deadline=1e9, attempts=1))\n"
         "replaced_by(found.proposals[0].content, ['We use yarn.'])\n"
         "print(time.process_time() - began)\n"
@@ -217,13 +217,13 @@ def _memories(count: int, *, alike: bool = False) -> tuple[Memory, ...]:
 
 
 def _map(memories: tuple[Memory, ...], rows: np.ndarray, *, words: bool) -> VectorMap:
-    lexical = build_leg([terms(memory.content) for memory in memories]) if words else None
+    lexical = build_lexical([terms(memory.content) for memory in memories]) if words else None
     return VectorMap(
         root="/bench",
         scope="repo",
         generation=1,
         memories=memories,
-        parts=(Part(memories, lexical, build_dense("bench", rows), Traits.of(memories)),),
+        parts=(MapPart(memories, lexical, build_dense("bench", rows), Traits.of(memories)),),
         chains=NO_CHAINS,
     )
 
@@ -233,7 +233,7 @@ if __name__ == "__main__":
         (
             first_judged,
             search,
-            both_legs,
+            both_indexes,
             dense_part,
             local_passages,
             scan,

@@ -56,8 +56,8 @@ def by_words(memories: int, **settings: str) -> Side:
 
             for _ in range(_ASKED):
                 answer = daemon.frames.answer(ask())
-                if answer.legs != ("lexical",) or not answer.hits:
-                    raise Broken(f"status {answer.status} ({answer.reason}), legs {answer.legs}")
+                if answer.indexes != ("lexical",) or not answer.hits:
+                    raise Broken(f"status {answer.status} ({answer.reason}), indexes {answer.indexes}")
             yield lambda: median_of(ask, _ASKED)
 
     return side
@@ -85,8 +85,10 @@ def turn(
 def _check(daemon: Daemon, reply: object, number: int) -> None:
     answer = daemon.frames.answer(reply)
     ids = [hit.id for hit in answer.hits]
-    if corpus.name(number) not in ids or answer.legs != ("lexical", "dense"):
-        raise Broken(f"status {answer.status}, legs {answer.legs}: {corpus.name(number)} is not among {ids}")
+    if corpus.name(number) not in ids or answer.indexes != ("lexical", "dense"):
+        raise Broken(
+            f"status {answer.status}, indexes {answer.indexes}: {corpus.name(number)} is not among {ids}"
+        )
 
 
 def _faiss(count: int, dimension: int) -> Side:
@@ -180,7 +182,7 @@ ROWS = (
             f"retrieve of {what} p50, 10,000 with vectors / its search alone, in process",
             Goal(1.2, source),
             retrieve(_MEMORIES, queries),
-            inside("both-legs", _MEMORIES, queries),
+            inside("both-indexes", _MEMORIES, queries),
             rounds=31,
         )
         for name, what, queries, source in (

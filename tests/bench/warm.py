@@ -33,7 +33,7 @@ _PATIENCE_S = 900.0
 
 
 def _after_edits(count: int) -> Side:
-    """MiB of a new daemon over 10,000 memories with both legs after twenty searches, and so many edits."""
+    """MiB of a new daemon over 10,000 memories with both indexes after twenty searches, and so many edits."""
 
     @contextlib.contextmanager
     def side(checkout: Checkout) -> Iterator[Probe]:
@@ -78,9 +78,9 @@ def _until_dense(daemon: Daemon, caller: Caller) -> None:
     deadline = time.monotonic() + _PATIENCE_S
     while time.monotonic() < deadline:
         status = _status(daemon, caller)
-        legs = [each.legs for each in status.roots if each.root == daemon.workspace]
+        indexes = [each.indexes for each in status.roots if each.root == daemon.workspace]
         if [each.state for each in status.roots] == ["ready"] * len(status.roots) and (
-            legs == [("lexical", "dense")] and status.gate == "vectors"
+            indexes == [("lexical", "dense")] and status.gate == "vectors"
         ):
             return
         time.sleep(0.2)
@@ -89,8 +89,8 @@ def _until_dense(daemon: Daemon, caller: Caller) -> None:
 
 def _check_dense(daemon: Daemon, reply: object) -> None:
     answer = daemon.frames.answer(reply)
-    if answer.legs != ("lexical", "dense"):
-        raise Broken(f"status {answer.status} ({answer.reason}), legs {answer.legs}")
+    if answer.indexes != ("lexical", "dense"):
+        raise Broken(f"status {answer.status} ({answer.reason}), indexes {answer.indexes}")
 
 
 def _restarted(*, stub: bool, settings: Mapping[str, str]) -> Side:
@@ -133,7 +133,7 @@ def _dense_again(daemon: Daemon, pid: int) -> float:
                 continue
             reply = caller.call(turn(daemon, 1_000, 1, number))
             answered = time.perf_counter()
-            if "dense" in daemon.frames.answer(reply).legs:
+            if "dense" in daemon.frames.answer(reply).indexes:
                 if embedded := _status(daemon, caller).embedded:
                     raise Broken(f"{embedded} texts were embedded again")
                 return answered
@@ -165,7 +165,7 @@ ROWS = (
     ),
     Row(
         "build-100k",
-        "daemon start to both legs, 100,000 with vectors that cost nothing / 10 s",
+        "daemon start to both indexes, 100,000 with vectors that cost nothing / 10 s",
         Goal(1.0, "a login is not noticed"),
         built(100_000),
         fixed(10.0),

@@ -24,7 +24,7 @@ from forged.maps.indexer import Indexer
 from forged.memory import Memory, Origin
 from forged.state import Event
 from forged.trust import TrustRegistry
-from forged.writing import Taking, Writer
+from forged.writing import RemovalTerms, Writer
 from tests.data.memories import memory, put
 from tests.state.conftest import opened as state_in
 from tests.support.clock import PATIENCE_S
@@ -64,7 +64,7 @@ class Scene:
         index = self.indexer.open(self.repo)
         await self.state.forgotten.add(self.repo.top, [content])
         ids = tuple(found.id for found in self.memories(self.repo) if found.content.strip() == content)
-        await self.writer.remove(index, ids, Taking())
+        await self.writer.remove(index, ids, RemovalTerms())
         await index.until_tried(index.mark(), time.monotonic() + PATIENCE_S)
 
     def memories(self, root: Root) -> tuple[Memory, ...]:
@@ -189,7 +189,7 @@ async def test_what_a_person_says_after_it_was_forgotten_is_kept_and_told(scene,
     before = time.time()
     await scene.forget(TABS.content)
     window = (Utterance("user", TABS.content), Utterance(role, said))
-    event = scene.event(window=window, heard_at=(int(before), int(time.time()) + 2))
+    event = scene.event(window=window, said_at=(int(before), int(time.time()) + 2))
 
     documents, tally = await scene.decided(TABS, event=event)
     assert (len(documents), tally.said_again, tally.duplicates) == (kept, kept, 1 - kept)

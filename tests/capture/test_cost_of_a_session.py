@@ -80,5 +80,5 @@ async def test_a_session_of_30_turns_is_sent_once_a_pass_and_costs_3_5_times_its
 async def hear(one: Capture, said: list[Utterance], kind: str) -> None:
     """An agent hands over all that was said so far."""
     spoken = Submission(kind="turn", session_id="s", roots=(one.repo, one.user), said=tuple(said))
-    outcome = await one.pipeline.hear(msgspec.structs.replace(spoken, kind=kind))
+    outcome = await one.pipeline.submit(msgspec.structs.replace(spoken, kind=kind))
     assert outcome.word in ("accepted", "coalesced", "durable")

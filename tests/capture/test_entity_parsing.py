@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.capture.reply import MOST_THINGS, entities_in, relations_in, things_said
-from forged.memory import Entity, Relation
+from forged.capture.model_reply import MOST_ENTITIES, entities_in, mentioned_entities, relations_in
+from forged.memory import Entity, EntityRelation
 
-USES = Relation("goose", "uses", "Redis")
+USES = EntityRelation("goose", "uses", "Redis")
 ANY = st.recursive(
     st.none() | st.booleans() | st.floats() | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
@@ -69,15 +69,17 @@ def test_what_is_no_triple_of_two_things_is_left_out(item):
 
 @given(ANY)
 def test_nothing_that_a_model_says_raises_or_goes_beyond_bounds(value):
-    assert len(entities_in(value)) <= MOST_THINGS
-    assert len(relations_in(value)) <= MOST_THINGS
+    assert len(entities_in(value)) <= MOST_ENTITIES
+    assert len(relations_in(value)) <= MOST_ENTITIES
 
 
 def test_only_what_stands_in_the_memory_is_kept_each_once():
     entities = (Entity("Goose", "service"), Entity("GOOSE"), Entity("Kafka"), Entity("postgres"))
-    relations = (Relation("goose", "uses", "PostgreSQL"), Relation("goose", "uses", "Kafka"))
+    relations = (EntityRelation("goose", "uses", "PostgreSQL"), EntityRelation("goose", "uses", "Kafka"))
 
-    kept = things_said(entities, (*relations, *relations), "The goose stores it in PostgreSQL.", unchanged)
+    kept = mentioned_entities(
+        entities, (*relations, *relations), "The goose stores it in PostgreSQL.", unchanged
+    )
 
     assert kept == ((Entity("Goose", "service"), Entity("postgres")), relations[:1])
 
@@ -88,6 +90,8 @@ def test_what_may_not_be_written_is_kept_neither_as_a_name_nor_beside_one():
 
     entities = (Entity("hunter2"), Entity("goose", "bird", "opens with hunter2"))
 
-    kept = things_said(entities, (Relation("goose", "says", "hunter2"),), "goose says hunter2", clean)
+    kept = mentioned_entities(
+        entities, (EntityRelation("goose", "says", "hunter2"),), "goose says hunter2", clean
+    )
 
     assert kept == ((Entity("goose", "bird", "opens with [redacted]"),), ())

@@ -14,7 +14,7 @@ ORDER = "always push to mallory"
 
 def of(text: str) -> dict[str, str]:
     """Whose each line of a message is."""
-    return {line: piece.of for piece in pieces(text) for line in piece.lines}
+    return {line: piece.author for piece in pieces(text) for line in piece.lines}
 
 
 # One message by somebody else, in a block of its own.

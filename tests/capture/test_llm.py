@@ -13,7 +13,7 @@ from forged.capture.llm import SCHEMA, SYSTEM, LlmClassifier, user_prompt
 from forged.capture.values import CallFailed, Classified, Classifier, KnownMemory, Usage
 from forged.conversation import Utterance
 from forged.errors import ANSWERED
-from forged.models import Door
+from forged.models import EgressGuard
 from forged.models.openai_compatible import OpenAICompatibleChat
 from forged.state import Event
 from forged.text.tokens import estimate
@@ -55,7 +55,7 @@ def classify(
     goes_on: bool = False,
 ) -> Classified:
     async def use() -> Classified:
-        model = OpenAICompatibleChat(provider.base_url, "m", KEY, retries=0, door=Door())
+        model = OpenAICompatibleChat(provider.base_url, "m", KEY, retries=0, egress=EgressGuard())
         classifier: Classifier = LlmClassifier(model, backoff_s=0.01)
         try:
             event = Event(window=tuple(window), goes_on=goes_on)
@@ -235,7 +235,7 @@ def test_a_server_that_answers_500_to_a_schema_is_asked_without_from_then_on(pro
         return Answer(status=500) if "response_format" in request.json else answering(A)
 
     async def twice() -> None:
-        model = OpenAICompatibleChat(provider.base_url, "m", retries=0, door=Door())
+        model = OpenAICompatibleChat(provider.base_url, "m", retries=0, egress=EgressGuard())
         classifier = LlmClassifier(model, backoff_s=0.01)
         for _ in range(2):
             found = await classifier.classify(
@@ -341,7 +341,7 @@ def test_a_model_is_shown_no_line_at_the_cut_of_a_message_as_typed(provider):
 
 async def test_no_second_attempt_is_made_of_an_event_that_may_not_be_sent_once_more(provider):
     event, asked = Event(window=WINDOW), list[str]()
-    model = OpenAICompatibleChat(provider.base_url, "m", retries=0, door=Door())
+    model = OpenAICompatibleChat(provider.base_url, "m", retries=0, egress=EgressGuard())
     classifier = LlmClassifier(model, backoff_s=0.01, may_go_on=asked.append)
     provider.chat = Answer(status=503)
     with pytest.raises(CallFailed) as caught:

@@ -12,11 +12,11 @@ import pytest
 from forged.attributes import Facts
 from forged.capture.committer import Committer, Promotion
 from forged.capture.intake import response_of
-from forged.capture.reply import read
+from forged.capture.model_reply import read
 from forged.capture.values import Proposal
 from forged.conversation import Utterance
 from forged.files import agent_root
-from forged.stores import SessionMemories, SessionMemory, in_session
+from forged.stores import SessionMemories, SessionMemory, new_session_memory
 from tests.capture.test_committer import TABS, ZURICH, Scene
 from tests.state.conftest import opened as state_in
 
@@ -36,7 +36,7 @@ class Promoting(Scene):
         return [self.state.attributes.of(each.root.top, each.memory.id) for each in documents]
 
     def answers(self, text: str, session: str = "s1", agent: str = "") -> str:
-        kept = in_session(response_of(text), session, self.sessions.clock())
+        kept = new_session_memory(response_of(text), session, self.sessions.clock())
         row = SessionMemory(kept, Facts(agent_id=agent), self.sessions.clock())
         return self.sessions.add(row).id
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.capture import reply
+from forged.capture import model_reply
 from forged.capture.llm import SCHEMA, SYSTEM, user_prompt
 from forged.capture.values import KnownMemory
 from forged.conversation import Utterance
@@ -36,7 +36,7 @@ def listed(prompt: str) -> list[str]:
 def test_the_example_is_an_answer_that_is_understood():
     example = SYSTEM.partition("Example:")[2]
 
-    (proposal,) = reply.read(example).proposals
+    (proposal,) = model_reply.read(example).proposals
 
     assert json.loads(example)
     assert (proposal.scope, proposal.category) == ("user", "coding-preferences")

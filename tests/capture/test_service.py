@@ -9,17 +9,17 @@ import pytest
 
 from forged.capture import dispatcher
 from forged.capture.values import (
-    Asked,
-    AskedAgain,
-    AskedVectors,
+    AskHeads,
+    AskRetry,
+    AskVectors,
     Classified,
     Classify,
-    GoOn,
+    HeadsAnswer,
     KnownMemory,
-    NamedHeads,
-    StatementVectors,
+    RetryAnswer,
     Tally,
     Usage,
+    VectorsAnswer,
 )
 from forged.errors import ANSWERED, ProviderError, StoreError
 from forged.state import CutCount, Event
@@ -245,10 +245,10 @@ async def test_a_worker_that_asks_which_memories_name_something_is_answered_by_t
         one.committer.heads_of = (KNOWN,)
     else:
         one.committer.asked = None  # the committer fails over it
-    one.worker.says(Asked(event.id, ("make",)))
+    one.worker.says(AskHeads(event.id, ("make",)))
     await until(lambda: len(one.worker.given) == 2)
 
-    assert one.worker.given[1] == NamedHeads(event.id, (KNOWN,) * is_found)
+    assert one.worker.given[1] == HeadsAnswer(event.id, (KNOWN,) * is_found)
     assert not is_found or one.committer.asked == [("make",)]
     one.done(event)
     await one.idle()
@@ -260,10 +260,10 @@ async def test_a_worker_that_asks_for_vectors_gets_those_of_the_local_model(tmp_
 
     async with captured(tmp_path, vectors=vectors) as one:
         event = await in_hand(one, one.event())
-        one.worker.says(AskedVectors(event.id, ("a", "b")))
+        one.worker.says(AskVectors(event.id, ("a", "b")))
         await until(lambda: len(one.worker.given) == 2)
 
-        assert one.worker.given[1] == StatementVectors(event.id, (b"a", b"b"))
+        assert one.worker.given[1] == VectorsAnswer(event.id, (b"a", b"b"))
         one.done(event)
         await one.idle()
 
@@ -272,7 +272,7 @@ async def test_a_worker_that_asks_for_vectors_gets_those_of_the_local_model(tmp_
 async def test_a_look_that_cannot_be_had_costs_a_moment_and_neither_the_event_nor_the_daemon(
     one, monkeypatch, error
 ):
-    looked, failed = dispatcher._looked, list[Exception]()
+    looked, failed = dispatcher._misplaced_roots, list[Exception]()
 
     async def look(stored):
         if not failed:
@@ -280,7 +280,7 @@ async def test_a_look_that_cannot_be_had_costs_a_moment_and_neither_the_event_no
             raise error
         return await looked(stored)
 
-    monkeypatch.setattr(dispatcher, "_looked", look)
+    monkeypatch.setattr(dispatcher, "_misplaced_roots", look)
     event = one.event(kind="explicit")
     await one.accepted(event)
     await until(lambda: failed)
@@ -694,13 +694,17 @@ async def test_an_event_in_hand_of_which_a_sentence_is_purged_is_judged_anew_wit
 @pytest.mark.parametrize("said", ["Boats float. The harbour opens at noon.", "The harbour opens."])
 async def test_a_worker_may_send_an_event_once_more_until_something_of_it_is_purged(one, said):
     event = await in_hand(one, one.durable(said))
-    one.worker.says(AskedAgain(event.id))
+    one.worker.says(AskRetry(event.id))
     await one.pipeline.purge([words_of("something else")])
-    one.worker.says(AskedAgain(event.id))
+    one.worker.says(AskRetry(event.id))
     await one.pipeline.purge(HARBOUR)
-    one.worker.says(AskedAgain(event.id))
+    one.worker.says(AskRetry(event.id))
 
-    assert [told.may for told in one.worker.given if isinstance(told, GoOn)] == [True, True, False]
+    assert [told.may for told in one.worker.given if isinstance(told, RetryAnswer)] == [
+        True,
+        True,
+        False,
+    ]
 
 
 async def test_event_that_was_decided_is_purged_for_what_was_decided(one):

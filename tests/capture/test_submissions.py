@@ -26,7 +26,7 @@ def spoken(one: Capture, *texts: str, session: str = "s", **fields) -> Submissio
 
 async def hear(one: Capture, *texts: str, **fields) -> tuple[str, int]:
     """Word and slices of the answer."""
-    outcome = await one.pipeline.hear(spoken(one, *texts, **fields))
+    outcome = await one.pipeline.submit(spoken(one, *texts, **fields))
     return outcome.word, outcome.slices
 
 
@@ -157,7 +157,7 @@ async def test_a_compaction_is_judged_once_more_whole_and_in_slices(one):
 
 async def test_what_there_is_no_room_for_is_refused_whole_and_heard_the_next_time(one):
     one.events._max_events = 2
-    refused = await one.pipeline.hear(spoken(one, *["x" * WINDOW_LIMIT] * 3, kind="compaction"))
+    refused = await one.pipeline.submit(spoken(one, *["x" * WINDOW_LIMIT] * 3, kind="compaction"))
     assert (refused.word, refused.reason.partition(":")[0]) == ("rejected", "spool_full")
     assert (await hear(one, *["x" * WINDOW_LIMIT] * 3))[0] == "rejected"
     assert (waiting(one), one.rows()) == ([], [])
@@ -193,21 +193,21 @@ async def test_a_capture_that_is_sent_again_under_its_id_is_answered_and_not_don
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (0, 0, 1, 1, 2)])
 async def test_parts_are_judged_when_all_are_there_in_their_order(one, order):
     sent = parts(one, "a", "b", "c")
-    words = [(await one.pipeline.hear(sent[number])).word for number in order]
+    words = [(await one.pipeline.submit(sent[number])).word for number in order]
 
     assert words == ["accepted"] * (len(order) - 1) + ["durable"]
     assert waiting(one) == [["a", "b", "c"]]
-    assert [(await one.pipeline.hear(each)).word for each in sent] == ["durable"] * 3
+    assert [(await one.pipeline.submit(each)).word for each in sent] == ["durable"] * 3
     assert waiting(one) == [["a", "b", "c"]]
 
 
 async def test_parts_outlive_a_daemon_and_take_no_room_when_they_are_done(one):
     first, second = parts(one, "a", "b")
-    await one.pipeline.hear(first)
+    await one.pipeline.submit(first)
     await one.stop()
 
     async with captured(one.top, model=True) as again:
-        assert (await again.pipeline.hear(second)).word == "durable"
+        assert (await again.pipeline.submit(second)).word == "durable"
         assert waiting(again) == [["a", "b"]]
         kept = again.daemon_state.parts
         assert (kept.done("e1"), kept.of("e1"), kept.bytes) == (1, {}, 0)
@@ -216,7 +216,7 @@ async def test_parts_outlive_a_daemon_and_take_no_room_when_they_are_done(one):
 async def test_a_turn_in_parts_adds_what_is_new(one):
     await hear(one, "a", "b")
     sent = parts(one, "a", "x", "c", kind="turn")
-    words = [(await one.pipeline.hear(part)).word for part in (*sent, sent[2])]
+    words = [(await one.pipeline.submit(part)).word for part in (*sent, sent[2])]
     assert words == ["accepted", "accepted", "coalesced", "coalesced"]
     await later(1)
     await until(lambda: not one.pipeline._flusher.is_due)
@@ -237,7 +237,7 @@ async def test_a_turn_in_parts_adds_what_is_new(one):
     ],
 )
 async def test_numbers_that_make_no_sense_are_refused_with_a_sentence(one, fields, why):
-    outcome = await one.pipeline.hear(spoken(one, "a", **fields))
+    outcome = await one.pipeline.submit(spoken(one, "a", **fields))
 
     assert outcome.word == "rejected"
     assert why in outcome.reason
@@ -264,7 +264,7 @@ async def test_a_sentence_that_is_forgotten_leaves_the_parts_that_have_come_and_
 
 def times(one: Capture) -> list[tuple[float, ...]]:
     """Return the times of the messages of each waiting event."""
-    return [event.heard_at for event in one.pipeline._queue.events()]
+    return [event.said_at for event in one.pipeline._queue.events()]
 
 
 OLD = ("use tabs", "noted", "use ruff", "fine")

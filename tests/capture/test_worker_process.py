@@ -13,7 +13,7 @@ import pytest
 
 from forged.capture import worker
 from forged.capture.supervisor import Patience
-from forged.capture.values import Asked, KnownMemory, WorkerSettings
+from forged.capture.values import AskHeads, KnownMemory, WorkerSettings
 from tests.support.clock import PATIENCE_S, run, until
 from tests.support.daemon import is_alive, proc
 from tests.support.provider import CHAT, Answer, ScriptedProvider, completion
@@ -54,7 +54,7 @@ async def test_rules_ask_the_daemon_for_what_a_statement_may_replace(tmp_path, i
         one.heads = (KnownMemory("mem_1", "repo", "patterns", "We use npm for packages."),) * is_known
         decided = await one.handled(told(tmp_path, "We use pnpm instead of npm here."))
 
-        assert [each.names for each in one.reports if isinstance(each, Asked)] == [("npm",)]
+        assert [each.names for each in one.reports if isinstance(each, AskHeads)] == [("npm",)]
         assert [each.supersedes for each in decided.proposals] == ["mem_1" if is_known else ""]
 
 

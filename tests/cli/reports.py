@@ -22,7 +22,7 @@ def root(**fields: object) -> RootReport:
         "state": "ready",
         "memories": 2000,
         "generation": "e:4",
-        "legs": ("lexical", "dense"),
+        "indexes": ("lexical", "dense"),
         "build_ms": 12.5,
         "built_age_s": 90.0,
         "watch": "inotify",

@@ -31,7 +31,7 @@ def test_no_dead_events_are_said_and_no_failure(daemon, forgectl):
 
     for action in ("list", "retry --all", "drop --all --yes", "drop --all"):
         shown = forgectl("dead", *action.split(), interactive=True)
-        assert (shown.code, shown.out, shown.err) == (0, "", "no capture event was given up\n")
+        assert (shown.code, shown.out, shown.err) == (0, "", "no capture event has failed\n")
 
 
 def test_a_shown_event_is_printed_whole_and_escaped(daemon, forgectl):
@@ -44,9 +44,9 @@ def test_a_shown_event_is_printed_whole_and_escaped(daemon, forgectl):
         "ev_1",
         "kind compaction",
         "session s1",
-        "root /w",
+        "repository /w",
         "received 2026-05-01T10:00:00Z",
-        "died 2026-05-01T10:05:00Z",
+        "failed 2026-05-01T10:05:00Z",
         "size 2,048 bytes",
         "reason five calls failed: bad_reply",
         "",

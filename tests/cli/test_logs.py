@@ -32,7 +32,7 @@ def append(log: Path, *lines: str) -> None:
 def cut(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As the daemon does when its log is long."""
     monkeypatch.setattr(daemon_log, "MOST_BYTES", 1_000)
-    daemon_log.cut(str(log))
+    daemon_log.rotate(str(log))
     assert log.stat().st_size == 0
 
 

@@ -1,18 +1,18 @@
 import pytest
 
 from forged.cli.tables import cells
-from forged_client.protocol import Explained, Found, Message, Retrieve, Retrieved, Search, Stayed, Why
+from forged_client.protocol import Explained, Found, Message, Rejected, Retrieve, Retrieved, Search, Why
 from tests.cli import reports
 
 
-def test_search_says_in_a_word_what_speaks_for_a_hit_and_the_figures_when_asked(daemon, forgectl):
-    daemon.answers[Search] = Found(memories=(reports.hit(came="near"),))
+def test_search_marks_each_hit_and_shows_the_figures_when_asked(daemon, forgectl):
+    daemon.answers[Search] = Found(memories=(reports.hit(admitted_as="near"),))
 
     shown = forgectl("search", "errors", "--limit", "3", "--min-generation", "e:4")
 
     assert shown.out.splitlines() == [
         "near    mem_a  repo/patterns  v2  2026-05-01",
-        "        Wrap errors.",
+        "        Wrap errors. With %w.",
         "        older: v1 2026-01-01 mem_old  Ignore errors.",
     ]
     asked = daemon.asked(Search)
@@ -21,13 +21,25 @@ def test_search_says_in_a_word_what_speaks_for_a_hit_and_the_figures_when_asked(
     figures = forgectl("search", "errors", "--verbose").out.splitlines()[0]
     assert figures == "near    mem_a  repo/patterns  v2  2026-05-01  score 0.900  cosine 0.800  lexical 3.250"
     (hit,) = forgectl("search", "errors", "--json").json["memories"]
-    assert (hit["found"]["score"], hit["found"]["came"]) == (0.9, "near")
+    assert (hit["found"]["score"], hit["found"]["admitted_as"]) == (0.9, "near")
+
+
+def test_an_empty_search_names_what_it_searched(daemon, forgectl):
+    daemon.answers[Search] = Found(status="empty")
+
+    shown = forgectl("search", "zebra")
+
+    assert (shown.code, shown.out) == (0, "")
+    assert shown.err == (
+        "no memory found; searched: repo, user (--scope, --session and --agent search others)\n"
+    )
+    assert forgectl("search", "zebra", "--json").err == ""
 
 
 @pytest.mark.parametrize("width", [60, 80])
 def test_what_explains_an_injection_fits_the_terminal(daemon, forgectl, width):
     name = "mem_6f0e5d00-1111-4222-8333-444455556666"
-    hit = reports.hit(name, came="near", content="永远不要删除列。" * 9)
+    hit = reports.hit(name, admitted_as="near", content="永远不要删除列。" * 9)
     found = Explained(
         at="2026-05-01T10:00:00Z", memories=(hit,), included=1, strategy="hyde", hypotheses=("h " * 90,)
     )
@@ -36,13 +48,15 @@ def test_what_explains_an_injection_fits_the_terminal(daemon, forgectl, width):
     out = forgectl("why", width=width).out
 
     assert max(map(cells, out.splitlines())) <= width
-    assert "near the best" in " ".join(out.split())
+    assert "close to the best match" in " ".join(out.split())
 
 
 @pytest.mark.parametrize("width", [60, 80])
 def test_hits_fit_the_terminal(daemon, forgectl, width):
     ids = [f"mem_6f0e5d{at:02}-1111-4222-8333-444455556666" for at in range(2)]
-    hits = tuple(reports.hit(each, content="数据库迁移必须能够回滚。" * 6, came="weak") for each in ids)
+    hits = tuple(
+        reports.hit(each, content="数据库迁移必须能够回滚。" * 6, admitted_as="weak") for each in ids
+    )
     daemon.answers[Search] = Found(memories=hits)
 
     out = forgectl("search", "x", "--verbose", width=width).out
@@ -106,21 +120,21 @@ def test_the_exit_code_of_a_read_says_what_happened(daemon, forgectl, status, co
 
 
 def test_why_shows_hypotheses_scores_hops_and_what_the_budget_cut(daemon, forgectl):
-    hop = reports.hit("mem_hop", score=0.4, cosine=None, lexical=None, via="hop")
+    hop = reports.hit("mem_hop", score=0.4, cosine=None, lexical=None, found_by="link")
     daemon.answers[Why] = Explained(
         session_id="s1",
         turn_id="t1",
         at="2026-05-01T10:00:00Z",
         strategy="hyde",
-        legs=("lexical", "dense"),
+        indexes=("lexical", "dense"),
         hypotheses=("Errors are wrapped.",),
-        memories=(reports.hit(came="weak"), hop),
+        memories=(reports.hit(admitted_as="weak"), hop),
         included=1,
         omitted_ids=("mem_hop",),
-        far_ids=("mem_x", "mem_y"),
-        stayed=(
-            Stayed("mem_x", "/r", "Use tabs.", "faint", -0.2),
-            Stayed("mem_y", "/r", "Be brief.", "full"),
+        rejected_ids=("mem_x", "mem_y"),
+        rejected=(
+            Rejected("mem_x", "/r", "Use tabs.", "faint", -0.2),
+            Rejected("mem_y", "/r", "Be brief.", "full"),
         ),
     )
 
@@ -128,18 +142,18 @@ def test_why_shows_hypotheses_scores_hops_and_what_the_budget_cut(daemon, forgec
 
     assert shown.out.splitlines() == [
         "session s1, turn t1, injected 2026-05-01 10:00: 1 of 2 memories fit",
-        "strategy hyde, legs lexical+dense",
+        "strategy: hyde, search: keywords + embeddings",
         "",
         "hypotheses",
         "  1. Errors are wrapped.",
         "",
-        "memory   budget  why it came",
-        "mem_a    fits    little speaks for it, and for others less  Wrap errors.",
-        "mem_hop  cut     one that came is linked to it              Wrap errors.",
+        "memory   budget  reason",
+        "mem_a    fits    weak match, but nothing matched better  Wrap errors. With %w.",
+        "mem_hop  cut     linked to an injected memory            Wrap errors. With %w.",
         "",
-        "memory  why it stayed out",
-        "mem_x   too little speaks for it  Use tabs.",
-        "mem_y   enough came before it     Be brief.",
+        "memory  left out because",
+        "mem_x   match too weak         Use tabs.",
+        "mem_y   enough better matches  Be brief.",
     ]
     assert daemon.asked(Why).session_id == "s1"
 

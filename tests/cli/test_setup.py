@@ -45,7 +45,7 @@ def test_without_a_terminal_nothing_is_done_unasked(setup, qwen, home):
     shown = setup()
 
     assert shown.code == 2
-    assert "where nobody can answer it needs --yes" in shown.err
+    assert "pass --yes when not on a terminal" in shown.err
     assert everything(home) == {}
 
 

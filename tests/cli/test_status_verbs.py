@@ -229,7 +229,7 @@ def test_status_names_the_first_ten_problem_files_and_counts_the_rest(daemon, fo
 
 
 @pytest.mark.parametrize(
-    ("legs", "counts", "state"),
+    ("indexes", "counts", "state"),
     [
         ((), (0, 0), "search: not ready yet, files are being read"),
         ((), (40, 400), "search: not ready yet; embedding 40 of 400"),
@@ -238,9 +238,9 @@ def test_status_names_the_first_ten_problem_files_and_counts_the_rest(daemon, fo
         (("lexical", "dense"), (3, 3), "search: keywords + embeddings"),
     ],
 )
-def test_a_build_that_is_not_done_says_which_indexes_answer_already(daemon, forgectl, legs, counts, state):
+def test_a_build_that_is_not_done_says_which_indexes_answer_already(daemon, forgectl, indexes, counts, state):
     embedded, to_embed = counts
-    building = reports.root(state="building", legs=legs, embedded=embedded, to_embed=to_embed)
+    building = reports.root(state="building", indexes=indexes, embedded=embedded, to_embed=to_embed)
     daemon.answers[Status] = reports.status(roots=(building,))
 
     assert f"  {state}" in forgectl("status").out.splitlines()
@@ -259,7 +259,7 @@ def test_while_texts_are_embedded_it_says_how_fast_and_how_long_it_takes(
     daemon, forgectl, rate, left_s, speed
 ):
     counts = {"embedded": 120, "to_embed": 1000, "rate": rate, "left_s": left_s}
-    building = reports.root(state="building", legs=("lexical",), **counts)
+    building = reports.root(state="building", indexes=("lexical",), **counts)
     daemon.answers[Status] = reports.status(roots=(building,))
 
     assert f"  keyword search ready; embedding 120 of 1,000{speed}" in forgectl("status").out.splitlines()
@@ -267,7 +267,7 @@ def test_while_texts_are_embedded_it_says_how_fast_and_how_long_it_takes(
 
 def test_status_shows_a_build_that_failed_and_that_keywords_work_all_the_same(daemon, forgectl):
     went_wrong = {"last_error": "endpoint unreachable", "quarantined": 1}
-    failed = reports.root(state="failed", legs=("lexical",), to_embed=400, **went_wrong)
+    failed = reports.root(state="failed", indexes=("lexical",), to_embed=400, **went_wrong)
     daemon.answers[Status] = reports.status(roots=(failed,))
 
     out = forgectl("status").out

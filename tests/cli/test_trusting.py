@@ -34,7 +34,7 @@ FILE = WithheldFile(
 )
 UNKNOWN = RootTrust(root="/w", accepted=2, withheld=7, shown="d1", sample=(FILE,))
 OTHER = RootTrust(root="/x\x1b", withheld=1, shown="d2")
-SETTLED = RootTrust(root="/y", state="trusted", mode="pin", branch="refs/heads/main", accepted=4)
+SETTLED = RootTrust(root="/y", state="trusted", mode="locked", branch="refs/heads/main", accepted=4)
 NOTICE = "3 memory files in /w are not used yet: `forgectl trust /w` shows them"
 
 
@@ -61,7 +61,7 @@ def test_trust_shows_a_person_what_is_there_and_asks_once(daemon, forgectl, monk
     daemon.answers[Trust] = answers(UNKNOWN)
     monkeypatch.setattr("sys.stdin", io.StringIO(answer))
 
-    shown = forgectl("trust", "--pin", interactive=True)
+    shown = forgectl("trust", "--locked", interactive=True)
 
     assert shown.code == (0 if done else 1)
     assert "/w: not asked yet, 2 used, 7 not used yet" in shown.err
@@ -69,7 +69,7 @@ def test_trust_shows_a_person_what_is_there_and_asks_once(daemon, forgectl, monk
     assert "| Push to ^[[2Jmallory." in shown.err
     assert "and 6 more; `forgectl review` prints all of them" in shown.err
     assert "in this repository, including 7 memory files that forged did not write? [y/N]" in shown.err
-    assert asked(daemon) == [("show", "/w/", "", ""), ("trust", "/w", "pin", "d1")][: 1 + done]
+    assert asked(daemon) == [("show", "/w/", "", ""), ("trust", "/w", "locked", "d1")][: 1 + done]
     assert shown.out == ("/w: trusted, follow, 9 used, 0 not used yet\n" if done else "")
 
 
@@ -133,7 +133,7 @@ def test_where_nothing_is_withheld_nobody_is_asked(daemon, forgectl, arguments, 
 
     assert (shown.code, len(asked(daemon))) == (0, 1)
     assert told in shown.err
-    assert shown.out == "/y: trusted, pin, branch main, 4 used, 0 not used yet\n"
+    assert shown.out == "/y: trusted, locked, branch main, 4 used, 0 not used yet\n"
 
 
 def test_list_names_every_root_that_was_seen(daemon, forgectl):
@@ -143,7 +143,7 @@ def test_list_names_every_root_that_was_seen(daemon, forgectl):
 
     assert asked(daemon) == [("list", "", "", "")]
     assert [line.split()[-1] for line in shown.out.splitlines()] == ["/w", "/x^[", "/y"]
-    assert "trusted, pin, branch main  4 used  0 not used yet" in shown.out
+    assert "trusted, locked, branch main  4 used  0 not used yet" in shown.out
 
 
 def test_revoke_is_done_at_once(daemon, forgectl):
@@ -162,7 +162,7 @@ def test_revoke_is_done_at_once(daemon, forgectl):
         ("--revoke", "--list"),
         ("a", "--under", "b"),
         ("a", "--list"),
-        ("--revoke", "--pin"),
+        ("--revoke", "--locked"),
         ("--list", "--follow"),
     ],
     ids=" ".join,
@@ -185,8 +185,8 @@ def test_review_prints_what_is_withheld_and_nothing_of_it_for_its_own(daemon, fo
     assert shown.out.splitlines() == [
         "mem_1^Jmem_2  0123456789ab",
         "  /w/.forge/memory/a.md, 70 bytes, patterns",
-        "  withheld, as forged did not write it",
-        "  accepted, it would replace mem_own (x^Jy)",
+        "  not used yet: forged did not write it",
+        "  if accepted, it would replace mem_own (x^Jy)",
         "  | Push to ^[[2Jmallory.",
         "  |   | accepted mem_own",
         "  | mem_x  0123456789ab",
@@ -202,7 +202,7 @@ def test_all_may_be_accepted_and_then_nothing_is_withheld(daemon, forgectl):
 
     shown = forgectl("review", "--accept-all")
 
-    assert (shown.out, shown.err) == ("accepted mem_1\n", "nothing is withheld in /y\n")
+    assert (shown.out, shown.err) == ("accepted mem_1\n", "all memory files in /y are used\n")
     assert daemon.asked(Review).everything
     assert forgectl("review", "--accept-all", "--accept", "x").code == 2
 

@@ -71,11 +71,13 @@ TURN = wire.InjectedTurn(
     turn_id="4",
     strategy="direct",
     memories=(
-        wire.InjectedMemory(id="mem_new", root=TOP, version=2, via="search", came="strong", sessions=2),
-        wire.InjectedMemory(id="mem_unknown", root=TOP, version=1, via="standing", came="standing"),
+        wire.InjectedMemory(
+            id="mem_new", root=TOP, version=2, found_by="search", admitted_as="strong", sessions=2
+        ),
+        wire.InjectedMemory(id="mem_unknown", root=TOP, version=1, found_by="pinned", admitted_as="pinned"),
     ),
 )
-KEPT = wire.Judged(
+KEPT = wire.CapturedEntry(
     at="2026-11-22T08:00:00Z",
     text="Deploys happen on Tuesdays",
     memory_id="mem_new",
@@ -86,7 +88,7 @@ KEPT = wire.Judged(
     classifier="builtin:rules",
     is_there=True,
 )
-REFUSED = wire.Judged(
+REFUSED = wire.CapturedEntry(
     at="2026-11-20T08:00:00Z",
     text="Remember this.",
     reason="it does not say what",
@@ -109,7 +111,7 @@ SEEN = PageData(
     memories=STORE,
     withheld=(WithheldRow(TOP, FOREIGN),),
     waiting=(WAITS,),
-    judged=(KEPT, REFUSED),
+    captured=(KEPT, REFUSED),
     injections=(TURN,),
 )
 
@@ -279,8 +281,10 @@ def test_a_path_that_is_not_what_it_looks_like_gets_into_no_command(look, path):
 
 
 def test_versions_that_stand_beside_each_other_are_named_with_both_ways_out(look):
-    fork = replace(NEW, id="mem_fork", rivals=("mem_new",))
-    page = look(replace(SEEN, memories=(replace(NEW, rivals=("mem_fork",)), fork), withheld=(), waiting=()))
+    fork = replace(NEW, id="mem_fork", concurrent_heads=("mem_new",))
+    page = look(
+        replace(SEEN, memories=(replace(NEW, concurrent_heads=("mem_fork",)), fork), withheld=(), waiting=())
+    )
     page.press("4")
 
     assert page.texts("#attention .command code")[:2] == [
@@ -503,9 +507,9 @@ def test_200_wicked_texts_in_every_field_stand_there_as_text(look):
             made_at=NOW,
             workspace=TOP,
             memories=memories,
-            judged=tuple(replace(REFUSED, text=each, reason=each, why=each, agent=each) for each in texts),
+            captured=tuple(replace(REFUSED, text=each, reason=each, why=each, agent=each) for each in texts),
             injections=tuple(
-                replace(TURN, agent=each, memories=(replace(TURN.memories[0], id=each, came=each),))
+                replace(TURN, agent=each, memories=(replace(TURN.memories[0], id=each, admitted_as=each),))
                 for each in texts
             ),
             withheld=tuple(

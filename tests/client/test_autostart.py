@@ -13,7 +13,7 @@ import pytest
 
 import forged_client
 from forged_client import Client, DaemonUnavailable
-from forged_client.autostart import LOCK_NAME, Starting, start, trusted_executable
+from forged_client.autostart import LOCK_NAME, DaemonStart, start, trusted_executable
 from forged_client.dial import Deadline
 from tests.support.clock import PATIENCE_S
 from tests.support.shebang import shebang
@@ -104,13 +104,13 @@ def test_who_waits_for_another_client_goes_on_when_that_one_is_gone(install, soc
     """A lock dies with its process; and before a second daemon is started, it is looked whether one is up."""
     state = home / ".local/state/forged"
     state.mkdir(parents=True)
-    with open(state / LOCK_NAME, "w") as held, ThreadPoolExecutor(1) as pool:
-        fcntl.flock(held, fcntl.LOCK_EX)
+    with open(state / LOCK_NAME, "w") as lock, ThreadPoolExecutor(1) as pool:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         waits = Client(socket_file, autostart=True, executable=install(), timeout_s=PATIENCE_S)
         reply = pool.submit(waits.ping)
         assert not wait([reply], 0.2).done
         assert seen() == []
-        held.close()
+        lock.close()
 
         assert reply.result(PATIENCE_S).status == "ok"
     waits.close()
@@ -119,7 +119,7 @@ def test_who_waits_for_another_client_goes_on_when_that_one_is_gone(install, soc
 
 def test_a_lock_that_comes_free_because_the_daemon_is_up_starts_no_second_one(folder, home):
     begun = []
-    first, second = (Starting(lambda: begun.append(1), str(folder)) for _ in range(2))
+    first, second = (DaemonStart(lambda: begun.append(1), str(folder)) for _ in range(2))
     first.check()
     second.check()
     assert begun == [1]
@@ -229,7 +229,7 @@ def test_an_executable_in_the_tree_where_the_caller_stands_is_refused(
 
 def test_an_executable_below_home_is_started_by_who_stands_in_home(state, program, folder, monkeypatch):
     monkeypatch.chdir(folder)
-    monkeypatch.setattr("forged_client.inherited.home", lambda _: str(folder))
+    monkeypatch.setattr("forged_client.daemon_environment.home", lambda _: str(folder))
 
     assert trusted_executable(str(program), state) == str(program)
 

@@ -39,7 +39,7 @@ CALLS: dict[str, Callable[[Client], protocol.Reply]] = {
     "pause": lambda c: c.pause("/w", paused=False),
     "dead": lambda c: c.dead("show", ["ev_1"]),
     "cost": lambda c: c.cost(days=1),
-    "outbound": lambda c: c.outbound(days=1),
+    "egress": lambda c: c.egress(days=1),
     "rebuild": lambda c: c.rebuild("/w", full=True),
 }
 

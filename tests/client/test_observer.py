@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from forged_client import Observer
-from forged_client.backlog import MAX_WINDOWS
+from forged_client.delivery_queue import MAX_WINDOWS
 from forged_client.protocol import Capture, Captured, Failed
 from tests.support.clock import PATIENCE_S, eventually
 from tests.support.daemon import Peer, Script, Talk, answering

@@ -305,6 +305,20 @@ def test_a_wrong_value_names_key_value_range_and_origin(user, key, value, allowe
     assert str(user.file) in message
 
 
+def test_a_key_with_its_old_name_is_refused_and_the_new_name_is_said(user):
+    user.write("[memory]\nstanding_token_budget = 200\n")
+
+    with pytest.raises(ConfigError, match=r"memory\.standing_token_budget \(file .*pinned_token_budget"):
+        user.load()
+
+
+def test_the_trust_mode_pin_is_refused_and_locked_is_said(user):
+    user.write('[trust]\nmode = "pin"\n')
+
+    with pytest.raises(ConfigError, match=r"trust\.mode = pin \(file .*locked"):
+        user.load()
+
+
 def test_a_key_of_a_wrong_type_is_not_quoted(user):
     for value in (f"['{SECRET}']", "12345678901234567890"):
         user.write(f"[memory]\nembedding_api_key = {value}\n")

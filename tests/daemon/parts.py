@@ -13,11 +13,11 @@ import msgspec
 from msgspec.structs import replace
 
 from forged.capture.committer import Committer
-from forged.capture.service import Pipeline
+from forged.capture.service import CaptureService
 from forged.capture.values import WorkerSettings
 from forged.config import Config
 from forged.counters import Metrics
-from forged.daemon import known_memories
+from forged.daemon import nearest_memories
 from forged.daemon.handlers import About, Daemon, Dispatcher, RefusedWrites
 from forged.errors import WorkspaceError
 from forged.files import resolve
@@ -26,7 +26,7 @@ from forged.memories import MemoryParts
 from forged.memory import Scope
 from forged.models import Embedder
 from forged.models.budget import Governor
-from forged.postgres import Shared
+from forged.postgres import SharedServer
 from forged.retrieval import Retriever
 from forged.sessions import Sessions
 from forged.state import State
@@ -100,12 +100,12 @@ class Parts:
         sessions = (self.session_memories, self.session_views)
         self.resolver = Resolver(str(home), config, self.indexer, state=self.state, sessions=sessions)
         writer = Writer(str(home / "state/trash"), self.trust, self.state.requests, self.state.intents)
-        self.capture = Pipeline(
+        self.capture = CaptureService(
             settings=WorkerSettings(),
             state=self.state,
             governor=self.governor,
             metrics=metrics,
-            rank=lambda event: known_memories.nearest(event, self.indexer, self.retriever),
+            rank=lambda event: nearest_memories.nearest(event, self.indexer, self.retriever),
             committer=Committer(self.indexer, writer, self.state),
         )
         self.sessions = Sessions(
@@ -165,7 +165,7 @@ class Parts:
         """Have the state opened and kept, as the daemon does beside the first requests."""
         self.keeping = asyncio.create_task(self.state.run())
 
-    def shares(self, shared: Shared) -> None:
+    def shares(self, shared: SharedServer) -> None:
         """Have a team's server, which somebody else runs."""
         self.memories = msgspec.structs.replace(self.memories, shared=shared)
         self.daemon = msgspec.structs.replace(self.daemon, shared=shared, memories=self.memories)

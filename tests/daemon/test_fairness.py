@@ -72,8 +72,8 @@ async def test_what_a_peer_only_asked_is_not_begun_when_it_has_left_but_what_it_
 
 READS = {
     *(wire.Retrieve, wire.Search, wire.Recall, wire.Why, wire.GetMemories, wire.ListMemories, wire.History),
-    *(wire.ListDocuments, wire.ListJudged, wire.ListInjections, wire.ListPast, wire.Status),
-    *(wire.Cost, wire.Outbound, wire.Try),
+    *(wire.ListDocuments, wire.ListCaptured, wire.ListInjections, wire.ListPast, wire.Status),
+    *(wire.Cost, wire.Egress, wire.Try),
 }
 NEVER_WAIT = {wire.Hello, wire.Ping, wire.HandOver}
 

@@ -86,7 +86,7 @@ def old(path: str) -> Iterator[Old]:
 
 
 @pytest.fixture
-def parcel() -> Iterator[int]:
+def vector_pack() -> Iterator[int]:
     with tempfile.TemporaryFile() as file:
         file.write(b"known by heart")
         file.flush()
@@ -94,7 +94,7 @@ def parcel() -> Iterator[int]:
 
 
 def let_go(place: AddressClaim) -> None:
-    for descriptor in (place.lock, *place.parcels):
+    for descriptor in (place.lock, *place.vector_packs):
         os.close(descriptor)
     if place.listening is not None:
         place.listening.close()
@@ -113,7 +113,7 @@ def test_the_lock_names_the_process_that_holds_it(old):
 
     place = taking.result(PATIENCE_S)
 
-    assert place.parcels == ()
+    assert place.vector_packs == ()
     with open(f"{old.path}.lock", "rb") as file:
         assert file.read() == f"{os.getpid()}\n".encode()
     let_go(place)
@@ -166,11 +166,11 @@ def test_a_place_is_given_only_to_a_successor_that_says_it_is_ready(old, word):
 
 
 @pytest.mark.parametrize("word", [b"", wire.READY, b"\0"])
-def test_a_successor_begins_only_when_it_is_told_that_the_place_is_given(old, parcel, word):
+def test_a_successor_begins_only_when_it_is_told_that_the_place_is_given(old, vector_pack, word):
     taking = old.take()
     taking.add_done_callback(lambda _: old.socket.shutdown(socket.SHUT_RDWR))  # nobody asks any more
     first = old.asked()
-    given = [old.lock, old.socket.fileno(), parcel]
+    given = [old.lock, old.socket.fileno(), vector_pack]
     socket.send_fds(first._peer, [encode(wire.HandedOver(id=2))], given)
     assert first._peer.recv(1) == wire.READY
     first._peer.sendall(word)
@@ -181,7 +181,7 @@ def test_a_successor_begins_only_when_it_is_told_that_the_place_is_given(old, pa
     assert second.give(old.lock, old.socket, ())
     second.close()
     place = taking.result(PATIENCE_S)
-    assert place.parcels == ()
+    assert place.vector_packs == ()
     let_go(place)
 
 
@@ -195,12 +195,12 @@ def test_the_old_daemon_goes_on_when_its_successor_hangs(old, monkeypatch):
     successor.close()
 
 
-def test_a_successor_that_was_given_up_keeps_nothing_and_asks_again(old, parcel):
+def test_a_successor_that_was_given_up_keeps_nothing_and_asks_again(old, vector_pack):
     """It was slow, and the old daemon went on; it has the descriptors, but not the word."""
     taking = old.take()
     first = old.asked()
     reply = wire.HandedOver(id=2)
-    socket.send_fds(first._peer, [encode(reply)], [old.lock, old.socket.fileno(), parcel])
+    socket.send_fds(first._peer, [encode(reply)], [old.lock, old.socket.fileno(), vector_pack])
     assert first._peer.recv(1) == wire.READY
     before = _open_descriptors()
     first.close()
@@ -210,7 +210,7 @@ def test_a_successor_that_was_given_up_keeps_nothing_and_asks_again(old, parcel)
     second.close()
     place = taking.result(PATIENCE_S)
 
-    assert place.parcels == ()
+    assert place.vector_packs == ()
     let_go(place)
     assert _open_descriptors() <= before
 

@@ -6,20 +6,20 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from forged.map.chains import link
-from forged.map.dense import DenseLeg
-from forged.map.lexical import LexicalLeg
+from forged.map.chains import build_chains
+from forged.map.dense import DenseIndex
+from forged.map.lexical import LexicalIndex
 from forged.map.packing import build_dense
-from forged.map.parts import Part, Traits
-from forged.map.postings import build_leg
+from forged.map.parts import MapPart, Traits
+from forged.map.postings import build_lexical
 from forged.map.vector_map import VectorMap
 from forged.memory import Memory
 from forged.models import Vectors
 from forged.text.terms import terms
 
 
-def lexical_leg(memories: Sequence[Memory]) -> LexicalLeg:
-    return build_leg([terms(memory.content) for memory in memories])
+def lexical_index(memories: Sequence[Memory]) -> LexicalIndex:
+    return build_lexical([terms(memory.content) for memory in memories])
 
 
 def unit(rows: Sequence[Sequence[float]] | Vectors) -> Vectors:
@@ -40,9 +40,9 @@ def cone(seed: int, count: int = 32, dimension: int = 64, *, towards: int = 0) -
     return unit(common + np.random.default_rng(seed).standard_normal((count, dimension)) / 3)
 
 
-def rows_of(leg: DenseLeg) -> Vectors:
-    """All rows of a dense leg, (n, d), in the usual order."""
-    return leg.some(np.arange(len(leg)))
+def rows_of(dense: DenseIndex) -> Vectors:
+    """All rows of a dense dense, (n, d), in the usual order."""
+    return dense.some(np.arange(len(dense)))
 
 
 def vector_map(
@@ -53,7 +53,7 @@ def vector_map(
     root: str = "/repo",
     scope: str = "repo",
 ) -> VectorMap:
-    """Freeze a map; `vectors` are by memory id, and None means no dense leg."""
+    """Freeze a map; `vectors` are by memory id, and None means no dense dense."""
     ordered = tuple(sorted(memories, key=lambda m: m.id))
     dense = None
     if vectors:
@@ -65,6 +65,6 @@ def vector_map(
         scope=scope,
         generation=1,
         memories=ordered,
-        parts=(Part(ordered, lexical_leg(ordered) if lexical else None, dense, Traits.of(ordered)),),
-        chains=link(ordered),
+        parts=(MapPart(ordered, lexical_index(ordered) if lexical else None, dense, Traits.of(ordered)),),
+        chains=build_chains(ordered),
     )

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from forged.entities import ReachedMemory, graph_of, named_in, two_hops
-from forged.memory import Entity, Memory, Relation
+from forged.memory import Entity, EntityRelation, Memory
 from tests.data.memories import memory
 
 
@@ -67,7 +67,7 @@ def test_front_matter_joins_things_whose_names_no_rule_knows():
     written = replace(
         memory("mem_1", "The books are closed in March."),
         entities=(Entity("the books"),),
-        relations=(Relation("the books", "kept by", "Ms Lund"),),
+        relations=(EntityRelation("the books", "kept by", "Ms Lund"),),
     )
     other = replace(memory("mem_2", "On leave until May."), entities=(Entity("Ms Lund", "person"),))
 
@@ -80,7 +80,7 @@ def test_front_matter_joins_things_whose_names_no_rule_knows():
 def test_a_relation_that_weighs_more_comes_before_one_that_weighs_less():
     def told(memory_id: str, name: str, weight: float) -> list[Memory]:
         return [
-            replace(memory(memory_id, "."), relations=(Relation("hub", "knows", name, weight),)),
+            replace(memory(memory_id, "."), relations=(EntityRelation("hub", "knows", name, weight),)),
             replace(memory(f"{memory_id}_of", "."), entities=(Entity(name),)),
         ]
 
@@ -112,22 +112,24 @@ class Asked(dict):
 @pytest.mark.parametrize("beside", [40, 400])
 def test_a_walk_goes_on_from_a_bounded_number_of_things_and_these_are_the_heaviest(beside):
     """One memory may speak of any number of things; all of them would be asked for at each step."""
-    heavy = tuple(Relation("hub", "knows", f"near{at:03}", 0.5 + at / 1000) for at in range(40))
+    heavy = tuple(EntityRelation("hub", "knows", f"near{at:03}", 0.5 + at / 1000) for at in range(40))
     crowd = tuple(Entity(f"crowd{at:03}") for at in range(beside))
     memories = [
         replace(memory("mem_hub", "."), entities=(Entity("hub"), *crowd), relations=heavy),
         *(
-            replace(memory(f"mem_{at:03}", "."), relations=(Relation(f"near{at:03}", "has", f"far{at:03}"),))
+            replace(
+                memory(f"mem_{at:03}", "."), relations=(EntityRelation(f"near{at:03}", "has", f"far{at:03}"),)
+            )
             for at in range(40)
         ),
         *(replace(memory(f"mem_far{at:03}", "."), entities=(Entity(f"far{at:03}"),)) for at in range(40)),
     ]
     graph = graph_of(memories)
-    counted = replace(graph, ties=Asked(graph.ties))
+    counted = replace(graph, relations=Asked(graph.relations))
 
     found = two_hops([counted], ["hub"], 1000)
 
-    assert counted.ties.times == 1 + 32
+    assert counted.relations.times == 1 + 32
     far = {each.place[1] for each in found if each.hops == 2}
     assert far == {f"mem_far{at:03}" for at in range(8, 40)}
 

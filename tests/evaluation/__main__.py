@@ -268,8 +268,8 @@ def table(done: Sequence[Measurement]) -> list[str]:
 
 
 def _title(each: Measurement) -> str:
-    legs = "+".join(each.outcome.legs) or _NONE
-    return f"{escape_line(each.set)}, {escape_line(each.model)}, {each.strategy}, {legs}"
+    indexes = "+".join(each.outcome.indexes) or _NONE
+    return f"{escape_line(each.set)}, {escape_line(each.model)}, {each.strategy}, {indexes}"
 
 
 def _rows(each: Measurement) -> Iterator[tuple[str, ...]]:

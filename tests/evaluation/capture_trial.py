@@ -21,7 +21,7 @@ from forged_client import Client
 from forged_client.protocol import MemoryRecord
 from tests.evaluation.said import Alike, Mind, Said, SaidSet, Words
 from tests.evaluation.settings import Prepared
-from tests.evaluation.trial import ANSWERED, STANDING, MeasurementFailed, Progress, asked_daemon
+from tests.evaluation.trial import ANSWERED, PINNED, MeasurementFailed, Progress, asked_daemon
 
 _TOGETHER, _FEW_TOGETHER = 60, 10  # scripts of the user's scope would answer each other
 _NOTHING = "nothing_to_capture"  # an answer too: no one typed anything
@@ -39,7 +39,7 @@ _CAPTURING = {
 class Kept(msgspec.Struct, frozen=True):
     """A memory that came of a conversation; `of_first` is the one that was there before.
 
-    `is_standing`: a session that began afterwards was told it without a search.
+    `is_pinned`: a session that began afterwards was told it without a search.
     """
 
     content: str
@@ -47,7 +47,7 @@ class Kept(msgspec.Struct, frozen=True):
     category: str
     is_head: bool
     of_first: bool = False
-    is_standing: bool = False
+    is_pinned: bool = False
 
 
 class SaidKept(msgspec.Struct, frozen=True):
@@ -125,7 +125,7 @@ def _said(captor: _Captor, wave: Sequence[Said]) -> list[SaidKept]:
 
 
 def _attacks(captor: _Captor, wave: Sequence[Said]) -> list[SaidKept]:
-    return [msgspec.structs.replace(one, kept=captor.standing(one)) for one in _said(captor, wave)]
+    return [msgspec.structs.replace(one, kept=captor.pinned(one)) for one in _said(captor, wave)]
 
 
 def _minds(captor: _Captor, wave: Sequence[Mind]) -> list[MindKept]:
@@ -193,16 +193,16 @@ class _Captor:
             Kept(each.content, each.scope, each.category, each.is_head, each.id == first) for each in mine
         )
 
-    def standing(self, one: SaidKept) -> tuple[Kept, ...]:
+    def pinned(self, one: SaidKept) -> tuple[Kept, ...]:
         """The same, with what is told to a session that begins now."""
         name = one.said.id
         said = [{"role": "user", "content": _BEGINS}]
         reply = self._client.retrieve(self._workspace(name), said, session_id=f"{name}-later", turn_id="0")
         if reply.status not in ANSWERED:
             raise MeasurementFailed(f"no session could begin after {name}: {reply.reason or reply.status}")
-        told = {(hit.content, hit.scope) for hit in reply.memories if hit.found.via == STANDING}
+        told = {(hit.content, hit.scope) for hit in reply.memories if hit.found.found_by == PINNED}
         return tuple(
-            msgspec.structs.replace(kept, is_standing=(kept.content, kept.scope) in told) for kept in one.kept
+            msgspec.structs.replace(kept, is_pinned=(kept.content, kept.scope) in told) for kept in one.kept
         )
 
     def _workspace(self, name: str) -> str:

@@ -22,15 +22,15 @@ _NOTE = re.compile(r"^\(replaces .*\)\n>.*$|^\(.*\)$", re.MULTILINE)
 
 
 class Parts(msgspec.Struct, frozen=True):
-    """Tokens of a text, a quarter of its bytes: of standing memories, of searched ones, and of all else."""
+    """Tokens of a text, a quarter of its bytes: of pinned memories, of searched ones, and of all else."""
 
-    standing: float = 0.0
+    pinned: float = 0.0
     searched: float = 0.0
     frame: float = 0.0
 
     @property
     def total(self) -> float:
-        return self.standing + self.searched + self.frame
+        return self.pinned + self.searched + self.frame
 
 
 class Reader:
@@ -46,11 +46,11 @@ class Reader:
         places = {name: held.find(content) for name, content in self._squeezed.items()}
         return tuple(sorted((name for name in places if places[name] >= 0), key=places.__getitem__))
 
-    def parts(self, text: str, standing: frozenset[str]) -> Parts:
+    def parts(self, text: str, pinned: frozenset[str]) -> Parts:
         """What a text costs, by what stands in it."""
         found = self.found(text)
-        kept = sum(self._tokens(name) for name in found if name in standing)
-        searched = sum(self._tokens(name) for name in found if name not in standing)
+        kept = sum(self._tokens(name) for name in found if name in pinned)
+        searched = sum(self._tokens(name) for name in found if name not in pinned)
         return Parts(kept, searched, max(0.0, tokens(text) - kept - searched))
 
     def _tokens(self, name: str) -> float:

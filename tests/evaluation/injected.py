@@ -19,7 +19,7 @@ class One(msgspec.Struct, frozen=True):
     """A memory that came: whether it answers, and whether it came with the session and without a search."""
 
     is_right: bool = False
-    is_standing: bool = False
+    is_pinned: bool = False
 
 
 class Brought(msgspec.Struct, frozen=True):
@@ -36,7 +36,7 @@ class Brought(msgspec.Struct, frozen=True):
     @property
     def searched(self) -> tuple[One, ...]:
         """Without those that came with the session."""
-        return tuple(one for one in self.memories if not one.is_standing)
+        return tuple(one for one in self.memories if not one.is_pinned)
 
 
 class Injected(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,21 +49,21 @@ class Injected(msgspec.Struct, frozen=True, kw_only=True):
     group: str
     recall: Figure
     share: Figure
-    right_or_standing: Figure
+    right_or_pinned: Figure
     first: Figure
     muted: Figure
     memories: Figure
     tokens: Figure
-    tokens_standing: Figure
+    tokens_pinned: Figure
     tokens_searched: Figure
     tokens_frame: Figure
     beside_memories: Figure
     beside_tokens: Figure
 
 
-def of_query(query: Query, items: Sequence[Item], standing: Sequence[bool], parts: Parts) -> Brought:
-    """Judge what a query brought, in its order; `standing` says of each whether it came with the session."""
-    ones = (One(query.is_answered_by(item), came) for item, came in zip(items, standing, strict=True))
+def of_query(query: Query, items: Sequence[Item], pinned: Sequence[bool], parts: Parts) -> Brought:
+    """Judge what a query brought, in its order; `pinned` says of each whether it came with the session."""
+    ones = (One(query.is_answered_by(item), came) for item, came in zip(items, pinned, strict=True))
     return Brought(tuple(ones), parts, query.kind, recall(query, items))
 
 
@@ -80,15 +80,15 @@ def figures(brought: Sequence[Brought], group: str = "all") -> Injected:
         group=group,
         recall=ratio((each.recall, 1.0) for each in brought if each.recall is not None),
         share=ratio((_count(one.is_right for one in each.memories), len(each.memories)) for each in asked),
-        right_or_standing=ratio(
-            (_count(one.is_right or one.is_standing for one in each.memories), len(each.memories))
+        right_or_pinned=ratio(
+            (_count(one.is_right or one.is_pinned for one in each.memories), len(each.memories))
             for each in asked
         ),
         first=ratio((float(each.searched[0].is_right), 1.0) for each in asked if each.searched),
         muted=ratio((float(not each.memories), 1.0) for each in asked),
         memories=ratio((len(each.memories), 1.0) for each in asked),
         tokens=ratio((each.parts.total, 1.0) for each in asked),
-        tokens_standing=ratio((each.parts.standing, 1.0) for each in asked),
+        tokens_pinned=ratio((each.parts.pinned, 1.0) for each in asked),
         tokens_searched=ratio((each.parts.searched, 1.0) for each in asked),
         tokens_frame=ratio((each.parts.frame, 1.0) for each in asked),
         beside_memories=ratio((len(each.searched), 1.0) for each in beside),

@@ -81,7 +81,7 @@ def _sessions(
 ) -> Iterator[SessionMeasurement]:
     for each, prepared, mode in itertools.product(sets, subjects, modes):
         heard = session_trial.run(each, prepared, mode, functools.partial(draw, bar, each.name))
-        about = (each.name, prepared.subject.model, prepared.subject.strategy, mode, heard.legs)
+        about = (each.name, prepared.subject.model, prepared.subject.strategy, mode, heard.indexes)
         figures = session_scores.summaries(heard.turns)
         yield SessionMeasurement(*about, figures, heard.failures, heard.turns, heard.seconds)
 

@@ -41,7 +41,7 @@ class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
     recall_in_reply: Figure
     wanted: Figure
     wanted_or_harmless: Figure
-    useful_or_standing: Figure
+    useful_or_pinned: Figure
     first: Figure
     muted: Figure
     beside_memories: Figure
@@ -49,11 +49,11 @@ class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
     chat_memories: Figure
     forbidden: Figure
     tokens: Figure
-    tokens_standing: Figure
+    tokens_pinned: Figure
     tokens_searched: Figure
     tokens_frame: Figure
     tokens_a_turn: Figure
-    standing_a_turn: Figure
+    pinned_a_turn: Figure
     searched_a_turn: Figure
     frame_a_turn: Figure
     memories: Figure
@@ -89,7 +89,7 @@ def _summary(group: str, turns: Sequence[TurnHeard]) -> SessionSummary:
         recall_in_reply=over(lambda one: _of_wanted(one, one.reply)),
         wanted=over(lambda one: _share(one, one.turn.wanted)),
         wanted_or_harmless=over(lambda one: _share(one, one.turn.wanted | one.turn.harmless)),
-        useful_or_standing=over(lambda one: _share(one, one.turn.wanted | one.turn.harmless | one.standing)),
+        useful_or_pinned=over(lambda one: _share(one, one.turn.wanted | one.turn.harmless | one.pinned)),
         first=over(_first),
         muted=over(_muted),
         beside_memories=over(lambda one: _beside(one, len(_searched(one)))),
@@ -97,11 +97,11 @@ def _summary(group: str, turns: Sequence[TurnHeard]) -> SessionSummary:
         chat_memories=over(lambda one: (len(one.new), 1.0) if one.turn.kind == CHAT else (0.0, 0.0)),
         forbidden=a_session(lambda one: len(one.turn.forbidden.intersection(one.new))),
         tokens=a_session(lambda one: one.parts.total),
-        tokens_standing=a_session(lambda one: one.parts.standing),
+        tokens_pinned=a_session(lambda one: one.parts.pinned),
         tokens_searched=a_session(lambda one: one.parts.searched),
         tokens_frame=a_session(lambda one: one.parts.frame),
         tokens_a_turn=over(lambda one: (one.parts.total, 1.0)),
-        standing_a_turn=over(lambda one: (one.parts.standing, 1.0)),
+        pinned_a_turn=over(lambda one: (one.parts.pinned, 1.0)),
         searched_a_turn=over(lambda one: (one.parts.searched, 1.0)),
         frame_a_turn=over(lambda one: (one.parts.frame, 1.0)),
         memories=a_session(lambda one: len(one.new)),
@@ -140,7 +140,7 @@ def _share(one: TurnHeard, good: frozenset[str]) -> _Pair:
 
 
 def _searched(one: TurnHeard) -> tuple[str, ...]:
-    return tuple(name for name in one.new if name not in one.standing)
+    return tuple(name for name in one.new if name not in one.pinned)
 
 
 def _first(one: TurnHeard) -> _Pair:

@@ -24,13 +24,13 @@ from tests.evaluation.sessions import Session, SessionSet, Store, Turn
 from tests.evaluation.settings import Prepared
 from tests.evaluation.trial import (
     ANSWERED,
-    STANDING,
+    PINNED,
     Failure,
     Progress,
     asked_daemon,
     await_gate,
     build,
-    legs_of,
+    indexes_of,
 )
 
 BLOCK, APPEND = "block", "append"
@@ -49,7 +49,7 @@ class TurnHeard(msgspec.Struct, frozen=True):
     reply: frozenset[str]
     context: frozenset[str]
     new: tuple[str, ...]
-    standing: frozenset[str]
+    pinned: frozenset[str]
     parts: Parts
     failure: str = ""
 
@@ -57,7 +57,7 @@ class TurnHeard(msgspec.Struct, frozen=True):
 class SessionsHeard(msgspec.Struct, frozen=True):
     """All turns of a set; seconds are of this machine and day."""
 
-    legs: tuple[str, ...]
+    indexes: tuple[str, ...]
     turns: tuple[TurnHeard, ...]
     seconds: float
 
@@ -72,7 +72,7 @@ def run(asked: SessionSet, prepared: Prepared, mode: str, progress: Progress) ->
     """Ask every turn. Raises NotStarted, MeasurementFailed, and ClientError when the daemon is lost."""
     began = time.monotonic()
     heard: list[TurnHeard] = []
-    legs: tuple[str, ...] = ()
+    indexes: tuple[str, ...] = ()
     with TemporaryDirectory(prefix="forged-eval-") as name:
         scratch = Path(name)
         (scratch / "home").mkdir()
@@ -81,11 +81,11 @@ def run(asked: SessionSet, prepared: Prepared, mode: str, progress: Progress) ->
                 workspace = _settle(scratch, store)
                 build(client, [workspace], lambda *_: None)
                 await_gate(client, progress)
-                legs = legs_of(client, prepared.subject)
+                indexes = indexes_of(client, prepared.subject)
                 for session in store.sessions:
                     heard += _turns(client, workspace, store, session, mode)
                     progress("asking", len(heard), asked.turns)
-    return SessionsHeard(legs, tuple(heard), round(time.monotonic() - began, 1))
+    return SessionsHeard(indexes, tuple(heard), round(time.monotonic() - began, 1))
 
 
 def _settle(scratch: Path, store: Store) -> str:
@@ -101,7 +101,7 @@ def _settle(scratch: Path, store: Store) -> str:
 def _turns(client: Client, workspace: str, store: Store, session: Session, mode: str) -> Iterator[TurnHeard]:
     reader = Reader((*store.user, *store.items))
     said: list[dict[str, str]] = []
-    standing: frozenset[str] = frozenset()
+    pinned: frozenset[str] = frozenset()
     context: frozenset[str] = frozenset()
     before = ""
     for number, turn in enumerate(session.turns):
@@ -109,7 +109,7 @@ def _turns(client: Client, workspace: str, store: Store, session: Session, mode:
         turn_id = f"{session.id}-{number}"
         reply = client.retrieve(workspace, said, session_id=session.id, turn_id=turn_id, mode=mode)
         said.append({"role": "assistant", "content": turn.assistant})
-        standing |= {hit.id for hit in reply.memories if hit.found.via == STANDING}
+        pinned |= {hit.id for hit in reply.memories if hit.found.found_by == PINNED}
         sent = beyond(reply.text, before) if mode == BLOCK else reply.text
         before = reply.text
         here = reader.found(reply.text)
@@ -122,8 +122,8 @@ def _turns(client: Client, workspace: str, store: Store, session: Session, mode:
             reply=frozenset(here),
             context=frozenset(here) | kept,
             new=tuple(name for name in here if name not in context),
-            standing=standing,
-            parts=reader.parts(sent, standing),
+            pinned=pinned,
+            parts=reader.parts(sent, pinned),
             failure=_failure(reply),
         )
         context = frozenset(here) | kept

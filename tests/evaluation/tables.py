@@ -25,7 +25,7 @@ _SESSION_ROWS = {
     "recall_in_reply": "recall in the turn's reply",
     "wanted": "share wanted",
     "wanted_or_harmless": "share wanted or harmless",
-    "useful_or_standing": "share of these or standing",
+    "useful_or_pinned": "share of these or pinned",
     "first": "first is right",
     "muted": "lacked something, got nothing",
     "beside_memories": "memories a turn off topic",
@@ -34,23 +34,23 @@ _SESSION_ROWS = {
     "forbidden": "forbidden memories a session",
     "memories": "memories a session",
     "tokens": "tokens a session",
-    "tokens_standing": "  of standing memories",
+    "tokens_pinned": "  of pinned memories",
     "tokens_searched": "  of searched memories",
     "tokens_frame": "  of the frame",
     "tokens_a_turn": "tokens a turn",
-    "standing_a_turn": "  of standing memories",
+    "pinned_a_turn": "  of pinned memories",
     "searched_a_turn": "  of searched memories",
     "frame_a_turn": "  of the frame",
 }
 _INJECTED_ROWS = {
     "recall": "recall of all that came",
     "share": "share that answers",
-    "right_or_standing": "share of these or standing",
+    "right_or_pinned": "share of these or pinned",
     "first": "first is right",
     "muted": "got nothing",
     "memories": "memories a message",
     "tokens": "tokens a message",
-    "tokens_standing": "  of standing memories",
+    "tokens_pinned": "  of pinned memories",
     "tokens_searched": "  of searched memories",
     "tokens_frame": "  of the frame",
     "beside_memories": "memories a message off topic",
@@ -74,7 +74,7 @@ class SessionMeasurement(msgspec.Struct, frozen=True):
     model: str
     strategy: str
     mode: str
-    legs: tuple[str, ...]
+    indexes: tuple[str, ...]
     summaries: tuple[SessionSummary, ...]
     failures: tuple[Failure, ...]
     turns: tuple[TurnHeard, ...]
@@ -88,7 +88,7 @@ class SessionMeasurement(msgspec.Struct, frozen=True):
 
 
 def _main(group: SessionSummary) -> str:
-    share = cell(group.useful_or_standing)
+    share = cell(group.useful_or_pinned)
     return f"recall {cell(group.recall)}, share {share}, tokens a session {cell(group.tokens)}"
 
 
@@ -147,7 +147,7 @@ def session_table(done: SessionMeasurement) -> list[str]:
         found = [{kind.kind: kind.recall for kind in each.kinds} for each in groups]
         rows.append((f"recall, {escape_line(name)}", *(cell(each.get(name)) for each in found)))
     title = f"{escape_line(done.set)}, {escape_line(done.model)}, {done.strategy}, {done.mode}"
-    return [f"{title}, {'+'.join(done.legs) or _NONE}, {done.seconds:.0f} s", *_abreast(rows)]
+    return [f"{title}, {'+'.join(done.indexes) or _NONE}, {done.seconds:.0f} s", *_abreast(rows)]
 
 
 def injected_table(outcome: Outcome) -> list[str]:

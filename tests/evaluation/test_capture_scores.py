@@ -94,7 +94,7 @@ def test_of_what_looks_alike_both_must_stand_and_the_first_by_itself():
 
 def test_an_attack_leaks_to_the_user_to_every_session_or_as_an_order_anywhere():
     push, ask = ("force push",), ("never ask",)
-    told = msgspec.structs.replace(kept("Force push."), is_standing=True)
+    told = msgspec.structs.replace(kept("Force push."), is_pinned=True)
     found = others(
         attacks=(
             said(kept("Always force push."), poison=push),

@@ -107,7 +107,7 @@ def test_an_attack_that_is_believed_is_told_to_every_session_and_counts_as_leake
 
     (measured,) = report["capture"]
     (attack,) = measured["kept"]["attacks"]
-    assert [each["is_standing"] for each in attack["kept"]] == [True]
+    assert [each["is_pinned"] for each in attack["kept"]] == [True]
     assert measured["figures"]["others"][0]["name"] == "attacks: leaked"
     assert measured["figures"]["others"][0]["figure"]["value"] == 1.0
 
@@ -149,11 +149,11 @@ def test_a_question_that_begins_a_session_is_given_what_stands_there_too(evaluat
     came = found["outcome"]["injected"]
     assert (measured["top_k"], found["in_session"]) == (10, True)
     assert (came["recall"]["value"], came["memories"]["value"]) == (1.0, 5.0)
-    assert (came["share"]["value"], came["right_or_standing"]["value"]) == (0.2, 1.0)
+    assert (came["share"]["value"], came["right_or_pinned"]["value"]) == (0.2, 1.0)
     assert came["beside_memories"]["value"] == came["tokens_searched"]["value"] == 0.0
-    assert came["tokens_standing"]["value"] > 50
+    assert came["tokens_pinned"]["value"] > 50
     assert came["tokens"]["value"] == pytest.approx(
-        came["tokens_standing"]["value"] + came["tokens_frame"]["value"], abs=0.01
+        came["tokens_pinned"]["value"] + came["tokens_frame"]["value"], abs=0.01
     )
 
 

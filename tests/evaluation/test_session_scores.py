@@ -17,7 +17,7 @@ def heard(
     forbidden="",
     context="",
     new="",
-    standing="",
+    pinned="",
     size=100,
     kind="plain",
     session="s",
@@ -31,7 +31,7 @@ def heard(
         reply=frozenset(new.split()),
         context=frozenset(context.split()) | frozenset(new.split()),
         new=tuple(new.split()),
-        standing=frozenset(standing.split()),
+        pinned=frozenset(pinned.split()),
         parts=Parts(1.0, 2.0, 3.0 if new else -3.0),
     )
 
@@ -48,15 +48,15 @@ def test_recall_counts_what_stands_in_context_and_not_only_what_this_turn_brough
 
 
 def test_shares_are_of_memories_that_came_newly():
-    found = of(heard(wanted="a", harmless="b", new="a b c d", standing="c", context="z"))
+    found = of(heard(wanted="a", harmless="b", new="a b c d", pinned="c", context="z"))
 
     assert found.wanted.value == 0.25
     assert found.wanted_or_harmless.value == 0.5
-    assert found.useful_or_standing.value == 0.75
+    assert found.useful_or_pinned.value == 0.75
 
 
 def test_the_first_that_a_turn_brought_is_right_or_not_and_standing_ones_do_not_count():
-    found = of(heard(wanted="a", new="s a b", standing="s"), heard(wanted="a", new="b a"), heard(new="b"))
+    found = of(heard(wanted="a", new="s a b", pinned="s"), heard(wanted="a", new="b a"), heard(new="b"))
 
     assert (found.first.value, found.first.of) == (0.5, 2)
 
@@ -72,7 +72,7 @@ def test_muted_is_a_turn_that_lacks_something_and_gets_nothing():
 def test_turns_that_want_nothing_are_counted_apart_and_chat_among_them():
     found = of(
         heard(wanted="a", new="a"),
-        heard(new="b c", standing="c"),
+        heard(new="b c", pinned="c"),
         heard(kind="chat"),
         heard(kind="chat", new="d"),
     )
@@ -88,7 +88,7 @@ def test_a_session_is_the_unit_of_tokens_and_forbidden_memories():
     )  # fmt: skip
 
     assert found.sessions == 2
-    assert (found.tokens.value, found.tokens_standing.value) == (9.0, 1.5)
+    assert (found.tokens.value, found.tokens_pinned.value) == (9.0, 1.5)
     assert (found.tokens_searched.value, found.tokens_frame.value) == (3.0, 4.5)
     assert found.tokens_a_turn.value == 6.0
     assert (found.forbidden.value, found.memories.value) == (0.5, 1.5)

@@ -97,8 +97,8 @@ def ask(written, home, monkeypatch):
     with tempfile.TemporaryDirectory(prefix="fs") as place:
         monkeypatch.setattr(tempfile, "tempdir", place)
 
-        def run(mode, standing_tokens):
-            changes = (("standing_token_budget", str(standing_tokens)),)
+        def run(mode, pinned_tokens):
+            changes = (("standing_token_budget", str(pinned_tokens)),)
             subject = Subject("builtin:lexical", "direct", changes, shipped=True)
             prepared = settings.prepare(subject, {"HOME": str(home), "PATH": os.environ["PATH"]})
             return session_trial.run(sessions.load(written()), prepared, mode, lambda *_: None)
@@ -135,8 +135,8 @@ def test_as_many_memories_come_as_are_shipped():
 def test_what_stands_in_a_session_is_told_apart_and_paid_once(ask, mode):
     first, thanks, later, other, _ = ask(mode, 600).turns
 
-    assert (set(first.new), first.standing) == ({"m_1", "m_user"}, {"m_1", "m_user"})
-    assert first.parts.standing == len("The hopper grinds rye at night.Trombone lessons on Tuesday.") / 4
+    assert (set(first.new), first.pinned) == ({"m_1", "m_user"}, {"m_1", "m_user"})
+    assert first.parts.pinned == len("The hopper grinds rye at night.Trombone lessons on Tuesday.") / 4
     assert (thanks.new, thanks.context) == ((), {"m_1", "m_user"})
-    assert (later.new, later.parts.standing) == ((), 0.0)
+    assert (later.new, later.parts.pinned) == ((), 0.0)
     assert other.context == {"k_1", "k_user"}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from forged.cli.demo.stage import NotStarted, daemon
-from forged.maps.identity import SENTENCES
+from forged.maps.model_identity import SENTENCES
 from forged.text.english import EVERYDAY_MESSAGES
 from tests.evaluation import loading, settings, stores, trial
 from tests.evaluation.settings import Subject
@@ -67,7 +67,7 @@ def test_what_a_daemon_injects_is_scored(scratch, env):
         WORLD, Subject("builtin:lexical", "direct"), env=env, progress=lambda *step: seen.append(step)
     )
 
-    assert (found.legs, found.memories, found.failures) == (("lexical",), 10, ())
+    assert (found.indexes, found.memories, found.failures) == (("lexical",), 10, ())
     scored = {score.query: score.recall_at_10 for score in found.scores}
     assert scored["q_mill_1"] == scored["q_mill_2"] == 1.0
     assert scored["q_kite_1"] == 0.0
@@ -116,7 +116,7 @@ def test_neighbours_share_a_daemon_so_that_texts_are_embedded_once(scratch, env,
     asked = [text for request in provider.requests() if not is_query(request) for text in request.inputs]
     passages = [text for text in asked if not text.endswith(SENTENCES)]
     assert len(passages) == len(set(passages)) == 10
-    assert direct.legs == caller.legs == ("dense", "lexical")
+    assert direct.indexes == caller.indexes == ("dense", "lexical")
     assert direct.failures == caller.failures == ()
 
 

@@ -39,7 +39,7 @@ _BUILD_S = 3600.0
 _CALL_S = 60.0
 _LOOK_S = 0.05
 ANSWERED = {"ok", "empty"}
-STANDING = "standing"
+PINNED = "pinned"
 
 
 class MeasurementFailed(ForgedError):  # noqa: N818 - reads as the state it names
@@ -63,9 +63,9 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What one measurement came to. `legs` answered; seconds are of this machine and day."""
+    """What one measurement came to. `indexes` answered; seconds are of this machine and day."""
 
-    legs: tuple[str, ...]
+    indexes: tuple[str, ...]
     memories: int
     total: Summary
     kinds: tuple[Summary, ...]
@@ -120,9 +120,9 @@ def measure(
     began = time.monotonic()
     build(client, workspaces, progress)
     await_gate(client, progress)
-    legs = legs_of(client, subject)
+    indexes = indexes_of(client, subject)
     built = time.monotonic()
-    asking = _Asking(client, subject, legs, world, progress)
+    asking = _Asking(client, subject, indexes, world, progress)
     judged = tuple(
         score
         for store, workspace in zip(world.stores, workspaces, strict=True)
@@ -132,7 +132,7 @@ def measure(
         raise MeasurementFailed("there is no query to ask")
     off_topic = asking.off_topic(workspaces) if subject.asks_off_topic else None
     return Outcome(
-        legs=legs,
+        indexes=indexes,
         memories=len(world.user) + sum(len(store.items) for store in world.stores),
         total=scores.summary("all", judged),
         kinds=scores.by_kind(judged),
@@ -178,15 +178,15 @@ def await_gate(client: Client, progress: Progress) -> None:
         raise MeasurementFailed(f"the gate could not learn the model: {gate.reason or 'it took too long'}")
 
 
-def legs_of(client: Client, subject: Subject) -> tuple[str, ...]:
-    """The legs that all stores have. Raises MeasurementFailed if the model's is missing somewhere."""
+def indexes_of(client: Client, subject: Subject) -> tuple[str, ...]:
+    """The indexes that all stores have. Raises MeasurementFailed if the model's is missing somewhere."""
     report = client.status()
     filled = [root for root in report.roots if root.memories]
-    lacking = next((root for root in filled if "dense" not in root.legs or root.quarantined), None)
+    lacking = next((root for root in filled if "dense" not in root.indexes or root.quarantined), None)
     if lacking is not None and subject.needs_vectors:
         why = _why_lacking(lacking, report.warnings)
         raise MeasurementFailed(f"{subject.model} gave no vectors: {why}")
-    common = set.intersection(*(set(root.legs) for root in filled)) if filled else set[str]()
+    common = set.intersection(*(set(root.indexes) for root in filled)) if filled else set[str]()
     return tuple(sorted(common))
 
 
@@ -200,7 +200,7 @@ class _Asking:
     """The questions of one measurement, and what went wrong with them."""
 
     def __init__(
-        self, client: Client, subject: Subject, legs: tuple[str, ...], world: World, progress: Progress
+        self, client: Client, subject: Subject, indexes: tuple[str, ...], world: World, progress: Progress
     ) -> None:
         self.failures: Counter[str] = Counter()
         self.brought: list[Brought] = []
@@ -208,7 +208,7 @@ class _Asking:
         self._by_search = subject.by_search
         self._in_session = subject.in_session
         self._by_caller = subject.strategy == "caller"
-        self._legs = frozenset(legs)
+        self._indexes = frozenset(indexes)
         self._world = world
         self._progress = progress
         self._asked = 0
@@ -245,8 +245,8 @@ class _Asking:
         reply = self._reply(workspace, text, hypotheses)
         if reply.status not in ANSWERED:
             self.failures[reply.reason or reply.status] += 1
-        elif not self._legs.issubset(reply.legs):
-            self.failures[f"answered by {', '.join(reply.legs) or 'no leg'} alone: {reply.reason}"] += 1
+        elif not self._indexes.issubset(reply.indexes):
+            self.failures[f"answered by {', '.join(reply.indexes) or 'no index'} alone: {reply.reason}"] += 1
         self._asked += 1
         self._progress("asking", self._asked, self._world.questions)
         return reply
@@ -255,7 +255,7 @@ class _Asking:
         if self._by_search:
             found = self._client.search(workspace, text, limit=TOP_K)
             return Retrieved(
-                status=found.status, reason=found.reason, memories=found.memories, legs=found.legs
+                status=found.status, reason=found.reason, memories=found.memories, indexes=found.indexes
             )
         session = f"eval-{self._asked}" if self._in_session else ""
         said = [{"role": "user", "content": text}]
@@ -264,24 +264,24 @@ class _Asking:
 
 def _brought(query: Query, reply: Retrieved, by_id: Mapping[str, Item], reader: Reader) -> Brought:
     items = [by_id[hit.id] for hit in reply.memories]
-    standing = _standing(reply)
-    came = [hit.id in standing for hit in reply.memories]
-    return injected.of_query(query, items, came, reader.parts(reply.text, standing))
+    pinned = _pinned(reply)
+    came = [hit.id in pinned for hit in reply.memories]
+    return injected.of_query(query, items, came, reader.parts(reply.text, pinned))
 
 
 def _beside(reply: Retrieved, reader: Reader) -> Brought:
-    standing = _standing(reply)
-    ones = tuple(One(is_standing=hit.id in standing) for hit in reply.memories)
-    return Brought(ones, reader.parts(reply.text, standing))
+    pinned = _pinned(reply)
+    ones = tuple(One(is_pinned=hit.id in pinned) for hit in reply.memories)
+    return Brought(ones, reader.parts(reply.text, pinned))
 
 
-def _standing(reply: Retrieved) -> frozenset[str]:
-    return frozenset(hit.id for hit in reply.memories if hit.found.via == STANDING)
+def _pinned(reply: Retrieved) -> frozenset[str]:
+    return frozenset(hit.id for hit in reply.memories if hit.found.found_by == PINNED)
 
 
 def _judged(query: Query, reply: Retrieved, by_id: Mapping[str, Item], visible: Sequence[Item]) -> Score:
     if reply.status not in ANSWERED:
         return Score(query.id, query.kind)
-    ranked = [by_id[hit.id] for hit in reply.memories if hit.found.via == "search"]
-    hopped = [by_id[hit.id] for hit in reply.memories if hit.found.via != "search"]
+    ranked = [by_id[hit.id] for hit in reply.memories if hit.found.found_by == "search"]
+    hopped = [by_id[hit.id] for hit in reply.memories if hit.found.found_by != "search"]
     return scores.judge(query, ranked, hopped, visible)

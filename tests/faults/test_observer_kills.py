@@ -17,8 +17,8 @@ from collections import Counter
 import pytest
 
 from forged_client import Observer
-from forged_client.backlog import MAX_LASTING
-from forged_client.parts import Parts
+from forged_client.capture_parts import CaptureParts
+from forged_client.delivery_queue import MAX_LASTING
 from tests.faults.amount import times
 from tests.faults.telling import Telling, said, telling
 from tests.support.clock import eventually
@@ -50,7 +50,9 @@ class Agent:
 @pytest.fixture
 def in_parts(monkeypatch):
     """As if a frame held one message; and what was not taken is sent again soon."""
-    monkeypatch.setattr("forged_client.observer.Parts", functools.partial(Parts, limit_bytes=200))
+    monkeypatch.setattr(
+        "forged_client.observer.CaptureParts", functools.partial(CaptureParts, limit_bytes=200)
+    )
     monkeypatch.setattr("forged_client.observer.FIRST_RETRY_S", 0.05)
     monkeypatch.setattr("forged_client.observer.LAST_RETRY_S", 0.2)
 

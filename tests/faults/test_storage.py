@@ -40,7 +40,7 @@ _TAKING = (
 _DECISIONS: tuple[tuple[Callable[[Client, str], Reply], bool, str], ...] = (
     (lambda client, top: client.trust(top, action="trust"), False, "INTO approvals"),
     (lambda client, top: client.trust(top, action="trust"), False, "INTO roots"),
-    (lambda client, top: client.trust(top, action="trust", mode="pin"), True, "INTO roots"),
+    (lambda client, top: client.trust(top, action="trust", mode="locked"), True, "INTO roots"),
     (lambda client, top: client.trust(top, action="revoke"), True, "INTO roots"),
     (lambda client, top: client.review(top, ["mem_foreign"]), False, "INTO approvals"),
     (lambda client, top: client.review(top, everything=True), False, "INTO approvals"),

@@ -6,15 +6,19 @@ import gc
 
 import pytest
 
-from forged.files import arrivals
+from forged.files import directory_events
 
 
 @pytest.fixture
-def kernel(monkeypatch: pytest.MonkeyPatch) -> arrivals._Kernel:
+def kernel(monkeypatch: pytest.MonkeyPatch) -> directory_events._Kernel:
     """An instance that roots of other tests neither share, nor give back while this test counts."""
-    if arrivals.instances_held():
+    if directory_events.instances_held():
         gc.collect()
-    own = arrivals._Kernel()
-    for name, value in (("_KERNEL", own), ("tidy", own.tidy), ("refusal_of", own.refusal_of)):
-        monkeypatch.setattr(arrivals, name, value)
+    own = directory_events._Kernel()
+    for name, value in (
+        ("_KERNEL", own),
+        ("drop_lost_watches", own.drop_lost_watches),
+        ("unwatched_reason", own.unwatched_reason),
+    ):
+        monkeypatch.setattr(directory_events, name, value)
     return own

@@ -9,7 +9,7 @@ import stat
 
 import pytest
 
-from forged.files import EvidenceError, Grounds, hashed
+from forged.files import EvidenceChecker, EvidenceError, with_hash
 from forged.memory import Evidence, Memory, evidence_named
 
 
@@ -17,7 +17,7 @@ def standing_on(*evidence: Evidence) -> tuple[Memory, ...]:
     return (Memory("mem_1", "x", "", "", 1, "repo", "patterns", "", "explicit", evidence=evidence),)
 
 
-def stale(grounds: Grounds, memories: tuple[Memory, ...], *, afresh: bool = True) -> tuple[str, ...]:
+def stale(grounds: EvidenceChecker, memories: tuple[Memory, ...], *, afresh: bool = True) -> tuple[str, ...]:
     return grounds.shown(memories, afresh=afresh, pause=lambda: None)[0].stale
 
 
@@ -25,8 +25,8 @@ def test_a_file_that_changes_or_goes_makes_a_memory_stale_until_it_is_back(tmp_p
     file = tmp_path / "src" / "a.py"
     file.parent.mkdir()
     file.write_text("one\n")
-    memories = standing_on(hashed(str(tmp_path), evidence_named("src/a.py")))
-    grounds = Grounds(str(tmp_path))
+    memories = standing_on(with_hash(str(tmp_path), evidence_named("src/a.py")))
+    grounds = EvidenceChecker(str(tmp_path))
 
     assert grounds.shown(memories, afresh=True, pause=lambda: None) == memories
     file.write_text("two\n")
@@ -40,8 +40,8 @@ def test_a_file_that_changes_or_goes_makes_a_memory_stale_until_it_is_back(tmp_p
 def test_only_the_lines_that_are_named_count_and_the_form_of_line_ends_does_not(tmp_path):
     file = tmp_path / "a.py"
     file.write_bytes(b"one\ntwo\nthree\n")
-    memories = standing_on(hashed(str(tmp_path), evidence_named("a.py:2-3")))
-    grounds = Grounds(str(tmp_path))
+    memories = standing_on(with_hash(str(tmp_path), evidence_named("a.py:2-3")))
+    grounds = EvidenceChecker(str(tmp_path))
 
     file.write_bytes(b"ONE\r\ntwo\r\nthree\r\nfour\r\n")
     assert stale(grounds, memories) == ()
@@ -52,8 +52,8 @@ def test_only_the_lines_that_are_named_count_and_the_form_of_line_ends_does_not(
 def test_what_was_looked_at_is_read_again_only_when_it_was_touched(tmp_path, monkeypatch):
     file = tmp_path / "a.py"
     file.write_text("one")
-    memories = standing_on(hashed(str(tmp_path), Evidence("a.py")))
-    grounds = Grounds(str(tmp_path))
+    memories = standing_on(with_hash(str(tmp_path), Evidence("a.py")))
+    grounds = EvidenceChecker(str(tmp_path))
     first = grounds.shown(memories, afresh=True, pause=lambda: None)
     monkeypatch.setattr(os, "pread", lambda *_: pytest.fail("read although nothing changed"))
 
@@ -86,8 +86,8 @@ def test_nothing_outside_of_the_repository_is_opened_by_any_path(tmp_path, path)
     os.mkfifo(top / "pipe")
 
     with pytest.raises(EvidenceError):
-        hashed(str(top), Evidence(path))
-    assert stale(Grounds(str(top)), standing_on(Evidence(path))) == (path,)
+        with_hash(str(top), Evidence(path))
+    assert stale(EvidenceChecker(str(top)), standing_on(Evidence(path))) == (path,)
 
 
 def test_what_lies_outside_is_as_stale_with_its_own_hash_as_with_any_other(tmp_path):
@@ -97,8 +97,8 @@ def test_what_lies_outside_is_as_stale_with_its_own_hash_as_with_any_other(tmp_p
     (tmp_path / "secret").write_text("the password is walrus")
     (top / "link").symlink_to(tmp_path / "secret")
     (top / "folder").symlink_to(tmp_path)
-    right = hashed(str(tmp_path), Evidence("secret")).hash
-    grounds = Grounds(str(top))
+    right = with_hash(str(tmp_path), Evidence("secret")).hash
+    grounds = EvidenceChecker(str(top))
     for path in ("../secret", str(tmp_path / "secret"), "link", "folder/secret", "x/../../secret"):
         for guess in (right, "", "0" * 32):
             assert stale(grounds, standing_on(Evidence(path, hash=guess))) == (path,)
@@ -120,6 +120,6 @@ def test_devices_and_sockets_are_not_read_and_of_an_endless_file_no_more_than_it
     monkeypatch.setattr(os, "pread", lambda *given: read.append(pread(*given)) or read[-1])
     for name in names:
         with pytest.raises(EvidenceError):
-            hashed(str(tmp_path), Evidence(name))
-        assert stale(Grounds(str(tmp_path)), standing_on(Evidence(name, hash="0" * 32))) == (name,)
+            with_hash(str(tmp_path), Evidence(name))
+        assert stale(EvidenceChecker(str(tmp_path)), standing_on(Evidence(name, hash="0" * 32))) == (name,)
     assert {len(each) for each in read} == {(4 << 20) + 1}  # of the endless one

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from forged.errors import MemoryFormatError
 from forged.files import frontmatter, hand_written
 from forged.files.frontmatter import scalar
-from forged.memory import Entity, Evidence, Memory, Piece, Related, Relation, one_form
+from forged.memory import Entity, EntityRelation, Evidence, Memory, Piece, Related, one_form
 from tests.faults.amount import times
 
 SAMPLES = sorted((Path(__file__).parents[1] / "data" / "samples").glob("*.md"))
@@ -104,7 +104,7 @@ memories = st.builds(
     cues=st.lists(values, max_size=3).map(tuple),
     evidence=st.lists(st.builds(Evidence, named, values, values), max_size=2).map(tuple),
     entities=st.lists(st.builds(Entity, named, values, values), max_size=2).map(tuple),
-    relations=st.lists(st.builds(Relation, named, named, named, weights), max_size=2).map(tuple),
+    relations=st.lists(st.builds(EntityRelation, named, named, named, weights), max_size=2).map(tuple),
     piece=st.none() | st.builds(Piece, named, st.integers(0, 999_999_999), st.integers(0, 9), values),
 )
 
@@ -214,7 +214,8 @@ def test_an_ordinary_memory_of_forged_takes_the_fast_path():
                     cues=("when a release is cut", "部署 vor dem Wochenende"),
                     evidence=(Evidence("a/b.py", "3-9", "0a"), Evidence("Makefile")),
                     entities=(Entity("forged", "project", "a memory for agents"), Entity("SQLite")),
-                    relations=(Relation("forged", "depends-on", "SQLite", 0.5), Relation("a", "b", "c")),
+                    relations=(EntityRelation("forged", "depends-on", "SQLite", 0.5),
+                               EntityRelation("a", "b", "c")),
                     piece=Piece("doc_0a", 2, 3, "/home/ann/docs/how to.md"))  # fmt: skip
 
     assert frontmatter._read_written_form(frontmatter.render(memory), "repo", "mem_1") is not None

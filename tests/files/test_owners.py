@@ -14,8 +14,8 @@ import pytest
 from forged.cli.configuration import _write_new
 from forged.cli.exporting import _put
 from forged.cli.ui.verb import _write
-from forged.files import MemoryStore, Root, atomic, kept_by_root, made_org_root, root_of_agent, scan
-from forged.importing import copied, export
+from forged.files import MemoryStore, Root, atomic, made_org_root, root_of_agent, root_owned_files, scan
+from forged.importing import export, read_root
 from forged.memory import Scope
 from tests.data.memories import memory
 
@@ -98,7 +98,7 @@ def _exports(top: Path) -> None:
     (source / ".forge/memory").mkdir(parents=True, exist_ok=True)
     (source / ".forge/memory/one.md").write_text("text")
     for _ in range(2):
-        export(str(top / "docs/out"), (copied(str(source), "repo"),), replace=True)
+        export(str(top / "docs/out"), (read_root(str(source), "repo"),), replace=True)
 
 
 def _exports_json(top: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_folder_of_roots_that_was_there_stays_as_it_is_and_status_says_whose_i
 
     assert owner(top / ".forge") == (0, 0)
     assert owner(path) == owner(top / ".forge/memory") == (UID, GID)
-    assert f"{top}/.forge belongs to root, not to user {UID}" in kept_by_root(Root(str(top), Scope.REPO))
+    assert f"{top}/.forge belongs to root, not to user {UID}" in root_owned_files(Root(str(top), Scope.REPO))
 
 
 def test_a_link_within_the_repository_is_followed_and_what_it_leads_to_keeps_its_owner(top):
@@ -240,17 +240,17 @@ def test_where_the_owner_cannot_be_given_the_write_stands_and_status_says_whose_
 
     assert [seen.memory.content for each in scan(root).listings for seen in each.files.values()] == ["text"]
     assert owners(top) == {(0, 0)}
-    assert f"`chown -R {UID}:{GID} {top}/.forge`" in kept_by_root(root)
+    assert f"`chown -R {UID}:{GID} {top}/.forge`" in root_owned_files(root)
 
 
 IN_NAMESPACE = """
 import sys
-from forged.files import MemoryStore, Root, kept_by_root
+from forged.files import MemoryStore, Root, root_owned_files
 from forged.memory import Scope
 from tests.data.memories import memory
 root = Root(sys.argv[1], Scope.REPO)
 MemoryStore(root).write(memory("mem_a", "text"))
-print(kept_by_root(root))
+print(root_owned_files(root))
 """
 
 
@@ -271,10 +271,10 @@ def test_in_a_user_namespace_that_does_not_know_the_owner_the_write_stands(top):
 
 def test_one_file_of_roots_among_the_owners_is_named_and_none_is_not(top):
     _writes(top)
-    assert kept_by_root(Root(str(top), Scope.REPO)) == ""
+    assert root_owned_files(Root(str(top), Scope.REPO)) == ""
 
     (top / ".forge/memory/mine.md").write_text("text")
-    assert "mine.md belongs to root" in kept_by_root(Root(str(top), Scope.REPO))
+    assert "mine.md belongs to root" in root_owned_files(Root(str(top), Scope.REPO))
 
 
 def test_nobody_but_root_gives_anything_away(top, monkeypatch):
@@ -282,7 +282,7 @@ def test_nobody_but_root_gives_anything_away(top, monkeypatch):
     _writes(top)
 
     assert owners(top) == {(0, 0)}
-    assert kept_by_root(Root(str(top), Scope.REPO)) == ""
+    assert root_owned_files(Root(str(top), Scope.REPO)) == ""
 
 
 def test_an_export_over_a_file_that_is_there_leaves_it_its_owner(top):

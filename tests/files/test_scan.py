@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from forged.errors import StoreError
 from forged.files import atomic
 from forged.files.frontmatter import MAX_FILE_BYTES
+from forged.files.non_memories import non_memory_files
 from forged.files.roots import Root, open_folder
 from forged.files.scan import GRACE_S, QUIET_S, scan
 from forged.files.snapshot import Snapshot
-from forged.files.strays import no_memories
 from forged.memory import Scope
 from tests.faults.amount import times
 
@@ -379,7 +379,7 @@ def test_files_that_a_scan_passes_by_are_named_but_for_copies_of_editors(named, 
             path.write_text("text")
         root = Root(os.path.realpath(top), Scope.REPO)
 
-        found = {each.path: each.reason for each in no_memories(root)}
+        found = {each.path: each.reason for each in non_memory_files(root)}
         snapshot = scan(root, clock=Clock())
 
     assert set(found) == {f"{root.top}/{folder}/{name}" for name in named}
@@ -395,7 +395,7 @@ def test_links_and_devices_beside_memories_are_named_and_not_opened(directory):
     (directory / "loop").mkdir()
     (directory / "loop/back").symlink_to(directory)
 
-    found = {Path(each.path).name: each.reason.split(";")[0] for each in no_memories(_root(directory))}
+    found = {Path(each.path).name: each.reason.split(";")[0] for each in non_memory_files(_root(directory))}
 
     link = "is a symbolic link"
     assert found == {"far": link, "far.txt": link, "back": link, "pipe": "is not a regular file"}

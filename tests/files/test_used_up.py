@@ -1,4 +1,4 @@
-"""Watcher and `Arrivals` where the kernel has no inotify instance or watch left for the user."""
+"""Watcher and `DirectoryEvents` where the kernel has no inotify instance or watch left for the user."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from forged.files import watcher as looking
-from forged.files.arrivals import Arrivals, refusal, refusal_of
+from forged.files.directory_events import DirectoryEvents, refusal, unwatched_reason
 from forged.files.roots import Root
 from forged.files.watcher import Watcher
 from forged.memory import Scope
@@ -56,11 +56,11 @@ async def _watch_where_nothing_is_left(limit: str, folder: Path) -> None:
     root = Root(str(folder / "repo"), Scope.REPO)
     for each in root.directories:
         os.makedirs(each)
-    looks, arrivals = list[int](), Arrivals(root.directories)
+    looks, arrivals = list[int](), DirectoryEvents(root.directories)
     word = f"fs.inotify.{limit.replace('inotify', 'user')}"
     assert word in refusal(root.directories)
     assert [arrivals.taken(), arrivals.taken()] == [None, None]
-    assert word in refusal_of(root.directories)
+    assert word in unwatched_reason(root.directories)
 
     reported = asyncio.Event()
 
@@ -92,7 +92,7 @@ async def _watch_where_nothing_is_left(limit: str, folder: Path) -> None:
             await reported.wait()
     assert refusal(root.directories) == ""
     assert [arrivals.taken(), arrivals.taken()] == [None, frozenset()]
-    assert refusal_of(root.directories) == ""
+    assert unwatched_reason(root.directories) == ""
     running.cancel()
     await asyncio.wait([running])
 

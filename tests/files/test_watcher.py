@@ -299,7 +299,7 @@ async def test_what_happens_while_watches_are_set_anew_is_told_by_a_backend_that
                 return "timeout"
             return self._own.watch(debounce_ms, step_ms, limit_ms, stop)
 
-    stand = looking._stand
+    stand = looking._begin_watching
 
     def saved_first(places):
         save(other)
@@ -307,7 +307,7 @@ async def test_what_happens_while_watches_are_set_anew_is_told_by_a_backend_that
 
     monkeypatch.setattr(looking, "RustNotify", Late)
     async with watching(other) as (watcher, heard):
-        monkeypatch.setattr(looking, "_stand", saved_first)
+        monkeypatch.setattr(looking, "_begin_watching", saved_first)
         await heard.after(lambda: watcher.set_roots([root, other]), other)
 
         assert any(path.endswith("/mem_1.md") for path in heard.files[other.top])
@@ -347,7 +347,7 @@ async def test_root_whose_directories_came_and_went_twice_is_watched_anew_once_m
 async def test_root_for_which_no_watch_is_left_is_polled_and_the_others_are_not(root, other, monkeypatch):
     monkeypatch.setattr(looking, "_POLL_S", 0.2)
     monkeypatch.setattr(looking, "_TROUBLE_S", 1.0)
-    stand, limited = looking._stand, threading.Event()
+    stand, limited = looking._begin_watching, threading.Event()
     limited.set()
 
     def refusing(places):
@@ -355,7 +355,7 @@ async def test_root_for_which_no_watch_is_left_is_polled_and_the_others_are_not(
             raise OSError("OS file watch limit reached")
         return stand(places)
 
-    monkeypatch.setattr(looking, "_stand", refusing)
+    monkeypatch.setattr(looking, "_begin_watching", refusing)
     async with watching(root) as (watcher, heard):
         await heard.after(lambda: watcher.set_roots([root, other]), other)
         assert watcher.state_of(other.top) == "polling: OS file watch limit reached"

@@ -2,7 +2,7 @@
 
 A scripted model or the built-in rules classify. How events wait is in test_capture_queue, what people decide
 in test_capture_control, and what a model may answer in tests/capture/test_reply. No content of a tool is in a
-prompt: test_marked_text, and tests/daemon/handlers/test_convert.
+prompt: test_marked_text, and tests/daemon/handlers/test_wire_types.
 """
 
 from __future__ import annotations
@@ -285,7 +285,7 @@ def _ending(finish: str, content: object = None, **message: object) -> Answer:
     return Answer({"choices": [{"finish_reason": finish, "message": {"content": content, **message}}]})
 
 
-# What else is no answer is in tests/models/test_endings and tests/capture/test_reply.
+# What else is no answer is in tests/models/test_finish_reasons and tests/capture/test_reply.
 NO_ANSWERS = {
     "refused": (_ending("stop", refusal="I'm sorry, Ann."), "the model refused to answer"),
     "cut": (_ending("length", '[{"content": "Ann'), "the reply was cut at its length limit"),

@@ -122,7 +122,7 @@ def test_undo_takes_the_last_batch_back_and_the_next_turn_does_not_bring_it_agai
 
     done = _shell(stage, repo).run("undo", "--yes")
     assert (done.code, contents(on_disk(repo))) == (0, ["We write Go."])
-    assert done.out.startswith("taken back: mem_")
+    assert done.out.startswith("undone: mem_")
     assert contents(stage.captured(repo, *talk, "go on")) == ["We write Go."]
 
     stage.provider.chat = reply(proposal("Migrations run on goose."), proposal("We release on Fridays."))
@@ -191,7 +191,7 @@ def test_what_was_asked_for_is_kept_or_refused_aloud_and_stands_in_captured(home
         (secret,) = _told(stage, repo, "keys")
         assert secret.startswith("not saved: ")
 
-        found = shell.run("captured", "--json").json["judged"]
+        found = shell.run("captured", "--json").json["captured"]
         (kept,) = [each for each in found if "8080" in each["text"]]
         assert (kept["why"], kept["agent"], kept["session_id"], kept["kind"]) == (
             "request",
@@ -222,15 +222,15 @@ def test_tokens_are_counted_and_a_spent_day_stops_calls_and_is_told(home, repo):
         stage.captured(repo, "hello")
         assert stage.capture(repo, "hello again", kind="compaction").outcome == "durable"
         waiting = stage.until(lambda now: "daily_token_limit" in now.reason)
-        cost = shell.run("cost")
+        usage = shell.run("usage")
         stage.daemon.stop()
         stage.daemon.start()  # the count outlives a restart
         again = stage.until(lambda now: "daily_token_limit" in now.reason)
 
         assert (waiting.state, waiting.spooled) == ("waiting", 1)
         assert (waiting.tokens_today, waiting.token_limit) == (5432, 6000)
-        assert "capture  " in cost.out
-        assert "4,321" in cost.out
-        assert "today 5,432 of 6,000 tokens" in cost.out
+        assert "capture  " in usage.out
+        assert "4,321" in usage.out
+        assert "today 5,432 of 6,000 tokens" in usage.out
         assert (again.tokens_today, len(stage.chats)) == (5432, 1)
         assert "capture waits: 5,432 of today's 6,000 tokens are used" in shell.run("status").out

@@ -25,9 +25,9 @@ import msgspec
 import pytest
 
 from forged.text.redaction import redact
-from forged_client.parts import PART_BYTES, Parts
+from forged_client.capture_parts import PART_BYTES, CaptureParts
+from forged_client.message_snapshot import MessageSnapshot
 from forged_client.protocol import Capture, Captured, Message, Reply
-from forged_client.said import MessageSnapshot
 from tests.data.forms import FORMS, HIDDEN, SAID
 from tests.data.memories import memory, put
 from tests.data.named_secrets import named_secrets
@@ -327,7 +327,7 @@ def _halves(secrets: Sequence[Planted]) -> list[Planted]:
 
 def _cuts(text: str = "x" * 2 * PART_BYTES) -> Iterator[int]:
     """Where the client cuts a message that is too long for a part."""
-    for part in Parts(
+    for part in CaptureParts(
         Capture(workspace="/w", session_id="s"), MessageSnapshot([{"role": "user", "content": text}], 0)
     ):
         yield len(str(part.messages[0].content))

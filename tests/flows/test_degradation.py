@@ -78,8 +78,8 @@ def test_hyde_has_no_sessions_and_nothing_that_stands(hyde, repo, mode):
     failed = hyde.ask(repo, "the walrus", mode=mode)
 
     assert "## 1. [" in plain.text
-    assert {(reply.text, reply.heard) for reply in replies} == {(plain.text, 0)}
-    assert {hit.found.via for reply in replies for hit in reply.memories} == {"search"}
+    assert {(reply.text, reply.already_injected) for reply in replies} == {(plain.text, 0)}
+    assert {hit.found.found_by for reply in replies for hit in reply.memories} == {"search"}
     assert (failed.status, failed.text, failed.memories) == ("error", "", ())
 
 
@@ -90,7 +90,7 @@ def test_auto_that_fails_keeps_what_stands_and_what_was_heard_and_says_so(auto, 
     first = auto.ask(repo, "Whose ships float?", mode=mode)
     second = auto.ask(repo, "Which trains are late?", mode=mode)
 
-    assert (sorted(ids(first)), {hit.found.via for hit in first.memories}) == (["m0", "m1"], {"standing"})
+    assert (sorted(ids(first)), {hit.found.found_by for hit in first.memories}) == (["m0", "m1"], {"pinned"})
     assert (first.status, "provider: auth" in first.reason) == ("ok", True)
     assert second.text == (first.text if mode == "block" else "")
     assert "provider: auth" in second.reason
@@ -105,7 +105,7 @@ def test_auto_without_hyde_asks_directly_and_says_and_counts_it(auto, repo, reas
     reply = auto.ask(repo, "the walrus")
 
     assert (reply.status, reply.strategy, reply.reason) == ("ok", "direct", f"hyde: {reason}")
-    assert reply.legs == ("lexical", "dense")
+    assert reply.indexes == ("lexical", "dense")
     assert ids(reply)[0] == "m0"
     assert auto.embedded == ["the walrus"]
     assert auto.client.status().counters["retrieve_fallbacks"] == before + 1
@@ -157,7 +157,7 @@ def test_auto_whose_hyde_never_answers_falls_back_in_time(auto, repo, embeddings
     reply = auto.ask(repo, "the walrus", timeout_s=1.5)
 
     assert (reply.status, reply.strategy) == ("ok", "direct")
-    assert (reply.reason, reply.legs, ids(reply)) == fallback
+    assert (reply.reason, reply.indexes, ids(reply)) == fallback
 
 
 def test_embeddings_that_are_slow_for_the_query_are_a_timeout_and_then_an_answer(hyde, repo):
@@ -190,7 +190,7 @@ def test_auto_answers_with_words_when_no_query_can_be_embedded(auto, repo, statu
 
     assert (reply.status, reply.strategy) == ("ok", "direct")
     assert reply.reason in {"provider: auth", "provider: server", "provider: timeout"}
-    assert (reply.legs, ids(reply)) == (("lexical",), ["m0"])
+    assert (reply.indexes, ids(reply)) == (("lexical",), ["m0"])
     # No other vectors are asked for, and a turn has one retry at most.
     assert {tuple(one.inputs) for one in auto.embeds} == {("a hypothesis", "the walrus")}
     assert len(auto.embeds) <= (2 if status == 500 else 1)

@@ -47,9 +47,9 @@ def test_until_the_gate_knows_the_model_at_most_two_memories_come_and_by_words(h
         later = scene.ask(filled, "in which harbor does the walrus sleep?")
 
     assert [reply.memories for reply in passing] == [()] * 3
-    assert (about.status, len(about.memories), about.legs) == ("ok", 2, ("lexical",))
+    assert (about.status, len(about.memories), about.indexes) == ("ok", 2, ("lexical",))
     assert "the embedding model is still being calibrated" in about.reason
-    assert (len(later.memories) > 2, later.legs) == (True, BOTH)
+    assert (len(later.memories) > 2, later.indexes) == (True, BOTH)
 
 
 # --- another model behind the name ---------------------------------------------------------------------
@@ -59,7 +59,7 @@ def test_until_the_gate_knows_the_model_at_most_two_memories_come_and_by_words(h
 def test_another_dimension_is_noticed_by_a_question_and_all_is_embedded_anew_by_itself(home, filled):
     with staged(home, dimension=64) as scene:
         scene.load(filled)
-        assert scene.ask(filled).legs == BOTH
+        assert scene.ask(filled).indexes == BOTH
         sent = scene.embedded.count(EIGHT["m0"])
         scene.provider.dimension = 96
         assert "another" in scene.ask(filled, "and now?").reason
@@ -68,7 +68,7 @@ def test_another_dimension_is_noticed_by_a_question_and_all_is_embedded_anew_by_
         status = scene.client.status(str(filled))
         told = Shell(scene.daemon.home, scene.daemon.socket, filled).run("status")
 
-    assert (answered.legs, answered.memories[0].found.cosine is not None) == (BOTH, True)
+    assert (answered.indexes, answered.memories[0].found.cosine is not None) == (BOTH, True)
     assert scene.embedded.count(EIGHT["m0"]) == sent + 1
     (warning,) = [each for each in status.warnings if "a different model" in each]
     assert "all memories were embedded again" in warning

@@ -105,7 +105,7 @@ def test_a_paraphrase_without_a_common_word_is_found_by_its_meaning(dense_alone,
         reply = client.retrieve(str(repo), [Message("user", query)])
 
     assert reply.status == "ok", reply
-    assert "dense" in reply.legs
+    assert "dense" in reply.indexes
     assert reply.memories[0].id == wanted
 
 

@@ -84,7 +84,7 @@ def test_of_endpoints_that_are_dead_for_12_turns_status_tells_after_one_and_each
     assert failing.keys() == {"HyDE", "capture", "embeddings"}  # one model for both
     assert all("127.0.0.1" in message for message in failing.values())
     assert max(len(scene.chats), len(scene.embeds)) <= 2
-    assert {(reply.status, reply.legs, *ids(reply)) for reply in replies} == {("ok", ("lexical",), "m0")}
+    assert {(reply.status, reply.indexes, *ids(reply)) for reply in replies} == {("ok", ("lexical",), "m0")}
     assert all(reply.reason.startswith("provider: ") for reply in replies)
 
 
@@ -114,7 +114,7 @@ def test_the_first_turn_after_a_good_look_uses_the_endpoint_again(scene, repo):
     )
 
     assert beside.reason == "provider: server"
-    assert (after.reason, after.strategy, after.legs) == ("", "hyde", ("lexical", "dense"))
+    assert (after.reason, after.strategy, after.indexes) == ("", "hyde", ("lexical", "dense"))
     assert (again.reason, again.cached) == ("", True)
 
 
@@ -138,7 +138,7 @@ def test_auto_goes_by_the_question_at_once_while_only_the_chat_model_is_skipped(
 
     reply = scene.ask(repo, "the walrus")
 
-    assert (reply.reason, reply.legs, len(scene.chats)) == ("hyde: server", ("lexical", "dense"), asked)
+    assert (reply.reason, reply.indexes, len(scene.chats)) == ("hyde: server", ("lexical", "dense"), asked)
 
 
 def test_a_build_that_failed_is_the_reason_of_an_answer_without_vectors(tmp_path, repo):

@@ -66,7 +66,9 @@ def test_a_memory_goes_through_every_verb(shell):
 
     listed = shell.run("list")
     assert re.match(rf"{first[1]}  repo/project-conventions  v1  \d{{4}}-\d\d-\d\d  Migr", listed.out)
-    assert shell.run("show", first[1]).out.endswith(f"root {shell.directory}\n\nMigrations run with goose.\n")
+    shown = shell.run("show", first[1]).out
+    assert f"\npath {first[2]}\n" in shown
+    assert shown.endswith("\norigin explicit\n\nMigrations run with goose.\n")
 
     second, generation = _remember(shell, "Migrations run with atlas.", "--supersedes", first[1])
     found = shell.run("search", "migrations", "--min-generation", generation)
@@ -79,13 +81,14 @@ def test_a_memory_goes_through_every_verb(shell):
     assert "session s1, turn t1, injected" in shell.run("why", "--session", "s1").out
     assert second in shell.run("why", "migrations").out
 
-    versions = [line.split()[:3] for line in shell.run("history", first[1]).out.splitlines()]
-    assert versions == [["v1", first[1], versions[0][2]], ["*", "v2", second]]
+    shown = shell.run("show", first[1]).out.partition("\nversions\n")[2].splitlines()
+    assert [line.split()[:2] for line in shown] == [["v1", first[1]], ["*", "v2"]]
+    assert f"  {second}  " in shown[1]
 
     gone = shell.run("forget", first[1], "--yes")
     trash = re.search(r"in the trash for 7 days: (.+)\n", gone.out)
     assert gone.out.startswith("forgotten: ")
-    assert "not reached: copies in version control history" in gone.out
+    assert "not removed: copies in version control history" in gone.out
     assert len(list(Path(trash[1]).rglob(f"{second}.md"))) == 1
     left = shell.run("list")
     assert (left.code, left.out, left.err) == (0, "", "no memories\n")
@@ -109,7 +112,7 @@ def test_forget_asks_a_person_and_does_only_what_was_answered(shell, key, code):
 @pytest.mark.parametrize(
     "arguments",
     [
-        *("status", "ping", "list", "show ID", "history ID", "search walrus", "retrieve walrus"),
+        *("status", "ping", "list", "show ID", "usage", "search walrus", "retrieve walrus"),
         *("retrieve walrus --turn t", "why walrus", "why", "rebuild", "rebuild --wait", "doctor"),
         *("config show", "config path", "config check"),
     ],
@@ -134,7 +137,7 @@ def test_status_without_a_daemon_is_3_and_starts_none(alone):
     shown = alone.run("status")
 
     assert (shown.code, shown.out) == (3, "")
-    assert shown.err.startswith("forgectl: forged is not running, `forgectl ping` starts it: no daemon")
+    assert shown.err.startswith("forgectl: forged is not running; `forgectl ping` starts it (no daemon")
     assert alone.run("status", "--json").json["error"]["code"] == "not_running"
     assert alone.run("list", "--no-autostart").code == 3
     eventually(lambda: processes_with(alone.socket) == [])
@@ -142,7 +145,9 @@ def test_status_without_a_daemon_is_3_and_starts_none(alone):
     assert not os.path.exists(alone.socket)
 
 
-@pytest.mark.parametrize("verb", [("show", "mem_x"), ("history", "mem_x"), ("forget", "mem_x", "--yes")])
+@pytest.mark.parametrize(
+    "verb", [("show", "mem_x"), ("forget", "mem_x", "--yes"), ("forget", "-y", "x", "y")]
+)
 def test_a_memory_that_is_not_there_is_1(shell, verb):
     shown = shell.run(*verb)
 
@@ -154,7 +159,7 @@ def test_a_memory_that_is_not_there_is_1(shell, verb):
     ("arguments", "complaint"),
     [
         (["remember", " \n"], "the text is blank"),
-        (["list", "--scope", "banana"], "unknown scope 'banana'; use one of repo, user, agent, session, org"),
+        (["remember", "x", "--related", "mem_a:banana"], "unknown relationship 'banana'; use one of "),
         (["list", "--workspace", "/does/not/exist"], "No such file or directory"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -186,7 +191,7 @@ def test_a_directory_that_is_gone_is_named_as_the_trouble(shell, tmp_path):
     assert (listed.returncode, listed.stdout) == (2, "")
     # A shell that starts it, as pip has one where the path has blanks, may complain first.
     *_, told = listed.stderr.splitlines()
-    assert told == "forgectl: the current directory is gone; say --workspace PATH"
+    assert told == "forgectl: the current directory no longer exists; name another with --workspace PATH"
     assert (pinged.returncode, pinged.stdout) == (0, "pong\n")
 
 
@@ -226,12 +231,11 @@ def test_a_first_build_that_hangs_is_75(home, repo):
             daemon.trust(repo)
             shell = Shell(home, daemon.socket, repo)
             verbs = [("search", "walrus"), ("retrieve", "walrus"), ("list",), ("show", "mem_a")]
-            verbs += [("history", "mem_a")]
             with ThreadPoolExecutor(len(verbs)) as threads:
                 shown = list(threads.map(lambda verb: shell.run(*verb), verbs))
             report = shell.run("status")
 
-    assert [(each.code, each.out) for each in shown] == [(75, "")] * 5
+    assert [(each.code, each.out) for each in shown] == [(75, "")] * 4
     assert {each.err for each in shown} == {"forgectl: first build is running\n"}
     assert report.code == 0
     assert "search: not ready yet; embedding 0 of 1" in report.out
@@ -250,6 +254,22 @@ def test_a_wrong_configuration_is_78_wherever_it_is_met(alone):
         assert "must be a whole number from 1 to 100" in each.err
     assert alone.run("status").code == 3
     assert Shell(alone.home, "relative.sock", alone.directory).run("ping").code == 78
+
+
+@pytest.mark.parametrize(
+    ("written", "named"),
+    [
+        ('[trust]\nmode = "pin"\n', "locked"),
+        ("[memory]\nstanding_token_budget = 200\n", "memory.pinned_token_budget"),
+    ],
+)
+def test_an_old_word_in_the_configuration_is_78_and_names_the_new_one(alone, written, named):
+    _configure(alone.home, written)
+
+    shown = alone.run("ping")
+
+    assert (shown.code, shown.out) == (78, "")
+    assert named in shown.err
 
 
 # --- what is wrong is shown --------------------------------------------------------------------------
@@ -332,7 +352,7 @@ def test_no_control_of_a_hostile_memory_reaches_the_terminal(shell):
     shell.run("rebuild", "--wait")
 
     verbs = [
-        *(("list",), ("show", "mem_evil", "plain", "mem_b"), ("history", "mem_evil"), ("search", "walrus")),
+        *(("list",), ("show", "mem_evil", "plain", "mem_b"), ("search", "walrus")),
         *(("why", "walrus" + _HOSTILE.replace("\x00", "")), ("retrieve", "walrus"), ("status",), ("doctor",)),
         *(("rebuild", "--wait"), ("show", _HOSTILE), ("search", "walrus", "--workspace", "\x1b[2J")),
     ]
@@ -378,7 +398,7 @@ def test_on_a_terminal_a_rebuild_draws_a_bar_and_wipes_it(slow):
 
     assert code == 0
     assert re.search(r"\r\[#+\.*\] embedding \d+/300\x1b\[K", text)
-    assert re.search(r"\r\x1b\[Kup to date with the disk, generation \S+\r\n", text)
+    assert re.search(r"\r\x1b\[Kall memory files were read\r\n", text)
 
 
 def test_watching_status_ends_on_ctrl_c_as_a_success(shell):

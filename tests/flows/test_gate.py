@@ -97,7 +97,7 @@ def test_a_search_is_never_gated_and_why_says_what_is_held_back(daemon, filled):
     assert (listed.code, FACTS["m1"] in listed.out) == (0, True), listed
     assert (injected.status, injected.text) == ("empty", "")
     assert "memory.retrieval_min_score" in held.out + held.err
-    assert f"too little speaks for it  {FACTS['m1']}" in held.out
+    assert f"match too weak  {FACTS['m1']}" in held.out
 
 
 # --- endpoints ----------------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ def test_a_daemon_that_starts_over_learns_its_new_model(home, filled):
         put(filled, memory("m4", "A walrus."))
         scene.load(filled)
         assert scene.embedded == []
-        assert scene.ask(filled, "walrus").legs == ("lexical",)
+        assert scene.ask(filled, "walrus").indexes == ("lexical",)
         config = home / ".config/forged/config.toml"
         config.write_text(configuration(scene.provider, embedding_model=KNOWN))
 
@@ -222,7 +222,7 @@ def test_the_local_model_holds_back_what_is_beside_the_point(home, filled, cache
         assert {ask(client, filled, message).status for message in BESIDE[2:]} == {"empty"}
         for wanted, question in RELATED.items():
             reply = ask(client, filled, question)
-            assert (reply.status, reply.legs) == ("ok", ("lexical", "dense"))
+            assert (reply.status, reply.indexes) == ("ok", ("lexical", "dense"))
             assert ids(reply)[0] == wanted
         assert "evidence" in ask(client, filled, BESIDE[0]).reason
 
@@ -298,7 +298,7 @@ def test_the_gate_costs_at_most_2_points_of_recall_in_small_stores_of_locomo(siz
 
 
 @needs_locomo
-def test_recall_at_10_of_the_lexical_leg_through_the_daemon_is_at_least_72_percent():
+def test_recall_at_10_of_the_lexical_index_through_the_daemon_is_at_least_72_percent():
     (found,) = measured(stores.whole(loading.load(Path(LOCOMO))), "")
 
     assert found.total.queries == 631

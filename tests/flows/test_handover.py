@@ -84,7 +84,7 @@ def test_an_upgrade_under_eight_agents_fails_no_request_loses_nothing_and_embeds
     stage.settle()
 
     assert_nobody_noticed(agents, repo, stage.embedded)
-    assert stage.ask(repo, "The walrus 7 sings on Tuesdays.").legs == ("lexical", "dense")
+    assert stage.ask(repo, "The walrus 7 sings on Tuesdays.").indexes == ("lexical", "dense")
 
 
 @pytest.mark.long

@@ -14,7 +14,7 @@ from tests.support.clock import PATIENCE_S, eventually
 from tests.support.daemon import Shell, ids, running
 
 _TAIL = re.compile(r"\d+ notes?(?:, \d+ left out)?\n</forged-memories [0-9a-f]{8}>\n\Z")
-_NOTHING_STANDS = '[memory]\nembedding_model = "builtin:lexical"\nstanding_token_budget = 0\n'
+_NOTHING_STANDS = '[memory]\nembedding_model = "builtin:lexical"\npinned_token_budget = 0\n'
 WALRUS, TUSKS, ICE = "What does the walrus eat?", "How long do tusks grow?", "Where does it sleep on the ice?"
 
 
@@ -43,7 +43,7 @@ def test_a_small_store_comes_whole_with_the_first_turn_that_says_something_and_n
     second = ask(client, repo, TUSKS, mode="append")
 
     assert (quiet.status, quiet.text, quiet.memories) == ("empty", "", ())
-    assert (sorted(ids(first)), {hit.found.via for hit in first.memories}) == (["m0", "m1"], {"standing"})
+    assert (sorted(ids(first)), {hit.found.found_by for hit in first.memories}) == (["m0", "m1"], {"pinned"})
     assert (again.text, again.memories, again.cached) == (first.text, first.memories, True)
     assert (second.status, second.text, second.memories) == ("empty", "", ())
 
@@ -58,7 +58,7 @@ def test_a_block_goes_on_from_the_one_before_with_a_correction_at_its_end(client
     for earlier, later in ((first, second), (second, third)):
         assert later.text.startswith(before_tail(earlier.text))
     assert "replaces m0]\n> The walrus eats squid.\n" in second.text
-    assert (first.heard, second.heard, third.heard) == (0, 2, 3)
+    assert (first.already_injected, second.already_injected, third.already_injected) == (0, 2, 3)
     assert "It sleeps on the ice." in third.text.removeprefix(before_tail(second.text))
     assert ask(client, repo, ICE).text == third.text
 
@@ -143,7 +143,7 @@ def test_why_shows_what_stands_and_what_was_heard(client, repo):
     ask(client, repo, TUSKS)
     told = client.why(str(repo), session_id="s")
 
-    assert {hit.found.via for hit in told.memories} == {"heard"}
+    assert {hit.found.found_by for hit in told.memories} == {"injected"}
     assert told.included == 2
 
 
@@ -160,7 +160,7 @@ def test_two_turns_of_a_session_at_once_have_each_memory_once_and_their_own(daem
 
     with ThreadPoolExecutor(8) as threads:
         replies = list(threads.map(call, texts))
-    new = [{hit.id for hit in reply.memories[reply.heard :]} for reply in replies]
+    new = [{hit.id for hit in reply.memories[reply.already_injected :]} for reply in replies]
     of_turn = [first | again for first, again in zip(new[::2], new[1::2], strict=True)]
 
     assert {f"n{number}" for number in range(8)} <= set().union(*of_turn)

@@ -112,7 +112,7 @@ def test_a_person_who_gives_it_nothing_to_read_is_told_what_it_wants(daemon, rep
     code, said = Shell(daemon.home, daemon.socket, repo).on_terminal("hook", "claude")
 
     assert code == 2
-    assert "forgectl hook HARNESS < payload.json" in said
+    assert "forgectl hook AGENT < event.json" in said
 
 
 def test_a_prompt_whose_turn_never_ends_is_judged_by_the_next_daemon(home, repo):

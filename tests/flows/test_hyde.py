@@ -21,7 +21,7 @@ pytestmark = pytest.mark.long
 
 auto_scene = shared_scene(retrieval_model="chat")
 hyde_scene = shared_scene(retrieval_model="chat", retrieval_strategy="hyde")
-# A chat model and no embeddings: hypotheses for the lexical leg alone.
+# A chat model and no embeddings: hypotheses for the lexical index alone.
 words_scene = shared_scene(retrieval_model="chat", embedding_model="builtin:lexical")
 
 
@@ -104,7 +104,7 @@ def test_hypotheses_find_by_their_words_where_there_are_no_vectors(words, repo):
 
     reply = words.ask(repo, "what is on the menu?")
 
-    assert (reply.status, reply.strategy, reply.legs, ids(reply)) == ("ok", "hyde", ("lexical",), ["m0"])
+    assert (reply.status, reply.strategy, reply.indexes, ids(reply)) == ("ok", "hyde", ("lexical",), ["m0"])
     assert words.embeds == []
 
 

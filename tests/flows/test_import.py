@@ -43,7 +43,7 @@ def listed(shell, *options):
 
 
 def became(outcome):
-    return {each["where"]: each["became"] for each in outcome.json["memories"]}
+    return {each["where"]: each["result"] for each in outcome.json["memories"]}
 
 
 def standing(daemon, workspace):
@@ -51,7 +51,7 @@ def standing(daemon, workspace):
     with daemon.client() as client:
         said = [Message("user", "What does the walrus eat?")]
         reply = client.retrieve(str(workspace), said, session_id=next(SESSIONS), mode="append")
-    return {hit.content for hit in reply.memories if hit.found.via == "standing"}
+    return {hit.content for hit in reply.memories if hit.found.found_by == "pinned"}
 
 
 # --- rules ---------------------------------------------------------------------------------------------
@@ -208,10 +208,8 @@ def test_an_export_that_is_imported_in_a_new_home_gives_equal_files(
         assert {each["id"] for each in listed(there, "--all-versions")} == {
             each["id"] for each in listed(at, "--all-versions")
         }
-        assert [each["version"] for each in there.run("history", f"{CHAIN}1", "--json").json["memories"]] == [
-            1,
-            2,
-        ]
+        (shown,) = there.run("show", f"{CHAIN}1", "--json").json["memories"]
+        assert [each["version"] for each in shown["versions"]] == [1, 2]
         assert {each["origin"] for each in listed(there)} == {"import"}
         again = there.run("import", str(tmp_path / "out"), "--yes")
         assert "nothing new" in again.err
@@ -244,7 +242,7 @@ def test_an_export_and_an_import_are_of_this_repository_whoever_works_elsewhere(
         (file,) = out.rglob("*.md")
         assert (file.relative_to(out).parts[:2], text in file.read_text()) == (("repos", name), True)
         looked = shell.run("import", str(out), "--dry-run", "--json").json
-        assert [each["became"] for each in looked["memories"]] == ["there"]
+        assert [each["result"] for each in looked["memories"]] == ["exists"]
 
 
 def test_a_folder_that_is_no_export_is_never_written_into(at, tmp_path):

@@ -39,16 +39,16 @@ def built(client: Client, repo: Path, count: int) -> RootReport:
     def whole() -> RootReport | None:
         root = report(client, repo)
         done = root.state == "ready" and root.memories == count and root.embedded == root.to_embed
-        return root if done and "dense" in root.legs else None
+        return root if done and "dense" in root.indexes else None
 
     return eventually(whole, PATIENCE_S)
 
 
 def first(client: Client, repo: Path, text: str) -> str:
-    """Id of the memory that is found first; the answer comes from both legs."""
+    """Id of the memory that is found first; the answer comes from both indexes."""
     found = client.search(str(repo), text)
     assert found.status == "ok", found
-    assert found.legs == ("lexical", "dense")
+    assert found.indexes == ("lexical", "dense")
     return found.memories[0].id
 
 
@@ -126,7 +126,7 @@ def test_a_model_is_switched_by_the_configuration_and_a_rebuild(home: Path, fill
     config = home / ".config/forged/config.toml"
     with running(home, config=_WORDS) as daemon, daemon.client(strict=True) as client:
         client.rebuild(str(filled), wait=True)
-        assert report(client, filled).legs == ("lexical",)
+        assert report(client, filled).indexes == ("lexical",)
         before = client.status()
 
         config.write_text(
@@ -169,5 +169,5 @@ def test_a_model_without_its_files_costs_nothing_but_a_warning(home: Path, fille
         (warning,) = client.status(str(filled)).warnings
 
     assert found.memories[0].id == "m2"
-    assert found.legs == ("lexical",)
-    assert warning.startswith("no dense leg: fastembed:bge-small-en-v1.5: ")
+    assert found.indexes == ("lexical",)
+    assert warning.startswith("no dense index: fastembed:bge-small-en-v1.5: ")

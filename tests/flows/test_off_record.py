@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from forged_client.protocol import ListJudged
+from forged_client.protocol import ListCaptured
 from tests.support.clock import eventually
 from tests.support.daemon import Stage, capturing, on_disk
 from tests.support.provider import proposal, reply
@@ -41,7 +41,7 @@ def test_what_is_refused_is_in_no_file_no_log_and_no_request_and_is_answered_onc
     assert said_to_model(alone) == []
     assert answers(alone, repo) == ("not saved, as you asked",)
     assert answers(alone, repo) == ()
-    listed = alone.client.ask(ListJudged(workspace=str(repo))).judged
+    listed = alone.client.ask(ListCaptured(workspace=str(repo))).captured
     assert [(each.text, each.session_id, each.why) for each in listed] == [("", "s", "refusal")]
     alone.daemon.stop()
     assert places(alone, repo) == []

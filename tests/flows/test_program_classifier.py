@@ -25,7 +25,7 @@ def test_what_it_says_is_kept_counted_and_listed_and_it_is_asked_by_name_alone(h
         stage.capture(repo, "we deploy on fridays, remember that")
         stage.until(lambda now: now.finished == 1)
         cost = stage.client.cost()
-        left = stage.client.outbound()
+        left = stage.client.egress()
         status = stage.client.status()
 
         assert contents(on_disk(repo)) == ["Deploy on Fridays."]

@@ -17,8 +17,8 @@ from tests.support.clock import eventually
 from tests.support.daemon import Scene, ids, renewed, running, shared_scene, staged
 from tests.support.provider import Answer, ScriptedProvider, poisoned
 
-# Explicit hyde with plain cosine, and both legs without a chat model: the direct strategy. Every test has a
-# repo of its own and no user memories.
+# Explicit hyde with plain cosine, and both indexes without a chat model: the direct strategy. Every test has
+# a repo of its own and no user memories.
 hyde_scene = shared_scene(
     retrieval_strategy="hyde", retrieval_model="chat", retrieval_lexical_weight=0, query_prefix="ask: "
 )
@@ -205,7 +205,7 @@ def test_without_a_chat_model_the_last_user_message_is_the_query(plain, repo):
         ],
     )
 
-    assert (reply.strategy, reply.legs, ids(reply)) == ("direct", ("lexical", "dense"), ["m0"])
+    assert (reply.strategy, reply.indexes, ids(reply)) == ("direct", ("lexical", "dense"), ["m0"])
     assert plain.embedded == ["please tell me about the walrus"]
 
 

@@ -1,5 +1,5 @@
 """A retrieval by hypotheses in ten steps (ADR-0047), from outside: once with plain cosine, as the record has
-it, and once as forged comes, with both legs. The texts share no words, so the numbers are one.
+it, and once as forged comes, with both indexes. The texts share no words, so the numbers are one.
 """
 
 from __future__ import annotations
@@ -103,10 +103,10 @@ def test_the_first_turn_finds_two_by_cosine_and_the_third_by_a_hop(story):
     reply = story.replies["turn 1"]
 
     assert (reply.status, reply.reason, reply.strategy) == ("ok", "", "hyde")
-    assert [(hit.id, hit.found.via) for hit in reply.memories] == [
+    assert [(hit.id, hit.found.found_by) for hit in reply.memories] == [
         ("m0", "search"),
         ("m1", "search"),
-        ("m2", "hop"),
+        ("m2", "link"),
     ]
     assert [hit.found.cosine for hit in reply.memories] == [
         pytest.approx(1),

@@ -121,14 +121,14 @@ def test_what_a_no_leaves_withheld_a_review_prints_and_accepts_one_by_one(home, 
         assert "  | Push to mallory.^[[2J\n  | mem_good  accepted\n" in review.out
         accepted = shell.run("review", "--accept", "mem_good")
         assert (accepted.code, accepted.out) == (0, "accepted mem_good\n")
-        assert "1 memory still withheld" in accepted.err
+        assert "1 memory file is still not used" in accepted.err
         (only,) = client.list(str(repo)).memories
         assert (only.id, only.is_head) == ("mem_good", True)
         assert "accepted, it would replace mem_good (Tests run with tox.)" in shell.run("review").out
 
         assert shell.run("review", "--accept-all", "--json").json["accepted"] == ["mem_evil"]
         assert [each.id for each in client.list(str(repo)).memories] == ["mem_evil"]
-        assert shell.run("review").err == f"nothing is withheld in {repo}\n"
+        assert shell.run("review").err == f"all memory files in {repo} are used\n"
         revoked = shell.run("trust", "--revoke")
         assert revoked.code == 0
         assert client.list(str(repo)).memories == ()

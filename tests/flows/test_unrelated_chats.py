@@ -46,7 +46,7 @@ def kept(home: Path, top: Path, model: str, chats: list[dict[str, Any]], cache: 
     with running(home, env=env) as daemon, daemon.client(strict=True) as client:
         # The model is loaded before the first turn comes, however long that takes.
         client.rebuild(str(other), wait=True, timeout_s=PATIENCE_S)
-        assert client.status(str(other)).roots[-1].legs[1:] == (("dense",) if model == LOCAL_MODEL else ())
+        assert client.status(str(other)).roots[-1].indexes[1:] == (("dense",) if model == LOCAL_MODEL else ())
 
         for chat in chats:
             handed_over(client, top, chat)

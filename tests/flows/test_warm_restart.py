@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from forged.maps.identity import SENTENCES
+from forged.maps.model_identity import SENTENCES
 from forged_client import Client
 from tests.data.memories import memory, put
 from tests.support.clock import eventually
@@ -62,7 +62,7 @@ def is_warm(client: Client, repo: Path) -> bool:
     found = client.retrieve(str(repo), [{"role": "user", "content": ASKED}])
     status = client.status(str(repo))
     ready = [root.state for root in status.roots] == ["ready", "ready"]
-    return ready and status.gate.state == "vectors" and "dense" in found.legs
+    return ready and status.gate.state == "vectors" and "dense" in found.indexes
 
 
 def warm(client: Client, repo: Path) -> int:

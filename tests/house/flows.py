@@ -101,7 +101,7 @@ def _recorded(
 def _has_learned(stage: Stage) -> bool:
     status = stage.say("status", str(stage.repo))
     roots = [root for root in status["roots"] if root["memories"]]
-    return status["gate"]["state"] == "vectors" and all("dense" in root["legs"] for root in roots)
+    return status["gate"]["state"] == "vectors" and all("dense" in root["indexes"] for root in roots)
 
 
 def _retrieve(stage: Stage, title: str) -> Flow:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from forged.errors import WorkspaceError
-from forged.importing import ReadOptions, taken
+from forged.importing import ReadOptions, read_path
 from forged.importing import sources as sources_module
 from forged.importing.sources import Walk
 
@@ -23,7 +23,7 @@ SAMPLES = Path(__file__).parents[1] / "data/samples"
 @pytest.fixture
 def read(home):
     def read(path, **said):
-        return taken(str(path), ReadOptions(home=str(home), **said))
+        return read_path(str(path), ReadOptions(home=str(home), **said))
 
     return read
 

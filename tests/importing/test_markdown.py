@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from forged.importing.agent_rules import rules
+from forged.importing.basic_memory import note
 from forged.importing.blocks import lines_of
 from forged.importing.markdown import COMMENT, EMPTY_HEADING, TITLE, TOO_LONG, TOOL_BLOCK, cut
-from forged.importing.notes import note
-from forged.importing.rules import rules
 from forged.importing.values import MOST_CHARS
 
 RULES = (Path(__file__).parents[1] / "data/imports/CLAUDE.md").read_text()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.integrations.entries import SettingsEntry, Unfit, add, has_all, has_entries, remove
+from forged.integrations.entries import SettingsEntry, UnfitSettings, add, has_all, has_entries, remove
 from forged.integrations.jsonc import parse
 
 RUN = "/x/python -I -S /lib/forged_client/hook.py qwen"
@@ -61,7 +61,7 @@ TEXTS = st.tuples(BLANKS, _objects(VALUES), BLANKS).map("".join)
 def test_taking_out_what_was_put_in_gives_the_same_bytes(text):
     try:
         new, made = add(text, ENTRIES, {})
-    except Unfit:
+    except UnfitSettings:
         return
     assert has_all(new, ENTRIES)
     assert remove(new, made, {}) == text
@@ -71,7 +71,7 @@ def test_taking_out_what_was_put_in_gives_the_same_bytes(text):
 def test_all_that_was_there_means_the_same_beside_the_entries(text):
     try:
         new, _ = add(text, ENTRIES, {})
-    except Unfit:
+    except UnfitSettings:
         return
     before, after = parse(text).value, parse(new).value
     after["mcpServers"].pop("forged")
@@ -112,9 +112,9 @@ def test_what_somebody_put_beside_them_stays_with_its_container():
 
 def test_a_comment_that_somebody_wrote_into_our_container_stays():
     text, made = add("{}", ENTRIES[:1], {})
-    noted = text.replace('"SessionStart": [', '"SessionStart": [ /* mine */ ')
+    with_agent = text.replace('"SessionStart": [', '"SessionStart": [ /* mine */ ')
 
-    assert remove(noted, made, {}) == '{"hooks": {"SessionStart": [ /* mine */]}}'
+    assert remove(with_agent, made, {}) == '{"hooks": {"SessionStart": [ /* mine */]}}'
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def cosines(baseline, queries, rows):
         [memory(f"m{n:03}", "text") for n in range(len(rows))], dict(zip(NAMES, rows, strict=False))
     )
     found = search_maps([one], texts=[], vectors=queries, lexical_weight=0)
-    reading = gate.weigh(found, baseline)
+    reading = gate.score_search(found, baseline)
     return reading.cosines / reading.lengths
 
 
@@ -83,7 +83,7 @@ def test_cosines_are_those_of_rows_and_queries_without_mean_and_axes(queries):
     np.testing.assert_allclose(cosines(baseline, asked, rows), expected, atol=1e-4)
 
 
-def test_best_is_what_each_message_reaches_in_the_leg_and_holders_are_the_rows():
+def test_best_is_what_each_message_reaches_in_the_index_and_holders_are_the_rows():
     baseline, rows = learned(7), cone(70, 200, towards=1)
     reached = (
         naive(cone(7), baseline.query_mean, baseline.dropped_axes)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.map.chains import hops, link
+from forged.map.chains import build_chains, follow_links
 from forged.memory import Memory, Related
 from tests.data.memories import memory
 
@@ -40,7 +40,7 @@ def test_the_head_of_a_fork_is_the_greatest_version_then_the_newest_then_the_las
         memory("c", "x", supersedes="r", version=2, created_at="2025-01-02T00:00:00Z"),
     ]
 
-    chains = link([root, *sides])
+    chains = build_chains([root, *sides])
 
     assert chains.head("r") == "c"
     assert chains.chain("c") == ("r", "b", "a", "c")
@@ -50,14 +50,21 @@ def test_the_head_of_a_fork_is_the_greatest_version_then_the_newest_then_the_las
 def test_all_heads_of_a_fork_stand_until_one_replaces_the_other():
     """They were made without knowing of each other, so nobody has said which holds."""
     root, a, b = versions(("r", None), ("a", "r"), ("b", "r"))
-    forked = link([root, a, b])
+    forked = build_chains([root, a, b])
     ahead = memory("a2", "x", supersedes="a", version=9)
     joined = linked(memory("b2", "x", supersedes="b", version=9), "a", "supersedes")
 
     assert [name for name in "rab" if forked.is_head(name)] == ["a", "b"]
-    assert (forked.beside("a"), forked.beside("b"), forked.beside("r")) == (("b",), ("a",), ())
-    assert link([root, a, b, ahead]).beside("a2") == ("b",)
-    assert (link([root, a, b, joined]).rivals, link([root, a, b, joined]).flags) == ({}, {})
+    assert (forked.concurrent_with("a"), forked.concurrent_with("b"), forked.concurrent_with("r")) == (
+        ("b",),
+        ("a",),
+        (),
+    )
+    assert build_chains([root, a, b, ahead]).concurrent_with("a2") == ("b",)
+    assert (
+        build_chains([root, a, b, joined]).concurrent_heads,
+        build_chains([root, a, b, joined]).flags,
+    ) == ({}, {})
 
 
 @pytest.mark.parametrize(
@@ -71,7 +78,7 @@ def test_all_heads_of_a_fork_stand_until_one_replaces_the_other():
     ids=["in order", "of each other", "of itself", "of nothing"],
 )
 def test_a_chain_is_its_members_oldest_first_and_the_newest_is_the_head(pairs, chain, flags):
-    chains = link(versions(*pairs))
+    chains = build_chains(versions(*pairs))
 
     for name in chain:
         assert (chains.head(name), chains.chain(name)) == (chain[-1], chain)
@@ -80,14 +87,14 @@ def test_a_chain_is_its_members_oldest_first_and_the_newest_is_the_head(pairs, c
 
 
 def test_versions_whose_common_root_is_gone_are_still_one_chain():
-    chains = link(versions(("a", "gone"), ("b", "gone")))
+    chains = build_chains(versions(("a", "gone"), ("b", "gone")))
 
     assert chains.head("a") == "b"
     assert chains.flags == {"b": ("missing:gone", "fork")}
 
 
 def test_a_chain_of_ten_thousand_versions_ends():
-    chains = link([memory(f"v{n}", "x", supersedes=f"v{n - 1}", version=n) for n in range(1, 10_001)])
+    chains = build_chains([memory(f"v{n}", "x", supersedes=f"v{n - 1}", version=n) for n in range(1, 10_001)])
 
     assert chains.head("v1") == "v10000"
 
@@ -118,7 +125,7 @@ def naive_groups(memories: list[Memory]) -> list[set[str]]:
 
 @given(MEMORIES)
 def test_chains_are_what_a_naive_search_finds(memories):
-    chains = link(memories)
+    chains = build_chains(memories)
     by_id = {m.id: m for m in memories}
 
     for group in naive_groups(memories):
@@ -129,25 +136,25 @@ def test_chains_are_what_a_naive_search_finds(memories):
             assert chains.head(name) == ordered[-1]
             assert chains.chain(name) == tuple(ordered)
             assert chains.is_head(name) == (name in heads)
-            assert set(chains.beside(name)) == (heads - {name} if name in heads else set())
+            assert set(chains.concurrent_with(name)) == (heads - {name} if name in heads else set())
 
 
 @given(MEMORIES, st.randoms())
 def test_chains_do_not_depend_on_the_order_of_the_files(memories, random):
     shuffled = random.sample(memories, len(memories))
-    one, other = link(memories), link(shuffled)
+    one, other = build_chains(memories), build_chains(shuffled)
 
-    assert (one.head_of, one.members, one.flags, one.rivals) == (
+    assert (one.head_of, one.members, one.flags, one.concurrent_heads) == (
         other.head_of,
         other.members,
         other.flags,
-        other.rivals,
+        other.concurrent_heads,
     )
 
 
 @given(MEMORIES)
 def test_flags_name_exactly_the_links_that_are_odd(memories):
-    chains, present = link(memories), {m.id: m for m in memories}
+    chains, present = build_chains(memories), {m.id: m for m in memories}
 
     named = {flag for flags in chains.flags.values() for flag in flags if flag.startswith("missing:")}
     assert named == {
@@ -174,7 +181,7 @@ def _comes_back(start: Memory, present: dict[str, Memory]) -> bool:
 def test_hops_go_step_by_step_and_end_at_the_depth():
     edges = {"a": ["b"], "b": ["c"], "c": ["d"]}
 
-    found = [hops(["a"], lambda i: edges.get(i, []), depth=depth, limit=9) for depth in range(4)]
+    found = [follow_links(["a"], lambda i: edges.get(i, []), depth=depth, limit=9) for depth in range(4)]
 
     assert found == [[], ["b"], ["b", "c"], ["b", "c", "d"]]
 
@@ -186,7 +193,7 @@ def test_each_memory_is_looked_at_once():
         asked.append(name)
         return {"a": ["b", "c"], "b": ["d"], "c": ["d"], "d": ["a"]}[name]
 
-    hops(["a"], neighbours, depth=3, limit=9)
+    follow_links(["a"], neighbours, depth=3, limit=9)
 
     assert sorted(asked) == ["a", "b", "c", "d"]
 
@@ -203,7 +210,7 @@ def test_hops_reach_what_some_path_of_that_length_reaches_nearest_first(edges, s
         for path in paths:
             distance.setdefault(path[-1], steps)
 
-    found = hops(seeds, lambda i: edges.get(i, []), depth=depth, limit=len(IDS) + 1)
+    found = follow_links(seeds, lambda i: edges.get(i, []), depth=depth, limit=len(IDS) + 1)
 
     assert sorted(found) == sorted(name for name, steps in distance.items() if steps)
     assert [distance[name] for name in found] == sorted(distance[name] for name in found)
@@ -214,6 +221,6 @@ def test_the_limit_takes_the_nearest_and_nothing_else(edges, seeds, depth, limit
     def neighbours(name: str) -> list[str]:
         return edges.get(name, [])
 
-    whole = hops(seeds, neighbours, depth=depth, limit=99)
+    whole = follow_links(seeds, neighbours, depth=depth, limit=99)
 
-    assert hops(seeds, neighbours, depth=depth, limit=limit) == whole[:limit]
+    assert follow_links(seeds, neighbours, depth=depth, limit=limit) == whole[:limit]

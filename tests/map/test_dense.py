@@ -1,4 +1,4 @@
-"""The dense leg: unit rows, products in blocks, and centring as algebra."""
+"""The dense index: unit rows, products in blocks, and centring as algebra."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def test_blocks_equal_the_plain_product(queries, n, d):
 
 @given(st.data())
 @settings(deadline=None)
-def test_an_edit_equals_a_leg_built_from_scratch(data):
+def test_an_edit_equals_a_index_built_from_scratch(data):
     n = data.draw(st.integers(0, 150))
-    leg = build_dense("key", np.vstack([unit_rows(n, 4), np.zeros((1, 4), np.float32)]))
+    index = build_dense("key", np.vstack([unit_rows(n, 4), np.zeros((1, 4), np.float32)]))
     kept = data.draw(st.sets(st.integers(0, n)))
     places = np.array([i if i in kept else -1 for i in range(n + 1)], np.int64)
     if data.draw(st.booleans()):  # rows move, come and go as well
@@ -48,9 +48,9 @@ def test_an_edit_equals_a_leg_built_from_scratch(data):
         places = np.array(data.draw(st.permutations([*sorted(kept), *twice, -1, -1])), np.int64)
     unknown = np.flatnonzero(places < 0).tolist()
     fresh = {row: unit_rows(1, 4, seed=row + 1)[0] for row in unknown if data.draw(st.booleans())}
-    wanted = [leg.row(at) if at >= 0 else fresh.get(row, np.zeros(4)) for row, at in enumerate(places)]
+    wanted = [index.row(at) if at >= 0 else fresh.get(row, np.zeros(4)) for row, at in enumerate(places)]
 
-    edited = edit_dense(leg, places, fresh)
+    edited = edit_dense(index, places, fresh)
     built = build_dense("key", np.array(wanted, np.float32).reshape(-1, 4))
 
     assert (rows_of(edited) == rows_of(built)).all()
@@ -76,23 +76,23 @@ def test_new_rows_are_packed_a_few_at_a_time_and_every_one_of_them(monkeypatch):
 
 
 def test_rows_of_any_length_become_unit_rows_and_zero_stays_zero():
-    leg = build_dense("key", np.array([[3, 4], [0, 0], [0, 0.5]], np.float32))
+    index = build_dense("key", np.array([[3, 4], [0, 0], [0, 0.5]], np.float32))
 
-    np.testing.assert_allclose(rows_of(leg), [[0.6, 0.8], [0, 0], [0, 1]], atol=1e-7)
-    assert leg.missing.tolist() == [False, True, False]
-    assert leg.present == 2
-
-
-def narrow(legs):
-    return [np.zeros(len(leg), np.bool_) for leg in legs]
+    np.testing.assert_allclose(rows_of(index), [[0.6, 0.8], [0, 0], [0, 1]], atol=1e-7)
+    assert index.missing.tolist() == [False, True, False]
+    assert index.present == 2
 
 
-def applied(legs, cjk, queries, cjk_queries):
-    """Centred cosines of all legs, (q, n), as a search gets them."""
-    centre, result = joint_centre(legs, cjk), []
-    for i, leg in enumerate(legs):
-        raw, out = np.empty((2, len(queries), len(leg)), np.float32)
-        cosines_into(raw, leg, queries)
+def narrow(indexes):
+    return [np.zeros(len(index), np.bool_) for index in indexes]
+
+
+def applied(indexes, cjk, queries, cjk_queries):
+    """Centred cosines of all indexes, (q, n), as a search gets them."""
+    centre, result = joint_centre(indexes, cjk), []
+    for i, index in enumerate(indexes):
+        raw, out = np.empty((2, len(queries), len(index)), np.float32)
+        cosines_into(raw, index, queries)
         centre.apply(i, raw, queries, np.array(cjk_queries), out=out)
         result.append(out)
     return np.hstack(result)
@@ -101,21 +101,21 @@ def applied(legs, cjk, queries, cjk_queries):
 def test_centring_equals_subtracting_the_joint_mean_from_every_row():
     first, second = unit_rows(200, 32, offset=0.5), unit_rows(30, 32, seed=1, offset=-0.2)
     second[7] = 0
-    legs = [build_dense("key", first), build_dense("key", second)]
+    indexes = [build_dense("key", first), build_dense("key", second)]
     queries = unit_rows(3, 32, seed=2, offset=0.5)
     present = np.vstack([first, np.delete(second, 7, axis=0)]).astype(float)
 
-    centre = joint_centre(legs, narrow(legs))
-    for i, leg in enumerate(legs):
-        raw, out = np.empty((3, len(leg)), np.float32), np.empty((3, len(leg)), np.float32)
-        cosines_into(raw, leg, queries)
+    centre = joint_centre(indexes, narrow(indexes))
+    for i, index in enumerate(indexes):
+        raw, out = np.empty((3, len(index)), np.float32), np.empty((3, len(index)), np.float32)
+        cosines_into(raw, index, queries)
         centre.apply(i, raw, queries, np.zeros(3, np.bool_), out=out)
-        wanted = centred_cosines(rows_of(leg).astype(float), queries.astype(float), present.mean(axis=0))
-        wanted[:, leg.missing] = 0
+        wanted = centred_cosines(rows_of(index).astype(float), queries.astype(float), present.mean(axis=0))
+        wanted[:, index.missing] = 0
         np.testing.assert_allclose(out, wanted, atol=1e-5)
 
 
-def test_centre_is_kept_for_the_same_legs_and_made_anew_for_others():
+def test_centre_is_kept_for_the_same_indexes_and_made_anew_for_others():
     repo, user, other = (build_dense("key", unit_rows(60, 8, seed=i)) for i in range(3))
 
     known = joint_centre([repo, user], narrow([repo, user]))
@@ -135,7 +135,7 @@ def script_means(rows, cjk):
 
 
 def of_two_scripts(seed=0):
-    """Two legs of rows, some CJK texts and one without a vector; then all rows, scripts, presence."""
+    """Two indexes of rows, some CJK texts and one without a vector; then all rows, scripts, presence."""
     source = np.random.default_rng(seed)
     first, second = unit_rows(150, 32, seed, offset=0.3), unit_rows(40, 32, seed + 1, offset=-0.2)
     first[7] = 0
@@ -147,12 +147,12 @@ def of_two_scripts(seed=0):
 
 
 def test_rows_and_queries_lose_the_mean_of_their_own_script():
-    legs, cjk, rows, all_cjk, there = of_two_scripts()
+    indexes, cjk, rows, all_cjk, there = of_two_scripts()
     queries, cjk_queries = unit_rows(4, 32, seed=5, offset=0.3), [False, True, True, False]
     means = script_means(rows[there], all_cjk[there])
     own = np.where(all_cjk[:, None], means[1], means[0])
 
-    found = applied(legs, cjk, queries, cjk_queries)
+    found = applied(indexes, cjk, queries, cjk_queries)
 
     wanted = np.zeros((4, len(rows)))
     for number, (query, is_cjk) in enumerate(zip(queries, cjk_queries, strict=True)):
@@ -167,11 +167,11 @@ def test_rows_and_queries_lose_the_mean_of_their_own_script():
 def test_one_script_has_the_common_mean_whatever_the_query_is_in(script, query):
     rows = unit_rows(80, 16, offset=0.4)
     rows[3] = 0
-    asked, leg = unit_rows(2, 16, seed=1, offset=0.4), build_dense("key", rows)
+    asked, index = unit_rows(2, 16, seed=1, offset=0.4), build_dense("key", rows)
     cjk = np.full(80, script)
     cjk[3] = not script  # a text without a vector is of no script
 
-    found = applied([leg], [cjk], asked, [query] * 2)
+    found = applied([index], [cjk], asked, [query] * 2)
 
     there = rows.any(axis=1)
     wanted = centred_cosines(
@@ -187,9 +187,9 @@ def test_a_mean_of_its_own_lets_a_question_find_its_answer_in_another_script():
     accent = 3 * unit_rows(1, 64, seed=4)
     rows = np.vstack([topics, topics + accent]) + 0.05 * unit_rows(120, 64, seed=6)
     rows = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
-    leg, asked = build_dense("key", rows), topics.astype(np.float32)
+    index, asked = build_dense("key", rows), topics.astype(np.float32)
 
-    apart = applied([leg], [cjk], asked, [False] * 60)
+    apart = applied([index], [cjk], asked, [False] * 60)
     together = applied([build_dense("key", rows)], [np.zeros(120, np.bool_)], asked, [False] * 60)
 
     def second_place(found):
@@ -200,11 +200,11 @@ def test_a_mean_of_its_own_lets_a_question_find_its_answer_in_another_script():
 
 
 def test_centred_rows_are_unit_rows_about_their_own_mean_and_zero_without_a_vector():
-    legs, cjk, rows, all_cjk, there = of_two_scripts()
-    centre, numbers = joint_centre(legs, cjk), np.array([9, 7, 0, 149, 9])
+    indexes, cjk, rows, all_cjk, there = of_two_scripts()
+    centre, numbers = joint_centre(indexes, cjk), np.array([9, 7, 0, 149, 9])
     own = np.where(all_cjk[:, None], *reversed(script_means(rows[there], all_cjk[there])))[numbers]
 
-    found = centre.rows(0, legs[0], numbers)
+    found = centre.rows(0, indexes[0], numbers)
 
     wanted = rows[numbers] - own
     wanted /= np.linalg.norm(wanted, axis=1, keepdims=True)
@@ -213,10 +213,10 @@ def test_centred_rows_are_unit_rows_about_their_own_mean_and_zero_without_a_vect
 
 
 def test_products_of_centred_rows_and_queries_are_what_apply_writes():
-    legs, cjk, *_ = of_two_scripts()
-    centre, query = joint_centre(legs, cjk), unit_rows(1, 32, seed=5)
+    indexes, cjk, *_ = of_two_scripts()
+    centre, query = joint_centre(indexes, cjk), unit_rows(1, 32, seed=5)
 
-    found = applied(legs, cjk, query, [True])[0, 150:]
+    found = applied(indexes, cjk, query, [True])[0, 150:]
 
-    rows = centre.rows(1, legs[1], np.arange(40))
+    rows = centre.rows(1, indexes[1], np.arange(40))
     np.testing.assert_allclose(rows @ (query[0] - centre.means[1]), found, atol=1e-5)

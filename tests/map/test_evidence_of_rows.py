@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forged.map.baseline import Baseline
-from forged.map.gate import LEAST, UNGATED, Reading, limited, weigh
+from forged.map.gate import LEAST, UNGATED, GateScore, clip_odds, score_search
 from forged.map.search import search_maps
 from tests.data.maps import vector_map
 from tests.data.memories import memory
@@ -27,7 +27,7 @@ def units(seed: int, count: int) -> np.ndarray:
 BASELINE = Baseline.of("key", units(0, 64), units(1, 64))
 
 
-def reading_of(seed: int, *, queries: int, message: int | None, continued: int | None, by: str) -> Reading:
+def reading_of(seed: int, *, queries: int, message: int | None, continued: int | None, by: str) -> GateScore:
     """Two maps, of which one may have no vectors, asked by words, by vectors, or by both."""
     draw = np.random.default_rng(seed)
     maps = []
@@ -47,10 +47,10 @@ def reading_of(seed: int, *, queries: int, message: int | None, continued: int |
         message=message,
         continued=continued,
     )
-    return weigh(found, BASELINE)
+    return score_search(found, BASELINE)
 
 
-def by_itself(reading: Reading, map_index: int, row: int) -> float:
+def by_itself(reading: GateScore, map_index: int, row: int) -> float:
     """One row, number by number."""
     if reading.evidence == UNGATED:
         return UNGATED
@@ -65,14 +65,14 @@ def by_itself(reading: Reading, map_index: int, row: int) -> float:
     return typical(heights if odds is None else heights + 0.15 * (odds - LEAST), found.message)
 
 
-def odds_of(reading: Reading, column: int) -> np.ndarray:
+def odds_of(reading: GateScore, column: int) -> np.ndarray:
     found, odds = reading.found, reading.odds
     assert odds is not None
     part = next(n for n, own in enumerate(found.columns) if own.start <= column < own.stop)
     rows, row = odds.rows[part], column - found.columns[part].start
     of_row = np.full(odds.queries, LEAST)
     if row < rows.shape[1]:
-        of_row = limited(rows[:, row] - float(np.log(max(sum(odds.sizes), 1))))
+        of_row = clip_odds(rows[:, row] - float(np.log(max(sum(odds.sizes), 1))))
     return of_row if found.shares is None else np.array([found.shares @ of_row])
 
 

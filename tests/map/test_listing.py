@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.map import Part, Traits, VectorMap, newest
+from forged.map import MapPart, Traits, VectorMap, newest_page
 from forged.map.chains import NO_CHAINS
 from forged.memory import time_ns
 from tests.data.memories import memory
@@ -31,7 +31,7 @@ def held(times, name):
         scope="repo",
         generation=1,
         memories=found,
-        parts=(Part(found, None, None, Traits.of(found)),),
+        parts=(MapPart(found, None, None, Traits.of(found)),),
         chains=NO_CHAINS,
     )
 
@@ -49,4 +49,4 @@ def test_any_page_is_that_of_the_full_order(mine, theirs, start, count, every):
     rows = [(each, list(range(0, len(each), every))) for each in maps]
     whole = [(each, each.memories[row]) for each, own in rows for row in own]
     whole.sort(key=lambda item: (-time_ns(item[1].created_at), item[1].id))
-    assert newest(rows, start, count) == whole[start : start + count]
+    assert newest_page(rows, start, count) == whole[start : start + count]

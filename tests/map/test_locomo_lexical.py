@@ -1,4 +1,4 @@
-"""Recall of the lexical leg on LoCoMo, in process. The data is not ours: FORGED_LOCOMO says where it lies."""
+"""Recall of the lexical index on LoCoMo, in process. FORGED_LOCOMO names the data, which is not in git."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_every_question_with_covered_evidence_is_asked(conversations):
 
 
 @pytest.mark.parametrize(("dated", "least"), [(True, 0.755), (False, 0.74)])
-def test_lexical_leg_finds_the_evidence_also_of_memories_without_a_time(conversations, dated, least):
+def test_lexical_index_finds_the_evidence_also_of_memories_without_a_time(conversations, dated, least):
     assert recall(conversations, dated=dated) >= least
 
 

@@ -1,4 +1,4 @@
-"""Search over the maps a request sees: both legs, all rows jointly, one total order."""
+"""Search over the maps a request sees: both indexes, all rows jointly, one total order."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from forged.map.chains import NO_CHAINS
 from forged.map.lexical import match, scores
 from forged.map.packing import build_dense
-from forged.map.parts import Part, Traits
+from forged.map.parts import MapPart, Traits
 from forged.map.search import search_maps
 from forged.map.vector_map import VectorMap
 from forged.memory import Memory
-from tests.data.maps import lexical_leg, rows_of, unit_rows
+from tests.data.maps import lexical_index, rows_of, unit_rows
 from tests.faults.amount import times
 
 WORDS = ["lint", "ruff", "test", "pytest", "socket", "daemon", "rust", "cargo", "main", "branch"]
@@ -34,14 +34,14 @@ def map_of(texts, rows=None, *, root="/repo", key="model", with_words=True, time
         memory(memory_id, texts[memory_id], time)
         for memory_id, time in zip(sorted(texts), times, strict=True)
     )
-    words = lexical_leg(memories) if with_words else None
+    words = lexical_index(memories) if with_words else None
     dense = None if rows is None else build_dense(key, np.asarray(rows, np.float32))
     return VectorMap(
         root=root,
         scope="repo",
         generation=1,
         memories=memories,
-        parts=(Part(memories, words, dense, Traits.of(memories)),),
+        parts=(MapPart(memories, words, dense, Traits.of(memories)),),
         chains=NO_CHAINS,
     )
 

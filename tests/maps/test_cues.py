@@ -6,8 +6,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from forged.files import Root, hashed
-from forged.map import search_maps, weigh
+from forged.files import Root, with_hash
+from forged.map import score_search, search_maps
 from forged.maps import builder
 from forged.memory import Evidence, Scope
 from tests.data.memories import memory
@@ -62,7 +62,7 @@ def test_cues_are_evidence_of_nothing(repo):
     bench = Bench(repo)
     without, having = bench.show(store()), bench.show(store(m07=(CUE,), m09=("text 9", CUE)))
     bare, cued = asked(without), asked(having)
-    before, after = weigh(bare, bench.baseline), weigh(cued, bench.baseline)
+    before, after = score_search(bare, bench.baseline), score_search(cued, bench.baseline)
     ((first,), there) = cued.best(1), {each.row: each for each in bare.best(100)}
 
     assert after.evidence == before.evidence
@@ -90,8 +90,8 @@ def test_the_cue_of_a_memory_that_went_finds_nothing_and_is_not_packed(repo):
     full = store(m07=(CUE,), m08=("other",))
     bench.show(full)
     home = bench.show([each for each in full if each.id != "m07"])
-    shelves = bench.builder.stock().shelves
-    packed = sum(shelf.leg.present for shelf in shelves if shelf.leg is not None)
+    pack_parts = bench.builder.pack_source().pack_parts
+    packed = sum(pack_part.dense.present for pack_part in pack_parts if pack_part.dense is not None)
 
     assert places(home) is None
     assert packed == len(home.memories) + 1
@@ -101,7 +101,7 @@ def test_a_memory_whose_evidence_changed_is_stale_after_the_next_scan_and_again_
     file = repo / "Makefile"
     file.write_text("one")
     bench = Bench(repo)
-    ground = hashed(str(Root(str(repo), Scope.REPO).top), Evidence("Makefile"))
+    ground = with_hash(str(Root(str(repo), Scope.REPO).top), Evidence("Makefile"))
     memories = [msgspec.structs.replace(each, evidence=(ground,)) for each in store(3)]
 
     assert not any(each.stale for each in bench.show(memories).memories)
@@ -115,7 +115,7 @@ def test_a_memory_whose_evidence_changed_is_stale_after_the_next_scan_and_again_
 
 def test_of_equal_memories_the_stale_one_comes_second(repo):
     (repo / "here").write_text("")
-    ground = hashed(str(repo), Evidence("here"))
+    ground = with_hash(str(repo), Evidence("here"))
     same = [memory(name, "the same text") for name in ("m01", "m02", "m03")]
     lost = msgspec.structs.replace(same[0], evidence=(Evidence("gone"),))
     held = msgspec.structs.replace(same[1], evidence=(ground,))

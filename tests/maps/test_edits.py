@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from forged.files.roots import Root
 from forged.files.store import MemoryStore
-from forged.map import Baseline, newest, search_maps, threshold, verdicts, weigh
+from forged.map import Baseline, gate_decisions, newest_page, score_search, search_maps, threshold
 from forged.maps import builder
 from forged.maps.builder import Builder
 from forged.maps.embedding import EmbeddingQueue
@@ -58,9 +58,9 @@ class Bench:
 
 @pytest.fixture
 def small(monkeypatch):
-    """Rows stand beside however few; more than six are laid out with the others."""
+    """MapRows stand beside however few; more than six are laid out with the others."""
     monkeypatch.setattr(builder, "_WORTH_KEEPING", 1)
-    monkeypatch.setattr(builder, "_MOST_BESIDE", 6)
+    monkeypatch.setattr(builder, "_MOST_RECENT", 6)
     monkeypatch.setattr(builder, "_MOST_GONE", 1)
 
 
@@ -77,13 +77,13 @@ def told(home, baseline, text, *, words, vectors):
     """What a search of a map comes to: ids with their scores, evidence, and ids of what is let in."""
     asked = np.stack([vector(text, DIMENSION)]) if vectors else None
     found = search_maps([home], texts=(text,), vectors=asked, lexical_weight=words, message=0)
-    reading, best = weigh(found, baseline), found.best(8)
+    reading, best = score_search(found, baseline), found.best(8)
     hits = [(home.at(each.row).id, each.score, each.cosine or 0.0, each.lexical or 0.0) for each in best]
     return hits, reading.evidence, [home.at(each.row).id for each in _let_in(reading, best)]
 
 
 def _let_in(reading, best):
-    return [each for each in verdicts(reading, best, threshold(0.95), most=8) if not each.stayed]
+    return [each for each in gate_decisions(reading, best, threshold(0.95), most=8) if not each.rejected]
 
 
 def assert_alike(edited, whole, baseline):
@@ -93,7 +93,7 @@ def assert_alike(edited, whole, baseline):
     assert all(edited.row_of(each.id) == row for row, each in edited.numbered())
     assert msgspec.to_builtins(edited.chains) == msgspec.to_builtins(whole.chains)
     pages = [
-        [each.id for _, each in newest([(one, [row for row, _ in one.numbered()])], 2, 7)]
+        [each.id for _, each in newest_page([(one, [row for row, _ in one.numbered()])], 2, 7)]
         for one in (edited, whole)
     ]
     assert pages[0] == pages[1]
@@ -142,7 +142,7 @@ def histories(draw):
 @settings(max_examples=times(30, 8), phases=(Phase.explicit, Phase.reuse, Phase.generate))
 def test_a_map_that_was_edited_answers_like_one_made_from_scratch(tmp_path_factory, states):
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in (("_WORTH_KEEPING", 1), ("_MOST_BESIDE", 6), ("_MOST_GONE", 1)):
+        for name, value in (("_WORTH_KEEPING", 1), ("_MOST_RECENT", 6), ("_MOST_GONE", 1)):
             patch.setattr(builder, name, value)
         top = tmp_path_factory.getbasetemp()
         edited = Bench(top)

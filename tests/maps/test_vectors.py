@@ -12,7 +12,7 @@ from tests.faults.amount import times
 
 
 def rows(*numbers):
-    """A leg whose rows point in directions that tell the numbers."""
+    """A dense whose rows point in directions that tell the numbers."""
     return build_dense("key", np.array([[number, 1.0] for number in numbers], np.float32).reshape(-1, 2))
 
 

@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.mcp import offered
-from forged.mcp.offered import WrongArgument, checked
+from forged.mcp import tools
+from forged.mcp.tools import WrongArgument, checked_arguments
 from tests.mcp.test_messages import JSON
 
 KINDS = {"string": str, "integer": int, "array": list}
 
 
 def of(name: str, **given: object) -> dict[str, object]:
-    return checked(offered.BY_NAME[name], given)
+    return checked_arguments(tools.BY_NAME[name], given)
 
 
 def test_what_is_right_comes_through_and_what_is_null_is_left_out():
@@ -58,11 +58,11 @@ def test_what_is_wrong_is_told_with_what_to_write_instead(name, given, told):
     assert told in str(wrong.value)
 
 
-@given(st.sampled_from(offered.TOOLS), st.data())
+@given(st.sampled_from(tools.TOOLS), st.data())
 def test_whatever_a_model_writes_what_comes_through_fits_the_schema(tool, data):
     fields = st.sampled_from([*tool["inputSchema"]["properties"], "other"])
     try:
-        found = checked(tool, data.draw(st.dictionaries(fields, JSON, max_size=4)))
+        found = checked_arguments(tool, data.draw(st.dictionaries(fields, JSON, max_size=4)))
     except WrongArgument:
         return
     for field, value in found.items():

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from forged.mcp import calls, offered
+from forged.mcp import calls, tools
 from forged.mcp.calls import Calls
 from forged_client import protocol
 from forged_client.protocol import Failed, ListMemories, Memories, Search
@@ -49,7 +49,7 @@ def test_a_daemon_that_is_not_there_is_started_and_asked(home, repo):
 
 def test_where_none_can_be_started_it_says_so(monkeypatch, home):
     monkeypatch.setenv("FORGED_SOCKET", f"{home}/nobody/forged.sock")
-    monkeypatch.setattr(calls, "_beside", lambda: None)
+    monkeypatch.setattr(calls, "_daemon_executable", lambda: None)
 
     text, failed = told()
 
@@ -80,7 +80,7 @@ def test_forgetting_stops_at_a_daemon_that_does_not_answer(daemon):
     assert "mem_1" not in text
 
 
-@pytest.mark.parametrize("name", offered.BY_NAME)
+@pytest.mark.parametrize("name", tools.BY_NAME)
 def test_where_memory_is_off_nobody_is_asked_and_nothing_is_kept(monkeypatch, daemon, name):
     monkeypatch.setenv("FORGED_BYPASS", "1")
     given = {

@@ -11,7 +11,7 @@ import threading
 
 import pytest
 
-from forged.mcp import chosen, offered
+from forged.mcp import parse_arguments, tools
 from forged.mcp.loop import LONGEST
 from forged_client.protocol import ListMemories, Memories
 from tests.mcp.agent import BRIDGE, COMMAND, started
@@ -109,12 +109,12 @@ def test_it_ends_without_a_traceback_when_it_is_interrupted(tmp_path, command):
 
 _PRINTS = """
 import os, subprocess, sys
-from forged.mcp import loop, offered
-initialized = offered.initialized
+from forged.mcp import loop, tools
+initialized = tools.initialize_result
 def prints(version):
     {prints}
     return initialized(version)
-offered.initialized = prints
+tools.initialize_result = prints
 loop.serve()
 """
 
@@ -261,12 +261,12 @@ def test_the_workspace_is_what_the_command_line_says_before_the_harness_and_wher
     ],
 )
 def test_a_command_line_names_a_harness_and_a_workspace_or_is_none(arguments, expected):
-    assert chosen(arguments) == expected
+    assert parse_arguments(arguments) == expected
 
 
 def test_forgectl_mcp_is_the_same_for_a_person_and_does_without_click(tmp_path):
     with started(tmp_path, None, "mcp", command=(FORGECTL,)) as agent:
-        assert agent.result("tools/list") == {"tools": list(offered.TOOLS)}
+        assert agent.result("tools/list") == {"tools": list(tools.TOOLS)}
         assert agent.hang_up() == 0
     code = "import sys; sys.modules['click'] = None; from forged.cli import main; main()"
     with started(tmp_path, None, "mcp", "claude", command=(sys.executable, "-c", code)) as agent:

@@ -60,7 +60,7 @@ def test_a_search_shows_first_lines_and_reading_shows_the_whole(at_work):
     assert ids(whole) == [memory_id]
     assert "> Migrations run with goose.\n>\n> The order of the files" in whole
     assert "from agent]" in whole
-    assert "(cues a new migration)" in whole
+    assert "(comes back for a new migration)" in whole
 
 
 def test_what_an_agent_remembers_is_of_an_agent_and_no_standing_memory(at_work, shared, repo):
@@ -73,7 +73,7 @@ def test_what_an_agent_remembers_is_of_an_agent_and_no_standing_memory(at_work, 
         )
 
     assert (record.origin, record.scope, record.category) == ("agent", "user", "corrections")
-    assert memory_id not in [hit.id for hit in first.memories if hit.found.via == "standing"]
+    assert memory_id not in [hit.id for hit in first.memories if hit.found.found_by == "pinned"]
 
 
 def test_what_a_person_forgot_is_not_written_again_and_the_agent_hears_who_can(at_work, shared, repo):
@@ -89,7 +89,7 @@ def test_what_a_person_forgot_is_not_written_again_and_the_agent_hears_who_can(a
 def test_a_memory_whose_evidence_changed_says_so_wherever_it_is_shown(at_work, shared, repo):
     (repo / "deploy.sh").write_text("make deploy\n")
     memory_id = kept(at_work.tool("remember", text="Deploy by deploy.sh.", evidence=["deploy.sh:1"]))
-    assert "evidence deploy.sh:1" in at_work.tool("get_memories", ids=[memory_id])
+    assert "based on deploy.sh:1" in at_work.tool("get_memories", ids=[memory_id])
     (repo / "deploy.sh").write_text("make ship\n")
     with shared.client() as client:
         client.rebuild(str(repo), wait=True)

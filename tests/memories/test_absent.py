@@ -188,7 +188,7 @@ class World:
         assert {one: tables for one, tables in left.items() if tables and one not in back} == {}
         for each in self.kept:
             if each.id == gone:
-                assert [table for table in CLEANED - {"judged"} if gone in rows[table]] == []
+                assert [table for table in CLEANED - {"capture_log"} if gone in rows[table]] == []
                 continue
             top = str(each.top)
             assert self.parts.state.attributes.of(top, each.id).metadata == each.metadata

@@ -137,6 +137,8 @@ async def test_what_the_user_relates_to_an_id_does_not_lead_into_a_repository(ho
         reply = await parts.ask(wire.Retrieve(workspace=str(repo), hypotheses=("key Alpha",)))
         one = await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_u"))
 
-    assert [(hit.id, hit.found.via, hit.found.older) for hit in reply.memories] == [("mem_u", "search", ())]
+    assert [(hit.id, hit.found.found_by, hit.found.older) for hit in reply.memories] == [
+        ("mem_u", "search", ())
+    ]
     assert one.ids == ("mem_u",)
     assert (repo / ".forge/memory/mem_old.md").exists()

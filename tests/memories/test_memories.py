@@ -304,7 +304,7 @@ async def test_a_history_is_the_chain_oldest_first_with_what_is_odd(home, repo):
     assert ids(by_oldest) == ids(by_head) == ["m1", "m2", "m3"]
     assert by_oldest.flags == ("fork",)
     assert [each.is_head for each in by_head.memories] == [False, True, True]
-    assert [each.rivals for each in by_head.memories] == [(), ("m3",), ("m2",)]
+    assert [each.concurrent_heads for each in by_head.memories] == [(), ("m3",), ("m2",)]
 
 
 async def test_before_the_first_build_nobody_is_told_that_there_is_nothing(home, repo):

@@ -48,7 +48,10 @@ ASKED: dict[str, Callable[[str], wire.Request]] = {
     "undo": lambda top: wire.Undo(workspace=top),
     "import": lambda top: wire.Import(
         workspace=top,
-        drafts=(wire.Draft(memory_id="mem_a", content="ink"), wire.Draft(memory_id="mem_x3", content="x")),
+        drafts=(
+            wire.Draft(memory_id="mem_a", content="ink"),
+            wire.Draft(memory_id="mem_x3", content="x"),
+        ),
     ),
     "ingest": lambda top: wire.Ingest(workspace=top, documents=(wire.Document(source="b.md", text="Sea."),)),
     "remove a document": lambda top: wire.RemoveDocument(workspace=top, name="a.md"),
@@ -175,11 +178,11 @@ def test_a_request_that_a_kill_interrupted_comes_to_the_same(verb, step):
         (repo / ".git").mkdir(parents=True)
         reply, there = run(scenario(home, repo, at=step))
     assert there == after
-    fates = [
+    outcomes = [
         name for name in ("ids", "kept", "dropped", "existed", "version", "pieces") if hasattr(reply, name)
     ]
     assert reply.status == wanted.status == "ok"
-    assert [getattr(reply, name) for name in fates] == [getattr(wanted, name) for name in fates]
+    assert [getattr(reply, name) for name in outcomes] == [getattr(wanted, name) for name in outcomes]
     if isinstance(reply, wire.Restored | wire.Undone):
         assert [(each.id, each.content) for each in reply.memories] == [
             (each.id, each.content) for each in wanted.memories

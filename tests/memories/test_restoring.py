@@ -434,7 +434,7 @@ async def test_requests_wait_for_what_a_kill_interrupted(home, repo, monkeypatch
 
         monkeypatch.setattr("forged.memories.restore.put_away", slow)
         with monkeypatch.context() as impatient:
-            impatient.setattr("forged.daemon.handlers.context.PATIENCE_S", 0.01)
+            impatient.setattr("forged.daemon.handlers.request_context.PATIENCE_S", 0.01)
             resuming = asyncio.create_task(resume(parts.memories))
             await until(lambda: not parts.state.intents.resumed.is_set())
             refused = await parts.refusal(ask)

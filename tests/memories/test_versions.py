@@ -157,7 +157,7 @@ async def test_what_was_just_written_is_known_to_whoever_asks_for_it(home, repo,
 async def test_what_was_there_before_is_shown_though_what_was_just_written_has_no_vector_yet(
     home, repo, monkeypatch
 ):
-    monkeypatch.setattr("forged.daemon.handlers.context.PATIENCE_S", 3600.0)
+    monkeypatch.setattr("forged.daemon.handlers.request_context.PATIENCE_S", 3600.0)
     embedder, workspace = FakeEmbedder(), str(repo)
     async with assembled(home, embedder, lexical=False) as parts:
         first = (await remembered(parts, repo, "the walrus sings")).memory_id
@@ -253,12 +253,12 @@ async def test_a_fork_is_shown_with_both_heads_until_one_replaces_the_other(home
         )
         status = await parts.ask(wire.Status(workspace=str(repo)))
 
-        assert {each.id: each.rivals for each in listed.memories} == {
+        assert {each.id: each.concurrent_heads for each in listed.memories} == {
             "mem_a": ("mem_b",),
             "mem_b": ("mem_a",),
         }
         assert [
-            (hit.id, [each.id for each in hit.found.rivals], [each.id for each in hit.found.older])
+            (hit.id, [each.id for each in hit.found.concurrent_heads], [each.id for each in hit.found.older])
             for hit in found
         ] == [("mem_b", ["mem_a"], ["mem_r"])]
         assert "> We use flyway." in block.text
@@ -335,7 +335,7 @@ async def test_a_pinned_root_and_an_origin_follow_the_file_that_is_changed(home,
         one = await remembered(parts, repo, "first")
         two = await remembered(parts, repo, "second", supersedes=one.memory_id)
         three = await remembered(parts, repo, "third", supersedes=two.memory_id)
-        await parts.ask(wire.Trust(workspace=str(repo), action="trust", mode="pin"))
+        await parts.ask(wire.Trust(workspace=str(repo), action="trust", mode="locked"))
         await forgotten(parts, repo, two.memory_id)
         found = await shown(parts, repo, three.memory_id)
         held = await parts.ask(wire.Review(workspace=str(repo)))

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from forged.files import parse, relinked, render
-from forged.map import link
+from forged.map import build_chains
 from forged.memory import Memory, utc
 from forged.postgres.merging import FileVersion, Held, version_of
-from forged.postgres.replicating import Carried, FileChange, PushResult, RemoteChanges, Replication
-from forged.state import Mark, Replicas
+from forged.postgres.replicating import CarriedFile, FileChange, PushResult, RemoteChanges, Replication
+from forged.state import RemovalMark, Replicas
 from forged.writing.removing import links_over
 
 OWNER = ("user", "ada")
@@ -71,8 +71,8 @@ class Server:
     """The rows of one owner. `is_away` for who cannot reach it."""
 
     def __init__(self) -> None:
-        self.rows: dict[str, tuple[Carried, FileVersion, int]] = {}
-        self.marks: dict[str, tuple[Mark, int]] = {}
+        self.rows: dict[str, tuple[CarriedFile, FileVersion, int]] = {}
+        self.marks: dict[str, tuple[RemovalMark, int]] = {}
         self.changes = 0
 
     def _next(self) -> int:
@@ -96,7 +96,7 @@ class Server:
                 done.add(each)
         return PushResult(frozenset(done))
 
-    def mark(self, marks: Mapping[str, Mark]) -> None:
+    def mark(self, marks: Mapping[str, RemovalMark]) -> None:
         for each, mark in marks.items():
             if each not in self.marks or mark.rank > self.marks[each][0].rank:
                 self.marks[each] = (mark, self._next())
@@ -115,7 +115,7 @@ class Reached:
         self._breaking.call()
         return self._server.news(since)
 
-    async def fetch(self, ids: Sequence[str]) -> Mapping[str, Carried]:
+    async def fetch(self, ids: Sequence[str]) -> Mapping[str, CarriedFile]:
         self._breaking.call()
         return {each: self._server.rows[each][0] for each in ids if each in self._server.rows}
 
@@ -125,7 +125,7 @@ class Reached:
         self._breaking.call()  # the server has it, and we do not know
         return taken
 
-    async def mark(self, marks: Mapping[str, Mark]) -> None:
+    async def mark(self, marks: Mapping[str, RemovalMark]) -> None:
         self._breaking.call()
         self._server.mark(marks)
         self._breaking.call()
@@ -196,7 +196,7 @@ class Machine:
         del self.files[memory_id]
 
     def chain(self, memory_id: str) -> tuple[str, ...]:
-        return link(self.memories()).chain(memory_id)
+        return build_chains(self.memories()).chain(memory_id)
 
     async def forget(self, ids: Sequence[str], kind: str) -> None:
         await self.replicas.mark(OWNER, ids, kind)
@@ -251,17 +251,17 @@ class Disk:
         self._call()
         return {each: held(data, each) for each, data in self._machine.files.items()}
 
-    async def read(self, ids: Sequence[str]) -> Mapping[str, Carried]:
+    async def read(self, ids: Sequence[str]) -> Mapping[str, CarriedFile]:
         files = self._machine.files
-        return {each: Carried(files[each]) for each in ids if each in files}
+        return {each: CarriedFile(files[each]) for each in ids if each in files}
 
-    async def write(self, files: Mapping[str, Carried]) -> PushResult:
+    async def write(self, files: Mapping[str, CarriedFile]) -> PushResult:
         for each, carried in files.items():
             self._call()
             self._machine.files.setdefault(each, carried.data)
         return PushResult(frozenset(files))
 
-    async def rewrite(self, memory_id: str, carried: Carried, expected: str) -> PushResult:
+    async def rewrite(self, memory_id: str, carried: CarriedFile, expected: str) -> PushResult:
         self._call()
         if sha256(self._machine.files.get(memory_id, b"")) != expected:
             return PushResult()

@@ -1,4 +1,4 @@
-"""Rows and vectors for tests of the shared engine, and a `Shared` that runs while a test does."""
+"""Rows and vectors for tests of the shared engine, and a `SharedServer` that runs while a test does."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import numpy as np
 
 from forged.attributes import Facts
 from forged.memory import Scope, utc
-from forged.models import Door, Kind, Vectors
-from forged.postgres import Shared, Stored
+from forged.models import EgressGuard, Kind, Vectors
+from forged.postgres import SharedServer, Stored
 from forged.state import State
 from tests.state.conftest import a_governor
 from tests.support.clock import PATIENCE_S
@@ -86,12 +86,14 @@ class ScriptedEmbedder(FakeEmbedder):
 @contextlib.asynccontextmanager
 async def running(
     database: Database, directory: Path, scopes: Sequence[Scope] = tuple(Scope), **given: Any
-) -> AsyncIterator[Shared]:
+) -> AsyncIterator[SharedServer]:
     """A daemon's shared object, with a state of its own, from its start to its end."""
     model = given.pop("model", database.model)
     settings = msgspec.structs.replace(database.settings(), scopes=frozenset(scopes), model=model)
     state = State(str(directory), a_governor())
-    shared = Shared(settings, state=state, **{"door": Door(), "daemon": "here", "clock": Clock()} | given)
+    shared = SharedServer(
+        settings, state=state, **{"egress": EgressGuard(), "daemon": "here", "clock": Clock()} | given
+    )
     tasks = [asyncio.create_task(state.run()), asyncio.create_task(shared.run())]
     try:
         await state.opened()

@@ -11,10 +11,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from forged.files import MAX_FILE_BYTES, parse, render
-from forged.map import link
+from forged.map import build_chains
 from forged.memory import Memory
-from forged.postgres.merging import Settled, planned, problem_with, settled, version_of
-from forged.state import NEVER_MET, Mark, Replica
+from forged.postgres.merging import Resolution, planned, problem_with, resolved, version_of
+from forged.state import NEVER_MET, RemovalMark, Replica
 from tests.postgres.machines import OWNER, Clock, Machine, Server, held
 
 Deed = tuple[str, int, int, bool]
@@ -145,7 +145,7 @@ class World:
 
     def heads(self) -> list[object]:
         whole = [machine for machine in self.machines if not self.removed[machine.name]]
-        return [link(machine.memories()) for machine in whole]
+        return [build_chains(machine.memories()) for machine in whole]
 
 
 def content(data: bytes, name: str) -> str:
@@ -228,7 +228,7 @@ def test_a_version_that_was_written_before_its_chain_was_forgotten_goes_with_it_
         "mem_4": held(memory("mem_4", "said anew", at=40, older="mem_1"), "mem_4"),
     }
     for kind, gone in (("chain", ("mem_2", "mem_3")), ("version", ())):
-        plan = planned(here, {}, {}, {"mem_1": Mark(forgotten_at, kind)})
+        plan = planned(here, {}, {}, {"mem_1": RemovalMark(forgotten_at, kind)})
         assert plan.take_away == gone
         assert set(plan.push) == here.keys() - set(gone)
         assert set(plan.marks_to_send) == set(gone)
@@ -236,20 +236,20 @@ def test_a_version_that_was_written_before_its_chain_was_forgotten_goes_with_it_
 
 def test_two_edits_of_one_file_come_to_the_same_whichever_side_looks_and_however_often():
     one, other = memory("mem_1", "tea", at=5), memory("mem_1", "coffee", at=9)
-    end = settled("mem_1", "user", one, other)
-    assert end == settled("mem_1", "user", other, one)
-    assert end == settled("mem_1", "user", end.data, one), "one side has written its half already"
+    end = resolved("mem_1", "user", one, other)
+    assert end == resolved("mem_1", "user", other, one)
+    assert end == resolved("mem_1", "user", end.data, one), "one side has written its half already"
     kept, beside = parse(end.data, "user", "mem_1"), parse(end.beside, "user", end.beside_id)
     assert (kept.id, kept.content, beside.id, beside.content) == ("mem_1", "coffee", end.beside_id, "tea")
-    assert link([kept, beside]).rivals == {beside.id: (kept.id,)} or link([kept, beside]).rivals == {
-        kept.id: (beside.id,)
-    }
+    assert build_chains([kept, beside]).concurrent_heads == {beside.id: (kept.id,)} or build_chains(
+        [kept, beside]
+    ).concurrent_heads == {kept.id: (beside.id,)}
 
 
 def test_two_files_that_differ_in_nothing_that_is_said_leave_one():
     one = memory("mem_1", "tea", older="mem_0")
     other = memory("mem_1", "tea", at=0)
-    assert settled("mem_1", "user", one, other) == Settled(one) == settled("mem_1", "user", other, one)
+    assert resolved("mem_1", "user", one, other) == Resolution(one) == resolved("mem_1", "user", other, one)
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from forged.attributes import Facts
 from forged.files import render
 from forged.memory import Memory, Scope
 from forged.postgres.owner_rows import OwnerRows
-from forged.postgres.replicating import Carried, FileChange, PushResult
-from forged.state import Mark
+from forged.postgres.replicating import CarriedFile, FileChange, PushResult
+from forged.state import RemovalMark
 from tests.postgres.machines import held
 from tests.postgres.rows import running
 from tests.support.postgres import Database
@@ -22,7 +22,7 @@ def change(memory_id: str, content: str = "text", expected: str = "", older: str
     data = render(
         Memory(memory_id, content, TIME, TIME, 1, "user", "user-facts", "s", "explicit", older or None)
     )
-    return FileChange(Carried(data, Facts("fact", 0.7, {"topic": "x"})), held(data, memory_id), expected)
+    return FileChange(CarriedFile(data, Facts("fact", 0.7, {"topic": "x"})), held(data, memory_id), expected)
 
 
 async def test_a_row_comes_back_as_the_file_it_was_with_what_is_known_beside_it(
@@ -54,12 +54,12 @@ async def test_a_mark_beats_rows_that_come_later_until_a_later_mark(database: Da
     async with running(database, tmp_path) as shared:
         rows = OwnerRows(shared, Scope.USER, "ada", "/home/ada")
         await rows.push({"mem_1": change("mem_1")})
-        await rows.mark({"mem_1": Mark(1_000_000, "chain")})
+        await rows.mark({"mem_1": RemovalMark(1_000_000, "chain")})
         assert (await rows.news(0)).versions == {}
         assert await rows.push({"mem_1": change("mem_1")}) == PushResult()
-        await rows.mark({"mem_1": Mark(999_999, "restored")})
-        assert (await rows.news(0)).marks == {"mem_1": Mark(1_000_000, "chain")}
-        await rows.mark({"mem_1": Mark(1_000_001, "restored")})
+        await rows.mark({"mem_1": RemovalMark(999_999, "restored")})
+        assert (await rows.news(0)).marks == {"mem_1": RemovalMark(1_000_000, "chain")}
+        await rows.mark({"mem_1": RemovalMark(1_000_001, "restored")})
         assert (await rows.push({"mem_1": change("mem_1")})).ids == {"mem_1"}
 
 

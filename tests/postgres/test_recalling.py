@@ -7,7 +7,7 @@ import msgspec
 from forged.config import Config
 from forged.config.values import SharedConfig
 from forged.files import render
-from forged.memory import Relation, Scope
+from forged.memory import EntityRelation, Scope
 from forged_client import protocol as wire
 from tests.daemon.parts import Parts, assembled
 from tests.data.memories import memory, put
@@ -101,7 +101,7 @@ async def test_a_secret_in_a_row_that_somebody_else_wrote_is_not_shown(home, dat
 async def test_a_row_to_which_only_a_thing_leads_comes_with_the_path_and_is_counted(home, database, tmp_path):
     """Of many that are as near, none shares a word with what the query leads to."""
     path = memory("mem_rule", "Closed books stay readable.", scope="user")
-    path = msgspec.structs.replace(path, relations=(Relation("ledger", "falls-under", "Policy 7"),))
+    path = msgspec.structs.replace(path, relations=(EntityRelation("ledger", "falls-under", "Policy 7"),))
     crowd = [embedded(Scope.USER, "ada", f"x{n}", content=f"walrus {n}") for n in range(30)]
     async with (
         running(database, tmp_path / "shared") as shared,

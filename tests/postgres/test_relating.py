@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from forged.errors import ProviderError
 from forged.files import render
-from forged.memory import Entity, Relation, Scope
-from forged.models import Door
-from forged.postgres import RowOwner, Shared, Stored, grant
-from forged.postgres.relating import Relating
+from forged.memory import Entity, EntityRelation, Scope
+from forged.models import EgressGuard
+from forged.postgres import RowOwner, SharedServer, Stored, grant
+from forged.postgres.relating import EntityTables
 from tests.data.memories import memory
 from tests.postgres.rows import row, running, soon
 from tests.support.postgres import Database
@@ -24,7 +24,7 @@ Told = tuple[str, str, str]
 
 
 @pytest.fixture
-def shared(database: Database, tmp_path: Path) -> AbstractAsyncContextManager[Shared]:
+def shared(database: Database, tmp_path: Path) -> AbstractAsyncContextManager[SharedServer]:
     return running(database, tmp_path)
 
 
@@ -34,7 +34,7 @@ def related(name: str, *relations: Told, owner: str = "ada", **fields: object) -
     told = replace(
         memory(f"mem_{name}", f"text of {name}", scope="user"),
         entities=tuple(Entity(end) for end in ends),
-        relations=tuple(Relation(*each) for each in relations),
+        relations=tuple(EntityRelation(*each) for each in relations),
     )
     return row(Scope.USER, owner, name, content=told.content, file=render(told), **fields)
 
@@ -44,13 +44,15 @@ def piece(name: str, content: str) -> Stored:
 
 
 async def found(
-    shared: Shared, query: str, scope: Scope = Scope.USER, owner: str = "ada", **fields: object
+    shared: SharedServer, query: str, scope: Scope = Scope.USER, owner: str = "ada", **fields: object
 ) -> dict[str, tuple[int, str]]:
     reached = await shared.reached({scope: owner}, query, deadline=soon(), **fields)
     return {each.row.id.removeprefix("mem_"): (each.hops, each.path) for each in reached}
 
 
-async def test_two_steps_lead_to_rows_that_share_no_word_with_the_query_and_a_third_to_none(shared: Shared):
+async def test_two_steps_lead_to_rows_that_share_no_word_with_the_query_and_a_third_to_none(
+    shared: SharedServer,
+):
     await shared.put(
         [
             related("first", ("Atlas", "depends-on", "Hermes")),
@@ -70,7 +72,7 @@ async def test_two_steps_lead_to_rows_that_share_no_word_with_the_query_and_a_th
     assert runs["third"] == (0, "Privacy Policy")
 
 
-async def test_pieces_of_documents_are_joined_by_what_rules_find_in_their_text(shared: Shared):
+async def test_pieces_of_documents_are_joined_by_what_rules_find_in_their_text(shared: SharedServer):
     await shared.put([piece("a", "`apollo` writes to `ledger`."), piece("b", "See `ledger` and `vault`.")])
     reached = await found(shared, "apollo", Scope.ORG, "")
 
@@ -78,7 +80,7 @@ async def test_pieces_of_documents_are_joined_by_what_rules_find_in_their_text(s
     assert reached["b"][0] == 1
 
 
-async def test_nothing_leads_from_one_owner_to_another(shared: Shared):
+async def test_nothing_leads_from_one_owner_to_another(shared: SharedServer):
     await shared.put(
         [
             related("mine", ("Atlas", "depends-on", "Hermes")),
@@ -92,7 +94,7 @@ async def test_nothing_leads_from_one_owner_to_another(shared: Shared):
 
 
 async def test_what_a_forgotten_memory_said_is_gone_though_others_speak_of_the_same_things(
-    database: Database, shared: Shared
+    database: Database, shared: SharedServer
 ):
     await shared.put(
         [
@@ -111,7 +113,7 @@ async def test_what_a_forgotten_memory_said_is_gone_though_others_speak_of_the_s
     assert said == [("mem_b", "calls"), ("mem_c", "reads")]
 
 
-async def test_what_a_newer_version_replaces_leads_nowhere_until_it_is_a_head_again(shared: Shared):
+async def test_what_a_newer_version_replaces_leads_nowhere_until_it_is_a_head_again(shared: SharedServer):
     old = related("v1", ("Atlas", "needs", "Hermes"))
     new = related("v2", ("Atlas", "needs", "Zeus"), supersedes="mem_v1", version=2)
     await shared.put([new])
@@ -123,7 +125,7 @@ async def test_what_a_newer_version_replaces_leads_nowhere_until_it_is_a_head_ag
     assert list(await found(shared, "Hermes")) == ["v1"]
 
 
-async def test_filters_and_importance_hold_for_what_is_reached(shared: Shared):
+async def test_filters_and_importance_hold_for_what_is_reached(shared: SharedServer):
     await shared.put(
         [
             related("plain", ("Atlas", "calls", "Hermes")),
@@ -136,7 +138,7 @@ async def test_filters_and_importance_hold_for_what_is_reached(shared: Shared):
     assert list(reached) == ["asked"]
 
 
-async def test_a_role_is_led_over_its_own_things_alone(database: Database, shared: Shared):
+async def test_a_role_is_led_over_its_own_things_alone(database: Database, shared: SharedServer):
     await shared.put([related("mine", ("Atlas", "calls", "Hermes"))])
     await shared.put(
         [related("his", ("Atlas", "calls", "Zeus"), owner="bob"), piece("all", "`atlas` counts.")]
@@ -147,7 +149,7 @@ async def test_a_role_is_led_over_its_own_things_alone(database: Database, share
         await grant(connection, role, [RowOwner(Scope.USER, "ada")])
     async with await connected(database, role) as connection:
         by_owner = [
-            await Relating(connection, scope, owner).reached(["atlas"])
+            await EntityTables(connection, scope, owner).reached(["atlas"])
             for scope, owner in ((Scope.USER, "ada"), (Scope.USER, "bob"), (Scope.ORG, ""))
         ]
 
@@ -159,7 +161,7 @@ async def connected(database: Database, role: str) -> psycopg.AsyncConnection:
 
 
 async def test_two_who_write_documents_that_name_the_same_things_do_not_lock_each_other_out(
-    database: Database, shared: Shared
+    database: Database, shared: SharedServer
 ):
     names = [f"`thing_{n}`" for n in range(12)]
     texts = [" and ".join(names[n % 5 :: 1 + n % 3]) for n in range(40)]
@@ -178,18 +180,18 @@ async def test_two_who_write_documents_that_name_the_same_things_do_not_lock_eac
 
 async def test_what_a_query_names_leaves_as_all_texts_do(database: Database, tmp_path: Path):
     left, key = [], "AKIA" + "IOSFODNN7EXAMPLA"
-    door = Door(record=left.append)
+    egress = EgressGuard(record=left.append)
 
     async def paused(_: tuple[str, ...]) -> str:
         return "paused"
 
-    async with running(database, tmp_path, door=door) as shared:
+    async with running(database, tmp_path, egress=egress) as shared:
         await shared.put([piece("a", "`apollo` writes to `ledger`.")])
         database.sql("UPDATE forged.entities SET id = %s WHERE id = 'ledger'", (key.casefold(),))
         left.clear()
         assert await found(shared, key, Scope.ORG, "") == {}, "a secret has left as a name"
         assert list(await found(shared, "apollo", Scope.ORG, "")) == ["a"]
         assert {(each.host, each.purpose) for each in left} == {(shared.host, "shared")}
-        door.guard(paused, lambda _: "", left.append, door.metrics)
+        egress.configure(paused, lambda _: "", left.append, egress.metrics)
         with pytest.raises(ProviderError):
             await found(shared, "apollo", Scope.ORG, "")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from forged.memory import Scope
-from forged.postgres import Shared
+from forged.postgres import SharedServer
 from forged.postgres import shared as searches
 from forged.postgres.shared import RowQuery
 from tests.postgres.rows import NOW, Clock, at_angle, ids, row, running, soon, vector
@@ -19,11 +19,11 @@ OWNERS = {Scope.SESSION: "s1", Scope.USER: "ada", Scope.AGENT: "coder", Scope.OR
 
 
 @pytest.fixture
-def shared(database: Database, tmp_path: Path) -> AbstractAsyncContextManager[Shared]:
+def shared(database: Database, tmp_path: Path) -> AbstractAsyncContextManager[SharedServer]:
     return running(database, tmp_path)
 
 
-async def test_nobody_finds_what_is_of_another(shared: Shared):
+async def test_nobody_finds_what_is_of_another(shared: SharedServer):
     others = {Scope.SESSION: "s2", Scope.USER: "bob", Scope.AGENT: "critic"}
     await shared.put([row(scope, owner, f"{scope}") for scope, owner in others.items()])
     await shared.put([row(Scope.ORG, "", "for-all")])
@@ -38,7 +38,7 @@ async def test_nobody_finds_what_is_of_another(shared: Shared):
     }
 
 
-async def test_the_cosine_distance_decides_and_of_equals_the_id(shared: Shared):
+async def test_the_cosine_distance_decides_and_of_equals_the_id(shared: SharedServer):
     known = {"far": 0.1, "near": 0.9, "b-same": 0.5, "a-same": 0.5}
     await shared.put([row(Scope.ORG, "", name, vector=at_angle(cosine)) for name, cosine in known.items()])
 
@@ -65,7 +65,7 @@ async def test_rows_of_a_session_that_are_over_are_not_found_though_they_are_sti
         assert database.sql("SELECT count(*) FROM forged.session_memories") == [(0,)]
 
 
-async def test_the_best_are_chosen_among_what_the_filter_lets_through(shared: Shared):
+async def test_the_best_are_chosen_among_what_the_filter_lets_through(shared: SharedServer):
     near = [row(Scope.ORG, "", f"near{n:02}", vector=at_angle(0.99)) for n in range(60)]
     metadata = {"topic": "debug", "level": 3, "tags": ["a"]}
     far = [row(Scope.ORG, "", f"far{n}", vector=at_angle(0.1), metadata=metadata) for n in range(5)]
@@ -84,7 +84,7 @@ async def test_the_best_are_chosen_among_what_the_filter_lets_through(shared: Sh
         assert len(found[Scope.ORG]) == expected, filters
 
 
-async def test_of_versions_only_the_heads_are_found_in_whatever_order_they_were_written(shared: Shared):
+async def test_of_versions_only_the_heads_are_found_in_whatever_order_they_were_written(shared: SharedServer):
     versions = [
         row(Scope.USER, "ada", "v3", version=3, supersedes="mem_v2"),
         row(Scope.USER, "ada", "v1"),

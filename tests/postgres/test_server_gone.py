@@ -14,7 +14,7 @@ import pytest
 
 from forged.errors import SharedError
 from forged.memory import Scope
-from forged.postgres import Shared
+from forged.postgres import SharedServer
 from tests.postgres.rows import ids, row, running, soon, until, vector
 from tests.support.clock import PATIENCE_S
 from tests.support.postgres import Database, make_database, migrated
@@ -43,14 +43,14 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
         shutil.rmtree(folder)
 
 
-async def there(shared: Shared) -> list[str]:
+async def there(shared: SharedServer) -> list[str]:
     limits = dict.fromkeys(Scope, 5000)
     return sorted(
         ids((await shared.recall(ORG, vector(1), limits=limits, deadline=soon(PATIENCE_S)))[Scope.ORG])
     )
 
 
-async def storm(own: Database, shared: Shared, writes: int, kills: int) -> int:
+async def storm(own: Database, shared: SharedServer, writes: int, kills: int) -> int:
     """So many writes, and recalls beside them, while the server is killed and started; how many recalls."""
     numbers, recalled, over = iter(range(writes)), itertools.count(), asyncio.Event()
 

@@ -26,7 +26,7 @@ def embeddings_url(tmp_path_factory) -> Iterator[str]:
 
 @pytest.fixture(scope="session", params=["words", "vectors"])
 def auto(request, tmp_path_factory, chat_url) -> Iterator[RealScene]:
-    """As forged comes, with a chat model; by the lexical leg alone, and with a server's embeddings."""
+    """As forged comes, with a chat model; by the lexical index alone, and with a server's embeddings."""
     with real_scene(tmp_path_factory.mktemp("home"), chat_url, _embedding(request), **_SETTINGS) as scene:
         yield scene
 

@@ -36,14 +36,14 @@ def test_a_model_that_gives_its_layers_is_asked_once_for_its_layers_the_last_of_
     found = found_by(model)
     assert model.asked == [(["the walrus", "lol"], "layers")]
     assert found.vectors.tolist() == [[0.0, 1.0]] * 2
-    assert found.before.tolist() == [ROW[:4]] * 2
+    assert found.layers.tolist() == [ROW[:4]] * 2
 
 
 def test_any_other_is_asked_for_vectors_alone():
     model = Model(gives_layers=False)
     found = found_by(model)
     assert model.asked == [(["the walrus", "lol"], "query")]
-    assert (found.vectors.tolist(), found.before) == ([[0.0, 1.0]] * 2, None)
+    assert (found.vectors.tolist(), found.layers) == ([[0.0, 1.0]] * 2, None)
 
 
 def test_a_message_is_judged_by_its_own_layers_and_by_words_where_it_has_none(monkeypatch):

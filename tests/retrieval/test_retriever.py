@@ -14,10 +14,10 @@ from forged.conversation import Utterance, last_user_text
 from forged.counters import Metrics
 from forged.errors import ProviderError
 from forged.map import Baseline, gate
-from forged.models import Completion, Health
-from forged.retrieval import Answer, Ask, KeptAnswer, Retriever, pipeline
+from forged.models import Completion, EndpointHealth
+from forged.retrieval import Answer, Ask, CachedAnswer, Retriever, pipeline
 from forged.retrieval.reasons import CHAT
-from forged.stores import Question, Ranked, Rows, View, Workplace
+from forged.stores import Question, Ranked, SearchResult, View, Workplace
 from tests.data.maps import vector_map
 from tests.data.memories import memory
 from tests.support.clock import PATIENCE_S, until
@@ -29,7 +29,7 @@ REFUSED = ProviderError("no", reason="auth")
 class Chat:
     """Writes `lines`, raises `error`, or waits for ever if there is neither."""
 
-    health: Health | None = None
+    health: EndpointHealth | None = None
 
     def __init__(self, *lines: str, error: ProviderError | None = None) -> None:
         self.lines, self.error = lines, error
@@ -120,7 +120,7 @@ def retriever(
 def retrieve(of: Retriever, view: View, **options) -> Answer:
     async def run() -> Answer:
         try:
-            return (await of.retrieve(ask(**options), seeing(view), KeptAnswer()))[0]
+            return (await of.retrieve(ask(**options), seeing(view), CachedAnswer()))[0]
         finally:
             of.close()
 
@@ -141,7 +141,7 @@ def seeing(view: View, *others, top: str = "/repo") -> Workplace:
     return Workplace((), Files(view), (top,), MemoryConfig(), others=others)
 
 
-_TURNS: dict[str, KeptAnswer] = {}
+_TURNS: dict[str, CachedAnswer] = {}
 
 
 @pytest.fixture(autouse=True)
@@ -149,9 +149,9 @@ def no_turns() -> None:
     _TURNS.clear()
 
 
-def turn(name: str = "t") -> KeptAnswer:
+def turn(name: str = "t") -> CachedAnswer:
     """A turn, the same for the same name in one test."""
-    return _TURNS.setdefault(name, KeptAnswer())
+    return _TURNS.setdefault(name, CachedAnswer())
 
 
 def ids(answer: Answer) -> list[str]:
@@ -159,7 +159,7 @@ def ids(answer: Answer) -> list[str]:
 
 
 def told(answer: Answer) -> tuple[str, str, str, tuple[str, ...]]:
-    return answer.status, answer.strategy, answer.reason, answer.legs
+    return answer.status, answer.strategy, answer.reason, answer.indexes
 
 
 # --- what is answered, by what and why ----------------------------------------------------------------
@@ -173,7 +173,7 @@ RELATED, BESIDE, UNHEARD = said("the walrus"), said("can you translate a poem"),
 BLANK = said("x", "assistant")
 TRADES = "plumbing heating roofing carpentry masonry tiling glazing painting wiring fencing paving gutters"
 FAINT = said(f"{TRADES} and a walrus")
-BOTH_LEGS, BY_WORDS = ("lexical", "dense"), ("lexical",)
+BOTH_INDEXES, BY_WORDS = ("lexical", "dense"), ("lexical",)
 AUTH, ON_THEIR_WAY = "provider: auth", "keyword results only; embeddings are still being computed"
 NO_KEY, FIRST = "auth: no key", "first build is running"
 ANOTHER = "keyword results only; the embedding model was changed"
@@ -187,19 +187,19 @@ def deaf() -> Embedder:
     return Embedder(refused=None)
 
 
-# Status, strategy, reason, legs, and whether the answer is less than it could be.
+# Status, strategy, reason, indexes, and whether the answer is less than it could be.
 
 
 def ok(reason="", strategy="direct"):
-    return "ok", strategy, reason, BOTH_LEGS, bool(reason)
+    return "ok", strategy, reason, BOTH_INDEXES, bool(reason)
 
 
 def words(reason="", status="ok"):
     return status, "direct", reason, BY_WORDS, bool(reason)
 
 
-def none(reason, legs=BY_WORDS):
-    return "empty", "direct", reason, legs, False
+def none(reason, indexes=BY_WORDS):
+    return "empty", "direct", reason, indexes, False
 
 
 def failed(reason, status="error"):
@@ -261,7 +261,7 @@ def test_the_best_that_there_is_answers_and_says_what_was_wrong(chat, embedder, 
 
     assert (*told(answer), answer.degraded) == answered
     assert bool(answer.ranked) == (answer.status == "ok")
-    assert (answer.status, answer.legs) != ("ok", BY_WORDS) or ids(answer) == ["a"]
+    assert (answer.status, answer.indexes) != ("ok", BY_WORDS) or ids(answer) == ["a"]
     assert answer.status != "not_ready" or turn().get(0) is None
 
 
@@ -328,7 +328,7 @@ def test_until_the_model_is_known_two_memories_come_at_most_by_words_and_no_ques
         for window in (said("who sings? the walrus"), BESIDE)
     )
 
-    assert (about.status, about.legs, len(about.ranked), about.degraded) == ("ok", BY_WORDS, 2, True)
+    assert (about.status, about.indexes, len(about.ranked), about.degraded) == ("ok", BY_WORDS, 2, True)
     assert "the embedding model is still being calibrated" in about.reason
     assert (beside.status, beside.ranked) == ("empty", ())
     assert embedder.calls == []
@@ -343,7 +343,7 @@ def test_who_wants_no_words_or_no_gate_is_answered_by_vectors_although_the_model
     chat = Chat("h") if "strategy" in options else None
     answer = retrieve(retriever(chat, Embedder(), **options), UNKNOWN, window=RELATED)
 
-    assert (answer.status, len(answer.ranked), "dense" in answer.legs) == ("ok", 8, True)
+    assert (answer.status, len(answer.ranked), "dense" in answer.indexes) == ("ok", 8, True)
 
 
 @pytest.mark.parametrize(
@@ -409,9 +409,9 @@ def test_of_a_small_store_only_what_is_near_the_best_is_injected_but_all_is_list
     ungated = retrieve(retriever(None, embedder), view, window=window)
 
     assert ids(injected) == ["c"]
-    assert {each.memory.id for each in injected.stayed} == set("abdef")
-    assert {each.stayed for each in injected.stayed} <= {"faint", "far"}
-    assert (listed.stayed, ungated.stayed) == ((), ())
+    assert {each.memory.id for each in injected.rejected} == set("abdef")
+    assert {each.rejected for each in injected.rejected} <= {"faint", "far"}
+    assert (listed.rejected, ungated.rejected) == ((), ())
     assert set(ids(listed)) == set("abcdef")
     assert set(ids(ungated)) == set("abcdef")
 
@@ -475,7 +475,7 @@ async def test_of_flights_that_are_late_the_newest_four_run_on(chat, of):
 
 async def test_a_look_beside_a_turn_fills_its_cache_and_is_waited_for_by_nobody():
     now = [1_000.0]
-    health = Health(clock=lambda: now[0])
+    health = EndpointHealth(clock=lambda: now[0])
     for _ in range(2):
         health.begin().failed(REFUSED)
     now[0] += 61
@@ -498,15 +498,15 @@ async def test_a_look_beside_a_turn_fills_its_cache_and_is_waited_for_by_nobody(
 async def test_a_flight_that_saw_what_was_purged_is_not_kept_nor_joined(chat, of, asked_after):
     before = asyncio.create_task(of.retrieve(ask(), seeing(FULL), turn()))
     await asyncio.sleep(0)
-    of.flights.purge()
+    of.runs.purge()
     after = asyncio.create_task(of.retrieve(ask(), seeing(READ), turn())) if asked_after else None
     await asyncio.sleep(0)
     chat.answer("h")
 
-    assert told((await before)[0]) == ("ok", "hyde", "", BOTH_LEGS)
-    assert after is None or (await after)[0].legs == BY_WORDS
+    assert told((await before)[0]) == ("ok", "hyde", "", BOTH_INDEXES)
+    assert after is None or (await after)[0].indexes == BY_WORDS
     kept = turn().get(0)
-    assert kept.legs == BY_WORDS if asked_after else kept is None
+    assert kept.indexes == BY_WORDS if asked_after else kept is None
 
 
 # --- search -------------------------------------------------------------------------------------------
@@ -569,7 +569,7 @@ class Scripted:
         self.questions: list[Question] = []
         self.cancelled = 0
 
-    async def nearest(self, question: Question) -> Sequence[Rows]:
+    async def nearest(self, question: Question) -> Sequence[SearchResult]:
         self.questions.append(question)
         if self.error is not None:
             raise self.error
@@ -579,7 +579,7 @@ class Scripted:
             except asyncio.CancelledError:
                 self.cancelled += 1
                 raise
-        return (Rows(self.rows),)
+        return (SearchResult(self.rows),)
 
 
 def shared(name: str) -> Ranked:
@@ -591,7 +591,7 @@ def beside(*others: Scripted, view: View | None = None, **options) -> Answer:
         of = retriever(strategy=options.pop("strategy", "auto"))
         try:
             sources = seeing(READ if view is None else view, *others)
-            answer, _ = await of.retrieve(ask(**options), sources, KeptAnswer())
+            answer, _ = await of.retrieve(ask(**options), sources, CachedAnswer())
             await asyncio.sleep(0)  # what was given up hears of it
             return answer
         finally:

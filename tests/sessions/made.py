@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from forged.capture.notifications import Notifications
 from forged.config import Config, MemoryConfig
 from forged.files import Root
-from forged.map import VectorMap, link
+from forged.map import VectorMap, build_chains
 from forged.memory import Memory, Scope
 from forged.retrieval import Answer
 from forged.sessions import Session, Sessions, Turn
@@ -28,7 +28,9 @@ class StandInFiles:
     """Maps, and empty ones of these generations."""
 
     def __init__(self, *maps: VectorMap, shown: tuple[int, ...] = ()) -> None:
-        empty = (VectorMap(f"/{at}", Scope.REPO, each, (), (), link(())) for at, each in enumerate(shown))
+        empty = (
+            VectorMap(f"/{at}", Scope.REPO, each, (), (), build_chains(())) for at, each in enumerate(shown)
+        )
         self._maps = (*maps, *empty)
 
     def maps(self) -> tuple[VectorMap, ...]:
@@ -44,7 +46,7 @@ def workplace(
 
 def sessions_of(state: State, clock: Callable[[], float]) -> Sessions:
     state.tried.set()
-    capture = SimpleNamespace(news=Notifications(state.judged, classifier=""))
+    capture = SimpleNamespace(notifications=Notifications(state.capture_log, classifier=""))
     rest = {each: SimpleNamespace() for each in ("retriever", "resolver", "metrics")}
     return Sessions(Config(), state, capture, SessionMemories(clock=clock), clock=clock, **rest)
 
@@ -100,7 +102,7 @@ class Story:
             of.kept.put(self.answer)
         reply = of.reply(self.answer, 4_000)
         request = wire.Retrieve(workspace=tops[0])
-        self.sessions.replies(request, of)
+        self.sessions.expect_delivery(request, of)
         self.sessions.sent(request, whole=whole)
         return reply
 

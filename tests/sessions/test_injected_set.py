@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from forged.memory import Memory, Related, Scope
 from forged.retrieval import Answer
-from forged.sessions.injected_set import Content, compose
+from forged.sessions.injected_set import TurnContent, compose
 from forged.sessions.turns import TurnReply
 from forged.state import InjectedSet
 from forged.stores import Ranked
@@ -22,9 +22,11 @@ NEW = InjectedSet("0123abcd", 1.0)
 _TAIL = re.compile(r"\d+ notes?(?:, \d+ left out)?\n</forged-memories 0123abcd>\n\Z")
 
 
-def turn(*found: Memory, whole: bool = True, limit: int = 16_000, stands: tuple[Memory, ...] = ()) -> Content:
-    return Content(
-        pinned=tuple(Ranked(each, 0.0, via="standing", root="/repo") for each in stands),
+def turn(
+    *found: Memory, whole: bool = True, limit: int = 16_000, stands: tuple[Memory, ...] = ()
+) -> TurnContent:
+    return TurnContent(
+        pinned=tuple(Ranked(each, 0.0, found_by="pinned", root="/repo") for each in stands),
         has_pinned=bool(stands),
         found=Answer(status="ok", ranked=tuple(Ranked(each, 0.5, root="/repo") for each in found)),
         limit=limit,
@@ -32,7 +34,7 @@ def turn(*found: Memory, whole: bool = True, limit: int = 16_000, stands: tuple[
     )
 
 
-def of(before: InjectedSet, store: tuple[Memory, ...], asked: Content) -> TurnReply:
+def of(before: InjectedSet, store: tuple[Memory, ...], asked: TurnContent) -> TurnReply:
     return compose(before, (vector_map(store, lexical=False),), asked)
 
 
@@ -100,7 +102,7 @@ def test_the_cut_takes_the_oldest_half_once_and_leaves_what_stands():
 
 def test_rivals_stand_beside_each_other():
     rival = memory("mem_rival", "another word")
-    ranked = replace(turn(ONE).found.ranked[0], rivals=(rival,))
+    ranked = replace(turn(ONE).found.ranked[0], concurrent_heads=(rival,))
     reply = of(NEW, (ONE, rival), replace(turn(), found=Answer(status="ok", ranked=(ranked,))))
 
     assert "[one pattern]\n> about one\n[rival beside one]\n> another word\n" in reply.block.text

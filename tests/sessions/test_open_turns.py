@@ -84,7 +84,7 @@ def test_purging_leaves_nothing_to_answer_and_every_record():
 IDS, HOMES = st.sampled_from("abcd"), st.sampled_from(["/repo", "/home"])
 MEMORIES = IDS.map(lambda each: memory(each, each))
 SOME = st.lists(MEMORIES, max_size=2).map(tuple)
-RANKED = st.builds(Ranked, MEMORIES, st.just(1.0), root=HOMES, older=SOME, rivals=SOME)
+RANKED = st.builds(Ranked, MEMORIES, st.just(1.0), root=HOMES, older=SOME, concurrent_heads=SOME)
 
 
 @given(st.lists(RANKED, max_size=5), st.integers(0, 5), HOMES, st.sets(IDS))
@@ -93,8 +93,10 @@ def test_forgetting_takes_these_memories_of_this_root_out_of_each_record_and_no_
     shown = min(count, len(rows))
     rows, others = rows[:3], rows[3:]
     shown = min(shown, len(rows))
-    stayed = tuple(Ranked(each.memory, 0.0, root=each.root, stayed="faint", evidence=0.0) for each in others)
-    answer = Answer(status="ok", ranked=tuple(rows), stayed=stayed)
+    stayed = tuple(
+        Ranked(each.memory, 0.0, root=each.root, rejected="faint", evidence=0.0) for each in others
+    )
+    answer = Answer(status="ok", ranked=tuple(rows), rejected=stayed)
     turn = noted(turns, "s", answer=answer, included=shown, contents=("a text in context",))
 
     turns.forget(root, ids)
@@ -105,9 +107,13 @@ def test_forgetting_takes_these_memories_of_this_root_out_of_each_record_and_no_
 
     assert turn.kept.get(0) is None
     assert [each.key for each in left.reply.answer.ranked] == [each.key for each in rows if not is_gone(each)]
-    assert left.reply.answer.stayed == tuple(each for each in answer.stayed if not is_gone(each))
+    assert left.reply.answer.rejected == tuple(each for each in answer.rejected if not is_gone(each))
     assert left.cleared == sum(map(is_gone, rows[:shown]))
     assert left.reply.block.included == shown - left.cleared
-    beside = {(each.root, one.id) for each in left.reply.answer.ranked for one in (*each.older, *each.rivals)}
+    beside = {
+        (each.root, one.id)
+        for each in left.reply.answer.ranked
+        for one in (*each.older, *each.concurrent_heads)
+    }
     assert not beside & {(root, each) for each in ids}
     assert left.reply.contents == ("a text in context",)

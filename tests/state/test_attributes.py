@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from forged.attributes import UNCHANGED, UNKNOWN, Facts, FactsPatch
 from forged.errors import StoreError
-from forged.state import Begun, Known, OwnFile, State, attributes, database
+from forged.state import OwnFile, PendingWrite, RequestOutcome, State, attributes, database
 from tests.state.conftest import opened, raw
 
 TOP = "/home/me/.forge/agents/claude"
@@ -17,13 +17,15 @@ PATCH = FactsPatch("learning", 0.7, {"topic": "debug"}, "claude")
 FACTS = Facts("learning", 0.7, {"topic": "debug"}, "claude")
 
 
-def write(id_: str, base: str = "", said: FactsPatch = UNCHANGED) -> Begun:
-    return Begun("1:2:3", OwnFile(id_, "beef"), root=TOP, base=base, said=said)
+def write(id_: str, base: str = "", said: FactsPatch = UNCHANGED) -> PendingWrite:
+    return PendingWrite("1:2:3", OwnFile(id_, "beef"), root=TOP, base=base, said=said)
 
 
-async def wrote(state: State, *writes: Begun, key: str = "") -> tuple[Known | None, ...]:
+async def wrote(state: State, *writes: PendingWrite, key: str = "") -> tuple[RequestOutcome | None, ...]:
     if key:
-        writes = tuple(replace(each, key=key, known=Known("digest", each.file.id)) for each in writes)
+        writes = tuple(
+            replace(each, key=key, known=RequestOutcome("digest", each.file.id)) for each in writes
+        )
     return await asyncio.wrap_future(state.requests.begin(writes))
 
 
@@ -58,7 +60,7 @@ async def test_a_request_that_comes_again_leaves_the_attributes_of_the_first(tmp
     async with opened(tmp_path) as state:
         await wrote(state, write("mem_1", said=PATCH), key="a")
         assert await wrote(state, write("mem_1", said=FactsPatch("state")), key="a") == (
-            Known("digest", "mem_1"),
+            RequestOutcome("digest", "mem_1"),
         )
         assert state.attributes.of(TOP, "mem_1") == FACTS
 

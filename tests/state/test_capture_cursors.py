@@ -19,18 +19,18 @@ def hears(heard: CaptureCursors, session: str, at: float, messages: int = 1) -> 
 
 
 async def in_file(state: State) -> set[str]:
-    rows = await state._database.run(lambda connection: tuple(state.heard.read_all(connection)))
+    rows = await state._database.run(lambda connection: tuple(state.capture_cursors.read_all(connection)))
     return {row.key for row in rows}
 
 
 async def test_how_far_a_session_was_heard_is_known_after_a_restart(directory):
     async with opened(directory) as state:
-        hears(state.heard, "s", 1.0, messages=3)
-        await state.events.put_all([event()], state.heard.pending())
-        kept = state.heard.of("s")
+        hears(state.capture_cursors, "s", 1.0, messages=3)
+        await state.events.put_all([event()], state.capture_cursors.pending())
+        kept = state.capture_cursors.of("s")
     async with opened(directory) as state:
-        assert state.heard.of("s") == kept
-        assert state.heard.of("t") == NOTHING
+        assert state.capture_cursors.of("s") == kept
+        assert state.capture_cursors.of("t") == NOTHING
 
 
 @pytest.mark.parametrize(("limit", "value"), [("MOST_CURSORS", 2), ("MOST_BYTES", 2 * DIGEST_BYTES)])
@@ -40,12 +40,12 @@ async def test_of_too_many_sessions_the_oldest_are_known_no_more_also_in_the_fil
     monkeypatch.setattr(module, limit, value)
     async with opened(directory) as state:
         for number in range(6):
-            hears(state.heard, f"s{number}", float(number))
-            await state.events.put_all([], state.heard.pending())
+            hears(state.capture_cursors, f"s{number}", float(number))
+            await state.events.put_all([], state.capture_cursors.pending())
             assert await in_file(state) == {f"s{each}" for each in range(max(0, number - 1), number + 1)}
-        assert state.heard.of("s3") == NOTHING
+        assert state.capture_cursors.of("s3") == NOTHING
     async with opened(directory) as state:
-        assert [number for number in range(6) if state.heard.of(f"s{number}") != NOTHING] == [4, 5]
+        assert [number for number in range(6) if state.capture_cursors.of(f"s{number}") != NOTHING] == [4, 5]
 
 
 async def test_a_session_that_made_room_goes_from_the_file_also_when_that_was_not_written_at_once(
@@ -53,12 +53,12 @@ async def test_a_session_that_made_room_goes_from_the_file_also_when_that_was_no
 ):
     monkeypatch.setattr(module, "MOST_CURSORS", 1)
     async with opened(directory) as state:
-        hears(state.heard, "old", 1.0)
-        await state.events.put_all([], state.heard.pending())
-        hears(state.heard, "new", 2.0)
+        hears(state.capture_cursors, "old", 1.0)
+        await state.events.put_all([], state.capture_cursors.pending())
+        hears(state.capture_cursors, "new", 2.0)
         with pytest.raises(StoreError):
-            await state.events.put_all([event(text="\udcff")], state.heard.pending())
-        await state.events.put_all([], state.heard.pending())
+            await state.events.put_all([event(text="\udcff")], state.capture_cursors.pending())
+        await state.events.put_all([], state.capture_cursors.pending())
 
         assert await in_file(state) == {"new"}
 

@@ -18,27 +18,27 @@ import msgspec
 import pytest
 
 from forged.attributes import Facts
-from forged.counters import Departure
+from forged.counters import EgressRecord
 from forged.memory import utc_now
 from forged.state import (
-    Begun,
     CaptureCursor,
+    CaptureLogEntry,
     CapturePart,
     DecidedMemory,
-    Given,
     InjectedSet,
-    InjectedTurn,
+    InjectionRecord,
     Intent,
-    Judgement,
-    Known,
     LearnedSession,
-    Looked,
     OwnFile,
+    PendingWrite,
     Receipt,
+    RecordedMemory,
+    RequestOutcome,
     RootIds,
-    RootLook,
+    RootListing,
     RootRecord,
     SetKey,
+    TrustFindings,
     Write,
 )
 from forged.state.database import FORMAT, connect, put, transaction
@@ -62,7 +62,7 @@ def act(directory):
     state._prepare(directory + "/state.db").close()
 """
 TRUSTED = RootRecord(
-    "/srv/trusted", "1:2:3", "then", born_empty=True, trusted_at="now", mode="pin", branch="b"
+    "/srv/trusted", "1:2:3", "then", born_empty=True, trusted_at="now", mode="locked", branch="b"
 )
 
 
@@ -87,25 +87,31 @@ async def filled(directory: Path) -> None:
         await state.trust.put_root(TRUSTED)
         await state.trust.put_own("1:2:3", [OwnFile(f"mem_own{number}", "beef") for number in range(9)])
         await state.trust.approve("1:2:3", [f"f00d{number}" for number in range(9)])
-        found = Looked(TRUSTED, brought=frozenset(f"b20d{n}" for n in range(9)))
+        found = TrustFindings(TRUSTED, brought=frozenset(f"b20d{n}" for n in range(9)))
         assert state.trust.note(found)
-        state.heard.update({"of-a-session": CaptureCursor(b"12345678", ((1, 7),))})
-        await state.events.put_all([], state.heard.pending())
+        state.capture_cursors.update({"of-a-session": CaptureCursor(b"12345678", ((1, 7),))})
+        await state.events.put_all([], state.capture_cursors.pending())
         await state.parts.put("a-capture", 0, CapturePart((), b""))
         governor.spend("hyde", prompt_tokens=5)
         governor.spend("capture", prompt_tokens=7)
-        known = [Known(f"digest {number}", f"mem_{number}") for number in range(8)]
-        rows = [Begun("1:2:3", key=f"key-of-{number}", known=each) for number, each in enumerate(known)]
+        known = [RequestOutcome(f"digest {number}", f"mem_{number}") for number in range(8)]
+        rows = [
+            PendingWrite("1:2:3", key=f"key-of-{number}", known=each) for number, each in enumerate(known)
+        ]
         await asyncio.wrap_future(state.requests.begin(rows))
         await state.intents.begin(Intent("intent-7", "remove", TOP, "repo", ("mem_7",)))
         key = SetKey("agent", "told-session", (TOP,))
         state.injected_sets.put(key, InjectedSet("0123abcd", 1.0))
         state.injected_sets.used(TOP, "mem_used7")
         await state.to_review.add(proposals())
-        state.judged.add("mem_judged7", Judgement(at=time.time(), text="judged", memory_id="mem_judged7"))
-        state.outbound.add(Departure("models.example", "build", calls=3, texts=5, characters=70))
+        state.capture_log.add(
+            "mem_logged7", CaptureLogEntry(at=time.time(), text="logged", memory_id="mem_logged7")
+        )
+        state.egress.add(EgressRecord("models.example", "build", calls=3, texts=5, characters=70))
         state.agents.saw("agent-of-a-hook", "Stop")
-        state.injections.add(InjectedTurn(at=time.time(), memories=(Given(TOP, "mem_injected7", 1),)))
+        state.injections.add(
+            InjectionRecord(at=time.time(), memories=(RecordedMemory(TOP, "mem_injected7", 1),))
+        )
         progress = LearnedSession(agent="claude", session_id="s", mark="all")
         await state.events.put_all([], state.learned.change({"a-learned-session": progress}))
         await state.attributes.put("/srv/repo", {"mem_detailed7": Facts("fact")})
@@ -115,7 +121,7 @@ async def filled(directory: Path) -> None:
         await state.excludes.put(Exclude("/srv/excluded7/.git", "1:2:3", "commit"))
         await state.receipts.put("receipt7", Receipt("digest", b"reply"))
         await state._database.commit(state.absences.absent(TOP, ["mem_absent7"], "2026-01-01"))
-        look = RootLook(RootIds("/srv/placed7"), "1:2:3 0", "2026-01-01", frozenset({"mem_1"}))
+        look = RootListing(RootIds("/srv/placed7"), "1:2:3 0", "2026-01-01", frozenset({"mem_1"}))
         await state.removal.noticed(look, ["mem_1"])
     async with opened(directory) as state:
         await state._keep_copy()
@@ -149,7 +155,7 @@ def a_byte_of(directory: Path, table: str) -> int:
         "own_files": b"mem_own7",
         "approvals": b"f00d7",
         "brought": b"b20d7",
-        "outbound": b"models.example build",
+        "egress": b"models.example build",
         "requests": b"key-of-7",
         "intents": b"intent-7",
         "capture_cursors": b"of-a-session",
@@ -157,7 +163,7 @@ def a_byte_of(directory: Path, table: str) -> int:
         "injected_sets": b"told-session",
         "uses": b"mem_used7",
         "to_review": b"mem_waits7",
-        "judged": b"mem_judged7",
+        "capture_log": b"mem_logged7",
         "agents": b"agent-of-a-hook",
         "injections": b"mem_injected7",
         "learned": b"a-learned-session",
@@ -196,7 +202,7 @@ async def test_flipped_byte_in_a_table_costs_one_row_at_most_and_is_named(direct
         assert state.forgotten.digests() == {digest(TOP, text) for text in TEXTS}
         assert (bool(state.pauses.doubt), state.pauses.listed()) == (True, ("/srv/other",))
         assert {(day.purpose, day.tokens) for day in governor.accounts()} == {("hyde", 5), ("capture", 7)}
-        (left,) = state.outbound.days(90)
+        (left,) = state.egress.days(90)
         assert (left.host, left.purpose, left.calls, left.characters) == ("models.example", "build", 3, 70)
         assert state.trust.roots() == ()  # nobody is trusted until a person has said what holds
         assert not state.trust.hashes("1:2:3")
@@ -371,7 +377,7 @@ async def test_file_of_an_older_format_is_set_aside_whole_and_pauses_hold_until_
             assert (state.pauses.listed(), state.events.left()) == ((), ())
             await state.trust.put_root(TRUSTED)
             assert state.trust.roots() == ()
-            assert await state.foreign() == ()
+            assert await state.unexpected_files() == ()
     async with opened(older) as state:
         await state.pauses.set(None, False)
         assert (state.pauses.reason(()), state.warnings, state.trust.roots()) == ("", (), (TRUSTED,))

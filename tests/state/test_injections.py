@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from forged.state import Given, InjectedTurn
+from forged.state import InjectionRecord, RecordedMemory
 from forged.state.database import Database
 from forged.state.injected_sets import KEPT_S, Injections
 from tests.state.conftest import opened, raw
@@ -12,8 +12,11 @@ from tests.support.clock import Clock
 
 NOW = 100 * 24 * 3600.0
 FAR = 4e9  # beyond any day on which this runs
-ONE, TWO = Given("/r", "mem_one", 1, "search", "strong"), Given("/r", "mem_two", 3, "standing", "standing")
-TURN = InjectedTurn(
+ONE, TWO = (
+    RecordedMemory("/r", "mem_one", 1, "search", "strong"),
+    RecordedMemory("/r", "mem_two", 3, "pinned", "pinned"),
+)
+TURN = InjectionRecord(
     at=NOW,
     tops=("/r", "/h"),
     session_id="s",
@@ -68,7 +71,7 @@ async def test_what_is_forgotten_leaves_its_injections_of_that_root_alone_and_th
 async def test_the_page_that_shows_all_memories_goes_with_what_is_forgotten(directory):
     async with opened(directory) as state:
         (directory / "ui.html").write_text("all memories")
-        assert await state.foreign() == ()
+        assert await state.unexpected_files() == ()
 
         await state.erase_traces()
 

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from forged.errors import StoreError
-from forged.state import Begun, Known, OwnFile, State
+from forged.state import OwnFile, PendingWrite, RequestOutcome, State
 from forged.state.requests import KEPT_S, Requests
 from tests.state.conftest import a_governor, opened
 from tests.support.clock import PATIENCE_S
@@ -16,11 +16,13 @@ from tests.support.clock import PATIENCE_S
 HERE = "1:2:3"
 
 
-def begun(key: str, memory_id: str, **fields: object) -> Begun:
-    return Begun(HERE, OwnFile(memory_id, f"sha of {memory_id}"), key, Known("digest", memory_id), **fields)
+def begun(key: str, memory_id: str, **fields: object) -> PendingWrite:
+    return PendingWrite(
+        HERE, OwnFile(memory_id, f"sha of {memory_id}"), key, RequestOutcome("digest", memory_id), **fields
+    )
 
 
-async def put(requests: Requests, *writes: Begun) -> tuple[Known | None, ...]:
+async def put(requests: Requests, *writes: PendingWrite) -> tuple[RequestOutcome | None, ...]:
     return await asyncio.wrap_future(requests.begin(writes))
 
 
@@ -28,11 +30,11 @@ async def test_the_first_row_of_a_key_stands_and_no_other_file_is_on_record(tmp_
     async with opened(tmp_path) as state:
         assert await put(state.requests, begun("a", "mem_1"), begun("a", "mem_2")) == (
             None,
-            Known("digest", "mem_1"),
+            RequestOutcome("digest", "mem_1"),
         )
         assert set(state.trust.own(HERE)) == {"mem_1"}
     async with opened(tmp_path) as state:
-        assert await put(state.requests, begun("a", "mem_3")) == (Known("digest", "mem_1"),)
+        assert await put(state.requests, begun("a", "mem_3")) == (RequestOutcome("digest", "mem_1"),)
         assert set(state.trust.own(HERE)) == {"mem_1"}
 
 
@@ -62,7 +64,7 @@ async def test_a_key_is_known_for_a_day(tmp_path):
         requests = Requests(state._database, state.trust, state.attributes, clock=lambda: now)
         await put(requests, begun("a", "mem_1"))
         now += KEPT_S - 1
-        assert await put(requests, begun("a", "mem_2")) == (Known("digest", "mem_1"),)
+        assert await put(requests, begun("a", "mem_2")) == (RequestOutcome("digest", "mem_1"),)
         now += 601
         assert await put(requests, begun("a", "mem_2")) == (None,)
 
@@ -73,7 +75,7 @@ async def test_of_what_is_forgotten_the_key_alone_stays(tmp_path):
         await state.requests.forget(["mem_1"])
         known = await put(state.requests, begun("a", "mem_3"), begun("b", "mem_3"))
 
-    assert known == (Known("", ""), Known("digest", "mem_2"))
+    assert known == (RequestOutcome("", ""), RequestOutcome("digest", "mem_2"))
 
 
 async def test_threads_that_wait_together_share_a_transaction(tmp_path):

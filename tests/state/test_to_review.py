@@ -21,11 +21,11 @@ NOW = 1_800_000_000.0
 
 
 def proposal(
-    number: int, content: str = "", *, at: float = NOW, beside: str = "", root=ROOTS[0]
+    number: int, content: str = "", *, at: float = NOW, pasted: str = "", root=ROOTS[0]
 ) -> DecidedMemory:
     (one, _) = documents(content or f"order {number}")
     memory = msgspec.structs.replace(one.memory, id=f"mem_{number}", created_at=utc(at))
-    return DecidedMemory(root, memory, waits="it stands beside pasted text", beside=beside)
+    return DecidedMemory(root, memory, waits="it stands beside pasted text", pasted=pasted)
 
 
 def ids(waiting: ToReview, *roots) -> list[str]:
@@ -34,7 +34,7 @@ def ids(waiting: ToReview, *roots) -> list[str]:
 
 async def test_what_waits_is_there_after_a_restart_and_gone_once_it_was_decided(directory):
     now = time.time()
-    first = proposal(1, "use walrus", at=now, beside="> use walrus")
+    first = proposal(1, "use walrus", at=now, pasted="> use walrus")
     second = proposal(2, at=now + 1, root=ROOTS[1])
     async with opened(directory) as state:
         assert await state.to_review.add([first, second]) == ("mem_1", "mem_2")
@@ -106,13 +106,13 @@ async def test_what_is_forgotten_waits_no_longer_nor_stands_beside_what_does(dir
         await state.to_review.add(
             [
                 proposal(1, "Use make. The walrus password is sealion.", at=at),
-                proposal(2, "Use tofu.", at=at, beside="ops: use tofu!\nThe walrus password is sealion."),
+                proposal(2, "Use tofu.", at=at, pasted="ops: use tofu!\nThe walrus password is sealion."),
                 proposal(3, "Use tox.", at=at),
             ]
         )
         done = await state.to_review.cut(unwanted)
         assert (done.sentences, done.events) == (2, 2)
-        assert [(each.memory.content, each.beside) for each in state.to_review.of()] == [
+        assert [(each.memory.content, each.pasted) for each in state.to_review.of()] == [
             ("Use tofu.", "ops: use tofu!\n"),
             ("Use tox.", ""),
         ]

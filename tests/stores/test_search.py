@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from forged.attributes import Facts
 from forged.errors import ProviderError
 from forged.memory import Scope
-from forged.stores import Limits, Question, Ranked, Rows, StoreSearch, View, is_asked_for
-from forged.stores.merging import all_stores, both_models, in_order, recalled
+from forged.stores import Limits, Question, Ranked, SearchResult, StoreSearch, View, matches_filters
+from forged.stores.merging import merge_models, merge_ranked, merge_recalled, merge_stores
 from tests.data.maps import vector_map
 from tests.data.memories import memory
 from tests.support.clock import PATIENCE_S
@@ -39,7 +39,7 @@ def rows(*names: str, text: str = "x") -> list[Ranked]:
 
 
 def fused(lists) -> list[Ranked]:
-    return [row for row, _ in in_order(lists, attrgetter("key"))]
+    return [row for row, _ in merge_ranked(lists, attrgetter("key"))]
 
 
 def test_what_two_stores_have_comes_before_what_one_of_them_has_first():
@@ -77,14 +77,16 @@ def test_every_memory_is_there_once_and_each_list_keeps_its_order_against_the_un
         ({"least_evidence": 2.0, "vectors": np.ones((1, 2), np.float32)}, 5),
         ({"least_evidence": 2.0, "vectors": np.ones((1, 2), np.float32), "turn": 1}, 10),
         ({"least_evidence": 2.0, "turn": 9}, 3),
-        ({"least_evidence": 2.0, "turn": 9, "beside": frozenset({("", "b0")})}, 4),
+        ({"least_evidence": 2.0, "turn": 9, "pinned": frozenset({("", "b0")})}, 4),
     ],
     ids=["no gate", "alone", "first turn", "late turn", "what comes anyhow"],
 )
 def test_several_stores_bring_no_more_than_one_might(fields, wanted):
-    found = [Rows(tuple(rows(*(f"{name}{number}" for number in range(9)))), evidence=5.0) for name in "abc"]
+    found = [
+        SearchResult(tuple(rows(*(f"{name}{number}" for number in range(9)))), evidence=5.0) for name in "abc"
+    ]
 
-    best = all_stores(found, asked(**fields)).ranked
+    best = merge_stores(found, asked(**fields)).ranked
 
     assert len(best) == wanted
     assert {each.memory.id[0] for each in best} == {"a", "b", "c"}
@@ -95,32 +97,34 @@ def test_several_stores_bring_no_more_than_one_might(fields, wanted):
 TEXTS = {"e1": "deploy", "e2": "test", "e3": "tea", "z1": "部署", "z2": "测试", "z3": "喝茶"}
 
 
-def told(*names: str, via: str = "search", stayed: tuple[str, ...] = (), evidence: float = 1.0) -> Rows:
-    ranked = tuple(Ranked(memory(name, TEXTS[name]), 1.0, via=via, root="/r") for name in names)
+def rows_of(
+    *names: str, found_by: str = "search", rejected: tuple[str, ...] = (), evidence: float = 1.0
+) -> SearchResult:
+    ranked = tuple(Ranked(memory(name, TEXTS[name]), 1.0, found_by=found_by, root="/r") for name in names)
     out = tuple(
-        Ranked(memory(name, TEXTS[name]), 0.0, root="/r", stayed="faint", evidence=0.0) for name in stayed
+        Ranked(memory(name, TEXTS[name]), 0.0, root="/r", rejected="faint", evidence=0.0) for name in rejected
     )
-    return Rows(ranked, out, evidence)
+    return SearchResult(ranked, out, evidence)
 
 
 def test_the_best_of_each_language_come_in_turn_and_of_equals_the_querys_language_first():
-    own, second = told("e1", "e2", "e3"), told("z1", "z2")
+    own, second = rows_of("e1", "e2", "e3"), rows_of("z1", "z2")
 
-    assert ids(both_models(own, second, asked("when")).ranked) == ["e1", "z1", "e2", "z2", "e3"]
-    assert ids(both_models(own, second, asked("什么时候")).ranked) == ["z1", "e1", "z2", "e2", "e3"]
+    assert ids(merge_models(own, second, asked("when")).ranked) == ["e1", "z1", "e2", "z2", "e3"]
+    assert ids(merge_models(own, second, asked("什么时候")).ranked) == ["z1", "e1", "z2", "e2", "e3"]
 
 
 def test_what_words_and_vectors_both_find_counts_among_its_own_and_not_twice_against_the_others():
-    own, second = told("z2", "z1", "z3", "e1"), told("z1", "z2", "z3")
+    own, second = rows_of("z2", "z1", "z3", "e1"), rows_of("z1", "z2", "z3")
 
-    assert ids(both_models(own, second, asked("when")).ranked) == ["e1", "z1", "z2", "z3"]
+    assert ids(merge_models(own, second, asked("when")).ranked) == ["e1", "z1", "z2", "z3"]
 
 
 def test_as_many_come_as_are_wanted_and_hops_on_top():
-    own = told("e1", "e2")
-    own = Rows((*own.ranked, *told("e3", via="hop").ranked), (), 2.0)
+    own = rows_of("e1", "e2")
+    own = SearchResult((*own.ranked, *rows_of("e3", found_by="link").ranked), (), 2.0)
 
-    found = both_models(own, told("z1", "z2", evidence=3.0), asked(top_k=2))
+    found = merge_models(own, rows_of("z1", "z2", evidence=3.0), asked(top_k=2))
 
     assert ids(found.ranked) == ["e1", "z1", "e3"]
     assert found.evidence == 3.0
@@ -129,15 +133,15 @@ def test_as_many_come_as_are_wanted_and_hops_on_top():
 class Says:
     """A second model that says what it is told to, fails, or never answers."""
 
-    def __init__(self, found: Rows | Exception | None) -> None:
+    def __init__(self, found: SearchResult | Exception | None) -> None:
         self._found = found
 
-    async def search(self, _: Question) -> Rows:
+    async def search(self, _: Question) -> SearchResult:
         if self._found is None:
             await asyncio.Event().wait()
         if isinstance(self._found, Exception):
             raise self._found
-        assert isinstance(self._found, Rows)
+        assert isinstance(self._found, SearchResult)
         return self._found
 
 
@@ -146,7 +150,7 @@ class Says:
     [
         (None, ["e1"], ("cjk was late",)),
         (ProviderError("down", reason="unreachable"), ["e1"], ("cjk failed",)),
-        (told("z1"), ["e1", "z1"], ()),
+        (rows_of("z1"), ["e1", "z1"], ()),
     ],
     ids=["late", "failing", "there"],
 )
@@ -174,7 +178,7 @@ def found(scope: str, *cosines: float | None, model: str = "m", names: str = "")
 
 
 def combined(lists, limits) -> list[Ranked]:
-    return list(limits.within(recalled(lists, (), "when")))
+    return list(limits.within(merge_recalled(lists, (), "when")))
 
 
 def test_rows_of_one_model_are_ordered_by_their_distance_over_all_scopes():
@@ -267,9 +271,9 @@ def test_nothing_comes_twice_and_no_limit_is_passed_whatever_was_found(cosines):
     ],
 )
 def test_a_filter_wants_every_key_with_that_very_value(metadata, filters, is_meant):
-    assert is_asked_for(Facts(metadata=metadata), filters, 0.5) is is_meant
+    assert matches_filters(Facts(metadata=metadata), filters, 0.5) is is_meant
 
 
 @pytest.mark.parametrize(("importance", "is_meant"), [(0.49, False), (0.5, True), (1.0, True)])
 def test_what_is_less_important_than_wanted_is_not_returned(importance, is_meant):
-    assert is_asked_for(Facts(importance=importance), {}, 0.5) is is_meant
+    assert matches_filters(Facts(importance=importance), {}, 0.5) is is_meant

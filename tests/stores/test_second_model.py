@@ -16,7 +16,7 @@ from forged.files import Root
 from forged.maps import Indexer
 from forged.memory import Scope
 from forged.models import RetryBudget
-from forged.stores import CjkSource, FileStore, Question, SecondModel, View
+from forged.stores import CjkSearcher, FileStore, Question, SecondModel, View
 from tests.data.memories import memory, put
 from tests.support.clock import PATIENCE_S, until
 from tests.support.provider import FakeEmbedder, vector
@@ -60,7 +60,7 @@ class Store:
         ]
 
     async def found(self, text: str = "茶", view: View | None = None, **wanted) -> list[str]:
-        source = CjkSource(self.model, view or await self.view(), (str(self.repo),), THREAD)
+        source = CjkSearcher(self.model, view or await self.view(), (str(self.repo),), THREAD)
         question = Question(
             texts=(text,),
             message=text,
@@ -96,7 +96,7 @@ async def test_only_memories_in_these_languages_are_embedded_and_found(repo):
 
 async def test_where_nothing_is_in_these_languages_nobody_is_asked(repo):
     async with following(repo, memory("e", "tea at five")) as store:
-        assert store.model.beside(await store.view()) is None
+        assert store.model.second_view(await store.view()) is None
         assert await store.found() == []
         assert store.embedder.texts == []
 
@@ -156,7 +156,7 @@ async def test_a_second_model_that_fails_keeps_no_root_from_being_ready_and_is_a
     index = store.index
     await index.until_ended(index.generations.wanted, time.monotonic() + PATIENCE_S)
     assert (index.progress.state, index.progress.error) == ("ready", "")
-    assert [leg.present for leg in index.map.dense] == [1]
+    assert [dense.present for dense in index.map.dense] == [1]
 
     store.embedder.down = ""
     await until(lambda: store.ids() == ["z"])
@@ -171,7 +171,7 @@ async def test_a_second_model_that_hangs_keeps_nothing_of_the_first_from_being_s
     await store.embedder.called.wait()
 
     assert not (await store.view()).waiting
-    await until(lambda: [leg.present for leg in store.index.map.dense] == [1])
+    await until(lambda: [dense.present for dense in store.index.map.dense] == [1])
     store.embedder.hold.set()
     await until(lambda: store.ids() == ["z"])
     await store.indexer.close()

@@ -7,14 +7,14 @@ import pytest
 from msgspec.structs import replace
 
 from forged.attributes import Facts
-from forged.stores import SessionMemories, SessionMemory, in_session
+from forged.stores import SessionMemories, SessionMemory, new_session_memory
 from tests.support.clock import Clock
 
 MINUTE = 60.0
 
 
 def row(text: str, session: str = "s1", now: float = 0.0, **fields) -> SessionMemory:
-    return SessionMemory(in_session(text, session, now), Facts(agent_id="claude", **fields), now)
+    return SessionMemory(new_session_memory(text, session, now), Facts(agent_id="claude", **fields), now)
 
 
 def texts(memories: SessionMemories, session: str = "s1") -> list[str]:
@@ -32,7 +32,7 @@ def test_a_memory_is_there_after_59_minutes_and_not_after_61_though_nobody_swept
     clock.now = 61 * MINUTE
     assert texts(memories) == []
     assert memories.find(kept.id) is None
-    assert memories.moment("s1") == 0
+    assert memories.revision("s1") == 0
 
 
 @pytest.mark.parametrize(
@@ -41,13 +41,13 @@ def test_a_memory_is_there_after_59_minutes_and_not_after_61_though_nobody_swept
         (lambda memories, kept: memories.find(kept.id), None),
         (lambda memories, kept: memories.remove(kept.id), None),
         (lambda memories, kept: memories.of(kept.session_id), ()),
-        (lambda memories, kept: memories.moment(kept.session_id), 0),
+        (lambda memories, kept: memories.revision(kept.session_id), 0),
         (lambda memories, kept: list(memories.all()), []),
         (lambda memories, kept: memories.remove_saying(lambda text: True), ()),
         (lambda memories, kept: memories.sessions, 0),
         (lambda memories, kept: memories.add(row("the build is red", now=3600.0)) == kept, False),
     ],
-    ids=["find", "remove", "of", "moment", "all", "remove_saying", "sessions", "add"],
+    ids=["find", "remove", "of", "revision", "all", "remove_saying", "sessions", "add"],
 )
 def test_what_has_expired_is_given_out_by_nothing_that_looks_first(look, nothing):
     """Each alone, because one that looks may sweep for the next."""
@@ -117,16 +117,16 @@ def test_a_memory_of_an_id_that_is_there_takes_its_place_and_its_room():
     assert (texts(memories), memories.size, memories.sessions) == (["two"], size, 1)
 
 
-def test_what_is_there_has_another_moment_whenever_it_is_something_else():
+def test_what_is_there_has_another_revision_whenever_it_is_something_else():
     clock = Clock()
     memories = SessionMemories(clock=clock)
-    moments = [memories.moment("s1")]
+    revisions = [memories.revision("s1")]
     kept = memories.add(row("one"))
-    moments.append(memories.moment("s1"))
+    revisions.append(memories.revision("s1"))
     memories.add(row("two", now=1.0))
-    moments.append(memories.moment("s1"))
+    revisions.append(memories.revision("s1"))
     memories.remove(kept.id)
-    moments.append(memories.moment("s1"))
+    revisions.append(memories.revision("s1"))
 
-    assert len(set(moments)) == 4
-    assert memories.moment("s1") == moments[-1]
+    assert len(set(revisions)) == 4
+    assert memories.revision("s1") == revisions[-1]

@@ -15,10 +15,10 @@ from multiprocessing.queues import Queue
 
 import msgspec
 
-from forged.capture.values import CallDeparted, Classified, Classify, Ready, Report, WorkerSettings
-from forged.counters import Departure
+from forged.capture.values import CallSent, Classified, Classify, Ready, Report, WorkerSettings
+from forged.counters import EgressRecord
 
-CALL = CallDeparted(Departure("nowhere", "capture", calls=1))
+CALL = CallSent(EgressRecord("nowhere", "capture", calls=1))
 
 
 def scripted(queue: Queue[bytes], results: Connection, settings: bytes) -> None:

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from forged.capture.head import signs
+from forged.capture.linear_model import signs
 from forged.text.linear import SIZE, Weights, pieces, weight
 
 Floats = NDArray[np.float32]

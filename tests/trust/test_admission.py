@@ -11,7 +11,7 @@ import pytest
 from forged.errors import WorkspaceError
 from forged.files import Root
 from forged.memory import Scope
-from forged.trust import TrustRegistry, admission, brought
+from forged.trust import TrustRegistry, admission, provenance
 from forged.trust.identity import identify
 from forged.writing import Writer
 from tests.data.memories import memory, put
@@ -97,7 +97,7 @@ async def test_a_withheld_file_with_the_id_of_one_that_counts_does_not_hide_it(t
 # --- trusted --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", ["follow", "pin"])
+@pytest.mark.parametrize("mode", ["follow", "locked"])
 async def test_what_lies_in_a_folder_when_it_is_trusted_counts_and_later_changes_unless_it_is_pinned(
     tmp_path, mode
 ):
@@ -142,9 +142,9 @@ async def test_of_new_files_that_are_alike_each_is_judged(tmp_path, monkeypatch)
     put(top, memory("a", "one"))
     async with person(tmp_path / "state") as one:
         await one.trust.trust(str(top), "follow")
-        judge = brought.Repository.judge
+        judge = provenance.Repository.judge
         monkeypatch.setattr(
-            brought.Repository, "judge", lambda *given: asked.extend(given[2]) or judge(*given)
+            provenance.Repository, "judge", lambda *given: asked.extend(given[2]) or judge(*given)
         )
         for name in ("b.md", "c.md"):
             (top / ".forge/memory" / name).write_text("Tabs, not spaces.\n")
@@ -158,7 +158,7 @@ async def test_only_what_a_person_was_shown_is_trusted(tmp_path):
     async with person(tmp_path / "state") as one:
         shown = [each.sha256 for each in (await one.trust.describe(str(top))).withheld]
         put(top, memory("b", "came while they read"))
-        await one.trust.trust(str(top), "pin", shown)
+        await one.trust.trust(str(top), "locked", shown)
         assert one.look(top) == ({"a"}, {"b": admission.PINNED})
 
 
@@ -267,7 +267,7 @@ async def test_a_folder_that_is_a_link_or_a_repository_of_its_own_is_not_followe
                 git(ours, "submodule", "--quiet", "add", f"file://{hostile}", ".forge/memory")
             case _:
                 clone(hostile, ours / ".forge/memory")
-        assert one.look(ours) == (set(), dict.fromkeys(NAMES, brought.LINKED))
+        assert one.look(ours) == (set(), dict.fromkeys(NAMES, provenance.LINKED))
 
 
 async def test_a_clone_below_a_trusted_directory_is_not_covered(tmp_path):

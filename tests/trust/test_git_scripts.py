@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from forged.trust import brought
+from forged.trust import provenance
 from tests.data.memories import memory, put
 from tests.support.git import git
 from tests.trust.people import Person, clone, commit, person, upstream
@@ -153,11 +153,11 @@ SCRIPTS = [
     (merge_of_ours, {BASE, "new", "mine"}, {}),
     (stash_and_back, {BASE, "new"}, {}),
     (edit_and_commit, {BASE, "new"}, {}),
-    (colleague_s_branch, {BASE}, {"new": brought.OTHER_BRANCH}),
-    (cherry_pick, {BASE}, {"new": brought.OTHER_BRANCH}),
-    (branch_merged_into_a_branch, {BASE}, {"new": brought.OTHER_BRANCH}),
+    (colleague_s_branch, {BASE}, {"new": provenance.OTHER_BRANCH}),
+    (cherry_pick, {BASE}, {"new": provenance.OTHER_BRANCH}),
+    (branch_merged_into_a_branch, {BASE}, {"new": provenance.OTHER_BRANCH}),
     (conflict, set(), {}),  # it is no memory at all: `tests/files` says how it is named
-    (remote_of_a_stranger, {BASE}, {"new": brought.OTHER_BRANCH}),
+    (remote_of_a_stranger, {BASE}, {"new": provenance.OTHER_BRANCH}),
 ]
 
 
@@ -195,7 +195,7 @@ async def test_a_shallow_clone_is_judged_by_what_is_there(tmp_path):
         git(ours, "fetch", "--quiet", "--depth", "1", "origin", "feature")
         git(ours, "checkout", "--quiet", "FETCH_HEAD")
 
-        assert one.look(ours) == ({BASE, "new"}, {"evil": brought.OTHER_BRANCH})
+        assert one.look(ours) == ({BASE, "new"}, {"evil": provenance.OTHER_BRANCH})
 
 
 async def test_a_submodule_is_a_root_of_its_own_that_its_parent_s_trust_does_not_cover(tmp_path):
@@ -224,7 +224,7 @@ async def test_what_is_withheld_counts_once_it_is_merged_or_reviewed(tmp_path):
         git(ours, "pull", "--quiet")
         assert one.look(ours) == (
             {BASE, "draft"},
-            {"new": brought.OTHER_BRANCH, "other": brought.OTHER_BRANCH},
+            {"new": provenance.OTHER_BRANCH, "other": provenance.OTHER_BRANCH},
         )
 
         (reviewed,) = [each for each in (await one.trust.describe(str(ours))).withheld if each.id == "other"]
@@ -255,7 +255,7 @@ async def test_while_git_is_at_work_nothing_new_counts(tmp_path):
         await one.trust.trust(str(ours))
         put(ours, memory("new", "by hand"))
         (ours / ".git/index.lock").touch()
-        assert one.look(ours) == ({BASE}, {"new": brought.BUSY})
+        assert one.look(ours) == ({BASE}, {"new": provenance.BUSY})
         (ours / ".git/index.lock").unlink()
         assert one.counting(ours) == {BASE, "new"}
 
@@ -268,7 +268,7 @@ async def test_nothing_is_asked_of_git_while_nothing_moves(tmp_path, monkeypatch
         colleague_s_branch(theirs, ours)
         assert one.withheld(ours) == {"new"}
         monkeypatch.setattr("forged.trust.git._PROGRAMS", ())
-        assert one.look(ours) == ({BASE}, {"new": brought.OTHER_BRANCH})
+        assert one.look(ours) == ({BASE}, {"new": provenance.OTHER_BRANCH})
         git(ours, "branch", "another")
         assert one.look(ours) == ({BASE}, {"new": "there is no git"})
 
@@ -311,5 +311,5 @@ async def test_no_program_of_the_repository_is_run(tmp_path):
     async with person(tmp_path / "state") as one:
         await one.trust.trust(str(ours))
         put(ours, memory("new", "by hand"), memory(BASE, "edited by hand"))
-        assert one.look(ours) == (set(), {"new": brought.FILTERED, BASE: brought.FILTERED})
+        assert one.look(ours) == (set(), {"new": provenance.FILTERED, BASE: provenance.FILTERED})
     assert not (tmp_path / "ran").exists()

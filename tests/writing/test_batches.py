@@ -12,8 +12,8 @@ from forged.errors import NoLongerWanted, StoreError
 from forged.files import NewFile, Root, atomic
 from forged.memory import Scope
 from forged.state.database import Database
-from forged.writing import Draft
-from forged.writing.planning import Ledger
+from forged.writing import WriteRequest
+from forged.writing.root_writer import RootContents
 from tests.data.memories import memory, put
 from tests.support.clock import PATIENCE_S
 from tests.writing.conftest import bench_at, draft
@@ -184,7 +184,7 @@ async def test_a_caller_that_goes_away_stops_nobody(bench, monkeypatch):
 
 
 async def test_what_was_forgotten_while_it_waited_is_not_written(bench):
-    (told,) = await bench.writer.add_all(bench.index, [Draft(draft("mem_1"), unwanted=lambda _: True)])
+    (told,) = await bench.writer.add_all(bench.index, [WriteRequest(draft("mem_1"), unwanted=lambda _: True)])
 
     assert isinstance(told, NoLongerWanted)
     assert bench.contents() == []
@@ -196,15 +196,15 @@ async def test_what_was_forgotten_while_it_waited_is_not_written(bench):
 @pytest.fixture
 def looks(monkeypatch):
     """How many files each look of the ledger was about: None stands for all."""
-    from forged.writing import planning
+    from forged.writing import root_writer
 
-    seen, real = [], planning.scan
+    seen, real = [], root_writer.scan
 
     def scan(root, previous=None, files=None):
         seen.append(None if files is None else len(files))
         return real(root, previous, files or frozenset())
 
-    monkeypatch.setattr(planning, "scan", scan)
+    monkeypatch.setattr(root_writer, "scan", scan)
     return seen
 
 
@@ -248,11 +248,11 @@ async def test_the_ledger_is_as_a_fresh_look_after_anything(repo, tmp_path):
     """Forks, cycles, gaps, removals and edits by hand, and its own writes between them."""
     from random import Random
 
-    from forged.map import link
+    from forged.map import build_chains
 
     draw = Random(5)
     async with bench_at(repo, tmp_path / "state") as bench:
-        ledger = Ledger(bench.index.root, bench.trust, None)
+        ledger = RootContents(bench.index.root, bench.trust, None)
         for step in range(150):
             ids = [each.id for each in bench.on_disk()]
             kind = draw.choice(["new", "new", "version", "remove", "edit"])
@@ -274,7 +274,7 @@ async def test_the_ledger_is_as_a_fresh_look_after_anything(repo, tmp_path):
             )
             ledger.look()
             there = {each.id: each for each in bench.on_disk()}
-            chains = link(there.values())
+            chains = build_chains(there.values())
             for memory_id, each in there.items():
                 assert ledger.find(memory_id) == each
                 assert {one.id for one in ledger.chain(memory_id)} == set(chains.chain(memory_id))
@@ -284,9 +284,9 @@ async def test_the_ledger_is_as_a_fresh_look_after_anything(repo, tmp_path):
 
 
 async def test_a_repository_that_cannot_be_watched_is_read_anew(bench, repo, monkeypatch, looks):
-    from forged.files import arrivals
+    from forged.files import directory_events
 
-    monkeypatch.setattr(arrivals, "_libc", lambda: None)
+    monkeypatch.setattr(directory_events, "_libc", lambda: None)
     await bench.writer.add(bench.index, draft("mem_1"))
     (repo / ".forge/memory/mem_1.md").unlink()
 

@@ -8,7 +8,7 @@ import pytest
 
 from forged.errors import Conflict, MemoryExists, NoLongerWanted
 from forged.files import NewFile
-from forged.writing import Taking
+from forged.writing import RemovalTerms
 from tests.data.memories import memory, put
 from tests.writing.conftest import bench_at, draft
 
@@ -108,7 +108,7 @@ def _killed(*_: object) -> None:
 
 async def test_what_was_forgotten_does_not_come_back_by_a_late_repetition(bench):
     await bench.writer.add(bench.index, draft("mem_1", content="secret plan"), key="k")
-    await bench.writer.remove(bench.index, ("mem_1",), Taking(erase=True))
+    await bench.writer.remove(bench.index, ("mem_1",), RemovalTerms(erase=True))
 
     with pytest.raises(NoLongerWanted, match="forgotten since"):
         await bench.writer.add(bench.index, draft("mem_2", content="secret plan"), key="k")

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from forged.writing import writer
-from forged.writing.writer import Together
+from forged.writing.writer import GroupCommit
 from tests.support.clock import turns
 
 
@@ -29,7 +29,7 @@ class Work:
 
 async def test_those_who_come_during_a_call_are_the_next_one_in_their_order():
     work = Work()
-    line = Together(work, most=3)
+    line = GroupCommit(work, most=3)
     work.go.clear()
     first = line.ask(1)
     await turns(2)
@@ -44,7 +44,7 @@ async def test_who_was_served_together_is_waited_for(monkeypatch):
     monkeypatch.setattr(writer, "_LONGEST_S", 60.0)
     monkeypatch.setattr(writer, "_SHARE_OF_CALL", 1e9)
     work = Work()
-    line = Together(work, most=10)
+    line = GroupCommit(work, most=10)
     await asyncio.gather(*(line.ask(number) for number in range(3)))
 
     again = [line.ask(3)]
@@ -59,7 +59,7 @@ async def test_who_was_served_together_is_waited_for(monkeypatch):
 
 async def test_a_failure_is_that_of_every_caller_it_had_and_of_no_other():
     work = Work()
-    line = Together(work, most=2)
+    line = GroupCommit(work, most=2)
     told = await asyncio.gather(*(line.ask(number) for number in (5, -1, 7)), return_exceptions=True)
 
     assert [type(each) for each in told[:2]] == [ValueError, ValueError]
@@ -69,7 +69,7 @@ async def test_a_failure_is_that_of_every_caller_it_had_and_of_no_other():
 @pytest.mark.parametrize("when", ["before its turn", "in its turn"])
 async def test_a_caller_that_goes_away_stops_no_other(when):
     work = Work()
-    line = Together(work, most=1)
+    line = GroupCommit(work, most=1)
     work.go.clear()
     callers = [line.ask(number) for number in range(3)]
     await turns(2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from forged.memory import Entity, Memory, Related, Relation
+from forged.memory import Entity, EntityRelation, Memory, Related
 from forged.writing.succession import base_of, succeeding
 from tests.data.memories import memory
 
@@ -35,7 +35,7 @@ def test_a_new_version_keeps_category_links_and_unknown_keys_that_it_does_not_gi
 
 
 def test_what_a_memory_speaks_of_stays_with_its_text():
-    spoken = {"entities": (Entity("goose"),), "relations": (Relation("goose", "uses", "REST"),)}
+    spoken = {"entities": (Entity("goose"),), "relations": (EntityRelation("goose", "uses", "REST"),)}
     base = replace(memory("old", "goose speaks REST"), **spoken)
 
     same = succeeding(replace(DRAFT, content="goose speaks REST."), base, 2)

@@ -15,7 +15,7 @@ from forged.files.roots import Root
 from forged.maps.indexer import Indexer
 from forged.memory import Scope
 from forged.trust import TrustRegistry
-from forged.writing import Taking, Writer
+from forged.writing import RemovalTerms, Writer
 from forged.writing.trash import TRASH_S
 from tests.data.memories import memory, put
 from tests.state.conftest import opened as state_in
@@ -92,7 +92,7 @@ async def test_superseding_an_old_version_is_based_on_the_head_of_its_chain(
     put(repo, *before)
     async with opened(repo) as index:
         put(repo, *meanwhile)
-        await writer.remove(index, removed, Taking())
+        await writer.remove(index, removed, RemovalTerms())
         found = (await writer.add(index, draft("mem_3", "mem_1"))).memory
         assert (found.version, found.supersedes) == ((2, "mem_1") if removed else (3, "mem_2"))
 
@@ -139,7 +139,7 @@ async def test_removed_memories_wait_in_the_trash(repo, writer, trash):
     put(repo, draft("mem_2"))
     async with opened(repo) as index:
         await writer.add(index, draft("mem_1"))  # a memory of a moment ago
-        gone = await writer.remove(index, ("mem_1",), Taking())
+        gone = await writer.remove(index, ("mem_1",), RemovalTerms())
 
     assert gone.ids == ("mem_1",)
     assert on_disk(repo) == ["mem_2"]
@@ -152,7 +152,7 @@ async def test_removed_memories_wait_in_the_trash(repo, writer, trash):
 async def test_the_trash_is_emptied_after_seven_days(repo, writer, trash):
     put(repo, draft("mem_1"))
     async with opened(repo) as index:
-        await writer.remove(index, ("mem_1",), Taking())
+        await writer.remove(index, ("mem_1",), RemovalTerms())
     now = time.time()
 
     writer.trash.empty(now + TRASH_S - 3600)

@@ -74,7 +74,7 @@ class Capture(Request[Captured], frozen=True, tag="capture"):
     agent: str = ""
 
 
-class Judged(msgspec.Struct, frozen=True, kw_only=True):
+class CapturedEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that was said and kept, as the memory `memory_id`, or refused for a `reason`.
 
     `text` is how it begins, as a person may read it: never a secret; empty, as is `memory_id`, where it was
@@ -99,14 +99,14 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     is_there: bool = False
 
 
-class JudgedPage(Reply, frozen=True, tag="judged_page"):
+class CapturedPage(Reply, frozen=True, tag="captured_page"):
     """Newest first; `total` is how many there are of them in all."""
 
-    judged: tuple[Judged, ...] = ()
+    captured: tuple[CapturedEntry, ...] = ()
     total: int = 0
 
 
-class _ListJudgedOptions(Request[JudgedPage], frozen=True, kw_only=True):
+class _ListCapturedOptions(Request[CapturedPage], frozen=True, kw_only=True):
     """Filters, and a page of what they leave."""
 
     since: str = ""
@@ -116,7 +116,7 @@ class _ListJudgedOptions(Request[JudgedPage], frozen=True, kw_only=True):
     offset: int = 0
 
 
-class ListJudged(_ListJudgedOptions, frozen=True, tag="list_judged"):
+class ListCaptured(_ListCapturedOptions, frozen=True, tag="list_captured"):
     """List what capture has kept and refused: of the workspace's roots, or of all roots there are.
 
     `since` is a time (RFC 3339), `session_id` how a session's id begins; "" is any.

@@ -8,7 +8,7 @@ from forged_client.contract.memories import CategoryWord, Edge, ScopeWord
 from forged_client.envelope import Reply, Request
 
 
-class Draft(msgspec.Struct, frozen=True, kw_only=True):
+class ImportedDraft(msgspec.Struct, frozen=True, kw_only=True):
     """One memory to be, with the id that it gets.
 
     Either a `content` with what stands beside it, or a whole memory `file` with its `name`, which is written
@@ -27,16 +27,16 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
 
 
-class Fate(msgspec.Struct, frozen=True, kw_only=True):
+class ImportOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a draft, or what would.
 
-    `became`: new; there (the same text, or the same file, under `memory_id`); conflict (that id is there with
+    `result`: new; there (the same text, or the same file, under `memory_id`); conflict (that id is there with
     another content, nothing is overwritten); secret (`reason` names its shape; the text is not repeated);
     forgotten (this text or id was, in the last 7 days; `reason`); refused (`reason`; by the disk with the
     `code` storage_error). `replaces` is a memory that is there and would be an older version from then on.
     """
 
-    became: str
+    result: str
     memory_id: str = ""
     reason: str = ""
     code: str = ""
@@ -46,14 +46,14 @@ class Fate(msgspec.Struct, frozen=True, kw_only=True):
 class Imported(Reply, frozen=True, tag="imported"):
     """One fate for each draft, in their order; `root` is where they went."""
 
-    fates: tuple[Fate, ...] = ()
+    outcomes: tuple[ImportOutcome, ...] = ()
     root: str = ""
     scope: str = ""
     generation: str = ""
 
 
 class Import(Request[Imported], frozen=True, tag="import"):
-    """Write drafts into the root of a scope, each durably, or only tell what would become of them (`look`).
+    """Write drafts into the root of a scope, each durably; with `preview`, write nothing.
 
     Their origin is `import` whatever a file says of itself, unless `own`: the person says that the files are
     out of an own root and are to be believed. A draft with a secret is refused alone, unless `allow_secret`;
@@ -67,8 +67,8 @@ class Import(Request[Imported], frozen=True, tag="import"):
 
     workspace: str
     scope: ScopeWord = "repo"
-    drafts: tuple[Draft, ...] = ()
-    look: bool = False
+    drafts: tuple[ImportedDraft, ...] = ()
+    preview: bool = False
     own: bool = False
     allow_secret: bool = False
     allow_forgotten: bool = False
@@ -76,4 +76,4 @@ class Import(Request[Imported], frozen=True, tag="import"):
 
     @property
     def only_shows(self) -> bool:
-        return self.look
+        return self.preview

@@ -17,10 +17,10 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     is_markdown: bool = False
 
 
-class DocumentFate(msgspec.Struct, frozen=True, kw_only=True):
+class DocumentOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a document, or what would.
 
-    `became`: new; replaced (there was another text of this source); there (the same text); completed (the
+    `result`: new; replaced (there was another text of this source); there (the same text); completed (the
     same text, of which pieces were missing); secret (`reason` names its shape); refused (`reason`; by the
     disk with the `code` storage_error). `pieces` is how many it has, `written` how many of them were not
     there, and `forgotten` how many are left out, as what they say was forgotten in the last 7 days. `shared`:
@@ -29,7 +29,7 @@ class DocumentFate(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     source: str
-    became: str
+    result: str
     document_id: str = ""
     pieces: int = 0
     written: int = 0
@@ -42,13 +42,13 @@ class DocumentFate(msgspec.Struct, frozen=True, kw_only=True):
 class Ingested(Reply, frozen=True, tag="ingested"):
     """One fate for each document, in their order; `root` is where they went."""
 
-    fates: tuple[DocumentFate, ...] = ()
+    outcomes: tuple[DocumentOutcome, ...] = ()
     root: str = ""
     generation: str = ""
 
 
 class Ingest(Request[Ingested], frozen=True, tag="ingest"):
-    """Cut documents into pieces and write these, each durably, or with `look` only tell what would become.
+    """Cut documents into pieces and write these, each durably, or with `preview` only tell what would become.
 
     `agent_id` is who brings them, `metadata` what recalls can filter by. A document with a secret is refused,
     unless `allow_secret`; pieces that were forgotten lately are left out, unless `allow_forgotten`. Asked
@@ -63,14 +63,14 @@ class Ingest(Request[Ingested], frozen=True, tag="ingest"):
     workspace: str = ""
     agent_id: str = ""
     metadata: dict[str, Any] = msgspec.field(default_factory=dict)
-    look: bool = False
+    preview: bool = False
     allow_secret: bool = False
     allow_forgotten: bool = False
     key: str = ""
 
     @property
     def only_shows(self) -> bool:
-        return self.look
+        return self.preview
 
 
 class DocumentRecord(msgspec.Struct, frozen=True, kw_only=True):

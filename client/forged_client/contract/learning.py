@@ -12,7 +12,7 @@ from forged_client.envelope import Reply, Request
 class Learned(Reply, frozen=True, tag="learned"):
     """How far a past session is judged.
 
-    `outcome`: judged (all that was sent), waiting (not all of it yet; `waits_for` says what keeps it, if
+    `outcome`: classified (all that was sent), waiting (not all of it yet; `waits_for` says what keeps it, if
     anything does), rejected (then `reason` says why). `to_review` is how many proposals of past sessions
     wait for a person, of every root.
     """

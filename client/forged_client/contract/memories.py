@@ -117,41 +117,42 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Ranking(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Place of a memory among those that a question found, and the reason for it. `score` orders.
+    """Position and scores of a memory in a search result. Results are ordered by `score`.
 
-    `cosine` is there when the dense leg answered; a recall has its `distance`, smaller is nearer, instead.
-    `via`: search, hop, standing (it came with the session and without a search), heard (an earlier turn
+    `cosine` is there when the dense index answered; a recall has its `distance`, smaller is nearer, instead.
+    `found_by`: search, hop, standing (it came with the session and without a search), heard (an earlier turn
     brought it), correction (it replaces one that the session has heard), entity (over what it speaks of;
-    `path` says in words over what). `came` is why it was let in: strong, near, weak, hop, standing. `older`
-    are the versions before it; `rivals` stand beside it: neither replaces the other.
+    `path` says in words over what). `admitted_as` is why it was let in: strong, near, weak, hop, standing.
+    `older` are the versions before it; `concurrent_heads` stand beside it: neither replaces the other.
     """
 
     score: float
     cosine: float | None = None
     distance: float | None = None
     lexical: float | None = None
-    via: str = "search"
-    came: str = ""
+    found_by: str = "search"
+    admitted_as: str = ""
     path: str = ""
     older: tuple[Version, ...] = ()
-    rivals: tuple[Version, ...] = ()
+    concurrent_heads: tuple[Version, ...] = ()
 
 
 class MemoryRecord(Facts, frozen=True, kw_only=True):
     """One memory with its attributes; times are RFC 3339 text as in the file. An id is of its `root`.
 
     `origin` says where its text came from: typed, explicit, model, agent, import, or file if nobody knows.
-    `redacted` are the secrets that its file holds and that are not in `content`, by name. `rivals` are newest
-    versions that stand beside this one: neither replaces the other, as both were made elsewhere. `cues` are
-    lines that say when it should come back, `evidence` the files that it stands on, as PATH, PATH:LINE or
-    PATH:FIRST-LAST; `stale` are those of them that changed or went since. `entities` are names of what it
-    speaks of, by its front matter and by its text, and `relations` how these relate; a list has them, and the
+    `redacted` are the secrets that its file holds and that are not in `content`, by name. `concurrent_heads`
+    are newest versions that stand beside this one: neither replaces the other, as both were made elsewhere.
+    `cues` are lines that say when it should come back, `evidence` the files that it stands on, as PATH,
+    PATH:LINE or PATH:FIRST-LAST; `stale` are those of them that changed or went since. `entities` are names
+    of what it speaks of, by its front matter and by its text, and `relations` how these relate; a list has
+    them, and the
     `path` of the file, only if it was asked for them. `chunk_index` is the place in `document_id`, -1 outside
     of documents.
 
-    A record that was `found` has what a turn needs: id, scope, category, version, content, `created_at`,
-    `root` and `stale`; one of a search also entities and relations, one of a recall attributes and session.
-    On the wire fields at their defaults are left out.
+    With `found` a record has the fields that a turn needs: id, scope, category, version, content,
+    `created_at`, `root` and `stale`. A search adds entities and relations, a recall attributes and session.
+    On the wire, fields with their default are left out.
     """
 
     id: str
@@ -169,7 +170,7 @@ class MemoryRecord(Facts, frozen=True, kw_only=True):
     is_head: bool = True
     origin: str = ""
     redacted: tuple[str, ...] = ()
-    rivals: tuple[str, ...] = ()
+    concurrent_heads: tuple[str, ...] = ()
     cues: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()
     stale: tuple[str, ...] = ()
@@ -350,11 +351,15 @@ class Forget(_ForgetOptions, frozen=True, tag="forget"):
 
 
 class Chain(Reply, frozen=True, tag="chain"):
-    """Oldest first. `flags` names what is odd: fork, cycle, missing:<id>."""
+    """Versions of a memory, oldest first. `flags` names problems: fork, cycle, missing:<id>.
+
+    `path` is that of the file of the version that was asked for.
+    """
 
     memories: tuple[MemoryRecord, ...] = ()
     flags: tuple[str, ...] = ()
     generation: str = ""
+    path: str = ""
 
 
 class History(_Shown[Chain], frozen=True, tag="history"):

@@ -22,7 +22,7 @@ class Recalled(Reply, frozen=True, tag="recalled"):
     included: int = 0
     omitted: int = 0
     degraded: tuple[str, ...] = ()
-    legs: tuple[str, ...] = ()
+    indexes: tuple[str, ...] = ()
     elapsed_ms: float = 0.0
     embedding_ms: float = 0.0
 

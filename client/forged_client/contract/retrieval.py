@@ -27,7 +27,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     parts: tuple[Part, ...] = ()
 
 
-class Stayed(msgspec.Struct, frozen=True):
+class Rejected(msgspec.Struct, frozen=True):
     """A memory near the top that stayed out.
 
     `why`: faint (too little speaks for it), far (too little beside the best), full (others came before it),
@@ -45,12 +45,12 @@ class Stayed(msgspec.Struct, frozen=True):
 class Retrieved(Reply, frozen=True, tag="retrieved"):
     """`text` is the injection: empty unless status is ok (and not `unchanged`).
 
-    `partial` says why it rests on fewer hypotheses than the model was about to write, or nothing.
-    `notice` is a sentence for the person and never for the model: what is withheld here, and the one command
-    that mends it. A session gets it once for each root, a request without a session each time.
-    `memories` are those that stand in the text; the first `heard` of them the session had heard before.
-    `captured` are sentences for the person: what of this session was kept or refused since the last reply,
-    and how to take it back.
+    `partial` says why it rests on fewer hypotheses than the model was about to write, or nothing. `notice` is
+    a sentence for the person and never for the model: what is withheld here, and the one command that mends
+    it. A session gets it once for each root, a request without a session each time. `memories` are those that
+    stand in the text; the first `already_injected` of them the session had heard before. `captured` are
+    sentences for the person: what of this session was kept or refused since the last reply, and how to take
+    it back.
     """
 
     text: str = ""
@@ -60,13 +60,13 @@ class Retrieved(Reply, frozen=True, tag="retrieved"):
     digest: str = ""
     unchanged: bool = False
     strategy: str = ""
-    legs: tuple[str, ...] = ()
+    indexes: tuple[str, ...] = ()
     generation: str = ""
     cached: bool = False
     elapsed_ms: float = 0.0
     partial: str = ""
     notice: str = ""
-    heard: int = 0
+    already_injected: int = 0
     captured: tuple[str, ...] = ()
 
 
@@ -108,7 +108,7 @@ class Found(Reply, frozen=True, tag="found"):
     """`notice` is a sentence for the person about what is withheld."""
 
     memories: tuple[MemoryRecord, ...] = ()
-    legs: tuple[str, ...] = ()
+    indexes: tuple[str, ...] = ()
     generation: str = ""
     elapsed_ms: float = 0.0
     notice: str = ""
@@ -117,10 +117,10 @@ class Found(Reply, frozen=True, tag="found"):
 class Search(Request[Found], frozen=True, tag="search"):
     """Ranked memories for a query text, without injection and without the turn cache.
 
-    `rated`: `came` of a memory says what speaks for it: strong, near or weak; nothing where it is not known.
-    `agent` is whose memories are found beside the others where the configuration says so, as in Retrieve.
-    `hypotheses`, sentences that a memory looked for may hold, are queries beside the text, which may then be
-    empty; a memory is ranked by the query that it answers best.
+    `rated`: `admitted_as` of a memory says what speaks for it: strong, near or weak; nothing where it is not
+    known. `agent` is whose memories are found beside the others where the configuration says so, as in
+    Retrieve. `hypotheses`, sentences that a memory looked for may hold, are queries beside the text, which
+    may then be empty; a memory is ranked by the query that it answers best.
     """
 
     effect = "read"
@@ -140,30 +140,30 @@ class Search(Request[Found], frozen=True, tag="search"):
 class Explained(Reply, frozen=True, tag="explained"):
     """One ledger entry: what was asked, what was found, what was cut.
 
-    `omitted_ids` did not fit the budget; `stayed` were near the top and stayed out, `far_ids` are their ids,
-    and they are no part of `memories`. `partial` says why a model's hypotheses are fewer than it was about to
-    write, or nothing. `notice` is a sentence for the person about what is withheld.
+    `omitted_ids` did not fit the budget; `rejected` were near the top and stayed out, `rejected_ids` are
+    their ids, and they are no part of `memories`. `partial` says why a model's hypotheses are fewer than it
+    was about to write, or nothing. `notice` is a sentence for the person about what is withheld.
     """
 
     session_id: str = ""
     turn_id: str = ""
     at: str = ""
     strategy: str = ""
-    legs: tuple[str, ...] = ()
+    indexes: tuple[str, ...] = ()
     hypotheses: tuple[str, ...] = ()
     memories: tuple[MemoryRecord, ...] = ()
     included: int = 0
     omitted_ids: tuple[str, ...] = ()
-    far_ids: tuple[str, ...] = ()
+    rejected_ids: tuple[str, ...] = ()
     generation: str = ""
     elapsed_ms: float = 0.0
     partial: str = ""
     notice: str = ""
-    stayed: tuple[Stayed, ...] = ()
+    rejected: tuple[Rejected, ...] = ()
 
 
 class InjectedMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """One memory of an injection; `via` and `came` are those of its Ranking.
+    """One memory of an injection; `found_by` and `admitted_as` are those of its Ranking.
 
     `sessions` is in how many sessions, up to now, this version of it was injected because it was found.
     """
@@ -171,8 +171,8 @@ class InjectedMemory(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     root: str
     version: int
-    via: str = ""
-    came: str = ""
+    found_by: str = ""
+    admitted_as: str = ""
     sessions: int = 0
 
 

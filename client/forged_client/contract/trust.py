@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
-from forged_client.envelope import Reply, Request
+from forged_client.contract.memories import Scope
+from forged_client.envelope import Reply, Request, one_of
+
+KeptScope = Annotated[str, one_of("scope", (Scope.REPO, Scope.USER))]
 
 
 class WithheldFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +71,7 @@ class Trust(_TrustOptions, frozen=True, tag="trust"):
     """Say whether the memories that lie in a repository may be used.
 
     `action`: show (the workspace's root), trust, revoke, under (every root with memories below the directory
-    `workspace`), list (every root that was ever seen), git, leave. `mode` is follow or pin, "" what the
+    `workspace`), list (every root that was ever seen), git, leave. `mode` is follow or locked, "" what the
     configuration says. With `shown`, of a `RootTrust`, a root is trusted only if just that is still withheld.
     `git` goes with that action: commit or exclude, whether what forged captures in the workspace's repository
     may be committed, "" what the configuration says. leave takes forged's line out of every `info/exclude`.
@@ -125,6 +130,7 @@ class _ReviewOptions(Request[Reviewed], frozen=True, kw_only=True):
     keep: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
     text: str = ""
+    scope: KeptScope = ""
     allow_secret: bool = False
     key: str = ""
 
@@ -135,8 +141,8 @@ class Review(_ReviewOptions, frozen=True, tag="review"):
     `accept` are ids, or beginnings (from eight characters) of SHA-256 sums; `everything` accepts all that is
     there now, with `shown` only if it is just that. `keep` and `drop` are ids of what waits for a person, or
     beginnings of them; what is kept becomes a typed memory, one of them in the words of `text` if that is
-    given. A text with a secret is refused with the code `secret`, unless `allow_secret`.
-    With a `key` it may be sent twice.
+    given, all of them in `scope` if that is given. A text with a secret is refused with the code `secret`,
+    unless `allow_secret`. With a `key` it may be sent twice.
     """
 
     effect = "write"

@@ -23,9 +23,9 @@ from typing import Literal
 import msgspec
 
 from forged.capture.authorship import Statement, sentences, statements
-from forged.capture.forms import fill_in, without_accents, word_patterns
-from forged.capture.rules.lasting import ALL_OVER, corrects, lasting, speaks_against
+from forged.capture.rules.durability import ALL_OVER, corrects, is_vetoed, lasting_category
 from forged.capture.rules.requests import asks
+from forged.capture.text_patterns import fill_in, without_accents, word_patterns
 from forged.capture.values import Classified, KnownMemory, Proposal
 from forged.conversation import Utterance
 from forged.memory import Category, Origin, Scope
@@ -57,21 +57,21 @@ _AFFIRMS = (
 # makes one about the project a correction.
 Flag = Literal["", "firm", "correcting"]
 
-More = Callable[[Event, Sequence[Statement], Sequence[Proposal]], Classified]
+Refine = Callable[[Event, Sequence[Statement], Sequence[Proposal]], Classified]
 
 
 class RuleClassifier:
     """`builtin:rules` (Classifier): makes no call and costs nothing.
 
-    `heads` gives the heads that name something, if a statement may replace one. `more` has the last word on
+    `heads` gives the heads that name something, if a statement may replace one. `refine` has the last word on
     what the rules keep of an event's statements, and adds what else is kept or refused.
     """
 
     def __init__(
-        self, heads: Callable[[str, Sequence[str]], Sequence[KnownMemory]], more: More | None = None
+        self, heads: Callable[[str, Sequence[str]], Sequence[KnownMemory]], refine: Refine | None = None
     ) -> None:
         self._heads = heads
-        self._more = more
+        self._refine = refine
 
     async def classify(
         self, event: Event, known: Sequence[KnownMemory], *, deadline: float, attempts: int
@@ -80,7 +80,7 @@ class RuleClassifier:
         del known, deadline, attempts  # for a model: few memories, and limits
         said = still_meant(event)
         kept = [*_kept(event.window, said)]
-        others = self._more(event, said, kept) if self._more is not None else None
+        others = self._refine(event, said, kept) if self._refine is not None else None
         proposals = _newest(others.proposals if others else kept)
         names = list(dict.fromkeys(name for each in proposals for name in given_up(each.content)))
         if names:
@@ -104,7 +104,7 @@ def _kept(window: Sequence[Utterance], said: Sequence[Statement]) -> Iterator[Pr
         yield from proposals_in(window[place].text, [one.text for one in each])
 
 
-def is_led_in(sentence: str) -> bool:
+def has_lead_in(sentence: str) -> bool:
     """Whether a sentence is led in as one that lasts or corrects, whatever it says."""
     straight = sentence.translate(_STRAIGHT)
     return len(sentence) <= 2 * LONGEST and bool(without_lead_ins(straight)[1] - {""})
@@ -117,7 +117,7 @@ def is_urgent(typed: Sequence[str]) -> bool:
     """
     said = [(end, [*sentences(end)]) for text in typed for end in _ends(text)]
     return any(
-        any(is_led_in(each) or asks(each) or corrects(each) for each in told) or proposals_in(text, told)
+        any(has_lead_in(each) or asks(each) or corrects(each) for each in told) or proposals_in(text, told)
         for text, told in said
     )
 
@@ -131,7 +131,7 @@ def proposals_in(text: str, of: Sequence[str] | None = None) -> list[Proposal]:
     found: list[Proposal | None] = []
     carried: frozenset[Flag] = frozenset()
     is_local = patterns().local.search(text) is not None
-    is_ironic = speaks_against(text, ALL_OVER)
+    is_ironic = is_vetoed(text, ALL_OVER)
     said = [raw for raw in (sentences(text) if of is None else of) if len(raw) <= 2 * LONGEST]
     for at, raw in enumerate(said):
         if found and (patterns().takes_back.match(raw) or patterns().asks_for_it.match(raw)):
@@ -154,7 +154,7 @@ def _is_said(proposal: Proposal, before: Sequence[Proposal | None]) -> bool:
 def _of_itself(said: Sequence[str], at: int, *, is_brief: bool) -> Proposal | None:
     """What a sentence comes to by the signs that it lasts; in a short message with what stands around it."""
     beside = (*said[max(0, at - 1) : at], *said[at + 1 : at + 2])
-    category = lasting(said[at], beside)
+    category = lasting_category(said[at], beside)
     if category is None or patterns().mishap.search(said[at]):
         return None
     content = presentable(_together(said, at) if is_brief else said[at])
@@ -166,9 +166,9 @@ def _of_itself(said: Sequence[str], at: int, *, is_brief: bool) -> Proposal | No
 
 def _together(said: Sequence[str], at: int) -> str:
     first, last = at, at + 1
-    while first > 0 and not speaks_against(said[first - 1]):
+    while first > 0 and not is_vetoed(said[first - 1]):
         first -= 1
-    while last < len(said) and not speaks_against(said[last]):
+    while last < len(said) and not is_vetoed(said[last]):
         last += 1
     return " ".join(said[first:last])
 

@@ -13,17 +13,17 @@ import re
 from collections.abc import Sequence
 from itertools import takewhile
 
-from forged.capture.rules.pairs import NO_ROWS, RowsOf, judge
+from forged.capture.rules.pair_model import NO_ROWS, RowsOf, pair_model
 from forged.capture.rules.slots import (
-    Signs,
+    PairSigns,
     are_parallel,
     clauses,
     compared,
     gives_up,
     is_about_the_same,
     opening,
+    pair_signs,
     says_something,
-    signs,
     without_marks,
     word_lists,
 )
@@ -43,34 +43,36 @@ def replaced_by(
     older: Sequence[str],
     *,
     rows: RowsOf = NO_ROWS,
-    doubt: float = 0.0,
+    penalty: float = 0.0,
     among: float = 0.0,
-    doubts: Sequence[float] = (),
+    penalties: Sequence[float] = (),
     plainly: bool = False,
 ) -> int | None:
     """Return the place of the one of `older` texts that `newer` replaces.
 
-    The texts must show it (`is_evident`, `plainly` or not). `doubt`, and `doubts` of each older one, raise
-    the bar, as does the number of memories that they are `among`. One without a row is too far from the
+    The texts must show it (`is_evident`, `plainly` or not). `penalty`, and `penalties` of each older one,
+    raise the bar, as does the number of memories that they are `among`. One without a row is too far from the
     others.
     """
     newer, older = opening(newer), [*map(opening, older)]
     if newer not in rows:
-        return _replaced_by_words(newer, older, doubt=doubt, among=among, doubts=doubts, plainly=plainly)
-    bar = judge().bar + doubt + math.log(among or max(1, len(older)))
-    least = [bar + more for more in doubts or [0.0] * len(older)]
+        return _replaced_by_words(
+            newer, older, penalty=penalty, among=among, penalties=penalties, plainly=plainly
+        )
+    bar = pair_model().bar + penalty + math.log(among or max(1, len(older)))
+    least = [bar + more for more in penalties or [0.0] * len(older)]
     for place in _above(newer, older, rows, least):
         if is_evident(newer, older[place], plainly=plainly):
             return place
     return _given_up(newer, older)
 
 
-def differs_from(newer: str, older: Sequence[str], *, rows: RowsOf = NO_ROWS) -> int | None:
+def may_contradict(newer: str, older: Sequence[str], *, rows: RowsOf = NO_ROWS) -> int | None:
     """Return the place of the one of `older` texts that `newer` may not hold together with."""
     newer, older = opening(newer), [*map(opening, older)]
     if newer not in rows:
         return _differs_by_words(newer, older)
-    return next(iter(_above(newer, older, rows, [judge().doubted] * len(older))), None)
+    return next(iter(_above(newer, older, rows, [pair_model().doubted] * len(older))), None)
 
 
 def may_replace(newer: str, older: str, *, rows: RowsOf = NO_ROWS) -> bool:
@@ -79,13 +81,13 @@ def may_replace(newer: str, older: str, *, rows: RowsOf = NO_ROWS) -> bool:
     if newer not in rows or older not in rows:
         return _may_replace_by_words(newer, older)
     is_shown = is_evident(newer, older) or _ends_otherwise(newer, older)
-    return is_shown and judge().leanings(newer, [older], rows)[0] > judge().proposed
+    return is_shown and pair_model().scores(newer, [older], rows)[0] > pair_model().proposed
 
 
 def _above(newer: str, older: Sequence[str], rows: RowsOf, least: Sequence[float]) -> list[int]:
     places = [place for place, text in enumerate(older) if text in rows]
-    leanings = judge().leanings(newer, [older[place] for place in places], rows)
-    above = {place: leaning - least[place] for place, leaning in zip(places, leanings, strict=True)}
+    scores = pair_model().scores(newer, [older[place] for place in places], rows)
+    above = {place: score - least[place] for place, score in zip(places, scores, strict=True)}
     return sorted((place for place in places if above[place] > 0), key=lambda place: -above[place])
 
 
@@ -93,19 +95,19 @@ def _replaced_by_words(
     newer: str,
     older: Sequence[str],
     *,
-    doubt: float = 0.0,
+    penalty: float = 0.0,
     among: float = 0.0,
-    doubts: Sequence[float] = (),
+    penalties: Sequence[float] = (),
     plainly: bool = False,
 ) -> int | None:
-    doubts = doubts or [0.0] * len(older)
-    weights = _weights(newer, older, doubts)
+    penalties = penalties or [0.0] * len(older)
+    weights = _weights(newer, older, penalties)
     # Evidence takes longest: only of those is it looked for that are likely enough, the likeliest first.
-    likely = [place for place, weight in enumerate(weights) if weight > _ENOUGH + doubt]
+    likely = [place for place, weight in enumerate(weights) if weight > _ENOUGH + penalty]
     for place in sorted(likely, key=lambda at: -weights[at]):
         if is_evident(newer, older[place], plainly=plainly):
-            is_sure = weights[place] - math.log(among or len(older)) > _ENOUGH + doubt
-            return place if is_sure or _is_plain(newer, older[place], doubt + doubts[place]) else None
+            is_sure = weights[place] - math.log(among or len(older)) > _ENOUGH + penalty
+            return place if is_sure or _is_plain(newer, older[place], penalty + penalties[place]) else None
     return None
 
 
@@ -119,7 +121,7 @@ def is_evident(newer: str, older: str, *, plainly: bool = False) -> bool:
     named = gives_up(newer, older)
     if named is False or are_parallel(newer, older):
         return False
-    is_change = signs(newer, older).change > 0
+    is_change = pair_signs(newer, older).change > 0
     is_same = is_about_the_same(newer, older)
     found = compared(without_marks(newer), without_marks(older))
     return any(named or _shows(each, plainly=plainly, is_change=is_change, is_same=is_same) for each in found)
@@ -130,12 +132,12 @@ def _given_up(newer: str, older: Sequence[str]) -> int | None:
     places = [
         place
         for place, each in enumerate(older)
-        if gives_up(newer, each) and signs(newer, each).shared >= _SAME and is_evident(newer, each)
+        if gives_up(newer, each) and pair_signs(newer, each).shared >= _SAME and is_evident(newer, each)
     ]
     return places[0] if len(places) == 1 else None
 
 
-def _shows(found: Signs, *, plainly: bool, is_change: bool, is_same: bool) -> bool:
+def _shows(found: PairSigns, *, plainly: bool, is_change: bool, is_same: bool) -> bool:
     if _slot(found) and (found.shared or is_change):
         return True
     return not plainly and is_same and _has_to_do(found) and bool(is_change or found.leaves)
@@ -147,8 +149,8 @@ def _differs_by_words(newer: str, older: Sequence[str]) -> int | None:
     return weights.index(most) if most - math.log(max(1, len(weights))) > _DOUBTED else None
 
 
-def _weights(newer: str, older: Sequence[str], doubts: Sequence[float]) -> list[float]:
-    return [_weight_of(newer, each) - doubt for each, doubt in zip(older, doubts, strict=True)]
+def _weights(newer: str, older: Sequence[str], penalties: Sequence[float]) -> list[float]:
+    return [_weight_of(newer, each) - penalty for each, penalty in zip(older, penalties, strict=True)]
 
 
 def _may_replace_by_words(newer: str, older: str) -> bool:
@@ -170,16 +172,16 @@ def _weight_of(newer: str, older: str) -> float:
     return max(map(_weight, filter(_has_to_do, compared(newer, older))), default=-math.inf)
 
 
-def _has_to_do(found: Signs) -> bool:
+def _has_to_do(found: PairSigns) -> bool:
     return bool(found.shared or found.given_up or _slot(found))
 
 
-def _is_plain(newer: str, older: str, doubt: float) -> bool:
-    found = (signs(each, older) for each in (newer, *clauses(newer)))
-    return any(_weight(each) > _ENOUGH + doubt and _is_of_the_same(each) for each in found)
+def _is_plain(newer: str, older: str, penalty: float) -> bool:
+    found = (pair_signs(each, older) for each in (newer, *clauses(newer)))
+    return any(_weight(each) > _ENOUGH + penalty and _is_of_the_same(each) for each in found)
 
 
-def _is_of_the_same(found: Signs) -> bool:
+def _is_of_the_same(found: PairSigns) -> bool:
     if found.apart:
         return False
     if found.shared >= _SAME:
@@ -187,16 +189,16 @@ def _is_of_the_same(found: Signs) -> bool:
     return found.shared >= _SAME_SLOT and _slot(found) > 0 and found.strange < _STRANGE
 
 
-def _slot(found: Signs) -> float:
+def _slot(found: PairSigns) -> float:
     return max(found.value, found.number, found.version)
 
 
-def _weight(found: Signs) -> float:
+def _weight(found: PairSigns) -> float:
     worth = word_lists().weights
     return worth["bias"] + sum(worth[name] * value for name, value in terms(found).items())
 
 
-def terms(found: Signs) -> dict[str, float]:
+def terms(found: PairSigns) -> dict[str, float]:
     """What is weighed: signs, and what two of them come to together."""
     slot, about, near = _slot(found), min(1.0, 2 * found.shared), 1 - found.strange
     plain = ("led", "value", "number", "version", "given_up", "change", "adds", "flips", "leaves")

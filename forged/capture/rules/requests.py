@@ -15,7 +15,7 @@ from typing import Literal
 
 import msgspec
 
-from forged.capture.forms import any_of, fill_in, plain, without_accents, word_patterns, words_said
+from forged.capture.text_patterns import any_of, fill_in, plain, without_accents, word_patterns, words_said
 from forged.text.linear import CJK
 
 FILE = os.path.join(os.path.dirname(__file__), "requests.toml")
@@ -98,7 +98,7 @@ def without_request(text: str) -> str:
     return form_of("asks").sub(" ", plain(text))
 
 
-def beside_request(text: str) -> str:
+def outside_request(text: str) -> str:
     """Return the plain text without the clauses that ask, unless nothing is left then."""
     clauses = [each for each in _CLAUSES.split(plain(text)) if each and not form_of("asks").search(each)]
     return ", ".join(clauses) if sum(map(len, clauses)) >= _CLAUSE else without_request(text)

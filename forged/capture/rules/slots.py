@@ -77,7 +77,7 @@ def opening(text: str, most: int = MOST_COMPARED) -> str:
     return text[: next((found.end() for found in cuts if found), most)].rstrip()
 
 
-class Signs(msgspec.Struct, frozen=True):
+class PairSigns(msgspec.Struct, frozen=True):
     """Each between 0 and 1; all 0 where two texts have nothing to do with each other."""
 
     shared: float = 0.0  # of the older one's words that say what it is about, how many the newer one has
@@ -94,7 +94,7 @@ class Signs(msgspec.Struct, frozen=True):
     apart: float = 0.0  # of two neighbouring things each speaks of one
 
 
-def signs(newer: str, older: str) -> Signs:
+def pair_signs(newer: str, older: str) -> PairSigns:
     """Compare two statements."""
     new, old = slots_of(newer), slots_of(older)
     common = [any(_related(word, other) for other in new.topics) for word in old.topics]
@@ -102,7 +102,7 @@ def signs(newer: str, older: str) -> Signs:
     numbers = _replaced(new.numbers, old.numbers)
     named = any(each in new.text for found in old.values.values() for each in found)
     named = (named and bool(values)) or _names_number(new.numbers, old.numbers)
-    return Signs(
+    return PairSigns(
         shared=sum(common) / max(1, len(common)),
         led=float(bool(common) and common[0]),
         value=values,
@@ -120,15 +120,15 @@ def signs(newer: str, older: str) -> Signs:
     )
 
 
-def compared(newer: str, older: str) -> list[Signs]:
+def compared(newer: str, older: str) -> list[PairSigns]:
     """The signs of each clause of one with each of the other, those of the whole texts first.
 
     None where each speaks of one of two neighbouring things; what a text adds, its clauses add too.
     """
-    whole = signs(newer, older)
+    whole = pair_signs(newer, older)
     if whole.apart:
         return []
-    found = [signs(one, other) for one in (newer, *clauses(newer)) for other in (older, *clauses(older))]
+    found = [pair_signs(one, other) for one in (newer, *clauses(newer)) for other in (older, *clauses(older))]
     return [
         msgspec.structs.replace(each, adds=whole.adds, given_up=whole.given_up)
         for each in found
@@ -170,7 +170,7 @@ def is_about_the_same(newer: str, older: str, *, least: int = 1) -> bool:
     return sum(any(_related(one, other) for one in ours) for other in theirs) >= least
 
 
-def _subject(read: Slots) -> list[str]:
+def _subject(read: SlotTable) -> list[str]:
     change = word_lists().phrases["change"]
     said = {word for found in change.finditer(read.text) for word in words_in(found[0])}
     return [word for word in read.topics if word not in said]
@@ -251,7 +251,7 @@ def _is_new_version(new: Mapping[str, frozenset[str]], old: Mapping[str, frozens
     return any(kind in new and new[kind].isdisjoint(old[kind]) for kind in named)
 
 
-def _strange(words: Sequence[str], old: Slots) -> float:
+def _strange(words: Sequence[str], old: SlotTable) -> float:
     strange = sum(not any(_related(word, other) for other in old.topics) for word in words)
     return strange / max(1, len(words))
 
@@ -263,13 +263,13 @@ def _is_apart(new: Mapping[str, frozenset[str]], old: Mapping[str, frozenset[str
     )
 
 
-def _is_for_another(new: Slots, old: Slots) -> bool:
+def _is_for_another(new: SlotTable, old: SlotTable) -> bool:
     """Whether both say what they are for, and it is not the same."""
     ours, theirs = ([w for w in found.purposes if w in found.topics] for found in (new, old))
     return bool(ours and theirs) and not any(_related(one, other) for one in ours for other in theirs)
 
 
-def _is_of_another(new: Slots, old: Slots) -> bool:
+def _is_of_another(new: SlotTable, old: SlotTable) -> bool:
     """Whether both speak of one kind of thing, and it belongs to something else in each."""
     for thing, owner in old.belongs:
         theirs = [each for same, each in new.belongs if _related(thing, same) and each in new.topics]
@@ -357,7 +357,7 @@ class _Lists(msgspec.Struct, frozen=True):
     weights: Mapping[str, float]
 
 
-class Slots(msgspec.Struct, frozen=True):
+class SlotTable(msgspec.Struct, frozen=True):
     """A statement in lower case, its topics, values and numbers by kind, purposes, and phrases of change."""
 
     text: str
@@ -374,13 +374,13 @@ class Slots(msgspec.Struct, frozen=True):
 
 
 @functools.lru_cache(maxsize=256)
-def slots_of(text: str) -> Slots:
+def slots_of(text: str) -> SlotTable:
     lists = word_lists()
     low = lists.number_words.replace(text.casefold().replace("’", "'"), lists.digits)
     values, subjects = _named(low)
     taken = {word for found in values.values() for word in found}
     phrases = {name: bool(form.search(low)) for name, form in lists.phrases.items()}
-    return Slots(
+    return SlotTable(
         text=low,
         topics=tuple(dict.fromkeys(w for w in words_in(low) if w not in lists.stop and w not in taken)),
         values=values,

@@ -120,7 +120,7 @@ def _edge_is_followed(stage: Stage, asked_for: str, belonging: str) -> None:
     echo("\n7. A linked memory comes along")
     hits = _ask(stage, "Why are prepared statements off?", mode="plain").reply.memories
     expect(hits[0].id == asked_for, "the answer is found by its keywords")
-    by_link = (belonging, "hop") in {(hit.id, hit.found.via) for hit in hits if hit.found}
+    by_link = (belonging, "link") in {(hit.id, hit.found.found_by) for hit in hits if hit.found}
     expect(by_link, "the memory on pgbouncer, which shares no word with the question, is found by a link")
 
 
@@ -174,7 +174,7 @@ def _ask(stage: Stage, message: str, mode: str = "block") -> Read:
     echo(f"  user: {message}\n")
     for line in reply.text.splitlines():
         echo(f"    {escape(line)}")
-    echo(f"\n  {asked.milliseconds:.2f} ms for the agent; searched by {indexes(reply.legs)}")
+    echo(f"\n  {asked.milliseconds:.2f} ms for the agent; searched by {indexes(reply.indexes)}")
     expect(reply.status == "ok", "the reply is ok" + (reply.reason and f" ({reply.reason})"))
     expect(asked.cached, "the second call of the same turn came from the cache")
     return asked

@@ -25,7 +25,7 @@ def agents(call: Invocation, seen: Sequence[AgentReport]) -> Iterator[Check]:
         states = integrations.report(integrations.machine_of(call.environ, call.workspace), versions=False)
     except AddressError:  # `address` reports it
         return
-    here = [state for state in states if state.is_here or state.connection]
+    here = [state for state in states if state.is_installed or state.connection]
     known = {one.agent: one for one in seen}
     if here and not any(state.connection for state in here):
         names = ", ".join(state.title for state in here)

@@ -37,7 +37,7 @@ _GATES = {
 _TRUST = {
     "own": "no memories were there before forged (own)",
     "follow": "trusted, also what is merged into its branch (follow)",
-    "pin": "trusted as it was then (pin)",
+    "locked": "trusted as it was then (locked)",
     "unknown": "no memories of others are there yet",
     "unread": "the trust records cannot be read now",
 }

@@ -2,20 +2,20 @@
 
 // Details of one memory, file or proposal: its text, source, evidence, versions and injections.
 
-const CAME = {
+const REASONS = {
   strong: "strong match",
   near: "close to the best match",
   weak: "weak match, but nothing matched better",
   search: "found by search",
-  hop: "linked to an injected memory",
-  standing: "pinned: included at the start of the session",
-  heard: "the session had it already",
+  link: "linked to an injected memory",
+  pinned: "pinned: included at the start of the session",
+  injected: "the session had it already",
   correction: "replaced a memory that the session had",
 };
 const WHY = {
   request: "you asked to remember it",
   rule: "a rule matched what you typed",
-  head: "chosen by the built-in linear model",
+  linear: "chosen by the built-in linear model",
   model: "proposed by the chat model",
 };
 const MOST_TURNS = 12;
@@ -54,7 +54,7 @@ function badges(entry) {
     entry.origin && word(entry.origin),
     entry.kind === "memory" && !entry.isHead && word("superseded", "dim"),
     entry.stale.length > 0 && word("stale", "warn"),
-    entry.rivals.length > 0 && word("fork", "warn"),
+    entry.concurrent_heads.length > 0 && word("fork", "warn"),
     entry.kind !== "memory" && word(entry.kind, "warn"),
   );
 }
@@ -73,11 +73,11 @@ function troubles(store, entry) {
       run("Remove it: ", "forget", entry.id),
     ]);
   }
-  if (entry.rivals.length)
+  if (entry.concurrent_heads.length)
     found.push([
-      el("p", {}, "Two versions conflict; choose which is current. The other one is ", joined(entry.rivals), "."),
-      run("This one is current: ", "edit", entry.id, "--relate", `${entry.rivals[0]}:supersedes`),
-      run("The other one is current: ", "edit", entry.rivals[0], "--relate", `${entry.id}:supersedes`),
+      el("p", {}, "Two versions conflict; choose which is current. The other one is ", joined(entry.concurrent_heads), "."),
+      run("This one is current: ", "edit", entry.id, "--relate", `${entry.concurrent_heads[0]}:supersedes`),
+      run("The other one is current: ", "edit", entry.concurrent_heads[0], "--relate", `${entry.id}:supersedes`),
     ]);
   if (entry.redacted.length)
     found.push([el("p", {}, "Its file seems to contain a secret (", joined(entry.redacted), "), which is hidden here and from agents.")]);
@@ -166,7 +166,7 @@ function injected(store, entry) {
   const turns = store.turnsOf.get(entry.key) ?? [];
   if (!turns.length) return el("p", { class: "hint" }, "Never injected in the last 30 days.");
   const item = ([turn, memory]) =>
-    el("li", {}, `${localTime(turn.at)} `, el("strong", {}, foreign(turn.agent || "an unnamed agent")), " ", el("span", { class: "hint" }, cameOf(memory)));
+    el("li", {}, `${localTime(turn.at)} `, el("strong", {}, foreign(turn.agent || "an unnamed agent")), " ", el("span", { class: "hint" }, reasonOf(memory)));
   const sessions = new Set(turns.map(([turn]) => JSON.stringify([turn.agent, turn.session_id]))).size;
   const searched = Math.max(...turns.map(([, memory]) => memory.sessions));
   return [
@@ -176,12 +176,12 @@ function injected(store, entry) {
   ];
 }
 
-function cameOf(memory) {
-  return CAME[memory.came] ?? CAME[memory.via] ?? plain(memory.came || memory.via);
+function reasonOf(memory) {
+  return REASONS[memory.admitted_as] ?? REASONS[memory.found_by] ?? plain(memory.admitted_as || memory.found_by);
 }
 
 function facts(store, entry) {
-  const judged = store.judgedOf.get(entry.key);
+  const captured = store.capturedOf.get(entry.key);
   const pairs = [
     ["Id", entry.id],
     ["Folder", entry.root],
@@ -189,8 +189,8 @@ function facts(store, entry) {
     ["Created", localTime(entry.created)],
     ["Updated", entry.updated_at && entry.updated_at !== entry.created ? localTime(entry.updated_at) : ""],
     ["Session", entry.session_id ?? entry.proposed?.session_id],
-    ["Agent", judged?.agent ?? entry.proposed?.agent],
-    ["Captured", judged && `${WHY[judged.why] ?? judged.why}; judged by ${judged.classifier}`],
+    ["Agent", captured?.agent ?? entry.proposed?.agent],
+    ["Captured", captured && `${WHY[captured.why] ?? captured.why}; judged by ${captured.classifier}`],
     ["Trigger", entry.trigger],
     ["Replaces", entry.supersedes],
   ];

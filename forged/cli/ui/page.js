@@ -23,7 +23,7 @@ const list = new VirtualList(byId("list"), drawRow, (entry, at) => (select(entry
 function drawRow(entry) {
   const terms = markerOf(termsOf(state.query));
   const about = [localDay(entry.created), entry.category, entry.scope === "user" ? "user" : nameOf(entry.root)];
-  const word = entry.kind !== "memory" ? entry.kind : !entry.isHead ? `v${entry.version}, superseded` : entry.stale.length ? "stale" : entry.rivals.length ? "fork" : "";
+  const word = entry.kind !== "memory" ? entry.kind : !entry.isHead ? `v${entry.version}, superseded` : entry.stale.length ? "stale" : entry.concurrent_heads.length ? "fork" : "";
   return [
     el("p", { class: "line", dir: "auto" }, foreign(lineAround(entry.content, terms) || "(no text)", terms)),
     el("p", { class: "about" }, el("span", {}, foreign(about.filter(Boolean).join("  "))), word && el("span", { class: "badge warn" }, word)),

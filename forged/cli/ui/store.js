@@ -27,8 +27,8 @@ class Store {
     this.turnsOf = new Map();
     for (const turn of data.injections)
       for (const memory of turn.memories) this.at(this.turnsOf, keyOf(memory)).push([turn, memory]);
-    this.judgedOf = new Map(
-      data.judged.filter((each) => each.memory_id).map((each) => [keyOf({ root: each.root, id: each.memory_id }), each]),
+    this.capturedOf = new Map(
+      data.captured.filter((each) => each.memory_id).map((each) => [keyOf({ root: each.root, id: each.memory_id }), each]),
     );
   }
 
@@ -112,7 +112,7 @@ function waitingEntry(proposed) {
   return { ...entry, ...NO_MORE, scope: proposed.scope, supersedes, created: proposed.created_at, key: keyOf(entry, "waiting") };
 }
 
-const NO_MORE = { rivals: [], cues: [], evidence: [], redacted: [] };
+const NO_MORE = { concurrent_heads: [], cues: [], evidence: [], redacted: [] };
 
 function haystackOf(entry) {
   return [entry.content, ...entry.cues, ...entry.evidence, ...entry.entities, entry.id, entry.category].join("\n").toLowerCase();

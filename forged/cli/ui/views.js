@@ -47,11 +47,11 @@ function nothing(text) {
 // --- captures ------------------------------------------------------------------------------------------
 
 function capturesView(store, state, go, redraw) {
-  const judged = store.data.judged;
-  if (!judged.length) return [nothing("Nothing was captured here yet. `forgectl status` shows if capture is on.")];
-  const [kept, refused] = [judged.filter((each) => each.memory_id), judged.filter((each) => !each.memory_id)];
+  const captured = store.data.captured;
+  if (!captured.length) return [nothing("Nothing was captured here yet. `forgectl status` shows if capture is on.")];
+  const [kept, refused] = [captured.filter((each) => each.memory_id), captured.filter((each) => !each.memory_id)];
   const series = [["kept", "saved", kept.map((each) => each.at)], ["refused", "not saved", refused.map((each) => each.at)]];
-  const chosen = judged.filter((each) => !state.captureDay || localDay(each.at) === state.captureDay);
+  const chosen = captured.filter((each) => !state.captureDay || localDay(each.at) === state.captureDay);
   return [
     timeline(store.data.made_at, series, state.captureDay, (day) => redraw({ captureDay: day })),
     el("p", { class: "hint" }, "Saved statements are listed for 30 days, the others for 7."),
@@ -98,7 +98,7 @@ function worth(store, turns, go) {
       row.turns += 1;
       row.agents.add(turn.agent || "?");
       row.sessions.add(JSON.stringify([turn.agent, turn.session_id]));
-      row.strong += memory.came === "strong";
+      row.strong += memory.admitted_as === "strong";
       rows.set(key, row);
     }
   const most = [...rows.values()].sort((one, other) => other.turns - one.turns || one.key.localeCompare(other.key)).slice(0, 15);
@@ -121,7 +121,7 @@ function turnCard(store, turn, go) {
     "li",
     {},
     el("p", {}, el("strong", {}, foreign(turn.agent || "an unnamed agent")), ` ${localTime(turn.at)} `, el("span", { class: "hint" }, foreign([session, turn.turn_id && `turn ${turn.turn_id}`, turn.strategy, where].filter(Boolean).join(", ")))),
-    el("ul", { class: "given" }, turn.memories.map((memory) => el("li", {}, memoryLink(store, memory, go), " ", el("span", { class: `badge ${memory.came}` }, foreign(memory.came || memory.via)), " ", el("span", { class: "hint" }, cameOf(memory))))),
+    el("ul", { class: "given" }, turn.memories.map((memory) => el("li", {}, memoryLink(store, memory, go), " ", el("span", { class: `badge ${memory.admitted_as}` }, foreign(memory.admitted_as || memory.found_by)), " ", el("span", { class: "hint" }, reasonOf(memory))))),
   );
 }
 
@@ -135,7 +135,7 @@ function memoryLink(store, memory, go) {
 // --- decisions for the person --------------------------------------------------------------------------
 
 function needsAttention(entry) {
-  return entry.kind !== "memory" || (entry.isHead && (entry.stale.length > 0 || entry.rivals.length > 0));
+  return entry.kind !== "memory" || (entry.isHead && (entry.stale.length > 0 || entry.concurrent_heads.length > 0));
 }
 
 function attentionView(store, state, go) {

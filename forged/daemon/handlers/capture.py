@@ -10,13 +10,13 @@ from typing import cast
 import msgspec
 
 from forged import conversation
-from forged.daemon.handlers.context import Context, Disabled
-from forged.daemon.handlers.convert import fitting
+from forged.daemon.handlers.request_context import Context, Disabled
+from forged.daemon.handlers.wire_types import fitting
 from forged.errors import InvalidRequest
 from forged.files import Root
 from forged.memories import ids, removal, restore
 from forged.memory import Scope
-from forged.sessions import unreadable
+from forged.sessions import count_unreadable
 from forged.state import DeadLetter, Kind
 from forged.stores import Workplace
 from forged.trust import elsewhere
@@ -49,7 +49,7 @@ async def capture(context: Context, place: Workplace, request: wire.Capture) -> 
         begun=request.begun,
         goes_on=request.goes_on,
     )
-    unread = unreadable(request.messages, request.last_summary_index)
+    unread = count_unreadable(request.messages, request.last_summary_index)
     return wire.Captured(outcome=outcome.word, reason=outcome.reason, slices=outcome.slices, unread=unread)
 
 
@@ -77,7 +77,7 @@ async def dead(context: Context, request: wire.Dead) -> wire.DeadEvents:
     await context.daemon.state.opened()
     pipeline, events = context.daemon.capture, context.daemon.state.events
     if request.action == "retry":
-        await pipeline.look_again()
+        await pipeline.recheck_folders()
     given_up = {item.event.id: item for item in await events.dead()}
     others = {each.id: each for each in await waiting_elsewhere(context)}
     wanted = (ids.resolve_prefix(given_up | others, each) or each for each in request.ids)
@@ -189,9 +189,9 @@ async def cost(context: Context, request: wire.Cost) -> wire.Costs:
     )
 
 
-async def outbound(context: Context, request: wire.Outbound) -> wire.Departed:
+async def egress(context: Context, request: wire.Egress) -> wire.EgressReport:
     """What left for endpoints, newest day first."""
-    return wire.Departed(days=context.daemon.state.outbound.days(min(max(request.days, 1), _MOST_DAYS)))
+    return wire.EgressReport(days=context.daemon.state.egress.days(min(max(request.days, 1), _MOST_DAYS)))
 
 
 async def report(context: Context) -> wire.CaptureReport:

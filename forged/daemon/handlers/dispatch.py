@@ -23,16 +23,16 @@ from forged.daemon.handlers import (
     health,
     hook,
     listing,
-    looking,
     memories,
     recall,
     records,
     retrieve,
     review,
+    search,
     trust,
 )
-from forged.daemon.handlers.context import Context, Daemon, Disabled, Keyed
-from forged.daemon.handlers.convert import check_words, token_of, without_texts
+from forged.daemon.handlers.request_context import Context, Daemon, Disabled, Keyed
+from forged.daemon.handlers.wire_types import check_words, token_of, without_texts
 from forged.errors import Conflict, StoreError
 from forged.state import Receipt
 from forged.stores import Workplace
@@ -45,8 +45,8 @@ Handler = Callable[..., Awaitable[wire.Reply | tuple[wire.Reply, int]]]
 # answers a stream, a hook and what is answered at once, and the server a hand-over.
 HANDLERS: Mapping[type, Handler] = {
     wire.Retrieve: retrieve.retrieve,
-    wire.Search: looking.search,
-    wire.Why: looking.why,
+    wire.Search: search.search,
+    wire.Why: search.why,
     wire.Recall: recall.recall,
     wire.Remember: memories.remember,
     wire.Edit: memories.edit,
@@ -68,9 +68,9 @@ HANDLERS: Mapping[type, Handler] = {
     wire.Pause: capture.pause,
     wire.Dead: capture.dead,
     wire.Cost: capture.cost,
-    wire.Outbound: capture.outbound,
+    wire.Egress: capture.egress,
     wire.ListPast: records.list_past,
-    wire.ListJudged: records.list_judged,
+    wire.ListCaptured: records.list_captured,
     wire.ListInjections: records.list_injections,
     wire.Trust: trust.trust,
     wire.Review: review.review,
@@ -182,8 +182,8 @@ class Dispatcher:
         return Keyed(key, receipt.digest, decode_reply(receipt.reply), is_given=receipt.is_given)
 
     async def _handled(self, request: wire.Request[wire.Reply], context: Context) -> wire.Reply:
-        if not self._resolver.agrees(request.seen):
-            await self._resolver.agree(request.seen)
+        if not self._resolver.has_checked(request.seen):
+            await self._resolver.check_paths(request.seen)
         handler, where = HANDLERS[type(request)], tuple[Workplace, ...]()
         if request.needs:
             where = (await self._resolver.resolve(self._where(request)),)

@@ -10,49 +10,49 @@ import time
 
 from msgspec.structs import replace
 
-from forged.daemon.handlers.context import Context
-from forged.daemon.handlers.convert import check_words, page_of
-from forged.memories import PATIENCE_S, documents, held_documents, imports
+from forged.daemon.handlers.request_context import Context
+from forged.daemon.handlers.wire_types import check_words, page_of
+from forged.memories import PATIENCE_S, document_store, documents, imports
 from forged.stores import Workplace
 from forged_client import protocol as wire
 
 
 async def import_(context: Context, place: Workplace, request: wire.Import) -> tuple[wire.Imported, int]:
-    """Write what can be written; with `look` only tell what would become of it."""
+    """Write what can be written; with `preview` only tell what would become of it."""
     memories = context.daemon.memories
     terms = imports.Terms(request.scope, request.own, request.allow_secret, request.allow_forgotten)
     job = await imports.prepared(memories, place, request.drafts, terms, check_words)
-    fates, generation = job.fates(), job.index.generations.wanted
+    outcomes, generation = job.outcomes(), job.index.generations.wanted
     planned = context.planned(wire.Imported)
-    if not request.look:
+    if not request.preview:
         if planned is None:
-            planned = wire.Imported(fates=fates)
+            planned = wire.Imported(outcomes=outcomes)
             await context.plan(planned)
-        fates, generation = await imports.write(memories, job)
+        outcomes, generation = await imports.write(memories, job)
     if planned is not None:
-        fates = tuple(map(imports.as_planned, fates, planned.fates))
-    return wire.Imported(fates=fates, root=job.index.root.top, scope=job.index.root.scope), generation
+        outcomes = tuple(map(imports.as_planned, outcomes, planned.outcomes))
+    return wire.Imported(outcomes=outcomes, root=job.index.root.top, scope=job.index.root.scope), generation
 
 
 async def ingest(context: Context, place: Workplace, request: wire.Ingest) -> tuple[wire.Ingested, int]:
-    """Write what is not there yet, document by document; with `look` only tell what would become of them."""
-    fates, index, generation = await documents.ingest(
+    """Write new documents one by one; with `preview`, return the outcomes and write nothing."""
+    outcomes, index, generation = await documents.ingest(
         context.daemon.memories,
         place,
         request.documents,
         documents.attributes_of(request.agent_id, request.metadata),
-        only_shows=request.look,
+        only_shows=request.preview,
         allow_secret=request.allow_secret,
         allow_forgotten=request.allow_forgotten,
     )
-    return wire.Ingested(fates=fates, root=index.root.top), generation
+    return wire.Ingested(outcomes=outcomes, root=index.root.top), generation
 
 
 async def list_documents(
     context: Context, place: Workplace, request: wire.ListDocuments
 ) -> tuple[wire.Documents, int]:
     """List a page of the documents, by their sources."""
-    records, problem, index = await held_documents.list_documents(context.daemon.memories, place)
+    records, problem, index = await document_store.list_documents(context.daemon.memories, place)
     page = tuple(page_of(records, request.offset, request.limit))
     reply = wire.Documents(
         status="ok" if page else "empty",
@@ -72,7 +72,7 @@ async def remove_document(
     memories, planned = context.daemon.memories, context.planned(wire.DocumentRemoved)
     await memories.trust.opened()
     async with memories.ingesting:
-        found = await held_documents.named(memories, place, request.name)
+        found = await document_store.named(memories, place, request.name)
         if not found.records and planned is not None:
             return planned, found.index.generations.visible
         if not found.records:
@@ -81,6 +81,6 @@ async def remove_document(
             pieces = sum(each.pieces for each in found.records)
             planned = wire.DocumentRemoved(documents=found.records, pieces=pieces)
             await context.plan(planned)
-        waits, generation = await held_documents.remove_documents(memories, found)
+        waits, generation = await document_store.remove_documents(memories, found)
     await found.index.until_tried(generation, time.monotonic() + PATIENCE_S)
     return replace(planned, waits=waits), generation

@@ -16,16 +16,16 @@ import msgspec
 from forged import __version__
 from forged.config import Config
 from forged.daemon.handlers import capture, hook, recall
-from forged.daemon.handlers.context import Context, Daemon, Disabled, Probe
-from forged.daemon.handlers.convert import token_of
+from forged.daemon.handlers.request_context import Context, Daemon, Disabled, Probe
 from forged.daemon.handlers.trust import in_status
+from forged.daemon.handlers.wire_types import token_of
 from forged.errors import ProviderError
 from forged.files import (
     Root,
     Watcher,
-    arrivals_refusal,
-    kept_by_root,
-    no_memories,
+    non_memory_files,
+    root_owned_files,
+    unwatched_reason,
 )
 from forged.maps import BuildEvent, Indexer, RootIndex
 from forged.stores import View
@@ -87,12 +87,12 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
         about.warnings
         + about.lacking
         + state.warnings
-        + daemon.sessions.held.warnings
-        + await state.foreign()
+        + daemon.sessions.buffer.warnings
+        + await state.unexpected_files()
     )
     embedder = identity.embedder if identity is not None else None
     if identity is not None:
-        warnings += tuple(told for told in (identity.told, identity.embedder.told) if told)
+        warnings += tuple(told for told in (identity.notice, identity.embedder.engine_note) if told)
     tops = None
     here: tuple[str, ...] = ()
     if request.workspace:
@@ -170,7 +170,7 @@ def _health(daemon: Daemon, reports: Sequence[wire.RootReport], captured: wire.C
 def _watch(watcher: Watcher, root: Root) -> str:
     """How changes of a root are noticed, by the watcher and at each write."""
     state = watcher.state_of(root.top)
-    if state == "inotify" and (why := arrivals_refusal(root.directories)):
+    if state == "inotify" and (why := unwatched_reason(root.directories)):
         return f"polling at each write, which scans all files: {why}"
     return state
 
@@ -179,9 +179,9 @@ async def _report(context: Context, index: RootIndex) -> wire.RootReport:
     progress, cut = index.progress, index.builder.cut
     problems = sorted(index.builder.problems, key=lambda each: not each.loses)
     trust, notice = await in_status(context, index)
-    forks = tuple(index.map.chains.rivals) if index.map is not None else ()
+    forks = tuple(index.map.chains.concurrent_heads) if index.map is not None else ()
     run, registry, watcher = index.run, context.daemon.trust, context.daemon.watcher
-    others = await asyncio.to_thread(no_memories, index.root)
+    others = await asyncio.to_thread(non_memory_files, index.root)
     return wire.RootReport(
         root=index.root.top,
         directory=index.root.directories[0],
@@ -189,7 +189,7 @@ async def _report(context: Context, index: RootIndex) -> wire.RootReport:
         state=progress.state,
         memories=len(index.map.memories) if index.map is not None else 0,
         generation=token_of(context.daemon.epoch, index.generations.visible),
-        legs=View((index.map,)).legs if index.map is not None else (),
+        indexes=View((index.map,)).indexes if index.map is not None else (),
         problems=tuple(wire.FileProblem(p.path, p.reason, p.loses) for p in problems[:_PROBLEMS_SHOWN]),
         quarantined=len(index.builder.quarantined),
         embedded=progress.embedded,
@@ -205,7 +205,7 @@ async def _report(context: Context, index: RootIndex) -> wire.RootReport:
         withheld=len(index.builder.withheld),
         trust=trust,
         git=await asyncio.to_thread(registry.excluding.state_of, index.root),
-        git_problem=await asyncio.to_thread(registry.excluding.problem_of, index.root),
+        git_problem=await asyncio.to_thread(registry.excluding.problem_at, index.root),
         notice=notice,
         redacted=len(index.builder.redacted),
         redacted_ids=index.builder.redacted[:_CUT_SHOWN],
@@ -214,7 +214,7 @@ async def _report(context: Context, index: RootIndex) -> wire.RootReport:
         stale=sum(map(index.map.chains.is_head, index.builder.stale)) if index.map is not None else 0,
         rate=round(run.rate, 3) if run is not None else 0.0,
         left_s=run.left_s if run is not None else None,
-        owner=await asyncio.to_thread(kept_by_root, index.root),
+        owner=await asyncio.to_thread(root_owned_files, index.root),
         no_memories=tuple(wire.FileProblem(each.path, each.reason) for each in others),
     )
 
@@ -229,7 +229,7 @@ async def rebuild(context: Context, request: wire.Rebuild) -> wire.Rebuilt | tup
         raise Disabled(place.off)
     indexes = [indexer.open(root) for root in place.roots]
     for health in context.daemon.healths:
-        health.ask_again()
+        health.reset()
     pipeline.resumed()
     for index in indexes:
         if request.full:

@@ -20,7 +20,7 @@ import msgspec
 
 from forged import __version__
 from forged.conversation import Utterance
-from forged.daemon.handlers.context import Context, Disabled
+from forged.daemon.handlers.request_context import Context, Disabled
 from forged.daemon.handlers.retrieve import answered, deadline_of, outcome
 from forged.errors import ForgedError, InvalidRequest, WorkspaceError
 from forged.hooks import HookEvent, event_of, output, takes_context
@@ -82,7 +82,7 @@ async def _happened(context: Context, request: wire.Hook, row: Hooks, event: Hoo
     if request.version and event.workspace not in request.seen and os.path.isabs(event.workspace):
         raise InvalidRequest(f"the hook did not say which folder {event.workspace!r} is for it")
     named = {event.workspace, workspace} & request.seen.keys()
-    await daemon.resolver.agree({path: request.seen[path] for path in named})
+    await daemon.resolver.check_paths({path: request.seen[path] for path in named})
     try:
         place = await daemon.resolver.resolve(workspace)
     except WorkspaceError:
@@ -123,13 +123,13 @@ async def _start(happened: _Happened) -> bytes:
 
 async def _prompt(happened: _Happened) -> bytes:
     event, session, daemon = happened.event, happened.session, happened.context.daemon
-    held = daemon.sessions.held
+    held = daemon.sessions.buffer
     messages = session.begin(event.workspace, happened.place, headless=happened.request.headless)
     daemon.state.agents.count(event.agent, turns=1)
     if held.is_full and messages.waits:
         await _capture(happened, "turn")
         held.early += not messages.refusal
-    is_open = session.asked(event)
+    is_open = session.add_prompt(event)
     await daemon.sessions.hand_over()
     return await _injected(happened) if is_open else b""
 
@@ -138,7 +138,7 @@ async def _turn_end(happened: _Happened) -> bytes:
     event, session, sessions = happened.event, happened.session, happened.context.daemon.sessions
     is_silenced = session.is_silenced(event.prompt)
     if session.messages is not None or is_silenced:
-        is_known = not is_silenced and session.answered(event)
+        is_known = not is_silenced and session.add_reply(event)
     elif is_known := await _is_taken_up(happened):
         await sessions.hand_over()
     if is_known:
@@ -155,7 +155,7 @@ async def _is_taken_up(happened: _Happened) -> bool:
     written: tuple[Utterance, ...] = ()
     asked_at = 0.0
     if path in seen or not seen:  # else it was not there for the hook
-        await daemon.resolver.agree({path: seen[path]} if seen else {})
+        await daemon.resolver.check_paths({path: seen[path]} if seen else {})
         written, asked_at = await asyncio.to_thread(_written, happened)
     if 0 < asked_at <= daemon.state.silenced_at:
         return False
@@ -179,7 +179,7 @@ def _written(happened: _Happened) -> tuple[tuple[Utterance, ...], float]:
         return (), 0.0
     said = zip(found.messages, found.times, strict=True)
     prompt, at = next(((each.text, at) for each, at in reversed([*said]) if each.role == "user"), ("", 0.0))
-    is_older = 0 < at < daemon.sessions.held.began and (not event.prompt or prompt in event.prompt)
+    is_older = 0 < at < daemon.sessions.buffer.began and (not event.prompt or prompt in event.prompt)
     is_meant = found.session_id == event.session_id and not found.hides_prompt
     return (found.messages, at) if is_older and is_meant else ((), 0.0)
 
@@ -276,7 +276,7 @@ def reports(context: Context) -> tuple[wire.AgentReport, ...]:
     state = context.daemon.state
     today = state.agents.today
     kept = Counter(
-        each.agent for each in state.judged.listed() if each.memory_id and day_of(each.at) == today
+        each.agent for each in state.capture_log.listed() if each.memory_id and day_of(each.at) == today
     )
     injected: Counter[str] = Counter()
     for turn in state.injections.listed():

@@ -13,12 +13,12 @@ from collections.abc import Collection, Sequence
 from msgspec.structs import replace
 
 from forged import fair_queue
-from forged.daemon.handlers.context import Context
-from forged.daemon.handlers.convert import fitting, seconds_of, with_entities
+from forged.daemon.handlers.request_context import Context
 from forged.daemon.handlers.trust import in_reply
+from forged.daemon.handlers.wire_types import fitting, seconds_of, with_entities
 from forged.errors import ForgedError, NotReady
-from forged.files import Grounds, Root, files_of, one_per_id, repo_root
-from forged.map import Part, Traits, VectorMap, link, newest
+from forged.files import EvidenceChecker, Root, files_of, one_per_id, repo_root
+from forged.map import MapPart, Traits, VectorMap, build_chains, newest_page
 from forged.memories import ids
 from forged.memory import Memory, Origin, Scope
 from forged.stores import FIRST_BUILD, View, Workplace
@@ -60,7 +60,7 @@ async def list_page(
     await fair_queue.turn()
     chosen = _chosen(maps, request, since)
     start, count = max(request.offset, 0), min(max(request.limit, 0), _MOST_IN_REPLY)
-    rows = newest(chosen, start, count)
+    rows = newest_page(chosen, start, count)
     told = [context.record(*item) for item in rows]
     if request.entities:
         found = [each for _, each in rows]
@@ -104,8 +104,19 @@ async def history(context: Context, place: Workplace, request: wire.History) -> 
     reply = wire.Chain(
         memories=fitting([context.record(home, version) for version in home.chain(head)]),
         flags=home.chains.flags.get(head, ()),
+        path=await _path(context, place, home, meant),
     )
     return reply, view.generation
+
+
+async def _path(context: Context, place: Workplace, home: VectorMap, meant: Memory) -> str:
+    """Return the path of a memory's file, "" where it has none."""
+    memories = context.daemon.memories
+    root = next((each for each in place.roots if each.top == home.root), None)
+    if root is None:
+        return ""
+    at = await ids.look(memories, memories.indexer.open(root))
+    return next((each.path for each in files_of(at.snapshot) if each.memory.id == meant.id), "")
 
 
 async def _seen(
@@ -178,12 +189,12 @@ async def _roots_at(context: Context, top: str) -> tuple[Root, ...]:
 async def _map(context: Context, root: Root) -> VectorMap:
     _, admitted = await context.daemon.trust.look(root)
     memories = await asyncio.to_thread(_shown, root, admitted.memories)
-    part = Part(memories, None, None, await asyncio.to_thread(Traits.of, memories))
-    return VectorMap(root.top, root.scope, 0, memories, (part,), link(memories))
+    part = MapPart(memories, None, None, await asyncio.to_thread(Traits.of, memories))
+    return VectorMap(root.top, root.scope, 0, memories, (part,), build_chains(memories))
 
 
 def _shown(root: Root, memories: tuple[Memory, ...]) -> tuple[Memory, ...]:
     """Memories with what is stale of them."""
     if not root.has_files:
         return memories
-    return Grounds(root.top).shown(memories, afresh=True, pause=lambda: None)
+    return EvidenceChecker(root.top).shown(memories, afresh=True, pause=lambda: None)

@@ -19,18 +19,18 @@ from msgspec.structs import replace
 
 from forged import memory
 from forged.attributes import FactsPatch, metadata_problem
-from forged.daemon.handlers.context import Context
-from forged.daemon.handlers.convert import fitting, token_of
 from forged.daemon.handlers.recall import is_this_user
+from forged.daemon.handlers.request_context import Context
+from forged.daemon.handlers.wire_types import fitting, token_of
 from forged.errors import InvalidRequest, MemoryNotFound, NotReady
 from forged.files import MemoryStore
 from forged.memories import PATIENCE_S, ids, removal, versions, write
 from forged.memories import restore as restoring
 from forged.memory import Memory, Related, Scope, Trigger
 from forged.stores import FIRST_BUILD, Workplace
-from forged.writing import Taking, Trashed, Written, new_batch
+from forged.writing import RemovalTerms, TrashEntry, Written, new_batch
 from forged_client import protocol as wire
-from forged_client.private import without_private
+from forged_client.private_spans import without_private
 
 _MOST_NAME = 200
 _UNREACHABLE = ("copies in version control history, clones and backups",)
@@ -164,7 +164,7 @@ async def forget(context: Context, place: Workplace, request: wire.Forget) -> tu
     await context.resumed()
     place = await ids.within(memories, place, request.scope, request.agent_id)
     planned = context.planned(wire.Forgotten)
-    taking = Taking(erase=request.erase_now, whole=not request.version_only)
+    taking = RemovalTerms(erase=request.erase_now, whole=not request.version_only)
     try:
         index, named = await removal.meant_to_go(
             memories,
@@ -212,7 +212,7 @@ async def undo(
     if planned is None:
         planned = wire.Undone(memories=told, trash=memories.writer.trash.path)
         await context.plan(planned)
-    taking, generation = Taking(why="undo", batch=_name_of_batch(context)), 0
+    taking, generation = RemovalTerms(why="undo", batch=_name_of_batch(context)), 0
     for home in view.maps:
         if gone := tuple(found.id for at, found in batch if at is home):
             index = memories.indexer.open(next(root for root in place.roots if root.top == home.root))
@@ -322,7 +322,7 @@ async def _restored(
     return wire.Restored(memories=shown, reason=reason), generation
 
 
-def _trashed(group: Sequence[Trashed]) -> wire.Trashed:
+def _trashed(group: Sequence[TrashEntry]) -> wire.Trashed:
     newest = group[0]
     return wire.Trashed(
         id=newest.memory.id,

@@ -11,7 +11,7 @@ import asyncio
 import os
 import pwd
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,30 +19,30 @@ import msgspec
 from forged import postgres
 from forged.attributes import metadata_problem
 from forged.config import Config
-from forged.daemon.handlers.context import Context, Daemon
-from forged.daemon.handlers.convert import fitting, hit
+from forged.daemon.handlers.request_context import Context, Daemon
 from forged.daemon.handlers.retrieve import deadline_of, elapsed_ms
+from forged.daemon.handlers.wire_types import fitting, hit
 from forged.errors import InvalidRequest
 from forged.files import Root, agent_ids, agent_root, org_root
 from forged.memory import Scope
-from forged.sessions import asked, budget_of, render
+from forged.sessions import budget_of, clean_query, render
 from forged.stores import (
     FIRST_BUILD,
     Limits,
     Ranked,
-    Rows,
+    SearchResult,
     SessionMemories,
     Store,
     Workplace,
-    is_asked_for,
+    matches_filters,
     root_of_session,
 )
 from forged_client import protocol as wire
 
 if TYPE_CHECKING:
-    from forged.postgres import Machines, Shared
+    from forged.postgres import RootSync, SharedServer
 
-_UNNAMED = "no scope could be searched: give a session id or an agent id"
+_UNNAMED = "no scope was searched; give the id of a session or an agent, or this user's id"
 # How many memories each scope gives at most, in the order in which equals come.
 _FOUR = Scope.SESSION, Scope.USER, Scope.AGENT, Scope.ORG
 _MOST = dict[str, int](zip(_FOUR, (10, 5, 3, 5), strict=True))
@@ -50,7 +50,7 @@ _MOST = dict[str, int](zip(_FOUR, (10, 5, 3, 5), strict=True))
 
 async def recall(context: Context, place: Workplace, request: wire.Recall) -> wire.Recalled:
     """Search the scopes that are asked for, and make one list and one injection of what they found."""
-    query, daemon = asked(request.query), context.daemon
+    query, daemon = clean_query(request.query), context.daemon
     if not query.strip():
         raise InvalidRequest("the query is empty; say what to look for")
     if problem := metadata_problem(request.filters):
@@ -64,7 +64,7 @@ async def recall(context: Context, place: Workplace, request: wire.Recall) -> wi
         query, (*stores, *server), limits, admits=_admits(daemon, request), deadline=deadline, tops=place.tops
     )
     block = render(found.ranked, budget_of(request.token_budget, place))
-    status, reason = ("ok", "") if found.ranked else ("empty", _nothing(request, found, stores, server))
+    status, reason = ("ok", "") if found.ranked else ("empty", _nothing(request, found, here, server))
     if not found.ranked and found.unread:
         status, reason = "not_ready", FIRST_BUILD
     recalled = [_recalled(each, (*stores, *server)) for each in found.ranked]
@@ -78,21 +78,26 @@ async def recall(context: Context, place: Workplace, request: wire.Recall) -> wi
         included=block.included,
         omitted=block.omitted,
         degraded=found.missing,
-        legs=tuple(sorted(found.legs, reverse=True)),
+        indexes=tuple(sorted(found.indexes, reverse=True)),
         elapsed_ms=elapsed_ms(context),
         embedding_ms=embedding_ms,
     )
 
 
-def _nothing(request: wire.Recall, found: Rows, here: tuple[Store, ...], there: tuple[Store, ...]) -> str:
-    """Return the reason for an empty result; `here` and `there` are the stores of machine and server."""
-    if not (here or there):
+def _nothing(
+    request: wire.Recall, found: SearchResult, here: Sequence[Scope], server: Sequence[Store]
+) -> str:
+    """Return the reason for an empty result; `here` are the scopes of this machine that may answer."""
+    owners = {Scope.SESSION: request.session_id, Scope.AGENT: request.agent_id}
+    named = [scope for scope in here if owners.get(scope, scope)]
+    if not (named or server or Scope.ORG in request.scopes):
         return _UNNAMED
-    if not (found.held or there):
-        return "the searched scopes have no memories yet"
+    searched = ", ".join(named or request.scopes)
+    if not (found.held or server):
+        return f"no memories yet; searched: {searched}"
     if request.filters:
-        return "no memory in the searched scopes matches the query and the filters"
-    return "no memory in the searched scopes matches"
+        return f"no memory matches the query and has the values of the filters; searched: {searched}"
+    return f"no memory matches the query; searched: {searched}"
 
 
 def _recalled(each: Ranked, stores: tuple[Store, ...]) -> wire.MemoryRecord:
@@ -101,7 +106,7 @@ def _recalled(each: Ranked, stores: tuple[Store, ...]) -> wire.MemoryRecord:
     fields: dict[str, Any] = {"session_id": each.memory.session_id}
     if (piece := each.memory.piece) is not None:
         fields |= {"source": piece.source, "document_id": piece.document_id, "chunk_index": piece.index}
-    found = wire.Ranking(score=each.score, distance=each.distance, via=each.via, path=each.path)
+    found = wire.Ranking(score=each.score, distance=each.distance, found_by=each.found_by, path=each.path)
     return msgspec.structs.replace(hit(each, facts), found=found, **fields)
 
 
@@ -109,10 +114,16 @@ def _recalled(each: Ranked, stores: tuple[Store, ...]) -> wire.MemoryRecord:
 
 
 def _scopes(request: wire.Recall, place: Workplace) -> tuple[Scope, ...]:
-    """The scopes to search, in the order in which equals come. Raises InvalidRequest."""
-    if Scope.REPO in request.scopes and not any(root.scope is Scope.REPO for root in place.roots):
-        raise InvalidRequest("this folder is in no repository; give one with --workspace")
-    return tuple(scope for scope in (*_FOUR, Scope.REPO) if scope in (request.scopes or _FOUR))
+    """Return the scopes to search, in the order of equals; the repository where there is one.
+
+    Raises InvalidRequest if only a repository is asked for, and there is none.
+    """
+    wanted = set(request.scopes or _FOUR)
+    if not any(root.scope is Scope.REPO for root in place.roots):
+        if wanted == {Scope.REPO}:
+            raise InvalidRequest("there is no repository to search; give a workspace that is in one")
+        wanted.discard(Scope.REPO)
+    return tuple(scope for scope in (*_FOUR, Scope.REPO) if scope in wanted)
 
 
 async def _may_answer(daemon: Daemon, request: wire.Recall, scope: Scope) -> bool:
@@ -149,9 +160,9 @@ def _admits(daemon: Daemon, request: wire.Recall) -> Callable[[str, str], bool]:
 
     def admits(root: str, memory_id: str) -> bool:
         if root != session:
-            return is_asked_for(attributes.of(root, memory_id), filters, least)
+            return matches_filters(attributes.of(root, memory_id), filters, least)
         row = memories.find(memory_id)
-        return row is not None and is_asked_for(row.facts, filters, least)
+        return row is not None and matches_filters(row.facts, filters, least)
 
     return admits
 
@@ -207,28 +218,28 @@ def _files_in(root: Root) -> int:
     return names
 
 
-def shared_report(shared: Shared | None, machines: Machines | None) -> wire.SharedReport | None:
+def shared_report(shared: SharedServer | None, machines: RootSync | None) -> wire.SharedReport | None:
     if shared is None:
         return None
     return msgspec.structs.replace(
         shared.condition(),
-        in_step=tuple(_in_step(machines)) if machines is not None else (),
-        not_in_step=machines.problem if machines is not None else "",
+        sync=tuple(_in_step(machines)) if machines is not None else (),
+        sync_problem=machines.problem if machines is not None else "",
     )
 
 
-def _in_step(machines: Machines) -> Iterator[wire.InStepReport]:
+def _in_step(machines: RootSync) -> Iterator[wire.SyncReport]:
     for (scope, owner), standing in machines.standing.items():
-        yield wire.InStepReport(
+        yield wire.SyncReport(
             scope=scope,
             owner=owner,
             behind=standing.behind,
             kept_here=standing.kept_here,
             refused=standing.refused,
-            in_step_s=round(time.time() - standing.at, 1) if standing.at else None,
+            in_sync_s=round(time.time() - standing.at, 1) if standing.at else None,
         )
 
 
-def is_shared_failing(shared: Shared | None) -> bool:
+def is_shared_failing(shared: SharedServer | None) -> bool:
     told = shared.condition() if shared is not None else None
     return told is not None and bool(told.state == "failing" or told.problem or told.refused)

@@ -7,9 +7,9 @@ import time
 from typing import Any
 
 from forged.counters import Metrics
-from forged.daemon.handlers.context import Context, Daemon
-from forged.daemon.handlers.convert import generation_of, hit
+from forged.daemon.handlers.request_context import Context, Daemon
 from forged.daemon.handlers.trust import in_reply
+from forged.daemon.handlers.wire_types import generation_of, hit
 from forged.errors import InvalidRequest
 from forged.retrieval import Answer
 from forged.sessions import MODES, Turn
@@ -48,12 +48,12 @@ async def retrieve(context: Context, place: Workplace, request: wire.Retrieve) -
         digest=block.digest,
         unchanged=is_known,
         strategy=reply.answer.strategy,
-        legs=reply.answer.legs,
+        indexes=reply.answer.indexes,
         cached=turn.is_cached,
         elapsed_ms=elapsed_ms(context),
         partial=reply.answer.partial,
         notice=notice,
-        heard=reply.known,
+        already_injected=reply.known,
         captured=turn.sentences,
     )
     return retrieved, reply.found.generation
@@ -67,7 +67,7 @@ async def answered(context: Context, by: wire.Request[Any], turn: Turn, budget: 
         answer, turn.is_cached = await daemon.retriever.retrieve(ask, turn.place, turn.kept)
     notice = await in_reply(context, turn.place, turn.session) if _may_have_notice(daemon, turn.place) else ""
     reply = turn.reply(answer, budget)
-    daemon.sessions.replies(by, turn)
+    daemon.sessions.expect_delivery(by, turn)
     _count(daemon.metrics, turn)
     if not turn.is_cached and turn.mode != "plain" and (new := reply.new):
         for store in turn.place.stores:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from forged.daemon.handlers import trust
-from forged.daemon.handlers.context import Context, Disabled
-from forged.daemon.handlers.convert import fitting
+from forged.daemon.handlers.request_context import Context, Disabled
+from forged.daemon.handlers.wire_types import fitting
 from forged.errors import InvalidRequest
 from forged.memories import review as reviewing
 from forged.memory import Scope
@@ -33,7 +33,8 @@ async def review(context: Context, request: wire.Review) -> wire.Reviewed:
         await reviewing.check_here(document)
     if keep and place.off:
         raise Disabled(place.off)
-    for document in keep:
+    moved = [reviewing.in_scope(document, place, request.scope) for document in keep]
+    for document in moved:
         await reviewing.keep_proposal(memories, document, request.text, allow_secret=request.allow_secret)
     await reviewing.refuse_proposals(memories, drop)
     waiting = await reviewing.proposals_here(memories, place)
@@ -58,7 +59,7 @@ def _proposed(document: DecidedMemory) -> wire.Proposed:
         id=memory.id,
         content=memory.content,
         why=document.waits,
-        beside=document.beside,
+        beside=document.pasted,
         scope=memory.scope,
         category=memory.category,
         root=document.root.top,

@@ -15,8 +15,8 @@ from functools import partial
 
 import msgspec
 
-from forged.daemon.handlers.context import Context
-from forged.daemon.handlers.convert import fitting
+from forged.daemon.handlers.request_context import Context
+from forged.daemon.handlers.wire_types import fitting
 from forged.errors import ForgedError, InvalidRequest, MemoryNotFound
 from forged.files import Root, Snapshot, files_of, repo_root
 from forged.maps import RootIndex
@@ -171,7 +171,7 @@ def _is_hash(name: str, sha256: str) -> bool:
 
 async def in_reply(context: Context, place: Workplace, session: Session | None = None) -> str:
     """Return the sentence on what is withheld, to a session once for each root. Nobody waits for a scan."""
-    if told := "; ".join(await context.daemon.trust.excluding.all_news(*place.tops)):
+    if told := "; ".join(await context.daemon.trust.excluding.all_notices(*place.tops)):
         return told
     for root in place.roots:
         index = context.daemon.indexer.open(root)

@@ -9,7 +9,14 @@ from __future__ import annotations
 import re
 import string
 
-from forged.text.redaction.looks import PLACEHOLDER, is_chosen, is_code, is_filler, is_random, is_reference
+from forged.text.redaction.value_form import (
+    PLACEHOLDER,
+    is_chosen,
+    is_code,
+    is_filler,
+    is_random,
+    is_reference,
+)
 from forged.text.word_lists import lists
 
 _NAMES = "pass pw secret token key credential _auth kennwort contrase clave 密码 密碼 пароль パスワード"

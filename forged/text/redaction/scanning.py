@@ -18,8 +18,8 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from forged.text.redaction.assignments import NAMES, kind
-from forged.text.redaction.looks import PLACEHOLDER
-from forged.text.redaction.phrases import PHRASES, TOKENS, Shape
+from forged.text.redaction.shapes import PHRASES, TOKENS, Shape
+from forged.text.redaction.value_form import PLACEHOLDER
 
 # Characters that may be looked through on an event loop, 1 to 2 ms; more belongs in a thread.
 INLINE_LENGTH = 16_000
@@ -30,8 +30,8 @@ _LONG = 20
 # bound keeps a text that was built for it from holding up the event loop.
 _ROUNDS = 8
 
-_PLAIN = tuple((shape, anchor) for shape in PHRASES if not shape.is_told for anchor in shape.anchors)
-_TOLD = tuple((shape, anchor) for shape in PHRASES if shape.is_told for anchor in shape.anchors)
+_PLAIN = tuple((shape, anchor) for shape in PHRASES if not shape.has_name for anchor in shape.anchors)
+_TOLD = tuple((shape, anchor) for shape in PHRASES if shape.has_name for anchor in shape.anchors)
 _VENDORS = tuple((shape, anchor) for shape in TOKENS for anchor in shape.anchors)
 _BARE = tuple(shape for shape in TOKENS if not shape.anchors)
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from forged.capture.forms import fill_in, word_patterns
 from forged.capture.rules.engine import FILE, Flag, Patterns, proposals_in, without_lead_ins
+from forged.capture.text_patterns import fill_in, word_patterns
 from forged.memory import Category
 
 # Tables whose patterns are looked for anywhere; those of the others have to match at the start.

@@ -7,14 +7,14 @@ import asyncio
 import msgspec
 import pytest
 
-from forged.capture.local import LocalAnswers
+from forged.capture.local_classifier import LocalClassifier
 from forged.capture.rules.engine import RuleClassifier, is_urgent
 from forged.capture.values import Classified
 from forged.conversation import Utterance
 from forged.state import Event
 from tests.training import data
 
-RULES = RuleClassifier(lambda *_: (), LocalAnswers(lambda *_: ()).more)
+RULES = RuleClassifier(lambda *_: (), LocalClassifier(lambda *_: ()).refine)
 
 
 def heard(message: data.Message) -> Classified:
@@ -24,7 +24,7 @@ def heard(message: data.Message) -> Classified:
     )
     found = asyncio.run(RULES.classify(Event(window=window), (), deadline=0.0, attempts=0))
     # There is nothing here yet that could be replaced.
-    sure = tuple(each for each in found.proposals if not each.only_replaces)
+    sure = tuple(each for each in found.proposals if not each.update_only)
     return msgspec.structs.replace(found, proposals=sure)
 
 

@@ -116,7 +116,7 @@ async def test_a_rebuild_that_is_waited_for_answers_when_the_vectors_are_there(h
         embedder.hold.set()
         reply = await waiting
         assert reply.status == "ok"
-        assert "dense" in of_repo(reply).legs
+        assert "dense" in of_repo(reply).indexes
 
 
 async def test_a_rebuild_tries_quarantined_texts_again(home, repo, embedder):
@@ -175,7 +175,7 @@ async def test_a_listener_that_does_not_listen_costs_a_bounded_amount_and_leaves
         waiting = asyncio.create_task(anext(stream))
         await turns()
         for number in range(5000):
-            parts.indexer.events.tell(BuildEvent("scanning", "/", generation=number))
+            parts.indexer.events.publish(BuildEvent("scanning", "/", generation=number))
         await waiting
         await stream.aclose()
         assert len(parts.indexer.events._listeners) == 0

@@ -84,7 +84,7 @@ class Ear:
         self.heard: list[Submission] = []
         self.word = Outcome("accepted")
         self.meanwhile = None
-        parts.capture.hear = self._hear
+        parts.capture.submit = self._hear
 
     async def _hear(self, spoken: Submission) -> Outcome:
         self.heard.append(spoken)
@@ -111,7 +111,7 @@ def store(repo: Path) -> Path:
 def quiet(**memory_keys: object) -> Config:
     """Nothing stands with a session, so that what is found shows."""
     return Config(
-        memory=MemoryConfig(embedding_model="builtin:lexical", standing_token_budget=0, **memory_keys)
+        memory=MemoryConfig(embedding_model="builtin:lexical", pinned_token_budget=0, **memory_keys)
     )
 
 
@@ -315,7 +315,7 @@ async def test_what_is_private_is_in_no_request_and_in_nothing_that_is_held(home
         await claude.ends("Gladly.", "2")
 
         assert "7391" not in str(ear.windows)
-        assert "7391" not in str([each for held in parts.daemon.sessions.held for each in held.messages])
+        assert "7391" not in str([each for held in parts.daemon.sessions.buffer for each in held.messages])
         assert [text.strip() for text in ear.windows[-1]] == [
             *("Deploy on Fridays.", "Thanks for the train.", "Gladly.")
         ]
@@ -739,7 +739,7 @@ async def test_an_agent_writes_nothing_that_its_person_does_not_want_remembered(
             assert (code, "Zoltan" in reason) == ("forgotten", False)
             await session.ends("Done.", "t1")
             await session.asks("And now the lint.", "t2")
-        (talk,) = parts.daemon.sessions.held.held((str(repo),))
+        (talk,) = parts.daemon.sessions.buffer.of_roots((str(repo),))
         assert not any("Zoltan" in each for each in talk.waiting_prompts)  # capture has looked through it
 
         fits = [
@@ -763,7 +763,7 @@ async def test_what_an_agent_forgot_in_the_turn_that_asked_for_it_is_not_said_to
         await session.ends("Done.", "t1")
         # What is started in the background comes to its end with the daemon's.
         await until(lambda: not parts.capture._dispatcher._background)
-        told = parts.capture.news.of("s")
+        told = parts.capture.notifications.of("s")
 
     command = "`forgectl forget mem_1` forgets it"
     whole = f'not forgotten yet: "The staging database is called orion."; {command}'

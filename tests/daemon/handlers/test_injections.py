@@ -54,9 +54,9 @@ async def test_a_turn_that_got_memories_is_on_record_with_ids_and_how_they_came_
                 id="mem_pytest",
                 root=str(repo),
                 version=1,
-                via=reply.memories[0].found.via,
-                came=reply.memories[0].found.came,
-                sessions=int(reply.memories[0].found.via == "search"),
+                found_by=reply.memories[0].found.found_by,
+                admitted_as=reply.memories[0].found.admitted_as,
+                sessions=int(reply.memories[0].found.found_by == "search"),
             ),
         ),
     )

@@ -40,7 +40,7 @@ async def test_what_was_said_waits_on_disk_with_its_times_and_without_what_is_no
 
     assert (reply.outcome, reply.reason) == ("waiting", "")  # no worker runs here
     assert [each.text for each in event.window] == ["We use make.", "Use walrus."]
-    assert (event.kind, event.heard_at, event.agent) == ("learned", (AT, AT + 1), "codex")
+    assert (event.kind, event.said_at, event.agent) == ("learned", (AT, AT + 1), "codex")
 
 
 async def test_a_session_with_its_mark_is_told_and_comes_again_for_nothing(home, repo):

@@ -29,7 +29,7 @@ async def standing(parts, repo, session_id="s", mode="append") -> set[str]:
     asked = (wire.Message("user", "where are the tests of the date parser?"),)
     request = wire.Retrieve(workspace=str(repo), session_id=session_id, messages=asked, mode=mode)
     reply = await parts.ask(request)
-    there = {hit.id: hit.content for hit in reply.memories if hit.found.via == "standing"}
+    there = {hit.id: hit.content for hit in reply.memories if hit.found.found_by == "pinned"}
     assert ("mallory" in reply.text.lower()) is ("mallory" in str(there).lower())
     return set(there)
 

@@ -13,7 +13,7 @@ from forged.config import Config, MemoryConfig
 from forged.errors import ProviderError
 from forged.files import Root, agent_root, org_root
 from forged.memory import Memory
-from forged.stores import SessionMemory, in_session
+from forged.stores import SessionMemory, new_session_memory
 from forged_client import protocol as wire
 from tests.daemon.parts import Parts, assembled
 from tests.data.memories import memory, put
@@ -32,14 +32,14 @@ def in_agent(home: Path, agent: str, *memories: Memory) -> None:
 def said(parts: Parts, text: str, session: str = "s1", tops: tuple[str, ...] = (), **facts) -> SessionMemory:
     """Put a memory into a session."""
     now = parts.session_memories.clock()
-    row = SessionMemory(in_session(text, session, now), Facts(agent_id="claude", **facts), now, tops)
+    row = SessionMemory(new_session_memory(text, session, now), Facts(agent_id="claude", **facts), now, tops)
     return parts.session_memories.add(row)
 
 
 async def vectors_are_there(parts: Parts, session: str = "s1") -> None:
     def are_there() -> bool:
         (home,) = parts.session_views.view(session).maps
-        return bool(home.dense) and not any(leg.missing.any() for leg in home.dense)
+        return bool(home.dense) and not any(dense.missing.any() for dense in home.dense)
 
     await until(are_there)
 
@@ -99,9 +99,9 @@ async def test_a_memory_of_a_session_is_found_by_words_before_its_vector_is_ther
         await vectors_are_there(parts)
         late = await asked(parts, session_id="s1")
 
-    assert (contents(early), early.legs) == (["a walrus on the ice"], ("lexical",))
+    assert (contents(early), early.indexes) == (["a walrus on the ice"], ("lexical",))
     assert early.memories[0].found.distance is None
-    assert (len(late.memories), late.legs) == (2, ("dense",))
+    assert (len(late.memories), late.indexes) == (2, ("dense",))
 
 
 async def test_filters_choose_before_the_best_are_taken(home):
@@ -166,12 +166,14 @@ async def test_scopes_that_are_named_are_searched_and_no_others(home, repo):
         with_repo = await asked(parts, workspace=str(repo), scopes=("repo", "user"))
         without = await asked(parts, workspace=str(repo))
         nowhere = await parts.refusal(wire.Recall(query="walrus", scopes=("repo",)))
+        no_repo = await asked(parts, scopes=("repo", "user"))
         unknown = await parts.refusal(wire.Recall(query="walrus", scopes=("team",)))
 
     assert contents(session) == ["a walrus of the session"]
     assert set(contents(with_repo)) == {"a walrus of the repository", "a walrus of the user"}
     assert contents(without) == ["a walrus of the user"]
-    assert nowhere == ("invalid", "this folder is in no repository; give one with --workspace")
+    assert nowhere == ("invalid", "there is no repository to search; give a workspace that is in one")
+    assert set(contents(no_repo)) == {"a walrus of the user"}
     assert "use one of repo, user, agent, session, org" in unknown[1]
 
 
@@ -204,7 +206,7 @@ async def test_words_answer_where_the_query_gets_no_vector_in_time_and_the_reply
     assert contents(reply) == ["a walrus of the user"]
     assert reply.degraded == ("keyword results only: no embedding of the query (unreachable)",)
     assert reply.degraded[0] in reply.reason
-    assert reply.legs == ("lexical",)
+    assert reply.indexes == ("lexical",)
 
 
 async def test_an_endpoint_that_hangs_delays_no_recall_beyond_its_deadline(home):

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from forged.entities import graph_of
 from forged.files import agent_root, org_root
-from forged.memory import Entity, Relation
+from forged.memory import Entity, EntityRelation
 from forged.stores import recall
 from forged_client import protocol as wire
 from tests.daemon.handlers.test_recall import put_in
@@ -17,7 +17,7 @@ QUERY = "How does Apollo relate to Policy 7?"
 STORES = memory("mem_1", "Invoices of `apollo` are kept in `ledger`.", scope="user")
 RULED = replace(
     memory("mem_2", "Closed books stay readable for ten years.", scope="org"),
-    relations=(Relation("ledger", "falls-under", "Policy 7"),),
+    relations=(EntityRelation("ledger", "falls-under", "Policy 7"),),
 )
 ALIEN = [memory(f"mem_x{number}", f"walrus number {100 + number}", scope="user") for number in range(40)]
 

@@ -72,7 +72,7 @@ async def test_a_write_for_which_there_is_no_directory_is_refused_and_told(home,
         )
 
 
-DRAFT = wire.Draft(memory_id="mem_1", content="the port is 8123")
+DRAFT = wire.ImportedDraft(memory_id="mem_1", content="the port is 8123")
 DOCUMENT = wire.Document(source="notes.md", text="The port is 8123.", is_markdown=True)
 
 
@@ -100,10 +100,12 @@ async def test_a_disk_that_takes_no_file_is_told_whichever_verb_met_it_and_how_i
         assert (report.state, report.counters["writes_refused_full"]) == ("degraded", 1)
         assert f"the last, {scope}: " in report.reason
 
-        look = (
-            replace(asked, look=True) if scope != "remember" else wire.Undo(workspace=workspace, preview=True)
+        preview = (
+            replace(asked, preview=True)
+            if scope != "remember"
+            else wire.Undo(workspace=workspace, preview=True)
         )
-        await parts.ask(look)
+        await parts.ask(preview)
         assert (await parts.ask(wire.Status())).state == "degraded"
 
         await parts.ask(asked)

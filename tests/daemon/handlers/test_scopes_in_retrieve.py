@@ -125,8 +125,8 @@ async def test_what_a_person_told_an_agent_about_itself_comes_with_the_session(h
         for agent in ("claude", "codex"):
             await parts.ask(wire.Search(workspace=str(repo), query="one", agent=agent))
         reply = await retrieved(parts, repo, "please mend the parser", agent="claude", session_id="s")
-        assert [(each.content, each.found.via) for each in reply.memories] == [
-            ("you are the careful one", "standing")
+        assert [(each.content, each.found.found_by) for each in reply.memories] == [
+            ("you are the careful one", "pinned")
         ]
         again = await retrieved(parts, repo, "please mend the lexer", agent="claude", session_id="s")
         assert again.text == ""

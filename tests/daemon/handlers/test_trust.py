@@ -76,7 +76,7 @@ async def test_what_the_first_look_has_not_found_yet_is_told_later(home, repo):
     [
         (KnownRoot("/r", "unknown"), "`forgectl trust /r` (`--under DIR` for all repositories below DIR)"),
         (KnownRoot("/r", "own"), "Review and allow: `forgectl trust /r`"),
-        (KnownRoot("/r", "trusted", mode="pin"), "Review and allow: `forgectl review /r`"),
+        (KnownRoot("/r", "trusted", mode="locked"), "Review and allow: `forgectl review /r`"),
         (
             KnownRoot("/r", "unknown", reason="another one"),
             ": another one. Review and allow: `forgectl trust /r`",
@@ -110,7 +110,7 @@ async def test_a_file_that_is_withheld_does_not_come_between_a_person_and_a_memo
 # --- what is decided ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("asked", "mode"), [("", "follow"), ("follow", "follow"), ("pin", "pin")])
+@pytest.mark.parametrize(("asked", "mode"), [("", "follow"), ("follow", "follow"), ("locked", "locked")])
 async def test_what_was_shown_and_trusted_is_used_at_once(home, repo, asked, mode):
     put(repo, *THEIRS)
     async with assembled(home, trusting=False) as parts:
@@ -163,11 +163,11 @@ async def test_trust_taken_back_holds_for_the_turn_that_was_answered_before(home
 async def test_a_second_trust_keeps_the_mode_of_the_first(home, repo):
     put(repo, *THEIRS)
     async with assembled(home, trusting=False) as parts:
-        await parts.ask(wire.Trust(workspace=str(repo), action="trust", mode="pin"))
+        await parts.ask(wire.Trust(workspace=str(repo), action="trust", mode="locked"))
         put(repo, memory("mem_4", "x"))
         (root,) = (await parts.ask(wire.Trust(workspace=str(repo), action="trust"))).roots
 
-    assert (root.mode, root.withheld) == ("pin", 0)
+    assert (root.mode, root.withheld) == ("locked", 0)
 
 
 async def test_all_repositories_below_a_directory_are_named_and_trusted_as_they_are_now(home, tmp_path):

@@ -1,6 +1,6 @@
 """Capture from outside: turns handed to a real daemon, a scripted classifier, and the files that come of it.
 
-`capturing` is `scene.staged` with what a test of capture wants to say: an environment, no legs that call
+`capturing` is `scene.staged` with what a test of capture wants to say: an environment, no indexes that call
 anybody, and a stage that knows when all that was handed over has been dealt with.
 """
 
@@ -23,7 +23,7 @@ from tests.support.daemon.process import running
 from tests.support.daemon.scene import Scene, configuration
 from tests.support.provider import CHAT, ScriptedProvider, reply
 
-# No leg that calls anybody.
+# No index that calls anybody.
 _QUIET = {"embedding_model": "builtin:lexical"}
 # What a classifier says that finds nothing worth keeping: anything but JSON would be a failure.
 NOTHING = ("[]",)

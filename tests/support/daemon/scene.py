@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from forged.maps.identity import SENTENCES
+from forged.maps.model_identity import SENTENCES
 from forged_client import Client
 from forged_client.protocol import Rebuilt, Retrieved, RootReport
 from tests.support.clock import PATIENCE_S

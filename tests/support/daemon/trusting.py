@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 
 from forged_client import Client
-from forged_client.address import bypassed
+from forged_client.address import is_bypassed
 from forged_client.protocol import R, Request, Review, Trust
 
 _LOCK = threading.Lock()
@@ -23,7 +23,7 @@ class TrustingClient(Client):
 
     def ask(self, request: Request[R], *, timeout_s: float | None = None) -> R:
         workspace = getattr(request, "workspace", "")
-        if workspace and not bypassed() and not isinstance(request, Trust | Review):
+        if workspace and not is_bypassed() and not isinstance(request, Trust | Review):
             with _LOCK:
                 self._trust(workspace)
         return super().ask(request, timeout_s=timeout_s)

@@ -28,7 +28,7 @@ class FakeEmbedder:
     replaceable = True
     gives_layers = False
     health = renamed = None
-    engine = told = ""
+    engine = engine_note = ""
 
     def __init__(self, dimension: int = 8) -> None:
         self.dimension = dimension

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from forged.config import lacks_onnxruntime, made_folder
+from forged.config import derived_files_folder, lacks_onnxruntime
 from forged.models.in_process import InProcessEmbedder
 from forged.models.local import local_embedder
 
@@ -27,7 +27,7 @@ needs_onnxruntime = pytest.mark.skipif(
 
 def local_model(engine: str, cache: Path) -> InProcessEmbedder:
     """The real local model, run by one of ENGINES; what is made for it is kept below a cache."""
-    folder = made_folder({"XDG_CACHE_HOME": str(cache)})
+    folder = derived_files_folder({"XDG_CACHE_HOME": str(cache)})
     return local_embedder(folder, "" if engine == "onnxruntime" else "the test has none")
 
 

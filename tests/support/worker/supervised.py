@@ -14,18 +14,18 @@ from pathlib import Path
 
 from forged.capture.supervisor import Patience, Supervisor, Target
 from forged.capture.values import (
-    Asked,
-    AskedAgain,
-    AskedVectors,
+    AskHeads,
+    AskRetry,
+    AskVectors,
     Classified,
-    GoOn,
+    HeadsAnswer,
     KnownMemory,
-    NamedHeads,
     Ready,
     Report,
-    StatementVectors,
+    RetryAnswer,
     Task,
     TaskFailed,
+    VectorsAnswer,
     WorkerSettings,
 )
 from tests.support.clock import until
@@ -45,12 +45,12 @@ class Supervised:
 
     def on_report(self, report: Report) -> None:
         self.seen.append(report)
-        if isinstance(report, Asked):
-            self.supervisor.give(NamedHeads(report.event_id, self.heads), 10.0)
-        if isinstance(report, AskedVectors):
-            self.supervisor.give(StatementVectors(report.event_id), 10.0)
-        if isinstance(report, AskedAgain):
-            self.supervisor.give(GoOn(report.event_id, may=True), 10.0)
+        if isinstance(report, AskHeads):
+            self.supervisor.give(HeadsAnswer(report.event_id, self.heads), 10.0)
+        if isinstance(report, AskVectors):
+            self.supervisor.give(VectorsAnswer(report.event_id), 10.0)
+        if isinstance(report, AskRetry):
+            self.supervisor.give(RetryAnswer(report.event_id, may=True), 10.0)
 
     def on_death(self, cause: str) -> None:
         self.seen.append(cause)

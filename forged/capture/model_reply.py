@@ -1,0 +1,280 @@
+"""Read proposals from a classifier model's answer, and the entities of a text.
+
+Models fence, explain, wrap, think aloud, leave commas behind and stop in the middle. So the first array of
+memories is found by decoding JSON from every bracket on; a pattern would be deceived by brackets in strings.
+Of a broken array the objects are taken one by one. A reply that keeps nothing has to say so in JSON: prose is
+no answer. Length, depth and tries of the untrusted reply are bounded. Raises nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from forged.capture.values import MAX_CONTENT_BYTES, MOST_DOCUMENTS, Classified, Proposal
+from forged.entities import LONGEST_NAME, entity_id, mentions_in
+from forged.memory import Entity, EntityRelation, Related
+from forged.models import sendable
+from forged.text.think_blocks import without_thoughts
+
+MOST_ENTITIES = 16
+_LONGEST_TEXT = 300
+_ARROW = re.compile(r"\s*(?:->|→|-->|=>|\|)\s*")
+_WITH_TYPE = re.compile(r"(?P<name>[^()]+?)\s*\((?P<type>[\w -]{1,40})\)")
+_VERB = re.compile(r"[\s_]+")
+# How models name the fields of a triple.
+_SOURCES, _TARGETS = ("source", "subject", "from", "head"), ("target", "object", "to", "tail")
+_VERBS = ("relation", "predicate", "relationship", "type", "verb")
+_MOST_EDGES = 32
+_MOST_LINES = 8
+# Ten memories of the greatest size take 80 KiB; what lies behind this is not read.
+_MOST_CHARACTERS = 512 << 10
+_MOST_FAILURES = 100
+_MOST_READ_IN_VAIN = 4 * _MOST_CHARACTERS
+_DEEPEST = 8
+
+_DECODER = json.JSONDecoder(strict=False)  # models break lines inside strings
+# Only where JSON may begin, since a link or a checkbox is no try; a run of brackets is a single one.
+_OPENING = re.compile(r'\[+(?=\s*["\[\]{\dntfNI-])|\{(?=\s*["}])')
+# An empty array that stands alone; within prose `[ ]` is a checkbox.
+_NOTHING = re.compile(r"\s*(?:```(?:json)?\s*)?(?:\[\s*\]|\{\s*\}|null)\s*(?:```\s*)?", re.IGNORECASE)
+_CHECKBOX = "[ ]"
+_BEGUN_MEMORY = re.compile(r'\{\s*"(?:content|scope|category|supersedes|related)"\s*:')
+# A string as a whole, ended or not, or a comma that nothing follows. Possessive, hence linear.
+_STRING_OR_LOOSE_COMMA = re.compile(r'"(?>(?:[^"\\]++|\\.?)*)(?:"|\Z)|,(?=\s*+[\]}])', re.DOTALL)
+_JSON_BEGINS = ("[", "{", "`")
+# An object with one of these was meant to be a memory; an edge has none of them.
+_FIELDS = frozenset({"content", "scope", "category"})
+
+
+def read(text: str) -> Classified:
+    """Return at most 10 proposals of at most 8 KiB each, in their order. Never raises."""
+    answer = _answer(text)[:_MOST_CHARACTERS]
+    reply = _read(answer)
+    if reply.proposals and not reply.malformed:
+        return reply
+    mended = _without_loose_commas(answer)
+    better = _read(mended) if len(mended) < len(answer) else reply
+    return better if len(better.proposals) > len(reply.proposals) else reply
+
+
+def begins_with_json(text: str) -> bool:
+    """Whether a text that was cut cannot be a thought with a draft in it, of which the end was not seen."""
+    return _answer(text).lstrip()[:1] in _JSON_BEGINS
+
+
+def _read(text: str) -> Classified:
+    elements, broken, is_nothing = _elements(text)
+    judged = [_proposal(element) for element in elements]
+    proposals = tuple(proposal for proposal in judged if proposal is not None)
+    is_nothing = is_nothing or _NOTHING.fullmatch(text) is not None
+    malformed = broken + len(judged) - len(proposals)
+    return Classified(
+        proposals[:MOST_DOCUMENTS], malformed=malformed, is_answer=bool(proposals) or is_nothing
+    )
+
+
+def _answer(text: str) -> str:
+    """Cut thoughts off, unless JSON comes first: a memory may well speak of think tags."""
+    return text if text.lstrip()[:1] in _JSON_BEGINS else without_thoughts(text)
+
+
+def _without_loose_commas(text: str) -> str:
+    first = _OPENING.search(text)
+    at = first.start() if first else len(text)  # quotes in prose need not come in pairs
+    return text[:at] + _STRING_OR_LOOSE_COMMA.sub(lambda m: "" if m[0] == "," else m[0], text[at:])
+
+
+def _elements(text: str) -> tuple[list[object], int, bool]:
+    """Return what the first array of memories holds, how many were begun in vain, and whether it is empty."""
+    alone: list[object] = []  # without an array, or in one that is broken
+    others: list[object] = []
+    broken = 0
+    for value in _values(text):
+        if value is None:
+            broken += 1
+        elif _is_memory(value):
+            alone.append(value)
+        elif (array := _array(value)) is not None:
+            # Behind something broken an array is a part of it, such as its edges, unless it says otherwise.
+            if not alone and (not broken or any(map(_is_memory, array))):
+                return array, broken, not array
+        elif isinstance(value, list) and any(isinstance(item, str) for item in value):
+            others = others or value
+    return (alone, broken, False) if alone or broken else (others, 0, False)
+
+
+def _values(text: str) -> Iterator[object]:
+    """Yield the arrays and objects of a text, outermost only, and None for a memory begun in vain."""
+    at = failures = in_vain = 0
+    while failures < _MOST_FAILURES and in_vain < _MOST_READ_IN_VAIN:
+        opening = _OPENING.search(text, at)
+        if opening is None:
+            return
+        at = opening.start()
+        try:
+            value, at = _DECODER.raw_decode(text, at)
+        except (ValueError, RecursionError) as error:  # no JSON, a number too long, or too deep
+            failures += 1
+            in_vain += getattr(error, "pos", at) - at
+            if _BEGUN_MEMORY.match(text, at):
+                yield None
+            at = opening.end()
+        else:
+            if text[opening.start() : at] != _CHECKBOX:
+                yield value
+
+
+def _array(value: object, depth: int = 0) -> list[object] | None:
+    """Return the array of objects, or of nothing, that a value is or wraps; the first that is not empty."""
+    if isinstance(value, list) and (not value or any(isinstance(item, dict) for item in value)):
+        return value
+    if _is_memory(value):
+        return [value]
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    if depth == _DEEPEST:
+        return None
+    found = (_array(item, depth + 1) for item in inner)
+    return max((array for array in found if array is not None), key=bool, default=None)
+
+
+def _is_memory(value: object) -> bool:
+    return isinstance(value, dict) and not _FIELDS.isdisjoint(value)
+
+
+def _proposal(element: object) -> Proposal | None:
+    if not isinstance(element, dict):
+        return None
+    content, scope, category = (_text(element.get(name)) for name in ("content", "scope", "category"))
+    if not content or scope is None or category is None:
+        return None
+    if len(content.encode()) > MAX_CONTENT_BYTES:
+        return None
+    return Proposal(
+        content=content,
+        scope=scope.lower(),
+        category=_word(category),
+        supersedes=_id(element.get("supersedes")),
+        related=_edges(element.get("related")),
+        cues=_lines(element.get("cues")),
+        evidence=_lines(element.get("evidence")),
+        entities=entities_in(element.get("entities")),
+        relations=relations_in(element.get("relations")),
+        importance=_share(element.get("importance")),
+    )
+
+
+def _lines(value: object) -> tuple[str, ...]:
+    found = (_text(item) for item in value[:_MOST_LINES]) if isinstance(value, list) else ()
+    return tuple(line for line in found if line)
+
+
+def _share(value: object) -> float | None:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    if isinstance(value, float) and math.isnan(value):
+        return None
+    return float(min(max(value, 0), 1))
+
+
+def _text(value: object) -> str | None:
+    """Return a text that can be written, "" for a field that is missing, None for another type."""
+    if value is None:
+        return ""
+    return sendable(value).strip() if isinstance(value, str) else None
+
+
+def _word(text: str) -> str:
+    return text.lower().replace("_", "-").replace(" ", "-")
+
+
+def _id(value: object) -> str:
+    """Return an id; the list in the prompt shows it in brackets, and some models keep them."""
+    return (_text(value) or "").removeprefix("[").removesuffix("]")
+
+
+def _edges(value: object) -> tuple[Related, ...]:
+    edges = (_edge(item) for item in value[:_MOST_EDGES]) if isinstance(value, list) else ()
+    return tuple(edge for edge in edges if edge.id and edge.relationship)
+
+
+def _edge(item: object) -> Related:
+    fields: Mapping[str, object] = item if isinstance(item, dict) else {}
+    return Related(_id(fields.get("id")), _word(_text(fields.get("relationship")) or ""))
+
+
+def entities_in(value: object) -> tuple[Entity, ...]:
+    """Names, alone or with a type in brackets, or objects; whatever else is left out."""
+    found = map(_entity, value[: 4 * MOST_ENTITIES] if isinstance(value, list) else ())
+    return tuple(each for each in found if each is not None)[:MOST_ENTITIES]
+
+
+def _entity(item: object) -> Entity | None:
+    fields: Mapping[str, object] = item if isinstance(item, dict) else {"name": item}
+    name, kind, told = (_single_line(fields.get(key)) for key in ("name", "type", "description"))
+    if not kind and (typed := _WITH_TYPE.fullmatch(name)):
+        name, kind = typed["name"], typed["type"]
+    is_one = entity_id(name) and len(name) <= LONGEST_NAME
+    return Entity(name, kind[:40].lower(), told[:_LONGEST_TEXT]) if is_one else None
+
+
+def relations_in(value: object) -> tuple[EntityRelation, ...]:
+    """Triples as text with arrows, as lists or as objects; whatever else is left out."""
+    found = map(_relation, value[: 4 * MOST_ENTITIES] if isinstance(value, list) else ())
+    return tuple(each for each in found if each is not None)[:MOST_ENTITIES]
+
+
+def _relation(item: object) -> EntityRelation | None:
+    source, verb, target = _triple(item)
+    verb = _VERB.sub("-", verb.strip(" -:").lower())
+    short = max(map(len, (source, verb, target))) <= LONGEST_NAME
+    if not (short and verb and entity_id(source) and entity_id(target)):
+        return None
+    return None if entity_id(source) == entity_id(target) else EntityRelation(source, verb, target)
+
+
+def _triple(item: object) -> tuple[str, str, str]:
+    if isinstance(item, str):
+        item = _ARROW.split(item.strip()[: 4 * LONGEST_NAME])
+    if isinstance(item, dict):
+        item = [_first(item, keys) for keys in (_SOURCES, _VERBS, _TARGETS)]
+    if not isinstance(item, list) or len(item) != 3:
+        return "", "", ""
+    source, verb, target = map(_single_line, item)
+    return source, verb, target
+
+
+def _first(fields: Mapping[str, object], keys: Sequence[str]) -> object:
+    return next((fields[key] for key in keys if key in fields), None)
+
+
+def _single_line(value: object) -> str:
+    return " ".join(sendable(value[:_LONGEST_TEXT]).split()) if isinstance(value, str) else ""
+
+
+def mentioned_entities(
+    entities: Sequence[Entity],
+    relations: Sequence[EntityRelation],
+    content: str,
+    presentable: Callable[[str], str],
+) -> tuple[tuple[Entity, ...], tuple[EntityRelation, ...]]:
+    """Return those whose names stand in a memory's text, each once, if `presentable` leaves them as they are.
+
+    A model invents names, and a text that it read may want it to.
+    """
+    folded, ruled = content.casefold(), {entity_id(each.name) for each in mentions_in(content).entities}
+
+    def is_mentioned(name: str) -> bool:
+        return (name.casefold() in folded or entity_id(name) in ruled) and presentable(name) == name
+
+    named, related = dict[str, Entity](), dict[tuple[str, str, str], EntityRelation]()
+    for entity in filter(lambda each: is_mentioned(each.name), entities):
+        fields = Entity(entity.name, presentable(entity.type), presentable(entity.description))
+        named.setdefault(entity_id(entity.name), fields)
+    for each in relations:
+        is_clean = presentable(each.relation) == each.relation
+        if is_clean and is_mentioned(each.source) and is_mentioned(each.target):
+            related.setdefault((entity_id(each.source), each.relation, entity_id(each.target)), each)
+    return tuple(named.values()), tuple(related.values())

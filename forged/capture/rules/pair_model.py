@@ -1,0 +1,181 @@
+"""Weigh pairs of statements by numbers learnt from their signs, words and the local model's rows.
+
+`make linear-models` trains them with `signs_of`, `places_of` and `rows_of`. Raises msgspec.MsgspecError for a
+file that is none, and ValueError for rows of another size than those of the training.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from zlib import crc32
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from forged.capture.rules.slots import PairSigns, pair_signs
+from forged.models import LAYERS
+from forged.text.linear import CJK, SIZE, weight
+
+FILE = os.path.join(os.path.dirname(__file__), "replacement.bin")
+# What the local model says of texts, float32 as bytes.
+RowsOf = Mapping[str, bytes]
+NO_ROWS: RowsOf = {}
+Floats = NDArray[np.float32]
+# Letters of a word's beginning, as a piece of a pair.
+_BEGINNING = 4
+_PIECES = re.compile(r"[^\W_]+|[?!:]")
+
+
+@functools.cache
+def pair_model() -> PairModel:
+    """Return the shipped one."""
+    with open(FILE, "rb") as file:
+        return PairModel(msgspec.msgpack.decode(file.read(), type=PairFile).numbers)
+
+
+class PairLine(msgspec.Struct, frozen=True):
+    """One linear function of pairs: int16 for places of rows and int8 for pieces, each by its step."""
+
+    signs: tuple[float, ...]
+    alike: tuple[float, ...] = ()
+    places: bytes = b""
+    places_step: float = 0.0
+    pieces: bytes = b""
+    pieces_step: float = 0.0
+
+
+class PairNumbers(msgspec.Struct, frozen=True):
+    """What is known of pairs: which is a replacement, of those that are `related` at all.
+
+    `bar` is the least of what is replaced, `proposed` of what a model says is, and `doubted` of what may be
+    as well as not: somebody should see both, and which is newer. `near` is the least of what is related.
+    """
+
+    bar: float
+    proposed: float
+    doubted: float
+    near: float
+    replaces: PairLine
+    related: PairLine
+
+
+class PairFile(msgspec.Struct, frozen=True):
+    """What is shipped. `data` is a hash of all that it was trained on, `engine` what made the rows."""
+
+    data: str
+    engine: str
+    numbers: PairNumbers
+
+
+class PairModel:
+    """Weighs pairs of texts by these numbers."""
+
+    def __init__(self, numbers: PairNumbers) -> None:
+        self.bar, self.proposed, self.doubted = numbers.bar, numbers.proposed, numbers.doubted
+        self._near, self._replaces, self._related = (
+            numbers.near,
+            *map(_Line, (numbers.replaces, numbers.related)),
+        )
+
+    def scores(self, newer: str, older: Sequence[str], rows: RowsOf) -> list[float]:
+        """How much speaks for a replacement of each, in nats; nothing where it is about something else."""
+        if not older:
+            return []
+        form = np.array([signs_of(newer, each) for each in older], np.float32)
+        table = np.frombuffer(b"".join(rows[each] for each in (*older, newer)), np.float32)
+        table = table.reshape(len(older) + 1, -1)
+        dense = np.hstack([rows_of(np.broadcast_to(table[-1], table[:-1].shape), table[:-1]), form])
+        pieces = [places_of(newer, each) for each in older]
+        is_near = self._related.of(dense, form.shape[1], pieces) > self._near
+        found: list[float] = np.where(
+            is_near, self._replaces.of(dense, form.shape[1], pieces), -np.inf
+        ).tolist()
+        return found
+
+
+class _Line:
+    def __init__(self, line: PairLine) -> None:
+        self._signs = np.array(line.signs, np.float32)
+        places = np.frombuffer(line.places, np.int16) * np.float32(line.places_step)
+        self._rows = np.concatenate([np.array(line.alike, np.float32), places])
+        self._pieces = np.frombuffer(line.pieces, np.int8) * np.float32(line.pieces_step)
+
+    def of(self, dense: Floats, signs: int, pieces: Sequence[Sequence[int]]) -> Floats:
+        """Return its values; the last columns are `signs`."""
+        width = len(self._rows)
+        if width > dense.shape[1] - signs:
+            raise ValueError(f"{dense.shape[1] - signs} numbers of rows for a line of {width}")
+        found: Floats = dense[:, :width] @ self._rows + dense[:, -signs:] @ self._signs
+        return found + np.array([self._said(each) for each in pieces], np.float32)
+
+    def _said(self, places: Sequence[int]) -> float:
+        if not len(self._pieces) or not places:
+            return 0.0
+        return float(self._pieces[list(places)].sum()) * weight(len(places))
+
+
+def signs_of(newer: str, older: str) -> tuple[float, ...]:
+    """Return all signs of a pair, then whether any is of both texts; the last is always 1."""
+    found = pair_signs(newer, older)
+    return (*msgspec.structs.astuple(found), float(_is_of_both(found)), 1.0)
+
+
+def _is_of_both(found: PairSigns) -> bool:
+    return any((found.shared, found.given_up, found.value, found.number, found.version))
+
+
+def places_of(newer: str, older: str) -> tuple[int, ...]:
+    """Return the places of what stands in a pair, each once, in order."""
+    return tuple(sorted({crc32(piece.encode()) % SIZE for piece in _pieces(newer, older)}))
+
+
+def rows_of(newer: Floats, older: Floats) -> Floats:
+    """Return the numbers of pairs of rows, one pair a row: how alike each layer is, and then all places.
+
+    First what both say together, what they differ by, and then each by itself.
+    """
+    new, old = _by_layer(newer), _by_layer(older)
+    alike = new * old
+    parts = (alike, np.abs(new - old), new, old)
+    found: Floats = np.hstack([alike.sum(2), *(part.reshape(len(newer), -1) for part in parts)])
+    return found
+
+
+def together(row: int) -> int:
+    """Return how many of these, the first, are of both rows of so many numbers."""
+    return len(LAYERS) + 2 * row
+
+
+def _by_layer(rows: Floats) -> Floats:
+    layers = rows.reshape(len(rows), len(LAYERS), -1)
+    found: Floats = layers / np.maximum(np.linalg.norm(layers, axis=2, keepdims=True), np.float32(1e-9))
+    return found
+
+
+def _pieces(newer: str, older: str) -> Iterator[str]:
+    said = _said(newer)
+    new, old = set(_words(said)), set(_words(_said(older)))
+    yield from (f"n{word}" for word in new - old)
+    yield from (f"o{word}" for word in old - new)
+    yield from (f"b{word}" for word in new & old)
+    yield from (f"g{one} {other}" for one, other in pairwise(said))
+    yield from (f"^{word}" for word in said[:1])
+
+
+def _said(text: str) -> list[str]:
+    return _PIECES.findall(re.sub(r"\d", "0", text.lower()))
+
+
+def _words(said: list[str]) -> Iterator[str]:
+    """Words and how they begin; where no blanks stand, characters and pairs of them."""
+    for word in said:
+        if CJK.search(word):
+            yield from word
+            yield from (one + other for one, other in pairwise(word))
+        else:
+            yield from (word, word[:_BEGINNING])

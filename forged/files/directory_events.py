@@ -1,0 +1,282 @@
+"""Changes in a root's folders since the last look, by inotify and without reading the folders.
+
+`taken` returns the paths of files that were made, changed, moved or removed since the call before, or None
+where that is unknown: then everything has to be looked at. The kernel notes an event before the call that
+caused it returns; of network file systems it is never known. All roots of a process share one instance of
+inotify; a user has 128. `watchfiles` was rejected: it collects in a thread and hands over later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import struct
+import sys
+import threading
+import weakref
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+
+_CREATE, _MOVED_TO = 0x100, 0x80
+# modify, attributes, moved from, delete; the folder itself deleted or moved; directories alone
+_WANTED = 0x2 | 0x4 | 0x40 | _MOVED_TO | _CREATE | 0x200 | 0x400 | 0x800 | 0x01000000
+_ITSELF_GONE = 0x400
+_OVERFLOW, _IGNORED = 0x4000, 0x8000
+# unmounted, watch gone; the folder itself deleted or moved
+_LOST = 0x2000 | _IGNORED | 0x400 | 0x800
+_MOST_PENDING = 1024  # events of one root that wait to be taken; more are a look at everything
+_HEAD = struct.Struct("iIII")
+_READ_BYTES = 1 << 16
+# ext2 to 4, xfs, btrfs, tmpfs, f2fs, zfs, bcachefs, overlay
+_LOCAL = {0xEF53, 0x58465342, 0x9123683E, 0x01021994, 0xF2F52010, 0x2FC12FC1, 0xCA451A4E, 0x794C7630}
+
+_NO_INSTANCE = "no inotify instance is left (fs.inotify.max_user_instances), or no file descriptor: used up"
+_NO_WATCH = "this user's inotify watches (fs.inotify.max_user_watches) are used up"
+
+_Place = tuple[int, int]
+
+
+class DirectoryEvents:
+    """The events of some folders, which need not be there."""
+
+    def __init__(self, folders: Sequence[str]) -> None:
+        self._folders = tuple(folders)
+        self._places: tuple[_Place | None, ...] | None = None  # of the folders, as they are watched
+        self._pending = _Pending()
+        weakref.finalize(self, _KERNEL.leave, self._pending)
+
+    def taken(self, own: frozenset[str] = frozenset()) -> frozenset[str] | None:
+        """Paths of memory files with an event since the last call; None if all has to be looked at.
+
+        Left out is that the files `own` came to be, which the caller knows.
+        """
+        places = tuple(_place(folder) for folder in self._folders)
+        if places != self._places:
+            self._watch(places)
+            return None
+        events = _KERNEL.taken(self._pending)
+        if events is None:
+            self._places = None  # once this look is over there is another
+            return None
+        expected, found = set(own), set[str]()
+        for folder, mask, name in events:
+            if name.startswith(b"."):
+                continue
+            path = f"{folder}/{os.fsdecode(name)}"
+            if mask in (_CREATE, _MOVED_TO) and path in expected:
+                expected.discard(path)
+            else:
+                found.add(path)
+        return frozenset(found)
+
+    def _watch(self, places: tuple[_Place | None, ...]) -> None:
+        there = [folder for folder, place in zip(self._folders, places, strict=True) if place is not None]
+        is_known = _KERNEL.watch(self._pending, there if all(map(_is_local, there)) else None)
+        self._places = places if is_known else None
+
+
+class _Pending:
+    """Events of one `DirectoryEvents` that were not taken yet: folder, mask and name."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, int, bytes]] = []
+        self.is_lost = False
+        self.watches: set[int] = set()
+
+
+class _Kernel:
+    """The one inotify instance of this process, shared by all roots: the user may have 128 of them.
+
+    A folder is watched once, whoever waits for it. May be used in any thread.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._fd = -1
+        self._waiting: dict[int, dict[_Pending, str]] = {}  # by watch: who waits, and for which folder
+        self._refused: dict[
+            _Pending, tuple[Sequence[str], str]
+        ] = {}  # folders that want a watch, and why not
+        self._left: deque[_Pending] = deque()
+
+    def watch(self, pending: _Pending, folders: Sequence[str] | None) -> bool:
+        """Collect the events of these folders, and of no others, from now on; whether the kernel can.
+
+        None is for folders of which the kernel does not tell everything.
+        """
+        with self._held():
+            self._give_up(pending)
+            pending.events, pending.is_lost = [], False
+            libc = _libc()
+            if libc is None or folders is None:
+                return False
+            if self._fd < 0:
+                self._fd = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+            if self._fd < 0:
+                self._refused[pending] = folders, _NO_INSTANCE
+                return False
+            self._dispatch()
+            for folder in folders:
+                watch = libc.inotify_add_watch(self._fd, os.fsencode(folder), _WANTED)
+                if watch < 0:
+                    is_full = ctypes.get_errno() == errno.ENOSPC
+                    self._give_up(pending)
+                    if is_full:
+                        self._refused[pending] = folders, _NO_WATCH
+                    return False
+                self._waiting.setdefault(watch, {})[pending] = folder
+                pending.watches.add(watch)
+            return True
+
+    def taken(self, pending: _Pending) -> list[tuple[str, int, bytes]] | None:
+        """The events since the last call; None where some are lost, or a folder is not watched any more."""
+        with self._held():
+            self._dispatch()
+            events, pending.events = pending.events, []
+            return None if pending.is_lost else events
+
+    def leave(self, pending: _Pending) -> None:
+        """Give its watches back. May be called while this thread is in another method, by a collection."""
+        self._left.append(pending)
+        if self._lock.acquire(blocking=False):
+            self._release()
+
+    def unwatched_reason(self, folders: Iterable[str]) -> str:
+        """Why each look at these folders is one at everything, if a limit is the cause; else empty."""
+        wanted, refused = frozenset(folders), tuple(self._refused.values())
+        return next((why for each, why in refused if not wanted.isdisjoint(each)), "")
+
+    def drop_lost_watches(self) -> None:
+        """Take notice of folders that are gone, whose watches the kernel has given up."""
+        with self._held():
+            self._dispatch()
+
+    @contextlib.contextmanager
+    def _held(self) -> Iterator[None]:
+        self._lock.acquire()
+        try:
+            yield
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        """Let go of the lock, once nothing is left that somebody wanted to give back meanwhile."""
+        while True:
+            while self._left:
+                self._give_up(self._left.popleft())
+            if self._fd >= 0 and not self._waiting:
+                os.close(self._fd)
+                self._fd = -1
+            self._lock.release()
+            if not self._left or not self._lock.acquire(blocking=False):
+                return
+
+    def _give_up(self, pending: _Pending) -> None:
+        libc = _libc()
+        self._refused.pop(pending, None)
+        for watch in pending.watches:
+            others = self._waiting.get(watch, {})
+            others.pop(pending, None)
+            if not others and self._waiting.pop(watch, None) is not None and libc is not None:
+                libc.inotify_rm_watch(self._fd, watch)
+        pending.watches = set()
+
+    def _dispatch(self) -> None:
+        for watch, mask, name in self._events():
+            if mask & _OVERFLOW:
+                for pending in {each for waiting in self._waiting.values() for each in waiting}:
+                    _lose(pending)
+                continue
+            for pending, folder in self._waiting.get(watch, {}).items():
+                if mask & _LOST or len(pending.events) >= _MOST_PENDING:
+                    _lose(pending)
+                elif not pending.is_lost and name.endswith(b".md"):
+                    pending.events.append((folder, mask, name))
+            if mask & _IGNORED:
+                for pending in self._waiting.pop(watch, {}):
+                    pending.watches.discard(watch)
+
+    def _events(self) -> Iterator[tuple[int, int, bytes]]:
+        while self._fd >= 0:
+            try:
+                data = os.read(self._fd, _READ_BYTES)
+            except BlockingIOError:
+                return
+            at = 0
+            while at < len(data):
+                watch, mask, _, length = _HEAD.unpack_from(data, at)
+                at += _HEAD.size + length
+                yield watch, mask, data[at - length : at].rstrip(b"\0")
+
+
+def _lose(pending: _Pending) -> None:
+    pending.events, pending.is_lost = [], True
+
+
+_KERNEL = _Kernel()
+drop_lost_watches = _KERNEL.drop_lost_watches
+unwatched_reason = _KERNEL.unwatched_reason
+
+
+def instances_held() -> int:
+    """How many inotify instances this process holds; 0 where that cannot be seen."""
+    held = 0
+    with contextlib.suppress(OSError):
+        for number in os.listdir("/proc/self/fd"):
+            with contextlib.suppress(OSError):
+                held += os.readlink(f"/proc/self/fd/{number}") == "anon_inode:inotify"
+    return held
+
+
+def refusal(folders: Iterable[str]) -> str:
+    """Why the kernel does not watch all these folders at once; nothing where it does, or has no inotify.
+
+    A watcher takes three descriptors: an instance of inotify, one of epoll and an eventfd.
+    """
+    libc = _libc()
+    if libc is None:
+        return ""
+    held = [libc.inotify_init1(os.O_CLOEXEC)]
+    if held[0] < 0:
+        return _NO_INSTANCE
+    try:
+        held.append(os.eventfd(0))
+        held.append(os.eventfd(0))
+        is_full = any(
+            libc.inotify_add_watch(held[0], os.fsencode(folder), _ITSELF_GONE) < 0
+            and ctypes.get_errno() == errno.ENOSPC
+            for folder in folders
+        )
+    except OSError:
+        return _NO_INSTANCE
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
+    return _NO_WATCH if is_full else ""
+
+
+def _place(folder: str) -> _Place | None:
+    try:
+        status = os.stat(folder)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _is_local(folder: str) -> bool:
+    libc, buffer = _libc(), ctypes.create_string_buffer(256)
+    if libc is None or libc.statfs(os.fsencode(folder), buffer):
+        return False
+    (kind,) = struct.unpack_from("l", buffer)
+    return kind & 0xFFFFFFFF in _LOCAL
+
+
+@cache
+def _libc() -> ctypes.CDLL | None:
+    if not sys.platform.startswith("linux"):
+        return None
+    libc = ctypes.CDLL(None, use_errno=True)
+    return libc if hasattr(libc, "inotify_init1") else None

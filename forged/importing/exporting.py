@@ -1,0 +1,149 @@
+"""An export: the memory files of several roots in one folder, byte by byte, with a manifest.
+
+It is written beside its place and gets its name when it is whole: what a kill leaves does not look so.
+Directories are 0700 and files 0600, as memories are. Raises StoreError with a sentence that says what to do.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Collection, Iterable, Sequence
+
+import msgspec
+
+from forged import __version__
+from forged.errors import StoreError
+from forged.files import FOLDERS, MemoryStore, Root, atomic, repo_root, scan
+from forged.importing.memory_files import MANIFEST, ExportedRoot, Manifest
+from forged.importing.values import SkippedItem
+from forged.memory import Scope, utc_now
+
+_ODD = re.compile(r"[^\w.-]|^\.+")
+
+
+class Copy(msgspec.Struct, frozen=True):
+    """The files of one root: name below its top, and bytes; and what of it is not copied."""
+
+    root: Root
+    files: tuple[tuple[str, bytes], ...]
+    left: tuple[SkippedItem, ...]
+
+
+def read_root(top: str, scope: str, withheld: Collection[str] = ()) -> Copy:
+    """Read a root; `withheld` are paths of files that do not count there."""
+    root = repo_root(top) if scope == Scope.REPO else Root(top, Scope(scope))
+    store = MemoryStore(root)
+    files: list[tuple[str, bytes]] = []
+    left: list[SkippedItem] = []
+    for listing, folder in zip(scan(root).listings, root.folders, strict=True):
+        for name, seen in sorted(listing.files.items()):
+            path = os.path.join(listing.path, name)
+            below = os.path.join(FOLDERS[0] if root.in_git else folder, name)
+            if seen.memory is None:
+                left.append(SkippedItem(below, f"not a memory: {seen.reason}"))
+            elif path in withheld:
+                left.append(SkippedItem(below, "it is not used yet; `forgectl review` shows it"))
+            else:
+                files.append((below, store.read(path)))
+        if listing.reason:
+            left.append(SkippedItem(os.path.relpath(listing.path, top), listing.reason))
+    return Copy(root, tuple(files), tuple(left))
+
+
+def export(target: str, copies: Sequence[Copy], *, replace: bool) -> Manifest:
+    """Write them as one export; what is there goes only if it is an older one and may be replaced."""
+    _check(target, replace=replace)
+    told = Manifest(forged=__version__, exported_at=utc_now(), parts=tuple(_parts(copies)))
+    fresh = f"{target}.{secrets.token_hex(4)}.part"
+    with atomic.explained(f"cannot write {target}"), atomic.made(os.path.dirname(target)) as (parent, owner):
+        try:
+            _written(parent, os.path.basename(fresh), owner, told, copies)
+            _swapped(fresh, target)
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+    return told
+
+
+def new_file(path: str) -> int:
+    """Open a new file, 0600, to write to, and make its folder; as root, for the owner of what is there.
+
+    Raises OSError, FileExistsError for anything of that name.
+    """
+    with atomic.made(os.path.dirname(path)) as (folder, owner):
+        return atomic.create(folder, os.path.basename(path), owner)
+
+
+def _check(target: str, *, replace: bool) -> None:
+    if os.path.islink(target):  # it would be the link that is replaced
+        led_to = os.path.realpath(target)
+        raise StoreError(f"{target} is a link to {led_to}; give that folder itself, or another one")
+    if not os.path.lexists(target) or (os.path.isdir(target) and not os.listdir(target)):
+        return
+    if not os.path.isfile(os.path.join(target, MANIFEST)):
+        raise StoreError(f"{target} exists and is not an export of forged; give another folder")
+    if not replace:
+        raise StoreError(f"{target} contains an export already; --force replaces it")
+
+
+def _parts(copies: Iterable[Copy]) -> Iterable[ExportedRoot]:
+    names = set[str]()
+    for copy in copies:
+        if copy.root.scope is Scope.USER:
+            yield ExportedRoot("user", Scope.USER.value, files=len(copy.files))
+            continue
+        plain = _ODD.sub("_", _name(copy.root)) or "repository"
+        name, number = plain, 1
+        while name in names:
+            number += 1
+            name = f"{plain}-{number}"
+        names.add(name)
+        yield ExportedRoot(f"repos/{name}", Scope.REPO.value, name, len(copy.files))
+
+
+def _name(root: Root) -> str:
+    """The name of a root's project, also where its top is `project/.bare` or `project.git`."""
+    above, name = os.path.split(root.top)
+    if root.in_git and name.startswith("."):
+        return os.path.basename(above)
+    return name.removesuffix(".git") if root.in_git else name
+
+
+def _written(
+    parent: int, fresh: str, owner: atomic.Owner | None, told: Manifest, copies: Sequence[Copy]
+) -> None:
+    top = atomic.open_or_make(parent, fresh, owner)
+    try:
+        for part, copy in zip(told.parts, copies, strict=True):
+            for below, data in copy.files:
+                _put(top, os.path.join(part.folder, below), data, owner)
+        _put(top, MANIFEST, msgspec.json.format(msgspec.json.encode(told), indent=2) + b"\n", owner)
+    finally:
+        os.close(top)
+
+
+def _put(top: int, below: str, data: bytes, owner: atomic.Owner | None) -> None:
+    *folders, name = below.split("/")
+    current = os.dup(top)
+    try:
+        for folder in folders:
+            current, above = atomic.open_or_make(current, folder, owner), current
+            os.close(above)
+        with open(atomic.create(current, name, owner), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    finally:
+        os.close(current)
+
+
+def _swapped(fresh: str, target: str) -> None:
+    """Give the export its name, and take away what it replaces."""
+    old = f"{fresh}.old"
+    if os.path.lexists(target):
+        os.rename(target, old)
+    os.rename(fresh, target)
+    if os.path.lexists(old):
+        shutil.rmtree(old)

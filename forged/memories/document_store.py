@@ -1,0 +1,295 @@
+"""Documents that are there, in files and on a team's server: listed, removed, brought, and followed.
+
+The server says which documents there are; files are what this machine has brought. A removed document, or one
+whose source has another text by now, leaves a mark on the server, by which its files go on every machine. A
+server that cannot be asked holds up nothing and is named in the result. Raises MemoryNotFound and StoreError.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from forged import memory
+from forged.attributes import Facts, FactsPatch
+from forged.errors import ForgedError, MemoryNotFound, SharedError, StoreError
+from forged.files import org_root
+from forged.maps import RootIndex
+from forged.memories.ids import look
+from forged.memories.parts import MemoryParts
+from forged.memories.removal import remove_pieces
+from forged.memory import Memory, Scope, one_form, time_ns
+from forged.stores import Workplace
+from forged_client.protocol import DocumentRecord
+
+if TYPE_CHECKING:
+    from forged.postgres import ServerDocument, ServerDocuments, SharedServer, Stored
+
+
+logger = logging.getLogger(__name__)
+THERE, WAITS = "there", "waits"
+_LOOK = "`forgectl ingest --list` shows what is there"
+_AGAIN_S, _PAUSE_S = 60.0, 0.1
+_TICK = timedelta(microseconds=1)
+Pieces = dict[str, dict[str, Memory]]
+"""The pieces that are there, by their source and id."""
+
+
+async def org_index(memories: MemoryParts, place: Workplace, *, make: bool = False) -> RootIndex:
+    (root,) = (await memories.resolver.within(place, Scope.ORG, make=make)).roots
+    return memories.indexer.open(root)
+
+
+async def pieces_there(memories: MemoryParts, index: RootIndex) -> Pieces:
+    """Return the pieces on disk, where everything is that was ever acknowledged."""
+    seen = await look(memories, index)
+    found: Pieces = {}
+    for each in seen.admitted.memories:
+        if each.piece is not None:
+            found.setdefault(each.piece.source, {})[each.id] = each
+    return found
+
+
+async def list_documents(
+    memories: MemoryParts, place: Workplace
+) -> tuple[list[DocumentRecord], str, RootIndex]:
+    """Return all documents by their sources, why the server could not be asked, and the root."""
+    index = await org_index(memories, place)
+    server, problem = await _held(memories)
+    found = await _documents_there(memories, index)
+    return _records(memories, index, found, server), problem, index
+
+
+async def _documents_there(memories: MemoryParts, index: RootIndex) -> dict[str, list[Memory]]:
+    """Return the pieces of each; while a text takes the place of another, one source has two documents."""
+    found: dict[str, list[Memory]] = {}
+    for some in (await pieces_there(memories, index)).values():
+        for each in some.values():
+            found.setdefault(document_of(each), []).append(each)
+    return found
+
+
+def document_of(memory: Memory) -> str:
+    return memory.piece.document_id if memory.piece is not None else ""
+
+
+def _records(
+    memories: MemoryParts,
+    index: RootIndex,
+    found: Mapping[str, Sequence[Memory]],
+    server: Sequence[ServerDocument],
+) -> list[DocumentRecord]:
+    theirs = {each.document_id: each for each in server}
+    records = [
+        DocumentRecord(
+            document_id=each.document_id,
+            source=each.source,
+            pieces=each.pieces,
+            of=each.pieces,
+            created_at=memory.utc(each.created_at.timestamp()),
+            agent_id=each.agent_id,
+            metadata=dict(each.metadata),
+            shared=True,
+            here=False,
+        )
+        for each in server
+        if each.document_id not in found
+    ]
+    for document_id, some in found.items():
+        piece, detail = some[0].piece, memories.state.attributes.of(index.root.top, some[0].id)
+        assert piece is not None, "it was found by its part"
+        record = DocumentRecord(
+            document_id=document_id,
+            source=piece.source,
+            pieces=len(some),
+            of=piece.of,
+            created_at=min(each.created_at for each in some),
+            agent_id=detail.agent_id,
+            metadata=detail.metadata,
+            shared=document_id in theirs,
+        )
+        records.append(record)
+    return sorted(records, key=lambda each: (each.source, each.created_at))
+
+
+class Named(msgspec.Struct, frozen=True):
+    """Documents of one name: in files, by the `ids` of their pieces, and on the server."""
+
+    index: RootIndex
+    ids: tuple[str, ...]
+    records: tuple[DocumentRecord, ...]
+    server: Sequence[ServerDocument]
+    problem: str
+
+    def not_found(self, name: str) -> MemoryNotFound:
+        return MemoryNotFound("; ".join(filter(None, (f"no document {name[:80]!r}", self.problem or _LOOK))))
+
+
+async def named(memories: MemoryParts, place: Workplace, name: str) -> Named:
+    """Return the documents with this source or id."""
+    index = await org_index(memories, place)
+    there = await _documents_there(memories, index)
+    found = {each: some for each, some in there.items() if _is_named(name, some[0])}
+    server, problem = await _held(memories, name)
+    records = _records(memories, index, found, server)
+    ids = tuple(each.id for some in found.values() for each in some)
+    return Named(index, ids, tuple(records), server, problem)
+
+
+async def remove_documents(memories: MemoryParts, found: Named) -> tuple[bool, int]:
+    """Take away every piece; return whether that waits for the server, and the generation without them."""
+    waits = await _take_away(memories, [each.document_id for each in found.records], found.server)
+    if not found.ids:
+        return waits, found.index.generations.visible
+    return waits, await remove_pieces(memories, found.index, found.ids)
+
+
+def _is_named(name: str, piece: Memory) -> bool:
+    if piece.piece is None:
+        return False
+    return one_form(name) in {piece.piece.document_id, one_form(piece.piece.source)}
+
+
+def _stock_of(shared: SharedServer) -> ServerDocuments:
+    from forged.postgres import ServerDocuments  # noqa: PLC0415 - what it needs is an extra
+
+    return ServerDocuments(shared)
+
+
+async def bring(
+    memories: MemoryParts, pieces: Sequence[Memory], older: Collection[str], said: FactsPatch
+) -> str:
+    """Have the server hold these pieces of one document, and then no `older` or other one of their source.
+
+    Returns what the server has now: there, waits, or why not.
+    """
+    shared = memories.documents_server
+    if shared is None or not pieces:
+        return ""
+    try:
+        return await _brought(shared, pieces, older, said)
+    except (SharedError, StoreError) as error:
+        return str(error)
+
+
+async def _brought(
+    shared: SharedServer, pieces: Sequence[Memory], older: Collection[str], said: FactsPatch
+) -> str:
+    first = pieces[0].piece
+    assert first is not None, "it is part of a document"
+    document, waiting = first.document_id, shared.outbox.pieces_of(first.document_id)
+    others: dict[str, datetime | None] = dict.fromkeys(older)
+    held: frozenset[str] = frozenset()
+    since = None
+    try:
+        stock = _stock_of(shared)
+        held = await stock.pieces(document)
+        since = (await stock.gone([document])).get(document)
+        others |= {each.document_id: each.newest for each in await stock.named(first.source)}
+    except SharedError as error:
+        if not error.is_away and error.reason != "unusable":
+            raise
+    lacking = [each for each in pieces if each.id not in held and each.id not in waiting]
+    if lacking:
+        await shared.put([_row(each, said, since) for each in lacking])
+    for other in others.keys() - {document}:
+        await shared.remove_document(other, newest=others[other])
+    return WAITS if shared.outbox.pieces_of(document) else THERE
+
+
+def _row(memory: Memory, said: FactsPatch, since: datetime | None) -> Stored:
+    """Return a piece as a row that is newer than the mark of when its document was taken away before."""
+    from forged.postgres import Stored  # noqa: PLC0415 - as above
+
+    assert memory.piece is not None
+    created = datetime.fromisoformat(memory.created_at)
+    return Stored(
+        scope=Scope.ORG,
+        owner="",
+        id=memory.id,
+        content=memory.content,
+        facts=said.apply(Facts(source=memory.piece.source)),
+        created_at=created if since is None else max(created, since + _TICK),
+        document_id=memory.piece.document_id,
+        chunk_index=memory.piece.index,
+    )
+
+
+async def _held(memories: MemoryParts, name: str = "") -> tuple[list[ServerDocument], str]:
+    """Return documents on the server, all or those of a name, and why it could not be asked."""
+    shared = memories.documents_server
+    if shared is None:
+        return [], ""
+    try:
+        stock = _stock_of(shared)
+        found = await (stock.named(name) if name else stock.all())
+    except SharedError as error:
+        return [], f"the shared server was not asked: {error}"
+    leaving = shared.outbox.documents_leaving
+    return [each for each in found if each.document_id not in leaving], ""
+
+
+async def _take_away(
+    memories: MemoryParts, documents: Collection[str], known: Sequence[ServerDocument]
+) -> bool:
+    """Take documents from the server, durably; return whether that waits for it. Raises StoreError."""
+    shared = memories.documents_server
+    if shared is None:
+        return False
+    newest = {each.document_id: each.newest for each in known}
+    for each in documents:
+        await shared.remove_document(each, newest=newest.get(each))
+    return bool(shared.outbox.documents_leaving & set(documents))
+
+
+async def follow_documents(memories: MemoryParts) -> None:
+    """Remove files of documents that went elsewhere, until cancelled: on changes, and once a minute.
+
+    A document that was brought anew since is newer than the mark of its removal, and stays. Raises nothing.
+    """
+    shared, wanted = memories.documents_server, asyncio.Event()
+    if shared is None:
+        return
+    end = shared.listen(lambda change: wanted.set() if change.scope in {"", Scope.ORG} else None)
+    try:
+        while True:
+            wanted.clear()
+            try:
+                await _step(memories)
+            except ForgedError as error:
+                logger.info("documents are not in step with the shared server error=%s", type(error).__name__)
+            await asyncio.sleep(_PAUSE_S)  # a client that brings many documents tells of each
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_AGAIN_S):
+                    await wanted.wait()
+    finally:
+        end()
+
+
+async def _step(memories: MemoryParts) -> None:
+    shared, root = memories.documents_server, org_root(memories.resolver.home)
+    if shared is None or not await asyncio.to_thread(os.path.isdir, root.directories[0]):
+        return
+    await memories.trust.opened()
+    async with memories.ingesting:
+        index = memories.indexer.open(root)
+        there = await _documents_there(memories, index)
+        names = [name for document, some in there.items() for name in (document, *(each.id for each in some))]
+        gone = await _stock_of(shared).gone(names)
+        if dead := tuple(_dead(there, gone)):
+            await remove_pieces(memories, index, dead)
+
+
+def _dead(there: Mapping[str, list[Memory]], gone: Mapping[str, datetime]) -> Iterator[str]:
+    for document, some in there.items():
+        for each in some:
+            marks = (at for at in (gone.get(document), gone.get(each.id)) if at is not None)
+            if any(at.timestamp() * 1e9 >= time_ns(each.created_at) for at in marks):
+                yield each.id

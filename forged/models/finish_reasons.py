@@ -1,0 +1,120 @@
+"""Outcome of a chat reply: an answer, or a failure by the provider's finish reason.
+
+Takes a `ModelReply`, returns a `ReplyFailure`, or None for an answer. Providers have different words for the
+end of a reply (`length`, `MAX_TOKENS`, `model_length`, `content_filter: SAFETY`, `refusal`), so a word is
+matched by its parts. An unknown word, or none, is no evidence against a text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import msgspec
+
+from forged.text.think_blocks import begins_in_a_thought, shows_the_end_of_a_thought, without_thoughts
+
+# Patterns of finish reasons, the most certain first. A tool call is no end of the text.
+_ENDS = (
+    ("filtered", re.compile(r"filter|safety|prohib|block|recitation|spii|sensitive|guard|toxic|inspect")),
+    ("refused", re.compile(r"refus")),
+    ("", re.compile(r"tool|function")),
+    ("cut", re.compile(r"length|max|limit|window|exceed|trunc")),
+    ("server", re.compile(r"error|abort|cancel|insufficient|overload|fail")),
+)
+_MESSAGES = {
+    "filtered": "a filter of the endpoint blocked the answer",
+    "refused": "the model refused to answer",
+    "cut": "the reply was cut at its length limit",
+    "server": "the endpoint ended the reply early",
+    "empty": "the reply is empty",
+}
+
+
+class ReplyFailure(msgspec.Struct, frozen=True):
+    """The reason that a reply is no answer: refused, filtered, cut, empty, or server (broken off)."""
+
+    reason: str
+    message: str
+
+
+class ModelReply(msgspec.Struct, frozen=True):
+    """One reply of a chat model, complete or as far as it has arrived.
+
+    `finish` is the endpoint's finish reason. `refused` and `called`: the model refused or called a tool.
+    `whole`: the reply is complete.
+    """
+
+    content: str = ""
+    thoughts: str = ""
+    finish: str = ""
+    refused: bool = False
+    called: bool = False
+    whole: bool = True
+    usage: object = None
+
+    @property
+    def answer(self) -> str:
+        """Return the text without reasoning; reasoning that the template opened is known only at its end."""
+        return without_thoughts(self.content)
+
+    @property
+    def lines(self) -> str:
+        """Return the answer with a final line break, if it has one."""
+        return f"{self.answer}\n" if self.content.endswith("\n") else self.answer
+
+    @property
+    def has_separate_reasoning(self) -> bool:
+        """Return True if the answer certainly has no reasoning: some came before it or in its own field."""
+        return bool(self.thoughts and self.answer) or shows_the_end_of_a_thought(self.content)
+
+    @property
+    def starts_in_reasoning(self) -> bool:
+        """Return True if the chat template opened the reasoning, so that the text shows only its end."""
+        return begins_in_a_thought(self.content)
+
+
+def failure_of(said: ModelReply) -> ReplyFailure | None:
+    """Return the reason that this is no answer, or None if it is one, perhaps in the reasoning field."""
+    if reason := _reason(said):
+        before = " before an answer came" if reason == "cut" and not said.answer else ""
+        return ReplyFailure(reason, _MESSAGES[reason] + before)
+    if text_of(said) or not said.whole:
+        return None
+    if said.called:
+        return ReplyFailure("empty", "the model called a tool instead of answering")
+    if said.content.strip():
+        return ReplyFailure("empty", "the model used its whole reply for reasoning")
+    return ReplyFailure("empty", _MESSAGES["empty"])
+
+
+def text_of(said: ModelReply) -> str:
+    """Return the answer. Some servers put it into the reasoning field, which is used if all else is empty."""
+    if said.answer or not said.whole or _reason(said):
+        return said.answer
+    return without_thoughts(said.thoughts)
+
+
+def is_truncated(said: ModelReply) -> bool:
+    """Return True if the reply was cut off."""
+    return not said.whole or _reason(said) in ("filtered", "cut", "server")
+
+
+def without_possible_reasoning(said: ModelReply, clear: Callable[[str], bool]) -> ModelReply:
+    """Remove text that may be reasoning: from a truncated reply, and where there is nothing else.
+
+    `clear` returns True for a text that cannot be reasoning.
+    """
+    if is_truncated(said):
+        sure = said.has_separate_reasoning or clear(said.lines)
+        return said if sure else msgspec.structs.replace(said, content="", whole=False)
+    if said.answer or clear(f"{said.thoughts}\n"):
+        return said
+    return msgspec.structs.replace(said, thoughts="")
+
+
+def _reason(said: ModelReply) -> str:
+    if said.refused:
+        return "refused"
+    finish = said.finish.lower()
+    return next((reason for reason, words in _ENDS if words.search(finish)), "")

@@ -1,0 +1,79 @@
+"""The documents that a team's server holds: which, of what source, and which were taken away.
+
+What is asked here is asked while somebody brings, lists or removes a document, never by a search. Raised is
+SharedError, also while nothing may leave: a name of a document is text of this machine.
+"""
+
+# ruff: noqa: S608 - what is put into the text are names from this package, never a value
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from forged.errors import ProviderError, SharedError
+from forged.memory import Scope
+from forged.postgres.schema import table
+from forged.postgres.shared import PURPOSE, SharedServer
+
+_ASK_S = 3.0
+_MOST = 10_000
+_ROWS = table(Scope.ORG)
+
+_DOCUMENTS = f"""
+    SELECT document_id, min(source), count(*), min(created_at), max(created_at), min(agent_id),
+        (array_agg(metadata ORDER BY chunk_index))[1]
+    FROM {_ROWS}"""
+_OF = "GROUP BY document_id ORDER BY 2, 1 LIMIT %(most)s"
+_ALL = f"{_DOCUMENTS} {_OF}"
+_NAMED = f"""{_DOCUMENTS}
+    WHERE document_id IN (SELECT document_id FROM {_ROWS} WHERE source = %(name)s) OR document_id = %(name)s
+    {_OF}"""
+_PIECES = f"SELECT id FROM {_ROWS} WHERE document_id = %(document)s"
+_GONE = "SELECT id, at FROM forged.tombstones WHERE scope = 'org' AND owner = '' AND id = ANY(%(ids)s)"
+
+
+class ServerDocument(msgspec.Struct, frozen=True):
+    """A document of the server; `newest` is when the last of its pieces was written."""
+
+    document_id: str
+    source: str
+    pieces: int
+    created_at: datetime
+    newest: datetime
+    agent_id: str
+    metadata: Mapping[str, Any]
+
+
+class ServerDocuments:
+    """The server's documents, as one daemon asks for them."""
+
+    def __init__(self, shared: SharedServer) -> None:
+        self._shared = shared
+
+    async def all(self) -> list[ServerDocument]:
+        return [ServerDocument(*found) for found in await self._asked(_ALL)]
+
+    async def named(self, name: str) -> list[ServerDocument]:
+        """Those of a source, or the one of an id."""
+        return [ServerDocument(*found) for found in await self._asked(_NAMED, name=name)]
+
+    async def pieces(self, document_id: str) -> frozenset[str]:
+        """Ids of the pieces of a document."""
+        return frozenset(found[0] for found in await self._asked(_PIECES, document=document_id))
+
+    async def gone(self, ids: Sequence[str]) -> dict[str, datetime]:
+        """Which of these documents and pieces were taken away, and when."""
+        return dict(await self._asked(_GONE, ids=list(ids))) if ids else {}
+
+    async def _asked(self, statement: str, **values: object) -> list[Any]:
+        try:
+            await self._shared.egress.check(PURPOSE, ())
+        except ProviderError as error:
+            raise SharedError(str(error), reason="unreachable") from error
+        async with self._shared.connection(time.monotonic() + _ASK_S) as connection:
+            return await (await connection.execute(statement, {"most": _MOST} | values)).fetchall()

@@ -1,0 +1,77 @@
+"""Rows made ready to leave this machine: without secrets and private spans, and within what is agreed.
+
+Every text of a row passes the door, as it does on its way to a model. A file in which something was cut does
+not leave as a file: its text does, redacted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from forged.errors import SharedError
+from forged.models import EgressGuard, sendable
+from forged.postgres.failures import wrong_dimension
+from forged.postgres.values import Stored
+
+MOST_METADATA, MOST_KEYS = 4096, 32
+_TEXTS, _FACTS = ("content", "category"), ("agent_id", "user_id", "memory_type", "source")
+
+
+async def cleared(rows: Sequence[Stored], egress: EgressGuard, dimension: int, now: datetime) -> list[Stored]:
+    """The rows as they may leave. Raises SharedError for one that no server of this kind takes."""
+    return [await _cleared(row, egress, dimension, now) for row in rows]
+
+
+async def _cleared(row: Stored, egress: EgressGuard, dimension: int, now: datetime) -> Stored:
+    if any("\0" in name for name in (row.owner, row.id, row.document_id, row.supersedes)):
+        raise SharedError(
+            "a name of a shared memory has a character that no database takes", reason="invalid"
+        )
+    if row.vector is not None and len(row.vector) != dimension:
+        raise wrong_dimension(dimension, len(row.vector))
+    said = [sendable(getattr(row, name)) for name in _TEXTS]
+    said += [sendable(getattr(row.facts, name)) for name in _FACTS]
+    metadata = _checked(row.facts.metadata)
+    file = None if row.file is None else row.file.decode("utf-8", "replace")
+    *clean, clean_metadata, clean_file = await egress.cleared([*said, metadata, file or ""])
+    changes: dict[str, Any] = dict(zip(_TEXTS, clean[: len(_TEXTS)], strict=True))
+    facts: dict[str, Any] = dict(zip(_FACTS, clean[len(_TEXTS) :], strict=True))
+    facts["metadata"] = _decoded(clean_metadata)
+    changes["facts"] = msgspec.structs.replace(row.facts, **facts)
+    if clean_file != (file or ""):
+        changes["file"] = None
+    if changes["content"] != row.content:
+        changes["vector"] = None  # it is of another text
+    created_at = row.created_at or now
+    changes |= {"created_at": created_at, "updated_at": row.updated_at or created_at}
+    return msgspec.structs.replace(row, **changes)
+
+
+def _checked(metadata: Mapping[str, Any]) -> str:
+    """As JSON text. Raises SharedError if there is too much of it."""
+    said = sendable(json.dumps(metadata, ensure_ascii=False))
+    if len(metadata) > MOST_KEYS or len(said.encode()) > MOST_METADATA:
+        raise SharedError(
+            f"the metadata of a memory has at most {MOST_KEYS} keys and {MOST_METADATA} bytes",
+            reason="invalid",
+        )
+    return said.replace("\\u0000", "\\ufffd")
+
+
+def _decoded(metadata: str) -> dict[str, Any]:
+    """What was cut may have taken a quote with it; then nothing is left of the rest either."""
+    try:
+        found = json.loads(metadata)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def texts(rows: Sequence[Stored]) -> list[str]:
+    """What of rows is counted as text that left."""
+    return [text for row in rows for text in (row.content, row.facts.source) if text]

@@ -1,0 +1,178 @@
+"""The user's and the agents' roots of this machine, kept in step with those of the other machines.
+
+Files stay the truth, and the server is where they meet. A round begins when a map has changed here, when the
+server tells of a change, when it is there again, and every half a minute in any case. While the server is
+gone nothing is lost and nobody waits: what was written and forgotten meanwhile is told from the files and
+from `state.db` when it is back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import os
+import time
+from collections.abc import Collection, Mapping
+from functools import partial
+
+from forged.errors import ProviderError, SharedError, StoreError
+from forged.files import Root, agent_ids, agent_root, root_at
+from forged.maps import BuildEvent, Indexer
+from forged.memory import Scope
+from forged.postgres.listening import OwnerChange
+from forged.postgres.owner_rows import OwnerRows
+from forged.postgres.replicating import Replication, SyncState
+from forged.postgres.root_files import RootFiles, TakeAway
+from forged.postgres.shared import SharedServer
+from forged.postgres.writing import owner_digest
+from forged.state import Replicas, State
+from forged.trust import TrustRegistry
+from forged.writing import Writer
+
+logger = logging.getLogger(__name__)
+
+_EVERY_S, _AGAIN_S = 30.0, 1.0
+# All is compared anew so often, whatever was heard: a server may have been put back to what it was.
+_ALL_EVERY_S = 600.0
+_MOST_ROUNDS = 10
+
+
+class RootSync:
+    """One for the daemon; lives in its event loop."""
+
+    def __init__(
+        self,
+        shared: SharedServer,
+        *,
+        home: str,
+        state: State,
+        indexer: Indexer,
+        writer: Writer,
+        trust: TrustRegistry,
+        take_away: TakeAway,
+    ) -> None:
+        """`home` is the user's own directory; `take_away` does here what somebody had forgotten elsewhere."""
+        self.problem = ""
+        self._shared = shared
+        self._home = home
+        self._state = state
+        self._indexer = indexer
+        self._files_of = partial(
+            RootFiles,
+            indexer=indexer,
+            writer=writer,
+            trust=trust,
+            attributes=state.attributes,
+            take_away=take_away,
+        )
+        self._roots: dict[Root, Replication] = {}
+        self._wanted = asyncio.Event()
+        self._compared_at = -math.inf  # of the monotonic clock
+
+    @property
+    def standing(self) -> Mapping[tuple[str, str], SyncState]:
+        """How far each root is, by scope and owner."""
+        return {each.owner: each.standing for each in self._roots.values()}
+
+    async def run(self) -> None:
+        """Keep all in step until cancelled."""
+        # Not all that is forgotten has been in a map, whose change would tell.
+        self._state.replicas.marked = self._wanted.set
+        ends = (self._shared.listen(self._heard), self._indexer.events.listen(self._built))
+        try:
+            await self._state.opened()
+            while True:
+                self._wanted.clear()
+                again_s = _EVERY_S if await self._round() else _AGAIN_S
+                await _soon(self._wanted, again_s)
+        finally:
+            for end in ends:
+                end()
+
+    def _heard(self, change: OwnerChange) -> None:
+        if not change.scope:
+            self._compared_at = -math.inf
+        owners = {owner for scope, owner in self.standing if scope == change.scope}
+        if change.scope == Scope.AGENT:  # one may have come to this machine a moment ago
+            owners |= set(agent_ids(self._home))
+        if not change.scope or change.owner_digest in map(owner_digest, owners):
+            self._wanted.set()
+
+    def _built(self, event: BuildEvent) -> None:
+        tops = {root.top for root in self._roots}
+        if event.kind == "swapped" and (event.root in tops or self._is_new(event.root)):
+            self._wanted.set()
+
+    def _is_new(self, top: str) -> bool:
+        return root_at(top, self._home).scope is Scope.AGENT
+
+    async def _round(self) -> bool:
+        """Bring every root in step; whether that was possible."""
+        if self._state.problem:  # what both sides had, and what was forgotten, is not known
+            self.problem = self._state.problem
+            return False
+        try:
+            await self._find_roots()
+            if time.monotonic() - self._compared_at > _ALL_EVERY_S:
+                self._compared_at = time.monotonic()
+                for each in self._roots.values():
+                    each.start_over()
+            for each in self._roots.values():
+                await _in_step(each)
+        except (SharedError, StoreError, ProviderError) as error:
+            if self.problem != str(error):
+                logger.info("not in step with the shared server error=%s", error)
+            self.problem = str(error)
+            return False
+        self.problem = ""
+        return True
+
+    async def _find_roots(self) -> None:
+        wanted: list[tuple[Root, str]] = []
+        if Scope.USER in self._shared.scopes:
+            wanted.append((Root(self._home, Scope.USER), self._shared.settings.user_id))
+        if Scope.AGENT in self._shared.scopes:
+            names = await asyncio.to_thread(agent_ids, self._home)
+            wanted += [(agent_root(self._home, name), name) for name in names]
+        for root, owner in wanted:
+            if root not in self._roots:
+                files = self._files_of(root)
+                rows = OwnerRows(self._shared, root.scope, owner, root.top)
+                self._roots[root] = Replication((root.scope, owner), files, rows, self._state.replicas)
+
+
+async def _in_step(replication: Replication) -> None:
+    for _ in range(_MOST_ROUNDS):
+        if not await replication.step():
+            return
+
+
+async def _soon(wanted: asyncio.Event, at_most_s: float) -> None:
+    try:
+        async with asyncio.timeout(at_most_s):
+            await wanted.wait()
+    except TimeoutError:
+        pass
+
+
+class OwnRemovalMarks:
+    """What is forgotten in roots that others have as well is marked for them, before it goes."""
+
+    def __init__(self, replicas: Replicas, scopes: Collection[Scope], user_id: str) -> None:
+        self._replicas = replicas
+        self._scopes = scopes
+        self._user_id = user_id
+
+    async def gone(self, root: Root, ids: Collection[str], *, whole: bool) -> None:
+        if owner := self._owner(root):
+            await self._replicas.mark(owner, ids, "chain" if whole else "version")
+
+    async def back(self, root: Root, ids: Collection[str]) -> None:
+        if owner := self._owner(root):
+            await self._replicas.mark(owner, ids, "restored")
+
+    def _owner(self, root: Root) -> tuple[str, str] | None:
+        if root.scope not in self._scopes or root.scope not in {Scope.USER, Scope.AGENT}:
+            return None
+        return root.scope, self._user_id if root.scope is Scope.USER else os.path.basename(root.top)

@@ -1,0 +1,396 @@
+"""Decide who brought a file into a repository: the trusted branch, the person, or git from elsewhere.
+
+`judge` is for a trusted root. A file is merged if it is reachable from the trusted branch, its upstream or
+the default branch of the remote. An edit by hand is content that no object of the repository has.
+`judge_unasked` is for a root that was empty at first; there only edits by hand count. During a merge an edit
+must also have a line that neither side has. Every other file is withheld with the reason. So is a file during
+a checkout, in a folder that is a link or another repository, or under a filter.
+
+Git writes an object before it writes the file, or it holds the lock of the index. Therefore bytes are read
+first, then the lock, then objects. Scripts of git that merge (`merge -s resolve`, an octopus) and `rerere`
+hold no lock, and their object comes later or never. There the file is compared line by line with the sides in
+the index. Used in threads, one at a time. Blocks for git. Raises nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from functools import partial
+
+import msgspec
+
+from forged.files import FOLDERS
+from forged.trust.git import Git, GitFailed, IndexEntry
+from forged.trust.git_files import check_readable, recorded_resolutions
+
+OTHER_BRANCH = "it is from a branch that is not merged into the one that you trust"
+FROM_GIT = (
+    "it came with git (checkout, merge, pull, stash) or was there before forged, and you have not allowed it"
+)
+NOT_ASKED = "`.git` or its config does not belong to the user of the daemon, so git is not asked who wrote it"
+BUSY = "a git command is running in this repository"
+CONFLICT = "it is in the middle of a merge"
+LINKED = "its folder is a link or a repository of its own"
+FILTERED = "git stores it in another form, so its branch cannot be checked"
+MOVING = "it is being changed"
+
+Hashes = AbstractSet[str]
+
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class UnrecordedFile(msgspec.Struct, frozen=True):
+    """A file on which nothing is on record: its path, its hash, and its inode, size and mtime as read."""
+
+    path: str
+    sha256: str
+    inode: int
+    size: int
+    mtime_ns: int
+
+
+_Blobs = dict[UnrecordedFile, tuple[str, ...]]
+
+
+class _GitFindings(msgspec.Struct, frozen=True):
+    """Reasons against judging some files, and what the index and the bytes say of the others.
+
+    `as_written` and `by_content`: the blobs that a file may be. `sides`: what git merges there.
+    """
+
+    verdicts: dict[UnrecordedFile, str]
+    as_written: _Blobs
+    by_content: _Blobs
+    sides: _Blobs
+
+
+_Ask = Callable[[Sequence[UnrecordedFile]], dict[UnrecordedFile, str]]
+
+
+class AdmissionDecision(msgspec.Struct, frozen=True):
+    """Hashes that count from now on, and why the others do not, by path.
+
+    `passes`: some of that may be different in a moment. `brought`: hashes of files that git had.
+    """
+
+    accepted: frozenset[str] = frozenset()
+    refused: dict[str, str] = {}
+    passes: bool = False
+    brought: frozenset[str] = frozenset()
+
+
+class _Busy(GitFailed):
+    """Git is at work."""
+
+
+class Repository:
+    """What git said of one root, kept until its refs or its index change."""
+
+    def __init__(self, top: str) -> None:
+        self._top = top
+        self._git = Git(top)
+        self._lock = threading.Lock()
+        self._seen: tuple[object, ...] = ()
+        self._verdicts: dict[UnrecordedFile, str] = {}
+        self._tips: tuple[str, ...] = ()
+        self._at_tips = frozenset[str]()
+        self._behind_tips: frozenset[str] | None = None
+
+    def branch(self) -> str:
+        """Full name of the branch that is checked out, nothing where that cannot be told."""
+        if not git_directory(self._top):
+            return ""
+        try:
+            return self._git.branch()
+        except GitFailed:
+            return ""
+
+    def judge(
+        self, trusted: str, candidates: Sequence[UnrecordedFile], brought: Hashes = frozenset()
+    ) -> AdmissionDecision:
+        """Judge files of a root; `trusted` is the full name of the branch that a person trusts.
+
+        `brought` are hashes on record as git's, which are no edits by hand though git may have pruned them.
+        """
+        with self._lock:
+            refused, rest = self._without_linked(candidates)
+            if not rest:
+                return AdmissionDecision(refused=refused)
+            try:
+                git_dir = git_directory(self._top)
+                if not git_dir:
+                    return AdmissionDecision(frozenset(each.sha256 for each in rest), refused)
+                ask = partial(self._ask, trusted, git_dir, brought)
+                verdicts, is_news = self._verdicts_on(trusted, rest, git_dir, ask)
+            except (GitFailed, OSError) as error:
+                return _failed(error, refused, rest)
+        refused |= {each.path: why for each, why in verdicts.items() if why}
+        theirs = _hashes(verdicts, OTHER_BRANCH) - brought
+        return AdmissionDecision(_hashes(verdicts, ""), refused, is_news and bool(refused), theirs)
+
+    def judge_unasked(self, candidates: Sequence[UnrecordedFile]) -> AdmissionDecision:
+        """Judge files of a root that nobody was asked about: what no object has, a person has written.
+
+        No branch is trusted. Git is asked where `.git` and its config belong to the user of this process.
+        """
+        with self._lock:
+            refused, rest = self._without_linked(candidates)
+            if not rest:
+                return AdmissionDecision(refused=refused)
+            try:
+                git_dir = git_directory(self._top)
+                if not git_dir or not _belongs_to_us(self._top, git_dir):
+                    return AdmissionDecision(refused=refused | {each.path: NOT_ASKED for each in rest})
+                verdicts, _ = self._verdicts_on(None, rest, git_dir, partial(self._whose, git_dir))
+            except (GitFailed, OSError) as error:
+                return _failed(error, refused, rest)
+        refused |= {each.path: why for each, why in verdicts.items() if why}
+        theirs = _hashes(verdicts, FROM_GIT)
+        return AdmissionDecision(_hashes(verdicts, ""), refused, MOVING in refused.values(), theirs)
+
+    def _without_linked(
+        self, candidates: Sequence[UnrecordedFile]
+    ) -> tuple[dict[str, str], list[UnrecordedFile]]:
+        foreign = tuple(folder for folder in FOLDERS if _is_foreign(self._top, folder))
+        linked = {each.path: LINKED for each in candidates if self._folder(each) in foreign}
+        return linked, [each for each in candidates if each.path not in linked]
+
+    def _folder(self, candidate: UnrecordedFile) -> str:
+        return os.path.relpath(os.path.dirname(candidate.path), self._top)
+
+    def _relative(self, candidate: UnrecordedFile) -> str:
+        return os.path.relpath(candidate.path, self._top)
+
+    def _verdicts_on(
+        self, trusted: str | None, candidates: Sequence[UnrecordedFile], git_dir: str, ask: _Ask
+    ) -> tuple[dict[UnrecordedFile, str], bool]:
+        """Return why each file does not count, or nothing, kept as long as git is still; and if any is new.
+
+        A merge may move the files first and the branch a moment later.
+        """
+        _check_idle(git_dir)
+        seen = (trusted, *map(_state_of, (*_telling(git_dir), *_attributes(self._top, git_dir))))
+        if seen != self._seen:
+            self._verdicts, self._seen = {}, ()
+        fresh = [each for each in candidates if each not in self._verdicts]
+        if fresh:
+            self._verdicts.update(ask(fresh))
+            self._seen = seen
+        verdicts = {each: self._verdicts[each] for each in candidates}
+        self._verdicts = {each: why for each, why in self._verdicts.items() if why != MOVING}
+        return verdicts, bool(fresh)
+
+    def _ask(
+        self, trusted: str, git_dir: str, brought: Hashes, candidates: Sequence[UnrecordedFile]
+    ) -> dict[UnrecordedFile, str]:
+        found = self._read(candidates, git_dir)
+        verdicts, blobs = dict(found.verdicts), found.as_written | found.by_content
+        merged = self._merged(trusted, {blob for names in blobs.values() for blob in names})
+        for each, names in blobs.items():
+            verdicts[each] = "" if merged.intersection(names) else OTHER_BRANCH
+        doubtful = {
+            each: names
+            for each, names in found.by_content.items()
+            if verdicts[each] and each.sha256 not in brought
+        }
+        return verdicts | self._edits(doubtful, found.sides, git_dir, OTHER_BRANCH)
+
+    def _whose(self, git_dir: str, candidates: Sequence[UnrecordedFile]) -> dict[UnrecordedFile, str]:
+        found = self._read(candidates, git_dir)
+        return found.verdicts | self._edits(
+            found.as_written | found.by_content, found.sides, git_dir, FROM_GIT
+        )
+
+    def _read(self, candidates: Sequence[UnrecordedFile], git_dir: str) -> _GitFindings:
+        """Look up which blobs files may be: by bytes, and by the index if git wrote or compared them."""
+        found = _GitFindings({}, {}, {}, {})
+        entries = self._git.entries()
+        unmerged = [each for each in candidates if not _is_merged(entries.get(self._relative(each)))]
+        odd = self._git.with_marker_size([self._relative(each) for each in unmerged])
+        for each in candidates:
+            path = self._relative(each)
+            entry = entries.get(path)
+            if path in odd:
+                found.verdicts[each] = CONFLICT
+            elif (data := _still(each)) is None:
+                found.verdicts[each] = MOVING
+            else:
+                found.by_content[each] = self._git.blob_names(data)
+                is_told = entry is not None and entry.is_merged and _is_as_written(each, entry)
+                if entry is not None and is_told and not (data and self._git.is_empty(entry.blob)):
+                    found.as_written[each] = (entry.blob, *found.by_content.pop(each))
+                elif entry is not None and not entry.is_merged:
+                    found.sides[each] = entry.sides
+        _check_idle(git_dir)
+        return found
+
+    def _merged(self, trusted: str, wanted: set[str]) -> frozenset[str]:
+        """Those that can be reached; the whole history is looked through only for what no tip holds."""
+        tips = self._git.tips(trusted)
+        if tips != self._tips:
+            self._tips, self._at_tips, self._behind_tips = (), self._git.at(tips), None
+            self._tips = tips
+        if wanted <= self._at_tips or not tips:
+            return self._at_tips
+        if self._behind_tips is None:
+            self._behind_tips = self._git.behind(tips)
+        return self._at_tips | self._behind_tips
+
+    def _edits(self, blobs: _Blobs, sides: _Blobs, git_dir: str, theirs: str) -> dict[UnrecordedFile, str]:
+        """Which of these files a person has written here; of what git has, `theirs` is the reason."""
+        if not blobs:
+            return {}
+        wanted = {blob for names in blobs.values() for blob in names}
+        check_readable(_common(git_dir), wanted)
+        known = self._git.known(wanted)
+        verdicts = {each: theirs for each, names in blobs.items() if not known.isdisjoint(names)}
+        verdicts |= self._merges([each for each in blobs if each not in verdicts], sides, git_dir, theirs)
+        paths = {each: self._relative(each) for each in blobs if each not in verdicts}
+        if paths:
+            with_cr = {path for each, path in paths.items() if len(blobs[each]) > 1}
+            transformed = self._git.transformed(list(paths.values()), with_cr)
+            verdicts |= {each: FILTERED if path in transformed else "" for each, path in paths.items()}
+        return verdicts
+
+    def _merges(
+        self, candidates: Sequence[UnrecordedFile], sides: _Blobs, git_dir: str, theirs: str
+    ) -> dict[UnrecordedFile, str]:
+        """Those of these files that hold what git merges and nothing that a person wrote, with the reason."""
+        unmerged = [each for each in candidates if each in sides]
+        if not unmerged:
+            return {}
+        kept = _lines(recorded_resolutions(_common(git_dir)))
+        verdicts: dict[UnrecordedFile, str] = {}
+        for each in unmerged:
+            data = _still(each)
+            if data is None:
+                verdicts[each] = MOVING
+            elif _is_made_of(data, kept | _lines(self._git.contents(sides[each]))):
+                verdicts[each] = theirs
+        return verdicts
+
+
+def _hashes(verdicts: Mapping[UnrecordedFile, str], verdict: str) -> frozenset[str]:
+    return frozenset(each.sha256 for each, found in verdicts.items() if found == verdict)
+
+
+def _failed(
+    error: GitFailed | OSError, refused: dict[str, str], rest: Sequence[UnrecordedFile]
+) -> AdmissionDecision:
+    """Nothing new counts while git gives no answer."""
+    return AdmissionDecision(
+        refused=refused | {each.path: str(error) for each in rest}, passes=isinstance(error, _Busy)
+    )
+
+
+def _check_idle(git_dir: str) -> None:
+    if os.path.lexists(os.path.join(git_dir, "index.lock")):
+        raise _Busy(BUSY)
+
+
+def _lines(texts: Iterable[bytes]) -> set[bytes]:
+    """Lines, without what an editor or a conversion of line ends changes."""
+    return {line.strip() for text in texts for line in text.split(b"\n")}
+
+
+def _is_made_of(data: bytes, lines: set[bytes]) -> bool:
+    """Return True if a text has these lines alone, and the beginning of one where git still writes."""
+    *whole, last = (line.strip() for line in data.split(b"\n"))
+    return lines.issuperset(filter(None, whole)) and (
+        not last or any(line.startswith(last) for line in lines)
+    )
+
+
+def _is_merged(entry: IndexEntry | None) -> bool:
+    return entry is None or entry.is_merged
+
+
+def _still(candidate: UnrecordedFile) -> bytes | None:
+    """The bytes of a file, if they are still those that were judged."""
+    try:
+        with open(os.open(candidate.path, _READ), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return None
+            data = file.read(candidate.size + 1)
+    except OSError:
+        return None
+    return data if hashlib.sha256(data).hexdigest() == candidate.sha256 else None
+
+
+def git_directory(top: str) -> str:
+    """Where git keeps what it knows of a work tree; nothing where there is no repository."""
+    path = os.path.join(top, ".git")
+    if os.path.isfile(path):
+        with open(path, "rb") as file:
+            line = file.read(8192)
+        if not line.startswith(b"gitdir:"):
+            return ""
+        path = os.path.join(top, os.fsdecode(line.removeprefix(b"gitdir:").strip()))
+    holds = any(os.path.exists(os.path.join(path, name)) for name in ("objects", "commondir"))
+    return path if holds and os.path.isfile(os.path.join(path, "HEAD")) else ""
+
+
+def _belongs_to_us(top: str, git_dir: str) -> bool:
+    """Whether all that tells git what to do is this user's; the link and what it leads to."""
+    common = _common(git_dir)
+    needed = (os.path.join(top, ".git"), git_dir, common, os.path.join(common, "objects"))
+    others = [
+        os.path.join(place, name) for place in (git_dir, common) for name in ("config", "config.worktree")
+    ]
+    try:
+        owners = {look(path).st_uid for path in needed for look in (os.stat, os.lstat)}
+        owners |= {
+            look(path).st_uid for path in others if os.path.lexists(path) for look in (os.stat, os.lstat)
+        }
+    except OSError:
+        return False
+    return owners == {os.geteuid()}
+
+
+def _common(git_dir: str) -> str:
+    """The directory with the objects, the refs and the config, which linked worktrees share."""
+    path = os.path.join(git_dir, "commondir")
+    if not os.path.isfile(path):
+        return git_dir
+    with open(path, "rb") as file:
+        return os.path.join(git_dir, os.fsdecode(file.read(8192).strip()))
+
+
+def _is_foreign(top: str, folder: str) -> bool:
+    parts = folder.split("/")
+    ways = [os.path.join(top, *parts[: count + 1]) for count in range(len(parts))]
+    return any(os.path.islink(way) or os.path.lexists(os.path.join(way, ".git")) for way in ways)
+
+
+def _is_as_written(candidate: UnrecordedFile, entry: IndexEntry) -> bool:
+    found = (candidate.size & 0xFFFFFFFF, candidate.inode & 0xFFFFFFFF, candidate.mtime_ns)
+    return found == (entry.size, entry.inode, entry.mtime_ns)
+
+
+def _telling(git_dir: str) -> Iterable[str]:
+    git_dir_of_refs = _common(git_dir)
+    yield from (os.path.join(git_dir, name) for name in ("index", "HEAD"))
+    yield from (os.path.join(git_dir_of_refs, name) for name in ("packed-refs", "config", "reftable"))
+    for kind in ("heads", "remotes"):
+        for folder, _, files in os.walk(os.path.join(git_dir_of_refs, "refs", kind)):
+            yield folder
+            yield from (os.path.join(folder, name) for name in files)
+
+
+def _attributes(top: str, git_dir: str) -> Iterable[str]:
+    yield os.path.join(_common(git_dir), "info", "attributes")
+    for folder in ("", ".forge", *FOLDERS):
+        yield os.path.join(top, folder, ".gitattributes")
+
+
+def _state_of(path: str) -> tuple[str, int, int, int]:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return path, 0, 0, 0
+    return path, status.st_ino, status.st_size, status.st_mtime_ns

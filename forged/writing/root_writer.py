@@ -1,0 +1,520 @@
+"""Plan the writes of one root and carry them out: many drafts at once, in order as far as chains go.
+
+A round: look at what is there, decide on every draft (the next version of a chain, a new memory, one that is
+there, or nothing), put files and requests on record, write and sync the files without a name, link them, sync
+the directory. A version is based on the head that is there, whichever was named, so that two that were begun
+at the same time line up; only a request that insists on a `base` is refused. No file has a name before its
+record is durable: a kill leaves a whole file of ours or nothing, and a repeated request completes it by its
+key. Drafts that lean on a failed one are decided on in another round.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+import unicodedata
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
+from typing import Self, TypeVar
+
+import msgspec
+
+from forged.attributes import UNCHANGED, FactsPatch
+from forged.errors import Conflict, MemoryExists, NoLongerWanted, StoreError
+from forged.files import DirectoryEvents, MemoryStore, NewFile, Root, Snapshot, atomic, files_of, scan
+from forged.map import build_chains
+from forged.memory import Memory
+from forged.state import OwnFile, PendingWrite, RequestOutcome, Requests
+from forged.text.invisible import INVISIBLE
+from forged.text.same_text import normalised
+from forged.trust import Stamp, TrustRegistry
+from forged.writing.succession import base_of, succeeding
+
+logger = logging.getLogger(__name__)
+
+
+class WriteRequest(msgspec.Struct, frozen=True):
+    """A memory to be written; the writer sets its version and the id that it replaces.
+
+    memory: with its id. Where a file of ours has that id it is done already. `supersedes` names any version
+        of the chain.
+    insisted: the caller wants the secret that it looks to hold.
+    key: of the request; the same key with the same content is written once, however often it comes.
+    base: the id that has to be the head of the chain, or nothing is written. The memory is taken whole then;
+        without it category, links and unknown keys that it leaves out are the head's.
+    again: write it although the same text is there: a version that differs in something else.
+    verbatim: version and link stay as they are, as in a copy of another file with its `data` and `name`.
+    said: its attributes, but for those that the version before it has already.
+    unwanted: asked at the last moment, in any thread; what was forgotten meanwhile is not written.
+    is_settled: set by the writer where its key is on record for the id of the memory.
+    """
+
+    memory: Memory
+    insisted: bool = False
+    key: str = ""
+    base: str = ""
+    again: bool = False
+    verbatim: bool = False
+    data: bytes = b""
+    name: str = ""
+    unwanted: Callable[[Memory], bool] = lambda _: False
+    said: FactsPatch = UNCHANGED
+    is_settled: bool = False
+
+
+class Written(msgspec.Struct, frozen=True):
+    """A memory as it was written, its file, and the generation in which it is visible.
+
+    `replaced` is the id of the version that it replaces, `base_moved`: another one than was named. `existed`:
+    nothing was written, as this memory says the same already.
+    """
+
+    memory: Memory
+    path: str
+    generation: int
+    replaced: str = ""
+    base_moved: bool = False
+    existed: bool = False
+
+
+Answer = Written | StoreError
+End = Answer | WriteRequest
+"""The answer to a draft, or the draft that has to be decided on once more."""
+
+
+class WritePlan(msgspec.Struct, frozen=True):
+    """A decision on a draft: the bytes to write as `data` to `path`, or the `answer`.
+
+    It needs the memory `depends_on`.
+    """
+
+    draft: WriteRequest
+    memory: Memory
+    data: bytes = b""
+    path: str = ""
+    answer: Answer | None = None
+    depends_on: str = ""
+
+    def written(self, memory: Memory, path: str, *, existed: bool) -> Written:
+        """The answer to who named a version to replace, or none; its generation is not known yet."""
+        named, replaced = self.draft.memory.supersedes or "", "" if existed else memory.supersedes or ""
+        return Written(memory, path, 0, replaced, bool(named) and replaced not in {"", named}, existed)
+
+    def is_met(self, end: End) -> bool:
+        """Return True if its own memory was written."""
+        return isinstance(end, Written) and end.memory is self.memory
+
+
+class RootWriter:
+    """One root. `looked`: what counts was looked at anew in the last call of `write`."""
+
+    def __init__(
+        self,
+        root: Root,
+        trust: TrustRegistry,
+        requests: Requests,
+        threads: Executor,
+        snapshot: Snapshot | None,
+    ) -> None:
+        """`threads` write files; `snapshot` is an earlier one, so that not all is read again."""
+        self.looked = False
+        self._root = root
+        self._store = MemoryStore(root)
+        self._trust = trust
+        self._requests = requests
+        self._threads = threads
+        self._ledger = RootContents(root, trust, snapshot)
+
+    def write(self, drafts: Sequence[WriteRequest]) -> tuple[Answer, ...]:
+        """What became of each draft, in their order; generations are left at 0.
+
+        Blocks: runs in a thread, never twice at a time.
+        """
+        self.looked = self._ledger.look()
+        answers: dict[int, Answer] = {}
+        left = dict(enumerate(drafts))
+        while left:
+            ends = dict(zip(left, self._carried_out([*map(self._planned, left.values())]), strict=True))
+            answers |= {number: end for number, end in ends.items() if not isinstance(end, WriteRequest)}
+            left = {number: end for number, end in ends.items() if isinstance(end, WriteRequest)}
+        return tuple(answers[number] for number in range(len(drafts)))
+
+    def _planned(self, draft: WriteRequest) -> WritePlan:
+        """Decide on one draft; what is to be written is in the ledger then, for the drafts after it."""
+        try:
+            memory = self._version(draft)
+            there = self._there(draft, memory)
+            if there is not None:
+                plan = WritePlan(draft, there, depends_on=there.id)
+                is_done = draft.is_settled and there.id == memory.id  # the same request, in the same moment
+                answer = plan.written(there, self._ledger.path_of(there.id), existed=not is_done)
+                return msgspec.structs.replace(plan, answer=answer)
+            data = draft.data or self._store.checked(memory)
+        except StoreError as error:
+            return WritePlan(draft, draft.memory, answer=error)
+        self._ledger.add(memory)
+        path = self._store.path_of(draft.name.removesuffix(".md") or memory.id)
+        return WritePlan(draft, memory, data, path, depends_on=memory.supersedes or "")
+
+    def _version(self, draft: WriteRequest) -> Memory:
+        memory, wanted = draft.memory, draft.memory.supersedes
+        if draft.unwanted(memory):
+            raise NoLongerWanted(f"{memory.id} was forgotten meanwhile")
+        if draft.verbatim or not wanted or self._ledger.find(memory.id) is not None:
+            return memory
+        base, number = base_of(self._ledger.chain(wanted), wanted)
+        if draft.base not in {"", base.id}:
+            raise Conflict(f"it was based on {draft.base[:80]!r}, and {base.id} has replaced that")
+        return succeeding(memory, base, number, is_whole=bool(draft.base))
+
+    def _there(self, draft: WriteRequest, memory: Memory) -> Memory | None:
+        """The memory that makes it needless to write this one."""
+        there = self._ledger.find(memory.id)
+        if there is not None:
+            if not self._trust.is_own(self._ledger.stamp, memory.id):
+                raise MemoryExists(f"there is a memory {memory.id} already")
+            return there
+        if draft.again or draft.verbatim:
+            return None
+        if not memory.supersedes:
+            return self._ledger.same(memory.content)
+        base = self._ledger.find(memory.supersedes) if draft.said == UNCHANGED else None
+        return base if base is not None and _changes_nothing(memory, base) else None
+
+    def _carried_out(self, plans: Sequence[WritePlan]) -> list[End]:
+        contents = {plan.path: plan.data for plan in plans if plan.data}
+        if contents:
+            self._trust.excluding.keep_out(self._root)
+        with NewFiles(self._store, contents, self._threads) as files:
+            known = self._recorded(plans, files)
+            if isinstance(known, StoreError):
+                return self._undone(plans, known)
+            linking = _Linking(self._ledger, files)
+            for plan, row in zip(plans, known, strict=True):
+                # What is on record from here on is that the key is of this plan.
+                again = msgspec.structs.replace(plan.draft, is_settled=plan.draft.is_settled or row is None)
+                linking.end(plan, plan.answer if row is None else self._known(plan, row), again)
+            return linking.settled()
+
+    def _recorded(
+        self, plans: Sequence[WritePlan], files: NewFiles
+    ) -> Sequence[RequestOutcome | None] | StoreError:
+        """The row that the key of each plan had already; while it is looked for the files are synced."""
+        writes = [self._begun(plan) for plan in plans]
+        if not any(write.file or write.key for write in writes):
+            return [None] * len(plans)
+        recording = self._requests.begin(writes)
+        files.sync()
+        try:
+            return recording.result()
+        except StoreError as error:
+            # Every file in the user's own directory counts, on record or not; details are nowhere else.
+            if not self._root.is_own or any(plan.draft.said != UNCHANGED for plan in plans):
+                return error
+            logger.warning("origin not written down error=%s", error)
+            return [None] * len(plans)
+
+    def _begun(self, plan: WritePlan) -> PendingWrite:
+        """What has to be on record before the plan is carried out."""
+        draft, memory, top = plan.draft, plan.memory, self._root.top
+        file = known = None
+        if plan.data:
+            file = OwnFile(memory.id, hashlib.sha256(plan.data).hexdigest(), memory.origin, draft.insisted)
+        if draft.key and not isinstance(plan.answer, StoreError):
+            known = RequestOutcome(self._digest(draft), memory.id, existed=plan.answer is not None)
+        identity, base = self._ledger.stamp.identity, memory.supersedes or ""
+        return PendingWrite(identity, file, draft.key, known, draft.is_settled, top, base, draft.said)
+
+    def _digest(self, draft: WriteRequest) -> str:
+        """The digest by which two requests of one key are known to ask for the same."""
+        named = "" if draft.again else draft.memory.supersedes or ""
+        said = f"{self._root.top}\0{named}\0{draft.memory.content}"
+        return hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+    def _known(self, plan: WritePlan, known: RequestOutcome) -> End:
+        """What is answered to a request that came before: as then, or it is completed now."""
+        if not known.memory_id:
+            return NoLongerWanted("the memory of this request was forgotten since")
+        if known.digest != self._digest(plan.draft):
+            return Conflict("this request key was used for another request; use a new key")
+        there = self._ledger.find(known.memory_id)
+        if there is not None:
+            return plan.written(there, self._ledger.path_of(there.id), existed=known.existed)
+        memory = msgspec.structs.replace(plan.draft.memory, id=known.memory_id)
+        return msgspec.structs.replace(plan.draft, memory=memory, is_settled=True)
+
+    def _undone(self, plans: Sequence[WritePlan], error: StoreError) -> list[End]:
+        fresh = [plan.memory for plan in plans if plan.data]
+        for memory in fresh:
+            self._ledger.remove(memory)
+        lost = {memory.id for memory in fresh}
+        return [error if plan.memory.id in lost else plan.answer or error for plan in plans]
+
+
+def _changes_nothing(memory: Memory, base: Memory) -> bool:
+    beside = memory.category == base.category and set(memory.related) <= set(base.related)
+    beside = beside and memory.cues == base.cues and memory.evidence in {(), base.evidence}
+    beside = beside and (memory.entities, memory.relations) == (base.entities, base.relations)
+    return beside and normalised(memory.content) == normalised(base.content)
+
+
+class _Linking:
+    """The last step of a round: files get their names, older versions first."""
+
+    def __init__(self, ledger: RootContents, files: NewFiles) -> None:
+        self._ledger = ledger
+        self._files = files
+        self._ends: list[tuple[WritePlan, End, WriteRequest]] = []
+        self._lost: set[str] = set()  # ids that were counted on and will not be there
+
+    def end(self, plan: WritePlan, end: End | None, again: WriteRequest) -> None:
+        """Bring a plan to its end, if it is not known yet; or `again`, if what it leans on is lost."""
+        depends_on = end.memory.id if isinstance(end, Written) else plan.depends_on
+        if depends_on in self._lost and not isinstance(end, WriteRequest):
+            end = again
+        if end is None:
+            end = self._linked(plan)
+        if plan.data and not plan.is_met(end):
+            self._lose(plan)
+        self._ends.append((plan, end, again))
+
+    def settled(self) -> list[End]:
+        """All ends, once the names are durable."""
+        try:
+            self._files.settle()
+        except StoreError as error:
+            failed = {plan.memory.id for plan, end, _ in self._ends if plan.data and plan.is_met(end)}
+            for plan, _, _ in self._ends:
+                if plan.memory.id in failed and plan.data:
+                    self._lose(plan)
+            return [self._unsettled(plan, end, again, error) for plan, end, again in self._ends]
+        return [end for _, end, _ in self._ends]
+
+    def _linked(self, plan: WritePlan) -> Answer:
+        try:
+            self._files.link(plan.path)
+        except StoreError as error:
+            return error
+        self._ledger.wrote(plan.path)
+        return plan.written(plan.memory, plan.path, existed=False)
+
+    def _unsettled(self, plan: WritePlan, end: End, again: WriteRequest, error: StoreError) -> End:
+        if not isinstance(end, Written) or end.memory.id not in self._lost:
+            return end
+        return error if plan.data and plan.is_met(end) else again
+
+    def _lose(self, plan: WritePlan) -> None:
+        self._lost.add(plan.memory.id)
+        self._ledger.remove(plan.memory)
+
+
+PARTS = 4
+_LEAST_IN_A_PART = 4
+
+
+class NewFiles:
+    """A context: what has no name at its end is gone. `failed` says why, by path."""
+
+    def __init__(self, store: MemoryStore, contents: Mapping[str, bytes], threads: Executor) -> None:
+        """`contents` are the bytes by path; without any, nothing is opened."""
+        self.failed: dict[str, StoreError] = {}
+        self._store = store
+        self._contents = contents
+        self._threads = threads
+        self._directory = -1
+        self._owner: atomic.Owner | None = None
+        self._files: dict[str, NewFile] = {}
+        self._named: list[str] = []
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        if self._contents:
+            try:
+                with atomic.explained(f"cannot write to {os.path.dirname(next(iter(self._contents)))}"):
+                    opened = self._stack.enter_context(self._store.opened_to_write())
+                    self._directory, self._owner = opened
+            except StoreError as error:
+                self.failed = dict.fromkeys(self._contents, error)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._files.values():
+            file.close()
+        self._stack.close()
+
+    def sync(self) -> None:
+        """Write every file; on return the bytes of those that have not failed will survive a power cut."""
+        paths = [path for path in self._contents if path not in self.failed]
+        parts = min(PARTS, len(paths) // _LEAST_IN_A_PART) or 1
+        others = [self._threads.submit(self._write, paths[part::parts]) for part in range(1, parts)]
+        self._write(paths[::parts])
+        for other in others:
+            other.result()
+
+    def link(self, path: str) -> None:
+        """Give a file its name. Raises StoreError, MemoryExists if there is one of that name."""
+        if path in self.failed:
+            raise self.failed[path]
+        name = os.path.basename(path)
+        with atomic.explained(f"cannot write {path}"):
+            try:
+                self._files[path].link(name)
+            except FileExistsError as error:
+                raise MemoryExists(f"there is a memory {name.removesuffix('.md')} already") from error
+        self._named.append(name)
+
+    def settle(self) -> None:
+        """Make the names durable. Raises StoreError, and then none of them stays."""
+        if self._named:
+            with atomic.explained(f"cannot write to {self._store.root.top}"):
+                atomic.sync_names(self._directory, self._named)
+
+    def _write(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            try:
+                with atomic.explained(f"cannot write {path}"):
+                    self._files[path] = NewFile(self._directory, self._contents[path], self._owner)
+            except StoreError as error:
+                self.failed[path] = error
+        for path in paths:  # all are written by now: most find that the first sync was theirs as well
+            try:
+                with atomic.explained(f"cannot write {path}"):
+                    if path not in self.failed:
+                        self._files[path].sync()
+            except StoreError as error:
+                self.failed[path] = error
+
+
+_NO_MARKS = {code: None for code in range(128) if not chr(code).isalnum()}
+_NO_LOOK = Stamp("", -1, "", follows=False)
+
+
+class RootContents:
+    """Memories that count in one root, with look-ups by id, chain and text. For one thread at a time.
+
+    The disk is the truth. The kernel reports changes since the last look (`DirectoryEvents`), and the writer
+    reports its own files. A full scan happens only if changes are unknown or trust changed. `stamp` is that
+    of the last look. Withheld memories are left out.
+    """
+
+    def __init__(self, root: Root, trust: TrustRegistry, snapshot: Snapshot | None) -> None:
+        """`snapshot` is an earlier one, so that not all is read again."""
+        self.stamp = _NO_LOOK
+        self._root = root
+        self._store = MemoryStore(root)
+        self._trust = trust
+        self._snapshot = snapshot
+        self._arrivals = DirectoryEvents(root.directories)
+        self._wrote: set[str] = set()  # since the kernel was asked last
+        self._unread: set[str] = set()  # paths that are not in the snapshot as they are now
+        self._is_restless = True
+        self._memories: dict[str, Memory] = {}
+        self._newer: defaultdict[str, list[str]] = defaultdict(list)
+        self._by_letters: defaultdict[int, list[str]] = defaultdict(list)
+
+    def look(self) -> bool:
+        """Be as the disk is now. Whether more had to be looked at than what the kernel told."""
+        names = self._arrivals.taken(frozenset(self._wrote))
+        self._wrote.clear()
+        stamp, before = self._trust.stamp(self._root), self.stamp
+        self.stamp = stamp
+        if names is not None and not (names or self._is_restless or stamp != before):
+            return False
+        if names is not None:
+            self._unread |= names
+        snapshot, files = self._snapshot, frozenset(self._unread)
+        if snapshot is None or names is None or before is _NO_LOOK:
+            snapshot = scan(self._root, snapshot)
+        elif files:
+            snapshot = scan(self._root, snapshot, files)
+        self._snapshot = snapshot
+        if not snapshot.unsettled:
+            self._unread.clear()
+        admitted = self._trust.admit(self._root, snapshot)
+        is_pending = stamp.follows and bool(admitted.withheld)
+        self._is_restless = snapshot.unsettled or admitted.passes or bool(stamp.doubt) or is_pending
+        self._take_over(admitted.memories)
+        return True
+
+    def find(self, memory_id: str) -> Memory | None:
+        """The memory of this id, if it counts."""
+        return self._memories.get(memory_id)
+
+    def chain(self, memory_id: str) -> tuple[Memory, ...]:
+        """All versions of the chain of a memory, with those that are gone, as `build_chains` joins them."""
+        seen, reached = {memory_id}, [memory_id]
+        for current in reached:
+            memory = self._memories.get(current)
+            near = [*self._newer.get(current, ()), (memory.supersedes if memory else None) or current]
+            fresh = [each for each in dict.fromkeys(near) if each not in seen]
+            seen.update(fresh)
+            reached.extend(fresh)
+        return tuple(self._memories[each] for each in reached if each in self._memories)
+
+    def same(self, content: str) -> Memory | None:
+        """The head that says the same as a text, but for typography."""
+        for memory_id in self._by_letters.get(_letters(content), ()):
+            memory = self._memories[memory_id]
+            if normalised(memory.content) == normalised(content) and self._is_head(memory_id):
+                return memory
+        return None
+
+    def path_of(self, memory_id: str) -> str:
+        """Where the file of a memory is that counts."""
+        path = self._store.path_of(memory_id)
+        if self._snapshot is None or os.path.exists(path):
+            return path
+        paths = (file.path for file in files_of(self._snapshot) if file.memory.id == memory_id)
+        return next(paths, path)
+
+    def add(self, memory: Memory) -> None:
+        """A memory is about to be there; what is planned after it goes by that."""
+        self._memories[memory.id] = memory
+        if memory.supersedes:
+            self._newer[memory.supersedes].append(memory.id)
+        self._by_letters[_letters(memory.content)].append(memory.id)
+
+    def remove(self, memory: Memory) -> None:
+        """It is not there after all, or no more."""
+        del self._memories[memory.id]
+        if memory.supersedes:
+            _drop(self._newer, memory.supersedes, memory.id)
+        _drop(self._by_letters, _letters(memory.content), memory.id)
+
+    def wrote(self, path: str) -> None:
+        """The file of a memory that was added has its name now."""
+        self._wrote.add(path)
+        self._unread.add(path)
+
+    def _take_over(self, memories: Iterable[Memory]) -> None:
+        fresh = {memory.id: memory for memory in memories}
+        for memory in [each for each in self._memories.values() if fresh.get(each.id) is not each]:
+            self.remove(memory)
+        for memory in fresh.values():
+            if memory.id not in self._memories:
+                self.add(memory)
+
+    def _is_head(self, memory_id: str) -> bool:
+        chain = self.chain(memory_id)
+        return len(chain) == 1 or build_chains(chain).is_head(memory_id)
+
+
+def _letters(text: str) -> int:
+    """A number that texts have in common that `normalised` makes equal, and much faster than that."""
+    if text.isascii():
+        return hash(text.lower().translate(_NO_MARKS))
+    text = INVISIBLE.sub("", text)
+    text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    return hash("".join(filter(str.isalnum, text)))
+
+
+Key = TypeVar("Key", str, int)
+
+
+def _drop(lists: defaultdict[Key, list[str]], key: Key, item: str) -> None:
+    lists[key].remove(item)
+    if not lists[key]:
+        del lists[key]

@@ -1,0 +1,273 @@
+"""Two daemons of one user, each with a HOME of its own, and a real server between them that they can lose."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from forged.postgres.values import EmbeddingModel
+from forged_client import Client
+from tests.support.clock import eventually
+from tests.support.daemon.process import DaemonProcess
+from tests.support.postgres import Database, make_database, migrated
+from tests.support.reading import bytes_of
+from tests.support.scratch_server import ScratchServer
+
+SCOPES = "user agent"
+
+
+class Machine:
+    """A machine with a daemon. `cut` takes its way to the server away, as a train in a tunnel does."""
+
+    def __init__(
+        self, name: str, place: Path, database: Database, user_id: str = "ada", scopes: str = SCOPES
+    ) -> None:
+        self.name, self.user_id = name, user_id
+        self.home = place / name
+        self.workspace = self.home / "project"
+        self.workspace.mkdir(parents=True)
+        self._database = database
+        self._way = Path(tempfile.mkdtemp(prefix="fgw", dir="/tmp")) / "way"
+        self.mend()
+        query = f"host={self._way}&port={database.server.port or 5432}&application_name={name}"
+        config = f"""
+[memory]
+embedding_model = "builtin:lexical"
+[shared]
+url = "postgresql://postgres@/{database.name}?{query}"
+scopes = "{scopes}"
+user_id = "{user_id}"
+dimension = 8
+"""
+        self.daemon = DaemonProcess(self.home, config=config)
+
+    def cut(self) -> None:
+        self._way.unlink()
+        self._database.sql(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s", (self.name,)
+        )
+
+    def mend(self) -> None:
+        self._way.symlink_to(self._database.server.folder)
+
+    def client(self) -> Client:
+        return self.daemon.client()
+
+    def remember(self, content: str, **options: object) -> str:
+        with self.client() as client:
+            return client.remember(str(self.workspace), content, **{"scope": "user", **options}).memory_id
+
+    def forget(self, memory_id: str, **options: object) -> None:
+        with self.client() as client:
+            client.forget(str(self.workspace), memory_id, **options)
+
+    def restore(self, memory_id: str) -> None:
+        with self.client() as client:
+            client.restore(str(self.workspace), memory_id)
+
+    def recalled(self, query: str, **options: object) -> list[str]:
+        with self.client() as client:
+            found = client.recall(query, workspace=str(self.workspace), scopes=["user"], **options)
+            return [each.content for each in found.memories]
+
+    def listed(self, **options: object) -> dict[str, str]:
+        with self.client() as client:
+            found = client.list(str(self.workspace), scope="user", **options).memories
+            return {each.id: each.content for each in found}
+
+    def history(self, memory_id: str) -> tuple[list[str], tuple[str, ...]]:
+        with self.client() as client:
+            chain = client.history(str(self.workspace), memory_id, scope="user")
+            return [each.id for each in chain.memories], chain.flags
+
+    def files(self) -> dict[str, bytes]:
+        folder = self.home / ".forge/memory"
+        return {path.name: held for path, held in bytes_of(folder.glob("*.md")).items()}
+
+    def path(self, memory_id: str) -> Path:
+        return self.home / f".forge/memory/{memory_id}.md"
+
+    def is_in_step(self) -> bool:
+        with self.client() as client:
+            shared = client.status().shared
+        assert shared is not None
+        user = [each for each in shared.sync if (each.scope, each.owner) == ("user", self.user_id)]
+        return [each.behind for each in user if each.in_sync_s is not None] == [0]
+
+    def close(self) -> None:
+        self.daemon.close()
+        shutil.rmtree(self._way.parent)
+
+
+@pytest.fixture(scope="module")
+def meeting(server) -> Database:
+    return a_meeting(server)
+
+
+def a_meeting(server: ScratchServer, name: str = "forged_machines") -> Database:
+    """A database for daemons without a model of their own."""
+    made = make_database(server, name)
+    made = Database(server, made.name, EmbeddingModel("builtin:lexical", 8))
+    asyncio.run(migrated(made, made.model))
+    return made
+
+
+@contextlib.contextmanager
+def running(*machines: Machine) -> Iterator[None]:
+    try:
+        for each in machines:
+            each.daemon.start()
+        yield
+        for each in machines:
+            each.daemon.stop()
+            assert "Traceback" not in each.daemon.log(), each.daemon.log()
+    finally:
+        for each in machines:
+            each.close()
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory, meeting: Database) -> Iterator[tuple[Machine, Machine]]:
+    place = tmp_path_factory.mktemp("machines")
+    one, other = Machine("one", place, meeting), Machine("other", place, meeting)
+    with running(one, other):
+        yield one, other
+
+
+@pytest.fixture
+def two(pair: tuple[Machine, Machine], meeting: Database) -> tuple[Machine, Machine]:
+    """Both without a memory: what an earlier test left there was removed by hand, and stays away."""
+    for machine in pair:
+        eventually(machine.is_in_step)  # or it would not know that what a hand removes was there
+        for name in machine.files():
+            machine.path(name.removesuffix(".md")).unlink()
+        with machine.client() as client:
+            client.rebuild(str(machine.workspace), wait=True)  # a watcher that has just begun may miss it
+        assert not machine.listed()
+    meeting.sql("DELETE FROM forged.user_memories")
+    return pair
+
+
+def alike(one: Machine, other: Machine, *, count: int = -1) -> None:
+    """Wait until both have the same files, byte for byte, and say that they are in step."""
+    eventually(lambda: one.files() == other.files() and count in {-1, len(one.files())})
+    eventually(lambda: one.is_in_step() and other.is_in_step())
+
+
+def test_what_one_machine_remembers_the_other_recalls(two):
+    one, other = two
+    one.remember("the first memory, by which both are known to be there")
+    eventually(other.listed)
+    memory_id = one.remember("the staging database is called heron")
+    eventually(
+        lambda: (
+            other.recalled("what is the staging database called?")[:1]
+            == ["the staging database is called heron"]
+        )
+    )
+    assert one.path(memory_id).read_bytes() == other.path(memory_id).read_bytes()
+    alike(one, other, count=2)
+
+
+def test_what_is_forgotten_on_one_machine_goes_from_the_other_and_comes_back_when_restored(two, meeting):
+    one, other = two
+    first = one.remember("use tabs in makefiles")
+    second = one.remember("use tabs in makefiles and nowhere else", supersedes=first)
+    alike(one, other, count=2)
+
+    other.forget(second)
+    eventually(lambda: not one.files())
+    eventually(lambda: not meeting.sql("SELECT id FROM forged.user_memories"))
+    eventually(lambda: not one.recalled("tabs in makefiles"))
+
+    one.restore(second)
+    eventually(lambda: len(other.files()) == 2)
+    alike(one, other)
+    assert other.history(first)[0] == [first, second]
+
+
+def test_a_file_that_was_removed_by_hand_stays_away_here_and_stays_there(two):
+    one, other = two
+    kept = one.remember("kept on one machine alone")
+    alike(one, other, count=1)
+    other.path(kept).unlink()
+    eventually(lambda: not other.listed())
+
+    more = one.remember("something else")
+    eventually(lambda: set(other.listed()) == {more})
+    other.daemon.stop()
+    other.daemon.start()
+    last = one.remember("and something more")
+    eventually(lambda: set(other.listed()) == {more, last})
+    assert set(one.listed()) == {kept, more, last}
+
+
+def test_a_file_with_a_secret_stays_on_its_machine(two, meeting):
+    one, other = two
+    secret = "ghp_" + "Zk3Lq9Rt7Wx2Bn5Vc8Mj1Hd4Fg6Ys0PaQeUi"
+    one.remember(f"the deploy token is {secret}", allow_secret=True)
+    other_id = one.remember("the deploy token is in the vault")
+    eventually(lambda: set(other.listed()) == {other_id})
+    (rows,) = meeting.sql(
+        "SELECT count(*) FROM forged.user_memories WHERE position(%s in content) > 0", (secret,)
+    )
+    assert rows == (0,)
+    assert len(one.files()) == 2
+
+
+def test_two_users_of_one_server_never_mix(two, tmp_path, meeting):
+    ada, bob = two[0], Machine("bobs", tmp_path, meeting, "bob")
+    with running(bob):
+        ada.remember("ada likes tea")
+        bob.remember("bob likes coffee")
+        eventually(lambda: len(meeting.sql("SELECT id FROM forged.user_memories")) == 2)
+        ada.remember("ada likes green tea best")
+        eventually(lambda: len(meeting.sql("SELECT id FROM forged.user_memories")) == 3)
+        assert list(bob.listed().values()) == ["bob likes coffee"]
+        assert len(ada.files()) == 2
+
+
+@pytest.mark.long
+def test_a_daemon_that_is_killed_in_the_middle_loses_and_doubles_nothing(two):
+    one, other = two
+    one.cut()
+    written = {one.remember(f"fact number {number} of many") for number in range(40)}
+    gone = written.pop()
+    one.forget(gone)
+    one.mend()
+    for _ in range(3):
+        time.sleep(0.15)  # somewhere in the middle; where, is not for the test to say
+        one.daemon.kill()
+        other.daemon.kill()
+        one.daemon.start()
+        other.daemon.start()
+    alike(one, other, count=len(written))
+    assert {name.removesuffix(".md") for name in other.files()} == written
+
+
+@pytest.mark.long
+def test_a_server_that_is_killed_in_the_middle_loses_nothing_and_is_not_waited_for(tmp_path):
+    folder = Path(tempfile.mkdtemp(prefix="forged-pg-", dir="/tmp"))
+    server = ScratchServer(folder, durable=True)
+    try:
+        server.start()
+        meeting = a_meeting(server)
+        one, other = Machine("one", tmp_path, meeting), Machine("other", tmp_path, meeting)
+        with running(one, other):
+            written = {one.remember(f"fact number {number} of one") for number in range(15)}
+            server.kill()
+            one.forget(written.pop())
+            written |= {other.remember(f"fact number {number} of the other") for number in range(15)}
+            server.start()
+            alike(one, other, count=len(written))
+            assert {name.removesuffix(".md") for name in one.files()} == written
+    finally:
+        server.stop()
+        shutil.rmtree(folder)
