@@ -338,7 +338,7 @@ class EventDispatcher:
         if waiting.cut:
             self._metrics.capture_failures += 1
             self.last_error = waiting.cut
-            waiting.given_up = f"{waiting.cut}; memories of it that were kept: {put.written}"
+            waiting.given_up = f"{waiting.cut}; memories saved from it: {put.written}"
             return 0.0
         self._metrics.captures_finished += 1
         self.last_success = utc_now()

@@ -56,7 +56,7 @@ def full_entry(memory: MemoryRecord) -> str:
         ("replaces", (memory.supersedes,) if memory.supersedes else ()),
         ("concurrent with", memory.concurrent_heads),
         ("linked to", tuple(edge.id for edge in memory.related)),
-        ("speaks of", memory.entities),
+        ("mentions", memory.entities),
     ):
         if names:
             lines.append(f"({word} {_listed(names)})")

@@ -142,7 +142,7 @@ class Governor:
             return None
         message = (
             f"{used:,} of today's {self._token_limit:,} tokens are used and the next call takes about "
-            f"{tokens:,}; the count starts anew at {self.resets_at}, `memory.daily_token_limit` sets it"
+            f"{tokens:,}; the count restarts at {self.resets_at}, `memory.daily_token_limit` sets the limit"
         )
         return LimitReached("daily_token_limit", _until_midnight(self._clock()), message)
 

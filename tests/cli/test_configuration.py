@@ -114,10 +114,10 @@ def test_what_is_printed_for_an_agent_makes_it_the_classifier(forgectl, file, ag
 @pytest.mark.parametrize(
     ("given", "reported"),
     [
-        (("gpt-5",), "names no program"),
+        (("gpt-5",), "unknown classifier"),
         (("cli:vim",), "takes one of claude"),
-        (("cli:codex",), "no program codex"),
-        (("cli:codex", "--program", "codex"), "no program codex"),
+        (("cli:codex",), "`codex` was not found"),
+        (("cli:codex", "--program", "codex"), "`codex` was not found"),
     ],
 )
 def test_what_is_no_program_is_reported_and_nothing_is_printed(forgectl, agent, given, reported):

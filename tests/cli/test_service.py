@@ -71,7 +71,7 @@ def test_units_of_another_installation_are_brought_up_to_date_unasked(service, s
     assert f"replaced {systemd.units}/forged.service" in done.out
     assert f"ExecStart={_PROGRAM} serve" in unit(systemd)
     assert systemd.told()[-1] == "daemon-reload"
-    assert "`forgectl restart` gives it the new ones" in done.out
+    assert "`forgectl restart` applies the new ones" in done.out
 
 
 @pytest.mark.parametrize("changed", ["a line of mine", "a unit of mine", "masked"])
@@ -152,8 +152,8 @@ def test_where_no_manager_answers_the_units_are_written_and_the_sentence_says_wh
     done = service("install")
 
     assert done.code == 69
-    assert "the units are written, but no user manager answers (Failed to connect to bus" in done.err
-    assert "`forgectl service install` once more" in done.err
+    assert "systemd's user manager does not answer (Failed to connect to bus" in done.err
+    assert "run `forgectl service install` again" in done.err
     assert len(list(systemd.units.iterdir())) == 2
     (systemd.folder / "silent").unlink()
     assert service("install").code == 0  # in a session that has one
@@ -174,7 +174,7 @@ def test_without_systemd_nothing_is_written(service, systemd, tmp_path):
     done = service("install", programs=(str(tmp_path),))
 
     assert done.code == 69
-    assert "there is no systemctl here, so nothing was installed" in done.err
+    assert "systemctl was not found, so nothing was installed" in done.err
     assert not systemd.units.exists()
     assert service("status", programs=(str(tmp_path),)).code == 1
 
@@ -196,7 +196,7 @@ def test_units_that_systemd_refuses_are_not_written(service, systemd):
     done = service("install")
 
     assert done.code == 69
-    assert "systemd does not take the units, so nothing was done: forged.service: Command is not" in done.err
+    assert "systemd refuses the units, so nothing was done: forged.service: Command is not" in done.err
     assert not systemd.units.exists()
 
 
@@ -207,7 +207,7 @@ def test_a_remark_of_systemd_on_the_units_is_reported_and_stops_nothing(service,
     done = service("install")
 
     assert done.code == 0
-    assert "systemd says of the units: forged.service:9: Unknown key name 'X'\n" in done.err
+    assert "systemd warns about the units: forged.service:9: Unknown key name 'X'\n" in done.err
     assert systemd.told("systemd-analyze")[0].startswith("--user verify ")
 
 
@@ -296,9 +296,9 @@ def test_doctor_says_what_is_wrong_with_a_service_and_nothing_where_there_is_non
         ("warn", f"{systemd.units}/forged.service is of another installation or version")
     ]
     (systemd.folder / "forged.socket").unlink()
-    assert found() == [("warn", "systemd does not listen")]
+    assert found() == [("warn", "systemd does not listen on the socket")]
     (systemd.units / "forged.socket").write_text(OWN)
     systemd.answer("forged.socket", LISTENING)
-    assert found() == [("ok", f"systemd listens; {systemd.units}/forged.socket: of your own")]
+    assert found() == [("ok", f"systemd listens; changed by you: {systemd.units}/forged.socket")]
     systemd.answer("silent", "")
-    assert found()[0][1].startswith("no user manager answers")
+    assert found()[0][1].startswith("systemd's user manager does not answer")

@@ -198,7 +198,7 @@ def test_an_executable_is_never_searched_for(state, program, monkeypatch, name):
 def test_an_executable_that_others_can_write_and_a_directory_are_refused(state, program, folder):
     for mode in (0o775, 0o757, 0o777):
         program.chmod(mode)
-        with pytest.raises(DaemonUnavailable, match="not writable"):
+        with pytest.raises(DaemonUnavailable, match="not be writable"):
             trusted_executable(str(program), state)
     with pytest.raises(DaemonUnavailable):
         trusted_executable(str(folder), state)

@@ -443,7 +443,7 @@ def test_a_command_is_run_without_a_shell(tmp_path):
             "exit code 3",
         ),
         ("cmd:true", "empty"),
-        ("env:TWO_LINES", "blanks or characters"),
+        ("env:TWO_LINES", "blanks or invalid"),
     ],
 )
 def test_a_key_that_cannot_be_had_says_why_without_showing_anything(reference, reason):

@@ -76,7 +76,7 @@ def test_a_relative_socket_path_is_refused_with_a_sentence(daemon):
     code, reported = served(daemon)
 
     assert (code, reported.count("\n")) == (os.EX_CONFIG, 1)
-    assert "'forged.sock' is no socket path: set FORGED_SOCKET to an absolute path" in reported
+    assert "'forged.sock' is not a socket path: set FORGED_SOCKET to an absolute path" in reported
 
 
 def test_a_part_that_dies_ends_the_daemon_with_a_code_that_has_it_started_again(daemon):

@@ -158,7 +158,7 @@ def test_a_memory_that_is_not_there_is_1(shell, verb):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["remember", " \n"], "the content is blank"),
+        (["remember", " \n"], "the text is blank"),
         (["remember", "x", "--related", "mem_a:banana"], "unknown relationship 'banana'; use one of "),
         (["list", "--workspace", "/does/not/exist"], "No such file or directory"),
     ],

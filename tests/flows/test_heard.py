@@ -208,7 +208,7 @@ def test_the_next_reply_says_once_what_was_kept_and_how_to_take_it_back(client, 
 
     (sentence,) = eventually(reported)
     assert "he tests run with pytest -q" in sentence
-    taken = re.search(r"`forgectl forget (mem_[\w-]+)` takes it back", sentence)
+    taken = re.search(r"undo: `forgectl forget (mem_[\w-]+)`", sentence)
     assert taken is not None
     assert reported() == ()
     assert ask(client, repo, WALRUS, mode="append", session_id="other").captured == ()

@@ -59,7 +59,7 @@ def test_nothing_of_the_other_side_is_injected_and_it_is_said(shared, tmp_path, 
 
     reply = injected(client, ours)
     assert CANARY not in reply.text
-    assert "withheld" in reply.notice
+    assert "not used yet" in reply.notice
     assert CANARY not in repr(client.list(str(ours), all_versions=True))
 
 
@@ -73,7 +73,7 @@ def test_a_commit_while_no_daemon_runs_is_asked_about_and_an_edit_is_not(home, t
         reply = injected(client, ours)
         assert "odd numbers" in reply.text
         assert "9999" not in reply.text
-        assert "1 memory is withheld" in reply.notice
+        assert "1 memory file in" in reply.notice
         (root,) = client.trust(str(ours)).roots
         client.trust(str(ours), action="trust", shown=root.shown)
         assert "9999" in injected(client, ours).text

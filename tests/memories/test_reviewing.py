@@ -130,7 +130,7 @@ async def test_a_secret_is_kept_only_by_who_insists_and_what_is_private_never(ho
     [
         ({"keep": ("mem_nobody",)}, "waits here"),
         ({"drop": ("mem_nobody",)}, "waits here"),
-        ({"text": "x"}, "a text is for one proposal"),
+        ({"text": "x"}, "a text needs exactly one proposal"),
         ({"keep": ("mem_",), "text": "x"}, "several ids begin"),
     ],
 )
