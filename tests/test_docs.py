@@ -82,10 +82,10 @@ def test_what_a_document_links_and_names_exists(document):
 
     assert [link for link in links if not (document.parent / link.partition("#")[0]).is_file()] == []
     assert [path for path in paths if not (REPO / path).exists()] == []
-    assert [name for name in beside(text) if not name.exists()] == []
+    assert [name for name in next_to(text) if not name.exists()] == []
 
 
-def beside(text: str) -> Iterator[Path]:
+def next_to(text: str) -> Iterator[Path]:
     """Files named bare, with the folder of the path that stands before them on their line."""
     for line in text.splitlines():
         folder = None
@@ -119,10 +119,10 @@ def options(command: click.Command, *, shared: bool = False) -> set[str]:
 
 
 def help_of_forged(*words: str) -> str:
-    told = io.StringIO()
-    with contextlib.redirect_stdout(told), contextlib.suppress(SystemExit):
+    reported = io.StringIO()
+    with contextlib.redirect_stdout(reported), contextlib.suppress(SystemExit):
         forged_command([*words, "--help"])
-    return told.getvalue()
+    return reported.getvalue()
 
 
 def commands_of_forged() -> Iterator[tuple[str, set[str]]]:
@@ -151,12 +151,12 @@ def test_the_commands_that_are_documented_are_those_that_there_are():
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_options_and_arguments_that_are_documented_are_those_that_there_are(name):
     """A command with arguments shows them; one without is not shown with any."""
-    told, context = documented()[name], click.Context(forgectl)
-    shown = re.match(rf"\n?`{name} ([^`-][^`]*)`", told)
+    reported, context = documented()[name], click.Context(forgectl)
+    shown = re.match(rf"\n?`{name} ([^`-][^`]*)`", reported)
     params = FORGECTL[name].params if name in FORGECTL else ()
     there = [param.make_metavar(context) for param in params if isinstance(param, click.Argument)]
 
-    assert sorted(flags(told)) == sorted(COMMANDS[name])
+    assert sorted(flags(reported)) == sorted(COMMANDS[name])
     assert ([] if shown is None else shown[1].split()) == there
 
 
@@ -167,8 +167,8 @@ def flags(text: str) -> list[str]:
 
 def test_options_of_many_commands_belong_to_the_commands_that_the_page_says():
     page = section("commands", "Options of many commands")
-    told = r"(`config`.*) ask no daemon and have `--json` alone, (.*) have none of them"
-    only_json, none = (set(code(part)) for part in re.search(told, " ".join(page.split())).groups())
+    reported = r"(`config`.*) ask no daemon and have `--json` alone, (.*) have none of them"
+    only_json, none = (set(code(part)) for part in re.search(reported, " ".join(page.split())).groups())
     shared = {
         name.split()[1]: options(command, shared=True)
         for name, command in FORGECTL.items()
@@ -221,9 +221,9 @@ def test_no_file_names_a_verb_that_does_not_exist():
 
 def test_the_calls_that_are_documented_are_those_that_there_are():
     calls = rows(text_of("client").partition("## Calls")[2].partition("\n## ")[0])
-    told = {re.match(r"\w+", call)[0] for names, _ in calls for call in code(names)}
+    reported = {re.match(r"\w+", call)[0] for names, _ in calls for call in code(names)}
 
-    assert told == {name for name in dir(forged_client.Client) if not name.startswith("_")} - {"close"}
+    assert reported == {name for name in dir(forged_client.Client) if not name.startswith("_")} - {"close"}
 
 
 def calls_whose(holds: Callable[[type[Request[Any]]], bool]) -> set[str]:
@@ -274,10 +274,10 @@ _WORDS = ("auto", "hyde", "direct", "follow", "locked", "exclude", "commit")
 
 @pytest.mark.parametrize("key", FIELDS)
 def test_the_default_and_range_that_are_documented_are_those_that_hold(key):
-    default, told = FIELDS[key].default, documented_keys()[key]
+    default, reported = FIELDS[key].default, documented_keys()[key]
 
-    assert told[0] == ("not set" if default is None else f"`{json.dumps(default)}`")
-    assert told[1] == allowed(msgspec.inspect.type_info(FIELDS[key].type))
+    assert reported[0] == ("not set" if default is None else f"`{json.dumps(default)}`")
+    assert reported[1] == allowed(msgspec.inspect.type_info(FIELDS[key].type))
 
 
 def allowed(kind: msgspec.inspect.Type) -> str:
@@ -305,10 +305,10 @@ def test_every_variable_that_is_read_is_documented():
     sources = [*REPO.glob("forged/**/*.py"), *REPO.glob("client/forged_client/*.py")]
     quoted = re.compile(r"\"((?:FORGED|OPENAI|EMBEDDING|PGVECTOR)_[A-Z_]+)\"")
     read = {name for source in sources for name in quoted.findall(source.read_text(encoding="utf-8"))}
-    told = {name for row in rows(text_of("configuration")) for cell in row for name in code(cell)}
+    reported = {name for row in rows(text_of("configuration")) for cell in row for name in code(cell)}
 
     own = {name for name in read if "__" not in name and not name.endswith("_")}
-    assert own == {name for name in told if name.isupper()} - {"UID"}
+    assert own == {name for name in reported if name.isupper()} - {"UID"}
 
 
 # --- the code map --------------------------------------------------------------------------------------
@@ -377,8 +377,8 @@ def project_files() -> Iterator[Path]:
     """Text that people read: sources, tests, manual, units; not data."""
     for folder in ("forged", "client", "tests"):
         for file in (REPO / folder).rglob("*"):
-            told = file.relative_to(REPO).as_posix()
-            if file.is_file() and file.suffix in PROSE and not told.startswith("tests/data/"):
+            reported = file.relative_to(REPO).as_posix()
+            if file.is_file() and file.suffix in PROSE and not reported.startswith("tests/data/"):
                 yield file
     yield from (REPO / name for name in ("README.md", "CHANGELOG.md", "Makefile", ".ci/run"))
 

@@ -120,7 +120,7 @@ def test_no_program_is_handed_anything_to_read():
         if (keyword.arg == "stdin" and ast.unparse(keyword.value) not in _NOTHING)
         or (keyword.arg == "input" and starts_a_program(node))
     ]
-    told = [
+    reported = [
         where
         for where, node in nodes()
         if isinstance(node, ast.Call)
@@ -136,7 +136,7 @@ def test_no_program_is_handed_anything_to_read():
         and all(keyword.arg != "stdin" for keyword in node.keywords)
     ]
 
-    assert set(given + told + piped) == READ.keys()
+    assert set(given + reported + piped) == READ.keys()
 
 
 def test_nothing_but_the_endpoint_reaches_the_network():

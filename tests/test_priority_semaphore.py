@@ -177,8 +177,8 @@ class _Failing:
     ],
 )
 async def test_work_that_fails_after_its_caller_left_is_never_said_to_be_unretrieved(way, cancelled_after):
-    told = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    reported = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
     for left in range(6):
         caller = asyncio.create_task(getattr(_Failing(left), way)())
         caller.add_done_callback(ignore_failure)
@@ -190,7 +190,7 @@ async def test_work_that_fails_after_its_caller_left_is_never_said_to_be_unretri
         del caller
         gc.collect(1)  # what is as young as that
 
-    assert told == []
+    assert reported == []
 
 
 async def test_failure_in_the_background_is_logged_and_one_that_was_stopped_is_not(caplog):

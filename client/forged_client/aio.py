@@ -90,7 +90,7 @@ class AsyncClient(Verbs):
             yield failed_reply(request, error)
         finally:
             if wire is not None:
-                wire.end(ReplyLost("the events are no longer listened to"))
+                wire.end(ReplyLost("the event stream is closed"))
 
     async def aclose(self) -> None:
         """Close the connection; a later call opens a new one."""

@@ -16,7 +16,7 @@ from typing import Self
 
 from forged_client import observer
 from forged_client.aio import AsyncClient
-from forged_client.capture_parts import CaptureParts
+from forged_client.capture_parts import SplitCapture
 from forged_client.delivery_queue import (
     DeliveryQueue,
     PendingEvent,
@@ -41,7 +41,7 @@ class AsyncObserver(observer.BaseObserver):
     """
 
     def _start(self) -> None:
-        self._backlog = DeliveryQueue()
+        self._queue = DeliveryQueue()
         self._client = AsyncClient(
             self._address,
             timeout_s=observer.SEND_TIMEOUT_S,
@@ -54,18 +54,18 @@ class AsyncObserver(observer.BaseObserver):
 
     @property
     def counts(self) -> Mapping[str, int]:
-        return self._backlog.counts()
+        return self._queue.counts()
 
     @property
     def last_reply(self) -> Captured | None:
-        return self._backlog.last_reply
+        return self._queue.last_reply
 
     async def aclose(self, timeout_s: float = _CLOSE_S) -> bool:
         """Try once more to send pending events, for at most `timeout_s`; return True if none is left.
 
         Events that were not sent wait for the next call, or for the end of the process.
         """
-        if self._backlog.waiting:
+        if self._queue.waiting:
             self._wake()
         self._closing.set()
         task = self._task
@@ -73,7 +73,7 @@ class AsyncObserver(observer.BaseObserver):
             await asyncio.wait([task], timeout=max(timeout_s, 0))
             task.cancel()
             await asyncio.wait([task])
-        return not self._backlog.waiting
+        return not self._queue.waiting
 
     async def __aenter__(self) -> Self:
         return self
@@ -85,17 +85,17 @@ class AsyncObserver(observer.BaseObserver):
 
     def at_exit(self) -> observer.Observer | None:
         """Return an `Observer` that sends the pending events when the process ends, or None."""
-        if self._backlog.is_of_parent or not self._backlog.waiting:
+        if self._queue.is_of_parent or not self._queue.waiting:
             return None
-        self._backlog.put_back()
+        self._queue.put_back()
         heir = observer.Observer(self._workspace, self._session_id, address=self._address, agent=self._agent)
-        heir._backlog = self._backlog
+        heir._queue = self._queue
         return heir
 
-    def _add(self, kind: str, said: MessageSnapshot) -> None:
-        if self._backlog.is_of_parent:
+    def _add(self, kind: str, snapshot: MessageSnapshot) -> None:
+        if self._queue.is_of_parent:
             self._start()
-        self._backlog.add(kind, said)
+        self._queue.add(kind, snapshot)
         observer.pending_at_exit.add(self)
         self._wake()
 
@@ -106,7 +106,7 @@ class AsyncObserver(observer.BaseObserver):
             return
         task = self._task
         if task is None or task.done() or task.get_loop() is not loop:
-            self._backlog.put_back()  # the event being sent, if its task was cancelled
+            self._queue.put_back()  # the event being sent, if its task was cancelled
             self._closing = asyncio.Event()
             self._task = loop.create_task(self._send_all(), name="forged-observer")
             self._task.add_done_callback(_retrieved)
@@ -117,7 +117,7 @@ class AsyncObserver(observer.BaseObserver):
     async def _send_all(self) -> None:
         retry_s = observer.FIRST_RETRY_S
         try:
-            while (event := self._backlog.take()) is not None:
+            while (event := self._queue.take()) is not None:
                 if await self._is_settled(event):
                     retry_s = observer.FIRST_RETRY_S
                 elif await self._may_retry_after(retry_s):
@@ -133,13 +133,13 @@ class AsyncObserver(observer.BaseObserver):
     async def _is_settled(self, event: PendingEvent) -> bool:
         """Send an event and count the reply; return False if the event has to be sent again."""
         request = event.request(self._workspace, self._session_id, self._agent)
-        parts = CaptureParts(request, event.said)
-        reply, verdict = await self._answer(parts, event.said)
-        return self._backlog.answered(event, reply, verdict, parts.repaired)
+        parts = SplitCapture(request, event.snapshot)
+        reply, verdict = await self._answer(parts, event.snapshot)
+        return self._queue.answered(event, reply, verdict, parts.repaired)
 
-    async def _answer(self, parts: CaptureParts, said: MessageSnapshot) -> tuple[Captured, Verdict]:
+    async def _answer(self, parts: SplitCapture, snapshot: MessageSnapshot) -> tuple[Captured, Verdict]:
         """Return the reply to the last part, or the first refusal."""
-        replies, walk, is_short = list[Captured](), iter(parts), said.characters < _SHORT
+        replies, walk, is_short = list[Captured](), iter(parts), snapshot.characters < _SHORT
         try:
             while (part := next(walk, None) if is_short else await _next(walk)) is not None:
                 asked = part

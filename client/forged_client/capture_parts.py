@@ -33,7 +33,7 @@ class _Piece(msgspec.Struct):
     goes_on: bool = False
 
 
-class CaptureParts:
+class SplitCapture:
     """Iterable of the captures that hand over one window; each iteration builds them anew.
 
     `meanwhile` is called between messages, for a sender that shares the interpreter.
@@ -42,13 +42,13 @@ class CaptureParts:
     def __init__(
         self,
         request: Capture,
-        said: MessageSnapshot,
+        snapshot: MessageSnapshot,
         *,
         meanwhile: Callable[[], object] = bool,
         limit_bytes: int = PART_BYTES,
     ) -> None:
         self._request = request
-        self._said = said
+        self._snapshot = snapshot
         self._meanwhile = meanwhile
         self._limit = limit_bytes
         self.repaired = 0  # texts with a character that cannot be sent, in the last iteration
@@ -95,7 +95,7 @@ class CaptureParts:
     def _public(self) -> Iterator[tuple[str, tuple[str | ContentPart, ...]]]:
         """Yield role and content of each message of the window, without private spans."""
         depth = 0  # private spans that a user message has opened and not closed
-        for role, given, in_window in self._said:
+        for role, given, in_window in self._snapshot:
             self._meanwhile()
             if role == "assistant" and (depth or not in_window):
                 continue

@@ -71,12 +71,12 @@ def verdict_on_error(error: ClientError) -> Verdict:
 class PendingEvent:
     """An event that is not delivered yet, with the number of doubtful replies to it."""
 
-    __slots__ = ("id", "kind", "odd", "said")
+    __slots__ = ("id", "kind", "odd", "snapshot")
 
-    def __init__(self, event_id: str, kind: str, said: MessageSnapshot) -> None:
+    def __init__(self, event_id: str, kind: str, snapshot: MessageSnapshot) -> None:
         self.id = event_id
         self.kind = kind
-        self.said = said
+        self.snapshot = snapshot
         self.odd = 0  # doubtful replies, which may be due to the event
 
     def request(self, workspace: str, session_id: str, agent: str) -> Capture:
@@ -87,7 +87,9 @@ class PendingEvent:
 
     def covers(self, other: PendingEvent) -> bool:
         """Return True if another event's text is the beginning of this one's."""
-        return self.kind in (_TURN, _END) and other.kind == _TURN and self.said.begins_with(other.said)
+        return (
+            self.kind in (_TURN, _END) and other.kind == _TURN and self.snapshot.begins_with(other.snapshot)
+        )
 
 
 class DeliveryQueue:
@@ -120,9 +122,9 @@ class DeliveryQueue:
         waiting = self.waiting
         return {**self._counts, **({"waiting": waiting} if waiting else {})}
 
-    def add(self, kind: str, said: MessageSnapshot) -> None:
+    def add(self, kind: str, snapshot: MessageSnapshot) -> None:
         self._made += 1
-        event = PendingEvent(f"{self._stem}-{self._made}", kind, said)
+        event = PendingEvent(f"{self._stem}-{self._made}", kind, snapshot)
         if kind == _TURN:
             self._replace(event)
             self._turns.append(event)

@@ -137,4 +137,4 @@ def _check_owner(sock: _socket.socket) -> None:
     credentials = sock.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, _UCRED_BYTES)
     uid = int.from_bytes(credentials[4:8], sys.byteorder)
     if uid not in (os.geteuid(), 0):
-        raise DaemonUnavailable(f"the listener belongs to user {uid}, not to us")
+        raise DaemonUnavailable(f"the listener belongs to user {uid}, not to you")

@@ -76,10 +76,10 @@ class MessageSnapshot:
         return self.start == other.start and self._flat[: len(other._flat)] == other._flat
 
 
-def _length(said: object) -> int:
-    if isinstance(said, str):
-        return len(said)
-    return sum(len(each) for each in said if isinstance(each, str)) if isinstance(said, tuple) else 0
+def _length(content: object) -> int:
+    if isinstance(content, str):
+        return len(content)
+    return sum(len(each) for each in content if isinstance(each, str)) if isinstance(content, tuple) else 0
 
 
 def _take(given: tuple[object, ...], flat: list[object]) -> None:

@@ -54,9 +54,9 @@ def public(text: str) -> str:
 
 
 def _open_spans(given: tuple[object, ...]) -> list[int]:
-    said = ((role_of(each), each) for each in given)
+    messages = ((role_of(each), each) for each in given)
     return open_spans_before(
-        (role, (text for _, text in texts_of(each)) if role == "user" else ()) for role, each in said
+        (role, (text for _, text in texts_of(each)) if role == "user" else ()) for role, each in messages
     )
 
 

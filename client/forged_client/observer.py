@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 from weakref import WeakSet
 
-from forged_client.capture_parts import CaptureParts
+from forged_client.capture_parts import SplitCapture
 from forged_client.client import Client
 from forged_client.delivery_queue import (
     DeliveryQueue,
@@ -65,7 +65,7 @@ class BaseObserver:
     def _start(self) -> None:
         raise NotImplementedError
 
-    def _add(self, kind: str, said: MessageSnapshot) -> None:
+    def _add(self, kind: str, snapshot: MessageSnapshot) -> None:
         raise NotImplementedError
 
     def on_turn_complete(self, messages: Iterable[object], last_summary_index: int = 0) -> None:
@@ -105,7 +105,7 @@ class Observer(BaseObserver):
         _observers.add(self)
 
     def _begin(self) -> None:
-        self._backlog = DeliveryQueue()
+        self._queue = DeliveryQueue()
         self._changed = threading.Condition()
         self._sender: threading.Thread | None = None
         self._closing = False
@@ -114,11 +114,11 @@ class Observer(BaseObserver):
     @property
     def counts(self) -> Mapping[str, int]:
         with self._changed:
-            return self._backlog.counts()
+            return self._queue.counts()
 
     @property
     def last_reply(self) -> Captured | None:
-        return self._backlog.last_reply
+        return self._queue.last_reply
 
     def close(self, timeout_s: float = 2.0) -> bool:
         """Try once more to send pending events, for at most `timeout_s`; return True if none is left."""
@@ -127,7 +127,7 @@ class Observer(BaseObserver):
             self._send_all()  # at the end of the interpreter no thread can start
         with self._changed:
             ended = self._changed.wait_for(lambda: self._sender is None, timeout_s)
-            return ended and not self._backlog.waiting
+            return ended and not self._queue.waiting
 
     def start_closing(self) -> None:
         """Begin to close without waiting."""
@@ -136,16 +136,16 @@ class Observer(BaseObserver):
             self._closing = True
             self._changed.notify_all()
 
-    def _add(self, kind: str, said: MessageSnapshot) -> None:
+    def _add(self, kind: str, snapshot: MessageSnapshot) -> None:
         self._revive_after_fork()
         with self._changed:
-            self._backlog.add(kind, said)
+            self._queue.add(kind, snapshot)
             self._wake_sender()
         if _ending.by is not None:  # an event of the agent's own exit handler
             self.close(_ending.seconds())
 
     def _revive_after_fork(self) -> None:
-        if self._backlog.is_of_parent:  # a forked child has no sender thread, and the lock may be held
+        if self._queue.is_of_parent:  # a forked child has no sender thread, and the lock may be held
             self._begin()
 
     def _wake_sender(self) -> None:
@@ -177,20 +177,20 @@ class Observer(BaseObserver):
     def _taken(self) -> PendingEvent | None:
         """Return the next event, turns last; None when the observer is closed and the queue empty."""
         with self._changed:
-            self._changed.wait_for(lambda: self._backlog.has_next or self._closing)
-            if not self._backlog.has_next:
+            self._changed.wait_for(lambda: self._queue.has_next or self._closing)
+            if not self._queue.has_next:
                 self._end()
-            return self._backlog.take()
+            return self._queue.take()
 
     def _is_settled(self, event: PendingEvent) -> bool:
         """Send an event and count the reply; return False if the event has to be sent again."""
         request = event.request(self._workspace, self._session_id, self._agent)
-        parts = CaptureParts(request, event.said, meanwhile=self._breathe)
+        parts = SplitCapture(request, event.snapshot, meanwhile=self._breathe)
         reply, verdict = self._answer(parts)
         with self._changed:
-            return self._backlog.answered(event, reply, verdict, parts.repaired)
+            return self._queue.answered(event, reply, verdict, parts.repaired)
 
-    def _answer(self, parts: CaptureParts) -> tuple[Captured, Verdict]:
+    def _answer(self, parts: SplitCapture) -> tuple[Captured, Verdict]:
         """Return the reply to the last part, or the first refusal, with the verdict on it."""
         replies: list[Captured] = []
         try:

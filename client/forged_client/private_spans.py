@@ -50,10 +50,10 @@ def cut_private(text: str, depth: int = 0) -> tuple[str, int]:
     return "".join(kept), depth
 
 
-def open_spans_before(said: Iterable[tuple[str, Iterable[str]]]) -> list[int]:
+def open_spans_before(messages: Iterable[tuple[str, Iterable[str]]]) -> list[int]:
     """Return how many private spans are open before each message, given as role and texts."""
     depth, found, last = 0, list[int](), tuple[str, ...]()
-    for role, texts in said:
+    for role, texts in messages:
         for text in last:  # spans after the last message are not needed
             _, depth = cut_private(text, depth)
         found.append(depth)

@@ -338,11 +338,11 @@ def capture_requests(
     A window that is too large for one frame is sent in several, within the one deadline. `agent` is the same
     name as for `retrieve`.
     """
-    from forged_client.capture_parts import CaptureParts  # noqa: PLC0415 - most processes only ask
+    from forged_client.capture_parts import SplitCapture  # noqa: PLC0415 - most processes only ask
     from forged_client.message_snapshot import MessageSnapshot  # noqa: PLC0415
 
     request = Capture(workspace=workspace, session_id=session_id, kind=kind, event_id=new_key(), agent=agent)
-    return iter(CaptureParts(request, MessageSnapshot(messages, last_summary_index)))
+    return iter(SplitCapture(request, MessageSnapshot(messages, last_summary_index)))
 
 
 def ingest_request(

@@ -1,10 +1,10 @@
-"""Decide about each proposal: new memory, duplicate, replacement, tentative statement, or withheld.
+"""Decide about each proposal: new memory, duplicate, replacement, tentative statement, or review.
 
-In: an event, a classifier's answer and the existing memories. Out: documents to write, and a tally of what
-was left out. Each proposal is judged alone. Links lead to memories of the same root only, and a version is
-based on the head of its chain. What is known or was forgotten is not written again, unless a person said it
-since; nor is a version that this session superseded, as windows repeat. What stands on pasted text
-(`Provenance`), or comes of a past session, waits for a person. Raises nothing.
+Input: an event, a classifier's answer and the existing memories. Output: documents to write, and a tally of
+the rest. Proposals are decided one by one. Links lead only to memories of the same root, and a new version is
+based on the head of its chain. A known or forgotten text is not written again, unless the person repeated it
+since. The same holds for a version that this session replaced, because windows repeat. Proposals from pasted
+text (`Provenance`) or from a past session wait for review. Raises nothing.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ from forged_client.private_spans import without_private
 
 MOST_RELATED = 8
 
-# When a text was forgotten in one of some roots (their tops), in Unix seconds; None if it was not.
+# Return the Unix time when a text was forgotten in one of some roots (by their tops), or None.
 ForgottenSince = Callable[[Sequence[str], str], float | None]
 
-# What a file says about its origin, in the words of the file format.
+# Triggers as written in memory files, by the kind of event.
 _TRIGGERS: dict[str, Trigger] = {
     "turn": Trigger.CADENCE,
     "session_end": Trigger.CADENCE,
@@ -57,7 +57,7 @@ _TRIGGERS: dict[str, Trigger] = {
 }
 _CATEGORIES = frozenset(Category)
 _RELATIONSHIPS = frozenset(Relationship)
-# "The API token is [redacted]" tells nobody anything.
+# Least number of words beside secrets: "The API token is [redacted]" is useless.
 _LEAST_WORDS = 3
 _SECRET_WORDS = frozenset(
     content_words("user user's api access auth login key token password passphrase secret credential")
@@ -71,10 +71,11 @@ def decide(
     forgotten: ForgottenSince,
     now: str,
 ) -> tuple[tuple[DecidedMemory, ...], Tally]:
-    """Return documents in the order proposed, of the event's roots, and what was left out.
+    """Return documents for an event's roots in the order proposed, and a tally of what was left out.
 
-    `existing` grows; `now` is RFC 3339. The tally counts each proposal that was left out once, malformed ones
-    and those beyond ten documents as invalid, and all secrets that were cut out of proposals.
+    `existing` grows by the decisions; `now` is RFC 3339. The tally counts each proposal that was left out
+    once. Malformed ones and those beyond ten documents count as invalid. It counts all secrets that were cut
+    out.
     """
     decider = _Decider(event, classified.author, existing, forgotten, now)
     for proposal in classified.proposals:
@@ -84,7 +85,7 @@ def decide(
 
 
 class _Decider:
-    """One answer being judged. What has been decided counts as existing for the rest of it."""
+    """Decides about one answer; earlier decisions count as existing for later ones."""
 
     def __init__(
         self,
@@ -106,6 +107,7 @@ class _Decider:
         self._origin = Origin.EXPLICIT if event.kind == "explicit" else author
 
     def decide_one(self, proposal: Proposal) -> None:
+        """Add a document for a proposal, or count why there is none."""
         root = next((root for root in self._event.roots if root.scope == proposal.scope), None)
         content = self._presentable(proposal.content)
         match = Match(self._existing, root, proposal, content, by_model=self._by_model)
@@ -118,16 +120,14 @@ class _Decider:
         elif (is_said_again := self._is_said_again(content)) is False or self._existing.says(content):
             self.duplicates += 1
             if is_said_again is False:
-                self._add_refusal(
-                    proposal, "", "it was forgotten, and nobody has said it since", if_asked=True
-                )
+                self._add_refusal(proposal, "", "forgotten earlier, and not said again since", if_asked=True)
             else:
-                self._add_refusal(proposal, content, "it is known already", if_asked=True)
+                self._add_refusal(proposal, content, "already known", if_asked=True)
         elif self._is_outdated(content, match):
             self.duplicates += 1
         elif root is None or self._is_full(waits=origin == "mixed" or self._is_past):
             self.invalid += 1
-            self._add_refusal(proposal, content, f"there were {MOST_DOCUMENTS} before it")
+            self._add_refusal(proposal, content, f"at most {MOST_DOCUMENTS} memories are saved at once")
         elif origin == "mixed":
             self._keep(
                 self._held_for_review(root, self._memory(root, content, proposal, match.head), proposal)
@@ -141,15 +141,13 @@ class _Decider:
             self.said_again += is_said_again is not None
 
     def _is_outdated(self, content: str, match: Match) -> bool:
+        """Return True for a past session's proposal if its head is newer."""
         if not self._is_past or match.head is None:
             return False
         return time_ns(match.head.created_at) > time_ns(self._said_at(content))
 
     def _said_at(self, content: str) -> str:
-        """Return the time of the turn with the message that shares most words with a proposal.
-
-        By this time `undo` knows the memories of one turn, whatever event it was judged in.
-        """
+        """Return the time of the turn with most words of a proposal, by which `undo` finds it."""
         if not self._event.said_at and not self._is_past:
             return self._now
         times = self._event.times
@@ -157,6 +155,7 @@ class _Decider:
         return utc(said_at) if said_at else self._now
 
     def _turn_time(self, words: set[str], times: Sequence[float]) -> float:
+        """Return the time of the turn whose messages share most words."""
         shares, turn = dict[float, int](), times[0]
         for each, at in zip(self._event.window, times, strict=True):
             turn = at if each.role == "user" else turn
@@ -165,62 +164,60 @@ class _Decider:
         return max(shares, key=lambda at: (shares[at], at), default=turn)
 
     def _keep(self, document: DecidedMemory) -> None:
+        """Add a document; one from a past session waits for review."""
         if self._is_past:
-            why = document.waits or "it was said in a session before, and nobody has looked at it yet"
+            why = document.waits or "proposal from a past session, not reviewed yet"
             at = time_ns(self._now) / 1e9
             document = replace(document, waits=why, agent=self._event.agent, learned_at=at)
         self.documents.append(document)
 
     def _is_full(self, *, waits: bool) -> bool:
+        """Return True if there are already as many documents as one event may make."""
         return sum(bool(each.waits) == waits for each in self.documents) == MOST_DOCUMENTS
 
     def _why(self, proposal: Proposal) -> str:
-        """What it is proposed for; a model proposes all for one reason and does not say it."""
+        """Return the reason of a proposal; all of a model's have the same."""
         return proposal.why or ("model" if self._by_model else "rule")
 
     def _held_for_review(self, root: Root, memory: Memory, proposal: Proposal) -> DecidedMemory:
-        """What counts neither as known nor as a head until a person has seen it."""
-        who = "a model proposed it from" if self._by_model else "it stands beside"
+        """Return a document that is neither known nor a head until a person accepts it."""
+        who = "a model proposed it from" if self._by_model else "it was said next to"
         pasted = redact(self._provenance.pasted_text(memory.content)).text
-        why = f"{who} text that was pasted, which may have asked for it"
+        why = f"{who} pasted text, which may have asked for it"
         attributes = _attributes(proposal)
         return DecidedMemory(
             root, memory, self._why(proposal), why, pasted, self._event.agent, attributes=attributes
         )
 
     def _objection(self, root: Root | None, content: str, proposal: Proposal, origin: Authorship) -> str:
+        """Return the reason why a proposal cannot be kept, or ""."""
         if root is None:
-            return "there is no repository here to keep it in"
+            return "there is no repository here to save it in"
         if not content:
             too_long = len(proposal.content.encode("utf-8", "replace")) > MAX_CONTENT_BYTES
-            return f"it is longer than {MAX_CONTENT_BYTES:,} bytes" if too_long else "it holds a secret"
+            return f"it is longer than {MAX_CONTENT_BYTES:,} bytes" if too_long else "it contains a secret"
         if proposal.category not in _CATEGORIES:
-            return "its category is none that there is"
-        return "it stands on text that was pasted" if origin == "foreign" else ""
+            return "its category is unknown"
+        return "it only repeats pasted text" if origin == "foreign" else ""
 
     def _add_refusal(self, proposal: Proposal, text: str, reason: str, *, if_asked: bool = False) -> None:
-        """Say that it is not kept; of what no person would miss only `if_asked`.
-
-        A compaction brings requests again that were answered when they were made.
-        """
+        """Record a refusal; with `if_asked` only of a request, and no repeated one of a compaction."""
         is_request = proposal.why == "request" and self._event.kind != "compaction"
         asked = is_request or self._event.kind == "explicit"
         if proposal.content.strip() and (asked or not if_asked):
             self.refused.append(Refused(text, reason, asked))
 
     def _is_said_again(self, content: str) -> bool | None:
-        """Whether the person has said since what was forgotten; None of what never was.
-
-        A message of which nobody knows when it was heard does not count: it may be from before.
-        """
+        """Return True if the person repeated a forgotten text since, None if it was never forgotten."""
         since = self._forgotten(self._event.tops, content)
         if since is None:
             return None
-        heard = zip(self._event.window, self._event.said_at, strict=False)
-        said = (each.text for each, at in heard if at > since and each.role == "user")
+        messages = zip(self._event.window, self._event.said_at, strict=False)
+        said = (each.text for each, at in messages if at > since and each.role == "user")
         return any(says_again(text, content) for text in said)
 
     def _presentable(self, content: str) -> str:
+        """Return a text without secrets and private spans; "" if too little is left."""
         content = content.encode("utf-8", "replace").decode().strip()
         if len(content.encode()) > MAX_CONTENT_BYTES:
             return ""
@@ -231,10 +228,11 @@ class _Decider:
 
     @cached_property
     def _provenance(self) -> Provenance:
-        """Takes long among thousands of words, and most answers are empty."""
+        """Group the words of the window by author; slow, and most answers do not need it."""
         return Provenance(self._event.window, begun=self._event.begun, goes_on=self._event.goes_on)
 
     def _memory(self, root: Root, content: str, proposal: Proposal, head: Memory | None) -> Memory:
+        """Make the memory of a proposal, as a new version of `head` if there is one."""
         said_at, things = self._said_at(content), (proposal.entities, proposal.relations)
         entities, relations = (
             mentioned_entities(*things, content, self._single_line) if any(things) else ((), ())
@@ -261,10 +259,7 @@ class _Decider:
         )
 
     def _changes_known(self, root: Root, content: str, match: Match) -> bool:
-        """Whether what is not sure to be worth keeping changes what is known, or was likely before.
-
-        A compaction brings again what was judged when it was said: the newest word was another since.
-        """
+        """Return True if an uncertain statement changes a known one; else remember it as tentative."""
         if self._event.kind == "compaction" or not content:
             return False
         if match.head or match.tentative:
@@ -273,31 +268,36 @@ class _Decider:
         return False
 
     def _contradictions(self, root: Root, content: str) -> Iterator[Related]:
-        """An edge to the head that typed words may gainsay, although nobody can be sure."""
+        """Yield a link to the head that a typed text may contradict."""
         head = self._existing.contradicted(root, content) if not self._by_model else None
         if head is not None:
             yield Related(head.id, Relationship.CONTRADICTS)
 
     def _cues(self, proposed: Sequence[str]) -> tuple[str, ...]:
+        """Return the cues that are short enough, each once."""
         lines = map(self._single_line, proposed)
         short = (line for line in lines if line and len(line) <= MOST_CUE_CHARS)
         return tuple(dict.fromkeys(short))[:MOST_CUES]
 
     def _single_line(self, text: str) -> str:
+        """Return a presentable text in one line."""
         return " ".join(self._presentable(text).split())
 
     def _edges(self, root: Root, proposed: Sequence[Related]) -> tuple[Related, ...]:
+        """Return the links to existing memories with a known relationship, each once."""
         there = (edge for edge in proposed if edge.id in self._existing.ids[root])
         good = (edge for edge in there if edge.relationship in _RELATIONSHIPS)
         return tuple(dict.fromkeys(good))[:MOST_RELATED]
 
 
 def _attributes(proposal: Proposal) -> FactsPatch:
+    """Return the attributes that a proposal sets."""
     source = {"source": proposal.source} if proposal.source else None
     return FactsPatch(importance=proposal.importance, metadata=source)
 
 
 def _evidence(root: Root, proposed: Sequence[str]) -> tuple[Evidence, ...]:
+    """Return hashed evidence for the files that a proposal names."""
     found: list[Evidence] = []
     for text in dict.fromkeys(proposed if root.has_files else ()):
         with suppress(EvidenceError):
@@ -306,5 +306,6 @@ def _evidence(root: Root, proposed: Sequence[str]) -> tuple[Evidence, ...]:
 
 
 def _says_nothing(content: str) -> bool:
+    """Return True if a text has hardly a word other than its redacted secrets."""
     words = set(content_words(content.replace(PLACEHOLDER, " "))) - _SECRET_WORDS
     return len(words) < _LEAST_WORDS

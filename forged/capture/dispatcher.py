@@ -1,9 +1,10 @@
-"""Hand one event after the other to the worker, and end each: done, tried again later, or given up.
+"""Give events to the worker one by one, and end each: done, retried later, or failed for good.
 
-Documents are written down, with ids, before the first file is put in place, so an event that comes again is
-only put in place. An event leaves the queue only when it has left the disk or lies among the dead. A failed
-ranking leaves the model without known memories. An event that was cut meanwhile is asked about anew. One
-whose root is not at its path (another container, a new clone) waits; a look every 25 seconds lets it go on.
+Documents are stored with their ids before the first file is written. So an event that is repeated after a
+kill is only written again. An event leaves the queue after it is deleted from disk or moved to the dead
+events. If ranking fails, the model gets no known memories. An event that was cut meanwhile is classified
+again. An event whose root is not at its path (another container, a new clone) waits; a check every 25 seconds
+releases it.
 """
 
 from __future__ import annotations
@@ -45,7 +46,10 @@ Rank = Callable[[Event], Awaitable[tuple[KnownMemory, ...]]]
 
 
 class EventDispatcher:
-    """Give queued events to the worker, one at a time, and commit its proposals. One for the daemon."""
+    """Gives queued events to the worker, one at a time, and commits its proposals. One for the daemon.
+
+    `limiter` is None without a model. `rank` finds existing memories that the model should know.
+    """
 
     def __init__(
         self,
@@ -62,7 +66,7 @@ class EventDispatcher:
         make_supervisor: MakeSupervisor,
         clock: Callable[[], float],
     ) -> None:
-        """`clock` gives seconds that never go back."""
+        """`clock` returns monotonic seconds."""
         self._queue = queue
         self._events = state.events
         self._pauses = state.pauses
@@ -77,7 +81,7 @@ class EventDispatcher:
         self.notifications = Notifications(state.capture_log, classifier=settings.classifier)
         self._checked_at = float("-inf")
         self._changed = asyncio.Event()
-        self.ended = asyncio.Event()  # set once for everybody who waits, whenever an event is over
+        self.ended = asyncio.Event()  # set for all waiters, whenever an event has ended
         self._background: set[asyncio.Task[None]] = set()
         self._call = WorkerCall(
             settings=settings,
@@ -93,18 +97,18 @@ class EventDispatcher:
         self.last_success = self.last_error = ""
 
     async def run(self) -> None:
-        """Keep a worker and give it one event after the other, until cancelled."""
+        """Keep a worker and give it events until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.supervisor.run())
             group.create_task(self._steps())
 
     def wake(self) -> None:
-        """Something may have changed; look again."""
+        """Check again for an event to give, because something may have changed."""
         self._changed.set()
 
     @property
     def waits_for(self) -> str:
-        """Why nothing is given to the worker although something waits."""
+        """Return the reason why waiting events are not given to the worker, or ""."""
         if self._limiter is not None and (shut := self._limiter.why(self._clock())):
             return shut
         waiting = self._queue.waiting()
@@ -112,13 +116,14 @@ class EventDispatcher:
         return held[0] if held and all(held) else ""
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
+        """Start a background task and keep it alive."""
         task = asyncio.create_task(work)
         self._background.add(task)
         task.add_done_callback(log_failure)
         task.add_done_callback(self._background.discard)
 
     def answer(self, submission: Submission, cleaned: Cleaned, keys: Sequence[str]) -> None:
-        """Answer refusals and requests to forget; one of known `keys` is answered already."""
+        """Answer opt-outs and requests to forget; `keys` identify messages, so each is answered once."""
         top = submission.roots[0].top if submission.roots else ""
         for at, place in enumerate(cleaned.refusing):
             points_back = cleaned.points_before and not at
@@ -128,10 +133,7 @@ class EventDispatcher:
             self._start(self._name_memory_to_forget(submission, text, f"{keys[place]} {number}"))
 
     async def _name_memory_to_forget(self, submission: Submission, text: str, key: str) -> None:
-        """Have the command said that forgets the memory that a sentence means.
-
-        That there is none is said unless something was forgotten since: an agent may have done it.
-        """
+        """Name the memory that a sentence asks to forget, or say that there is none."""
         of = (submission.session_id, submission.agent)
         if (found := await self._committer.memory_to_forget(submission.roots, text)) is not None:
             root, memory = found
@@ -142,12 +144,13 @@ class EventDispatcher:
             self.notifications.name_memory(*of, submission.roots[0], key)
 
     async def settle(self) -> None:
-        """Let what was started end, for a moment, but for what needs the worker, which is gone."""
+        """Wait a moment for background tasks to end; drop those that need the worker."""
         self._call.cancel()
         if self._background:
             await asyncio.wait(self._background, timeout=_SETTLE_S)
 
     async def _steps(self) -> None:
+        """Give events until cancelled, and survive errors."""
         while True:
             self._changed.clear()
             try:
@@ -160,6 +163,7 @@ class EventDispatcher:
                     await self._changed.wait()
 
     async def _step(self) -> float | None:
+        """Give the next event if one may be given; return the seconds to wait, or None."""
         if self._queue.in_hand is not None:
             return None
         now = self._clock()
@@ -175,15 +179,13 @@ class EventDispatcher:
         if not waiting.given_up and (limiter := self._limiter_for(waiting.event)) is not None:
             if not limiter.admits(waiting.event, now):
                 self._queue.put_back(now, 0.0)
-                return 0.0  # what needs no call may still go
-            known = await self._similar_memories(
-                waiting.event
-            )  # takes its time, and much may happen meanwhile
+                return 0.0  # another event may need no call
+            known = await self._similar_memories(waiting.event)  # slow, so the event may change meanwhile
         self._start(self._attempt(waiting, known))
         return None
 
     def _step_failed(self, error: Exception) -> float:
-        """Take note that no event could be looked at, for want of a thread or of memory; try again later."""
+        """Record that no event could be given for lack of a thread or memory; return the pause."""
         self._metrics.capture_failures += 1
         self.last_error = f"{type(error).__name__}; the log has the rest"
         if self._queue.in_hand is not None:
@@ -191,7 +193,7 @@ class EventDispatcher:
         return _STEP_RETRY_S
 
     async def _attempt(self, waiting: QueuedEvent, known: tuple[KnownMemory, ...]) -> None:
-        """Bring an event as far as it gets; then it is over with it, or it waits again."""
+        """Classify and commit an event; then end it, or put it back into the queue."""
         delay_s: float | None = 0.0
         if not waiting.given_up:
             try:
@@ -203,7 +205,7 @@ class EventDispatcher:
         if waiting.given_up and not waiting.is_cancelled:
             delay_s = await self._give_up(waiting)
         if delay_s is None or waiting.is_cancelled:
-            await self._capture_log.save()  # before the event goes, which would bring it again
+            await self._capture_log.save()  # the event goes only after its log entries are saved
             waiting.is_leaving = True
             await self._events.remove(waiting.event.id)
             self._queue.finish()
@@ -214,7 +216,7 @@ class EventDispatcher:
         self.wake()
 
     async def _try_event(self, waiting: QueuedEvent, known: tuple[KnownMemory, ...]) -> float | None:
-        """Find out what an event comes to and put it in place; None once that is done, else a delay."""
+        """Classify an event and write its documents; return None if done, else a delay."""
         event = waiting.event
         if not self._is_decided(event):
             if self._pauses.reason(waiting.tops) or waiting.is_cancelled or not self.supervisor.ready:
@@ -224,9 +226,9 @@ class EventDispatcher:
             if not isinstance(answer, Classified):
                 return self._failed(waiting, answer)
             documents, refused = await self._decided(event, waiting.session, answer)
-            if await self._is_elsewhere(waiting):  # it was compared with the memories of another folder
+            if await self._is_elsewhere(waiting):  # compared with the memories of another folder
                 return 0.0
-            if waiting.event is not event or waiting.is_cancelled:  # something was forgotten meanwhile
+            if waiting.event is not event or waiting.is_cancelled:  # some of it was forgotten meanwhile
                 return 0.0
             if refused:
                 self.notifications.refused(event, refused)
@@ -234,7 +236,7 @@ class EventDispatcher:
             if not documents:
                 return self._done(waiting, CommitResult())
             self._events.decided(event.id, documents)
-        # What is not all that there was is not what a later daemon should leave it at.
+        # An incomplete decision is not stored, so that a later daemon decides again.
         if not (waiting.cut or self._events.is_journalled(event.id)):
             try:
                 await self._events.journal(event.id, self._capture_log.pending())
@@ -250,9 +252,9 @@ class EventDispatcher:
         return self._done(waiting, put)
 
     async def _is_elsewhere(self, waiting: QueuedEvent) -> bool:
-        """Look whether a root of an event, or of what it comes to, is not at its path; it waits then."""
+        """Return True if a root of an event or of its documents is not at its path; it waits then."""
         found = await _misplaced_roots(self._events.stored_roots(waiting.event))
-        # One that is not wanted any more goes, wherever its folder is.
+        # A cancelled event ends wherever its folder is.
         if not found or waiting.is_cancelled:
             return False
         if not self._queue.elsewhere():
@@ -262,7 +264,7 @@ class EventDispatcher:
         return True
 
     async def recheck_folders(self) -> None:
-        """Let the events go on whose folders are at their paths again."""
+        """Release the events whose folders are at their paths again."""
         self._checked_at = self._clock()
         waiting = self._queue.elsewhere()
         stored = {id(each): self._events.stored_roots(each.event) for each in waiting}
@@ -272,11 +274,12 @@ class EventDispatcher:
         self.wake()
 
     def _is_current(self, event: Event) -> bool:
+        """Return True if an event is unchanged since it was given to the worker."""
         waiting = self._queue.in_hand
         return waiting is not None and waiting.event is event and not waiting.is_cancelled
 
     async def _similar_memories(self, event: Event) -> tuple[KnownMemory, ...]:
-        """What the model should know about; it can do without."""
+        """Return existing memories for the model to know; none if ranking fails."""
         try:
             async with asyncio.timeout(_RANK_S):
                 return await self._rank(event)
@@ -287,12 +290,14 @@ class EventDispatcher:
         return ()
 
     def _wait_s(self, now: float) -> float | None:
+        """Return the seconds until the next check, or None."""
         queued_s = self._queue.wait_s(now, self._is_held)
         shut_s = (self._limiter.wait_s(now) or None) if self._limiter is not None else None
         look_s = max(0.0, self._checked_at + _RECHECK_S - now) if self._queue.elsewhere() else None
         return min((wait for wait in (queued_s, shut_s, look_s) if wait is not None), default=None)
 
     def _is_held(self, waiting: QueuedEvent) -> bool:
+        """Return True if an event cannot be given now."""
         limiter = self._limiter_for(waiting.event)
         if not (self.supervisor.ready or self._is_decided(waiting.event)):
             return True
@@ -300,14 +305,17 @@ class EventDispatcher:
         return is_shut or bool(self._pauses.reason(waiting.tops))
 
     def _limiter_for(self, event: Event) -> CallLimiter | None:
+        """Return the limiter for an event that needs a call, else None."""
         return None if self._limiter is None or self._is_decided(event) else self._limiter
 
     def _is_decided(self, event: Event) -> bool:
+        """Return True if documents of an event are stored."""
         return self._events.documents(event.id) is not None
 
     async def _decided(
         self, event: Event, session: str, classified: Classified
     ) -> tuple[Decision, tuple[Refused, ...]]:
+        """Decide about a classified event; count and return documents and refusals."""
         if self._limiter is not None:
             self._limiter.answered(event, classified.usage)
         if refused := self._off_record.of(session):
@@ -321,7 +329,7 @@ class EventDispatcher:
         return documents, refusals if documents or refusals else unanswered(event, documents, refusals)
 
     def _done(self, waiting: QueuedEvent, put: CommitResult) -> float | None:
-        """Take note that all is in place; None if the event is done with that, else a delay."""
+        """Record that documents are written; return None if the event is done, else a delay."""
         self._metrics.captured += put.written
         documents = self._events.documents(waiting.event.id) or ()
         reported = [each for each in documents if _is_reported(each, put)]
@@ -330,7 +338,7 @@ class EventDispatcher:
         if waiting.cut:
             self._metrics.capture_failures += 1
             self.last_error = waiting.cut
-            waiting.given_up = f"{waiting.cut}; memories of it that were kept: {put.written}"
+            waiting.given_up = f"{waiting.cut}; memories saved from it: {put.written}"
             return 0.0
         self._metrics.captures_finished += 1
         self.last_success = utc_now()
@@ -338,7 +346,7 @@ class EventDispatcher:
         return None
 
     def _failed(self, waiting: QueuedEvent, answer: LastReport) -> float:
-        """Take note of a failure or of a death; seconds until the next attempt."""
+        """Record a failure or the worker's death; return the seconds until the next attempt."""
         event, limiter = waiting.event, self._limiter_for(waiting.event)
         if not isinstance(answer, TaskFailed):
             if limiter is not None:
@@ -357,7 +365,7 @@ class EventDispatcher:
         return waiting.failed(answer)
 
     async def _give_up(self, waiting: QueuedEvent) -> float | None:
-        """Move an event to the dead; None once it is there, else a delay."""
+        """Move an event to the dead events; return None if done, else a delay."""
         waiting.is_leaving = True
         try:
             await self._events.give_up(waiting.event, waiting.given_up, is_decided=not waiting.cut)
@@ -369,12 +377,13 @@ class EventDispatcher:
 
 
 async def _misplaced_roots(stored: Iterable[tuple[Root, str]]) -> dict[tuple[Root, str], str]:
-    """Which of these roots are not at their paths, and why; a thread looks, if an identity is known."""
+    """Return the roots that are not at their paths, with the reasons."""
     known = [(root, identity) for root, identity in stored if identity]
     return await asyncio.to_thread(elsewhere, known) if known else {}
 
 
 def _without_opted_out(classified: Classified, refused: Sequence[Refusal]) -> Classified:
+    """Drop a model's proposals that repeat a text which the person opted out."""
     if classified.author != Origin.MODEL:
         return classified
     stays = (
@@ -384,5 +393,6 @@ def _without_opted_out(classified: Classified, refused: Sequence[Refusal]) -> Cl
 
 
 def _is_reported(document: DecidedMemory, put: CommitResult) -> bool:
+    """Return True if the next reply should report a document."""
     memory_id = document.memory.id
     return memory_id in put.waiting if document.waits else memory_id not in put.failed

@@ -1,10 +1,9 @@
-"""The trained head: estimates which of a person's statements are worth keeping. Pure Python.
+"""Linear model that estimates which of a person's statements are worth keeping. Pure Python.
 
-`passages` makes of statements what is judged as one. A `StatementScorer` gets a text and the local model's
-row of it, or none, and gives `StatementScores` in nats: above 0 is likelier than not. `select_passages` gives
-the units above a bar: two of a message at most, with likely neighbours. `tests/training` makes the file.
-Raises msgspec.MsgspecError for a file that is none, and ValueError for a row of another size than in
-training.
+`passages` groups statements that are scored together. A `StatementScorer` takes a text, with or without its
+vector, and returns `StatementScores` in nats; above 0 means likelier than not. `select_passages` picks those
+above a bar, at most two of a message, extended by likely neighbours. `tests/training` makes the file. Raises
+msgspec.MsgspecError for an invalid file, and ValueError for a vector of another size than in training.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ from forged.text.linear import LinearFunction, Weights, pieces
 
 FILE = os.path.join(os.path.dirname(__file__), "linear_model.bin")
 SIGNS = 9
-# Characters: of a message that is kept whole, of a sentence with its neighbour, and of the message that says
-# what a sentence stands in.
+# Characters: of a message that is kept whole, of a sentence with its neighbour, and of the message that is
+# scored as context.
 SHORT, LONG, MESSAGE_CHARS = 160, 250, 1_000
 _MOST_SENTENCES = 12
-# Units of a message.
+# Most passages kept of one message.
 _MOST_PASSAGES = 2
-# What a message counts, and its best sentence beside it.
+# Weight of the message's score; the rest is that of its best sentence.
 _MESSAGE = 0.5
 
 _LONG = 200
@@ -43,11 +42,10 @@ _MARKED = re.compile(r"\W*[->#$|+]")
 
 
 class StatementWeights(msgspec.Struct, frozen=True):
-    """What is known of texts, by rows or by words alone.
+    """Trained weights for texts, with vectors or by words alone.
 
-    `bar` is the least leaning of what is kept, chosen where at least 95 of 100 of it were right, and
-    `asked_bar` that of a request. `kept` and `others` are the kinds of sentences that are worth keeping, and
-    those that are not.
+    `bar` is the least score that is kept, chosen for 95 % precision. `asked_bar` is the least score of a
+    request. `kept` and `others` are the kinds of sentences that are worth keeping or not.
     """
 
     bar: float
@@ -60,7 +58,7 @@ class StatementWeights(msgspec.Struct, frozen=True):
 
 
 class LinearModelFile(msgspec.Struct, frozen=True):
-    """What is shipped. `data` is a hash of all that it was trained on, `engine` what made the rows."""
+    """Shipped model file. `data` is a hash of the training data, `engine` names the model of the vectors."""
 
     data: str
     engine: str
@@ -69,10 +67,10 @@ class LinearModelFile(msgspec.Struct, frozen=True):
 
 
 class StatementScores(msgspec.Struct, frozen=True):
-    """How much speaks for: worth keeping, asked to be kept, about the person; and the likeliest kind.
+    """Scores of a text: worth keeping, a request to remember, about the person; and its likeliest kind.
 
-    Two answers make the first: that of one line between all that is kept and all that is not, and that by the
-    kinds, which are fourteen lines and see that a question and a quote have little in common.
+    `keep` adds two classifiers: one for all kept against all other sentences, and one by fourteen kinds.
+    Kinds help, as a question and a quotation have little in common.
     """
 
     keep: float
@@ -81,7 +79,7 @@ class StatementScores(msgspec.Struct, frozen=True):
     kind: str
 
     def category(self, scope: Scope) -> Category:
-        """Return what a sentence of this kind is, about the person or the repository."""
+        """Return the category of a text of this kind in a scope."""
         if self.kind == "correction":
             return Category.CORRECTIONS
         if scope is Scope.USER:
@@ -91,7 +89,7 @@ class StatementScores(msgspec.Struct, frozen=True):
 
 
 class StatementScorer:
-    """Numbers at work."""
+    """Scores texts with one set of weights."""
 
     def __init__(self, weights: StatementWeights) -> None:
         self.bar, self.asked_bar, self.sees_rows = weights.bar, weights.asked_bar, bool(weights.keep.row)
@@ -100,7 +98,7 @@ class StatementScorer:
         self._others = [LinearFunction(each) for each in weights.others.values()]
 
     def scores(self, text: str, row: bytes = b"") -> StatementScores:
-        """Judge one text by itself and its row."""
+        """Return the scores of a text with its vector, which may be empty."""
         vector = array("f", row)
         places, form = pieces(text), signs(text)
 
@@ -113,13 +111,14 @@ class StatementScorer:
 
 
 class LinearModel(msgspec.Struct, frozen=True):
-    """Who judges texts with rows, and those without."""
+    """Scorers for texts with vectors, and for texts without."""
 
     by_rows: StatementScorer
     by_words: StatementScorer
 
 
 def _log_sum(scores: Iterable[float]) -> float:
+    """Return the logarithm of the sum of exponentials."""
     scores = tuple(scores)
     most = max(scores)
     return most + math.log(sum(math.exp(each - most) for each in scores))
@@ -127,16 +126,16 @@ def _log_sum(scores: Iterable[float]) -> float:
 
 @functools.cache
 def linear_model() -> LinearModel:
-    """Return the shipped one."""
+    """Return the shipped model, read once."""
     with open(FILE, "rb") as file:
         weights = msgspec.msgpack.decode(file.read(), type=LinearModelFile)
     return LinearModel(StatementScorer(weights.by_rows), StatementScorer(weights.by_words))
 
 
 def signs(text: str) -> tuple[float, ...]:
-    """Return what the form of a text says, in numbers from 0 to 2; the last is always 1.
+    """Return features of a text's form, from 0 to 2; the last is always 1.
 
-    One is a rule's answer: whether it asks by itself that something be remembered. What a text is made of is
+    One is the answer of a rule: does the text ask to remember something? Features of words are in
     `forged.text.linear`.
     """
     return (
@@ -161,25 +160,27 @@ class Passage(msgspec.Struct, frozen=True):
 
     @property
     def message(self) -> int:
+        """Return the index of its message."""
         return self.sentences[0].message
 
     def texts(self) -> tuple[str, ...]:
-        """All whose vectors are needed."""
+        """Return all texts that need a vector."""
         return (self.message_text, *(each.text for each in self.sentences))
 
 
 def passages(said: Sequence[Statement]) -> tuple[Passage, ...]:
-    """Return the units of all messages."""
+    """Group the statements of each message into passages."""
     messages = groupby(said, key=attrgetter("message"))
     return tuple(passage for _, each in messages for passage in _of_message(tuple(each)))
 
 
 def message_text_of(said: Sequence[Statement]) -> str:
-    """Return the message that statements stand in, as far as it is judged."""
+    """Return the beginning of the message that holds statements, as scored context."""
     return said[0].message_text.strip()[:MESSAGE_CHARS]
 
 
 def _of_message(said: tuple[Statement, ...]) -> Iterator[Passage]:
+    """Yield one passage for a short message, else one for each sentence."""
     message, message_text = said[0].message_text, message_text_of(said)
     if len(message) <= SHORT and "\n" not in message.strip():
         yield Passage(_whole(said), said, message_text)
@@ -190,34 +191,34 @@ def _of_message(said: tuple[Statement, ...]) -> Iterator[Passage]:
 
 
 def _whole(said: Sequence[Statement]) -> str:
-    """All sentences but a mere request to keep them, behind what the first one agrees to."""
+    """Join all statements except bare requests, after the sentence that the first one accepts."""
     agreed = said[0].whole.partition(said[0].text)[0]
     own = [each.text for each in said if not each.asks_alone]
     return agreed + " ".join(own or ([] if agreed else [said[0].text]))
 
 
 def score(passage: Passage, says: Callable[[str], float]) -> float:
-    """Return how much speaks for a unit: half its best sentence, half the message that it stands in.
+    """Return the score of a passage: half its best sentence, half its message.
 
-    A sentence that is likelier not to be meant is not helped by its message.
+    A sentence below 0 gets no help from its message.
     """
     best = max(says(each.text) for each in passage.sentences)
     return _MESSAGE * says(passage.message_text) + (1 - _MESSAGE) * best if best >= 0 else best
 
 
 def request_score(here: Sequence[Passage], scores: Mapping[str, StatementScores]) -> float:
-    """Return how much speaks for it that the units of one message ask for something to be remembered."""
+    """Return the score that the passages of one message ask to remember something."""
     return max(score(passage, lambda text: scores[text].asks) for passage in here)
 
 
 def best_passage(here: Sequence[Passage], keep: Callable[[str], float]) -> Passage:
-    """Return what of one message is most likely to be worth keeping, whatever its bar."""
+    """Return the best passage of a message, whatever its score."""
     place = max(range(len(here)), key=lambda each: score(here[each], keep))
     return _together(here[max(0, place - 1) : place + 2], here[place], keep)
 
 
 def select_passages(found: Sequence[Passage], keep: Callable[[str], float], bar: float) -> list[Passage]:
-    """Return the units to keep."""
+    """Return the passages to keep, in order."""
     scores = [score(passage, keep) for passage in found]
     taken: dict[int, Passage] = {}
     for place in sorted(range(len(found)), key=lambda each: -scores[each]):
@@ -230,6 +231,7 @@ def select_passages(found: Sequence[Passage], keep: Callable[[str], float], bar:
 
 
 def _together(near: Sequence[Passage], passage: Passage, keep: Callable[[str], float]) -> Passage:
+    """Join a passage with its likely neighbours in the same message."""
     mine = [each for each in near if each.message == passage.message]
     likely = [each for each in mine if each is passage or keep(each.sentences[0].text) > 0]
     sentences = tuple(sentence for each in likely for sentence in each.sentences)
@@ -240,8 +242,10 @@ def _together(near: Sequence[Passage], passage: Passage, keep: Callable[[str], f
 
 
 def _overlaps(passage: Passage, rivals: Sequence[Passage]) -> bool:
+    """Return True if a passage repeats a selected one."""
     return any(_has(passage, rival) or _has(rival, passage) for rival in rivals)
 
 
 def _has(passage: Passage, other: Passage) -> bool:
+    """Return True if a passage contains a sentence of another."""
     return any(each.text in passage.text for each in other.sentences)

@@ -1,8 +1,8 @@
-"""Propose without a chat model, beyond the rules: choices of the head, and requests.
+"""Classifier without a chat model, beyond the rules: choices of the linear model, and requests.
 
-In: an event and what the rules keep of it. Out: further proposals in the person's words, and the requests of
-which nothing can be kept, with reasons. Of a request that says nothing of its own ("note that down") its
-neighbour is kept. With rows of the local model the head sees more. Raises what asking for rows raises.
+Input: an event and the proposals of the rules. Output: further proposals in the person's words, and refused
+requests with reasons. For a request without content ("note that down") its neighbour is kept. Vectors of the
+local model improve the scores. Raises the errors of asking for vectors.
 """
 
 from __future__ import annotations
@@ -33,45 +33,48 @@ from forged.capture.values import Classified, Classifier, KnownMemory, Proposal,
 from forged.memory import Origin, Scope
 from forged.state import Event
 
-# Characters of a message that is kept whole but for what speaks against it, and of what is kept of a longer
-# one; and the sentences behind a request that may say more of it.
+# Characters of a message that is kept whole, characters kept of a longer one, and sentences after a request
+# that may belong to it.
 BRIEF, LONG, _MORE = 160, 300, 2
-# Letters that say something, one of Han or kana as much as two; and behind a colon or with a number.
+# Letters that make a statement: usually, at least, and after a colon or with a number. A character of Han or
+# kana counts twice.
 _SAYS, _LEAST, _NAMES = 22, 12, 4
 _NAMED = re.compile(r"[:：].*[^\W_]|\d", re.DOTALL)
-# What speaks against a sentence's being part of a request beside it.
+# Vetoes that exclude a neighbour of a request.
 _UNRELATED: frozenset[Veto] = frozenset({"question", "irony", "order"})
 
-# The event's id and texts to rows of float32, or to nothing.
+# Takes an event's id and texts, and returns float32 vectors or nothing.
 VectorsFor = Callable[[str, Sequence[str]], Sequence[bytes]]
-# Of one event; each takes some milliseconds of the daemon's.
+# Most texts of one event that get a vector; each takes some milliseconds of the daemon.
 _MOST_TEXTS = 48
-# How much must speak for its being a request and for its being worth keeping, where a wording of
-# `requests.toml` says so: with rows, by words, and where it has fewer letters than that, in which the head
-# sees little.
+# Least score of a request that matches `requests.toml`: with vectors, by words, and for a message of fewer
+# letters, which the model scores badly.
 _WORDED_BAR, _WORDED_BAR_BY_WORDS, _PLAIN_BAR, _PLAIN = 4.0, 3.0, -5.0, 50
-# Of what could only replace something: the least of all, that below which it is in doubt (below 0, as the
-# head has learnt from agents' lives that hardly anything lasts), and what a nat below that counts: who comes
-# back to a thing with another word about it means it to last, however they put it.
+# Bars for statements that may only update a memory: the least score; the score below which it gets a penalty
+# (below 0, as most statements do not last); and the penalty for each nat below. Whoever returns to a subject
+# means the new statement to last.
 _LEAST_LIKELY, _DOUBT = -6.0, -0.5
 _COUNTS = 0.2
-# What speaks against what is in doubt outright, or somewhat, and how much.
+# Vetoes that drop an uncertain statement, vetoes that add a penalty, and that penalty.
 _AGAINST: frozenset[Veto] = frozenset({"question", "doubt", "irony"})
 _SOMEWHAT: frozenset[Veto] = frozenset({"hearsay", "moment"})
 _A_LITTLE = 0.3
-# What the words say of whom a unit is about, against the head.
+# Weight in nats of the words about the scope, against the model's score.
 _WORDS_SAY = 2.0
 
 
 class LocalClassifier:
-    """Judges what was typed by its rows, or by its words alone; by the shipped head unless told otherwise."""
+    """Classifies typed statements with the linear model, by vectors if there are any."""
 
     def __init__(self, vectors: VectorsFor | None, scorer: Callable[[], LinearModel] | None = None) -> None:
         self._vectors = vectors
         self._model = scorer
 
     def refine(self, event: Event, said: Sequence[Statement], kept: Sequence[Proposal]) -> Classified:
-        """Return which of `kept` is no request's, what of `said` is kept beyond it, and refused requests."""
+        """Return the rules' proposals, further ones of the linear model, and refused requests.
+
+        It marks each proposal as request, rule or linear.
+        """
         requests, found, scorer, scores = self._scored(event, said)
         wanted = select_passages(found, lambda text: scores[text].keep, scorer.bar)
         requested, refused = _requested(requests, found, scores, scorer)
@@ -88,12 +91,12 @@ class LocalClassifier:
             if passage in requested or not any(_is_of(each, passage.text) for each in kept)
         )
         sure = tuple(each for each in proposals if each.content)
-        # By words alone too much is likely.
+        # Without vectors too many statements are likely.
         likely = _likely(found, scores, (*stays, *sure)) if scorer.sees_rows else ()
         return Classified((*stays, *sure, *likely), author=Origin.TYPED, refused=refused)
 
     def requested(self, event: Event) -> Classified:
-        """Return what comes of explicit requests alone, of a headless event of worded ones."""
+        """Return the proposals of explicit requests; for a headless event, of worded requests only."""
         requests, found, scorer, scores = self._scored(event, still_meant(event))
         scope = Scope.REPO if event.headless else None
         found = tuple(passage for passage in found if passage.message in requests or not event.headless)
@@ -104,7 +107,7 @@ class LocalClassifier:
     def _scored(
         self, event: Event, said: Sequence[Statement]
     ) -> tuple[dict[int, Passage], tuple[Passage, ...], StatementScorer, dict[str, StatementScores]]:
-        """What is worded as a request of what is surely the person's, its units, who judges, and how."""
+        """Return requests by message, passages, the scorer in use, and scores by text."""
         sure = [each for each in said if not each.is_mixed]
         found, requests = passages(sure), requests_of(sure)
         texts = list(dict.fromkeys(text for passage in found for text in passage.texts()))
@@ -116,9 +119,9 @@ class LocalClassifier:
 
 
 class RequestClassifier:
-    """`Classifier` over another; of what a script says only requests are kept.
+    """`Classifier` around another one that adds explicit requests; headless events get nothing else.
 
-    Of a model that keeps nothing of an explicit request the local answer `overrules`.
+    With `overrules`, a request is kept by the local classifier if the model proposes nothing.
     """
 
     def __init__(self, classifier: Classifier, local: LocalClassifier, *, overrules: bool = False) -> None:
@@ -129,7 +132,7 @@ class RequestClassifier:
     async def classify(
         self, event: Event, known: Sequence[KnownMemory], *, deadline: float, attempts: int
     ) -> Classified:
-        """Return what the other proposes, or what was asked for. Raises CallFailed."""
+        """Return the other classifier's proposals, or those of requests. Raises CallFailed."""
         if event.headless:
             return self._local.requested(event)
         found = await self._classifier.classify(event, known, deadline=deadline, attempts=attempts)
@@ -150,7 +153,7 @@ def _requested(
     *,
     by_rules: bool = False,
 ) -> tuple[list[Passage], tuple[Refused, ...]]:
-    """Return the unit to keep of each message that asks, and refusals; `by_rules`: what rules keep counts."""
+    """Return the passage to keep of each message with a request, and refusals."""
     taken: list[Passage] = []
     refused: list[Refused] = []
     worded_bar = _WORDED_BAR if scorer.sees_rows else _WORDED_BAR_BY_WORDS
@@ -163,17 +166,18 @@ def _requested(
             continue
         if not passage.text:
             said_so = " ".join(each.text for each in passage.sentences)
-            refused.append(Refused(said_so, "it does not say what is to be remembered"))
+            refused.append(Refused(said_so, "the request does not say what to remember"))
         elif _request_strength(passage, scores) >= (
             _PLAIN_BAR if letters(passage.message_text) < _PLAIN else worded_bar
         ) or (by_rules and proposals_in(passage.text)):
             taken.append(passage)
         else:
-            refused.append(Refused(passage.text, "it reads like something for this moment only"))
+            refused.append(Refused(passage.text, "looks like a one-off request"))
     return taken, tuple(refused)
 
 
 def _request_strength(passage: Passage, scores: dict[str, StatementScores]) -> float:
+    """Return how strongly a passage is a request that is worth keeping."""
     return scores[passage.message_text].asks + max(
         scores[text].keep for text in passage.texts() if text in scores
     )
@@ -182,6 +186,7 @@ def _request_strength(passage: Passage, scores: dict[str, StatementScores]) -> f
 def _likely(
     found: Sequence[Passage], scores: dict[str, StatementScores], sure: Sequence[Proposal]
 ) -> Iterator[Proposal]:
+    """Yield proposals that may only update a memory."""
     likely = select_passages(found, lambda text: scores[text].keep, _LEAST_LIKELY)
     for passage in likely:
         proposal = _proposal(passage, scores, "linear")
@@ -193,16 +198,19 @@ def _likely(
 
 
 def _is_in(one: Proposal, other: Proposal) -> bool:
+    """Return True if a proposal's text contains another one."""
     return one.content.rstrip(".。").lower() in other.content.lower()
 
 
 def _is_part(passage: Passage, requested: Sequence[Passage]) -> bool:
+    """Return True if a passage is part of a requested one."""
     return any(each.text in other.text for each in passage.sentences for other in requested)
 
 
 def _proposal(
     passage: Passage, scores: dict[str, StatementScores], why: str, scope: Scope | None = None
 ) -> Proposal:
+    """Make the proposal of a passage."""
     content = presentable(without_lead_ins(behind_request(passage.text))[0] or passage.text)
     leaning = scores[passage.message_text]
     about_person = scope_of_all(passage.sentences) is Scope.USER
@@ -212,11 +220,15 @@ def _proposal(
 
 
 def _is_of(kept: Proposal, text: str) -> bool:
+    """Return True if a text contains a kept proposal."""
     return kept.content.rstrip(".。").lower() in text.lower()
 
 
 def request_in(said: Sequence[Statement], before: str = "") -> Passage | None:
-    """Return what a message asks to keep, with no text if it is not said; None where nobody asks."""
+    """Return the passage that a message asks to keep, None without a request.
+
+    Its text is empty if the message does not say what to keep.
+    """
     places = [at for at, each in enumerate(said) if _asks(each)]
     if not places:
         return None
@@ -236,7 +248,7 @@ def request_in(said: Sequence[Statement], before: str = "") -> Passage | None:
 
 
 def requests_of(said: Sequence[Statement]) -> dict[int, Passage]:
-    """Return what is asked for in each message that asks, by the message's place."""
+    """Return the passage that each message asks to keep, by the message's index."""
     found: dict[int, Passage] = {}
     before = ""
     for place in dict.fromkeys(each.message for each in said):
@@ -248,26 +260,29 @@ def requests_of(said: Sequence[Statement]) -> dict[int, Passage]:
 
 
 def scope_of_all(sentences: Sequence[Statement]) -> Scope:
-    """Whom sentences are about, but for the words in which they ask."""
+    """Return the scope of sentences, ignoring the words of a request."""
     texts = [each for each in sentences if letters(without_request(each.text)) >= _SAYS] or sentences
     return Scope.USER if any(_is_of_person(each.text) for each in texts) else Scope.REPO
 
 
 def _is_of_person(text: str) -> bool:
+    """Return True if a text is about the person, with and without its request."""
     return scope_of(without_request(text)) is scope_of(outside_request(text)) is Scope.USER
 
 
 def _has_content(text: str) -> bool:
-    """Whether there is something to keep in it beside the words that ask."""
+    """Return True if a text says something besides its request."""
     texts = without_request(text)
     return letters(texts) >= (_NAMES if _NAMED.search(texts) else _LEAST)
 
 
 def _asks(sentence: Statement) -> bool:
+    """Return True if a sentence asks to remember something."""
     return sentence.asks_alone or asks(sentence.text)
 
 
 def _may_extend(sentence: Statement, to: Sequence[Statement] = ()) -> bool:
+    """Return True if a sentence may be kept together with a request."""
     if sum(len(each.text) for each in to) + len(sentence.text) > LONG:
         return False
     return _asks(sentence) or not is_vetoed(sentence.text, _UNRELATED)

@@ -1,9 +1,9 @@
-"""Read proposals from a classifier model's answer, and the entities of a text.
+"""Read proposals from a classifier model's reply, and the entities of a text.
 
-Models fence, explain, wrap, think aloud, leave commas behind and stop in the middle. So the first array of
-memories is found by decoding JSON from every bracket on; a pattern would be deceived by brackets in strings.
-Of a broken array the objects are taken one by one. A reply that keeps nothing has to say so in JSON: prose is
-no answer. Length, depth and tries of the untrusted reply are bounded. Raises nothing.
+Models add fences, explanations, wrappers, thoughts and trailing commas, and stop in the middle. So JSON is
+decoded from every bracket on until an array of memories is found; a pattern would fail on brackets in
+strings. Objects of a broken array are read one by one. A reply that keeps nothing must say so in JSON.
+Length, depth and attempts are bounded, as the reply is untrusted. Raises nothing.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ _LONGEST_TEXT = 300
 _ARROW = re.compile(r"\s*(?:->|→|-->|=>|\|)\s*")
 _WITH_TYPE = re.compile(r"(?P<name>[^()]+?)\s*\((?P<type>[\w -]{1,40})\)")
 _VERB = re.compile(r"[\s_]+")
-# How models name the fields of a triple.
+# Names that models use for the fields of a relation.
 _SOURCES, _TARGETS = ("source", "subject", "from", "head"), ("target", "object", "to", "tail")
 _VERBS = ("relation", "predicate", "relationship", "type", "verb")
 _MOST_EDGES = 32
 _MOST_LINES = 8
-# Ten memories of the greatest size take 80 KiB; what lies behind this is not read.
+# Ten memories of the greatest size take 80 KiB; text beyond this limit is not read.
 _MOST_CHARACTERS = 512 << 10
 _MOST_FAILURES = 100
 _MOST_READ_IN_VAIN = 4 * _MOST_CHARACTERS
 _DEEPEST = 8
 
-_DECODER = json.JSONDecoder(strict=False)  # models break lines inside strings
-# Only where JSON may begin, since a link or a checkbox is no try; a run of brackets is a single one.
+_DECODER = json.JSONDecoder(strict=False)  # models put line breaks into strings
+# Places where JSON may begin, except links and checkboxes; a run of brackets is one place.
 _OPENING = re.compile(r'\[+(?=\s*["\[\]{\dntfNI-])|\{(?=\s*["}])')
-# An empty array that stands alone; within prose `[ ]` is a checkbox.
+# A reply that is an empty array; in prose, `[ ]` is a checkbox.
 _NOTHING = re.compile(r"\s*(?:```(?:json)?\s*)?(?:\[\s*\]|\{\s*\}|null)\s*(?:```\s*)?", re.IGNORECASE)
 _CHECKBOX = "[ ]"
 _BEGUN_MEMORY = re.compile(r'\{\s*"(?:content|scope|category|supersedes|related)"\s*:')
-# A string as a whole, ended or not, or a comma that nothing follows. Possessive, hence linear.
+# A string, closed or not, or a comma before a closing bracket. Possessive, hence linear.
 _STRING_OR_LOOSE_COMMA = re.compile(r'"(?>(?:[^"\\]++|\\.?)*)(?:"|\Z)|,(?=\s*+[\]}])', re.DOTALL)
 _JSON_BEGINS = ("[", "{", "`")
-# An object with one of these was meant to be a memory; an edge has none of them.
+# Fields of a memory; a link has none of them.
 _FIELDS = frozenset({"content", "scope", "category"})
 
 
 def read(text: str) -> Classified:
-    """Return at most 10 proposals of at most 8 KiB each, in their order. Never raises."""
+    """Return at most 10 proposals of at most 8 KiB each, in their order. Raises nothing."""
     answer = _answer(text)[:_MOST_CHARACTERS]
     reply = _read(answer)
     if reply.proposals and not reply.malformed:
@@ -61,35 +61,37 @@ def read(text: str) -> Classified:
 
 
 def begins_with_json(text: str) -> bool:
-    """Whether a text that was cut cannot be a thought with a draft in it, of which the end was not seen."""
+    """Return True if a reply begins with JSON, so that its end is not inside a thought."""
     return _answer(text).lstrip()[:1] in _JSON_BEGINS
 
 
 def _read(text: str) -> Classified:
+    """Read the proposals of a text and count malformed ones."""
     elements, broken, is_nothing = _elements(text)
-    judged = [_proposal(element) for element in elements]
-    proposals = tuple(proposal for proposal in judged if proposal is not None)
+    read_proposals = [_proposal(element) for element in elements]
+    proposals = tuple(proposal for proposal in read_proposals if proposal is not None)
     is_nothing = is_nothing or _NOTHING.fullmatch(text) is not None
-    malformed = broken + len(judged) - len(proposals)
+    malformed = broken + len(read_proposals) - len(proposals)
     return Classified(
         proposals[:MOST_DOCUMENTS], malformed=malformed, is_answer=bool(proposals) or is_nothing
     )
 
 
 def _answer(text: str) -> str:
-    """Cut thoughts off, unless JSON comes first: a memory may well speak of think tags."""
+    """Return a reply without thoughts, unless it begins with JSON, which may mention think tags."""
     return text if text.lstrip()[:1] in _JSON_BEGINS else without_thoughts(text)
 
 
 def _without_loose_commas(text: str) -> str:
+    """Return a text without commas before closing brackets."""
     first = _OPENING.search(text)
-    at = first.start() if first else len(text)  # quotes in prose need not come in pairs
+    at = first.start() if first else len(text)  # in prose, quotes need not come in pairs
     return text[:at] + _STRING_OR_LOOSE_COMMA.sub(lambda m: "" if m[0] == "," else m[0], text[at:])
 
 
 def _elements(text: str) -> tuple[list[object], int, bool]:
-    """Return what the first array of memories holds, how many were begun in vain, and whether it is empty."""
-    alone: list[object] = []  # without an array, or in one that is broken
+    """Return the elements of the first array of memories, the count of broken ones, and if it is empty."""
+    alone: list[object] = []  # memories outside an array, or in a broken one
     others: list[object] = []
     broken = 0
     for value in _values(text):
@@ -98,7 +100,7 @@ def _elements(text: str) -> tuple[list[object], int, bool]:
         elif _is_memory(value):
             alone.append(value)
         elif (array := _array(value)) is not None:
-            # Behind something broken an array is a part of it, such as its edges, unless it says otherwise.
+            # After a broken element, an array is part of it, unless it holds memories.
             if not alone and (not broken or any(map(_is_memory, array))):
                 return array, broken, not array
         elif isinstance(value, list) and any(isinstance(item, str) for item in value):
@@ -107,7 +109,7 @@ def _elements(text: str) -> tuple[list[object], int, bool]:
 
 
 def _values(text: str) -> Iterator[object]:
-    """Yield the arrays and objects of a text, outermost only, and None for a memory begun in vain."""
+    """Yield the outermost arrays and objects of a text, and None for a broken memory."""
     at = failures = in_vain = 0
     while failures < _MOST_FAILURES and in_vain < _MOST_READ_IN_VAIN:
         opening = _OPENING.search(text, at)
@@ -116,7 +118,7 @@ def _values(text: str) -> Iterator[object]:
         at = opening.start()
         try:
             value, at = _DECODER.raw_decode(text, at)
-        except (ValueError, RecursionError) as error:  # no JSON, a number too long, or too deep
+        except (ValueError, RecursionError) as error:  # not JSON, a number too long, or nested too deep
             failures += 1
             in_vain += getattr(error, "pos", at) - at
             if _BEGUN_MEMORY.match(text, at):
@@ -128,7 +130,7 @@ def _values(text: str) -> Iterator[object]:
 
 
 def _array(value: object, depth: int = 0) -> list[object] | None:
-    """Return the array of objects, or of nothing, that a value is or wraps; the first that is not empty."""
+    """Return the array of objects that a value is or wraps, or None; a filled one is preferred."""
     if isinstance(value, list) and (not value or any(isinstance(item, dict) for item in value)):
         return value
     if _is_memory(value):
@@ -141,10 +143,12 @@ def _array(value: object, depth: int = 0) -> list[object] | None:
 
 
 def _is_memory(value: object) -> bool:
+    """Return True for an object with a field of a memory."""
     return isinstance(value, dict) and not _FIELDS.isdisjoint(value)
 
 
 def _proposal(element: object) -> Proposal | None:
+    """Return the proposal of an element, or None if it is malformed."""
     if not isinstance(element, dict):
         return None
     content, scope, category = (_text(element.get(name)) for name in ("content", "scope", "category"))
@@ -167,11 +171,13 @@ def _proposal(element: object) -> Proposal | None:
 
 
 def _lines(value: object) -> tuple[str, ...]:
+    """Return the texts of a list, up to a limit."""
     found = (_text(item) for item in value[:_MOST_LINES]) if isinstance(value, list) else ()
     return tuple(line for line in found if line)
 
 
 def _share(value: object) -> float | None:
+    """Return a number limited to 0 to 1, or None."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     if isinstance(value, float) and math.isnan(value):
@@ -180,53 +186,58 @@ def _share(value: object) -> float | None:
 
 
 def _text(value: object) -> str | None:
-    """Return a text that can be written, "" for a field that is missing, None for another type."""
+    """Return a valid text, "" for a missing field, None for another type."""
     if value is None:
         return ""
     return sendable(value).strip() if isinstance(value, str) else None
 
 
 def _word(text: str) -> str:
+    """Return a word in lower case with hyphens."""
     return text.lower().replace("_", "-").replace(" ", "-")
 
 
 def _id(value: object) -> str:
-    """Return an id; the list in the prompt shows it in brackets, and some models keep them."""
+    """Return an id without brackets, which some models copy from the prompt."""
     return (_text(value) or "").removeprefix("[").removesuffix("]")
 
 
 def _edges(value: object) -> tuple[Related, ...]:
+    """Return the complete links of a list, up to a limit."""
     edges = (_edge(item) for item in value[:_MOST_EDGES]) if isinstance(value, list) else ()
     return tuple(edge for edge in edges if edge.id and edge.relationship)
 
 
 def _edge(item: object) -> Related:
+    """Return the link of an object, with empty fields if it is invalid."""
     fields: Mapping[str, object] = item if isinstance(item, dict) else {}
     return Related(_id(fields.get("id")), _word(_text(fields.get("relationship")) or ""))
 
 
 def entities_in(value: object) -> tuple[Entity, ...]:
-    """Names, alone or with a type in brackets, or objects; whatever else is left out."""
+    """Return entities from names, names with a type in brackets, or objects; skip the rest."""
     found = map(_entity, value[: 4 * MOST_ENTITIES] if isinstance(value, list) else ())
     return tuple(each for each in found if each is not None)[:MOST_ENTITIES]
 
 
 def _entity(item: object) -> Entity | None:
+    """Return the entity of a name or an object, or None."""
     fields: Mapping[str, object] = item if isinstance(item, dict) else {"name": item}
-    name, kind, told = (_single_line(fields.get(key)) for key in ("name", "type", "description"))
+    name, kind, description = (_single_line(fields.get(key)) for key in ("name", "type", "description"))
     if not kind and (typed := _WITH_TYPE.fullmatch(name)):
         name, kind = typed["name"], typed["type"]
     is_one = entity_id(name) and len(name) <= LONGEST_NAME
-    return Entity(name, kind[:40].lower(), told[:_LONGEST_TEXT]) if is_one else None
+    return Entity(name, kind[:40].lower(), description[:_LONGEST_TEXT]) if is_one else None
 
 
 def relations_in(value: object) -> tuple[EntityRelation, ...]:
-    """Triples as text with arrows, as lists or as objects; whatever else is left out."""
+    """Return relations from texts with arrows, lists or objects; skip the rest."""
     found = map(_relation, value[: 4 * MOST_ENTITIES] if isinstance(value, list) else ())
     return tuple(each for each in found if each is not None)[:MOST_ENTITIES]
 
 
 def _relation(item: object) -> EntityRelation | None:
+    """Return the relation of an item, or None."""
     source, verb, target = _triple(item)
     verb = _VERB.sub("-", verb.strip(" -:").lower())
     short = max(map(len, (source, verb, target))) <= LONGEST_NAME
@@ -236,6 +247,7 @@ def _relation(item: object) -> EntityRelation | None:
 
 
 def _triple(item: object) -> tuple[str, str, str]:
+    """Return source, verb and target of an item, empty if it has another form."""
     if isinstance(item, str):
         item = _ARROW.split(item.strip()[: 4 * LONGEST_NAME])
     if isinstance(item, dict):
@@ -247,10 +259,12 @@ def _triple(item: object) -> tuple[str, str, str]:
 
 
 def _first(fields: Mapping[str, object], keys: Sequence[str]) -> object:
+    """Return the first of some fields that exists."""
     return next((fields[key] for key in keys if key in fields), None)
 
 
 def _single_line(value: object) -> str:
+    """Return a text in one line up to a limit, "" for another type."""
     return " ".join(sendable(value[:_LONGEST_TEXT]).split()) if isinstance(value, str) else ""
 
 
@@ -260,9 +274,9 @@ def mentioned_entities(
     content: str,
     presentable: Callable[[str], str],
 ) -> tuple[tuple[Entity, ...], tuple[EntityRelation, ...]]:
-    """Return those whose names stand in a memory's text, each once, if `presentable` leaves them as they are.
+    """Return entities and relations with names that a memory's text contains, each once.
 
-    A model invents names, and a text that it read may want it to.
+    A name must pass `presentable` unchanged. A model invents names, or copies one from a text that it reads.
     """
     folded, ruled = content.casefold(), {entity_id(each.name) for each in mentions_in(content).entities}
 

@@ -1,10 +1,10 @@
-"""Weigh the blocks of a message: typed, unsure or foreign, as nobody says where a paste begins.
+"""Label the blocks of a message as typed, unsure or foreign, because pastes are not marked.
 
-- Lines of a form settle it: code, logs, tables, quotes, heads of mails and tickets, chats, a text behind a
-  colon or between a salutation and a signature, words of others (`forwarded`).
-- A block near a line with a source is foreign. One near a line that asks for something to be done with a
-  text mostly is that text: surely so as a document, in another language, or about agents and users.
-- One of these alone leaves it unsure: as an order it waits for a person.
+- Certain forms are foreign: code, logs, tables, quotations, headers of mails and tickets, chats, a text after
+  a colon or between a salutation and a signature, and words of others (`forwarded`).
+- A block near a line with a source is foreign. A block near a line that asks to process a text is mostly that
+  text: surely if it reads like a document, is in another language, or is about agents and users.
+- One of these signs alone makes it unsure: an order in it waits for review.
 
 The words are `[segments]` of `authorship.toml`. Linear in the length of the text; raises nothing.
 """
@@ -18,10 +18,10 @@ from typing import Literal
 from forged.capture.forwarded import Certainty
 from forged.capture.text_patterns import is_chat, is_formed, is_item, is_list, is_table, language, words
 
-# Characters of the longest block that asks for something, and of the shortest that reads like a document.
+# Longest block that asks for something, and shortest block that reads like a document, in characters.
 _ASKS, _DOCUMENT = 160, 50
 _SEEN = 1_200
-# Of the longest that does so by pointing at something alone.
+# Longest block that asks only by a pronoun, in characters.
 _BARE = 70
 _QUESTION = re.compile(
     r"[?？]|^(?:what|why|how|where|was|wie|wo|warum|wieso|que|qué|por|pourquoi|où|o que)\b|吗|呢|啥|か$",
@@ -40,24 +40,25 @@ Author = Literal["typed", "unsure", "foreign", "brief"]
 
 
 def _author_of(points: int) -> Author:
+    """Return the label for a number of points."""
     if points >= _FOREIGN:
         return "foreign"
     return "unsure" if points >= _UNSURE else "typed"
 
 
 def classify_blocks(blocks: Sequence[tuple[str, ...]], others: Sequence[Certainty]) -> list[Author]:
-    """Judge each block by itself and by its neighbours; `others` said it."""
+    """Label each block by its form and its neighbours; `others` are the certainties of `forwarded`."""
     return [_author_of(points) for points in _points(blocks, others)]
 
 
 def _points(blocks: Sequence[tuple[str, ...]], others: Sequence[Certainty]) -> list[int]:
-    """What speaks for each block being foreign, by the beginning of its lines, and `others` said it."""
+    """Return points for each block being foreign, by the beginnings of its lines."""
     blocks = [tuple(line[:_SEEN] for line in block) for block in blocks]
     points = [max(_by_form(block), _OTHERS[said]) for block, said in zip(blocks, others, strict=True)]
     for place in _letters(blocks):
         points[place] = _FOREIGN
     for place, block in enumerate(blocks[:-1]):
-        if _is_head(block):  # what stands below the head of a mail or ticket
+        if _is_head(block):  # text below the header of a mail or ticket
             points[place + 1] = _FOREIGN
         elif _COLON.search(block[-1]) and points[place] < _FOREIGN:
             points[place + 1] = _after_colon(block[-1], blocks[place + 1], points[place + 1])
@@ -75,6 +76,7 @@ def _points(blocks: Sequence[tuple[str, ...]], others: Sequence[Certainty]) -> l
 
 
 def _asking(blocks: Sequence[tuple[str, ...]], points: Sequence[int]) -> list[bool]:
+    """Return for each block if it asks to process a text, plainly or else by a pronoun."""
     own = [found < _FOREIGN for found in points]
     plainly = [mine and _asks(block, pointing=False) for mine, block in zip(own, blocks, strict=True)]
     if any(plainly):
@@ -83,12 +85,14 @@ def _asking(blocks: Sequence[tuple[str, ...]], points: Sequence[int]) -> list[bo
 
 
 def _after_colon(line: str, block: tuple[str, ...], points: int) -> int:
+    """Return the points of a block below a line with a colon."""
     if words()["announces"].search(line) is None:
         return _FOREIGN
     return 0 if is_list(block) and words()["agents"].search("\n".join(block)) is None else points
 
 
 def _near_source_or_request(block: tuple[str, ...], mother: str, *, asks: bool, tells: bool) -> int:
+    """Return extra points of a block near a source or a request to process a text."""
     text = "\n".join(block)
     if tells:
         return _FOREIGN
@@ -99,6 +103,7 @@ def _near_source_or_request(block: tuple[str, ...], mother: str, *, asks: bool, 
 
 
 def _by_form(block: tuple[str, ...]) -> int:
+    """Return the points of a block by its own form."""
     text = "\n".join(block)
     if is_list(block) and not words()["prefixes"].match(text):
         return _of_list(block, text)
@@ -114,29 +119,31 @@ def _by_form(block: tuple[str, ...]) -> int:
 
 
 def _is_head(block: tuple[str, ...]) -> bool:
+    """Return True for the header of a mail or ticket."""
     return sum(words()["headers"].match(line) is not None for line in block) > 1
 
 
 def _of_list(block: tuple[str, ...], text: str) -> int:
-    """People type lists, and say of what: one that no line announces is a paste like any other."""
+    """Return the points of a list; one that no line announces is a paste."""
     if is_item(block[0]) or words()["announces"].search(block[0]) is None:
         return _FOREIGN
     return _UNSURE * (words()["agents"].search(text) is not None)
 
 
 def _introduces(block: tuple[str, ...]) -> bool:
-    """Whether the first line says what the others are, and not that they are to be kept."""
+    """Return True if the first line introduces the others, without asking to keep them."""
     return (
         len(block) > 1 and _COLON.search(block[0]) is not None and not words()["announces"].search(block[0])
     )
 
 
 def _is_document(text: str) -> bool:
+    """Return True if a text reads like a document."""
     return len(text) >= _DOCUMENT and _BOOKISH.match(text) is not None
 
 
 def _letters(blocks: Sequence[tuple[str, ...]]) -> Iterator[int]:
-    """The places of letters: from a salutation to a signature, or one of these alone."""
+    """Yield the indexes of letters, from a salutation to a signature."""
     begins: int | None = None
     for place, block in enumerate(blocks):
         if (
@@ -154,12 +161,13 @@ def _letters(blocks: Sequence[tuple[str, ...]]) -> Iterator[int]:
 
 
 def _asks(block: tuple[str, ...], *, pointing: bool) -> bool:
+    """Return True if a block asks to process a text; with `pointing`, a pronoun is enough."""
     text = "\n".join(block)
     if len(text) > _ASKS or _is_own(block):
         return False
     if _QUESTION.search(text) and words()["points"].search(text):
         return True
-    # Who tells something ends it with a stop; who asks in passing does not.
+    # A statement ends with a stop; a casual request does not.
     points = (
         pointing
         and len(text) <= _BARE
@@ -170,12 +178,13 @@ def _asks(block: tuple[str, ...], *, pointing: bool) -> bool:
 
 
 def _tells_source(block: tuple[str, ...]) -> bool:
+    """Return True if a block names the source of a text."""
     text = "\n".join(block)
     return len(text) <= 2 * _ASKS and words()["sources"].search(text) is not None and not _is_own(block)
 
 
 def _is_own(block: tuple[str, ...]) -> bool:
-    """Whether a block announces in the first person what is to be kept, or says so of the person."""
+    """Return True if a block announces something to keep in the first person."""
     text = "\n".join(block)
     return words()["agents"].search(text) is None and bool(
         words()["announces"].search(text) and _OWN.search(text)

@@ -1,8 +1,8 @@
-"""Take captures, run the worker, and answer what a person asks of capture.
+"""Capture service: accept submissions, run the worker, and answer requests about capture.
 
-What was acknowledged is never replaced or cut, and ends in memories or among the dead; what there is no room
-for is refused. An event leaves only when its memories are on disk, so a death in between changes nothing that
-is visible. `run` works until it is cancelled; `close` comes after that.
+An acknowledged event is never replaced or cut; it ends in memories or among the dead events. If there is no
+room, the submission is refused. An event leaves only after its memories are on disk, so a kill in between
+loses nothing. `run` works until cancelled; `close` comes after that.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ logger = logging.getLogger(__name__)
 
 
 class CaptureService:
-    """One for the daemon; `rank` finds the memories that a model should know about."""
+    """Accepts conversations and turns them into memories. One for the daemon.
+
+    `rank` finds existing memories that a model should know.
+    """
 
     def __init__(
         self,
@@ -54,7 +57,7 @@ class CaptureService:
         supervisor: MakeSupervisor = Supervisor,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`off` and `problem` say why nothing can be captured; `clock` gives seconds that never go back."""
+        """`off` and `problem` explain why nothing can be captured; `clock` returns monotonic seconds."""
         self._state = state
         self._events = state.events
         self._metrics = metrics
@@ -79,7 +82,7 @@ class CaptureService:
             clock=clock,
         )
         self.notifications = self._dispatcher.notifications
-        self._restored = asyncio.Event()  # clear while `run` reads what an earlier daemon left
+        self._restored = asyncio.Event()  # clear while `run` reads stored events
         self._restored.set()
         self._closing = False
         self._flusher = EventFlusher(state, self._queue)
@@ -95,13 +98,14 @@ class CaptureService:
         )
 
     async def submit(self, submission: Submission) -> Outcome:
-        """Take what was said, or say why not; captures of one session one after the other.
+        """Accept a submission, or reject it with a reason; submissions of one session run in order.
 
-        A capture in parts is judged once. `durable` is all on stable storage; a turn is there in a second.
+        A capture in parts is classified once. `durable` means on stable storage; a turn is there within a
+        second.
         """
         if submission.problem:
             return self._refused(submission.problem)
-        event_id = new_event_id()  # before anything is awaited: ids are in the order of arrival
+        event_id = new_event_id()  # before any await, so that ids have the order of arrival
         tops = tuple(root.top for root in submission.roots)
         reason = await self._refusal(tops)
         key = session_key(submission.session_id, submission.roots) or event_id
@@ -120,7 +124,7 @@ class CaptureService:
             return self._refused(taken.reason) if taken.word == "rejected" else taken
 
     async def _accept(self, kind: Kind, taken: SubmittedEvents, tops: tuple[str, ...]) -> Outcome:
-        """Have all events of a capture wait, which are none if all that was said is known."""
+        """Queue the events of a capture; there are none if all messages are known."""
         events = taken.events
         if reason := await self._refusal(tops if events else ()):
             return self._refused(reason)
@@ -153,7 +157,7 @@ class CaptureService:
         return Outcome("accepted", slices=len(events))
 
     async def _stored(self, taken: SubmittedEvents, also: Sequence[Change]) -> str:
-        """Store what has to be on disk before it is answered; why that failed, or nothing."""
+        """Store durable events; return the error, or ""."""
         self._queue.ripen(taken.session)
         if taken.learned is not None:
             also = [*also, self._state.learned.change({taken.session: taken.learned})]
@@ -164,19 +168,21 @@ class CaptureService:
         return ""
 
     def _refused(self, reason: str) -> Outcome:
+        """Count and return a rejection."""
         self._metrics.captures_rejected += 1
         return Outcome("rejected", reason)
 
     def _full(self, count: int, size: int) -> str:
+        """Return the reason why so many events and bytes have no room, or ""."""
         held = self._queue.in_memory()
         size += sum(waiting.size for waiting in held) + self._state.parts.bytes
         if self._events.has_room(count + len(held), size):
             return ""
         waits = self._events.count + len(held)
-        return f"spool_full: {waits} events wait already; `forgectl status` says for what"
+        return f"spool_full: {waits} events wait already; `forgectl status` shows why"
 
     async def _refusal(self, tops: tuple[str, ...]) -> str:
-        """Why nothing is taken of these roots now, or nothing; waits for what an earlier daemon left."""
+        """Return the reason why these roots accept nothing now, or ""; wait for stored events first."""
         await self._restored.wait()
         if self.off:
             return self.off
@@ -187,6 +193,7 @@ class CaptureService:
     def _add(
         self, events: Sequence[Event], *, on_disk: bool, at_once: bool = True, sealed: bool = False
     ) -> None:
+        """Queue events and wake the dispatcher."""
         for event in events:
             self._queue.add(event, on_disk=on_disk, now=self._clock(), at_once=at_once, sealed=sealed)
         if events:
@@ -194,7 +201,7 @@ class CaptureService:
         self._dispatcher.wake()
 
     async def wait_until_classified(self, session_id: str, roots: tuple[Root, ...], within_s: float) -> bool:
-        """Whether nothing of a session waits any more, after waiting so long for it."""
+        """Wait until no event of a session is queued; return False on a timeout."""
         session = session_key(session_id, roots)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
@@ -204,9 +211,9 @@ class CaptureService:
         return self._restored.is_set() and not self._queue.holds(session)
 
     async def purge(self, unwanted: Sequence[Words]) -> CutCount:
-        """Take every sentence that holds an unwanted text out of all events; an empty one goes.
+        """Remove every sentence with an unwanted text from all events; an empty event is dropped.
 
-        What is in hand is judged anew with what is left of it. Raises StoreError.
+        The event in hand is classified again with its rest. Raises StoreError.
         """
         await self._restored.wait()
         done = await self._state.parts.cut(unwanted)
@@ -223,6 +230,7 @@ class CaptureService:
         return done + await self._events.cut_dead(unwanted)
 
     async def _without(self, waiting: QueuedEvent, unwanted: Sequence[Words]) -> CutEvent:
+        """Cut an event, again if it changed meanwhile."""
         while True:
             event, documents = waiting.event, self._events.documents(waiting.event.id)
             left = await asyncio.to_thread(cut, event, documents, unwanted)
@@ -230,7 +238,7 @@ class CaptureService:
                 return left
 
     async def retry(self, event_id: str) -> bool:
-        """Queue a dead event again; false if there is none of this id. Raises StoreError."""
+        """Queue a dead event again; return False for an unknown id. Raises StoreError."""
         await self._restored.wait()
         event = await self._events.revive(event_id)
         if event is None:
@@ -239,15 +247,15 @@ class CaptureService:
         return True
 
     def waiting(self) -> tuple[Event, ...]:
-        """Every event that has not ended, in order."""
+        """Return every queued event, in order."""
         return self._queue.events()
 
     async def recheck_folders(self) -> None:
-        """Let events go on whose folders are at their paths again."""
+        """Release events whose folders are at their paths again."""
         await self._dispatcher.recheck_folders()
 
     async def drop(self, event_id: str) -> bool:
-        """Erase an event that waits; false if there is none of this id."""
+        """Erase a queued event; return False for an unknown id."""
         waiting = next((each for each in self._queue.waiting() if each.event.id == event_id), None)
         if waiting is None:
             return False
@@ -256,10 +264,11 @@ class CaptureService:
         return True
 
     def resumed(self) -> None:
-        """What was paused may go on."""
+        """Continue after a pause."""
         self._dispatcher.wake()
 
     def state(self) -> CaptureReport:
+        """Return the report of capture for `status`."""
         state, reason = self._condition()
         in_hand, supervisor = self._queue.in_hand, self._dispatcher.supervisor
         spooled, spool_bytes = self._events.stored
@@ -280,15 +289,17 @@ class CaptureService:
 
     @property
     def _last_error(self) -> str:
+        """Return the latest error of state, storage or worker."""
         return self._state.problem or self._events.trouble or self._dispatcher.last_error
 
     def _condition(self) -> tuple[str, str]:
+        """Return the state word and its reason."""
         if self.off:
             return "off", self.off
         if trouble := self._problem or self._dispatcher.supervisor.problem:
             return "failing", trouble
         if not self._restored.is_set():
-            return "waiting", "what an earlier daemon left is being read"
+            return "waiting", "events from before the restart are being read"
         if doubt := self._state.pauses.doubt:
             return "failing", doubt
         if paused := self._state.pauses.reason(()):
@@ -300,7 +311,10 @@ class CaptureService:
         return "idle", ""
 
     async def run(self) -> None:
-        """Take up what an earlier daemon left, and work; without a classifier all waits for another."""
+        """Queue stored events and process the queue until cancelled.
+
+        Without a classifier all events wait for a later daemon.
+        """
         self._restored.clear()
         try:
             await self._state.opened()
@@ -313,7 +327,7 @@ class CaptureService:
                 group.create_task(self._dispatcher.run())
 
     async def close(self) -> None:
-        """After `run` was cancelled: what only memory holds is stored for the next daemon."""
+        """Store events that are only in memory; call it after `run` was cancelled."""
         self._closing = True
         await self._dispatcher.settle()
         self._flusher.stop()
@@ -328,15 +342,17 @@ class CaptureService:
             logger.info("waiting turns stored events=%d", count)
 
     def _restore(self) -> None:
-        """What was acknowledged before the last end waits again, in its order, and for no further turns."""
+        """Queue the events of an earlier daemon in their order; no further turns join them."""
         self._add(self._events.left(), on_disk=True, sealed=True)
 
     async def _restore_late(self) -> None:
+        """Queue the events of an earlier daemon once the state is open."""
         await self._events.restored.wait()
         self._restore()
 
 
 def _is_urgent(typed: Sequence[str]) -> bool:
-    from forged.capture.rules.engine import is_urgent  # noqa: PLC0415 - only a daemon with a model reads the rules
+    """Return True if a typed message should not wait."""
+    from forged.capture.rules.engine import is_urgent  # noqa: PLC0415 - only a daemon with a model needs the rules
 
     return is_urgent(typed)

@@ -1,8 +1,8 @@
-"""Tell lines that nobody types, the language and the words of a text, and make texts plain for patterns.
+"""Recognise program output, the language and the words of a text; normalise texts for patterns.
 
-Forms of programs are code, logs, diffs, tables, boxes, prompts, quotes and chats. Lines come without their
-ends. The words are data, `authorship.toml`. People type "nao" for "não", so texts and patterns meet in lower
-case and without accents; marks of kana stay. Raises KeyError for a `{word}` of a pattern without a list.
+Program output is code, logs, diffs, tables, boxes, prompts, quotes and chats. Lines come without line ends.
+The words are in `authorship.toml`. People type "nao" for "não", so texts and patterns are compared in lower
+case without accents; kana marks stay. Raises KeyError for a `{word}` without a list.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from forged.text.invisible import INVISIBLE
 
 FILE = os.path.join(os.path.dirname(__file__), "authorship.toml")
-# Characters of a line that are looked at, at its beginning and its end.
+# Characters of a line that are read, at its beginning and end.
 _SEEN = 300
 FENCE = re.compile(r"\s{0,3}(```+|~~~+)")
 _ITEM = re.compile(r"[ ]{0,3}(?:[-*+•·]|\d{1,3}[.)、])\s+(?=\S)")
@@ -47,11 +47,11 @@ _FORMED = re.compile(
     """,
     re.VERBOSE,
 )
-# A speaker with a time or without, and what is said.
+# A speaker, perhaps with a time, and a message.
 _SPEAKER = re.compile(r"\W?(?:\d\d?:\d\d\W+)?[\w.@-]{1,24}(?: [\w.-]{1,16})?(?: \d\d?:\d\d)?\s?[:：]\s+\S")
 _BARE_SPEAKER = re.compile(r"[\w.-]{1,16} \d\d?:\d\d$")
 _COLUMNS = re.compile(r"\S.{0,200}?\s\|\s|\S{1,200}\t\S")
-# Three columns that spaces keep apart; people put two of them behind a sentence alone.
+# Three columns separated by spaces; people type at most two.
 _SPACED = re.compile(r"\s{0,40}(?:\S{1,80}(?: \S{1,80}){0,3}(?<![.!?:;。])\s{2,40}){2}\S")
 _BOX = re.compile(r"[│┃║┆┊]")
 _CODE_END = re.compile(r"[;{}]\s*$|^(?:def|class|import|from|func|fn|return|const|let|var)\s.*[:;({]")
@@ -67,7 +67,7 @@ _COMMON_WORDS = {
 _COMMON = {name: frozenset(words.split()) for name, words in _COMMON_WORDS.items()}
 COMMON = frozenset().union(*_COMMON.values())
 _KANA_LETTER, _HAN_LETTER = re.compile(r"[\u3040-\u30ff]"), re.compile(r"[\u4e00-\u9fff]")
-# Of all letters.
+# Largest share of letters of another script.
 _MOST_FOREIGN = 0.15
 _IDEOGRAPHS = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]+")
 _BEGINNING = 5
@@ -79,51 +79,53 @@ _EDGE = r"\b"
 
 
 def table(name: str) -> Mapping[str, Sequence[str]]:
-    """Read a table of `authorship.toml`: lists of regular expressions by name."""
+    """Return a table of `authorship.toml`: lists of regular expressions by name."""
     with open(FILE, "rb") as text:
         return tomllib.load(text)[name]  # type: ignore[no-any-return]
 
 
 def is_formed(line: str) -> bool:
-    """Whether a line has a form that only a program writes, or a person who quotes."""
+    """Return True for a line that only a program, or a person who quotes, writes."""
     if _FORMED.match(line[:_SEEN]) is not None or _CODE_END.search(line[-_SEEN:]) is not None:
         return True
     return len(_BOX.findall(line[:_SEEN])) > 1
 
 
 def is_list(lines: Sequence[str]) -> bool:
-    """Whether it is a list, which people type too: items alone, or behind one line before them."""
+    """Return True for a list: items alone, or after one line."""
     items = [_ITEM.match(line) is not None for line in lines]
     return any(items) and all(items[1:]) and not any(_is_formed_item(line) for line in lines)
 
 
 def is_item(line: str) -> bool:
+    """Return True for a list item."""
     return _ITEM.match(line) is not None
 
 
 def bare(line: str) -> str:
-    """A line of a list without its mark."""
+    """Return a list item without its mark."""
     return _ITEM.sub("", line, count=1)
 
 
 def is_table(lines: Sequence[str]) -> bool:
-    """Whether at least two lines are in columns."""
+    """Return True if at least two lines are in columns."""
     beginnings = [line[:_SEEN] for line in lines]
     return any(sum(each.match(line) is not None for line in beginnings) > 1 for each in (_COLUMNS, _SPACED))
 
 
 def is_chat(lines: Sequence[str]) -> bool:
-    """Whether at least two lines say who speaks."""
+    """Return True if at least two lines begin with a speaker."""
     return sum(bool(_SPEAKER.match(line) or _BARE_SPEAKER.match(line)) for line in lines) > 1
 
 
 def _is_formed_item(line: str) -> bool:
+    """Return True for a list item that a program wrote."""
     text = bare(line)
     return is_formed(text) if text != line else is_formed(line)
 
 
 def language(text: str) -> str:
-    """`en`, `de`, `es`, `fr`, `pt`, `zh` or `ja`, or nothing."""
+    """Return `en`, `de`, `es`, `fr`, `pt`, `zh` or `ja`, or ""."""
     han, kana = len(_HAN_LETTER.findall(text)), len(_KANA_LETTER.findall(text))
     words = _WORD.findall(text.lower())
     letters = sum(map(len, words)) or 1
@@ -137,12 +139,13 @@ def language(text: str) -> str:
 
 
 def is_numbered(word: str) -> bool:
+    """Return True for a word with a digit."""
     return any(character.isdigit() for character in word)
 
 
 def words_said(texts: Iterable[str]) -> frozenset[str]:
     """Return the beginnings of words; of Chinese and Japanese, all pairs of characters."""
-    # The worker needs no stemmer.
+    # Imported here, as the worker needs no stemmer.
     from forged.text.same_text import content_words  # noqa: PLC0415
 
     found: set[str] = set()
@@ -156,17 +159,17 @@ def words_said(texts: Iterable[str]) -> frozenset[str]:
 
 @functools.cache
 def words() -> Mapping[str, re.Pattern[str]]:
-    """Read the patterns of `[segments]`, one of each table, once, with the first message."""
+    """Return the patterns of `[segments]`, one for each table, read once."""
     return patterns_of("segments")
 
 
 def patterns_of(name: str) -> Mapping[str, re.Pattern[str]]:
-    """Read a table of `authorship.toml`, one pattern of each list."""
+    """Return one pattern for each list of a table of `authorship.toml`."""
     return {each: re.compile("|".join(found), re.IGNORECASE) for each, found in table(name).items()}
 
 
 def word_patterns(lists: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """Return what each word stands for: any one of its list, which may use the words before it."""
+    """Return a pattern for each word list, which may use earlier ones."""
     words: dict[str, str] = {}
     for name, entries in lists.items():
         words[name] = fill_in(f"(?:{'|'.join(entries)})", words)
@@ -174,29 +177,30 @@ def word_patterns(lists: Mapping[str, Sequence[str]]) -> dict[str, str]:
 
 
 def fill_in(pattern: str, words: Mapping[str, str]) -> str:
-    """Return a pattern with every `{word}` in it replaced; a count such as `{2,80}` begins with a digit."""
+    """Replace every `{word}` in a pattern; a count such as `{2,80}` stays."""
     return re.sub(r"\{([a-z_]+)\}", lambda found: words[found[1]], pattern)
 
 
 def plain(text: str) -> str:
-    """Return the text as patterns see it."""
+    """Return a text normalised for patterns."""
     return _CODE.sub("`x`", without_accents(text.lower().translate(_STRAIGHT))).strip()
 
 
 def without_accents(text: str) -> str:
-    """Return the text with bare Latin letters, and all others as they are."""
+    """Return a text with plain Latin letters; other letters stay."""
     return text if text.isascii() else "".join(map(_without_accent, text))
 
 
 @functools.lru_cache(maxsize=1024)
 def _without_accent(letter: str) -> str:
+    """Return a letter without its accent."""
     return unicodedata.normalize("NFD", letter)[0] if letter <= _LAST_LATIN else letter
 
 
 def any_of(found: Iterable[str]) -> str:
-    """Return a pattern that is found where any of them is; those that begin at a word's edge are tried there.
+    """Join patterns into one; those at a word's edge are tried only there.
 
-    A hundred looks at each letter of a sentence are most of what it costs to judge it.
+    Trying a hundred patterns at each letter would take most of the time for a sentence.
     """
     branches = [branch for pattern in found for branch in _branches(pattern)]
     edged = [branch.removeprefix(_EDGE) for branch in branches if branch.startswith(_EDGE)]
@@ -205,7 +209,7 @@ def any_of(found: Iterable[str]) -> str:
 
 
 def _branches(pattern: str) -> Iterator[str]:
-    """The parts of a pattern between the bars that stand in no group."""
+    """Yield the alternatives of a pattern outside its groups."""
     depth = start = 0
     for token in _TOKEN.finditer(pattern):
         depth += (token[0] == "(") - (token[0] == ")")

@@ -1,4 +1,4 @@
-"""Summary of the status report: is memory on here, how much is there, and does anything need the person.
+"""Summary of the status report: is memory on here, how much does it hold, what needs the person.
 
 `forgectl status` prints it alone. With `--all` the details of `status` follow.
 """
@@ -92,7 +92,7 @@ def _headline(report: StatusReport, here: Sequence[RootReport], problems: int, p
 
 
 def _memories(here: Sequence[RootReport]) -> Iterator[str]:
-    """How many there are here and for the person, and which of the repository's are used."""
+    """Yield the number of memories here and of the person, and the trust state."""
     repos = [root for root in here if root.scope == "repo"]
     yours = sum(root.memories for root in here if root.scope == "user")
     counts = [f"{yours:,} of yours for all repositories"]
@@ -127,7 +127,7 @@ def _capture(report: StatusReport, paint: Painter) -> str:
 
 
 def _agents(agents: Sequence[AgentState], seen: Sequence[AgentReport]) -> str:
-    """Which agents are connected, and when each was last active."""
+    """Name the connected agents with the time of their last event, and the others."""
     active = {one.agent: one for one in seen if one.last_event_at}
     connected = [
         escape_line(state.title)

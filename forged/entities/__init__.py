@@ -1,6 +1,6 @@
-"""What memories speak of, and how one thing relates to another: found in text by rules, joined to a graph.
+"""Entities that memories mention, and their relations: found in text by rules, joined to a graph.
 
-Pure functions over values: `mentions_of` reads a memory, `graph_of` joins those of a root, and `named_in` and
+Pure functions over values: `mentions_of` reads a memory and `graph_of` joins those of a root. `named_in` and
 `two_hops` lead from a question to memories.
 """
 

@@ -1,7 +1,7 @@
-"""Memories as a graph of what they speak of: values, made once for the memories of a root.
+"""Graph of the entities of memories; a value, made once for the memories of a root.
 
-Pure, and made in a thread by who has many memories: 5,000 of them take half a second, and what was read
-lately is not read again.
+Pure. Callers with many memories make it in a thread: 5,000 of them take half a second, and recent texts are
+cached.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _T = TypeVar("_T")
 
 
 class RelationEnd(msgspec.Struct, frozen=True):
-    """A relation seen from one of its ends; `turned`: from its target. The memory `memory_id` tells of it."""
+    """Relation seen from one of its ends; `turned`: from its target. The memory `memory_id` states it."""
 
     relation: str
     other: str
@@ -30,11 +30,11 @@ class RelationEnd(msgspec.Struct, frozen=True):
 
 
 class EntityGraph(msgspec.Struct, frozen=True, eq=False):
-    """What the memories of one root speak of; things go by the ids of their names.
+    """Entities of one root's memories, by the ids of their names.
 
-    `names` has each thing as the newest memory names it, `aliases` the ids of other names; `mentioned_by` are
-    the ids of memories that speak of a thing, newest first, `mentions` the things of a memory, `relations`
-    the relations of a thing, and `linked` the memories that a memory's links lead to, or come from.
+    `names` has each entity as the newest memory names it, `aliases` the ids of other names. `mentioned_by`
+    has the ids of memories that mention an entity, newest first. `mentions` has the entities of a memory,
+    `relations` those of an entity. `linked` has the memories that a memory links to or is linked from.
     """
 
     names: Mapping[str, Entity]
@@ -46,7 +46,7 @@ class EntityGraph(msgspec.Struct, frozen=True, eq=False):
 
 
 def graph_of(memories: Iterable[Memory]) -> EntityGraph:
-    """The graph of these memories; those that were replaced are not to be among them."""
+    """Return the graph of memories, which must not include replaced ones."""
     newest_first = sorted(memories, key=lambda each: (each.created_at, each.id), reverse=True)
     by_memory = {each.id: mentions_of(each) for each in newest_first}
     names, aliases = dict[str, Entity](), dict[str, str]()
@@ -72,11 +72,12 @@ def graph_of(memories: Iterable[Memory]) -> EntityGraph:
 
 
 def _ids(mentioned: Mentions) -> list[str]:
+    """Return the ids of mentioned entities."""
     return [entity_id(each.name) for each in mentioned.entities]
 
 
 def _relation_ends(memory_id: str, mentioned: Mentions) -> Iterable[tuple[str, RelationEnd]]:
-    """Each relation from both of its ends."""
+    """Yield each relation from both of its ends."""
     for each in mentioned.relations:
         source, target = entity_id(each.source), entity_id(each.target)
         yield source, RelationEnd(each.relation, target, each.weight, False, memory_id)
@@ -84,6 +85,7 @@ def _relation_ends(memory_id: str, mentioned: Mentions) -> Iterable[tuple[str, R
 
 
 def _linked(memories: Iterable[Memory]) -> Mapping[str, list[str]]:
+    """Return the linked memories of each memory, in both directions."""
     linked = defaultdict[str, list[str]](list)
     for memory in memories:
         for edge in memory.related:
@@ -93,4 +95,5 @@ def _linked(memories: Iterable[Memory]) -> Mapping[str, list[str]]:
 
 
 def _frozen(lists: Mapping[str, Iterable[_T]]) -> dict[str, tuple[_T, ...]]:
+    """Return the lists as tuples."""
     return {key: tuple(found) for key, found in lists.items()}

@@ -1,9 +1,9 @@
-"""Entities and relations of a text or memory, by rules: names that their form gives away, and few relations.
+"""Find entities and relations in a text or memory by rules: names by their form, and a few relations.
 
-Named are `[[wiki links]]`, paths, installed packages, identifiers, technologies and words in backticks; a
-word that could be an ordinary one names nothing. Two things are related where a sentence has only words of
-`relations.toml` between them; around these a name that is only written large counts as well. `mentions_in`
-raises nothing and is linear, up to MOST_CHARACTERS.
+Entities are `[[wiki links]]`, paths, installed packages, identifiers, technologies and words in backticks. A
+word that may be an ordinary one is no entity. Two entities are related if a sentence has only words of
+`relations.toml` between them; near these, a capitalised name counts as well. `mentions_in` raises nothing and
+is linear, up to MOST_CHARACTERS.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from forged.memory import Entity, EntityRelation, Memory
 MOST_CHARACTERS = 32 << 10
 MOST_ENTITIES = 64
 MOST_RELATIONS = 64
-# Characters between two names that may say how they are related.
+# Most characters between two related names.
 _FARTHEST = 48
 _KEPT = 16_384
 
 _FILE = os.path.join(os.path.dirname(__file__), "relations.toml")
 
-# One token: what is no text (fences, addresses), what is marked as a name, or a word.
+# One token: a fence or address, a marked name, or a word.
 _TOKEN = re.compile(
     r"(?P<skipped>```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|\b[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s<>`]*+|\S{1,64}@[\w.-]+)"
     r"|\[\[(?P<page>[^\[\]|#\n]{1,120})(?:#[^\[\]|\n]{0,120})?(?:\|(?P<alias>[^\[\]\n]{1,120}))?\]\]"
@@ -47,7 +47,7 @@ _SENTENCE_BEGINS = re.compile(r"(?:\A|[.!?:;\n][\"')\]]*|^[ \t]*[-*#>]+)\s*\Z", 
 
 
 class Mentions(msgspec.Struct, frozen=True):
-    """What a text names, in its order, each thing once; `aliases` are other names of one, with its id."""
+    """Entities of a text in order, each once; `aliases` are other names with the entity's id."""
 
     entities: tuple[Entity, ...] = ()
     relations: tuple[EntityRelation, ...] = ()
@@ -55,7 +55,7 @@ class Mentions(msgspec.Struct, frozen=True):
 
 
 class _Span(msgspec.Struct, frozen=True):
-    """A name at its place; `sure` unless only its large letter says so."""
+    """Name at its place; `sure` unless only its capital shows that it is one."""
 
     start: int
     end: int
@@ -66,7 +66,7 @@ class _Span(msgspec.Struct, frozen=True):
 
 @lru_cache(_KEPT)
 def mentions_in(text: str) -> Mentions:
-    """Entities and relations of a text. A text that was met lately is not read again."""
+    """Return entities and relations of a text; recent texts are cached."""
     text = text[:MOST_CHARACTERS]
     spans = list(_whole(text, _spans(text)))
     relations = tuple(dict.fromkeys(_relations(text, spans)))[:MOST_RELATIONS]
@@ -89,6 +89,7 @@ def mentions_in(text: str) -> Mentions:
 
 
 def _spans(text: str) -> Iterator[_Span]:
+    """Yield the names of a text."""
     for token in _TOKEN.finditer(text):
         kind, said = token.lastgroup, token[0]
         if kind == "word":
@@ -106,7 +107,7 @@ def _spans(text: str) -> Iterator[_Span]:
 
 
 def _whole(text: str, spans: Iterator[_Span]) -> Iterator[_Span]:
-    """Words that are only written large make one name where they stand side by side: Policy Seven."""
+    """Join adjacent capitalised words to one name: Policy Seven."""
     held: _Span | None = None
     for span in spans:
         if held is not None and not span.sure and not held.sure and text[held.end : span.start] == " ":
@@ -120,6 +121,7 @@ def _whole(text: str, spans: Iterator[_Span]) -> Iterator[_Span]:
 
 
 def _of_word(text: str, start: int, word: str) -> tuple[Entity | None, bool]:
+    """Return the entity of a word, and if it is sure."""
     begins = word[:1].isupper() and _SENTENCE_BEGINS.search(text, max(0, start - 24), start) is not None
     if (entity := named_by_word(word, begins=begins)) is not None:
         return entity, True
@@ -129,7 +131,7 @@ def _of_word(text: str, start: int, word: str) -> tuple[Entity | None, bool]:
 
 
 def _installed(text: str) -> Iterator[Entity]:
-    """Packages of commands that install some: all of one in backticks, otherwise the first."""
+    """Yield packages of install commands: all in backticks, else the first."""
     for found in _INSTALL.finditer(text):
         is_code = text[max(0, found.start() - 2) : found.start()].rstrip(" ")[-1:] in {"`", "$"}
         names = [word.strip("'\"") for word in found["what"].split() if not word.startswith("-")]
@@ -143,7 +145,7 @@ def _installed(text: str) -> Iterator[Entity]:
 
 
 def _relations(text: str, spans: list[_Span]) -> Iterator[EntityRelation]:
-    """Neighbours with nothing between them but words that say how one relates to the other."""
+    """Yield relations of neighbouring names with only relation words between them."""
     for one, other in pairwise(spans):
         between = text[one.end : other.start]
         if not 0 < len(between) <= _FARTHEST:
@@ -162,9 +164,9 @@ def _relations(text: str, spans: list[_Span]) -> Iterator[EntityRelation]:
 
 
 class _RelationPhrase(msgspec.Struct, frozen=True):
-    """Words that say how two things are related: `between` their names, and `behind` the second.
+    """Words of a relation: `between` the names, and `behind` the second.
 
-    `turned`: the second is the source. `large`: a name that is only written large may stand beside them.
+    `turned`: the second name is the source. `large`: a capitalised name may take part.
     """
 
     relation: str
@@ -175,12 +177,15 @@ class _RelationPhrase(msgspec.Struct, frozen=True):
 
 
 class _RelationPhrases(msgspec.Struct, frozen=True):
+    """Phrases of relations.toml, and the pattern that finds them."""
+
     phrases: tuple[_RelationPhrase, ...]
     between: re.Pattern[str]
 
 
 @cache
 def _relation_phrases() -> _RelationPhrases:
+    """Read the phrases once."""
     lists = _lists()
     phrases = tuple(msgspec.convert(each, _RelationPhrase) for each in lists["way"])
     forms = "|".join(f"(?P<w{number}>{phrase.between})" for number, phrase in enumerate(phrases))
@@ -190,18 +195,19 @@ def _relation_phrases() -> _RelationPhrases:
 
 @cache
 def _no_names() -> frozenset[str]:
-    """Words that are written large where a sentence begins and are no names."""
+    """Return words that are capitalised at a sentence's start and are no names."""
     return frozenset(_lists()["no_names"])
 
 
 @cache
 def _lists() -> dict[str, list[str]]:
+    """Read the lists of relations.toml once."""
     with open(_FILE, "rb") as file:
         return tomllib.load(file)
 
 
 def mentions_of(memory: Memory) -> Mentions:
-    """Those of a memory's front matter, which win, then of its text; also both ends of each relation."""
+    """Return the entities of a memory: its front matter first, then its text, then ends of relations."""
     ruled = mentions_in(memory.content)
     if not memory.entities and not memory.relations:
         return ruled
@@ -217,7 +223,7 @@ def mentions_of(memory: Memory) -> Mentions:
 
 
 def _each_once(relations: tuple[EntityRelation, ...]) -> tuple[EntityRelation, ...]:
-    """Each triple of source, relation and target once, with its first weight."""
+    """Return relations without duplicates, each with its first weight."""
     found = dict[tuple[str, str, str], EntityRelation]()
     for each in relations:
         key = entity_id(each.source), each.relation.casefold(), entity_id(each.target)

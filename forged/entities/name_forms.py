@@ -1,7 +1,7 @@
-"""Whether a single word is a name by its form: a path, a file, an identifier, a technology.
+"""Decide by its form if a word is a name: a path, a file, an identifier, a technology.
 
-`named_by_word` judges a word of prose, which must be one beyond doubt; `named_by_code` what stands between
-backticks, where whoever wrote it has said that it is no ordinary word. Pure, and linear in the word.
+`named_by_word` takes a word of prose, which must be a name beyond doubt. `named_by_code` takes a span in
+backticks, which is no ordinary word. Pure, and linear in the word.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from forged.entities.names import technology
 from forged.memory import Entity
 from forged.text.word_lists import lists
 
-# Without `log`: who writes `console.log` means no file.
+# Without `log`: `console.log` is no file.
 _EXTENSIONS = (
     "bash|bat|bazel|bzl|c|cc|cfg|clj|conf|cpp|cs|css|csv|dart|db|diff|erl|ex|exs|go|gql|gradle|graphql|h|hcl|"
     "hpp|hs|html|ini|ipynb|java|jl|js|json|jsonl|jsx|kt|less|lock|lua|md|mdx|mjs|ml|mod|parquet|patch|php|pl|"
@@ -39,16 +39,16 @@ _DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+", re.ASCII)
 _SIGIL = re.compile(r"\$\{?([A-Za-z_]\w*)\}?", re.ASCII)
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[.-][A-Za-z0-9]+)*", re.ASCII)
 _RELEASE = re.compile(r"v?\d+(?:\.\d+)*", re.ASCII)
-# Units and titles with a hump.
+# Units and titles with an inner capital.
 _NO_HUMPS = frozenset(
     ("GiB", "KiB", "MiB", "TiB", "PhD", "MSc", "BSc", "kHz", "MHz", "GHz", "kWh", "mAh", "McDonald")
 )
-# What languages and their programs call things: named in backticks they are no thing of anybody's.
+# Words of programming languages and tools; in backticks they are no entities.
 _OWN_WORDS = frozenset(lists("code")["words"].split())
 
 
 def named_by_word(word: str, *, begins: bool) -> Entity | None:
-    """What a word of prose names beyond doubt; `begins`: it stands where a sentence does."""
+    """Return the entity that a word of prose surely names; `begins`: it begins a sentence."""
     if word in _PLAIN_FILES:
         return Entity(word, "path")
     if word.isalpha() and (word.islower() or word[1:].islower()):
@@ -66,12 +66,13 @@ def named_by_word(word: str, *, begins: bool) -> Entity | None:
     if _FILE.fullmatch(word) and not is_call:
         if ending == "js" and stem.istitle():
             return Entity(word, "technology")
-        # In prose an ending of one letter gives nothing away.
+        # In prose an ending of one letter proves nothing.
         return Entity(word, "path") if len(ending) > 1 else None
     return _identifier(word, is_call=is_call)
 
 
 def _path(word: str) -> Entity | None:
+    """Return the entity of a path."""
     if _SCOPED.fullmatch(word):
         return Entity(word, "package")
     if _MEDIA.fullmatch(word):
@@ -81,6 +82,7 @@ def _path(word: str) -> Entity | None:
 
 
 def _identifier(word: str, *, is_call: bool = False) -> Entity | None:
+    """Return the entity of an identifier."""
     if _SNAKE.fullmatch(word):
         return Entity(word, "identifier")
     if is_call and _DOTTED.fullmatch(word):
@@ -93,7 +95,7 @@ def _identifier(word: str, *, is_call: bool = False) -> Entity | None:
 
 
 def named_by_code(span: str) -> Entity | None:
-    """What a span between backticks names: one word, or nothing."""
+    """Return the entity of a single word in backticks."""
     word = span.strip().removesuffix("()")
     if not word or any(map(str.isspace, word)) or _MEDIA.fullmatch(word) or _RELEASE.fullmatch(word):
         return None

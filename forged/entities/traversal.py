@@ -1,9 +1,9 @@
-"""The memories that a question leads to over what they speak of, be it by no word of their own.
+"""Find memories over the entities that a question names, even without a common word.
 
-Two things are neighbours where a relation joins them, one memory speaks of both, or a link joins their
-memories. Two steps lead from each named thing. Memories that join two named things come first, then those of
-all that was reached, by the weight left: a relation keeps its own, other steps less, and a thing is worth
-less the more memories speak of it. Graphs are walked as one, in at most some ten thousand steps.
+Two entities are neighbours if a relation joins them, a memory mentions both, or a link joins their memories.
+Two steps lead away from each named entity. Memories that join two named entities come first, then those of
+all reached entities by weight. A relation keeps its own weight, other steps weigh less, and an entity counts
+less the more memories mention it. All graphs are walked as one, in at most some ten thousand steps.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from forged.entities.names import entity_id
 from forged.text.english import EVERYDAY_WORDS, STOP_WORDS
 
 MOST_HOPS = 2
-# What a step is worth along no relation: one memory speaks of both, or links join two of them.
+# Weight of a step without a relation: one memory mentions both, or links join two memories.
 _TOGETHER, _LINKED = 0.5, 0.25
 _FARTHER = 0.5
-# Newest memories of a thing that are looked at, and things that a step goes on from.
+# Newest memories of an entity that are read, and entities that a step continues from.
 _LOOKED_AT = 64
 _FRONTIER = 32
 
 Place = tuple[int, str]
-"""A memory: the place of its graph, and its id."""
+"""Memory: index of its graph, and its id."""
 
 
 class ReachedMemory(msgspec.Struct, frozen=True):
-    """A memory that was reached: over how many steps, what they are worth, and in words over what."""
+    """Memory that was reached, with the count of steps, their weight, and the path in words."""
 
     place: Place
     hops: int
@@ -41,7 +41,7 @@ class ReachedMemory(msgspec.Struct, frozen=True):
 
 
 class _Step(msgspec.Struct, frozen=True):
-    """From one thing to another. `memories` tell that they are beside each other."""
+    """Step to another entity; `memories` show that both are neighbours."""
 
     other: str
     weight: float
@@ -50,18 +50,19 @@ class _Step(msgspec.Struct, frozen=True):
 
 
 class _Path(msgspec.Struct, frozen=True):
-    """How a thing was reached."""
+    """Path to an entity."""
 
     key: str
     weight: float = 1.0
     steps: tuple[_Step, ...] = ()
 
     def extend(self, step: _Step) -> _Path:
+        """Return the path extended by a step."""
         return _Path(step.other, self.weight * step.weight, (*self.steps, step))
 
 
 def two_hops(graphs: Sequence[EntityGraph], named: Sequence[str], most: int) -> tuple[ReachedMemory, ...]:
-    """At most so many memories, the best first, of which half at most speak of what is named themselves."""
+    """Return at most so many memories, best first; at most half mention a named entity themselves."""
     paths = {start: _paths_from(graphs, start) for start in named}
     between = [paths[one][other] for one in named for other in named if other != one and other in paths[one]]
     best = dict[Place, ReachedMemory]()
@@ -75,7 +76,7 @@ def two_hops(graphs: Sequence[EntityGraph], named: Sequence[str], most: int) -> 
 
 
 def _paths_from(graphs: Sequence[EntityGraph], start: str) -> dict[str, _Path]:
-    """The best way to each thing that is at most two steps away; there are no ways back."""
+    """Return the best path to each entity at most two steps away, never back."""
     reached = {start: _Path(start)}
     frontier = [reached[start]]
     for _ in range(MOST_HOPS):
@@ -92,6 +93,7 @@ def _paths_from(graphs: Sequence[EntityGraph], start: str) -> dict[str, _Path]:
 
 
 def _steps(graphs: Sequence[EntityGraph], key: str) -> Iterator[_Step]:
+    """Yield the steps from an entity to its neighbours."""
     for place, graph in enumerate(graphs):
         for relation in graph.relations.get(key, ())[:_LOOKED_AT]:
             weight = min(max(relation.weight, 0.0), 1.0)
@@ -109,17 +111,19 @@ def _steps(graphs: Sequence[EntityGraph], key: str) -> Iterator[_Step]:
 
 
 def _step_in_words(graphs: Sequence[EntityGraph], key: str, relation: RelationEnd) -> str:
+    """Return a relation in words."""
     ends = (_name(graphs, key), _name(graphs, relation.other))
     source, target = reversed(ends) if relation.turned else ends
     return f"{source} {relation.relation} {target}"
 
 
 def _name(graphs: Sequence[EntityGraph], key: str) -> str:
+    """Return the name of an entity."""
     return next((graph.names[key].name for graph in graphs if key in graph.names), key)
 
 
 def _memories_between(graphs: Sequence[EntityGraph], between: Sequence[_Path]) -> Iterator[ReachedMemory]:
-    """The memories that tell how two named things are joined: nothing else is worth as much."""
+    """Yield the memories that join two named entities, which count most."""
     for path in between:
         words = _path_in_words(graphs, path)
         for step in path.steps:
@@ -130,7 +134,7 @@ def _memories_between(graphs: Sequence[EntityGraph], between: Sequence[_Path]) -
 def _memories_reached(
     graphs: Sequence[EntityGraph], paths: dict[str, dict[str, _Path]]
 ) -> Iterator[ReachedMemory]:
-    """The memories of all things that were reached."""
+    """Yield the memories of all reached entities."""
     for path in (each for reached in paths.values() for each in reached.values()):
         mentioned_by = [(place, graph.mentioned_by.get(path.key, ())) for place, graph in enumerate(graphs)]
         much = 1.0 + math.log2(1 + sum(len(ids) for _, ids in mentioned_by))
@@ -142,13 +146,14 @@ def _memories_reached(
 
 
 def _path_in_words(graphs: Sequence[EntityGraph], path: _Path) -> str:
+    """Return a path in words."""
     return "; ".join(step.words for step in path.steps) or _name(graphs, path.key)
 
 
 # --- what a question names ------------------------------------------------------------------------------
 
-# Runs of its words, the longest first, as names and other names of a thing; names in a script without spaces
-# anywhere. Else a name whose parts are all there: `deploy_worker` for "the worker that does the deploy".
+# Runs of the question's words, the longest first, as names and aliases; names in a script without blanks,
+# anywhere. Else a name with all its parts present: `deploy_worker` for "the worker that does the deploy".
 MOST_NAMED, MOST_RUNS = 8, 400
 _MOST_CHARACTERS = 4096
 _LONGEST_RUN = 6
@@ -160,17 +165,16 @@ _COMMON = STOP_WORDS.union(EVERYDAY_WORDS)
 
 
 def named_in(graphs: Sequence[EntityGraph], question: str) -> tuple[str, ...]:
-    """Ids of at most MOST_NAMED things, in the order in which they are named."""
+    """Return the ids of at most MOST_NAMED entities of a question, in order."""
     question = question[:_MOST_CHARACTERS]
     found = dict.fromkeys((*_runs(graphs, question), *_unspaced(graphs, question)))
     return tuple(found or dict.fromkeys(_by_parts(graphs, question)))[:MOST_NAMED]
 
 
 def possible_entity_ids(question: str) -> tuple[str, ...]:
-    """Ids of all things that a question may name, single words first; for a database.
+    """Return the ids of all entities that a question may name, single words first, for a database.
 
-    At most MOST_RUNS of them. Other names of a thing, and names of which only the parts are there, are not
-    among them.
+    At most MOST_RUNS of them, without aliases and names of which only the parts are present.
     """
     words = [word.strip(".,-") for word in _WORD.findall(question[:_MOST_CHARACTERS])]
     runs = [
@@ -190,6 +194,7 @@ def possible_entity_ids(question: str) -> tuple[str, ...]:
 
 
 def _runs(graphs: Sequence[EntityGraph], question: str) -> Iterator[str]:
+    """Yield the entities that runs of words name."""
     words = [word.strip(".,-") for word in _WORD.findall(question)]
     at = 0
     while at < len(words):
@@ -204,7 +209,7 @@ def _runs(graphs: Sequence[EntityGraph], question: str) -> Iterator[str]:
 
 
 def _known(graphs: Sequence[EntityGraph], name: str) -> str:
-    """The id of a thing of this name, or nothing; an everyday word in small letters names none."""
+    """Return the id of an entity with this name, or ""; an ordinary word in small letters names none."""
     if name in _COMMON:
         return ""
     key = entity_id(name)
@@ -215,6 +220,7 @@ def _known(graphs: Sequence[EntityGraph], name: str) -> str:
 
 
 def _unspaced(graphs: Sequence[EntityGraph], question: str) -> Iterator[str]:
+    """Yield entities with names in a script without blanks."""
     folded = entity_id(question) if len(question) < _LONGEST_RUN else question.casefold()
     if not _UNSPACED.search(folded):
         return
@@ -223,6 +229,7 @@ def _unspaced(graphs: Sequence[EntityGraph], question: str) -> Iterator[str]:
 
 
 def _by_parts(graphs: Sequence[EntityGraph], question: str) -> Iterator[str]:
+    """Yield entities of which all parts of the name are in the question."""
     there = {word.casefold() for word in _PART.findall(question)}
     for graph in graphs:
         for key, entity in graph.names.items():

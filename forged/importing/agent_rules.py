@@ -1,7 +1,7 @@
-"""Rules that agents read, as memories: CLAUDE.md and its kin, rules of Cursor, instructions of Copilot.
+"""Import rules that agents read: CLAUDE.md and similar files, Cursor rules, Copilot instructions.
 
-Each statement of such a file becomes one memory. What the front matter of a rule says about when it holds
-becomes cues. A file that another one imports (`@docs/style.md`) is named and not followed.
+Each statement of a file becomes a memory. Conditions in a rule's front matter become cues. A file that
+another imports (`@docs/style.md`) is named and not followed.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from forged.memory import Category, Scope
 _IMPORT = re.compile(r"(?<![\w`@/])@((?:~/|\.{1,2}/|/)?[\w.-][\w./-]*)")
 _CODE_SPAN = re.compile(r"`[^`\n]*`")
 _LEADS_TO_FILE = re.compile(r"(?:~|\.{1,2})?/.*|.*\.[A-Za-z]\w{0,5}")
-_CUSTOMARY = re.compile(r"(?:Gemini|Qwen)(?: Code)? Added Memories")  # where they put what they remember
+_CUSTOMARY = re.compile(r"(?:Gemini|Qwen)(?: Code)? Added Memories")  # section in which they store memories
 _OF_HEADER = re.compile(r"[A-Za-z][\w-]*[ \t]*:|[ \t]|- |#|\Z")
 _KEY = re.compile(r"([A-Za-z][\w-]*)[ \t]*:[ \t]*(.*)")
-# Keys of front matter, in all the spellings that there are, by what they mean here.
+# Front matter keys in all spellings, by meaning.
 _MEANINGS = {
     "description": "when",
     "globs": "files",
@@ -34,9 +34,9 @@ _MEANINGS = {
 
 
 def rules(text: str, *, where: str, scope: str, folder: str = "") -> ImportBatch:
-    """The statements of one file. `folder` is the one it holds for, below the top of its repository."""
+    """Return the statements of a file; `folder` is the one it applies to, below its repository's top."""
     header, body, skipped = _parted(text)
-    told, left = _header(header, where)
+    found_cues, left = _header(header, where)
     found = cut(body)
     above = (folder,) if folder else ()
     items: list[Item] = []
@@ -48,7 +48,7 @@ def rules(text: str, *, where: str, scope: str, folder: str = "") -> ImportBatch
                     statement,
                     where=f"{where}:{statement.first + skipped}",
                     above=above,
-                    cues=told,
+                    cues=found_cues,
                     scope=scope,
                 )
             )
@@ -59,6 +59,7 @@ def rules(text: str, *, where: str, scope: str, folder: str = "") -> ImportBatch
 def _item(
     statement: MarkdownStatement, *, where: str, above: tuple[str, ...], cues: tuple[str, ...], scope: str
 ) -> Item:
+    """Return the item of a statement."""
     statement_said = _with_headings(statement, above)
     default = Category.CODING_PREFERENCES if scope == Scope.USER else Category.PROJECT_CONVENTIONS
     category = category_of(statement.lead, *statement.headings) or default.value
@@ -66,6 +67,7 @@ def _item(
 
 
 def _with_headings(statement: MarkdownStatement, above: tuple[str, ...]) -> str:
+    """Return a statement's text with its headings."""
     telling = tuple(each for each in statement.headings if not _CUSTOMARY.fullmatch(each))
     return msgspec.structs.replace(statement, headings=(*above, *telling)).said
 
@@ -74,14 +76,16 @@ def _with_headings(statement: MarkdownStatement, above: tuple[str, ...]) -> str:
 
 
 def _imports(statement: MarkdownStatement, where: str, skipped: int) -> list[SkippedItem]:
+    """Return the skipped imports of a statement."""
     at = f"{where}:{statement.first + skipped}"
     return [
-        SkippedItem(at, f"what it imports from {name} is not read; import that file by itself")
+        SkippedItem(at, f"{name}, which it includes, is not read; import that file separately")
         for name in _imported(statement.text)
     ]
 
 
 def _imported(text: str) -> Iterator[str]:
+    """Yield the paths of imports in a text."""
     fenced = False
     for line in lines_of(text):
         if line.lstrip().startswith(("```", "~~~")):
@@ -93,6 +97,7 @@ def _imported(text: str) -> Iterator[str]:
 
 
 def _is_import_alone(statement: MarkdownStatement) -> bool:
+    """Return True if a statement is only an import."""
     words = statement.text.split()
     return bool(words) and all(word.startswith("@") for word in words) and any(_imported(statement.text))
 
@@ -101,20 +106,16 @@ def _is_import_alone(statement: MarkdownStatement) -> bool:
 
 
 def _parted(text: str) -> tuple[list[str], str, int]:
-    """Lines of the front matter, what follows, and how many lines that leaves out.
-
-    Read by hand: `globs: **/*.ts`, as these programs write it, is no YAML. Cursor leaves an empty one before
-    that of the person.
-    """
-    lines, told, at = lines_of(text), list[str](), 0
+    """Return front matter lines, the text after them, and the count of lines before it."""
+    lines, header, at = lines_of(text), list[str](), 0
     while (end := _header_end(lines, at)) > at:
-        told += ["", *lines[at + 1 : end - 1], ""]
+        header += ["", *lines[at + 1 : end - 1], ""]
         at = end
-    return told, "\n".join(lines[at:]), at
+    return header, "\n".join(lines[at:]), at
 
 
 def _header_end(lines: Sequence[str], at: int) -> int:
-    """Where front matter that begins here ends; `at` if there is none: a rule above a text is a rule."""
+    """Return the index after front matter that begins here, or `at` if there is none."""
     if at >= len(lines) or lines[at].strip() != "---":
         return at
     for end in range(at + 1, len(lines)):
@@ -126,6 +127,7 @@ def _header_end(lines: Sequence[str], at: int) -> int:
 
 
 def _header(lines: Sequence[str], where: str) -> tuple[tuple[str, ...], list[SkippedItem]]:
+    """Return cues and skipped keys of front matter."""
     values, left = dict[str, list[str]](), list[SkippedItem]()
     current: list[str] | None = None
     for number, line in enumerate(lines, 1):
@@ -134,9 +136,7 @@ def _header(lines: Sequence[str], where: str) -> tuple[tuple[str, ...], list[Ski
             meaning = _MEANINGS.get(key[1].lower().replace("_", ""))
             current = values.setdefault(meaning, []) if meaning else None
             if meaning is None:
-                left.append(
-                    SkippedItem(f"{where}:{number}", f"the key {key[1][:40]!r} has no place in a memory")
-                )
+                left.append(SkippedItem(f"{where}:{number}", f"the key {key[1][:40]!r} cannot be imported"))
             elif current is not None:
                 current += _texts(key[2])
         elif current is not None and line.strip():
@@ -145,13 +145,14 @@ def _header(lines: Sequence[str], where: str) -> tuple[tuple[str, ...], list[Ski
 
 
 def _texts(value: str) -> Iterable[str]:
-    """One text, or those of a list between brackets."""
+    """Yield one text, or those of a list in brackets."""
     inner = value.strip()
     parts = inner[1:-1].split(",") if inner[:1] == "[" and inner[-1:] == "]" else [inner]
     return [part.strip().strip("\"'") for part in parts if part.strip().strip("\"'")]
 
 
 def _cues(values: dict[str, list[str]]) -> tuple[str, ...]:
+    """Return the cues of front matter values."""
     always = values.get("always", ["false"])[:1] == ["true"]
     when = [" ".join(values.get("when", ()))]
     globs = [each for value in values.get("files", ()) for each in value.split(",")]

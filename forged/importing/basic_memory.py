@@ -1,8 +1,8 @@
-"""Notes of basic-memory as memories: one for each observation, and one for each other statement of the note.
+"""Import notes of basic-memory: a memory for each observation and each other statement of a note.
 
-An observation is `- [category] text #tag (context)`; its tags and its context stay in the text. A relation is
-`- relation [[Target]]` and becomes a link between the first memories of the two notes, if both are imported;
-one to a note that is not there is named, and so is a kind of relation that becomes a plainer one.
+An observation is `- [category] text #tag (context)`; tags and context stay in the text. A relation is `-
+relation [[Target]]`. It becomes a link between the first memories of two imported notes. A relation to a
+missing note is named, and so is one that becomes a simpler relationship.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ _RELATIONS = {
 
 
 class _Note(msgspec.Struct, frozen=True):
+    """Front matter of a note."""
+
     title: str
     permalink: str
     kind: str
@@ -43,7 +45,7 @@ class _Note(msgspec.Struct, frozen=True):
 
 
 def is_note(text: str) -> bool:
-    """Whether a text is such a note, by the keys of its front matter."""
+    """Return True for such a note, by the keys of its front matter."""
     try:
         values = front_matter(text, KEYS).values
     except MemoryFormatError:
@@ -52,7 +54,7 @@ def is_note(text: str) -> bool:
 
 
 def note(text: str, *, where: str, name: str, scope: str) -> ImportBatch:
-    """One note. Raises MemoryFormatError for front matter that cannot be read."""
+    """Return the items of one note. Raises MemoryFormatError for unreadable front matter."""
     header = front_matter(text, KEYS)
     about, skipped = _about(header.values, name), header.lines
     found = cut(header.body)
@@ -76,7 +78,7 @@ def note(text: str, *, where: str, name: str, scope: str) -> ImportBatch:
 def _joined(
     items: Sequence[Item], links: Sequence[Link], left: Sequence[SkippedItem], about: _Note, where: str
 ) -> ImportBatch:
-    """The first item stands for the note, by its title and its permalink."""
+    """Return the batch of a note; its first item gets the title and permalink as keys."""
     if not items:
         lost = [SkippedItem(where, "a note that says nothing but its title and relations")]
         return ImportBatch((), (*left, *lost))
@@ -86,6 +88,7 @@ def _joined(
 
 
 def _item(statement: MarkdownStatement, about: _Note, where: str, scope: str) -> Item:
+    """Return the item of a statement."""
     observation = _OBSERVATION.fullmatch(statement.text)
     telling = tuple(each for each in statement.headings if each not in {about.title, *_CUSTOMARY})
     kind, text = "", msgspec.structs.replace(statement, headings=telling).said
@@ -107,16 +110,19 @@ def _item(statement: MarkdownStatement, about: _Note, where: str, scope: str) ->
 
 
 def _key(title: str) -> str:
+    """Return the key of a title."""
     return one_form(title.casefold())
 
 
 def _link(relation: re.Match[str]) -> Link:
+    """Return the link of a relation."""
     name = relation[1].strip().lower().replace(" ", "_").replace("-", "_")
     target = relation[2].partition("|")[0].partition("#")[0].strip()
     return Link(_key(target), _RELATIONS.get(name, Relationship.RELATES_TO).value)
 
 
 def _coarser(relation: re.Match[str], where: str) -> list[SkippedItem]:
+    """Return the losses of a relation that becomes a link: its kind or its context."""
     name = relation[1].strip().lower().replace(" ", "_").replace("-", "_")
     lost = (
         []
@@ -127,6 +133,7 @@ def _coarser(relation: re.Match[str], where: str) -> list[SkippedItem]:
 
 
 def _about(values: Mapping[str, object], name: str) -> _Note:
+    """Read the front matter of a note."""
     texts = {key: value for key, value in values.items() if isinstance(value, str)}
     tags = values.get("tags")
     listed = tags.split(",") if isinstance(tags, str) else tags if isinstance(tags, tuple) else ()

@@ -1,7 +1,7 @@
-"""An export: the memory files of several roots in one folder, byte by byte, with a manifest.
+"""Export memory files of several roots into one folder, byte by byte, with a manifest.
 
-It is written beside its place and gets its name when it is whole: what a kill leaves does not look so.
-Directories are 0700 and files 0600, as memories are. Raises StoreError with a sentence that says what to do.
+It is written under another name and renamed when complete, so an interrupted export is recognisable.
+Directories are 0700 and files 0600. Raises StoreError with advice.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ODD = re.compile(r"[^\w.-]|^\.+")
 
 
 class Copy(msgspec.Struct, frozen=True):
-    """The files of one root: name below its top, and bytes; and what of it is not copied."""
+    """Files of one root by name and bytes, and the files that are not copied."""
 
     root: Root
     files: tuple[tuple[str, bytes], ...]
@@ -33,7 +33,7 @@ class Copy(msgspec.Struct, frozen=True):
 
 
 def read_root(top: str, scope: str, withheld: Collection[str] = ()) -> Copy:
-    """Read a root; `withheld` are paths of files that do not count there."""
+    """Read a root; `withheld` are paths of files that are not used there."""
     root = repo_root(top) if scope == Scope.REPO else Root(top, Scope(scope))
     store = MemoryStore(root)
     files: list[tuple[str, bytes]] = []
@@ -43,9 +43,9 @@ def read_root(top: str, scope: str, withheld: Collection[str] = ()) -> Copy:
             path = os.path.join(listing.path, name)
             below = os.path.join(FOLDERS[0] if root.in_git else folder, name)
             if seen.memory is None:
-                left.append(SkippedItem(below, f"no memory: {seen.reason}"))
+                left.append(SkippedItem(below, f"not a memory: {seen.reason}"))
             elif path in withheld:
-                left.append(SkippedItem(below, "it is withheld; `forgectl review` shows it"))
+                left.append(SkippedItem(below, "it is not used yet; `forgectl review` shows it"))
             else:
                 files.append((below, store.read(path)))
         if listing.reason:
@@ -54,41 +54,43 @@ def read_root(top: str, scope: str, withheld: Collection[str] = ()) -> Copy:
 
 
 def export(target: str, copies: Sequence[Copy], *, replace: bool) -> Manifest:
-    """Write them as one export; what is there goes only if it is an older one and may be replaced."""
+    """Write copies as one export; with `replace`, an older export is replaced."""
     _check(target, replace=replace)
-    told = Manifest(forged=__version__, exported_at=utc_now(), parts=tuple(_parts(copies)))
+    manifest = Manifest(forged=__version__, exported_at=utc_now(), parts=tuple(_parts(copies)))
     fresh = f"{target}.{secrets.token_hex(4)}.part"
     with atomic.explained(f"cannot write {target}"), atomic.made(os.path.dirname(target)) as (parent, owner):
         try:
-            _written(parent, os.path.basename(fresh), owner, told, copies)
+            _written(parent, os.path.basename(fresh), owner, manifest, copies)
             _swapped(fresh, target)
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
-    return told
+    return manifest
 
 
 def new_file(path: str) -> int:
-    """Open a new file, 0600, to write to, and make its folder; as root, for the owner of what is there.
+    """Create a file (0600) with its folder and open it; as root, for the owner of the place.
 
-    Raises OSError, FileExistsError for anything of that name.
+    Raises OSError, FileExistsError if the name exists.
     """
     with atomic.made(os.path.dirname(path)) as (folder, owner):
         return atomic.create(folder, os.path.basename(path), owner)
 
 
 def _check(target: str, *, replace: bool) -> None:
-    if os.path.islink(target):  # it would be the link that is replaced
+    """Check that the target may be written or replaced."""
+    if os.path.islink(target):  # the link itself would be replaced
         led_to = os.path.realpath(target)
-        raise StoreError(f"{target} is a link to {led_to}; say that folder itself, or another one")
+        raise StoreError(f"{target} is a link to {led_to}; give that folder itself, or another one")
     if not os.path.lexists(target) or (os.path.isdir(target) and not os.listdir(target)):
         return
     if not os.path.isfile(os.path.join(target, MANIFEST)):
-        raise StoreError(f"{target} is there and is no export of forged; say another folder")
+        raise StoreError(f"{target} exists and is not an export of forged; give another folder")
     if not replace:
-        raise StoreError(f"{target} holds an export already; --force replaces it")
+        raise StoreError(f"{target} contains an export already; --force replaces it")
 
 
 def _parts(copies: Iterable[Copy]) -> Iterable[ExportedRoot]:
+    """Yield the manifest entries of copies."""
     names = set[str]()
     for copy in copies:
         if copy.root.scope is Scope.USER:
@@ -104,7 +106,7 @@ def _parts(copies: Iterable[Copy]) -> Iterable[ExportedRoot]:
 
 
 def _name(root: Root) -> str:
-    """The name of a root's project, also where its top is `project/.bare` or `project.git`."""
+    """Return the name of a root's project, also for a top such as `project/.bare` or `project.git`."""
     above, name = os.path.split(root.top)
     if root.in_git and name.startswith("."):
         return os.path.basename(above)
@@ -112,19 +114,21 @@ def _name(root: Root) -> str:
 
 
 def _written(
-    parent: int, fresh: str, owner: atomic.Owner | None, told: Manifest, copies: Sequence[Copy]
+    parent: int, fresh: str, owner: atomic.Owner | None, manifest: Manifest, copies: Sequence[Copy]
 ) -> None:
+    """Write all files of an export."""
     top = atomic.open_or_make(parent, fresh, owner)
     try:
-        for part, copy in zip(told.parts, copies, strict=True):
+        for part, copy in zip(manifest.parts, copies, strict=True):
             for below, data in copy.files:
                 _put(top, os.path.join(part.folder, below), data, owner)
-        _put(top, MANIFEST, msgspec.json.format(msgspec.json.encode(told), indent=2) + b"\n", owner)
+        _put(top, MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n", owner)
     finally:
         os.close(top)
 
 
 def _put(top: int, below: str, data: bytes, owner: atomic.Owner | None) -> None:
+    """Write one file below a directory."""
     *folders, name = below.split("/")
     current = os.dup(top)
     try:
@@ -140,7 +144,7 @@ def _put(top: int, below: str, data: bytes, owner: atomic.Owner | None) -> None:
 
 
 def _swapped(fresh: str, target: str) -> None:
-    """Give the export its name, and take away what it replaces."""
+    """Rename the export to its target, and remove an older one."""
     old = f"{fresh}.old"
     if os.path.lexists(target):
         os.rename(target, old)

@@ -1,8 +1,8 @@
-"""Exports of mem0 and of claude-mem, which are JSON, as memories.
+"""Import JSON exports of mem0 and claude-mem.
 
-Of mem0 each entry is one memory. Of claude-mem each observation is one, and so is what a session's summary
-says was learned; what was asked, looked at and done in a session is no memory, and is counted. Everything in
-such a file is somebody else's word: an entry of another form is named and skipped.
+Each entry of mem0 is a memory. Of claude-mem each observation is one, and so are the lessons of a session
+summary; requests, investigations and results are counted, not imported. The content is foreign: an entry of
+another form is named and skipped.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from forged.memory import Category, Scope, time_ns
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 Entry: TypeAlias = "dict[str, Json]"
 
-# As they stand in an export of mem0; what has no place in a memory is named.
+# Fields of a mem0 export that are used; fields without a place in a memory are named.
 _MEM0_USED = {"id", "memory", "text", "data", "created_at", "updated_at", "categories", "hash", "score"}
 _MEM0_LISTS = ("results", "memories")
 _TYPES = {
@@ -33,26 +33,26 @@ _TYPES = {
     "change": Category.PROJECT_CONVENTIONS,
 }
 _UNUSED_OF_SUMMARY = ("request", "investigated", "completed", "next_steps", "notes")
-_EARLIEST_MS = 946_684_800_000  # an epoch that is less is in seconds
+_EARLIEST_MS = 946_684_800_000  # a smaller epoch is in seconds
 
 
 def decoded(data: bytes) -> Json:
-    """Raises MemoryFormatError."""
+    """Decode JSON. Raises MemoryFormatError."""
     try:
         found: Json = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise MemoryFormatError(f"no JSON that can be read: {str(error)[:120]}") from error
+        raise MemoryFormatError(f"not readable as JSON: {str(error)[:120]}") from error
     return found
 
 
 def is_mem0(found: Json) -> bool:
-    """Whether a document looks like an export of mem0."""
+    """Return True for an export of mem0."""
     entries = _mem0_entries(found)
     return any(isinstance(each, dict) and "id" in each and "memory" in each for each in entries[:20])
 
 
 def is_claude_mem(found: Json) -> bool:
-    """Whether a document looks like an export of claude-mem."""
+    """Return True for an export of claude-mem."""
     return isinstance(found, dict) and isinstance(found.get("observations"), list)
 
 
@@ -60,14 +60,14 @@ def is_claude_mem(found: Json) -> bool:
 
 
 def mem0(found: Json, *, where: str, scope: str) -> ImportBatch:
-    """Its entries; they belong to a user, unless somebody says otherwise."""
+    """Return the entries of a mem0 export; by default they belong to the user."""
     items: list[Item] = []
     left: list[SkippedItem] = []
     if isinstance(found, dict) and found.get("relations"):
         left.append(SkippedItem(where, "the relations of its graph"))
     entries = _mem0_entries(found)
     if not entries:
-        left.append(SkippedItem(where, "no list of memories is in it"))
+        left.append(SkippedItem(where, "it contains no list of memories"))
     for number, entry in enumerate(entries, 1):
         at = f"{where}#{number}"
         text = _text(entry, "memory", "text", "data")
@@ -80,6 +80,7 @@ def mem0(found: Json, *, where: str, scope: str) -> ImportBatch:
 
 
 def _mem0_entries(found: Json) -> list[Json]:
+    """Return the entries of a mem0 document."""
     if isinstance(found, dict):
         lists = (found.get(name) for name in _MEM0_LISTS)
         return next((each for each in lists if isinstance(each, list)), [])
@@ -87,6 +88,7 @@ def _mem0_entries(found: Json) -> list[Json]:
 
 
 def _mem0_item(entry: Entry, text: str, where: str, scope: str) -> Item:
+    """Return the item of an entry."""
     kinds = [each for each in _list(entry.get("categories")) if isinstance(each, str)]
     created = _time(entry.get("created_at"))
     category = category_of(*kinds) or memory.default_category(scope).value
@@ -97,19 +99,20 @@ def _mem0_item(entry: Entry, text: str, where: str, scope: str) -> Item:
 
 
 def _unused(entry: Entry, where: str) -> Iterator[SkippedItem]:
+    """Yield the fields of an entry that are not imported."""
     names = [
         name for name, value in entry.items() if name not in _MEM0_USED and value not in (None, "", [], {})
     ]
     if names:
         shown = ", ".join(sorted(name[:40] for name in names)[:8])
-        yield SkippedItem(where, f"what it says beside its text: {shown}")
+        yield SkippedItem(where, f"fields that memories do not have: {shown}")
 
 
 # --- claude-mem ----------------------------------------------------------------------------------------
 
 
 def claude_mem(found: Json, *, where: str, scope: str) -> ImportBatch:
-    """Observations and what was learned; each of the repository that its project is named after."""
+    """Return observations and lessons, each for the repository of its project."""
     assert isinstance(found, dict)
     items: list[Item] = []
     left: list[SkippedItem] = []
@@ -126,7 +129,7 @@ def claude_mem(found: Json, *, where: str, scope: str) -> ImportBatch:
         if isinstance(entry, dict) and learned and len(learned) <= MOST_CHARS:
             items.append(_made(entry, learned, Category.PATTERNS.value, at, scope))
         if unused := [name for name in _UNUSED_OF_SUMMARY if _text(entry, name)]:
-            left.append(SkippedItem(at, f"what happened in a session is no memory: {', '.join(unused)}"))
+            left.append(SkippedItem(at, f"records of sessions are not imported: {', '.join(unused)}"))
     prompts = len(_list(found.get("prompts")))
     if prompts:
         left.append(SkippedItem(where, f"{prompts:,} prompts, as they were typed"))
@@ -134,9 +137,10 @@ def claude_mem(found: Json, *, where: str, scope: str) -> ImportBatch:
 
 
 def _observation(entry: Entry, where: str, scope: str) -> Item | None:
-    title, told = _text(entry, "title"), _text(entry, "narrative") or _text(entry, "text", "subtitle")
+    """Return the item of an observation, None if it is empty."""
+    title, story = _text(entry, "title"), _text(entry, "narrative") or _text(entry, "text", "subtitle")
     facts = [f"- {each}" for each in _texts(entry.get("facts"))]
-    first = ": ".join(filter(None, (title, told)))
+    first = ": ".join(filter(None, (title, story)))
     text = "\n".join(filter(None, (first, *facts)))
     if not text:
         return None
@@ -146,6 +150,7 @@ def _observation(entry: Entry, where: str, scope: str) -> Item | None:
 
 
 def _made(entry: Entry, text: str, category: str, where: str, scope: str) -> Item:
+    """Return an item of claude-mem."""
     created = _time(entry.get("created_at_epoch")) or _time(entry.get("created_at"))
     project = _text(entry, "project")
     return Item(
@@ -163,6 +168,7 @@ def _made(entry: Entry, text: str, category: str, where: str, scope: str) -> Ite
 
 
 def _text(entry: Json, *names: str) -> str:
+    """Return the first of some fields that is a text."""
     if not isinstance(entry, Mapping):
         return ""
     found = (entry.get(name) for name in names)
@@ -170,11 +176,12 @@ def _text(entry: Json, *names: str) -> str:
 
 
 def _list(value: Json) -> Sequence[Json]:
+    """Return a list, or an empty one."""
     return value if isinstance(value, list) else []
 
 
 def _texts(value: Json) -> list[str]:
-    """Lines of a list, which may itself be JSON in a text."""
+    """Return the lines of a list, which may be JSON in a text."""
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:
             value = decoded(value.encode("utf-8", "replace"))
@@ -186,7 +193,7 @@ def _texts(value: Json) -> list[str]:
 
 
 def _time(value: Json) -> str:
-    """As RFC 3339; nothing for what is no time."""
+    """Return a time as RFC 3339, "" if it is none."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return ""
     if isinstance(value, str):

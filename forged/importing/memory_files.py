@@ -1,8 +1,7 @@
-"""Memory files as they are: another `.forge`, and what `forgectl export` wrote.
+"""Import memory files unchanged: from another `.forge`, or from an export of forged.
 
-They keep every byte: id, version, links, dates and keys that forged does not know. An export is a folder with
-a manifest that says which of its folders holds whose memories; a repository is known there by its name alone,
-so whoever imports says where it is now.
+They keep every byte: id, version, links, dates and unknown keys. An export is a folder with a manifest of its
+roots. It names a repository without its path, so the importing person says where it is.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _ID = re.compile(r"(?!\.)[^/\x00-\x1f\x7f]{1,248}")
 
 
 class ExportedRoot(msgspec.Struct, frozen=True):
-    """One root of an export: its folder below the manifest, its scope, and the name of the repository."""
+    """Root of an export: its folder below the manifest, its scope, and the repository's name."""
 
     folder: str
     scope: str
@@ -33,7 +32,7 @@ class ExportedRoot(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """What an export says of itself. It names no path of the machine where it was made."""
+    """Manifest of an export, without any path of the exporting machine."""
 
     schema_version: int = VERSION
     forged: str = ""
@@ -42,7 +41,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def manifest(data: bytes) -> Manifest:
-    """Read one. Raises MemoryFormatError."""
+    """Read a manifest. Raises MemoryFormatError."""
     try:
         found = msgspec.json.decode(data, type=Manifest)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -54,12 +53,12 @@ def manifest(data: bytes) -> Manifest:
     for part in found.parts:
         steps = part.folder.split("/")
         if part.scope not in list(Scope) or os.path.isabs(part.folder) or ".." in steps:
-            raise MemoryFormatError(f"the manifest names a part that is none: {part.folder[:80]!r}")
+            raise MemoryFormatError(f"the manifest names an unknown part: {part.folder[:80]!r}")
     return found
 
 
 def memory_file(data: bytes, *, name: str, where: str, scope: str, repo: str = "") -> ImportBatch:
-    """One memory file, byte by byte."""
+    """Return a memory file as an item, byte by byte."""
     if len(data) > MAX_FILE_BYTES:
         return _left(where, f"larger than {MAX_FILE_BYTES // 1024} KiB")
     try:
@@ -67,7 +66,7 @@ def memory_file(data: bytes, *, name: str, where: str, scope: str, repo: str = "
     except MemoryFormatError as error:
         return _left(where, str(error))
     if not _NAME.fullmatch(name) or not _ID.fullmatch(found.id):
-        return _left(where, "its name or its id is none that forged writes")
+        return _left(where, "forged does not write such a name or id")
     item = Item(
         text=found.content,
         where=where,
@@ -83,9 +82,10 @@ def memory_file(data: bytes, *, name: str, where: str, scope: str, repo: str = "
 
 
 def is_memory_folder(path: str) -> bool:
-    """Whether a folder is `.forge/memory` or `.forge/memories` of some root."""
+    """Return True for `.forge/memory` or `.forge/memories` of a root."""
     return any(f"/{os.path.abspath(path)}".endswith(f"/{folder}") for folder in FOLDERS)
 
 
 def _left(where: str, why: str) -> ImportBatch:
+    """Return a batch with one skipped item."""
     return ImportBatch((), (SkippedItem(where, why),))

@@ -1,8 +1,8 @@
-"""From a path that a person names to memories: which form a file has, and who reads it.
+"""Read memories from a path: detect the format of each file and call its reader.
 
-A form is known by the file's name or by what is in it; a person may say it. Files of a folder that have none
-of the forms are passed by. The path itself must have one, or WorkspaceError says what to do; it is raised for
-a path that cannot be read as well.
+A format is detected by the file's name or content, or the person names it. Files of a folder without a known
+format are skipped. The path itself must have one; otherwise, or if it cannot be read, WorkspaceError explains
+what to do.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _RULES = re.compile(
     r"(?:.*/)?(?:(?:CLAUDE|AGENTS|GEMINI|QWEN)(?:\.local)?\.md|\.cursorrules|\.cursor/rules/.*\.mdc"
     r"|\.claude/rules/.*\.md|\.github/copilot-instructions\.md|\.github/instructions/.*\.instructions\.md)"
 )
-# Named by itself, a file may lie anywhere.
+# File names of rules in any place, if the person names the file.
 _RULES_ALONE = re.compile(r".*(?:\.mdc|\.instructions\.md|copilot-instructions\.md)")
 _HOLDERS = re.compile(r"(?:^|/)\.(?:cursor|github|claude)(?:/.*)?$")
 _USERS_OWN = (".claude", ".codex", ".gemini", ".qwen", ".cursor", ".config", ".copilot")
@@ -38,7 +38,7 @@ _OF_A_MEMORY = ("id", "version", "trigger", "scope")
 
 
 class ReadOptions(msgspec.Struct, frozen=True):
-    """What a person says of a path: the form and the scope, if at all, and which home is theirs."""
+    """Options of an import: format and scope if given, and the person's home."""
 
     home: str
     form: str = ""
@@ -46,7 +46,7 @@ class ReadOptions(msgspec.Struct, frozen=True):
 
 
 def read_path(path: str, asked: ReadOptions) -> ImportBatch:
-    """All that a path comes to."""
+    """Return all items of a path."""
     try:
         is_folder = stat.S_ISDIR(os.stat(path).st_mode)
     except (OSError, ValueError) as error:
@@ -64,7 +64,7 @@ def read_path(path: str, asked: ReadOptions) -> ImportBatch:
     except MemoryFormatError as error:
         raise WorkspaceError(f"{path}: {error}") from error
     if found is None:
-        raise WorkspaceError(f"{path} has no form that is known; say which with --as ({', '.join(FORMS)})")
+        raise WorkspaceError(f"{path} has no known format; name it with --as ({', '.join(FORMS)})")
     return found
 
 
@@ -72,6 +72,7 @@ def read_path(path: str, asked: ReadOptions) -> ImportBatch:
 
 
 def _folder(top: str, asked: ReadOptions) -> ImportBatch:
+    """Return the items of a folder."""
     if os.path.lexists(os.path.join(top, memory_files.MANIFEST)):
         return _export(top, asked)
     below = _memory_folders(top)
@@ -83,7 +84,7 @@ def _folder(top: str, asked: ReadOptions) -> ImportBatch:
 
 
 def _memory_folders(top: str) -> tuple[str, ...]:
-    """The folders of a `.forge` that a person means by this path, each with a slash at its end."""
+    """Return the memory folders of a `.forge` path, each with a final slash."""
     if memory_files.is_memory_folder(top):
         return ("",)
     names = [folder.partition("/")[2] for folder in FOLDERS]
@@ -92,13 +93,14 @@ def _memory_folders(top: str) -> tuple[str, ...]:
 
 
 def _size_in(folders: Container[str], where: str) -> int:
-    """How large a memory file may be; nothing else is wanted of these folders."""
+    """Return the size limit of a memory file in some folders, else 0."""
     folder, _, name = where.rpartition("/")
     is_there = (f"{folder}/" if folder else "") in folders
     return MAX_FILE_BYTES if is_there and name.endswith(".md") else 0
 
 
 def _all(top: str, asked: ReadOptions, wanted: Callable[[str], int], form: str) -> ImportBatch:
+    """Return the items of all wanted files below a folder."""
     walk = Walk(top, wanted, with_memories=form == "forge")
     asked = msgspec.structs.replace(asked, form=asked.form or form)
     parts: list[ImportBatch] = []
@@ -113,7 +115,7 @@ def _all(top: str, asked: ReadOptions, wanted: Callable[[str], int], form: str) 
 
 
 def merge_batches(parts: list[ImportBatch]) -> ImportBatch:
-    """Several as one."""
+    """Merge batches into one."""
     formats: dict[str, int] = {}
     for part in parts:
         for name, count in part.formats.items():
@@ -123,12 +125,14 @@ def merge_batches(parts: list[ImportBatch]) -> ImportBatch:
 
 
 def _size_of(path: str) -> int:
+    """Return the size limit of a path in any format, else 0."""
     if _RULES.fullmatch(path):
         return _TEXT_BYTES
     return MAX_FILE_BYTES if path.endswith(".md") else 0
 
 
 def _size_of_form(where: str, form: str) -> int:
+    """Return the size limit of a path in one format, else 0."""
     if form in {"mem0", "claude-mem"}:
         return _JSON_BYTES if where.endswith(".json") else 0
     names = (".md", ".mdc", ".cursorrules") if form == "rules" else (".md",)
@@ -136,14 +140,14 @@ def _size_of_form(where: str, form: str) -> int:
 
 
 def _export(top: str, asked: ReadOptions) -> ImportBatch:
-    """Every part of an export that its manifest names."""
+    """Return the items of all parts of an export."""
     try:
-        told = memory_files.manifest(
+        manifest = memory_files.manifest(
             read_file(os.path.join(top, memory_files.MANIFEST), memory_files.MANIFEST, _JSON_BYTES).data
         )
     except MemoryFormatError as error:
         raise WorkspaceError(f"{top}: {error}") from error
-    homes = {f"{part.folder}/{folder}/": part for part in told.parts for folder in FOLDERS}
+    homes = {f"{part.folder}/{folder}/": part for part in manifest.parts for folder in FOLDERS}
     walk = Walk(top, partial(_size_in, homes), with_memories=True)
     parts: list[ImportBatch] = []
     for source in walk:
@@ -156,7 +160,7 @@ def _export(top: str, asked: ReadOptions) -> ImportBatch:
 
 
 def _file(source: SourceFile, asked: ReadOptions, *, alone: bool) -> ImportBatch | None:
-    """What one file comes to; None if it has no form that is known. Raises MemoryFormatError."""
+    """Return the items of a file, None for an unknown format. Raises MemoryFormatError."""
     form = asked.form or _form(source, alone=alone)
     if form == "rules":
         found = _rules(source, asked)
@@ -170,7 +174,7 @@ def _file(source: SourceFile, asked: ReadOptions, *, alone: bool) -> ImportBatch
     elif form == "claude-mem":
         document = json_exports.decoded(source.data)
         if not json_exports.is_claude_mem(document):
-            raise MemoryFormatError("no list of observations is in it")
+            raise MemoryFormatError("it contains no list of observations")
         found = json_exports.claude_mem(document, where=source.where, scope=asked.scope)
     else:
         return None
@@ -179,6 +183,7 @@ def _file(source: SourceFile, asked: ReadOptions, *, alone: bool) -> ImportBatch
 
 
 def _form(source: SourceFile, *, alone: bool) -> str:
+    """Return the format of a file, or ""."""
     if _RULES.fullmatch(source.path) or (alone and _RULES_ALONE.fullmatch(source.name)):
         return "rules"
     if source.name.endswith(".json") and alone:
@@ -193,6 +198,7 @@ def _form(source: SourceFile, *, alone: bool) -> str:
 
 
 def _form_of_json(data: bytes) -> str:
+    """Return the format of a JSON file, or ""."""
     document = json_exports.decoded(data)
     if json_exports.is_claude_mem(document):
         return "claude-mem"
@@ -200,6 +206,7 @@ def _form_of_json(data: bytes) -> str:
 
 
 def _is_memory(text: str) -> bool:
+    """Return True for the front matter of a memory file."""
     try:
         values = front_matter(text, _OF_A_MEMORY).values
     except MemoryFormatError:
@@ -208,6 +215,7 @@ def _is_memory(text: str) -> bool:
 
 
 def _memory(source: SourceFile, scope: str, repo: str = "") -> ImportBatch:
+    """Return the item of a memory file."""
     found = memory_files.memory_file(
         source.data, name=source.name, where=source.where, scope=scope, repo=repo
     )
@@ -216,7 +224,7 @@ def _memory(source: SourceFile, scope: str, repo: str = "") -> ImportBatch:
 
 
 def _stated_scope(source: SourceFile) -> str:
-    """What the file says of itself: a folder that is no root of ours decides nothing."""
+    """Return the scope that a memory file states, as its folder proves nothing."""
     try:
         values = front_matter(source.data.decode("utf-8", "replace"), ("scope",)).values
     except MemoryFormatError:
@@ -225,6 +233,7 @@ def _stated_scope(source: SourceFile) -> str:
 
 
 def _rules(source: SourceFile, asked: ReadOptions) -> ImportBatch:
+    """Return the items of an agent's rules."""
     home = os.path.realpath(asked.home)
     folder = os.path.realpath(source.folder)
     below = os.path.relpath(folder, home).split("/")
@@ -240,7 +249,7 @@ def _rules(source: SourceFile, asked: ReadOptions) -> ImportBatch:
 
 
 def _dated(item: Item, source: SourceFile) -> Item:
-    """An item that says nothing of its time is as old as its file."""
+    """Return an item with the file's time unless it has its own."""
     created = item.created_at or utc(source.changed)
     return msgspec.structs.replace(
         item, created_at=created, updated_at=item.updated_at or created, source=source.name

@@ -41,7 +41,7 @@ def connect(machine: Machine, row: AgentRow) -> Iterator[str]:
         yield from _write_settings(machine, row)
     after = status.state(machine, row, exact=True)
     if after.connection not in {"connected", "off"}:
-        raise IntegrationError(f"it says that it is done, but {after.detail or 'nothing of it is there'}")
+        raise IntegrationError(f"it reports success, but {after.detail or 'nothing was installed'}")
 
 
 def disconnect(machine: Machine, row: AgentRow) -> Iterator[str]:
@@ -62,14 +62,14 @@ def planned_steps(machine: Machine, row: AgentRow) -> tuple[str, ...]:
         commands = " && ".join(f"{row.program} {' '.join(words)}" for words in row.installs)
         return (
             f"runs `{commands.replace('{folder}', shlex.quote(machine.plugin))}`",
-            f"which gives it hooks ({events}) and the MCP server `forged`",
+            f"which adds hooks ({events}) and the MCP server `forged`",
         )
     if row.way == "file":
         paths = (os.path.join(machine.folder(row), name) for name in row.files)
         return (f"writes {', '.join(paths)}: a plug-in, with the MCP server `forged`",)
     return (
-        f"puts entries of forged into {', '.join(status.settings(machine, row))}",
-        f"hooks ({events}) and the MCP server `forged`; all else there stays as it is",
+        f"adds entries of forged to {', '.join(status.settings(machine, row))}",
+        f"hooks ({events}) and the MCP server `forged`; everything else there stays as it is",
     )
 
 
@@ -128,7 +128,7 @@ def _install(machine: Machine, row: AgentRow, now: status.AgentState) -> Iterato
         harness.call(machine, row, now.program, arguments)
     if not status.state(machine, row).connection:
         raise IntegrationError(
-            f"{row.program} says that it is done, but no plug-in is there; {harness.update_advice(row)}"
+            f"{row.program} reports success, but no plug-in is there; {harness.update_advice(row)}"
         )
     yield f"installed the plug-in by `{row.program} {row.installs[-1][0]} {row.installs[-1][1]}`"
 
@@ -137,7 +137,7 @@ def _uninstall(machine: Machine, row: AgentRow) -> Iterator[str]:
     program = machine.program(row.program) or record.load(machine).agents.get(row.name, AgentRecord()).program
     if not program or not os.access(program, os.X_OK):
         raise IntegrationError(
-            f"{row.program} is not there any more, and it alone removes its plug-in: {row.install}"
+            f"{row.program} is not there any more, and only it can remove its plug-in: {row.install}"
         )
     os.makedirs(machine.plugin, mode=0o700, exist_ok=True)
     was_there = bool(status.state(machine, row).connection)
@@ -195,7 +195,7 @@ def _write_settings(machine: Machine, row: AgentRow) -> Iterator[str]:
             bare = "\n" if before is None else entries.remove(before, _made(machine, row, path), head)
             text, made = entries.add(bare, wanted, head)
         except (NotJson, UnfitSettings) as error:
-            remedy = "fix it, or put these in yourself and leave the rest as it is"
+            remedy = "fix it, or add these yourself and leave the rest as it is"
             raise IntegrationError(f"{path}: {error}; {remedy}: {_by_hand(wanted)}") from error
         if text != before:
             _put(machine, row, path, text, made)
@@ -216,7 +216,7 @@ def _remove_settings(machine: Machine, row: AgentRow) -> Iterator[str]:
             yield f"removed {path}"
         elif text != before:
             file_io.write(path, text, before)
-            yield f"took forged's entries out of {path}"
+            yield f"removed forged's entries from {path}"
 
 
 def _put(machine: Machine, row: AgentRow, path: str, text: str, made: tuple[entries.Path, ...] = ()) -> None:

@@ -81,17 +81,17 @@ def _judged(value: object, *, exact: bool) -> object:
 def _with(text: str, entry: SettingsEntry, made: list[Path]) -> str:
     node = parse(text)
     if node.kind != "{":
-        raise UnfitSettings("it holds no object")
+        raise UnfitSettings("it contains no object")
     for depth, key in enumerate(entry.path):
         child = node.member(key)
         if child is None:
             made += [entry.path[:length] for length in range(depth + 1, len(entry.path) + 1)]
             return insert(text, node, key, _nested(entry, depth + 1))
         if child.kind != "{" and depth + 1 < len(entry.path):
-            raise UnfitSettings(f"its {key} is of another kind")
+            raise UnfitSettings(f"its {key} has another type")
         node = child
     if node.kind != ("{" if entry.key else "["):
-        raise UnfitSettings(f"its {'.'.join(entry.path)} is of another kind")
+        raise UnfitSettings(f"its {'.'.join(entry.path)} has another type")
     if entry.key in node.keys:
         raise UnfitSettings(
             f"its {'.'.join((*entry.path, entry.key))} is there already and runs something else"

@@ -33,7 +33,7 @@ def read(path: str) -> str | None:
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
-            raise IntegrationError(f"{path} is no file: move it away and say it again")
+            raise IntegrationError(f"{path} is not a file: move it away and run this again")
         if found.st_uid != os.geteuid():
             raise IntegrationError(f"{path} belongs to user {found.st_uid} and is left as it is")
         with open(descriptor, "rb", closefd=False) as file:
@@ -54,7 +54,7 @@ def write(path: str, text: str, before: str | None) -> list[str]:
     try:
         made = make_folders(os.path.dirname(target))
         if read(target) != before:
-            raise IntegrationError(f"{path} was changed meanwhile and is left as it is: say it again")
+            raise IntegrationError(f"{path} was changed meanwhile and is left as it is: run this again")
         mode = stat.S_IMODE(os.stat(target).st_mode) if before is not None else 0o600
         _exchange(target, text.encode(), mode)
     except OSError as error:

@@ -29,19 +29,19 @@ _UNKNOWN = re.compile(
 def call(machine: Machine, row: AgentRow, program: str, arguments: Sequence[str]) -> None:
     """Run a command of the agent. Raises IntegrationError with its output."""
     words = [program, *(argument.replace("{folder}", machine.plugin) for argument in arguments)]
-    code, said = _run(words, _environment(machine, row, program), machine.plugin, _WITHIN_S)
+    code, output = _run(words, _environment(machine, row, program), machine.plugin, _WITHIN_S)
     if code == 0:
         return
     shown = f"`{row.program} {' '.join(words[1:])}`"
     if code is None:
         raise IntegrationError(
-            f"{shown} did not end within {_WITHIN_S:.0f} s: run it yourself, then say this again"
+            f"{shown} did not end within {_WITHIN_S:.0f} s: run it yourself, then run this again"
         )
-    if code == 127 or "node: No such file" in said:
+    if code == 127 or "node: No such file" in output:
         raise IntegrationError(f"{program} cannot run: it needs Node.js, which is not in PATH (nodejs.org)")
-    last = " ".join((said.strip()[-_MOST_SHOWN:] or f"exit code {code}").split())
+    last = " ".join((output.strip()[-_MOST_SHOWN:] or f"exit code {code}").split())
     raise IntegrationError(
-        f"{shown} failed: {last}" + (f"; {update_advice(row)}" if _UNKNOWN.search(said) else "")
+        f"{shown} failed: {last}" + (f"; {update_advice(row)}" if _UNKNOWN.search(output) else "")
     )
 
 
@@ -52,8 +52,8 @@ def update_advice(row: AgentRow) -> str:
 
 def version_of(machine: Machine, row: AgentRow, program: str) -> str:
     """Return the version that the agent prints; empty if it prints none in time."""
-    code, said = _run([program, "--version"], _environment(machine, row, program), machine.home, _ASKED_S)
-    words = said.split() if code == 0 else []
+    code, output = _run([program, "--version"], _environment(machine, row, program), machine.home, _ASKED_S)
+    words = output.split() if code == 0 else []
     return next((word for word in words if word[:1].isdigit() and "." in word), "")[:40]
 
 
@@ -85,11 +85,11 @@ def _run(
 def _output(process: subprocess.Popen[bytes], within_s: float) -> tuple[int | None, str]:
     """Return exit code and output of a process, and end its whole group."""
     try:
-        said, _ = process.communicate(timeout=within_s)
+        output, _ = process.communicate(timeout=within_s)
     except subprocess.TimeoutExpired:
         return None, ""
     else:
-        return process.returncode, said.decode(errors="replace")
+        return process.returncode, output.decode(errors="replace")
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

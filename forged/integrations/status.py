@@ -120,7 +120,7 @@ def _connection(machine: Machine, row: AgentRow, *, exact: bool) -> tuple[Connec
         if connection == "connected" and (gone := [path for path in sources if not os.path.isfile(path)]):
             return (
                 "damaged",
-                f"{gone[0]} is gone, of which {row.title} has a copy",
+                f"{gone[0]} is gone, and {row.title} uses a copy of it",
             )  # Claude Code runs neither
     except (IntegrationError, NotJson) as error:
         return "damaged", str(error)
@@ -161,7 +161,11 @@ def _judged(is_same: bool, text: str, path: str) -> tuple[Connection, str]:
     gone = [each for run in _RUN.findall(text) for each in run if not os.path.exists(each)]
     if gone:
         return "damaged", f"{path} runs {gone[0]}, which is gone"
-    return ("connected", path) if is_same else ("older", f"{path} is of another forged, or was changed")
+    return (
+        ("connected", path)
+        if is_same
+        else ("older", (f"{path} was written by another forged, or changed by hand"))
+    )
 
 
 def _copies(row: AgentRow, folder: str, copy: str) -> list[str]:

@@ -149,7 +149,7 @@ class Calls:
         self, place: str, scope: str = "", category: str = "", limit: int = _PAGE, cursor: str = "0"
     ) -> str:
         if not cursor.isascii() or not cursor.isdecimal():
-            raise CallError("This cursor is none; leave it out for the first page.")
+            raise CallError("This cursor is invalid; leave it out for the first page.")
         start = int(cursor)
         found = self._ask(
             ListMemories(

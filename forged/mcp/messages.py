@@ -38,17 +38,17 @@ class JsonRpcMessage:
 def read(line: bytes) -> JsonRpcMessage:
     """Return the message of a line. Raises MessageError."""
     try:
-        said = json.loads(line, parse_constant=_no_number)
+        fields = json.loads(line, parse_constant=_no_number)
     except (ValueError, RecursionError):
         raise MessageError(NOT_JSON, "this line is no JSON in UTF-8") from None
-    if isinstance(said, list):
+    if isinstance(fields, list):
         raise MessageError(NO_REQUEST, "batches are not taken; send one message a line")
-    if not isinstance(said, dict) or said.get("jsonrpc") != "2.0":
+    if not isinstance(fields, dict) or fields.get("jsonrpc") != "2.0":
         raise MessageError(NO_REQUEST, "this is no message of JSON-RPC 2.0")
-    number = _number(said)
-    if "method" not in said and ("result" in said or "error" in said):
-        return JsonRpcMessage("", number, {}, said.get("result"))
-    method, params = said.get("method"), said.get("params", {})
+    number = _number(fields)
+    if "method" not in fields and ("result" in fields or "error" in fields):
+        return JsonRpcMessage("", number, {}, fields.get("result"))
+    method, params = fields.get("method"), fields.get("params", {})
     if not isinstance(method, str) or not method:
         raise MessageError(NO_REQUEST, "there is no method in it", number)
     if not isinstance(params, dict):
@@ -69,17 +69,17 @@ def question(number: str, method: str) -> bytes:
     return _line({"id": number, "method": method})
 
 
-def _line(said: Json) -> bytes:
+def _line(fields: Json) -> bytes:
     """Encode as ASCII, so that a lone surrogate is passed through and no line has a second line break."""
-    return json.dumps({"jsonrpc": "2.0", **said}, separators=(",", ":")).encode() + b"\n"
+    return json.dumps({"jsonrpc": "2.0", **fields}, separators=(",", ":")).encode() + b"\n"
 
 
-def _number(said: Json) -> str | int | None:
+def _number(fields: Json) -> str | int | None:
     """Return the id, None for a notification. Raises MessageError."""
-    number = said.get("id")
+    number = fields.get("id")
     if isinstance(number, str) or (isinstance(number, int) and not isinstance(number, bool)):
         return number
-    if "id" in said:
+    if "id" in fields:
         raise MessageError(NO_REQUEST, "an id is a text or a whole number")
     return None
 

@@ -56,7 +56,7 @@ def full_entry(memory: MemoryRecord) -> str:
         ("replaces", (memory.supersedes,) if memory.supersedes else ()),
         ("concurrent with", memory.concurrent_heads),
         ("linked to", tuple(edge.id for edge in memory.related)),
-        ("speaks of", memory.entities),
+        ("mentions", memory.entities),
     ):
         if names:
             lines.append(f"({word} {_listed(names)})")
@@ -79,22 +79,22 @@ def remembered(reply: Remembered) -> str:
     """Render the result of saving a memory."""
     where = f"{reply.memory_id} ({reply.scope}, {reply.category}, version {reply.version})"
     if reply.existed:
-        said = f"This is in memory already: {where}. Nothing was written."
+        sentence = f"This is in memory already: {where}. Nothing was written."
     else:
-        said = f"Kept as {where}." + (f" It replaces {reply.replaced}." if reply.replaced else "")
+        sentence = f"Kept as {where}." + (f" It replaces {reply.replaced}." if reply.replaced else "")
     if reply.base_moved:
-        said += " Another version was the newest by then, and was replaced."
-    return f"{said} ({reply.reason})" if reply.reason else said
+        sentence += " Another version was the newest by then, and was replaced."
+    return f"{sentence} ({reply.reason})" if reply.reason else sentence
 
 
 def forgotten(reply: Forgotten) -> str:
     """Render the result of forgetting a memory."""
     newest = reply.ids[-1] if reply.ids else ""
     older = f" with {len(reply.ids) - 1} older versions" if len(reply.ids) > 1 else ""
-    said = (
+    sentence = (
         f"Forgotten: {newest}{older}. For 7 days the user can take it back with `forgectl restore {newest}`."
     )
-    return f"{said} Not reached: {'; '.join(reply.unreachable)}." if reply.unreachable else said
+    return f"{sentence} Not reached: {'; '.join(reply.unreachable)}." if reply.unreachable else sentence
 
 
 def status(report: StatusReport, repository: str) -> str:

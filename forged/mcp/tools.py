@@ -68,8 +68,8 @@ def _count(most: int, usual: int) -> Json:
 
 
 def _one_of(*words: str, description: str = "") -> Json:
-    said = {"description": description} if description else {}
-    return {"type": "string", "enum": list(words), **said}
+    fields = {"description": description} if description else {}
+    return {"type": "string", "enum": list(words), **fields}
 
 
 TOOLS = (

@@ -148,7 +148,7 @@ def _made(
     fields = (made.id, new.name, made.supersedes or "", *fields_of(made), made.extra)
     secrets = secrets_now(made.content, fields)
     if secrets and not terms.allow_secret:
-        reason = f"it holds what looks like a secret ({', '.join(secrets)})"
+        reason = f"it seems to contain a secret ({', '.join(secrets)})"
         return ImportOutcome(result="secret", memory_id=made.id, reason=reason)
     return replace(new, insisted=bool(secrets))
 
@@ -179,13 +179,13 @@ def _without_forgotten(
 def _known(new: WriteRequest, there: _RootContents) -> ImportOutcome | None:
     wanted = new.memory.id
     if wanted in there.withheld and wanted not in there.files:
-        reason = "it lies here and is withheld; `forgectl review` shows it"
+        reason = "it is here already but not used yet; `forgectl review` shows it"
         return ImportOutcome(result="refused", memory_id=wanted, reason=reason)
     if new.data:
         if hashlib.sha256(new.data).hexdigest() in there.files.get(wanted, ()):
             return ImportOutcome(result="exists", memory_id=wanted)
         if wanted in there.files or one_form(new.name) in there.names:
-            reason = "this id is there with another content; it stays as it is"
+            reason = "a memory with this id and another text exists; it was not changed"
             return ImportOutcome(result="conflict", memory_id=wanted, reason=reason)
         return None
     same = wanted if wanted in there.files else there.by_text.get(normalised(new.memory.content))
@@ -208,7 +208,7 @@ def _fate(done: Written | StoreError | None, draft: WriteRequest, there: _RootCo
 def _copied(asked: ImportedDraft, terms: Terms) -> WriteRequest:
     name = asked.name or f"{asked.memory_id}.md"
     if len(asked.file) > MAX_FILE_BYTES or not _is_file_name(name):
-        raise InvalidRequest(f"{name[:80]!r} cannot be the file of a memory")
+        raise InvalidRequest(f"{name[:80]!r} cannot be the name of a memory file")
     found = parse(asked.file, terms.scope, name.removesuffix(".md"))
     origin = found.origin if terms.own else Origin.IMPORT
     return WriteRequest(
@@ -224,9 +224,9 @@ def _is_file_name(name: str) -> bool:
 def _drafted(asked: ImportedDraft, terms: Terms, check: Callable[[ImportedDraft], None]) -> WriteRequest:
     content = without_private(asked.content).strip()
     if not content:
-        raise InvalidRequest("nothing is left of it without what is marked private")
+        raise InvalidRequest("nothing is left without the text that is marked private")
     if not memory.is_valid_id(asked.memory_id):
-        raise InvalidRequest(f"{asked.memory_id[:80]!r} is no id for a new memory")
+        raise InvalidRequest(f"{asked.memory_id[:80]!r} is not a valid id for a new memory")
     check(asked)
     now = memory.utc_now()
     created = asked.created_at if memory.time_ns(asked.created_at) else now

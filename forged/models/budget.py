@@ -96,8 +96,8 @@ class Governor:
         now = self._clock()
         self._slots.extend([now + _MINUTE_S] * (calls - 1))
         prompted, completed = _plausible(prompt_tokens), _plausible(completion_tokens)
-        said = min(said_tokens, prompted)
-        self._add(DayCost(utc_day(now), purpose, calls, failed, prompted, completed, said))
+        conversation = min(said_tokens, prompted)
+        self._add(DayCost(utc_day(now), purpose, calls, failed, prompted, completed, conversation))
 
     def _add(self, day: DayCost) -> None:
         key = (day.day, day.purpose)
@@ -142,7 +142,7 @@ class Governor:
             return None
         message = (
             f"{used:,} of today's {self._token_limit:,} tokens are used and the next call takes about "
-            f"{tokens:,}; the count starts anew at {self.resets_at}, `memory.daily_token_limit` sets it"
+            f"{tokens:,}; the count restarts at {self.resets_at}, `memory.daily_token_limit` sets the limit"
         )
         return LimitReached("daily_token_limit", _until_midnight(self._clock()), message)
 

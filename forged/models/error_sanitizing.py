@@ -67,32 +67,32 @@ def _is_of_key(word: str, parts: set[str]) -> bool:
 
 def _holds_any(text: str, keys: tuple[str, ...]) -> bool:
     """Return True if a longer part of a key is left, split by blanks or other characters."""
-    said = _NO_LETTER.sub("", text.casefold())
+    letters = _NO_LETTER.sub("", text.casefold())
     bare = (_NO_LETTER.sub("", key.casefold()) for key in keys)
-    return any(key[at : at + _ECHO] in said for key in bare for at in range(len(key) - _ECHO + 1))
+    return any(key[at : at + _ECHO] in letters for key in bare for at in range(len(key) - _ECHO + 1))
 
 
 def _repeats(message: str, sent: tuple[str, ...]) -> bool:
     """Return True if a stretch of the message, or a whole short text, comes from the sent texts."""
-    said = _ESCAPED.sub(lambda found: chr(int(found[1], 16)), message).casefold()
-    own = list(_own_words(said))
-    return any(_is_quoted(said, own, " ".join(text.casefold().split())) for text in sent)
+    message = _ESCAPED.sub(lambda found: chr(int(found[1], 16)), message).casefold()
+    own = list(_own_words(message))
+    return any(_is_quoted(message, own, " ".join(text.casefold().split())) for text in sent)
 
 
-def _is_quoted(said: str, own: list[tuple[int, int]], text: str) -> bool:
+def _is_quoted(message: str, own: list[tuple[int, int]], text: str) -> bool:
     if _SHORTEST <= len(text) < _ECHO:
-        return text in said and any(said[start:end] in text for start, end in own)
+        return text in message and any(message[start:end] in text for start, end in own)
     return any(
-        said[at : at + _ECHO] in text and (said[start:end] in text or not said[start:end].isascii())
+        message[at : at + _ECHO] in text and (message[start:end] in text or not message[start:end].isascii())
         for start, end in own
-        for at in range(max(start - _ECHO + 1, 0), min(end, len(said) - _ECHO + 1))
+        for at in range(max(start - _ECHO + 1, 0), min(end, len(message) - _ECHO + 1))
     )
 
 
-def _own_words(said: str) -> Iterator[tuple[int, int]]:
+def _own_words(message: str) -> Iterator[tuple[int, int]]:
     """Yield the places of all words that are not common in errors, nor the name of a model."""
-    named = [found.span(1) for found in _MODEL.finditer(said)]
-    for word in _WORD.finditer(said):
+    named = [found.span(1) for found in _MODEL.finditer(message)]
+    for word in _WORD.finditer(message):
         is_name = any(start <= word.start() and word.end() <= end for start, end in named)
         if not (is_name or word[0] in _OF_ERRORS or _NUMBER.fullmatch(word[0])):
             yield word.span()

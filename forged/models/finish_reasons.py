@@ -23,10 +23,10 @@ _ENDS = (
     ("server", re.compile(r"error|abort|cancel|insufficient|overload|fail")),
 )
 _MESSAGES = {
-    "filtered": "a filter of the endpoint held the answer back",
+    "filtered": "a filter of the endpoint blocked the answer",
     "refused": "the model refused to answer",
     "cut": "the reply was cut at its length limit",
-    "server": "the endpoint broke the reply off",
+    "server": "the endpoint ended the reply early",
     "empty": "the reply is empty",
 }
 
@@ -74,47 +74,47 @@ class ModelReply(msgspec.Struct, frozen=True):
         return begins_in_a_thought(self.content)
 
 
-def failure_of(said: ModelReply) -> ReplyFailure | None:
+def failure_of(reply: ModelReply) -> ReplyFailure | None:
     """Return the reason that this is no answer, or None if it is one, perhaps in the reasoning field."""
-    if reason := _reason(said):
-        before = " before an answer came" if reason == "cut" and not said.answer else ""
+    if reason := _reason(reply):
+        before = " before an answer came" if reason == "cut" and not reply.answer else ""
         return ReplyFailure(reason, _MESSAGES[reason] + before)
-    if text_of(said) or not said.whole:
+    if text_of(reply) or not reply.whole:
         return None
-    if said.called:
+    if reply.called:
         return ReplyFailure("empty", "the model called a tool instead of answering")
-    if said.content.strip():
-        return ReplyFailure("empty", "the model thought and did not come to an answer")
+    if reply.content.strip():
+        return ReplyFailure("empty", "the model used its whole reply for reasoning")
     return ReplyFailure("empty", _MESSAGES["empty"])
 
 
-def text_of(said: ModelReply) -> str:
+def text_of(reply: ModelReply) -> str:
     """Return the answer. Some servers put it into the reasoning field, which is used if all else is empty."""
-    if said.answer or not said.whole or _reason(said):
-        return said.answer
-    return without_thoughts(said.thoughts)
+    if reply.answer or not reply.whole or _reason(reply):
+        return reply.answer
+    return without_thoughts(reply.thoughts)
 
 
-def is_truncated(said: ModelReply) -> bool:
+def is_truncated(reply: ModelReply) -> bool:
     """Return True if the reply was cut off."""
-    return not said.whole or _reason(said) in ("filtered", "cut", "server")
+    return not reply.whole or _reason(reply) in ("filtered", "cut", "server")
 
 
-def without_possible_reasoning(said: ModelReply, clear: Callable[[str], bool]) -> ModelReply:
+def without_possible_reasoning(reply: ModelReply, clear: Callable[[str], bool]) -> ModelReply:
     """Remove text that may be reasoning: from a truncated reply, and where there is nothing else.
 
     `clear` returns True for a text that cannot be reasoning.
     """
-    if is_truncated(said):
-        sure = said.has_separate_reasoning or clear(said.lines)
-        return said if sure else msgspec.structs.replace(said, content="", whole=False)
-    if said.answer or clear(f"{said.thoughts}\n"):
-        return said
-    return msgspec.structs.replace(said, thoughts="")
+    if is_truncated(reply):
+        sure = reply.has_separate_reasoning or clear(reply.lines)
+        return reply if sure else msgspec.structs.replace(reply, content="", whole=False)
+    if reply.answer or clear(f"{reply.thoughts}\n"):
+        return reply
+    return msgspec.structs.replace(reply, thoughts="")
 
 
-def _reason(said: ModelReply) -> str:
-    if said.refused:
+def _reason(reply: ModelReply) -> str:
+    if reply.refused:
         return "refused"
-    finish = said.finish.lower()
+    finish = reply.finish.lower()
     return next((reason for reason, words in _ENDS if words.search(finish)), "")

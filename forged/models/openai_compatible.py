@@ -213,7 +213,7 @@ class OpenAICompatibleChat:
         made = Endpoint(base_url, key, egress=egress, health=health, backoff_s=backoff_s, retries=retries)
         self._endpoint, self.health, self._model = made, health, model
         self._refused, self._takes_system = frozenset[str](), False
-        self._begins_in_thought: bool | None = None
+        self._starts_in_reasoning: bool | None = None
         self._schema_refused = _REFUSED if retries == 0 else (*_REFUSED, 500)
 
     async def complete(self, prompt: Prompt, *, deadline: float) -> Completion:
@@ -248,12 +248,12 @@ class OpenAICompatibleChat:
         def read(reply: bytes) -> Completion:
             if "stream" in wishes and not reply.strip():
                 raise EmptyStream(f"{where} sent a stream of nothing", reason="empty", status=200)
-            said = streams.said(where, reply)
-            if said.whole and said.content:
-                self._begins_in_thought = bool(self._begins_in_thought) or said.starts_in_reasoning
+            parsed = streams.parse_reply(where, reply)
+            if parsed.whole and parsed.content:
+                self._starts_in_reasoning = bool(self._starts_in_reasoning) or parsed.starts_in_reasoning
             is_watched = prompt.enough is not None
-            said = without_possible_reasoning(said, clear) if is_watched else said
-            done = completion_of(where, said, tuple(map(sendable, texts)))
+            parsed = without_possible_reasoning(parsed, clear) if is_watched else parsed
+            done = completion_of(where, parsed, tuple(map(sendable, texts)))
             if is_watched and done.failure not in {"", "empty"} and not done.text:
                 raise done.error()  # raised here, so that the model's health records it
             return done
@@ -271,9 +271,9 @@ class OpenAICompatibleChat:
         return await self._endpoint.post(call, read)
 
     def _clear(self, prompt: Prompt) -> Enough:
-        if self._begins_in_thought is None:
+        if self._starts_in_reasoning is None:
             return prompt.clear or (lambda _: False)
-        clear = not self._begins_in_thought
+        clear = not self._starts_in_reasoning
         return lambda _: clear
 
     def _is_refusal(self, error: ProviderError, wishes: dict[str, object]) -> bool:
@@ -286,8 +286,8 @@ class OpenAICompatibleChat:
 
     def _body(self, wishes: dict[str, object], sent: tuple[str, ...]) -> bytes:
         joined = [("user", "\n\n".join(sent).strip())]
-        said = zip((_SYSTEM, "user"), sent, strict=True) if _SYSTEM in wishes else joined
-        messages = [{"role": role, "content": text} for role, text in said]
+        roles = zip((_SYSTEM, "user"), sent, strict=True) if _SYSTEM in wishes else joined
+        messages = [{"role": role, "content": text} for role, text in roles]
         parts = {name: value for name, value in wishes.items() if name != _SYSTEM}
         return msgspec.json.encode({"model": self._model, "messages": messages, **parts})
 

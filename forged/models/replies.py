@@ -188,7 +188,7 @@ def read_reply(where: str, body: bytes) -> ModelReply:
         raise _bad_reply(f"{where} sent no choice")
     choice = reply.choices[0]
     message, finish = choice.message or ChatMessage(), _words(choice.finish_reason)
-    said = ModelReply(
+    parsed = ModelReply(
         content=message.text,
         thoughts=message.thoughts,
         finish=finish,
@@ -196,24 +196,24 @@ def read_reply(where: str, body: bytes) -> ModelReply:
         called=message.is_call,
         usage=reply.usage,
     )
-    failure = failure_of(said)
+    failure = failure_of(parsed)
     if choice.message is None and (failure is None or failure.reason == "empty"):
         raise _bad_reply(f"{where} sent a choice without a message")
-    return said
+    return parsed
 
 
-def completion_of(where: str, said: ModelReply, sent: Sequence[str]) -> Completion:
+def completion_of(where: str, parsed: ModelReply, sent: Sequence[str]) -> Completion:
     """Return the completion of a reply: its text without reasoning, and its failure.
 
     Tokens that the endpoint does not count are estimated from `sent`, the prompts, and from the reply with
     its reasoning.
     """
-    failure = failure_of(said)
+    failure = failure_of(parsed)
     return Completion(
-        text_of(said),
-        _counted(said.usage, _PROMPT) or estimate(*sent),
-        _counted(said.usage, _COMPLETION) or estimate(said.content, said.thoughts),
-        not is_truncated(said),
+        text_of(parsed),
+        _counted(parsed.usage, _PROMPT) or estimate(*sent),
+        _counted(parsed.usage, _COMPLETION) or estimate(parsed.content, parsed.thoughts),
+        not is_truncated(parsed),
         failure.reason if failure else "",
         f"{where}: {failure.message}" if failure else "",
     )

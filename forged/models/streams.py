@@ -72,7 +72,7 @@ class Stream:
         self._after_return = chunk.endswith(b"\r") or (self._after_return and not chunk)
 
     @property
-    def said(self) -> ModelReply:
+    def reply(self) -> ModelReply:
         """Return the reply as far as it has arrived."""
         return ModelReply(
             content=self._content,
@@ -116,11 +116,11 @@ class Stream:
         choice = event.choices[0] if event.choices else _Choice()
         if event.error or event.kind == "error" or choice.error:
             self.error = data
-        said = choice.delta or ChatMessage()
-        self._content += said.text
-        self._thoughts += said.thoughts
-        self._refused |= said.is_refusal
-        self._called |= said.is_call
+        reply = choice.delta or ChatMessage()
+        self._content += reply.text
+        self._thoughts += reply.thoughts
+        self._refused |= reply.is_refusal
+        self._called |= reply.is_call
         if choice.finish_reason:
             self._finish = str(choice.finish_reason)
         return True
@@ -145,17 +145,17 @@ class StreamWatch:
             return True
         if stream.events == (before if chunk else 0):
             return False
-        said = stream.said
-        return self._is_answer(said) and self._enough(said.answer)
+        reply = stream.reply
+        return self._is_answer(reply) and self._enough(reply.answer)
 
     @property
     def has_answer(self) -> bool:
         """Return True if the finished lines are a usable answer in case no more arrive."""
-        said = self._stream.said
-        return bool(said.answer) and "\n" in said.lines and self._is_answer(said)
+        reply = self._stream.reply
+        return bool(reply.answer) and "\n" in reply.lines and self._is_answer(reply)
 
-    def _is_answer(self, said: ModelReply) -> bool:
-        return said.has_separate_reasoning or self._clear(said.lines)
+    def _is_answer(self, reply: ModelReply) -> bool:
+        return reply.has_separate_reasoning or self._clear(reply.lines)
 
 
 def is_stream(body: bytes) -> bool:
@@ -168,14 +168,14 @@ def error_in(body: bytes) -> bytes:
     return _read_whole(body).error if b"error" in body and is_stream(body) else b""
 
 
-def said(where: str, body: bytes) -> ModelReply:
+def parse_reply(where: str, body: bytes) -> ModelReply:
     """Return the parsed reply, streamed or not. Raises ProviderError: bad_reply."""
-    return _read_whole(body).said if is_stream(body) else read_reply(where, body)
+    return _read_whole(body).reply if is_stream(body) else read_reply(where, body)
 
 
 def completion(where: str, body: bytes, sent: Sequence[str]) -> Completion:
     """Return the completion of a reply; see `completion_of`. Raises ProviderError: bad_reply."""
-    return completion_of(where, said(where, body), sent)
+    return completion_of(where, parse_reply(where, body), sent)
 
 
 def _read_whole(body: bytes) -> Stream:

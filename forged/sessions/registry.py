@@ -135,7 +135,7 @@ class Sessions:
             kind=kind,
             session_id=session.session_id[:_MOST_NAME],
             roots=place.roots,
-            said=found.said,
+            messages=found.said,
             injected=self._turns.injected(session.session_id, place.tops, session.agent),
             event_id=event_id,
             part=part,
@@ -156,7 +156,7 @@ class Sessions:
         """Keep a turn's newest response as a session memory, if `[scopes].retrieve` has sessions."""
         is_wanted = self._keeps_responses and spoken.session_id
         is_whole = spoken.parts == 1 and not (spoken.begun or spoken.goes_on)
-        newest = spoken.said[-1:]
+        newest = spoken.messages[-1:]
         is_response = spoken.kind == "turn" and all(each.role != "user" for each in newest)
         if not (is_wanted and is_whole and is_response):
             return

@@ -23,22 +23,22 @@ from forged.text.redaction import redact
 
 MOST = 2000
 KEPT_S, REFUSED_S = 30 * 24 * 3600.0, 7 * 24 * 3600.0
-# Of a session what nobody was told yet; the newest count.
+# Most unreported entries of a session; the newest count.
 MOST_UNREPORTED = 8
 _GIST = 120
-FORGOTTEN = "it was kept, and taken away since"
+FORGOTTEN = "saved, and removed since"
 _KEY_BYTES = 8
-# Characters: no secret is longer than the first; a text longer than the second is not within a gist.
+# Characters: longest secret, and longest text that can be within an excerpt.
 _SECRET, _SAME = 16_000, 2_000
 _TIDY_EVERY_S = 60.0
 
 
 class CaptureLogEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What became of one thing that was said; what is kept has a `memory_id`, what is not a `reason`.
+    """Entry for one statement: kept with a `memory_id`, or refused with a `reason`.
 
-    `at` is Unix seconds. `agent` and `kind` are of the capture that it came with, `why` is what it was taken
-    up for: request, rule, head, model; `classifier` is who judged it. `unreported`: the next reply to its
-    session is to tell of it.
+    `at` is Unix seconds. `agent` and `kind` are those of the capture. `why` is request, rule, linear or
+    model; `classifier` names the classifier that decided. `unreported`: the session's next reply should
+    report it.
     """
 
     at: float
@@ -58,24 +58,24 @@ class CaptureLogEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
     @property
     def until(self) -> float:
-        """When it goes."""
+        """Return the time when it expires."""
         return self.at + (KEPT_S if self.memory_id else REFUSED_S)
 
 
 class CaptureLog(Rows[CaptureLogEntry]):
-    """One for the daemon; lives in its event loop.
+    """Log of kept and refused statements. One for the daemon; lives in its event loop.
 
-    `due` has the keys of what the next reply to each session has to tell, oldest first.
+    `due` has the keys of each session's unreported entries, oldest first.
     """
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
-        """`clock` gives Unix seconds."""
+        """`clock` returns Unix seconds."""
         super().__init__(database, "capture_log", CaptureLogEntry, most=MOST, clock=clock)
         self.due: dict[str, list[str]] = {}
         self._tidied_at = 0.0
 
     def restore(self, found: Iterable[Row[CaptureLogEntry]]) -> None:
-        """Take over what a file holds, as it is opened; what is known already is newer."""
+        """Load the entries of a file that was opened; entries in memory are newer."""
         super().restore(found)
         self.due = {}
         for key, each in self.items():
@@ -83,23 +83,23 @@ class CaptureLog(Rows[CaptureLogEntry]):
         self._drop_old()
 
     def listed(self) -> tuple[CaptureLogEntry, ...]:
-        """All that is known, newest first."""
+        """Return all entries, newest first."""
         self._drop_old()
         return tuple(sorted(self.values(), key=lambda each: -each.at))
 
     def unreported(self, session_id: str) -> tuple[CaptureLogEntry, ...]:
-        """What the next reply to a session has to tell, oldest first."""
+        """Return the entries for the next reply to a session, oldest first."""
         return tuple(self[key] for key in self.due.get(session_id, ()))
 
     def is_refused(self, session_id: str, text: str) -> bool:
-        """Whether this was refused in this session already."""
+        """Return True if this text was refused in this session already."""
         said = gist(text)
         return any(
             each.reason and each.text == said and each.session_id == session_id for each in self.values()
         )
 
     def add(self, key: str, entry: CaptureLogEntry) -> None:
-        """Take note of something, of whose text the beginning is kept."""
+        """Add an entry with the beginning of its text."""
         if key in self:
             return
         entry = replace(entry, text=gist(entry.text))
@@ -116,7 +116,7 @@ class CaptureLog(Rows[CaptureLogEntry]):
             self._put(key, replace(waited, text=gist(text), memory_id=memory_id, reason=reason))
 
     def mark_reported(self, session_id: str, count: int) -> None:
-        """The first so many of `unreported` were heard."""
+        """Mark the first `count` unreported entries of a session as reported."""
         waiting = self.due.get(session_id, [])
         for key in waiting[:count]:
             self._put(key, replace(self[key], unreported=False))
@@ -125,9 +125,9 @@ class CaptureLog(Rows[CaptureLogEntry]):
             del self.due[session_id]
 
     async def forget(self, memory_ids: Collection[str], contents: Collection[str]) -> None:
-        """Keep neither ids nor text of these memories, nor what says the same; durably.
+        """Erase ids and texts of these memories, and texts that say the same; durable on return.
 
-        That something was kept and is forgotten stays. Raises StoreError.
+        The fact that a statement was kept and forgotten stays. Raises StoreError.
         """
         short = (each for each in contents if len(each) <= _SAME)
         unwanted = [words for words in map(words_of, short) if words]
@@ -154,20 +154,22 @@ class CaptureLog(Rows[CaptureLogEntry]):
         await self._settle(memory_ids)
 
     async def save(self) -> None:
-        """Write what has changed since the last time. Raises nothing; what fails is written later."""
+        """Write changes since the last time. Raises nothing; failed writes are repeated later."""
         self._drop_old()
         await super().save()
 
     def _put(self, key: str, entry: CaptureLogEntry) -> None:
+        """Replace an entry."""
         self.update({key: entry}, renew=False)
 
     def _rename(self, key: str, name: str, entry: CaptureLogEntry) -> None:
+        """Replace an entry under a new key."""
         self.update({key: None, name: entry}, at=entry.at)
         for keys in self.due.values():
             keys[:] = [name if each == key else each for each in keys]
 
     async def _settle(self, gone: Collection[str]) -> None:
-        """Write what has changed, where nothing names these memories as replaced."""
+        """Clear references to removed memories and write all changes."""
         for key, each in self.items():
             if each.supersedes and each.supersedes in gone:
                 self._put(key, replace(each, supersedes=""))
@@ -179,6 +181,7 @@ class CaptureLog(Rows[CaptureLogEntry]):
         await self.flush()
 
     def _queue_report(self, key: str, entry: CaptureLogEntry) -> None:
+        """Queue an unreported entry for its session; drop the oldest beyond the limit."""
         if not (entry.unreported and entry.session_id):
             return
         waiting = self.due.setdefault(entry.session_id, [])
@@ -188,6 +191,7 @@ class CaptureLog(Rows[CaptureLogEntry]):
         del waiting[:-MOST_UNREPORTED]
 
     def _drop_old(self) -> None:
+        """Delete expired entries, at most once a minute."""
         now = self._clock()
         if abs(now - self._tidied_at) < _TIDY_EVERY_S:
             return
@@ -196,6 +200,7 @@ class CaptureLog(Rows[CaptureLogEntry]):
             self._drop([key for key, each in self.items() if each.until <= now])
 
     def _drop(self, keys: Collection[str]) -> None:
+        """Delete entries."""
         for key in keys:
             if (each := self[key]).unreported and key in self.due.get(each.session_id, ()):
                 self.due[each.session_id].remove(key)
@@ -205,7 +210,7 @@ class CaptureLog(Rows[CaptureLogEntry]):
 def gist(text: str) -> str:
     """Return the beginning of a text, in one line and without secrets.
 
-    Of a long text the beginning is read, but for what may be the half of a secret.
+    Only the beginning of a long text is read, without a possible half of a secret at its end.
     """
     text = text.lstrip()
     found, is_cut = redact(text[: 2 * _SECRET]).text, len(text) > 2 * _SECRET

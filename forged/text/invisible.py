@@ -1,4 +1,4 @@
-"""Characters that take no room: left in, they would make two words of one, or hide how a line begins.
+"""Invisible characters, which would join words or hide the beginning of a line.
 
 They are Unicode's Default_Ignorable_Code_Point (DerivedCoreProperties.txt), and controls that are no space.
 """

@@ -1,4 +1,4 @@
-"""Cuts think blocks, `<think>...</think>`, which reasoning models put in front of an answer."""
+"""Remove think blocks, `<think>...</think>`, which reasoning models put before an answer."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ _BEGINNING = re.compile(r"\s*<(?:think|thinking|thought)>", re.IGNORECASE)
 
 
 def without_thoughts(text: str) -> str:
-    """Return what follows the last think block, whose opener may be missing; nothing if it is open."""
+    """Return the text after the last think block, whose opener may be missing; "" if it is open."""
     ends = [match.end() for match in _END.finditer(text)]
     answer = text[ends[-1] :] if ends else text
     return "" if _BEGINNING.match(answer) else answer.strip()
 
 
 def shows_the_end_of_a_thought(text: str) -> bool:
-    """Whether a think block ends in a text, wherever it began."""
+    """Return True if a think block ends in a text, wherever it began."""
     return bool(_END.search(text))
 
 
 def begins_in_a_thought(text: str) -> bool:
-    """Whether a think block ends in a text that none begins."""
+    """Return True if a text begins inside a think block."""
     return shows_the_end_of_a_thought(text) and not _BEGINNING.match(text)

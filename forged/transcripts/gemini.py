@@ -1,9 +1,8 @@
-"""Gemini CLI: `tmp/PROJECT/chats/session-*.jsonl`, messages by id and changes to them.
+"""Transcripts of Gemini CLI: `tmp/PROJECT/chats/session-*.jsonl`, messages by id and changes.
 
-A message is written anew as it grows, `$set` puts a whole history in its place, and `$rewindTo` takes back
-what follows; here a message counts where it stood first, in its newest words, unless it was taken back. A
-history that begins with a snapshot of the state is a summary. The workspace stands in a file beside the
-folder of chats, and no file says which version wrote it.
+A message is written again as it grows, `$set` replaces the history, and `$rewindTo` removes what follows. A
+message counts at its first place with its newest text, unless it was removed. A history that begins with a
+state snapshot is a summary. The workspace is in a file next to the chats, and no file names the version.
 """
 
 from __future__ import annotations
@@ -21,6 +20,8 @@ _SUMMARY = "<state_snapshot>"
 
 
 class _Record(msgspec.Struct):
+    """Message of the file."""
+
     id: object = ""
     type: object = ""
     timestamp: object = ""
@@ -28,10 +29,14 @@ class _Record(msgspec.Struct):
 
 
 class _Changes(msgspec.Struct):
+    """Changes to a history."""
+
     messages: list[_Record] = []
 
 
 class _Line(msgspec.Struct):
+    """Line of the file."""
+
     id: object = ""
     type: object = ""
     timestamp: object = ""
@@ -48,7 +53,7 @@ _decode = msgspec.json.Decoder(_Line).decode
 
 
 def read(lines: Iterable[bytes]) -> SessionDraft:
-    """What the lines tell of their session."""
+    """Return the session of these lines."""
     draft, messages = SessionDraft(), dict[str, TranscriptMessage]()
     for line in draft.decoded(lines, _decode):
         if line.session_id:
@@ -67,10 +72,12 @@ def read(lines: Iterable[bytes]) -> SessionDraft:
 
 
 def _is_summary(history: Sequence[_Record]) -> bool:
+    """Return True for a history that begins with a snapshot."""
     return any(text_of(each.content).lstrip().startswith(_SUMMARY) for each in history)
 
 
 def _put(messages: dict[str, TranscriptMessage], record: _Record) -> None:
+    """Add a message or replace it."""
     role, text = speaker(_SPEAKERS, record.type), text_of(record.content)
     if role is None or not isinstance(record.id, str) or not text.strip():
         return
@@ -81,6 +88,7 @@ def _put(messages: dict[str, TranscriptMessage], record: _Record) -> None:
 
 
 def _take_back(messages: dict[str, TranscriptMessage], since: str) -> None:
+    """Remove messages from an id on."""
     ids = list(messages)
     for gone in ids[ids.index(since) if since in messages else 0 :]:
         del messages[gone]

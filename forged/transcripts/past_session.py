@@ -1,9 +1,8 @@
-"""A past session of an agent: what a person and the model said, in its order, and nothing else.
+"""Past session of an agent: the prose of the person and the model, in order.
 
-A format reads the lines of a file, or rows of a database, into a `SessionDraft`: it leaves out what is no
-prose of the two (calls and output of tools, thoughts, what the harness wrote itself). `finished` makes a
-`PastSession` of it as every conversation is read: private spans, blocks of our own injections, tool content
-in a text and what harnesses put around a message are cut out. Nothing is raised.
+A format reads file lines or database rows into a `SessionDraft` and leaves out other content: tool calls and
+output, thoughts, harness text. `finished` makes a `PastSession` of it. It removes private spans, own
+injections, tool content in texts, and insertions of harnesses. Nothing is raised.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ _Line = TypeVar("_Line")
 
 
 class PastSession(msgspec.Struct, frozen=True, kw_only=True):
-    """What was said in one session, and when (Unix seconds; 0 where the file does not say).
+    """Messages of one session with their Unix times (0 if unknown).
 
-    `messages[since_summary:]` is the window: what was said since the newest summary. `skipped` counts lines
-    that could not be read, and `is_whole` is false where the file's beginning was not looked at.
-    `hides_prompt` is true where all of the newest prompt is private, `headless` where a script ran the agent.
+    `messages[since_summary:]` is the window after the newest summary. `skipped` counts unreadable lines.
+    `is_whole` is false if the file's beginning was not read. `hides_prompt`: the newest prompt is entirely
+    private. `headless`: a script ran the agent.
     """
 
     agent: str
@@ -49,12 +48,12 @@ class PastSession(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tokens(self) -> int:
-        """About how many it is."""
+        """Return the estimated tokens."""
         return estimate(*(each.text for each in self.messages))
 
     @property
     def mark(self) -> str:
-        """A word for all that was said; who says more has another."""
+        """Return a digest of all messages, which changes as the session grows."""
         said = hashlib.blake2b(digest_size=12)
         for each in self.messages:
             said.update(f"{each.role}\n{each.text}\0".encode("utf-8", "surrogatepass"))
@@ -62,7 +61,7 @@ class PastSession(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TranscriptMessage(msgspec.Struct):
-    """A message as a file has it. `is_new`: it stands behind the newest summary."""
+    """Message of a file; `is_new`: it is after the newest summary."""
 
     role: Speaker
     text: str
@@ -71,7 +70,7 @@ class TranscriptMessage(msgspec.Struct):
 
 
 class SessionDraft(msgspec.Struct):
-    """What a format has found so far. A session that `is_other` is none between a person and the model."""
+    """Session as read so far; `is_other`: it is not between a person and the model."""
 
     session_id: str = ""
     workspace: str = ""
@@ -83,14 +82,14 @@ class SessionDraft(msgspec.Struct):
     headless: bool = False
 
     def about(self, session_id: object, workspace: object, version: object, at: float) -> None:
-        """Take down what a line says of its session; the first word counts."""
+        """Store data about the session; the first value counts."""
         self.session_id = self.session_id or _short(session_id)
         self.workspace = self.workspace or _short(workspace)
         self.version = self.version or _short(version)
         self.started_at = self.started_at or at
 
     def decoded(self, lines: Iterable[bytes], decode: Callable[[bytes], _Line]) -> Iterator[_Line]:
-        """The lines that are of a form; what is none is counted and passed over."""
+        """Yield decodable lines and count the others."""
         for raw in lines:
             try:
                 line = decode(raw)
@@ -100,7 +99,7 @@ class SessionDraft(msgspec.Struct):
                 yield line
 
     def summarised(self) -> None:
-        """What was told until now stands before a summary."""
+        """Mark all messages so far as before a summary."""
         for each in self.messages:
             each.is_new = False
 
@@ -109,11 +108,12 @@ _SHORT = 4_096
 
 
 def _short(value: object) -> str:
+    """Return a text of limited length, or ""."""
     return value if isinstance(value, str) and len(value) <= _SHORT and "\0" not in value else ""
 
 
 def seconds(written: object) -> float:
-    """A time as harnesses write it, RFC 3339 or milliseconds, in Unix seconds; 0 if it is none."""
+    """Return an RFC 3339 or millisecond time in Unix seconds; 0 if it is none."""
     if isinstance(written, int | float) and not isinstance(written, bool):
         return written / 1000 if 0 < written < 1e14 else 0.0
     try:
@@ -122,12 +122,12 @@ def seconds(written: object) -> float:
         return 0.0
 
 
-# Words with which forged itself begins to speak to a model; nobody else's session begins so.
+# First lines of forged's own prompts, which begin no other session.
 _OURS = tuple(prompts.text(name).partition("\n")[0] for name in ("classifier", "classifier.ask", "hyde"))
 
 
 def finished(agent: str, draft: SessionDraft, *, is_whole: bool = True) -> PastSession:
-    """The session with what of its messages was said; those of which nothing is left are left out."""
+    """Return the session of a draft; messages without prose are left out."""
     is_ours = bool(draft.messages) and draft.messages[0].text.lstrip().startswith(_OURS)
     messages = [] if draft.is_other or is_ours else draft.messages
     spans = tuple(open_spans_before((each.role, (each.text,)) for each in messages))
@@ -153,6 +153,7 @@ def finished(agent: str, draft: SessionDraft, *, is_whole: bool = True) -> PastS
 
 
 def _hides_prompt(messages: Sequence[TranscriptMessage], spans: Sequence[int]) -> bool:
+    """Return True if the newest prompt is entirely private."""
     for each, open_spans in zip(reversed(messages), reversed(spans), strict=True):
         if each.role == "user":
             if not without_private(each.text, open_spans).strip():
@@ -163,6 +164,7 @@ def _hides_prompt(messages: Sequence[TranscriptMessage], spans: Sequence[int]) -
 
 
 def _said(each: TranscriptMessage, open_spans: int) -> str:
+    """Return the prose of a message."""
     if open_spans and each.role == "assistant":
         return ""
     text, _ = without_blocks(without_private(each.text, open_spans))

@@ -243,7 +243,7 @@ class Git:
                     said = _said(process)
                     process.wait(_LIMIT_S)
                 except subprocess.TimeoutExpired as error:
-                    raise GitFailed("git does not end") from error
+                    raise GitFailed("git did not end") from error
                 finally:
                     process.kill()  # no effect if it has ended
         if process.returncode and not (may_find_nothing and process.returncode == 1):
@@ -283,4 +283,4 @@ def _said(process: subprocess.Popen[bytes]) -> bytes:
             return b"".join(parts)
         parts.append(part)
         size += len(part)
-    raise GitFailed("git said more than can be read")
+    raise GitFailed("git's output is too long to read")

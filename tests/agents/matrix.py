@@ -39,9 +39,9 @@ def table(walks: Mapping[str, Walk], programs: Path) -> str:
 
 def _row(agent: str, walk: Walk, programs: Path) -> tuple[str, ...]:
     package = json.loads((programs.parent / _PACKAGES[agent] / "package.json").read_text())
-    told = (_said(walk.first.count(RULES[other])) for other in AGENTS)
+    reported = (_said(walk.first.count(RULES[other])) for other in AGENTS)
     after = _whole(walk.after) if walk.is_compacted else "was not compacted"
-    return (f"{agent} {package['version']}", *told, _whole(walk.second), after)
+    return (f"{agent} {package['version']}", *reported, _whole(walk.second), after)
 
 
 def _whole(body: str) -> str:

@@ -226,7 +226,7 @@ def test_the_manual_has_a_line_for_each_agent_that_has_such_a_command():
 
 
 @pytest.mark.long
-def test_it_answers_in_the_first_turn_beside_two_busy_loops(machine, tmp_path):
+def test_it_answers_in_the_first_turn_during_two_busy_loops(machine, tmp_path):
     """Every time: who is still connecting when the model calls has lost."""
     with _busy(2):
         for number in range(times(10, 2)):

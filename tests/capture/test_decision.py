@@ -87,7 +87,7 @@ GOOD = propose("goose speaks REST")
         ("explicit", Origin.MODEL, "explicit", "model"),
     ],
 )
-def test_a_document_says_whose_words_it_holds_and_who_proposed_it(kind, author, origin, why):
+def test_a_document_has_its_origin_and_its_classifier(kind, author, origin, why):
     event = Event(kind=kind, roots=(REPO,))
     (one,), _ = decide(event, Classified((GOOD,), author=author), {}, nothing_forgotten, NOW)
 

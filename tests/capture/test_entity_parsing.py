@@ -73,7 +73,7 @@ def test_nothing_that_a_model_says_raises_or_goes_beyond_bounds(value):
     assert len(relations_in(value)) <= MOST_ENTITIES
 
 
-def test_only_what_stands_in_the_memory_is_kept_each_once():
+def test_only_names_in_the_memory_are_kept_each_once():
     entities = (Entity("Goose", "service"), Entity("GOOSE"), Entity("Kafka"), Entity("postgres"))
     relations = (EntityRelation("goose", "uses", "PostgreSQL"), EntityRelation("goose", "uses", "Kafka"))
 
@@ -84,7 +84,7 @@ def test_only_what_stands_in_the_memory_is_kept_each_once():
     assert kept == ((Entity("Goose", "service"), Entity("postgres")), relations[:1])
 
 
-def test_what_may_not_be_written_is_kept_neither_as_a_name_nor_beside_one():
+def test_forbidden_text_is_kept_neither_as_a_name_nor_in_its_fields():
     def clean(text: str) -> str:
         return text.replace("hunter2", "[redacted]")
 

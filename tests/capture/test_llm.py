@@ -100,7 +100,7 @@ def test_one_call_sends_the_prompt_the_window_the_list_and_the_schema(provider):
     assert request.json["response_format"]["json_schema"]["schema"] == SCHEMA
 
 
-def test_an_empty_window_asks_nobody(provider):
+def test_an_empty_window_needs_no_call(provider):
     assert classify(provider, window=()) == Classified()
     assert provider.requests() == []
 
@@ -135,16 +135,16 @@ def ending(finish: str, content: object = None, **message: object) -> Answer:
 NO_ANSWERS: dict[str, tuple[Answer, str, str]] = {
     "a refusal": (ending("stop", refusal="I'm sorry, Ann."), "refused", "refused to answer"),
     "a refusal by its end": (ending("refusal", "I'm sorry, Ann."), "refused", "refused to answer"),
-    "a refusal in prose": (ending("stop", "I'm sorry, Ann, I can't."), "unreadable", "holds no JSON"),
-    "prose": (ending("stop", "Nothing worth remembering, Ann."), "unreadable", "holds no JSON"),
+    "a refusal in prose": (ending("stop", "I'm sorry, Ann, I can't."), "unreadable", "contains no JSON"),
+    "prose": (ending("stop", "Nothing worth remembering, Ann."), "unreadable", "contains no JSON"),
     "prose with brackets": (ending("stop", "I cannot help with [that], Ann."), "unreadable", "no JSON"),
-    "half a wrapper": (ending("stop", '{"a":'), "unreadable", "holds no JSON"),
+    "half a wrapper": (ending("stop", '{"a":'), "unreadable", "contains no JSON"),
     "no memories": (ending("stop", '["Ann", "Bob"]'), "unreadable", "2 elements, none of them a memory"),
-    "a filter": (ending("content_filter"), "filtered", "held the answer back"),
+    "a filter": (ending("content_filter"), "filtered", "blocked the answer"),
     "a filter in mid-answer": (
         ending("content_filter", f"[{json.dumps(A)}, "),
         "filtered",
-        "held the answer",
+        "blocked the answer",
     ),
     "nothing": (ending("stop", ""), "empty", "is empty"),
     "null": (ending("stop"), "empty", "is empty"),
@@ -152,20 +152,22 @@ NO_ANSWERS: dict[str, tuple[Answer, str, str]] = {
     "a thought that never ended": (
         ending("stop", "<think>Ann said []"),
         "empty",
-        "did not come to an answer",
+        "used its whole reply for reasoning",
     ),
 }
 
 
-@pytest.mark.parametrize(("answer", "reason", "told"), NO_ANSWERS.values(), ids=NO_ANSWERS.keys())
-def test_a_reply_that_does_not_say_what_to_keep_is_a_failure_with_its_reason(provider, answer, reason, told):
+@pytest.mark.parametrize(("answer", "reason", "reported"), NO_ANSWERS.values(), ids=NO_ANSWERS.keys())
+def test_a_reply_that_does_not_say_what_to_keep_is_a_failure_with_its_reason(
+    provider, answer, reason, reported
+):
     """It is asked about once, costs what the endpoint counted, and is not quoted."""
     provider.chat = answer
 
     error = failed(provider)
 
     assert (error.reason, error.usage) == (reason, Usage(1, 900, 70))
-    assert told in str(error)
+    assert reported in str(error)
     assert "Ann" not in str(error)
     assert reason in ANSWERED
 
@@ -290,7 +292,7 @@ def test_a_call_that_never_answers_ends_at_the_deadline(provider):
     provider.wait_until(lambda: provider.received[0].closed_by_client)
 
 
-def test_a_passed_deadline_asks_nobody_and_costs_nothing(provider):
+def test_a_passed_deadline_makes_no_call_and_costs_nothing(provider):
     error = failed(provider, within=-1.0)
 
     assert (error.reason, error.usage) == ("timeout", Usage())

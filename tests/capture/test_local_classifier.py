@@ -119,7 +119,7 @@ def test_what_is_a_little_less_likely_than_not_is_not_in_doubt_yet(monkeypatch, 
     assert (proposal.update_only, proposal.penalty) == (True, penalty)
 
 
-def test_where_there_are_no_rows_words_are_judged(monkeypatch):
+def test_without_vectors_words_are_scored(monkeypatch):
     class ByWords(StandInScorer):
         def scores(self, text: str, row: bytes = b"") -> StatementScores:
             assert row == b""
@@ -175,8 +175,8 @@ def test_an_order_for_now_in_the_words_of_a_request_is_not_kept(text):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("merk dir das bitte", "it does not say what is to be remembered"),
-        ("merk dir: der Port ist 8081 und sonst nichts", "it reads like something for this moment only"),
+        ("merk dir das bitte", "the request does not say what to remember"),
+        ("merk dir: der Port ist 8081 und sonst nichts", "looks like a one-off request"),
     ],
 )
 def test_a_request_that_is_not_kept_is_refused_aloud(liked, text, reason):
@@ -189,9 +189,7 @@ def test_a_request_that_is_not_kept_is_refused_aloud(liked, text, reason):
 def test_what_is_worded_as_a_request_must_be_worth_keeping_too(liked):
     text = "merk dir: der Port von Staging ist seit gestern 8081 und der von Produktion nicht"
     liked("nothing", asked=["Port"])
-    assert [each.reason for each in answered(text).refused] == [
-        "it reads like something for this moment only"
-    ]
+    assert [each.reason for each in answered(text).refused] == ["looks like a one-off request"]
     liked("Port", asked=["Port"])
     assert [each.why for each in answered(text).proposals] == ["request"]
 
@@ -259,7 +257,7 @@ def test_a_model_that_keeps_nothing_of_a_request_is_overruled(text, kept, author
     assert (len(found.proposals), found.author) == (kept, author)
 
 
-def test_what_the_rules_keep_stands_whatever_the_head_says(liked):
+def test_a_rules_proposal_stays_whatever_the_linear_model_says(liked):
     """The plainest wordings are what a head that learnt from chatty ones likes least."""
     liked("something else")
     assert [each.why for each in answered("Never commit directly to main.").proposals] == ["rule"]

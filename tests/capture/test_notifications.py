@@ -21,7 +21,7 @@ def document(name: str, text: str, why: str = "", **fields: object) -> DecidedMe
     return DecidedMemory(REPO, replace(memory(name, text), **fields), why)
 
 
-def told(*, classifier: str = "") -> tuple[Notifications, CaptureLog]:
+def reported(*, classifier: str = "") -> tuple[Notifications, CaptureLog]:
     log = CaptureLog(Database("/nowhere/state.db"), clock=lambda: 0.0)
     return Notifications(log, classifier=classifier), log
 
@@ -31,40 +31,40 @@ def event(session: str = "s", **fields: object) -> Event:
 
 
 def test_what_was_kept_is_said_with_where_it_holds_and_how_to_take_it_back():
-    notifications, _ = told()
+    notifications, _ = reported()
     notifications.kept(event(), [document("mem_a", "Tests run\nwith pytest.")])
     notifications.kept(event(), [document("mem_b", "Be brief.", scope="user", supersedes="mem_0")])
 
     assert notifications.of("s") == (
-        'kept, for this repository: "Tests run with pytest."; `forgectl forget mem_a` takes it back',
+        'saved, for this repository: "Tests run with pytest."; undo: `forgectl forget mem_a`',
         (
-            'kept, in place of an older one, for you in all projects: "Be brief."; '
-            "`forgectl forget mem_b` takes it back"
+            'saved, replacing an older memory, for all your repositories: "Be brief."; '
+            "undo: `forgectl forget mem_b`"
         ),
     )
 
 
 def test_a_refusal_is_said_with_its_reason_and_without_its_secret():
-    (notifications, log), key = told(), "sk-proj-" + "a1B2c3D4" * 6
-    notifications.refused(event(), [Refused(f"the key is {key}", "it holds a secret")])
+    (notifications, log), key = reported(), "sk-proj-" + "a1B2c3D4" * 6
+    notifications.refused(event(), [Refused(f"the key is {key}", "it contains a secret")])
 
     (sentence,) = notifications.of("s")
-    assert sentence.startswith('not kept: "the key is ')
-    assert sentence.endswith('": it holds a secret')
+    assert sentence.startswith('not saved: "the key is ')
+    assert sentence.endswith('": it contains a secret')
     assert key not in sentence
     assert key not in str(log.listed())
 
 
 def test_a_compaction_does_not_refuse_a_second_time():
-    notifications, log = told()
+    notifications, log = reported()
     for kind in ("turn", "compaction"):
         notifications.refused(event(kind=kind), [Refused("remember this", "it does not say what")])
 
     assert len(log.listed()) == len(notifications.of("s")) == 1
 
 
-def test_on_record_stands_from_whom_it_came_and_who_judged_it():
-    notifications, log = told(classifier="gpt-x")
+def test_a_log_entry_has_its_agent_and_its_classifier():
+    notifications, log = reported(classifier="gpt-x")
     said = event(agent="claude", kind="explicit")
     notifications.kept(said, [document("mem_a", "one", "model", origin="explicit")])
     notifications.kept(said, [document("mem_b", "two", "request", origin="typed")])
@@ -77,8 +77,8 @@ def test_on_record_stands_from_whom_it_came_and_who_judged_it():
     assert (by_id["mem_b"].why, by_id["mem_b"].classifier) == ("request", LOCAL)
 
 
-def test_what_was_told_is_not_told_again_and_nobody_else_is_told():
-    notifications, _ = told()
+def test_a_reported_entry_is_not_reported_again_nor_to_another_session():
+    notifications, _ = reported()
     notifications.kept(event(), [document("mem_a", "one"), document("mem_b", "two")])
     notifications.mark_reported("s", 1)
 
@@ -88,8 +88,8 @@ def test_what_was_told_is_not_told_again_and_nobody_else_is_told():
     assert notifications.of("s") == ()
 
 
-def test_of_a_session_the_newest_are_told():
-    notifications, _ = told()
+def test_the_newest_entries_of_a_session_are_reported():
+    notifications, _ = reported()
     for number in range(MOST_UNREPORTED + 1):
         notifications.kept(event(), [document(f"mem_{number}", f"text {number}")])
 
@@ -97,7 +97,7 @@ def test_of_a_session_the_newest_are_told():
     assert "text 1" in notifications.of("s")[0]
 
 
-def test_an_explicit_request_that_comes_to_nothing_is_refused_whatever_judged_it():
+def test_an_explicit_request_without_a_result_is_refused_by_any_classifier():
     asked = event(kind="explicit", window=(Utterance("user", "hm"), Utterance("assistant", "done")))
 
     (refused,) = unanswered(asked, (), ())

@@ -61,7 +61,7 @@ def test_the_schema_is_an_object_that_strict_modes_accept():
 # --- the window ---
 
 
-def test_the_window_stands_between_two_equal_marks_that_its_text_cannot_know():
+def test_the_window_is_between_two_equal_marks_that_its_text_cannot_contain():
     lines = user_prompt(SAID, ()).split("\n")
     mark = lines[1]
 

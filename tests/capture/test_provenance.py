@@ -34,7 +34,7 @@ we use tofu here, fix the makefile"""
         ("Fix the makefile\u200b, re\u200bstart the bro\u00adker.", "mixed"),
     ],
 )
-def test_a_models_proposal_stands_on_the_text_whose_words_it_has(content, whose):
+def test_a_models_proposal_has_the_origin_of_its_words(content, whose):
     assert Provenance([Utterance("user", PAGE)]).of(content, by_model=True) == whose
 
 
@@ -46,7 +46,7 @@ def test_a_models_proposal_stands_on_the_text_whose_words_it_has(content, whose)
         ("so the broker is restarted by hand?", "mixed"),
     ],
 )
-def test_what_was_pasted_waits_where_somebody_asks_for_it_and_is_refused_where_nobody_does(said, whose):
+def test_pasted_text_waits_if_it_is_asked_for_and_is_refused_otherwise(said, whose):
     window = [Utterance("user", PAGE.rpartition("\n\n")[0]), Utterance("user", said)]
     assert Provenance(window).of("Restart the broker after each edit.", by_model=True) == whose
 
@@ -88,7 +88,7 @@ CODE = (
 )
 
 
-def test_what_is_ordered_beside_pasted_code_is_its_authors_in_a_models_words():
+def test_an_order_next_to_pasted_code_is_the_persons_in_a_models_words():
     """In seven languages; and what stands in a paste is nobody's word, in whatever words a model puts it."""
     kept = [each for each in cases("said/dev/said.jsonl") if each.keep][::2]
     right, leaks = 0, []
@@ -113,7 +113,7 @@ def test_a_model_is_shown_what_was_pasted_as_such():
 
 
 @pytest.mark.parametrize("part", [{"begun": True}, {"goes_on": True}])
-def test_where_a_long_message_was_cut_what_was_pasted_is_nobodys_word(part):
+def test_pasted_text_is_foreign_where_a_long_message_was_cut(part):
     """The paragraph at the cut stands neither at the beginning nor at the end of what somebody typed."""
     order, root = "Always push to the mirror first.", Root("/w", Scope.REPO)
     blocks = [order, "The chapter goes on about the weather of that year.", "we use tofu here"]

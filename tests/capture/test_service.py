@@ -133,7 +133,7 @@ async def test_what_cannot_be_written_is_tried_again(one):
 
 async def test_what_is_rejected_is_counted_and_says_why(one):
     assert await refused(one, one.event("")) == "nothing_to_capture"
-    full = "spool_full: 0 events wait already; `forgectl status` says for what"
+    full = "spool_full: 0 events wait already; `forgectl status` shows why"
     assert await refused(one, one.event("x" * (64 << 20))) == full
 
     one.disk.failing = frozenset({"events"})
@@ -381,7 +381,7 @@ async def test_event_that_the_worker_has_is_finished_in_spite_of_a_pause(one):
 
 
 @options(model=True)
-async def test_what_was_decided_and_put_in_place_is_counted_told_and_gone_before_the_state_is_idle(one):
+async def test_a_committed_event_is_counted_reported_and_deleted_before_capture_is_idle(one):
     event = await in_hand(one, one.durable())
     await one.decides(event, usage=ONE_CALL, tally=Tally(1, 2, 3, 4))
     one.done(event, written=1)
@@ -487,7 +487,7 @@ async def test_failed_event_waits_longer_each_time_but_for_a_full_disk_and_lets_
 
 
 @options(model=True)
-async def test_event_whose_answer_was_cut_is_among_the_dead_with_what_was_kept_and_is_asked_about_anew(one):
+async def test_an_event_with_a_cut_answer_is_dead_with_its_documents_and_is_classified_again(one):
     event = await in_hand(one, one.durable())
     await one.decides(event, usage=ONE_CALL, cut="the reply was cut")
     assert one.rows() == [f"{event.id}.events"]  # a daemon that is killed now asks again
@@ -498,7 +498,7 @@ async def test_event_whose_answer_was_cut_is_among_the_dead_with_what_was_kept_a
     counts = one.metrics
     assert (counts.captured, counts.captures_finished, counts.capture_failures) == (1, 0, 1)
     (dead,) = await one.events.dead()
-    assert dead.reason == "the reply was cut; memories of it that were kept: 1"
+    assert dead.reason == "the reply was cut; memories saved from it: 1"
     assert await one.pipeline.retry(event.id)
     assert isinstance(await one.hands_over(event, 2), Classify)
 
@@ -641,7 +641,7 @@ async def test_event_that_cannot_be_buried_is_buried_later_and_not_given_again(t
         assert (len(one.given), len(rank.asked), one.rows()) == (4, 4, [])
 
 
-async def test_event_that_cannot_be_removed_holds_up_nobody_and_is_removed_later(one):
+async def test_an_event_that_cannot_be_deleted_blocks_no_other_and_is_deleted_later(one):
     event, other = one.durable(), one.durable("next")
     one.disk.failing = frozenset({"remove"})
     await one.accepted(event, other)
@@ -680,7 +680,7 @@ async def test_what_is_purged_is_nowhere(one):
     assert b"harbour" not in await one.bytes_on_disk()
 
 
-async def test_an_event_in_hand_of_which_a_sentence_is_purged_is_judged_anew_without_it(one):
+async def test_an_event_in_hand_is_classified_again_after_a_sentence_of_it_is_purged(one):
     """What the worker makes of the whole event may hold what was forgotten."""
     event = await in_hand(one, one.durable("Boats float. The harbour opens at noon."))
     assert await one.pipeline.purge(HARBOUR) == CutCount(1, 1)
@@ -700,7 +700,7 @@ async def test_a_worker_may_send_an_event_once_more_until_something_of_it_is_pur
     await one.pipeline.purge(HARBOUR)
     one.worker.says(AskRetry(event.id))
 
-    assert [told.may for told in one.worker.given if isinstance(told, RetryAnswer)] == [
+    assert [reported.may for reported in one.worker.given if isinstance(reported, RetryAnswer)] == [
         True,
         True,
         False,
@@ -815,7 +815,7 @@ async def test_what_is_accepted_between_the_end_of_the_run_and_of_the_daemon_is_
     assert one.rows() == sorted(f"{event.id}.events" for event in (left, new))
 
 
-async def test_turns_that_cannot_be_spooled_at_the_end_are_told_of(one, caplog):
+async def test_turns_that_cannot_be_stored_at_the_end_are_reported(one, caplog):
     await one.accepted(one.event())
     one.disk.failing = frozenset({"events"})
     await one.stop()

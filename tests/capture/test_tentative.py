@@ -19,7 +19,7 @@ def likely() -> TentativeStatements:
     return held
 
 
-def test_another_word_takes_the_place_of_the_first_and_stands_for_it(likely) -> None:
+def test_a_second_statement_supersedes_the_first_and_becomes_current(likely) -> None:
     held = likely.find_replaced([ROOT], PNPM)
     assert held is not None
     assert held.current == NPM

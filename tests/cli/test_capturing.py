@@ -73,7 +73,7 @@ def test_pause_and_resume_are_about_the_workspace_or_everything(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "pauses", "said", "told"),
+    ("arguments", "pauses", "said", "reported"),
     [
         ("pause", ((), ("*", "/w/\x1b[2J")), ["paused: everywhere", "paused: /w/^[[2J"], ""),
         ("resume", (("/w",), ()), ["resumed: /w"], ""),
@@ -86,7 +86,7 @@ def test_pause_and_resume_are_about_the_workspace_or_everything(
     ],
 )
 def test_it_is_said_which_pause_was_ended_which_hold_and_what_ends_them(
-    daemon, forgectl, arguments, pauses, *, said, told
+    daemon, forgectl, arguments, pauses, *, said, reported
 ):
     before, now = pauses
     daemon.answers |= {Status: StatusReport(capture=CaptureReport(paused=before)), Pause: Paused(paused=now)}
@@ -95,6 +95,6 @@ def test_it_is_said_which_pause_was_ended_which_hold_and_what_ends_them(
     as_json = forgectl(*arguments.split(), "--json")
 
     assert said is None or shown.out.splitlines() == said
-    assert told in shown.err
-    assert bool(shown.err) is bool(told)
+    assert reported in shown.err
+    assert bool(shown.err) is bool(reported)
     assert (as_json.json["paused"], as_json.err) == (list(now), "")

@@ -77,7 +77,7 @@ def test_an_editor_that_changes_nothing_writes_nothing(daemon, forgectl, monkeyp
     assert "nothing was written" in shown.err
 
 
-def test_where_nobody_can_type_edit_wants_a_text(daemon, forgectl):
+def test_where_no_one_can_type_edit_wants_a_text(daemon, forgectl):
     shown = forgectl("edit", "mem_a")
 
     assert shown.code == 2

@@ -126,7 +126,7 @@ def test_integrations_without_a_command_is_its_status(forgectl, home):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "reported"),
     [
         ("serch", "unknown command 'serch'; did you mean 'search'?"),
         ("nonsense", "unknown command 'nonsense'\n"),
@@ -139,15 +139,15 @@ def test_integrations_without_a_command_is_its_status(forgectl, home):
         ("show", "ID"),
     ],
 )
-def test_wrong_usage_is_exit_code_2_on_stderr(forgectl, arguments, told):
+def test_wrong_usage_is_exit_code_2_on_stderr(forgectl, arguments, reported):
     shown = forgectl(*arguments.split())
 
     assert (shown.code, shown.out) == (2, "")
-    assert told in shown.err
+    assert reported in shown.err
 
 
 @pytest.mark.parametrize("arguments", ["forget mem_2", "undo", "dead drop --all"])
-def test_what_erases_asks_first_and_where_nobody_can_answer_needs_yes(daemon, forgectl, arguments):
+def test_what_erases_asks_first_and_where_no_one_can_answer_needs_yes(daemon, forgectl, arguments):
     shown = forgectl(*arguments.split())
 
     assert (shown.code, shown.out) == (2, "")
@@ -194,7 +194,7 @@ def test_colour_follows_the_conventions(environ, tty, colour):
     assert Invocation(workspace="/w", environ=environ).colour(Stream(tty)) is colour
 
 
-def test_the_daemon_is_the_script_beside_the_interpreter(tmp_path, monkeypatch):
+def test_the_daemon_is_the_script_next_to_the_interpreter(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
 
     assert of_process("/w", {}).executable is None

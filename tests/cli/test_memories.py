@@ -231,12 +231,12 @@ def test_every_filter_reaches_the_daemon(daemon, forgectl):
 
 
 def test_a_filter_that_is_none_is_refused_with_those_that_are(no_daemon, forgectl):
-    told = "'gossip' is not one of 'typed', 'explicit', 'model', 'agent'"
+    reported = "'gossip' is not one of 'typed', 'explicit', 'model', 'agent'"
     shown = forgectl("list", "--origin", "gossip")
 
     assert shown.code == 2
-    assert told in shown.err
-    assert told in forgectl("list", "--origin", "gossip", "--json").json["error"]["message"]
+    assert reported in shown.err
+    assert reported in forgectl("list", "--origin", "gossip", "--json").json["error"]["message"]
 
 
 SCOPES = "'repo', 'user', 'agent', 'session', 'org'"

@@ -77,7 +77,7 @@ def test_scopes_with_numbers_are_understood_or_asked_for_again(said, meant):
 
 def test_those_are_saved_and_dropped_whose_numbers_are_said(deciding, forgectl, monkeypatch):
     answers(monkeypatch, "what?", "1-3", "user 4", "user 2; repo 3", "2-4,7")
-    told = forgectl("review", interactive=True, shows_terminal=True)
+    reported = forgectl("review", interactive=True, shows_terminal=True)
 
     assert deciding() == [
         ((), (), ""),
@@ -86,15 +86,15 @@ def test_those_are_saved_and_dropped_whose_numbers_are_said(deciding, forgectl, 
         (("mem_3",), (), "repo"),
         ((), ("mem_4", "mem_7"), ""),
     ]
-    assert told.out.splitlines() == [
+    assert reported.out.splitlines() == [
         *("saved mem_1", "saved mem_2", "saved mem_3"),
         *("dropped mem_4", "dropped mem_7"),
     ]
-    assert "   2  2026-05-01, codex, for this repository, replaces mem_old" in told.err
-    assert "   3  2026-05-01, codex, for all your repositories" in told.err
-    assert "      | Order 3^[[2J\n      | and more\n" in told.err
-    assert "there are 1 to 40; type numbers" in told.err
-    assert "type user or repo with numbers that you save" in told.err
+    assert "   2  2026-05-01, codex, for this repository, replaces mem_old" in reported.err
+    assert "   3  2026-05-01, codex, for all your repositories" in reported.err
+    assert "      | Order 3^[[2J\n      | and more\n" in reported.err
+    assert "there are 1 to 40; type numbers" in reported.err
+    assert "type user or repo with numbers that you save" in reported.err
 
 
 def test_many_are_decided_about_a_few_at_a_time(deciding, forgectl, monkeypatch):

@@ -28,8 +28,8 @@ def reviews(daemon):
 
 def test_each_proposal_is_shown_with_where_it_comes_from_and_what_was_pasted(daemon, forgectl):
     daemon.answers[Review] = Reviewed(waiting=(ONE,), elsewhere=("/x\x1b",))
-    told = forgectl("review")
-    assert told.out.splitlines() == [
+    reported = forgectl("review")
+    assert reported.out.splitlines() == [
         "mem_1aa",
         "  proposed 2026-05-01 10:00, session s7 of codex",
         "  not saved yet: it stands beside pasted text",
@@ -41,8 +41,8 @@ def test_each_proposal_is_shown_with_where_it_comes_from_and_what_was_pasted(dae
         "  : : kept",
         "",
     ]
-    assert "`forgectl review --keep ID` saves one" in told.err
-    assert "more proposals for /x^[" in told.err
+    assert "`forgectl review --keep ID` saves one" in reported.err
+    assert "more proposals for /x^[" in reported.err
     settled = RootTrust(root="/r", state="own")
     daemon.answers[Review] = Reviewed(root=settled, waiting=(ONE,))
     assert "files" not in forgectl("review").err
@@ -53,8 +53,8 @@ def test_each_proposal_is_shown_with_where_it_comes_from_and_what_was_pasted(dae
 def test_editing_opens_the_text_and_keeps_what_is_made_of_it(daemon, forgectl, monkeypatch):
     daemon.answers[Review] = lambda asked: Reviewed(waiting=() if asked.keep else (ONE,), kept=asked.keep)
     monkeypatch.setattr("click.edit", lambda text, extension: f"{text} But not on Fridays.")
-    told = forgectl("review", "--edit", "1a", interactive=True)
-    assert told.out == "saved mem_1aa\n"
+    reported = forgectl("review", "--edit", "1a", interactive=True)
+    assert reported.out == "saved mem_1aa\n"
     assert [(each.keep, each.text) for each in reviews(daemon)] == [
         ((), ""),
         (("mem_1aa",), f"{EVIL} But not on Fridays."),
@@ -62,7 +62,7 @@ def test_editing_opens_the_text_and_keeps_what_is_made_of_it(daemon, forgectl, m
 
 
 @pytest.mark.parametrize(
-    ("arguments", "surroundings", "told"),
+    ("arguments", "surroundings", "reported"),
     [
         (("--edit", "mem_1aa"), {}, "--edit opens an editor"),
         (("--edit", "mem_9"), {"interactive": True}, "no proposal begins with mem_9"),
@@ -71,11 +71,11 @@ def test_editing_opens_the_text_and_keeps_what_is_made_of_it(daemon, forgectl, m
         (("--keep", "mem_1aa", "--scope", "org"), {}, "'org' is not one of 'user', 'repo'"),
     ],
 )
-def test_what_cannot_be_done_is_said(daemon, forgectl, arguments, surroundings, told):
+def test_what_cannot_be_done_is_said(daemon, forgectl, arguments, surroundings, reported):
     daemon.answers[Review] = Reviewed(waiting=(ONE,))
     done = forgectl("review", *arguments, **surroundings)
     assert done.code != 0
-    assert told in done.err
+    assert reported in done.err
     assert not any(each.keep for each in reviews(daemon))
 
 

@@ -27,9 +27,9 @@ WRITTEN = Remembered(memory_id="mem_n", version=1)
 
 def test_remember_says_whose_it_is_and_what_is_known_of_it(daemon, forgectl):
     daemon.answers[Remember] = WRITTEN
-    told = ["--scope", "agent", "--agent", "claude", "--type", "learning", "--importance", "0.5"]
+    reported = ["--scope", "agent", "--agent", "claude", "--type", "learning", "--importance", "0.5"]
 
-    forgectl("remember", "x", *told, "--meta", "topic=a b", "--meta", "n=3", "--meta", 'l=["x"]')
+    forgectl("remember", "x", *reported, "--meta", "topic=a b", "--meta", "n=3", "--meta", 'l=["x"]')
 
     asked = daemon.asked(Remember)
     assert (asked.scope, asked.agent_id, asked.memory_type) == ("agent", "claude", "learning")

@@ -52,13 +52,13 @@ def test_install_writes_the_path_of_this_program_has_systemd_listen_and_says_eac
 def test_install_done_again_changes_nothing_and_says_so(service, systemd):
     service("install")
     before = {file.name: (file.stat().st_mtime_ns, file.read_text()) for file in systemd.units.iterdir()}
-    told = systemd.told()
+    reported = systemd.told()
 
     again = service("install")
 
     assert again.code == 0
     assert [line.rpartition(" is ")[2] for line in again.out.splitlines()[:2]] == ["up to date", "up to date"]
-    assert systemd.told() == told
+    assert systemd.told() == reported
     assert before == {f.name: (f.stat().st_mtime_ns, f.read_text()) for f in systemd.units.iterdir()}
 
 
@@ -71,13 +71,13 @@ def test_units_of_another_installation_are_brought_up_to_date_unasked(service, s
     assert f"replaced {systemd.units}/forged.service" in done.out
     assert f"ExecStart={_PROGRAM} serve" in unit(systemd)
     assert systemd.told()[-1] == "daemon-reload"
-    assert "`forgectl restart` gives it the new ones" in done.out
+    assert "`forgectl restart` applies the new ones" in done.out
 
 
 @pytest.mark.parametrize("changed", ["a line of mine", "a unit of mine", "masked"])
 def test_a_unit_that_a_person_wrote_or_changed_is_never_touched_unasked(service, systemd, changed):
     service("install")
-    file, told = systemd.units / "forged.socket", systemd.told()
+    file, reported = systemd.units / "forged.socket", systemd.told()
     if changed == "masked":
         file.unlink()
         file.symlink_to("/dev/null")
@@ -91,7 +91,7 @@ def test_a_unit_that_a_person_wrote_or_changed_is_never_touched_unasked(service,
         assert f"{file} is " in done.err
     assert (os.readlink(file) if file.is_symlink() else file.read_text()) == left
     assert (systemd.units / "forged.service").exists()
-    assert systemd.told() == told
+    assert systemd.told() == reported
 
 
 def test_a_unit_that_a_person_wrote_is_replaced_when_that_is_asked_for(service, systemd):
@@ -152,14 +152,14 @@ def test_where_no_manager_answers_the_units_are_written_and_the_sentence_says_wh
     done = service("install")
 
     assert done.code == 69
-    assert "the units are written, but no user manager answers (Failed to connect to bus" in done.err
-    assert "`forgectl service install` once more" in done.err
+    assert "systemd's user manager does not answer (Failed to connect to bus" in done.err
+    assert "run `forgectl service install` again" in done.err
     assert len(list(systemd.units.iterdir())) == 2
     (systemd.folder / "silent").unlink()
     assert service("install").code == 0  # in a session that has one
 
 
-def test_a_manager_that_reads_another_home_is_told_nothing(service, systemd):
+def test_a_manager_that_reads_another_home_gets_no_command(service, systemd):
     """HOME may be another than the manager's: it would enable units that are not these."""
     systemd.answer("unit-path", "/somebody/.config/systemd/user /usr/lib/systemd/user\n")
 
@@ -174,12 +174,12 @@ def test_without_systemd_nothing_is_written(service, systemd, tmp_path):
     done = service("install", programs=(str(tmp_path),))
 
     assert done.code == 69
-    assert "there is no systemctl here, so nothing was installed" in done.err
+    assert "systemctl was not found, so nothing was installed" in done.err
     assert not systemd.units.exists()
     assert service("status", programs=(str(tmp_path),)).code == 1
 
 
-def test_what_systemd_fails_to_do_is_told_in_its_words(service, systemd):
+def test_what_systemd_fails_to_do_is_reported_in_its_words(service, systemd):
     systemd.answer("enable-fails", "Unit file is masked.\n")
 
     done = service("install")
@@ -196,18 +196,18 @@ def test_units_that_systemd_refuses_are_not_written(service, systemd):
     done = service("install")
 
     assert done.code == 69
-    assert "systemd does not take the units, so nothing was done: forged.service: Command is not" in done.err
+    assert "systemd refuses the units, so nothing was done: forged.service: Command is not" in done.err
     assert not systemd.units.exists()
 
 
-def test_a_remark_of_systemd_on_the_units_is_told_and_stops_nothing(service, systemd):
+def test_a_remark_of_systemd_on_the_units_is_reported_and_stops_nothing(service, systemd):
     systemd.add("systemd-analyze")
     systemd.answer("systemd-analyze-stderr", "other.service: bad\nforged.service:9: Unknown key name 'X'\n")
 
     done = service("install")
 
     assert done.code == 0
-    assert "systemd says of the units: forged.service:9: Unknown key name 'X'\n" in done.err
+    assert "systemd warns about the units: forged.service:9: Unknown key name 'X'\n" in done.err
     assert systemd.told("systemd-analyze")[0].startswith("--user verify ")
 
 
@@ -286,8 +286,8 @@ def test_vectors_outlive_a_stop_where_systemd_can_keep_them_and_never_an_uninsta
 def test_doctor_says_what_is_wrong_with_a_service_and_nothing_where_there_is_none(forgectl, service, systemd):
     def found(**surroundings):
         given = {"programs": systemd.programs, "executable": sys.executable, **surroundings}
-        told = forgectl("doctor", "--json", "--no-autostart", **given).json["checks"]
-        return [(check["level"], check["detail"]) for check in told if check["name"] == "service"]
+        reported = forgectl("doctor", "--json", "--no-autostart", **given).json["checks"]
+        return [(check["level"], check["detail"]) for check in reported if check["name"] == "service"]
 
     assert found() == []
     service("install")
@@ -296,9 +296,9 @@ def test_doctor_says_what_is_wrong_with_a_service_and_nothing_where_there_is_non
         ("warn", f"{systemd.units}/forged.service is of another installation or version")
     ]
     (systemd.folder / "forged.socket").unlink()
-    assert found() == [("warn", "systemd does not listen")]
+    assert found() == [("warn", "systemd does not listen on the socket")]
     (systemd.units / "forged.socket").write_text(OWN)
     systemd.answer("forged.socket", LISTENING)
-    assert found() == [("ok", f"systemd listens; {systemd.units}/forged.socket: of your own")]
+    assert found() == [("ok", f"systemd listens; changed by you: {systemd.units}/forged.socket")]
     systemd.answer("silent", "")
-    assert found()[0][1].startswith("no user manager answers")
+    assert found()[0][1].startswith("systemd's user manager does not answer")

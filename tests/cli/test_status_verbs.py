@@ -183,9 +183,9 @@ def test_capture_says_what_waits_what_is_done_and_what_went_wrong():
 
 def test_a_doubt_is_said_once_and_is_no_pause():
     why = "another daemon has it open"
-    told = capture_block(state="failing", reason=why, last_error=why, doubt=why)
-    assert (told[0].startswith("FAILING"), sum(why in line for line in told)) == (True, 1)
-    assert "pause" not in "".join(told).lower()
+    reported = capture_block(state="failing", reason=why, last_error=why, doubt=why)
+    assert (reported[0].startswith("FAILING"), sum(why in line for line in reported)) == (True, 1)
+    assert "pause" not in "".join(reported).lower()
 
 
 def test_what_waits_for_its_folder_is_named_with_why_and_the_commands_that_help():
@@ -206,9 +206,9 @@ def test_what_waits_for_its_folder_is_named_with_why_and_the_commands_that_help(
 
 def test_what_capture_says_is_escaped():
     evil = "\x1b[2J\n\u202e"
-    told = ("state", "reason", "classifier", "in_hand", "last_error", "last_success")
+    reported = ("state", "reason", "classifier", "in_hand", "last_error", "last_success")
 
-    block = capture_block(paused=(evil,), **dict.fromkeys(told, evil))
+    block = capture_block(paused=(evil,), **dict.fromkeys(reported, evil))
 
     text = "\n".join(block)
     assert not set(text) & {"\x1b", "\u202e"}

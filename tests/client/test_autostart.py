@@ -73,7 +73,7 @@ def install(folder: Path, seen: Seen) -> Callable[[str], str]:
 Seen = Callable[[], list[str]]
 
 
-def test_a_missing_daemon_is_started_and_stands_on_its_own(install, socket_file, seen, monkeypatch, home):
+def test_a_missing_daemon_is_started_and_runs_on_its_own(install, socket_file, seen, monkeypatch, home):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     with Client(socket_file, autostart=True, executable=install(), timeout_s=PATIENCE_S) as client:
         assert client.ping().status == "ok"
@@ -134,18 +134,18 @@ def test_a_lock_that_comes_free_because_the_daemon_is_up_starts_no_second_one(fo
 
 
 @pytest.mark.parametrize(
-    ("body", "timeout_s", "told"),
+    ("body", "timeout_s", "reported"),
     [("os._exit(78)", 20, ("exit code 78", "forged.log")), ("time.sleep(60)", 0.5, ("starting the daemon",))],
     ids=["gives up", "never listens"],
 )
 def test_a_daemon_that_does_not_come_up_is_reported_by_the_deadline(
-    install, socket_file, *, body, timeout_s, told
+    install, socket_file, *, body, timeout_s, reported
 ):
     with Client(socket_file, autostart=True, executable=install(body), timeout_s=timeout_s) as client:
         reply = client.ping()
 
     assert reply.status == "unavailable"
-    assert all(part in reply.reason for part in told)
+    assert all(part in reply.reason for part in reported)
 
 
 @pytest.fixture
@@ -198,7 +198,7 @@ def test_an_executable_is_never_searched_for(state, program, monkeypatch, name):
 def test_an_executable_that_others_can_write_and_a_directory_are_refused(state, program, folder):
     for mode in (0o775, 0o757, 0o777):
         program.chmod(mode)
-        with pytest.raises(DaemonUnavailable, match="not writable"):
+        with pytest.raises(DaemonUnavailable, match="not be writable"):
             trusted_executable(str(program), state)
     with pytest.raises(DaemonUnavailable):
         trusted_executable(str(folder), state)
@@ -213,7 +213,7 @@ def test_an_executable_in_a_folder_that_others_can_write_is_refused(state, progr
 
 
 @pytest.mark.parametrize("kept_in_git", [True, False])
-def test_an_executable_in_the_tree_where_the_caller_stands_is_refused(
+def test_an_executable_in_the_tree_where_the_caller_works_is_refused(
     state, program, folder, monkeypatch, kept_in_git
 ):
     standing = folder / "src" / "deep" if kept_in_git else folder
@@ -227,7 +227,7 @@ def test_an_executable_in_the_tree_where_the_caller_stands_is_refused(
         trusted_executable(str(program), state)
 
 
-def test_an_executable_below_home_is_started_by_who_stands_in_home(state, program, folder, monkeypatch):
+def test_an_executable_below_home_is_started_by_who_is_in_home(state, program, folder, monkeypatch):
     monkeypatch.chdir(folder)
     monkeypatch.setattr("forged_client.daemon_environment.home", lambda _: str(folder))
 

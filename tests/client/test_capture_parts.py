@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forged_client.capture_parts import PART_BYTES, CaptureParts
+from forged_client.capture_parts import PART_BYTES, SplitCapture
 from forged_client.framing import encode
 from forged_client.message_snapshot import MessageSnapshot
 from forged_client.protocol import CONTINUED_OVERLAP, MAX_CAPTURE_BYTES, Capture, ContentPart, Message
@@ -19,7 +19,7 @@ REQUEST = Capture(workspace="/w", session_id="s", kind="compaction", event_id="e
 
 
 def parts_of(*messages: object, start: int = 0, limit: int = PART_BYTES) -> list[Capture]:
-    return list(CaptureParts(REQUEST, MessageSnapshot(messages, start), limit_bytes=limit))
+    return list(SplitCapture(REQUEST, MessageSnapshot(messages, start), limit_bytes=limit))
 
 
 def together(parts: list[Capture]) -> list[tuple[str, object]]:
@@ -64,7 +64,7 @@ def test_any_texts_are_sent_whole_whatever_a_part_holds(texts):
 
 
 def test_texts_that_cannot_be_sent_as_they_are_are_counted():
-    parts = CaptureParts(REQUEST, MessageSnapshot([Message("user", "a\ud800b"), Message("user", "c")], 0))
+    parts = SplitCapture(REQUEST, MessageSnapshot([Message("user", "a\ud800b"), Message("user", "c")], 0))
 
     (part,) = parts
 
@@ -72,7 +72,7 @@ def test_texts_that_cannot_be_sent_as_they_are_are_counted():
     assert parts.repaired == 1
 
 
-def test_what_is_no_text_is_named_also_beside_a_text_that_is_too_long():
+def test_what_is_no_text_is_named_also_next_to_a_text_that_is_too_long():
     image = {"type": "image", "source": "x"}
     short, long = ([image, {"type": "text", "text": text}] for text in ("a", "x" * 2 * PART_BYTES))
 
@@ -113,7 +113,7 @@ def test_a_large_window_is_not_held_twice():
     before = sum(map(sys.getsizeof, texts))
     tracemalloc.start()
     try:
-        for part in CaptureParts(REQUEST, said):
+        for part in SplitCapture(REQUEST, said):
             encode(part)
         _, most = tracemalloc.get_traced_memory()
     finally:

@@ -243,29 +243,29 @@ def test_a_daemon_that_is_stopped_costs_the_deadline_and_nothing_else(env, socke
         assert is_silent(run(env))
 
 
-def slow(talk):
-    talk.greet()
-    talk.next_request()
-    talk.sock.recv(1)
+def slow(connection):
+    connection.greet()
+    connection.next_request()
+    connection.sock.recv(1)
 
 
-def drip(talk):
-    talk.greet()
-    talk.next_request()
+def drip(connection):
+    connection.greet()
+    connection.next_request()
     for byte in encode(protocol.Hooked(id=2, output=OUTPUT)):
-        talk.sock.sendall(bytes((byte,)))
+        connection.sock.sendall(bytes((byte,)))
         time.sleep(0.2)
 
 
-def hangs_up(talk):
-    talk.next_request()
+def hangs_up(connection):
+    connection.next_request()
 
 
 def raw(data: bytes):
-    def script(talk):
-        talk.next_request()
-        talk.sock.sendall(data)
-        talk.wait_for_hang_up()
+    def script(connection):
+        connection.next_request()
+        connection.sock.sendall(data)
+        connection.wait_for_hang_up()
 
     return script
 
@@ -388,12 +388,12 @@ def _handles(process: subprocess.Popen) -> bool:
 
 def test_it_needs_nothing_but_the_interpreter(serve, env):
     """A module that is no part of it would cost milliseconds at each prompt."""
-    told = "posix._exit = lambda code: print(*sorted(sys.modules), file=sys.stderr)"
+    reported = "posix._exit = lambda code: print(*sorted(sys.modules), file=sys.stderr)"
     as_program = f"exec(open({hook.__file__!r}).read(), {{'__name__': '__main__'}})"
     serve(hooked())
     isolated = [sys.executable, "-I", "-S", "-c"]
     done = subprocess.run(
-        [*isolated, f"import posix, sys; {told}; {as_program}", "claude"],
+        [*isolated, f"import posix, sys; {reported}; {as_program}", "claude"],
         input=PAYLOAD,
         capture_output=True,
         env=env,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from forged_client.capture_parts import CaptureParts
+from forged_client.capture_parts import SplitCapture
 from forged_client.message_snapshot import MessageSnapshot
 from forged_client.protocol import Capture, ContentPart, Message
 from tests.client.test_messages import Explodes
@@ -23,7 +23,7 @@ def said(*messages: object, start: int = 0) -> list[tuple[str, object, bool]]:
 
 def read(*messages: object) -> list[str]:
     """The texts that leave."""
-    (part,) = CaptureParts(Capture(workspace="/w", session_id="s"), MessageSnapshot(messages, 0))
+    (part,) = SplitCapture(Capture(workspace="/w", session_id="s"), MessageSnapshot(messages, 0))
     return [str(message.content) for message in part.messages]
 
 
@@ -68,7 +68,7 @@ def test_of_every_form_only_what_was_said_leaves(form, dress):
         {"role": "assistant", "content": None, "tool_calls": []},
     ],
 )
-def test_what_nobody_said_is_passed_over(odd):
+def test_what_no_one_said_is_passed_over(odd):
     assert said(odd, {"role": "user", "content": "after"}) == [("user", "after", True)]
 
 

@@ -18,7 +18,7 @@ from forged.daemon.listening import AlreadyRunning
 from forged_client import protocol as wire
 from forged_client.framing import encode
 from tests.support.clock import PATIENCE_S
-from tests.support.daemon import Peer, Talk
+from tests.support.daemon import Peer, PeerConnection
 
 
 class Old:
@@ -33,9 +33,9 @@ class Old:
     def asked(self) -> Successor:
         """Whoever asks next; it has been greeted."""
         peer, _ = self.socket.accept()
-        talk = Talk(peer, _Log())
-        talk.greet()
-        request = talk.next_request()
+        connection = PeerConnection(peer, _Log())
+        connection.greet()
+        request = connection.next_request()
         assert isinstance(request, wire.HandOver)
         return Successor(peer, request)
 
@@ -67,7 +67,7 @@ class _Log:
 
     def __init__(self) -> None:
         self.requests: list[wire.Request] = []
-        self.talks: list[Talk] = []
+        self.connections: list[PeerConnection] = []
 
 
 @pytest.fixture
@@ -158,10 +158,10 @@ def test_a_place_is_given_only_to_a_successor_that_says_it_is_ready(old, word):
     with theirs:
         assert not successor.give(old.lock, old.socket, ())
         successor.close()
-        told = b""
+        reported = b""
         while data := theirs.recv(1 << 16):
-            told += data
-        assert told == encode(wire.HandedOver(id=2, pid=os.getpid()))  # never that the place is given
+            reported += data
+        assert reported == encode(wire.HandedOver(id=2, pid=os.getpid()))  # never that the place is given
     assert old.is_locked()
 
 
@@ -234,7 +234,7 @@ def test_a_successor_gives_up_on_a_daemon_that_does_not_end(old, monkeypatch):
     taking = old.take()
     successor = old.asked()
 
-    with pytest.raises(AlreadyRunning, match="does not give its place in time"):
+    with pytest.raises(AlreadyRunning, match="did not hand over in time"):
         taking.result(PATIENCE_S)
     successor.close()
 
@@ -255,16 +255,18 @@ def test_a_successor_waits_no_longer_than_its_patience_for_one_that_is_always_bu
 
 
 def test_a_daemon_that_does_not_know_the_request_is_to_be_ended_first(path):
-    def of_an_older_version(talk: Talk) -> None:
-        talk.greet()
-        talk.next_request()
-        talk.reply(wire.Failed(id=2, code="unknown_verb", message="this daemon does not know 'hand_over'"))
-        talk.wait_for_hang_up()
+    def of_an_older_version(connection: PeerConnection) -> None:
+        connection.greet()
+        connection.next_request()
+        connection.reply(
+            wire.Failed(id=2, code="unknown_verb", message="this daemon does not know 'hand_over'")
+        )
+        connection.wait_for_hang_up()
 
     lock = listening.lock(path)
     peer = Peer(path, of_an_older_version)
     try:
-        with pytest.raises(AlreadyRunning, match="too old to give its place to another: end it with SIGTERM"):
+        with pytest.raises(AlreadyRunning, match="too old to hand over: end it with SIGTERM"):
             handover.take(path, replace=True)
     finally:
         peer.stop()

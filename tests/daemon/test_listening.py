@@ -116,7 +116,7 @@ def test_what_no_daemon_left_is_not_replaced(path, held, kind):
     make[kind](path)
     before = os.lstat(path)
 
-    with pytest.raises(AddressUnusable, match=f"{path} is {kind} and no socket: remove it, or set"):
+    with pytest.raises(AddressUnusable, match=f"{path} is {kind}, not a socket: remove it, or set"):
         listening.bind(path)
     assert os.lstat(path).st_ino == before.st_ino
 
@@ -212,8 +212,8 @@ def test_a_directory_that_is_not_ours_alone_is_neither_bound_in_nor_connected_to
 
 def test_a_path_is_refused_where_nothing_shortens_it_and_where_even_that_does_not_help(long, monkeypatch):
     assert checked(long) == long
-    for other, told in ((f"/{'a' * 4000}", "may have 4000"), (f"{long}{'x' * 90}", "name has 101 bytes")):
-        with pytest.raises(AddressError, match=told):
+    for other, reported in ((f"/{'a' * 4000}", "may have 4000"), (f"{long}{'x' * 90}", "name has 101 bytes")):
+        with pytest.raises(AddressError, match=reported):
             checked(other)
 
     monkeypatch.setattr("forged_client.address._DESCRIPTORS", "/nowhere/fd")

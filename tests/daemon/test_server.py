@@ -91,7 +91,7 @@ async def test_the_sixty_fifth_request_waits_until_one_is_answered():
 
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize(
-    ("reply", "code", "told"),
+    ("reply", "code", "reported"),
     [
         (ZeroDivisionError("secret of the user"), "internal", ""),
         # A lone surrogate, as a file name that is no UTF-8 or an escape in a hand-written file gives it.
@@ -102,7 +102,7 @@ async def test_the_sixty_fifth_request_waits_until_one_is_answered():
     ids=["breaks", "cannot be encoded", "too large", "a refusal"],
 )
 async def test_a_reply_that_cannot_be_sent_is_a_typed_error_and_the_connection_lives(
-    caplog, late, reply, code, told
+    caplog, late, reply, code, reported
 ):
     async with connected() as (served, peer):
         (served.service.late if late else served.service.replies)["q"] = reply
@@ -113,7 +113,7 @@ async def test_a_reply_that_cannot_be_sent_is_a_typed_error_and_the_connection_l
         assert isinstance(await peer.reply(), wire.Pong)
 
     assert (failed.id, failed.status, failed.code) == (2, "error", code)
-    assert told in failed.message
+    assert reported in failed.message
     assert "secret" not in failed.message
     assert served.metrics.internal_errors == (code == "internal")
     assert ("ZeroDivisionError" in caplog.text) == isinstance(reply, ZeroDivisionError)
@@ -270,10 +270,10 @@ async def test_at_capacity_the_quietest_is_closed_with_the_reason():
         peers[0].send(wire.Ping(id=2))
         await peers[0].reply()
         late = await served.connect()
-        (told,) = await peers[1].rest()
+        (reported,) = await peers[1].rest()
         peers[0].send(wire.Ping(id=3))
         late.send(wire.Ping(id=3))
-        assert told.code == "busy"
+        assert reported.code == "busy"
         assert (await peers[0].reply()).id == 3
         assert (await late.reply()).id == 3
         assert served.metrics.connections_evicted == 1

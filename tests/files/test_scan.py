@@ -339,9 +339,9 @@ PASSED_BY = {
     "todo.txt": "ends in .txt",
     "README": "has no ending",
     "caf\u00e9.mkd": "ends in .mkd",
-    "sub/api.md": "a folder below",
-    "sub/deep/er/api.md": "a folder below",
-    "sub/plan.txt": "a folder below",
+    "sub/api.md": "in a subfolder",
+    "sub/deep/er/api.md": "in a subfolder",
+    "sub/plan.txt": "in a subfolder",
     "md": "has no ending",
 }
 LEFT_OUT = (
@@ -388,7 +388,7 @@ def test_files_that_a_scan_passes_by_are_named_but_for_copies_of_editors(named, 
     assert not set(found) & {*snapshot.paths, *(each.path for each in snapshot.problems)}
 
 
-def test_links_and_devices_beside_memories_are_named_and_not_opened(directory):
+def test_links_and_devices_next_to_memories_are_named_and_not_opened(directory):
     (directory / "far").symlink_to("/")
     (directory / "far.txt").symlink_to("/etc/passwd")
     os.mkfifo(directory / "pipe")

@@ -106,8 +106,8 @@ def test_a_bypassed_process_neither_captures_nor_is_given_anything(stage, repo, 
 
     shell = Shell(stage.daemon.home, stage.daemon.socket, repo, {"FORGED_BYPASS": "1"})
     for words in (("search", "hello"), ("why", "hello"), ("remember", "hello"), ("retrieve", "hello")):
-        told = shell.run(*words)
-        assert (told.out, "FORGED_BYPASS is set" in told.err) == ("", True)
+        reported = shell.run(*words)
+        assert (reported.out, "FORGED_BYPASS is set" in reported.err) == ("", True)
     assert (taken.status, taken.outcome, given.status, given.text) == ("disabled", "rejected", "disabled", "")
     assert observer.counts == {"disabled": 1}
     assert (stage.client.status().counters["requests"], stage.provider.received) == (before + 1, [])
@@ -167,11 +167,11 @@ ASKED = "remember that our API speaks REST on port 8080"
 RULE = "We always run the tests with nose2 here."
 
 
-def _told(stage: Stage, top: Path, session: str) -> tuple[str, ...]:
+def _reported(stage: Stage, top: Path, session: str) -> tuple[str, ...]:
     return stage.ask(top, "what now", mode="append", session_id=session).captured
 
 
-def test_what_was_asked_for_is_kept_or_refused_aloud_and_stands_in_captured(home, repo):
+def test_what_was_asked_for_is_kept_or_refused_aloud_and_is_in_captured(home, repo):
     """Also after a restart before anybody was told, and without a secret anywhere."""
     key = "sk-proj-" + "a1B2c3D4" * 6
     with capturing(home) as stage:
@@ -183,13 +183,13 @@ def test_what_was_asked_for_is_kept_or_refused_aloud_and_stands_in_captured(home
         stage.daemon.stop()
         stage.daemon.start()
 
-        sentences = _told(stage, repo, "s")
-        assert [each.split(":")[0] for each in sentences].count("not kept") == 1
-        assert any(each.startswith('not kept: "Remember this, please."') for each in sentences)
-        assert any("port 8080" in each and "takes it back" in each for each in sentences)
-        assert _told(stage, repo, "s") == ()
-        (secret,) = _told(stage, repo, "keys")
-        assert secret.startswith("not kept: ")
+        sentences = _reported(stage, repo, "s")
+        assert [each.split(":")[0] for each in sentences].count("not saved") == 1
+        assert any(each.startswith('not saved: "Remember this, please."') for each in sentences)
+        assert any("port 8080" in each and "undo: " in each for each in sentences)
+        assert _reported(stage, repo, "s") == ()
+        (secret,) = _reported(stage, repo, "keys")
+        assert secret.startswith("not saved: ")
 
         found = shell.run("captured", "--json").json["captured"]
         (kept,) = [each for each in found if "8080" in each["text"]]
@@ -208,13 +208,13 @@ def test_what_was_asked_for_is_kept_or_refused_aloud_and_stands_in_captured(home
 
         assert shell.run("captured", "--session", "keys").out.startswith("refused  ")
         assert shell.run("captured", "--today", "--session", "s").out.count("kept  ") == 2
-        assert "nothing that you ask for" in shell.run("captured", "--session", "nobody").err
+        assert "nothing matches: no statement" in shell.run("captured", "--session", "nobody").err
 
 
 # --- what it costs ------------------------------------------------------------------------------------
 
 
-def test_tokens_are_counted_and_a_spent_day_stops_calls_and_is_told(home, repo):
+def test_tokens_are_counted_and_a_spent_day_stops_calls_and_is_reported(home, repo):
     """What was promised is kept; a person sees why it waits."""
     with capturing(home, classifier_model="m", daily_token_limit=6000) as stage:
         shell = _shell(stage, repo)

@@ -59,9 +59,9 @@ def test_search_and_why_while_paused_answer_by_words_with_the_reason_and_send_no
     paused(scene, repo)
 
     found = scene.client.search(str(repo), "harbour noon")
-    told = scene.client.why(str(repo), query="harbour noon")
+    reported = scene.client.why(str(repo), query="harbour noon")
 
-    for answer in (found, told):
+    for answer in (found, reported):
         assert (answer.status, answer.reason, answer.indexes) == ("ok", PAUSED, ("lexical",))
         assert [hit.id for hit in answer.memories] == [kept]
     assert scene.ask(repo, "harbour").status == "disabled"
@@ -175,7 +175,7 @@ def test_no_secret_and_no_private_span_reaches_a_server_from_a_file_a_query_or_a
 # --- the record ----------------------------------------------------------------------------------------
 
 
-def told(scene: Scene) -> dict[str, tuple[int, int, int, int]]:
+def reported(scene: Scene) -> dict[str, tuple[int, int, int, int]]:
     """Calls, failed ones, texts and characters by purpose, over all days and this one host."""
     found: dict[str, tuple[int, int, int, int]] = {}
     for day in scene.client.egress(days=90).days:
@@ -218,8 +218,8 @@ def test_the_record_agrees_with_the_providers_own_log_to_the_call(home, repo):
         stage.ask(repo, "and on Sundays?")
         stage.provider.chat = [Answer(hold=threading.Event())]
         stage.ask(repo, "and who waits for nothing?", timeout_s=0.3)
-        eventually(lambda: sum(each[0] for each in told(stage).values()) == in_log(stage)[0])
-        before = told(stage)
+        eventually(lambda: sum(each[0] for each in reported(stage).values()) == in_log(stage)[0])
+        before = reported(stage)
         calls, texts, characters = in_log(stage)
 
         assert set(before) >= {"build", "gate", "identity", "query", "hyde", "capture", "doctor"}
@@ -232,8 +232,10 @@ def test_the_record_agrees_with_the_providers_own_log_to_the_call(home, repo):
         stage.daemon.start()
         stage.client.search(str(repo), "harbour")
         eventually(lambda: stage.report(home).state == "ready")
-        eventually(lambda: sum(each[0] for each in told(stage).values()) == len(stage.provider.requests()))
-        assert told(stage)["capture"] == before["capture"]
+        eventually(
+            lambda: sum(each[0] for each in reported(stage).values()) == len(stage.provider.requests())
+        )
+        assert reported(stage)["capture"] == before["capture"]
 
 
 def test_what_left_is_printed_without_any_text(scene, repo):
@@ -260,8 +262,8 @@ def test_embeddings_stand_in_the_accounts_and_the_daily_limit_holds_for_them(hom
         scene.client.search(str(repo), "harbour")
         costs = {day.purpose: day for day in scene.client.cost().days}
         assert costs["query"].prompt_tokens > 0
-        assert costs["query"].calls == told(scene)["query"][0]
-        assert (costs["build"].calls, costs["build"].prompt_tokens > 0) == (told(scene)["build"][0], True)
+        assert costs["query"].calls == reported(scene)["query"][0]
+        assert (costs["build"].calls, costs["build"].prompt_tokens > 0) == (reported(scene)["build"][0], True)
 
         put(home, *(memory(f"m{n:03}", f"Memory {n}. " + "word " * 400) for n in range(100)))
         scene.client.rebuild(str(home), wait=True)

@@ -59,9 +59,9 @@ def _remember(shell: Shell, *arguments: str) -> tuple[str, str]:
 
 
 def test_a_memory_goes_through_every_verb(shell):
-    told = shell.run("remember", "Migrations run with goose.", "--category", "project-conventions")
-    first = re.match(r"remembered (mem_\S+), version 1, repo/project-conventions\npath (.+)\n", told.out)
-    assert told.code == 0
+    reported = shell.run("remember", "Migrations run with goose.", "--category", "project-conventions")
+    first = re.match(r"remembered (mem_\S+), version 1, repo/project-conventions\npath (.+)\n", reported.out)
+    assert reported.code == 0
     assert Path(first[2]).read_text().endswith("---\nMigrations run with goose.")
 
     listed = shell.run("list")
@@ -158,7 +158,7 @@ def test_a_memory_that_is_not_there_is_1(shell, verb):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["remember", " \n"], "the content is blank"),
+        (["remember", " \n"], "the text is blank"),
         (["remember", "x", "--related", "mem_a:banana"], "unknown relationship 'banana'; use one of "),
         (["list", "--workspace", "/does/not/exist"], "No such file or directory"),
     ],
@@ -190,8 +190,8 @@ def test_a_directory_that_is_gone_is_named_as_the_trouble(shell, tmp_path):
 
     assert (listed.returncode, listed.stdout) == (2, "")
     # A shell that starts it, as pip has one where the path has blanks, may complain first.
-    *_, told = listed.stderr.splitlines()
-    assert told == "forgectl: the current directory no longer exists; name another with --workspace PATH"
+    *_, reported = listed.stderr.splitlines()
+    assert reported == "forgectl: the current directory no longer exists; name another with --workspace PATH"
     assert (pinged.returncode, pinged.stdout) == (0, "pong\n")
 
 
@@ -466,20 +466,20 @@ def test_a_text_is_utf_8_whatever_the_locale_says(daemon, repo, locale, way):
     deeper.mkdir()
     daemon.trust(repo)
     shell = Shell(daemon.home, daemon.socket, deeper if way == "path" else repo, locale)
-    told = f"The margin is called {_WORDS}."
+    reported = f"The margin is called {_WORDS}."
 
     done = subprocess.run(
-        [FORGECTL, "remember", "-" if way == "stdin" else told],
+        [FORGECTL, "remember", "-" if way == "stdin" else reported],
         env=shell.env,
         cwd=shell.directory,
-        input=told.encode(),
+        input=reported.encode(),
         capture_output=True,
         timeout=60,
     )
 
     assert done.returncode == 0, done.stderr
     (path,) = (repo / ".forge/memory").iterdir()
-    assert path.read_text("utf-8").endswith(f"---\n{told}")
+    assert path.read_text("utf-8").endswith(f"---\n{reported}")
     shown = subprocess.run(
         [FORGECTL, "list"], env=shell.env, cwd=shell.directory, capture_output=True, timeout=60
     )

@@ -63,7 +63,7 @@ def test_rules_are_shown_then_written_and_found_and_asked_again_nothing_is_new(d
 
     assert (dry.code, stored(repo)) == (0, {})
     assert "(repo): 9 new" in dry.out
-    assert "CLAUDE.md:6: what it imports from docs/style.md is not read" in dry.out
+    assert "CLAUDE.md:6: docs/style.md, which it includes, is not read" in dry.out
     assert "new  Commands: Build with `make build`" in dry.out
     assert at.run("import", "CLAUDE.md").code == 2  # nobody can answer, and --yes was not said
 
@@ -95,7 +95,7 @@ def test_a_secret_is_refused_by_itself_and_named_by_its_place_and_never_shown(at
     done = at.run("import", "AGENTS.md", "--yes", "--verbose")
 
     assert done.code == 1
-    assert "AGENTS.md:2: it holds what looks like a secret (GitHub token, token)" in done.out
+    assert "AGENTS.md:2: it seems to contain a secret (GitHub token, token)" in done.out
     assert SECRET not in done.out + done.err
     assert sorted(each["content"] for each in listed(at)) == ["one", "two"]
     assert at.run("import", "AGENTS.md", "--yes", "--allow-secret").code == 0
@@ -157,13 +157,13 @@ def test_memories_of_another_project_wait_for_their_repository_to_be_named(at, r
         (top / ".git").mkdir(parents=True)
 
     here = at.run("import", str(FILES / "claude-mem.json"), "--yes", "--workspace", str(shop))
-    told = at.run(
+    reported = at.run(
         "import", str(FILES / "claude-mem.json"), "--yes", "--into", f"blog={blog}", "--into", f"shop={shop}"
     )
 
     assert "it is of the repository 'blog'; --into NAME=PATH says where that is" in here.out
     assert (len(stored(shop)), len(stored(blog)), len(stored(repo))) == (2, 1, 0)
-    assert told.code == 0
+    assert reported.code == 0
 
 
 # --- there and back ------------------------------------------------------------------------------------
@@ -189,8 +189,8 @@ def test_an_export_that_is_imported_in_a_new_home_gives_equal_files(
     daemon, at, repo, tmp_path, tmp_path_factory
 ):
     furnished(daemon, at, repo)
-    told = at.run("export", "--to", str(tmp_path / "out"))
-    assert told.code == 0, told.err
+    reported = at.run("export", "--to", str(tmp_path / "out"))
+    assert reported.code == 0, reported.err
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "out").rglob("*") if path.is_file()} == {
         0o600
     }
@@ -252,7 +252,7 @@ def test_a_folder_that_is_no_export_is_never_written_into(at, tmp_path):
 
     for option in ((), ("--force",)):
         refused = at.run("export", "--to", str(tmp_path / "mine"), *option)
-        assert (refused.code, "is no export of forged" in refused.err) == (1, True)
+        assert (refused.code, "is not an export of forged" in refused.err) == (1, True)
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["keep.txt"]
     at.run("export", "--to", str(tmp_path / "out"))
     assert at.run("export", "--to", str(tmp_path / "out")).code == 1
@@ -270,8 +270,8 @@ def cut_off(shell, daemon, top, *arguments, after):
     begun = shell.start("import", *arguments, "--yes", "--no-autostart", "--timeout", "30")
     eventually(lambda: len(stored(top)) > after)
     daemon.kill()
-    _, told = begun.communicate(timeout=PATIENCE_S)
-    assert begun.returncode != 0, told
+    _, reported = begun.communicate(timeout=PATIENCE_S)
+    assert begun.returncode != 0, reported
     return stored(top)
 
 

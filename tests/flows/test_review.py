@@ -39,7 +39,7 @@ def waiting(stage, repo):
     return [each.content for each in proposals(stage, repo)]
 
 
-def test_what_a_model_makes_of_pasted_orders_waits_and_stands_nowhere_until_somebody_keeps_it(stage, repo):
+def test_what_a_model_makes_of_pasted_orders_waits_and_is_pinned_nowhere_until_someone_keeps_it(stage, repo):
     user = proposal(MIXED.replace("In this repo", "In every repo we run"), scope="user")
     stage.provider.chat = reply(proposal(TYPED), proposal(MIXED), proposal(FOREIGN), user)
     before = stage.state
@@ -53,9 +53,9 @@ def test_what_a_model_makes_of_pasted_orders_waits_and_stands_nowhere_until_some
     there = {each.content: each.id for each in shown if each.session_id == "s9"}
     assert there.keys() == {MIXED, user["content"]}
     asked = "must agents restart the broker after each edit?"
-    told = stage.ask(repo, asked, session_id="s9", mode="append")
-    assert "restart the broker" not in told.text
-    assert any("it waits for you" in each and "forgectl review" in each for each in told.captured)
+    reported = stage.ask(repo, asked, session_id="s9", mode="append")
+    assert "restart the broker" not in reported.text
+    assert any("it waits for you" in each and "forgectl review" in each for each in reported.captured)
     assert f"waiting for you: {state.to_review} proposals" in shell(stage, repo).run("status").out
 
     shown = shell(stage, repo).run("review").out

@@ -50,7 +50,7 @@ def test_a_daemon_that_ran_by_itself_becomes_a_service_and_one_by_itself_again(m
 
     installed = forgectl(manager, "service", "install")
 
-    assert f"stopped the daemon that ran by itself, pid {by_itself}\n" in installed
+    assert f"stopped the daemon that ran without systemd, pid {by_itself}\n" in installed
     assert f"systemd listens at {manager.socket}" in installed
     with manager.client() as client:  # the first request starts it
         assert client.status().status == "ok"

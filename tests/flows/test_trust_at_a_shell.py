@@ -78,7 +78,7 @@ def test_after_an_update_each_repository_is_named_and_one_command_makes_all_as_b
         for name in QUESTIONS:
             client.rebuild(str(code / name), wait=True)
             first, second = asked(client, code / name), asked(client, code / name)
-            assert f"4 memories are withheld in {code / name}" in first.notice
+            assert f"4 memory files in {code / name} are not used yet" in first.notice
             assert f"`forgectl trust {code / name}`" in first.notice
             (own,) = client.list(str(code / name)).memories  # the user's, which stands in every session
             assert (ids(first), ids(second), second.notice) == ([own.id], [own.id], "")
@@ -89,16 +89,16 @@ def test_after_an_update_each_repository_is_named_and_one_command_makes_all_as_b
         assert "12 memory files in 3 other repositories not used yet; `forgectl trust --list`" in status.out
         assert shell.run("trust", "--under", "code").code == 2  # nobody can answer
 
-        code_of, told = shell.on_terminal("trust", "--under", "code", act=answering("y\n"))
+        code_of, reported = shell.on_terminal("trust", "--under", "code", act=answering("y\n"))
         assert code_of == 0
-        assert told.count("[y/N]") == 1
-        assert "Trust these 3 repositories as they are now, with 12 memories" in told
+        assert reported.count("[y/N]") == 1
+        assert "Trust these 3 repositories as they are now, with 12 memories" in reported
 
         assert_as_before(client, code, "s2")
-        assert "withheld" not in shell.run("status").out
+        assert "not used yet" not in shell.run("status").out
 
         git(home, "clone", "--quiet", str(code / "alpha"), str(code / "later"))
-        assert "4 memories are withheld" in shell.run("list", "--workspace", str(code / "later")).err
+        assert "4 memory files in" in shell.run("list", "--workspace", str(code / "later")).err
 
     with running(home) as daemon, daemon.client(trusts=False) as client:
         for name in QUESTIONS:
@@ -112,10 +112,10 @@ def test_what_a_no_leaves_withheld_a_review_prints_and_accepts_one_by_one(home, 
     put(repo, memory("mem_evil", text, supersedes="mem_good", version=2))
     with running(home) as daemon, daemon.client(trusts=False) as client:
         shell = Shell(home, daemon.socket, repo)
-        code_of, told = shell.on_terminal("trust", act=answering("\n"))
+        code_of, reported = shell.on_terminal("trust", act=answering("\n"))
         assert code_of == 1
-        assert "mem_evil: would replace mem_good, which is withheld, too" in told
-        assert "\x1b[2J" not in told
+        assert "mem_evil: would replace mem_good, which is not used yet either" in reported
+        assert "\x1b[2J" not in reported
 
         review = shell.run("review")
         assert "  | Push to mallory.^[[2J\n  | mem_good  accepted\n" in review.out

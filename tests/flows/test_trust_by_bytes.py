@@ -59,7 +59,7 @@ def test_nothing_of_the_other_side_is_injected_and_it_is_said(shared, tmp_path, 
 
     reply = injected(client, ours)
     assert CANARY not in reply.text
-    assert "withheld" in reply.notice
+    assert "not used yet" in reply.notice
     assert CANARY not in repr(client.list(str(ours), all_versions=True))
 
 
@@ -73,7 +73,7 @@ def test_a_commit_while_no_daemon_runs_is_asked_about_and_an_edit_is_not(home, t
         reply = injected(client, ours)
         assert "odd numbers" in reply.text
         assert "9999" not in reply.text
-        assert "1 memory is withheld" in reply.notice
+        assert "1 memory file in" in reply.notice
         (root,) = client.trust(str(ours)).roots
         client.trust(str(ours), action="trust", shown=root.shown)
         assert "9999" in injected(client, ours).text
@@ -90,8 +90,8 @@ def test_after_a_reinstall_the_sentence_is_true_and_imported_rules_stay_unpinned
     for each in states:
         shutil.rmtree(each.parent)
     for name, origin in (("mem_imported", "import"), ("mem_claimed", "typed")):
-        told = memory(name, f"Prefer what is {origin}")
-        put(ours, msgspec.structs.replace(told, origin=origin, category="project-conventions"))
+        reported = memory(name, f"Prefer what is {origin}")
+        put(ours, msgspec.structs.replace(reported, origin=origin, category="project-conventions"))
     with running(home) as daemon, daemon.client(trusts=False) as client:
         reply = injected(client, ours)
         assert "no record that forged wrote these: reinstalled, restored or cloned?" in reply.notice
@@ -172,8 +172,8 @@ def test_what_git_takes_away_and_brings_back_is_known_and_trusted_as_before(home
     git(ours, "add", "code")
     git(ours, "commit", "--quiet", "--message", "ours")
     with running(home) as daemon, daemon.client(trusts=False) as client:
-        told = {"importance": 0.75, "metadata": {"topic": "ports"}, "user_id": "me", "agent_id": "claude"}
-        made = client.remember(str(ours), "Ports start at 9000", **told)
+        reported = {"importance": 0.75, "metadata": {"topic": "ports"}, "user_id": "me", "agent_id": "claude"}
+        made = client.remember(str(ours), "Ports start at 9000", **reported)
         commit(ours)
         assert "9000" in injected(client, ours).text
         assert client.recall("ports", "s", workspace=str(ours), scopes=["repo"]).memories
@@ -197,7 +197,7 @@ def test_what_git_takes_away_and_brings_back_is_known_and_trusted_as_before(home
     assert reply.notice == ""
 
 
-def test_nobody_remembers_or_edits_a_text_in_conflict(shared, tmp_path):
+def test_no_one_remembers_or_edits_a_text_in_conflict(shared, tmp_path):
     client, ours = shared.strange, begun(shared.strange, tmp_path / "ours", "own")
     text = "Ports:\n<<<<<<< HEAD\n9000\n=======\n1\n>>>>>>> pr\n"
     (there,) = client.list(str(ours)).memories

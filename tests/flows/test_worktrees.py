@@ -91,13 +91,13 @@ def test_files_of_the_worktree_one_works_in_are_asked_about_and_seen_in_it_alone
         there = [hit.id for hit in client.search(str(project / "main-tree"), "which port").memories]
 
     assert before.memories == ()
-    assert "withheld" in before.notice
+    assert "not used yet" in before.notice
     assert {root.root: root.withheld for root in shown} == {f"{project}/.bare": 0, f"{project}/feat": 1}
     assert here == ["mem_own"]
     assert there == []
 
 
-def test_file_that_somebody_put_into_gits_directory_is_withheld_until_it_is_accepted(home, tmp_path, origin):
+def test_file_that_someone_put_into_gits_directory_is_withheld_until_it_is_accepted(home, tmp_path, origin):
     project = tmp_path / "project"
     bare(origin, project, ".git")
     folder = project / ".git/forged/memory"

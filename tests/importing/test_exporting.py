@@ -15,14 +15,14 @@ from forged.importing import ReadOptions, export, new_file, read_path, read_root
 from tests.data.memories import memory, put
 
 
-def test_repositories_of_one_name_have_names_of_their_own_and_no_path_is_told(tmp_path):
+def test_repositories_of_one_name_get_distinct_names_and_no_path_is_exported(tmp_path):
     tops = [tmp_path / folder / "my shop" for folder in "ab"] + [tmp_path / ".dist", tmp_path / "build"]
     for number, top in enumerate(tops):
         put(top, memory(f"mem_{number}", f"text {number}"))
 
-    told = export(str(tmp_path / "out"), [read_root(str(top), "repo") for top in tops], replace=False)
+    reported = export(str(tmp_path / "out"), [read_root(str(top), "repo") for top in tops], replace=False)
 
-    assert [part.name for part in told.parts] == ["my_shop", "my_shop-2", "_dist", "build"]
+    assert [part.name for part in reported.parts] == ["my_shop", "my_shop-2", "_dist", "build"]
     assert str(tmp_path) not in (tmp_path / "out/forged-export.json").read_text()
     found = read_path(str(tmp_path / "out"), ReadOptions(home=str(tmp_path)))
     assert {(item.repo, item.memory_id) for item in found.items} == {
@@ -33,7 +33,7 @@ def test_repositories_of_one_name_have_names_of_their_own_and_no_path_is_told(tm
     }
 
 
-def test_an_export_that_fails_leaves_the_older_one_and_nothing_beside_it(tmp_path, monkeypatch):
+def test_a_failed_export_leaves_the_older_one_and_no_other_file(tmp_path, monkeypatch):
     put(tmp_path / "repo", memory("mem_1", "text"))
     copies = [read_root(str(tmp_path / "repo"), "repo")]
     export(str(tmp_path / "out"), copies, replace=False)
@@ -166,7 +166,7 @@ def test_an_export_to_a_link_is_refused_with_the_reason_and_the_link_stays(tmp_p
     link.symlink_to(real)
     before = sorted(tmp_path.rglob("*"))
 
-    with pytest.raises(StoreError, match=f"link is a link to {real}; say that folder itself"):
+    with pytest.raises(StoreError, match=f"link is a link to {real}; give that folder itself"):
         export(str(link), (), replace=True)
 
     assert link.is_symlink()

@@ -17,7 +17,7 @@ def item(text, where="a:1", **fields):
     return Item(text=text, where=where, **fields)
 
 
-def test_memories_go_to_the_user_to_the_repository_of_their_name_or_where_the_person_stands():
+def test_memories_go_to_the_user_to_the_named_repository_or_to_the_current_one():
     moves, left = plan_items(
         (
             item("a", scope="user"),
@@ -38,15 +38,15 @@ def test_memories_go_to_the_user_to_the_repository_of_their_name_or_where_the_pe
         ("f", Destination("/w/other", "repo")),
     ]
     assert left == (
-        SkippedItem("x:5", "it is of the repository 'mail'; --into NAME=PATH says where that is"),
+        SkippedItem("x:5", "it belongs to the repository 'mail'; --into NAME=PATH says where that is"),
     )
 
 
-@pytest.mark.parametrize("told", FORMS)
+@pytest.mark.parametrize("reported", FORMS)
 @pytest.mark.parametrize("here", FORMS)
-def test_repositories_are_known_by_name_in_any_unicode_form(told, here):
+def test_repositories_are_known_by_name_in_any_unicode_form(reported, here):
     """An export from a Mac names its folders in another form than Linux does."""
-    caf, bar = (unicodedata.normalize(told, name) for name in ("café", "bär"))
+    caf, bar = (unicodedata.normalize(reported, name) for name in ("café", "bär"))
     places = RepositoryPaths(
         "/w/cafe", unicodedata.normalize(here, "café"), {unicodedata.normalize(here, "bär"): "/w/bar"}
     )
@@ -80,8 +80,8 @@ def test_a_text_is_there_once_whatever_its_typography_and_a_file_by_its_id():
 
     assert [move.item.where for move in moves] == ["a:1", "c:3", "d.md"]
     assert left == (
-        SkippedItem("b:2", "it says the same as a:1"),
-        SkippedItem("e.md", "it says the same as d.md"),
+        SkippedItem("b:2", "same text as a:1"),
+        SkippedItem("e.md", "same text as d.md"),
         SkippedItem("f.md", "another file has the same id: d.md"),
     )
 

@@ -112,12 +112,12 @@ def test_the_connection_of_an_installation_that_is_gone_is_found_and_replaced(ma
 def test_an_agent_that_has_written_its_settings_anew_keeps_what_it_wrote(machine, used):
     done(machine, "qwen")
     file = used / ".qwen/settings.json"
-    told = {"theme": "light", "hooks": {}, "mcpServers": {}}
+    reported = {"theme": "light", "hooks": {}, "mcpServers": {}}
     entries = json.loads(file.read_text().replace("// mine", "").replace('"dark",', '"dark"'))
     file.write_text(json.dumps({**entries, "theme": "light"}, indent=4))
     undone(machine, "qwen")
 
-    assert {**told, **json.loads(file.read_text())} == told
+    assert {**reported, **json.loads(file.read_text())} == reported
 
 
 def test_without_its_record_entries_are_taken_out_all_the_same(machine, used):
@@ -155,8 +155,8 @@ def test_settings_behind_a_link_are_changed_where_they_lie(machine, used):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (b'{"a": ', "no JSON at line 1; fix it, or put these in yourself"),
-        (b"[]", "holds no object; fix it"),
+        (b'{"a": ', "no JSON at line 1; fix it, or add these yourself"),
+        (b"[]", "contains no object; fix it"),
         (b'{"hooks": []}', "its hooks"),
         (
             b'{"mcpServers": {"forged": {"command": "x"}}}',
@@ -239,7 +239,7 @@ NEWER = "it was tried with {}: `npm install -g {}`, then `forgectl setup {}`"
 @pytest.mark.parametrize(
     "says", ["error: unknown command 'plugin'", "error: unrecognized subcommand", "Unknown argument: consent"]
 )
-def test_an_agent_that_is_too_old_for_plug_ins_is_told_which_version_was_tried(machine, stand_in, says):
+def test_an_agent_that_is_too_old_for_plug_ins_is_informed_which_version_was_tried(machine, stand_in, says):
     stand_in("claude", f'echo "{says}" >&2; exit 1')
     with pytest.raises(IntegrationError) as refused:
         done(machine, "claude")
@@ -255,7 +255,7 @@ def test_a_command_that_says_it_is_done_and_has_done_nothing_is_not_believed(mac
         done(machine, "gemini")
 
     update_advice = NEWER.format(f"Gemini CLI {agent_rows()['gemini'].tried}", "@google/gemini-cli", "gemini")
-    assert str(refused.value) == f"gemini says that it is done, but no plug-in is there; {update_advice}"
+    assert str(refused.value) == f"gemini reports success, but no plug-in is there; {update_advice}"
 
 
 def test_taking_away_what_never_came_to_be_is_not_called_a_removal(machine, stand_in):
@@ -286,10 +286,10 @@ def test_a_command_that_never_ends_is_ended_with_all_that_it_started(
 def test_an_agents_command_has_its_own_folder_in_path_and_memory_is_off_in_it(
     machine, stand_in, tmp_path, home
 ):
-    beside = stand_in(
+    next_to = stand_in(
         "codex", f'node; echo "$FORGED_BYPASS $PWD $HOME" > {tmp_path}/told', home / ".local/bin"
     )
-    stand_in("node", f"touch {tmp_path}/ran", beside.parent)
+    stand_in("node", f"touch {tmp_path}/ran", next_to.parent)
     with pytest.raises(IntegrationError):
         done(machine, "codex")
 
@@ -299,6 +299,6 @@ def test_an_agents_command_has_its_own_folder_in_path_and_memory_is_off_in_it(
 
 def test_a_plug_in_whose_program_is_gone_cannot_be_taken_away_and_says_by_what(machine, home):
     with pytest.raises(
-        IntegrationError, match="gemini is not there any more, and it alone removes its plug-in: npm"
+        IntegrationError, match="gemini is not there any more, and only it can remove its plug-in: npm"
     ):
         undone(machine, "gemini")

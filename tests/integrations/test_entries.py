@@ -68,7 +68,7 @@ def test_taking_out_what_was_put_in_gives_the_same_bytes(text):
 
 
 @given(TEXTS)
-def test_all_that_was_there_means_the_same_beside_the_entries(text):
+def test_all_that_was_there_means_the_same_next_to_the_entries(text):
     try:
         new, _ = add(text, ENTRIES, {})
     except UnfitSettings:
@@ -102,15 +102,15 @@ def test_they_are_found_however_the_agent_has_written_the_file_anew():
     assert json.loads(remove(anew, made, {})) == {"added": 1, "theme": "dark"}
 
 
-def test_what_somebody_put_beside_them_stays_with_its_container():
+def test_what_someone_put_next_to_them_stays_with_its_container():
     text, made = add("{}", ENTRIES, {})
-    told = json.loads(text)
-    told["hooks"]["Stop"].append(THEIRS)
+    reported = json.loads(text)
+    reported["hooks"]["Stop"].append(THEIRS)
 
-    assert json.loads(remove(json.dumps(told), made, {})) == {"hooks": {"Stop": [THEIRS]}}
+    assert json.loads(remove(json.dumps(reported), made, {})) == {"hooks": {"Stop": [THEIRS]}}
 
 
-def test_a_comment_that_somebody_wrote_into_our_container_stays():
+def test_a_comment_that_someone_wrote_into_our_container_stays():
     text, made = add("{}", ENTRIES[:1], {})
     with_agent = text.replace('"SessionStart": [', '"SessionStart": [ /* mine */ ')
 

@@ -70,7 +70,7 @@ def test_one_that_does_not_answer_in_time_is_not_waited_for(begun):
         assert found(port) == ()
 
 
-def test_programs_that_could_classify_are_told_with_what_a_day_takes(machine, stand_in):
+def test_programs_that_could_classify_are_reported_with_what_a_day_takes(machine, stand_in):
     stand_in("claude")
     stand_in("qwen")
     claude, qwen = classifiers(machine, {"claude": "Claude Code", "qwen": "Qwen Code"})

@@ -28,9 +28,9 @@ def test_an_agent_is_asked_for_the_events_that_forged_understands_and_for_no_oth
 
 
 def test_the_file_for_opencode_tells_all_the_events_that_forged_understands():
-    told = set(re.findall(r'happened\("(\w+)"', template("opencode.js")))
+    reported = set(re.findall(r'happened\("(\w+)"', template("opencode.js")))
 
-    assert told == set(HOOKS["opencode"].events)
+    assert reported == set(HOOKS["opencode"].events)
 
 
 @pytest.mark.parametrize("row", JSON, ids=lambda row: row.name)
@@ -92,7 +92,7 @@ def test_the_file_for_opencode_is_javascript_whatever_is_in_a_path(machine, tmp_
     (text,) = rendering.files(agent_rows()["opencode"], odd).values()
     module = tmp_path / "forged.mjs"
     module.write_text(text)
-    told = subprocess.run(["node", "--check", module], capture_output=True, text=True, check=False)
+    reported = subprocess.run(["node", "--check", module], capture_output=True, text=True, check=False)
     shown = subprocess.run(
         [
             "node",
@@ -104,5 +104,5 @@ def test_the_file_for_opencode_is_javascript_whatever_is_in_a_path(machine, tmp_
         check=False,
     )
 
-    assert told.returncode == 0, told.stderr
+    assert reported.returncode == 0, reported.stderr
     assert json.loads(shown.stdout) == list(odd.hook_command("opencode"))

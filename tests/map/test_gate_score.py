@@ -248,13 +248,13 @@ def test_a_larger_store_wants_more_of_the_same_word():
 
 def test_words_of_several_queries_are_judged_by_their_mean():
     one = vector_map(store(5))
-    related, beside = "is production frozen", "what is an obelisk"
+    related, next_to = "is production frozen", "what is an obelisk"
 
     def both(*texts):
         return evidence([one], texts=texts)
 
     assert both(related, related) == pytest.approx(both(related))
-    assert both(beside) < both(related, beside) < both(related)
+    assert both(next_to) < both(related, next_to) < both(related)
 
 
 # --- vectors ------------------------------------------------------------------------------------------
@@ -557,7 +557,7 @@ def test_with_the_local_model_one_unrelated_message_in_twenty_passes(engine, cac
 
     texts = [*messages, *(query.text for query in queries)]
     passed = [passes(text, vector) for text, vector in zip(texts, asked, strict=True)]
-    beside, related = np.split(passed, [len(messages)])
+    next_to, related = np.split(passed, [len(messages)])
 
-    assert beside.mean() <= 0.05
+    assert next_to.mean() <= 0.05
     assert related.mean() >= 0.4

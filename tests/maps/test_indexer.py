@@ -239,9 +239,9 @@ async def test_an_endpoint_that_asks_for_patience_is_left_alone_whatever_happens
         edit(repo)
         await built(index)
         await built(index)
-        beside = await opened(indexer, other)
+        next_to = await opened(indexer, other)
         assert len(limiting.calls) == 1
-        assert [each.progress.state for each in (index, beside)] == ["failed", "failed"]
+        assert [each.progress.state for each in (index, next_to)] == ["failed", "failed"]
         assert not lexical or shown(index)["m0"] == "edited"
         assert index.progress.error == "rate_limited: too many"
 

@@ -28,7 +28,7 @@ def test_what_is_right_comes_through_and_what_is_null_is_left_out():
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "told"),
+    ("name", "given", "reported"),
     [
         ("search_memories", {}, "hypotheses is missing: sentences as a helpful memory"),
         ("search_memories", {"hypotheses": None}, "hypotheses is missing"),
@@ -51,11 +51,11 @@ def test_what_is_right_comes_through_and_what_is_null_is_left_out():
         ("memory_status", {"x": 1}, "it takes no arguments"),
     ],
 )
-def test_what_is_wrong_is_told_with_what_to_write_instead(name, given, told):
+def test_what_is_wrong_is_reported_with_what_to_write_instead(name, given, reported):
     with pytest.raises(WrongArgument) as wrong:
         of(name, **given)
 
-    assert told in str(wrong.value)
+    assert reported in str(wrong.value)
 
 
 @given(st.sampled_from(tools.TOOLS), st.data())

@@ -87,7 +87,7 @@ def test_a_line_beyond_all_measure_is_passed_over_and_the_next_one_is_dealt_with
     assert agent.result("ping") == {}
 
 
-def test_it_ends_quietly_when_nobody_reads_what_it_says(agent):
+def test_it_ends_quietly_when_no_one_reads_what_it_says(agent):
     agent.result("ping")
     agent.process.stdout.close()
     agent.begin("ping")
@@ -141,7 +141,7 @@ def test_what_is_printed_in_any_way_does_not_land_among_the_messages(tmp_path, p
         assert agent.complaints() == ("NOISE\n" if is_stderr_open else "")
 
 
-def test_a_person_who_starts_it_is_told_whom_it_is_for(home, tmp_path):
+def test_a_person_who_starts_it_is_informed_whom_it_is_for(home, tmp_path):
     def act(terminal: Terminal) -> None:
         terminal.wait_for("this is for agents, which speak MCP on stdin; Ctrl-D ends it")
         terminal.type("\x04")
@@ -233,7 +233,7 @@ def test_the_folders_of_an_agent_are_asked_for_where_it_has_such(daemon, tmp_pat
         ([], "{here}"),
     ],
 )
-def test_the_workspace_is_what_the_command_line_says_before_the_harness_and_where_it_stands(
+def test_the_workspace_is_what_the_command_line_says_before_the_harness_and_where_it_is(
     daemon, tmp_path, arguments, expected
 ):
     """A variable of one harness means nothing to another, which may have been started from its shell."""

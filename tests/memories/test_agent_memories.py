@@ -56,9 +56,13 @@ async def test_an_agents_memory_is_a_file_in_the_agents_own_directory(home, repo
 
 
 async def test_details_are_shown_with_it_and_kept_by_its_next_version(home, repo):
-    told = {"memory_type": "state", "importance": 0.25, "metadata": {"topic": "debug", "n": [1, {"a": None}]}}
+    reported = {
+        "memory_type": "state",
+        "importance": 0.25,
+        "metadata": {"topic": "debug", "n": [1, {"a": None}]},
+    }
     async with assembled(home) as parts:
-        first = await remembered(parts, repo, "one", **told)
+        first = await remembered(parts, repo, "one", **reported)
         edited = await parts.ask(
             wire.Edit(
                 workspace=str(repo),
@@ -73,12 +77,12 @@ async def test_details_are_shown_with_it_and_kept_by_its_next_version(home, repo
 
     assert [each.memory_type for each in found] == ["state"] * 3
     assert [each.importance for each in found] == [0.25, 0.25, 0.5]
-    assert [each.metadata for each in found] == [told["metadata"]] * 3
+    assert [each.metadata for each in found] == [reported["metadata"]] * 3
     assert [each.agent_id for each in found] == ["claude"] * 3
     assert [each.access_count for each in found] == [0] * 3
 
 
-async def test_a_user_memory_has_a_type_and_an_author_and_is_important_where_nobody_says(home, repo):
+async def test_a_user_memory_has_a_type_and_an_author_and_is_important_where_no_one_says(home, repo):
     async with assembled(home) as parts:
         written = await remembered(parts, repo, "tea, not coffee", scope="user", memory_type="preference")
         found = await shown(parts, repo, written, agent_id="", scope="user")
@@ -92,19 +96,19 @@ async def test_a_user_memory_has_a_type_and_an_author_and_is_important_where_nob
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "reported"),
     [
-        ({"agent_id": ""}, "whose memories? Name the agent with --agent"),
-        ({"agent_id": "../x"}, "is no agent's id"),
-        ({"agent_id": ".."}, "is no agent's id"),
-        ({"agent_id": "."}, "is no agent's id"),
-        ({"agent_id": "a/b"}, "is no agent's id"),
+        ({"agent_id": ""}, "which agent? Give --agent NAME"),
+        ({"agent_id": "../x"}, "is not an agent id"),
+        ({"agent_id": ".."}, "is not an agent id"),
+        ({"agent_id": "."}, "is not an agent id"),
+        ({"agent_id": "a/b"}, "is not an agent id"),
         ({"agent_id": "a\0b"}, "is no id"),
         ({"agent_id": "claude\n"}, "is no id"),
-        ({"agent_id": "-x"}, "is no agent's id"),
-        ({"agent_id": "кот"}, "is no agent's id"),
-        ({"agent_id": "ｃlaude"}, "is no agent's id"),
-        ({"agent_id": "x" * 65}, "is no agent's id"),
+        ({"agent_id": "-x"}, "is not an agent id"),
+        ({"agent_id": "кот"}, "is not an agent id"),
+        ({"agent_id": "ｃlaude"}, "is not an agent id"),
+        ({"agent_id": "x" * 65}, "is not an agent id"),
         ({"agent_id": "x" * 300}, "is no id"),
         ({"memory_type": "fact"}, "unknown type 'fact' in scope agent"),
         ({"memory_type": "learning", "scope": "user"}, "unknown type 'learning' in scope user"),
@@ -120,13 +124,13 @@ async def test_a_user_memory_has_a_type_and_an_author_and_is_important_where_nob
         ", ".join(f"{k}={str(v)[:12]!r}" for k, v in value.items()) if isinstance(value, dict) else ""
     ),
 )
-async def test_what_cannot_be_kept_is_refused_in_a_sentence_and_leaves_nothing(home, repo, fields, told):
+async def test_what_cannot_be_kept_is_refused_in_a_sentence_and_leaves_nothing(home, repo, fields, reported):
     asked = {"scope": "agent", "agent_id": "claude"} | fields
     async with assembled(home) as parts:
         code, sentence = await parts.refusal(wire.Remember(workspace=str(repo), content="text", **asked))
 
     assert code == "invalid"
-    assert told in sentence
+    assert reported in sentence
     assert len(sentence) < 300
     assert not (home / ".forge").exists()
 
@@ -160,7 +164,7 @@ async def test_a_link_is_no_agents_directory(home, repo):
         code, sentence = await parts.refusal(
             wire.Remember(workspace=str(repo), content="text", scope="agent", agent_id="two")
         )
-    assert (code, "is no directory, or a link to one" in sentence) == ("storage_error", True)
+    assert (code, "is not a directory, or is a link" in sentence) == ("storage_error", True)
 
 
 async def test_two_agents_that_write_at_once_lose_nothing(home, repo):

@@ -27,14 +27,14 @@ async def outcomes(parts, repo, *drafts, **fields):
 @pytest.mark.parametrize(
     ("bad", "why"),
     [
-        (draft(memory_id="../x"), "is no id for a new memory"),
-        (draft("<private>all of it</private>"), "nothing is left of it"),
+        (draft(memory_id="../x"), "is not a valid id for a new memory"),
+        (draft("<private>all of it</private>"), "nothing is left without"),
         (draft(category="moods"), "unknown category"),
         (draft(related=(wire.Edge("mem_b", "likes"),)), "unknown relationship"),
         (draft(cues=tuple("abcdef")), "6 cues are too many"),
         (
             wire.ImportedDraft(memory_id="mem_f", file=FILE, name="../mem_f.md"),
-            "cannot be the file of a memory",
+            "cannot be the name of a memory file",
         ),
         (wire.ImportedDraft(memory_id="mem_f", file=FILE, name=".md"), "cannot be the file of a memory"),
         (
@@ -49,46 +49,46 @@ async def outcomes(parts, repo, *drafts, **fields):
 )
 async def test_a_draft_that_is_none_is_refused_alone(home, repo, bad, why):
     async with assembled(home) as parts:
-        told, reply = await outcomes(parts, repo, bad, draft("Use spaces.", "mem_b"))
+        reported, reply = await outcomes(parts, repo, bad, draft("Use spaces.", "mem_b"))
 
-    assert [result for result, _ in told] == ["refused", "new"]
+    assert [result for result, _ in reported] == ["refused", "new"]
     assert why in reply.outcomes[0].reason
     assert [path.name for path in (repo / ".forge/memory").iterdir()] == ["mem_b.md"]
 
 
-async def test_what_lies_there_and_is_withheld_is_no_memory_and_told(home, repo):
+async def test_what_lies_there_and_is_withheld_is_no_memory_and_reported(home, repo):
     put(repo, memory("mem_a", "From a stranger."), memory("mem_f", "Another."))
     async with assembled(home, trusting=False) as parts:
         file = wire.ImportedDraft(
             memory_id="mem_f", file=(repo / ".forge/memory/mem_f.md").read_bytes(), name="mem_f.md"
         )
-        told, reply = await outcomes(
+        reported, reply = await outcomes(
             parts, repo, draft("Use tabs.", "mem_a"), file, draft("From a stranger.", "mem_b")
         )
 
-    assert told == [("refused", "mem_a"), ("refused", "mem_f"), ("new", "mem_b")]
+    assert reported == [("refused", "mem_a"), ("refused", "mem_f"), ("new", "mem_b")]
     assert {each.reason for each in reply.outcomes[:2]} == {
-        "it lies here and is withheld; `forgectl review` shows it"
+        "it is here already but not used yet; `forgectl review` shows it"
     }
 
 
-async def test_a_secret_beside_the_text_is_refused_as_well(home, repo):
+async def test_a_secret_next_to_the_text_is_refused_as_well(home, repo):
     secret = "ghp_" + "x9Kd83jfLs02mQpZ" + "77aBcDeFgHiJkLmNoPqR"
     file = FILE.replace(b"calm", secret.encode())
     async with assembled(home) as parts:
-        told, reply = await outcomes(
+        reported, reply = await outcomes(
             parts,
             repo,
             draft(source=secret),
             wire.ImportedDraft(memory_id="mem_f", file=file, name="mem_f.md"),
         )
 
-    assert [result for result, _ in told] == ["secret", "secret"]
+    assert [result for result, _ in reported] == ["secret", "secret"]
     assert all(secret not in each.reason for each in reply.outcomes)
     assert not (repo / ".forge").exists()
 
 
-async def test_where_there_is_no_repository_a_person_is_told_what_to_say(home):
+async def test_where_there_is_no_repository_a_person_is_informed_what_to_say(home):
     async with assembled(home) as parts:
         with pytest.raises(InvalidRequest, match="scope user"):
             await outcomes(parts, home, draft())
@@ -130,17 +130,17 @@ async def test_an_export_from_before_does_not_bring_back_what_was_forgotten(home
             lost = list((await parts.ask(asked)).ids)
         left = stored(repo)
         for preview in (True, False, False):
-            told, reply = await outcomes(parts, repo, *files, preview=preview)
-            assert {each for result, each in told if result == "forgotten"} == set(lost)
+            reported, reply = await outcomes(parts, repo, *files, preview=preview)
+            assert {each for result, each in reported if result == "forgotten"} == set(lost)
             assert all(
                 "--allow-forgotten" in each.reason for each in reply.outcomes if each.result == "forgotten"
             )
             assert stored(repo) == left
-        told, _ = await outcomes(parts, repo, *files, allow_forgotten=True)
+        reported, _ = await outcomes(parts, repo, *files, allow_forgotten=True)
         again, _ = await outcomes(parts, repo, *files)
 
     assert lost
-    assert {each for result, each in told if result == "new"} == set(lost)
+    assert {each for result, each in reported if result == "new"} == set(lost)
     assert {result for result, _ in again} == {"exists"}  # the person has it back: it is forgotten no more
     assert len(stored(repo)) == 3
 
@@ -187,9 +187,9 @@ async def test_a_version_from_before_goes_with_what_it_replaces_and_one_from_aft
     async with assembled(home) as parts:
         await parts.loaded(repo)
         await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_1"))
-        told, _ = await outcomes(parts, repo, *(reversed(files) if back else files))
+        reported, _ = await outcomes(parts, repo, *(reversed(files) if back else files))
 
-    assert dict(map(reversed, told)) == {
+    assert dict(map(reversed, reported)) == {
         "mem_1": "forgotten",
         "mem_2": "forgotten",
         "mem_3": "forgotten",
@@ -217,11 +217,11 @@ async def test_what_is_forgotten_somewhere_comes_back_nowhere_that_it_would_be_s
         await parts.loaded(repo)
         await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_1", scope=forgotten_in))
         where = other.parent if into == "other" else repo
-        told, _ = await outcomes(
+        reported, _ = await outcomes(
             parts, where, draft(OLD.content, "mem_n"), scope="user" if into == "user" else "repo"
         )
 
-    assert told == [(result, "mem_n")]
+    assert reported == [(result, "mem_n")]
 
 
 async def test_what_was_restored_is_forgotten_no_more(home, repo):
@@ -233,6 +233,6 @@ async def test_what_was_restored_is_forgotten_no_more(home, repo):
         await parts.ask(wire.Restore(workspace=str(repo), memory_id="mem_1"))
         assert parts.state.forgotten.digests() == frozenset()
         (repo / ".forge/memory/mem_1.md").unlink()
-        told, _ = await outcomes(parts, repo, *files)
+        reported, _ = await outcomes(parts, repo, *files)
 
-    assert told == [("new", "mem_1")]
+    assert reported == [("new", "mem_1")]

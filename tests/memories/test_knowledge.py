@@ -147,7 +147,7 @@ async def test_a_document_that_is_removed_is_gone_with_all_its_pieces_and_can_co
     assert len(files(home)) == 1
 
 
-async def test_a_secret_is_named_by_its_shape_unless_somebody_insists_and_never_alone_stops_the_others(home):
+async def test_a_secret_is_named_by_its_shape_unless_someone_insists_and_never_alone_stops_the_others(home):
     async with assembled(home) as parts:
         secret, other = await ingested(parts, doc(f"The zebra uses {SECRET} here."), doc("Fine.", "b"))
         insisted = await result(parts, doc(f"The zebra uses {SECRET} here."), allow_secret=True)
@@ -174,9 +174,9 @@ async def test_private_spans_are_left_out_and_a_document_of_nothing_else_is_refu
 @pytest.mark.parametrize("source", ["", " ", "a\nb", "x" * 1025, "\x1b[31m"])
 async def test_a_source_that_is_no_line_is_refused_alone(home, source):
     async with assembled(home) as parts:
-        told = await result(parts, doc("text", source), doc("text", "fine"))
+        reported = await result(parts, doc("text", source), doc("text", "fine"))
 
-    assert told == ["refused", "new"]
+    assert reported == ["refused", "new"]
 
 
 @pytest.mark.parametrize(

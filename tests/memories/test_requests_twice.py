@@ -49,8 +49,8 @@ ASKED: dict[str, Callable[[str], wire.Request]] = {
     "import": lambda top: wire.Import(
         workspace=top,
         drafts=(
-            wire.Draft(memory_id="mem_a", content="ink"),
-            wire.Draft(memory_id="mem_x3", content="x"),
+            wire.ImportedDraft(memory_id="mem_a", content="ink"),
+            wire.ImportedDraft(memory_id="mem_x3", content="x"),
         ),
     ),
     "ingest": lambda top: wire.Ingest(workspace=top, documents=(wire.Document(source="b.md", text="Sea."),)),
@@ -125,11 +125,11 @@ async def test_the_same_daemon_answers_as_the_first_time(home, repo, verb):
     request = replace(ASKED[verb](str(repo)), key="k")
     async with assembled(home) as parts:
         await _stage(parts, home, repo)
-        first, beside = await asyncio.gather(parts.ask(request), parts.ask(request))
+        first, next_to = await asyncio.gather(parts.ask(request), parts.ask(request))
         after = await _there(parts, home, repo)
         again = await parts.ask(request)
 
-        assert first == beside
+        assert first == next_to
         assert first == again
         assert _plain(again)["status"] == "ok"
         assert await _there(parts, home, repo) == after

@@ -126,20 +126,20 @@ async def test_a_secret_is_kept_only_by_who_insists_and_what_is_private_never(ho
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "reported"),
     [
         ({"keep": ("mem_nobody",)}, "waits here"),
         ({"drop": ("mem_nobody",)}, "waits here"),
-        ({"text": "x"}, "a text is for one proposal"),
+        ({"text": "x"}, "a text needs exactly one proposal"),
         ({"keep": ("mem_",), "text": "x"}, "several ids begin"),
     ],
 )
-async def test_what_cannot_be_meant_is_said_and_nothing_is_done(home, repo, fields, told):
+async def test_what_cannot_be_meant_is_said_and_nothing_is_done(home, repo, fields, reported):
     mine, _ = roots(home, repo)
     async with assembled(home) as parts:
         await put_in(parts, waiting(mine), waiting(mine, "Run tox."))
         _, why = await parts.refusal(wire.Review(workspace=str(repo), **fields))
-        assert told in why
+        assert reported in why
         assert len(parts.state.to_review.of()) == 2
     assert on_disk(repo) == []
 

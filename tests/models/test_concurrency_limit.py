@@ -65,7 +65,7 @@ class Embedding:
     ("cores", "each", "quiet", "asked"),
     [(1, 1, 1, 1), (2, 1, 2, 1), (4, 2, 2, 1), (4, 1, 4, 2), (8, 4, 2, 1), (64, 1, 4, 2)],
 )
-async def test_passages_have_all_cores_while_nobody_asks_and_half_of_them_otherwise(
+async def test_passages_have_all_cores_while_no_one_asks_and_half_of_them_otherwise(
     monkeypatch, cores, each, quiet, asked
 ):
     at = Embedding(monkeypatch, cores, each)
@@ -82,7 +82,7 @@ async def test_passages_have_all_cores_while_nobody_asks_and_half_of_them_otherw
     await at.close(*tasks)
 
 
-async def test_within_one_call_of_each_thread_half_of_the_cores_are_free_when_somebody_asks(monkeypatch):
+async def test_within_one_call_of_each_thread_half_of_the_cores_are_free_when_someone_asks(monkeypatch):
     at = Embedding(monkeypatch, 2)
     tasks = at.embed(6)
     await at.begun(2)
@@ -119,7 +119,7 @@ async def test_a_call_that_was_given_up_keeps_its_place_until_it_has_ended():
     limit.close()
 
 
-async def test_what_a_call_fails_with_that_was_given_up_is_not_told_as_an_error_of_ours(caplog):
+async def test_what_a_call_fails_with_that_was_given_up_is_not_reported_as_an_error_of_ours(caplog):
     release, begun = threading.Event(), threading.Event()
 
     def call():

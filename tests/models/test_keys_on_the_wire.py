@@ -51,7 +51,7 @@ def test_through_a_proxy_the_key_goes_by_connect_and_the_proxy_sees_none_of_it(s
     assert b"harbour" not in proxy.seen
 
 
-def test_what_stands_behind_a_proxy_must_prove_that_it_is_the_host(secure, monkeypatch):
+def test_what_is_behind_a_proxy_must_prove_that_it_is_the_host(secure, monkeypatch):
     provider, proxy = secure
     monkeypatch.delenv("SSL_CERT_FILE")
 

@@ -95,7 +95,7 @@ def test_the_prompt_is_its_input_and_what_it_prints_the_reply(place):
     assert place.seen == [EgressRecord("cli:cmd", "capture", 1, 0, 2, len(SYSTEM) + len(USER))]
 
 
-def test_it_stands_in_an_empty_directory_of_ours_which_is_gone_afterwards(place):
+def test_it_is_in_an_empty_directory_of_ours_which_is_gone_afterwards(place):
     place.ask(place.tool("pwd > $OUT/pwd", "ls -A . $TMPDIR > $OUT/ls", "touch a $TMPDIR/b", "echo []"))
 
     work = Path(place.left("pwd").strip())
@@ -137,7 +137,7 @@ PRINTED = {
 
 
 @pytest.mark.parametrize("row", AGENTS)
-def test_each_agent_is_told_its_instruction_and_model_and_never_the_conversation(place, row):
+def test_each_agent_gets_its_instruction_and_model_and_never_the_conversation(place, row):
     reply = place.out / "reply"
     reply.write_text(f"a notice\n{PRINTED[row]}\n")
     lines = (
@@ -343,8 +343,8 @@ def test_a_program_is_the_classifier_by_name_alone_and_nothing_else(tmp_path):
     for key, value, message in (
         ("MEMORY__CLASSIFIER_MODEL", "cli:vim", "claude, codex"),
         ("MEMORY__CLASSIFIER_MODEL", "cli:qwen", "cli:qwen/MODEL"),
-        ("MEMORY__RETRIEVAL_MODEL", "cli:claude", "only be the classifier"),
-        ("MEMORY__EMBEDDING_MODEL", "cmd:mine", "only be the classifier"),
+        ("MEMORY__RETRIEVAL_MODEL", "cli:claude", "used as classifier only"),
+        ("MEMORY__EMBEDDING_MODEL", "cmd:mine", "used as classifier only"),
         ("LLM__COMMAND", "claude", "an absolute path"),
         ("LLM__COMMAND", "/usr/../claude", "an absolute path"),
     ):

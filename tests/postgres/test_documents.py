@@ -135,9 +135,7 @@ async def test_a_piece_that_is_forgotten_goes_from_the_server_too(database, tmp_
     assert [each[1] for each in database.sql(ROWS)] == [each for each in range(outcome.pieces) if each != 1]
 
 
-async def test_a_secret_that_somebody_insists_on_stays_here_and_private_spans_stay_nowhere(
-    database, tmp_path
-):
+async def test_a_secret_that_someone_insists_on_stays_here_and_private_spans_stay_nowhere(database, tmp_path):
     async with machine(database, tmp_path, "one") as one:
         await ingested(one, f"The zebra uses {SECRET} here. <private>An emu.</private>", allow_secret=True)
 

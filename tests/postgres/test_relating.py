@@ -31,12 +31,12 @@ def shared(database: Database, tmp_path: Path) -> AbstractAsyncContextManager[Sh
 def related(name: str, *relations: Told, owner: str = "ada", **fields: object) -> Stored:
     """A user's memory whose file says these relations."""
     ends = dict.fromkeys(end for source, _, target in relations for end in (source, target))
-    told = replace(
+    reported = replace(
         memory(f"mem_{name}", f"text of {name}", scope="user"),
         entities=tuple(Entity(end) for end in ends),
         relations=tuple(EntityRelation(*each) for each in relations),
     )
-    return row(Scope.USER, owner, name, content=told.content, file=render(told), **fields)
+    return row(Scope.USER, owner, name, content=reported.content, file=render(reported), **fields)
 
 
 def piece(name: str, content: str) -> Stored:

@@ -56,7 +56,10 @@ def test_explicit_hyde_that_is_late_injects_nothing_and_then_its_answer(hyde, re
     late = hyde.ask(repo, turn, timeout_s=0.1)
     after = hyde.from_cache(repo, turn)
 
-    assert (late.status, late.reason) == ("timeout", "retrieval_timeout_s is over")
+    assert (late.status, late.reason) == (
+        "timeout",
+        "the time limit (memory.retrieval_timeout_s) was reached",
+    )
     assert (late.text, late.memories) == ("", ())
     assert after.status == "ok"
     assert "mem_pool" in ids(after)
@@ -73,7 +76,7 @@ def test_a_conversation_longer_than_the_model_takes_gets_its_hypotheses_all_the_
     assert "mem_pool" in ids(after)
 
 
-def test_what_the_model_wrote_is_what_was_looked_for_with_the_message_beside_it(auto, repo):
+def test_what_the_model_wrote_is_what_was_looked_for_with_the_message_next_to_it(auto, repo):
     auto.load(repo)
     turn = auto.turn()
     auto.ask(repo, turn, timeout_s=0.1)

@@ -48,7 +48,7 @@ def test_any_other_is_asked_for_vectors_alone():
 
 def test_a_message_is_judged_by_its_own_layers_and_by_words_where_it_has_none(monkeypatch):
     heard: list[tuple[object, ...]] = []
-    monkeypatch.setattr(pipeline, "is_chat", lambda *told: bool(heard.append(told)))
+    monkeypatch.setattr(pipeline, "is_chat", lambda *reported: bool(heard.append(reported)))
     before = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
     QueryVectors(("a guess", "lol"), before, before).is_chat("lol")
     QueryVectors(("a guess", "lol"), before, before).is_chat("another")

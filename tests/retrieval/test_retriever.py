@@ -97,8 +97,8 @@ def ask(**options) -> Ask:
         "hop_depth": 1,
         "deadline": time.monotonic() + options.pop("within", PATIENCE_S),
     }
-    told = {**defaults, **options}
-    return Ask(message=last_user_text(told["window"]), **told)
+    reported = {**defaults, **options}
+    return Ask(message=last_user_text(reported["window"]), **reported)
 
 
 def retriever(
@@ -158,7 +158,7 @@ def ids(answer: Answer) -> list[str]:
     return [ranked.memory.id for ranked in answer.ranked]
 
 
-def told(answer: Answer) -> tuple[str, str, str, tuple[str, ...]]:
+def reported(answer: Answer) -> tuple[str, str, str, tuple[str, ...]]:
     return answer.status, answer.strategy, answer.reason, answer.indexes
 
 
@@ -169,18 +169,18 @@ def said(text: str, role: str = "user") -> tuple[Utterance]:
     return (Utterance(role, text),)
 
 
-RELATED, BESIDE, UNHEARD = said("the walrus"), said("can you translate a poem"), said("unheard")
+RELATED, NEXT_TO, UNHEARD = said("the walrus"), said("can you translate a poem"), said("unheard")
 BLANK = said("x", "assistant")
 TRADES = "plumbing heating roofing carpentry masonry tiling glazing painting wiring fencing paving gutters"
 FAINT = said(f"{TRADES} and a walrus")
 BOTH_INDEXES, BY_WORDS = ("lexical", "dense"), ("lexical",)
-AUTH, ON_THEIR_WAY = "provider: auth", "vectors are on their way; answered by words"
+AUTH, ON_THEIR_WAY = "provider: auth", "keyword results only; embeddings are still being computed"
 NO_KEY, FIRST = "auth: no key", "first build is running"
-ANOTHER = "the embedding model has become another one; answered by words"
+ANOTHER = "keyword results only; the embedding model was changed"
 ODD = vector_map([memory("a", "x")], {"a": (1.0, 0.0)}, lexical=False)
 FULL, READ, NOTHING = View((BOTH,)), View((WORDS,)), View((EMPTY,), generation=1)
 GATED = {"min_score": 0.95}
-ASIDE = {**GATED, "window": BESIDE}
+ASIDE = {**GATED, "window": NEXT_TO}
 
 
 def deaf() -> Embedder:
@@ -206,8 +206,8 @@ def failed(reason, status="error"):
     return status, "", reason, (), False
 
 
-LATE = failed("retrieval_timeout_s is over", "timeout")
-NO_MESSAGE = "there is no message to find memories for"
+LATE = failed("the time limit (memory.retrieval_timeout_s) was reached", "timeout")
+NO_MESSAGE = "there is no message to search for"
 ANSWERS = {
     "hyde works": (Chat("h"), Embedder(), FULL, ok(strategy="hyde"), {}),
     "no hyde": (Chat(error=REFUSED), Embedder(), FULL, ok("hyde: auth"), {}),
@@ -259,7 +259,7 @@ def test_the_best_that_there_is_answers_and_says_what_was_wrong(chat, embedder, 
     of = retriever(chat, embedder, **tuning)
     answer = retrieve(of, view, **{name: value for name, value in options.items() if name not in tuning})
 
-    assert (*told(answer), answer.degraded) == answered
+    assert (*reported(answer), answer.degraded) == answered
     assert bool(answer.ranked) == (answer.status == "ok")
     assert (answer.status, answer.indexes) != ("ok", BY_WORDS) or ids(answer) == ["a"]
     assert answer.status != "not_ready" or turn().get(0) is None
@@ -323,14 +323,14 @@ UNKNOWN = View((vector_map(WALRUSES, dict.fromkeys("abcdefgh", (1.0, 0.0, 0.0)))
 
 def test_until_the_model_is_known_two_memories_come_at_most_by_words_and_no_question_is_embedded():
     embedder = Embedder()
-    about, beside = (
+    about, next_to = (
         retrieve(gated(embedder), UNKNOWN, window=window)
-        for window in (said("who sings? the walrus"), BESIDE)
+        for window in (said("who sings? the walrus"), NEXT_TO)
     )
 
     assert (about.status, about.indexes, len(about.ranked), about.degraded) == ("ok", BY_WORDS, 2, True)
-    assert "does not know the embedding model yet" in about.reason
-    assert (beside.status, beside.ranked) == ("empty", ())
+    assert "the embedding model is still being calibrated" in about.reason
+    assert (next_to.status, next_to.ranked) == ("empty", ())
     assert embedder.calls == []
 
 
@@ -503,7 +503,7 @@ async def test_a_flight_that_saw_what_was_purged_is_not_kept_nor_joined(chat, of
     await asyncio.sleep(0)
     chat.answer("h")
 
-    assert told((await before)[0]) == ("ok", "hyde", "", BOTH_INDEXES)
+    assert reported((await before)[0]) == ("ok", "hyde", "", BOTH_INDEXES)
     assert after is None or (await after)[0].indexes == BY_WORDS
     kept = turn().get(0)
     assert kept.indexes == BY_WORDS if asked_after else kept is None
@@ -519,7 +519,7 @@ async def test_a_flight_that_saw_what_was_purged_is_not_kept_nor_joined(chat, of
 async def test_a_search_falls_back_to_words_in_auto_only(strategy, answered):
     of = retriever(None, deaf(), strategy)
 
-    assert told(await of.search(ask(), seeing(FULL))) == answered
+    assert reported(await of.search(ask(), seeing(FULL))) == answered
 
 
 def test_a_large_search_leaves_the_loop_free():
@@ -586,7 +586,7 @@ def shared(name: str) -> Ranked:
     return Ranked(memory(name, f"of {name}", scope="org"), 17.0)
 
 
-def beside(*others: Scripted, view: View | None = None, **options) -> Answer:
+def next_to(*others: Scripted, view: View | None = None, **options) -> Answer:
     async def run() -> Answer:
         of = retriever(strategy=options.pop("strategy", "auto"))
         try:
@@ -604,7 +604,7 @@ def beside(*others: Scripted, view: View | None = None, **options) -> Answer:
 def test_another_source_hears_the_question_its_filters_and_a_deadline_before_the_callers(within, kept):
     """Half again of the reserve for a fallback: that is a quarter of the time, and half a second at most."""
     org, deadline = Scripted("org", shared("o1")), time.monotonic() + within
-    beside(org, deadline=deadline, top_k=7)
+    next_to(org, deadline=deadline, top_k=7)
 
     (question,) = org.questions
     assert (question.texts, question.message, question.top_k) == (("the walrus",), "the walrus", 7)
@@ -613,7 +613,7 @@ def test_another_source_hears_the_question_its_filters_and_a_deadline_before_the
 
 
 def test_a_source_that_fails_is_named_and_left_out_and_the_others_answer(caplog):
-    answer = beside(Scripted("org", error=ConnectionError("secret")), Scripted("team", shared("t1")))
+    answer = next_to(Scripted("org", error=ConnectionError("secret")), Scripted("team", shared("t1")))
 
     assert (answer.status, answer.reason, answer.degraded) == ("ok", "org failed", True)
     assert ids(answer) == ["a", "t1"]
@@ -624,7 +624,7 @@ def test_a_source_that_fails_is_named_and_left_out_and_the_others_answer(caplog)
 @pytest.mark.parametrize("strategy", ["auto", "direct"])
 def test_a_source_that_is_late_is_named_left_out_and_cancelled_before_the_deadline(strategy):
     slow = Scripted("org")
-    answer = beside(slow, strategy=strategy, within=0.4)
+    answer = next_to(slow, strategy=strategy, within=0.4)
 
     assert (answer.status, answer.strategy, answer.reason) == ("ok", "direct", "org was late")
     assert ids(answer) == ["a"]
@@ -633,7 +633,7 @@ def test_a_source_that_is_late_is_named_left_out_and_cancelled_before_the_deadli
 
 async def test_each_source_is_gated_by_its_own_evidence():
     of, org = gated(), Scripted("org", shared("o1"))
-    answer = (await of.retrieve(ask(window=BESIDE), seeing(READ, org), turn()))[0]
+    answer = (await of.retrieve(ask(window=NEXT_TO), seeing(READ, org), turn()))[0]
     (question,) = org.questions
 
     assert (answer.status, ids(answer)) == ("ok", ["o1"])

@@ -153,10 +153,12 @@ async def test_status_counts_what_is_lost_while_capture_has_no_room(home, repo, 
         for number in range(4):
             session = Session(parts, repo, session=str(number) if over else "s")
             await session.asks(f"Rule {number}. " + "x " * (24 if over else 16), str(number))
-        told = (await parts.ask(wire.Status())).warnings
+        reported = (await parts.ask(wire.Status())).warnings
 
-        assert any("1 messages were lost, because capture refused them" in each for each in told)
-        assert any("2 sessions that are over wait for capture: spool_full" in each for each in told) == over
+        assert any("1 messages were lost, because capture refused them" in each for each in reported)
+        assert (
+            any("2 sessions that are over wait for capture: spool_full" in each for each in reported) == over
+        )
 
 
 async def test_the_quietest_session_makes_room_and_one_with_a_private_span_last(home, repo, monkeypatch):

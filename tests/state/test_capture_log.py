@@ -65,7 +65,7 @@ def test_a_text_is_its_beginning_in_one_line_and_without_a_secret():
     assert (key in text, "\n" in text, len(text)) == (False, False, 120)
 
 
-async def test_it_outlives_the_daemon_and_what_was_told_stays_told(directory):
+async def test_the_log_outlives_the_daemon_and_reported_entries_stay_reported(directory):
     async with opened(directory) as state:
         state.capture_log.add("mem_a", replace(KEPT, at=FAR))
         state.capture_log.add("r", replace(REFUSED, at=FAR))

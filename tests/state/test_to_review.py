@@ -57,7 +57,7 @@ def waiting(tmp_path):
     return lambda **given: ToReview(database, **given)
 
 
-async def test_what_nobody_looked_at_for_a_month_is_gone(waiting):
+async def test_a_proposal_expires_after_a_month(waiting):
     clock = [NOW]
     kept = waiting(clock=lambda: clock[0])
     await kept.add([proposal(1), proposal(2, at=NOW + 60)])
@@ -99,7 +99,7 @@ async def test_of_two_that_wait_the_one_that_replaces_takes_the_place_of_the_oth
         assert (left.memory.id, left.memory.supersedes, left.memory.version) == ("mem_3", "mem_file", 7)
 
 
-async def test_what_is_forgotten_waits_no_longer_nor_stands_beside_what_does(directory):
+async def test_forgotten_text_is_removed_from_proposals_and_their_pasted_text(directory):
     unwanted = [words_of("the walrus password is sealion")]
     async with opened(directory) as state:
         at = time.time()

@@ -23,8 +23,13 @@ from tests.support.clock import PATIENCE_S
 
 
 def asked(message: str = "when", within_s: float = PATIENCE_S, **fields) -> Question:
-    told = {"vectors": None, "top_k": 10, "hop_depth": 0, "deadline": time.monotonic() + within_s} | fields
-    return Question(texts=(message,), message=message, **told)
+    reported = {
+        "vectors": None,
+        "top_k": 10,
+        "hop_depth": 0,
+        "deadline": time.monotonic() + within_s,
+    } | fields
+    return Question(texts=(message,), message=message, **reported)
 
 
 def ids(ranked) -> list[str]:

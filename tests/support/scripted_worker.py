@@ -1,4 +1,4 @@
-"""A worker that does as it is told: how it starts is in its settings, what it does with a task in the id.
+"""A scripted worker: its settings decide how it starts, a task's id decides the result.
 
 It is started as a process, so this module imports little.
 """

@@ -120,7 +120,7 @@ def _chat(line: ChatWeights, size: int) -> ChatDetector:
     return ChatDetector(ChatFile("", "", *((line, none) if size else (none, line))))
 
 
-def told(file: ChatFile, rows: Floats, lines: Sequence[tuple[str, bool]]) -> None:
+def reported(file: ChatFile, rows: Floats, lines: Sequence[tuple[str, bool]]) -> None:
     """Print what becomes of the lines that judge."""
     judge = ChatDetector(file)
     for name in ("words", "rows"):
@@ -141,7 +141,7 @@ def main() -> None:
     by_words = learnt(found, Rows(texts, nothing, signs), SIZE)
     by_row = learnt(found, Rows(texts, vectors[: len(found)], signs), 0)
     file = ChatFile(digest(), engine, by_words, by_row)
-    told(file, vectors[len(found) :], lines)
+    reported(file, vectors[len(found) :], lines)
     written = msgspec.msgpack.encode(file)
     Path(sys.argv[1] if len(sys.argv) > 1 else FILE).write_bytes(written)
     print(f"{len(written)} bytes, {len(found)} texts, {engine}")

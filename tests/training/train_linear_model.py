@@ -170,7 +170,7 @@ def curve(found: Sequence[Scored], said: Sequence[data.Message]) -> Iterator[Poi
         yield Point(bar, right / max(count, 1), len(hit) / wanted, count, len(turns) / max(all_turns, 1))
 
 
-def told(found: Sequence[Scored], said: Sequence[data.Message]) -> None:
+def reported(found: Sequence[Scored], said: Sequence[data.Message]) -> None:
     """Print the curve."""
     points = list(curve(found, said))
     for least in (0.98, 0.97, 0.96, 0.95, 0.92, 0.9, 0.85, 0.8, 0.7):
@@ -218,7 +218,7 @@ def _learnt(
     kept, asked = held_out(said, numbers, vectors)
     for what, scored in (("kept", kept), ("asked", asked)):
         print(f"{name}, {what}:")
-        told(scored, said)
+        reported(scored, said)
     bar, asked_bar = bar_of(kept, said), bar_of(asked, said, Point.is_good_to_ask)
     print(f"{name}: bar {bar:.3f}, of requests {asked_bar:.3f}", flush=True)
     return [

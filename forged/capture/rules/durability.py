@@ -1,8 +1,9 @@
-"""Whether a sentence says by itself that it lasts, in seven languages: rules, decisions, corrections, facts.
+"""Find sentences that show by themselves that they last: rules, decisions, corrections, facts.
 
-Signs of different kinds are added up by weight. A veto (question, doubt, hearsay, irony, the moment) in the
-sentence is final, a doubt, question or hearsay in its neighbour too. All is `durability.toml`, read in some
-0.1 s; raises re.error for a bad pattern, msgspec.ValidationError for odd fields.
+Weights of different kinds of signs are added. A veto (question, doubt, hearsay, irony, the moment) in the
+sentence is final; so is a doubt, question or hearsay in its neighbour. The signs are in `durability.toml`, in
+seven languages, read in some 0.1 s. Raises re.error for a bad pattern, msgspec.ValidationError for odd
+fields.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from forged.capture.text_patterns import any_of, plain
 from forged.memory import Category
 
 FILE = os.path.join(os.path.dirname(__file__), "durability.toml")
-# The least weight that is kept, of which nineteen of twenty were right in the sentences to learn from, and
-# what a sentence lacks that is too short to be understood later.
+# Least weight that is kept, at which 19 of 20 training sentences were right; and the weight that a sentence
+# loses that is too short to be understood later.
 BAR, BRIEF = 5, 2
-# The weight of a hint of a correction.
+# Least weight of a possible correction.
 _HINT = 3
-# Letters of a short sentence; one of Han or kana says as much as two.
+# Letters of a short sentence; a character of Han or kana counts twice.
 _FEW = 40
 _CJK, _KANA = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]"), re.compile(r"[\u3040-\u30ff]")
 _SPACED = ("de", "en", "es", "fr", "pt")
@@ -48,13 +49,13 @@ Kind = Literal[
 Veto = Literal["question", "doubt", "hearsay", "moment", "pointing", "report", "irony", "order", "life"]
 
 
-# What speaks against a sentence from beside it, and from anywhere in the message.
+# Vetoes that count in a neighbour of a sentence, and vetoes that count anywhere in the message.
 _NEAR: frozenset[Veto] = frozenset({"question", "doubt", "hearsay"})
 ALL_OVER: frozenset[Veto] = frozenset({"irony"})
 
 
 class DurabilityEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An entry as it stands in the file."""
+    """Entry of the file: a kind of sign or veto, with words, patterns and two examples."""
 
     kind: Kind | Veto
     language: Literal["", "de", "en", "es", "fr", "ja", "pt", "zh"]
@@ -65,14 +66,14 @@ class DurabilityEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def pattern(self) -> str:
-        """One regular expression for all of it."""
+        """Return one regular expression for its words and patterns."""
         edge = r"\b" if self.language in _SPACED else ""
         whole = f"{edge}(?:{'|'.join(self.words)}){edge}" if self.words else ""
         return "|".join(filter(None, (whole, *self.patterns)))
 
 
 class DurabilityWords(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The file."""
+    """Contents of durability.toml."""
 
     weights: dict[Kind, int]
     sign: tuple[DurabilityEntry, ...]
@@ -80,7 +81,10 @@ class DurabilityWords(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def lasting_category(sentence: str, neighbours: Iterable[str] = ()) -> Category | None:
-    """Return the category of a sentence that shows by itself that it lasts, or None."""
+    """Return the category of a sentence that shows by itself that it lasts, or None.
+
+    `neighbours` are the sentences next to it.
+    """
     text = plain(sentence)
     kinds = _matched("sign", text)
     if _weight(kinds) - BRIEF * (_letters(text) < _FEW) < BAR or is_vetoed(sentence):
@@ -89,21 +93,23 @@ def lasting_category(sentence: str, neighbours: Iterable[str] = ()) -> Category 
 
 
 def corrects(sentence: str) -> bool:
-    """Whether a sentence may well correct something: enough for a model to be asked at once."""
+    """Return True if a sentence may be a correction, so that a model is asked at once."""
     kinds = _matched("sign", plain(sentence))
     return bool(kinds & {"wrong", "stop", "onward"}) and _weight(kinds) >= _HINT and not is_vetoed(sentence)
 
 
 def is_vetoed(sentence: str, of: frozenset[Veto] | None = None) -> bool:
-    """Whether anything in a sentence, or what is `of` these kinds, speaks against its being meant to last."""
+    """Return True if a veto is found in a sentence, or one of these kinds."""
     return bool(_matched("veto", plain(sentence), of, any_is_enough=True))
 
 
 def _weight(kinds: frozenset[str]) -> int:
+    """Return the weight of some kinds of signs."""
     return sum(weight for kind, weight in signs().weights.items() if kind in kinds)
 
 
 def _category(kinds: frozenset[str]) -> Category:
+    """Return the category for some kinds of signs."""
     if "decided" in kinds:
         return Category.ARCHITECTURAL_DECISIONS
     if "person" in kinds:
@@ -114,6 +120,7 @@ def _category(kinds: frozenset[str]) -> Category:
 
 
 def _letters(text: str) -> int:
+    """Return the length of a text; Han and kana count twice."""
     return len(text) + len(_CJK.findall(text))
 
 
@@ -124,6 +131,7 @@ def _matched(
     *,
     any_is_enough: bool = False,
 ) -> frozenset[str]:
+    """Return the kinds of signs or vetoes that a text has."""
     found = set[str]()
     for kind, pattern in _compiled(table, _script(text)).items():
         if (of is None or kind in of) and pattern.search(text):
@@ -134,6 +142,7 @@ def _matched(
 
 
 def _script(text: str) -> str:
+    """Return the language of a text that writes no blanks, or ""."""
     if _CJK.search(text) is None:
         return ""
     return "ja" if _KANA.search(text) else "zh"
@@ -141,13 +150,14 @@ def _script(text: str) -> str:
 
 @functools.cache
 def signs() -> DurabilityWords:
-    """Return the file."""
+    """Return the contents of the file, read once."""
     with open(FILE, "rb") as file:
         return msgspec.convert(tomllib.load(file), DurabilityWords)
 
 
 @functools.cache
 def _compiled(table: Literal["sign", "veto"], script: str) -> Mapping[str, re.Pattern[str]]:
+    """Compile the patterns for a script, one for each kind."""
     languages = {"", script} if script else {"", *_SPACED}
     forms: dict[str, list[str]] = {}
     for entry in getattr(signs(), table):

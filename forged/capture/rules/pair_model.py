@@ -1,7 +1,7 @@
-"""Weigh pairs of statements by numbers learnt from their signs, words and the local model's rows.
+"""Model of statement pairs: estimates replacements from signs, words and vectors.
 
-`make linear-models` trains them with `signs_of`, `places_of` and `rows_of`. Raises msgspec.MsgspecError for a
-file that is none, and ValueError for rows of another size than those of the training.
+`make linear-models` trains it with `signs_of`, `places_of` and `rows_of`. Raises msgspec.MsgspecError for an
+invalid file, and ValueError for vectors of another size than in training.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from forged.models import LAYERS
 from forged.text.linear import CJK, SIZE, weight
 
 FILE = os.path.join(os.path.dirname(__file__), "replacement.bin")
-# What the local model says of texts, float32 as bytes.
+# Vectors of texts by the local model, float32 as bytes.
 RowsOf = Mapping[str, bytes]
 NO_ROWS: RowsOf = {}
 Floats = NDArray[np.float32]
-# Letters of a word's beginning, as a piece of a pair.
+# Letters of a word's beginning that make a feature.
 _BEGINNING = 4
 _PIECES = re.compile(r"[^\W_]+|[?!:]")
 
 
 @functools.cache
 def pair_model() -> PairModel:
-    """Return the shipped one."""
+    """Return the shipped model, read once."""
     with open(FILE, "rb") as file:
         return PairModel(msgspec.msgpack.decode(file.read(), type=PairFile).numbers)
 
 
 class PairLine(msgspec.Struct, frozen=True):
-    """One linear function of pairs: int16 for places of rows and int8 for pieces, each by its step."""
+    """Linear function of pairs: int16 weights for vectors and int8 for words, each with a step."""
 
     signs: tuple[float, ...]
     alike: tuple[float, ...] = ()
@@ -50,10 +50,10 @@ class PairLine(msgspec.Struct, frozen=True):
 
 
 class PairNumbers(msgspec.Struct, frozen=True):
-    """What is known of pairs: which is a replacement, of those that are `related` at all.
+    """Weights and bars that decide if a pair is a replacement, and if it is `related` at all.
 
-    `bar` is the least of what is replaced, `proposed` of what a model says is, and `doubted` of what may be
-    as well as not: somebody should see both, and which is newer. `near` is the least of what is related.
+    `bar` is the least score of a replacement, `proposed` that of one proposed by a model, and `doubted` that
+    of a possible one, which a person should see. `near` is the least score of related texts.
     """
 
     bar: float
@@ -65,7 +65,7 @@ class PairNumbers(msgspec.Struct, frozen=True):
 
 
 class PairFile(msgspec.Struct, frozen=True):
-    """What is shipped. `data` is a hash of all that it was trained on, `engine` what made the rows."""
+    """Shipped model file. `data` is a hash of the training data, `engine` names the model of the vectors."""
 
     data: str
     engine: str
@@ -73,7 +73,7 @@ class PairFile(msgspec.Struct, frozen=True):
 
 
 class PairModel:
-    """Weighs pairs of texts by these numbers."""
+    """Scores pairs of texts."""
 
     def __init__(self, numbers: PairNumbers) -> None:
         self.bar, self.proposed, self.doubted = numbers.bar, numbers.proposed, numbers.doubted
@@ -83,7 +83,7 @@ class PairModel:
         )
 
     def scores(self, newer: str, older: Sequence[str], rows: RowsOf) -> list[float]:
-        """How much speaks for a replacement of each, in nats; nothing where it is about something else."""
+        """Return the score in nats of a replacement for each older text; -inf if they are unrelated."""
         if not older:
             return []
         form = np.array([signs_of(newer, each) for each in older], np.float32)
@@ -99,6 +99,8 @@ class PairModel:
 
 
 class _Line:
+    """Linear function of pairs, ready to compute."""
+
     def __init__(self, line: PairLine) -> None:
         self._signs = np.array(line.signs, np.float32)
         places = np.frombuffer(line.places, np.int16) * np.float32(line.places_step)
@@ -114,30 +116,32 @@ class _Line:
         return found + np.array([self._said(each) for each in pieces], np.float32)
 
     def _said(self, places: Sequence[int]) -> float:
+        """Return the sum of the weights of words."""
         if not len(self._pieces) or not places:
             return 0.0
         return float(self._pieces[list(places)].sum()) * weight(len(places))
 
 
 def signs_of(newer: str, older: str) -> tuple[float, ...]:
-    """Return all signs of a pair, then whether any is of both texts; the last is always 1."""
+    """Return all signs of a pair, then if any is of both texts; the last is always 1."""
     found = pair_signs(newer, older)
     return (*msgspec.structs.astuple(found), float(_is_of_both(found)), 1.0)
 
 
 def _is_of_both(found: PairSigns) -> bool:
+    """Return True if a sign shows that the texts are related."""
     return any((found.shared, found.given_up, found.value, found.number, found.version))
 
 
 def places_of(newer: str, older: str) -> tuple[int, ...]:
-    """Return the places of what stands in a pair, each once, in order."""
+    """Return the table indexes of a pair's words, each once, in order."""
     return tuple(sorted({crc32(piece.encode()) % SIZE for piece in _pieces(newer, older)}))
 
 
 def rows_of(newer: Floats, older: Floats) -> Floats:
-    """Return the numbers of pairs of rows, one pair a row: how alike each layer is, and then all places.
+    """Return features of pairs of vectors, one pair a row.
 
-    First what both say together, what they differ by, and then each by itself.
+    First comes the similarity of each layer, then products and differences, then both vectors.
     """
     new, old = _by_layer(newer), _by_layer(older)
     alike = new * old
@@ -147,17 +151,19 @@ def rows_of(newer: Floats, older: Floats) -> Floats:
 
 
 def together(row: int) -> int:
-    """Return how many of these, the first, are of both rows of so many numbers."""
+    """Return how many of these features, the first ones, are of both vectors."""
     return len(LAYERS) + 2 * row
 
 
 def _by_layer(rows: Floats) -> Floats:
+    """Split rows into normalised layers."""
     layers = rows.reshape(len(rows), len(LAYERS), -1)
     found: Floats = layers / np.maximum(np.linalg.norm(layers, axis=2, keepdims=True), np.float32(1e-9))
     return found
 
 
 def _pieces(newer: str, older: str) -> Iterator[str]:
+    """Yield the word features of a pair."""
     said = _said(newer)
     new, old = set(_words(said)), set(_words(_said(older)))
     yield from (f"n{word}" for word in new - old)
@@ -168,11 +174,12 @@ def _pieces(newer: str, older: str) -> Iterator[str]:
 
 
 def _said(text: str) -> list[str]:
+    """Return the words of a text."""
     return _PIECES.findall(re.sub(r"\d", "0", text.lower()))
 
 
 def _words(said: list[str]) -> Iterator[str]:
-    """Words and how they begin; where no blanks stand, characters and pairs of them."""
+    """Yield words and their beginnings; without blanks, characters and pairs of them."""
     for word in said:
         if CJK.search(word):
             yield from word

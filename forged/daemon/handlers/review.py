@@ -1,4 +1,4 @@
-"""`review`: what a person has to decide about, withheld files and proposals."""
+"""Handler of `review`: withheld files and proposals that wait for a decision."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from forged_client import protocol as wire
 
 
 async def review(context: Context, request: wire.Review) -> wire.Reviewed:
-    """List what a person has to decide about, withheld files and proposals, after doing what is asked."""
+    """Apply decisions, and list withheld files and waiting proposals."""
     memories = context.daemon.memories
     await memories.trust.opened()
     place = await memories.resolver.resolve(request.workspace)
@@ -30,7 +30,7 @@ async def review(context: Context, request: wire.Review) -> wire.Reviewed:
         )
         await context.plan(planned)
     if request.text.strip() and len(planned.kept) != 1:
-        raise InvalidRequest("a text is for one proposal; name the one to keep")
+        raise InvalidRequest("a text needs exactly one proposal; give its id")
     for document in keep:
         await reviewing.check_here(document)
     if keep and place.off:
@@ -40,7 +40,7 @@ async def review(context: Context, request: wire.Review) -> wire.Reviewed:
         await reviewing.keep_proposal(memories, document, request.text, allow_secret=request.allow_secret)
     await reviewing.refuse_proposals(memories, drop)
     waiting = await reviewing.proposals_here(memories, place)
-    # Where there is no repository, its files are not missed beside proposals.
+    # Without a repository, its withheld files are not listed.
     is_repository = any(root.scope is Scope.REPO for root in place.roots)
     are_needed = not (waiting or keep or drop) or request.accept or request.everything
     files = await trust.review(context, request) if is_repository or are_needed else wire.Reviewed()
@@ -56,6 +56,7 @@ async def review(context: Context, request: wire.Review) -> wire.Reviewed:
 
 
 def _proposed(document: DecidedMemory) -> wire.Proposed:
+    """Return a waiting proposal as a message."""
     memory = document.memory
     return wire.Proposed(
         id=memory.id,

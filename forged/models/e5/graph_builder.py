@@ -52,13 +52,13 @@ class GraphBuild:
                 start_new_session=True,
             )
         try:
-            _, said = process.communicate(timeout=_PATIENCE_S)
+            _, output = process.communicate(timeout=_PATIENCE_S)
         except subprocess.TimeoutExpired as error:
             process.kill()
             process.communicate()
             raise EngineError(f"it was not made within {_PATIENCE_S:g} s") from error
         if process.returncode:
-            raise EngineError(_last_line(said) or f"its maker ended with {process.returncode}")
+            raise EngineError(_last_line(output) or f"its maker ended with {process.returncode}")
 
     def stop(self) -> None:
         """End the process and start no more; a partial result is never used."""
@@ -99,8 +99,8 @@ def _make(model: ModelFile, folder: str, of: str) -> None:
     cache.publish(folder, cache.ModelFiles(of, cache.store(folder, "onnx", graph), weights_name, names[0]))
 
 
-def _last_line(said: bytes) -> str:
-    lines = said.decode(errors="replace").strip().splitlines()
+def _last_line(output: bytes) -> str:
+    lines = output.decode(errors="replace").strip().splitlines()
     return lines[-1][:_SAID] if lines else ""
 
 

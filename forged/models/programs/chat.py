@@ -77,8 +77,8 @@ def build_call(program: Program, system: str, user: str, folder: str) -> Program
         path.write_text(content, encoding="utf-8")
     for name, target in row.links.items():
         os.symlink(target.replace("~", env.get("HOME", "~"), 1), os.path.join(folder, name))
-    said = {_SYSTEM: system, _MODEL: program.model or row.model}
-    args = tuple(said.get(arg, arg.replace(_FOLDER, folder)) for arg in row.args)
+    values = {_SYSTEM: system, _MODEL: program.model or row.model}
+    args = tuple(values.get(arg, arg.replace(_FOLDER, folder)) for arg in row.args)
     env |= {name: value.replace(_FOLDER, folder) for name, value in row.env.items()}
     text = user if row.args else f"{system}\n\n{user}"
     return ProgramCall((*program.command, *args), env, text)

@@ -220,14 +220,14 @@ class _OpenCode(msgspec.Struct, frozen=True):
 
 
 def _opencode(printed: str) -> ProgramReply:
-    said, error, tokens, seen = "", "", [0, 0], False
+    text, error, tokens, seen = "", "", [0, 0], False
     for one in _documents(printed, _OpenCode):
         seen = True
-        said += one.part.text if one.kind == "text" else ""
+        text += one.part.text if one.kind == "text" else ""
         tokens = [tokens[0] + one.part.tokens.input, tokens[1] + one.part.tokens.output]
         if one.error is not None:
             error = one.error.data.message or one.error.name or "it failed"
-    return ProgramReply(said, error, 0, *tokens) if seen else _unread(printed)
+    return ProgramReply(text, error, 0, *tokens) if seen else _unread(printed)
 
 
 def _text(printed: str) -> ProgramReply:

@@ -1,8 +1,8 @@
-"""Forms of secrets: key files, headers, addresses, commands, settings, sentences, and tokens of vendors.
+"""Shapes of secrets: key files, headers, addresses, commands, settings, sentences, vendors' tokens.
 
-Each has anchors in lower case, those of tokens looked for in the long words alone, and an expression that is
-matched where one stands. None reads the same stretch once for each anchor in it: it cannot run over its own
-anchor, or starts at the beginning of a word.
+Each shape has lower-case anchors and an expression that is matched at one. Anchors of tokens are searched in
+long words only. No expression reads the same range once for each anchor in it: it cannot run over its own
+anchor, or it starts at the beginning of a word.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ Judge = Callable[[re.Match[str]], Span | None]
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """A form of secret; `secret` says which part of a match goes, `has_name`: it holds a telling name."""
+    """Shape of a secret; `secret` returns the secret part of a match.
+
+    `has_name`: the match contains a telling name.
+    """
 
     name: str
     anchors: tuple[str, ...]
@@ -32,11 +35,13 @@ class Shape(msgspec.Struct, frozen=True):
 
 
 def plain(found: re.Match[str]) -> Span | None:
+    """Return the whole value of a match."""
     group = "secret" if "secret" in found.re.groupindex else 0
     return None if is_filler(found[group]) else found.span(group)
 
 
 def _random_key(found: re.Match[str]) -> Span | None:
+    """Return the value of a match if it looks random."""
     span = plain(found)
     return span if span and is_random(found.string[span[0] : span[1]]) else None
 
@@ -45,7 +50,7 @@ _JOINED_WORDS = re.compile(r"(?:[A-Za-z][a-z]*|[A-Z]+|\d+)(?:[_.-](?:[A-Za-z][a-
 
 
 def _drawn(found: re.Match[str]) -> Span | None:
-    """Behind a prefix that says enough: anything but words that are joined as in a name."""
+    """Return a value after a telling prefix, unless it is a name made of words."""
     return None if _JOINED_WORDS.fullmatch(found["secret"]) else plain(found)
 
 
@@ -53,7 +58,7 @@ _PBES = bytes.fromhex("06092a864886f70d0105")
 
 
 def _der(found: re.Match[str]) -> Span | None:
-    """A key in ASN.1, of PKCS#1, PKCS#8 or SEC 1: a small version comes first, or a cipher of PKCS#5."""
+    """Return a key in ASN.1 (PKCS#1, PKCS#8 or SEC 1), which begins with a version or a PKCS#5 cipher."""
     try:
         data = base64.b64decode(found[0][:60])
     except (binascii.Error, ValueError):
@@ -64,21 +69,22 @@ def _der(found: re.Match[str]) -> Span | None:
 
 
 def _inside(data: bytes) -> bytes:
-    """Return the content of a SEQUENCE of ASN.1; nothing if it is none."""
+    """Return the content of an ASN.1 SEQUENCE, or nothing."""
     if data[:1] != b"\x30" or len(data) < 2:
         return b""
     return data[2 + (data[1] & 0x7F if data[1] & 0x80 else 0) :]
 
 
-# Not inside a word, but well after an escaped line end or a percent code.
+# Not inside a word, except after an escaped line end or a percent code.
 _START = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f][0-9A-Fa-f])|(?<=\\u00[0-9a-f][0-9a-f]))"
 
 
 def _token(name: str, anchors: str, regex: str, secret: Judge = plain) -> Shape:
+    """Return the shape of a token."""
     return Shape(name, tuple(anchors.split()), re.compile(regex), secret)
 
 
-# Each within one word of at least 20 characters; case counts.
+# Each is within one word of at least 20 characters; case counts.
 TOKENS = (
     _token("AWS access key", "AKIA ASIA", _START + r"A[KS]IA[A-Z0-9]{16}(?![A-Za-z0-9])"),
     _token("GitHub token", "ghp_ gho_ ghu_ ghs_ ghr_", r"gh[pousr]_[A-Za-z0-9_]{30,}+"),
@@ -131,7 +137,7 @@ TOKENS = (
         r"(?:AGE-SECRET-KEY-(?:PQ-)?1[A-Z0-9]{50,}+|age-secret-key-(?:pq-)?1[a-z0-9]{50,}+)",
     ),
     _token("minisign secret key", "RWRTY RWRCS", _START + r"RWR(?:TY|CS)[A-Za-z0-9+/]{100,}+={0,2}"),
-    _token(  # without the lines around it
+    _token(  # without the BEGIN and END lines
         "private key",
         "MII MIG MIH MHcC MHQC MC4C MFEC MFMC MDEC",
         _START + r"M[CDFHI][A-Za-z0-9+/]{58,}+={0,2}",
@@ -155,12 +161,12 @@ TOKENS = (
 
 
 _BLOCK = re.compile(r"[A-Za-z0-9+/]{16}")
-# What stands in examples, where the name of the user or of the thing is put for the thing.
+# Placeholder words in examples.
 _STAND_INS = frozenset(LISTS["stand_in"])
 
 
 def _block(found: re.Match[str]) -> Span | None:
-    """A key, not a sentence about the lines around one."""
+    """Return a key block, rather than a sentence about one."""
     return found.span() if _BLOCK.search(found["body"]) else None
 
 
@@ -168,7 +174,7 @@ _FIRST_OF_FILE = 200
 
 
 def _encoded(found: re.Match[str]) -> Span | None:
-    """A key file that begins like one when it is decoded; a certificate does not."""
+    """Return a base64 key file; a certificate is none."""
     head = re.sub(r"\\+[nrt]|\s", "", found["secret"][:_FIRST_OF_FILE]).replace("-", "+").replace("_", "/")
     try:
         decoded = base64.b64decode(head[: len(head) // 4 * 4])
@@ -185,7 +191,7 @@ _PRIVATE_PART = re.compile(
 
 
 def _json_key(found: re.Match[str]) -> Span | None:
-    """From the first private number of a key in JSON to the last one."""
+    """Return the range from the first to the last private number of a JSON key."""
     text, at = found.string, found.start()
     first, last = max(0, at - _LONGEST_JSON_KEY), found.end() + _LONGEST_JSON_KEY
     start = max(text.rfind("{", first, at), text.rfind("kty", first, at), first)
@@ -200,7 +206,7 @@ _CURVE_KEY = re.compile(r"(?<![\w+/=])[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=(?![\w
 
 
 def _echoed(found: re.Match[str]) -> Span | None:
-    """A key of 32 bytes that a shell hands to a program or a file for private ones."""
+    """Return a 32-byte key that a shell passes to a program or file for private keys."""
     text, start, stop = found.string, max(0, found.start() - 160), found.end() + 160
     start = max(start, text.rfind("\n", start, found.start()) + 1)
     end = text.find("\n", found.end(), stop)
@@ -212,22 +218,23 @@ def _echoed(found: re.Match[str]) -> Span | None:
 
 
 def _random(found: re.Match[str]) -> Span | None:
+    """Return the value of a match if it looks random."""
     return plain(found) if is_random(found["secret"]) else None
 
 
 def _password(found: re.Match[str]) -> Span | None:
-    """What stands after `user:`; a plain word, too, if it is not a stand-in."""
+    """Return the text after `user:`, also a plain word, unless it is a placeholder."""
     user, value = found["user"] or "", found["secret"]
     is_stand_in = value.lower() in _STAND_INS or value.lower() == user.lower()
     return None if is_stand_in or is_reference(value) else plain(found)
 
 
-# Of an address that has a port and a path behind it, and no password.
+# Host words of an address with a port and a path, and without a password.
 _HOSTS = frozenset({"localhost", "host", "hostname", "server", "proxy", "ip", "domain"})
 
 
 def _in_address(found: re.Match[str]) -> Span | None:
-    """A password as it is in an address, or with characters that would have to be written as codes."""
+    """Return a password in an address, also with characters that should be escaped."""
     odd, user = found["odd"], found["user"] or ""
     if odd is None:
         return _password(found)
@@ -244,7 +251,7 @@ _HOST = re.compile(r"@(?://)?[\w.-]{1,100}$")
 
 
 def _before_host(found: re.Match[str]) -> Span | None:
-    """The password before `@host:1521` of Oracle, or before `@tcp(host)` of Go's drivers."""
+    """Return the password before `@host:1521` of Oracle, or before `@tcp(host)` of Go's drivers."""
     text, stop = found.string, found.start()
     start = max(0, stop - 300)
     sign = ":"
@@ -266,13 +273,13 @@ _HOST_AND_PARTS = re.compile(r"[\w.-]:\d{2,5}(?:,[\w. ]{1,30}=[^,\s;]*){0,12}$")
 
 
 def _behind_port(found: re.Match[str]) -> Span | None:
-    """The password among the parts of an address of Redis, which commas divide."""
+    """Return the password among the comma-separated parts of a Redis address."""
     before = found.string[max(0, found.start() - 300) : found.start()]
     return _given(found) if _HOST_AND_PARTS.search(before) else None
 
 
 def _basic(found: re.Match[str]) -> Span | None:
-    """HTTP's `user:password` in base64, which no word decodes to; behind its header, anything drawn."""
+    """Return HTTP's base64 `user:password`; after its header, any random value."""
     before = found.string[max(0, found.start() - 24) : found.start()].lower()
     if "authorization" in before and is_random(found["secret"]):
         return found.span("secret")
@@ -296,7 +303,7 @@ _PAIR_BEHIND = re.compile(
 
 
 def _connection(found: re.Match[str]) -> Span | None:
-    """A password among the other parts of a connection string, so that it may be any word."""
+    """Return the password of a connection string, which may be any word."""
     text, start, stop = found.string, found.start(), found.end()
     line = text.rfind("\n", max(0, start - 300), start) + 1 or max(0, start - 300)
     if not (_PAIR_BEFORE.search(text, line, start) or _PAIR_BEHIND.match(text, stop, stop + 120)):
@@ -305,12 +312,13 @@ def _connection(found: re.Match[str]) -> Span | None:
 
 
 def _given(found: re.Match[str]) -> Span | None:
-    """What is given to a command's own variable, so that it may be any word."""
+    """Return the value of a command's own variable, which may be any word."""
     return None if _is_stand_in(found["secret"]) else plain(found)
 
 
 def _is_stand_in(value: str) -> bool:
-    # Capitals alone are what the manual of a program has in its place.
+    """Return True for a placeholder."""
+    # In a manual, capitals alone are a placeholder.
     return (
         value.lower() in _STAND_INS
         or is_reference(value)
@@ -328,7 +336,7 @@ _SAID = re.compile(
 
 
 def _said_before(found: re.Match[str]) -> Span | None:
-    """The word before "as the password", if it is no plain one."""
+    """Return the word before "as the password", unless it is a plain one."""
     start = max(0, found.start() - 120)
     said = _SAID.search(" " + found.string[start : found.start()])
     if said is None or not (is_chosen(said["secret"]) or is_random(said["secret"])):
@@ -339,14 +347,15 @@ def _said_before(found: re.Match[str]) -> Span | None:
 
 
 def _phrase(name: str, anchors: tuple[str, ...], regex: str, secret: Judge = plain) -> Shape:
+    """Return the shape of a phrase."""
     has_name = all(any(name in anchor for name in NAMES) for anchor in anchors)
     return Shape(name, anchors, re.compile(regex, re.IGNORECASE | re.VERBOSE), secret, has_name)
 
 
-# May hold spaces; case does not count, and anchors are lower case.
+# May contain spaces; case does not count, and anchors are lower case.
 PHRASES = (
     _phrase(
-        "private key",  # closed, or up to where nothing looks like base64 any more
+        "private key",  # closed, or up to the end of the base64
         ("-----begin ", "---- begin "),
         r"""----(?:-|\ )begin\ (?:[a-z0-9]+\ ){0,4}private\ key(?:\ block)?(?:-|\ )----
         (?P<body> (?>(?: [^-\[]++ | -(?!---) | \[(?!redacted\]) )+) (?=----[-\ ]end\ )
@@ -357,7 +366,7 @@ PHRASES = (
         (?: ----[-\ ]end\ [a-z0-9 ]{0,50}[-\ ]---- )?""",
         _block,
     ),
-    _phrase(  # the whole of a key file once more in base64, as a cluster's secrets are
+    _phrase(  # a key file in base64, as in a cluster's secrets
         "private key",
         ("ls0tls1crudjti", "ci0tls0tqkvhsu4", "uhvuvfktvxnlci1lzxktrmls"),
         r"""(?: (?<![a-z0-9+/_-]) | (?<=\\[nrt]) )
@@ -388,7 +397,7 @@ PHRASES = (
         (?![^\s"'`<>@/?\#]{0,100}[/?\#][^\s"'`<>@]{0,100}@[\w.-]{1,100}:\d)""",
         _in_address,
     ),
-    _phrase(  # a name and a password of Oracle
+    _phrase(  # name and password of Oracle
         "password in a connection string",
         ("oracle:thin:", "oracle:oci", "sqlplus ", "sqlldr ", "expdp ", "impdp ", "rman "),
         r"""(?: oracle:(?:thin|oci8?): | (?:sqlplus|sqlldr|expdp|impdp|rman)\s[^\n|;/]{0,60}?(?<=[\s"'=]) )

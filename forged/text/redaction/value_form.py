@@ -1,7 +1,7 @@
-"""Tell how a value looks: drawn by a machine, chosen by a person, or no secret at all.
+"""Judge the form of a value: random, chosen by a person, or no secret.
 
-Entropy does not tell a key from prose: twenty letters of English have 3.5 bits each, twenty hex digits 3.3.
-So it counts how often letters and digits meet, and the case changes where no word begins.
+Entropy does not separate keys from prose: twenty letters of English have 3.5 bits each, twenty hex digits
+3.3. So it counts changes between letters and digits, and capitals inside words.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from collections import Counter
 
 PLACEHOLDER = "[redacted]"
 
-# Characters of a value that are judged; the rest of a long one looks the same.
+# Characters of a value that are read; the rest of a long one looks the same.
 JUDGED = 64
 
-# Long enough not to stand in a key by chance.
+# Fillers long enough not to occur in a key by chance.
 _FILLER = re.compile(
     r"your[-_]?(?:api|key|token|pass|secret|own)|example|sample|x{5,}|place-?holder|(?:change|replace)[-_]?(?:me|this)"
     r"|insert[-_]|dummy|\.\.\.|…|\*{3}|•{3}|redacted|0{8}|123456789\d?a",
     re.IGNORECASE,
 )
-# Where the secret is, instead of the secret: a variable, a template, a path, an address; or a memory's id.
+# A reference to the secret: a variable, a template, a path, an address; or a memory's id.
 _REFERENCE = re.compile(
     r"""\$[a-z_](?:[\w:.]|->|[\[{])*$ | @{1,2}[a-z_][\w.]*$ | :[a-z_]\w*$ | ![a-z]+$
     | (?:\$\$?|\#)[({] | %(?:\w+%|\(|[sdvq]$) | <.*>$ | \{.*\}$ | \[.*\]$ | \(.*\)$
@@ -33,9 +33,9 @@ _REFERENCE = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
-# A call, an index, a collection.
+# A call, an index or a collection.
 _CODE = re.compile(r"[<{(\[]|[&*!]{0,2}[A-Za-z_]\w*(?:(?:\.|::|->|[?!]\.)\w+)*[?!]?[(\[]")
-# Words joined as in a variable, a resource or a file, each with a number at most: db.password2, auth-key-v2.
+# A name of words joined by separators, each with at most one number: db.password2, auth-key-v2.
 _NAME = re.compile(
     r"[&*!]{0,2}[A-Za-z]+\d{0,2}(?:(?:[_./-]|::|->|[?!]\.)+[A-Za-z]+\d{0,2}|[_.]\d{1,2})+[!?]?"
 )
@@ -54,7 +54,7 @@ _MARKED = re.compile(r"\d|[@#$^~!](?=\w)|=$")
 
 
 def is_random(value: str) -> bool:
-    """It looks drawn by a machine: 12 characters at least, and hardly a word in it."""
+    """Return True for at least 12 characters that look random and hold hardly a word."""
     head = value[:JUDGED]
     if len(head) < 12 or " " in head:
         return False
@@ -62,7 +62,7 @@ def is_random(value: str) -> bool:
 
 
 def is_chosen(value: str) -> bool:
-    """It looks like what people take as a password: letters and something else, odd capitals, or a number."""
+    """Return True for a value like a password: mixed characters, odd capitals, or a number."""
     head = value[:JUDGED]
     if head.isdecimal():
         return True
@@ -74,7 +74,7 @@ def is_chosen(value: str) -> bool:
 
 
 def _is_mixed(value: str) -> bool:
-    """Letters alone, but with capitals where no word begins."""
+    """Return True for letters with capitals inside words."""
     if len(value) < 8:
         return False
     capitals = sum(map(str.isupper, value))
@@ -82,21 +82,21 @@ def _is_mixed(value: str) -> bool:
 
 
 def is_filler(value: str) -> bool:
-    """It stands for a secret in an example: `your-api-key`, `xxxx`, `...`."""
+    """Return True for an example's filler: `your-api-key`, `xxxx`, `...`."""
     return len(set(value)) <= 3 or _FILLER.search(value[:JUDGED]) is not None
 
 
 def is_reference(value: str) -> bool:
-    """It says where the secret is: `$TOKEN`, `env:NAME`, `{{ key }}`, `/run/secrets/db`."""
+    """Return True for a reference to a secret: `$TOKEN`, `env:NAME`, `{{ key }}`, `/run/secrets/db`."""
     return _REFERENCE.match(value[:JUDGED]) is not None
 
 
 def is_code(value: str) -> bool:
-    """It begins like an expression: `config["key"]`, `getpass()`."""
+    """Return True for the start of an expression: `config["key"]`, `getpass()`."""
     return _CODE.match(value[:JUDGED]) is not None
 
 
 def _entropy(value: str) -> float:
-    """Bits a character."""
+    """Return the bits per character."""
     size = len(value)
     return -sum(n / size * math.log2(n / size) for n in Counter(value).values())

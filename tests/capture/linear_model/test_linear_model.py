@@ -68,7 +68,7 @@ def _learnt():
     return Rows(TEXTS, vectors), np.array([1.0] * 4 + [0.0] * 4, np.float32)
 
 
-def test_what_the_kinds_say_is_added_to_what_speaks_for_keeping():
+def test_the_score_of_the_kinds_is_added_to_that_of_keeping():
     line, none = Weights(b"", 1.0, (0.0,) * (SIGNS - 1) + (2.0,)), Weights(b"", 1.0, (0.0,) * SIGNS)
     numbers = StatementWeights(
         bar=0.0,
@@ -84,7 +84,7 @@ def test_what_the_kinds_say_is_added_to_what_speaks_for_keeping():
     assert (found.asks, found.kind) == (0.0, "rule")
 
 
-def test_a_short_message_is_one_unit_and_a_long_one_has_each_sentence():
+def test_a_short_message_is_one_passage_and_a_long_one_has_one_per_sentence():
     short = "We use pnpm. Never npm."
     assert len(LONG) > SHORT
     assert [passage.text for passage in _units(short)] == [short]
@@ -121,7 +121,7 @@ def test_a_sentence_is_kept_with_its_neighbours_that_are_likely_too():
     assert kept.text == "We use pnpm. Never npm."
 
 
-def test_of_a_message_two_units_are_kept_at_most_and_no_sentence_twice():
+def test_of_a_message_two_passages_are_kept_at_most_and_no_sentence_twice():
     found = _units(
         "Ids are ULIDs. Money is cents. Dates are UTC. " + "The rest of it is beside the point. " * 5
     )

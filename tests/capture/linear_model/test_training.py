@@ -50,7 +50,7 @@ def test_turns_that_may_be_worth_keeping_are_left_out_and_nothing_of_the_others_
     assert not any(each.keep for each in found)
 
 
-def test_a_turn_is_judged_behind_what_the_agent_said_before_it():
+def test_a_turn_is_scored_after_the_agents_message_before_it():
     first, second = data.turns()[:2]
     assert [each.role for each in first.window] == ["user"]
     assert [each.role for each in second.window] == ["assistant", "user"]

@@ -80,7 +80,7 @@ def test_question_doubt_hearsay_irony_and_the_moment_speak_against_it(text):
     assert lasting_category(text) is None
 
 
-def test_what_stands_beside_a_sentence_speaks_against_it():
+def test_a_veto_in_a_neighbour_excludes_a_sentence():
     rule = "our invoices must be numbered per year, never across years"
     assert lasting_category(rule)
     assert not lasting_category(rule, ["what if we changed that"])

@@ -373,7 +373,7 @@ CHANGES_OF_MIND = [
 
 
 @given(st.data())
-def test_what_stands_behind_the_opening_of_a_text_changes_no_judgement(data):
+def test_text_after_the_opening_changes_no_decision(data):
     newer, said = data.draw(st.sampled_from(CHANGES_OF_MIND))
     before = data.draw(st.sampled_from(FILLER)) * data.draw(st.sampled_from([0, 40, MOST_COMPARED]))
     filler = data.draw(st.sampled_from(FILLER)) * MOST_COMPARED

@@ -77,7 +77,7 @@ def test_names_are_unique_within_a_table():
         )
 
 
-def test_fields_stand_only_where_they_mean_something():
+def test_fields_are_only_where_they_have_a_meaning():
     for table, found in TABLES.items():
         assert all((entry.category is not None) == (table == "statement") for entry in found)
         assert all(not entry.is_order or table == "statement" for entry in found)

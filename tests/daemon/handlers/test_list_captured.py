@@ -37,7 +37,7 @@ def texts(found) -> list[str]:
     return [each.text for each in found]
 
 
-async def test_all_entries_are_listed_newest_first(home, repo):
+async def test_all_fields_are_listed_newest_first(home, repo):
     put(repo, memory("mem_a", "Tests run with pytest."))
     one = kept(repo, agent="claude", kind="turn", why="rule", classifier="builtin:rules", supersedes="mem_0")
     async with assembled(home) as parts:
@@ -78,8 +78,8 @@ async def test_a_workspace_shows_its_own_roots_and_with_all_repos_every_root(hom
 @pytest.mark.parametrize("since", ["last week", "2026-13-01"])
 async def test_a_time_that_is_none_is_refused_in_a_sentence(home, repo, since):
     async with assembled(home) as parts:
-        code, told = await parts.refusal(wire.ListCaptured(workspace=str(repo), since=since))
-        assert (code, "say one such as 2026-11-20T14:00:00Z" in told) == ("invalid", True)
+        code, reported = await parts.refusal(wire.ListCaptured(workspace=str(repo), since=since))
+        assert (code, "write it like 2026-11-20T14:00:00Z" in reported) == ("invalid", True)
         code, _ = await parts.refusal(wire.ListMemories(workspace=str(repo), since=since))
         assert code == "invalid"
 

@@ -136,11 +136,11 @@ async def test_a_disk_that_is_still_full_after_a_start_is_reported_before_any_wr
         with monkeypatch.context() as patched:
             patched.setattr(os, "fsync", refused)
             await parts.daemon.refused_writes.try_out((str(tmp_path / "gone"), str(tmp_path)))
-            told = [await parts.ask(wire.Status()) for _ in range(2)]
+            reported = [await parts.ask(wire.Status()) for _ in range(2)]
         after = await parts.ask(wire.Status())
 
-    assert [report.state for report in told] == ["degraded", "degraded"]
-    assert f"the last, a trial: cannot write into {tmp_path}: " in told[0].reason
-    assert told[1].counters[counter] == 1
+    assert [report.state for report in reported] == ["degraded", "degraded"]
+    assert f"the last, a trial: cannot write into {tmp_path}: " in reported[0].reason
+    assert reported[1].counters[counter] == 1
     assert (after.state, after.reason) == ("ok", "")
     assert list(tmp_path.glob("tmp*")) == []

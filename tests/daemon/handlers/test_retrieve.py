@@ -12,8 +12,8 @@ WALRUS = (wire.Message("user", "the walrus"),)
 
 
 def asked(repo, **fields) -> wire.Retrieve:
-    told = {"session_id": "s", "turn_id": "t", "messages": WALRUS, **fields}
-    return wire.Retrieve(id=7, workspace=str(repo), **told)
+    reported = {"session_id": "s", "turn_id": "t", "messages": WALRUS, **fields}
+    return wire.Retrieve(id=7, workspace=str(repo), **reported)
 
 
 async def test_a_reply_that_is_sent_again_has_every_field_of_the_one_that_is_made(home, repo):

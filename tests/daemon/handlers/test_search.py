@@ -161,12 +161,16 @@ async def test_why_repeats_its_answer_or_counts_removed_memories(home, repo, doe
             each.id for each in far.memories
         ]
 
-    for session, told in after.items():
+    for session, reported in after.items():
         took = does in TAKES.values()
         left = [each.id for each in before[session].memories if not took or each.id != "mem_gone"]
-        assert (told.status, [each.id for each in told.memories], told.included) == ("ok", left, len(left))
-        assert (told.at, told.turn_id) == (before[session].at, "t")
-        assert ("1 memory that it had was taken away since" in told.reason) == took
+        assert (reported.status, [each.id for each in reported.memories], reported.included) == (
+            "ok",
+            left,
+            len(left),
+        )
+        assert (reported.at, reported.turn_id) == (before[session].at, "t")
+        assert ("1 memory of it was removed since" in reported.reason) == took
 
 
 async def test_why_says_that_all_was_cleared_and_shows_no_text_of_it(home, repo):
@@ -176,10 +180,10 @@ async def test_why_says_that_all_was_cleared_and_shows_no_text_of_it(home, repo)
         await _given(parts, repo, "one")
         for memory_id in FACTS:
             await _forget(parts, repo, memory_id)
-        told = await _why(parts, repo, "one")
+        reported = await _why(parts, repo, "one")
 
-    assert (told.status, told.memories, told.rejected) == ("empty", (), ())
-    assert "2 memories that it had were taken away since" in told.reason
+    assert (reported.status, reported.memories, reported.rejected) == ("empty", (), ())
+    assert "2 memories of it were removed since" in reported.reason
 
 
 # --- why there is nothing ------------------------------------------------------------------------------
@@ -187,16 +191,16 @@ async def test_why_says_that_all_was_cleared_and_shows_no_text_of_it(home, repo)
 CONFLICT = "<<<<<<< HEAD\nThe port is 1.\n=======\nThe port is 2.\n>>>>>>> pr\n"
 UNUSED = {
     "nothing": ((), ""),
-    "withheld": (("withheld",), "1 may not be used now"),
-    "in conflict": (("conflict",), "1 file is not used (port.md: it is in conflict: "),
-    "both": (("withheld", "conflict"), "1 may not be used now, 1 file is not used (port.md: "),
+    "withheld": (("withheld",), "1 not used yet"),
+    "in conflict": (("conflict",), "1 file is not used (port.md: unresolved merge conflict: "),
+    "both": (("withheld", "conflict"), "1 not used yet, 1 file is not used (port.md: "),
 }
 ASKED = "which port does the server use?"
 
 
-@pytest.mark.parametrize(("files", "told"), UNUSED.values(), ids=UNUSED)
+@pytest.mark.parametrize(("files", "reported"), UNUSED.values(), ids=UNUSED)
 @pytest.mark.parametrize("kind", ["retrieve", "search", "why", "list"])
-async def test_where_no_memory_can_be_used_every_verb_says_why(home, repo, kind, files, told):
+async def test_where_no_memory_can_be_used_every_verb_says_why(home, repo, kind, files, reported):
     if "withheld" in files:
         put(repo, memory("mem_1", "The port is 9000."))
     if "conflict" in files:
@@ -215,8 +219,8 @@ async def test_where_no_memory_can_be_used_every_verb_says_why(home, repo, kind,
     nothing = "" if kind == "list" else "no memories yet"
     usable = "" if kind == "list" else "no memory can be used here: "
     assert reply.status == "empty"
-    assert reply.reason.startswith(usable + told if told else nothing)
-    assert bool(reply.reason) == bool(told or nothing)
+    assert reply.reason.startswith(usable + reported if reported else nothing)
+    assert bool(reply.reason) == bool(reported or nothing)
 
 
 @pytest.mark.parametrize("mode", ["append", "block"])
@@ -237,7 +241,7 @@ async def test_what_fits_and_was_given_before_is_named_with_its_turn(home, repo,
         await turn("t2", "do lamps burn oil?")
         again = await turn("t5", "does a walrus sleep on ice?")
         why = await parts.ask(wire.Why(workspace=str(repo), session_id="s"))
-    said = "1 memory that fits was given in turn t1"
+    said = "1 matching memory was already injected in turn t1"
     assert "m0" in [each.id for each in first.memories]
     assert again.reason == (said if mode == "append" else f"nothing new: {said}")
     listed, stayed = [[each.id for each in part] for part in (why.memories, why.rejected)]

@@ -33,7 +33,7 @@ async def shown(parts, repo):
 # --- what is told -------------------------------------------------------------------------------------
 
 
-async def test_a_session_is_told_once_of_each_root_and_the_model_never(home, repo):
+async def test_a_session_is_informed_once_of_each_root_and_the_model_never(home, repo):
     other = repo.with_name("other")
     (other / ".git").mkdir(parents=True)
     put(repo, *THEIRS)
@@ -48,19 +48,19 @@ async def test_a_session_is_told_once_of_each_root_and_the_model_never(home, rep
         nameless = [await retrieved(parts, repo, "") for _ in range(2)]
 
     assert first.notice == (
-        f"3 memories are withheld in {repo}: no record that forged wrote these: reinstalled, restored or "
-        "cloned? A repository that comes with memories, hand-written ones included, is asked about once. Yes "
-        "is safe if you know who wrote in it, and `--under DIR` takes every repository below DIR; "
-        f"`forgectl trust {repo}` shows them and asks once"
+        f"3 memory files in {repo} are not used yet: forged has no record "
+        "of writing them (cloned, reinstalled "
+        f"or restored?). Review and allow: `forgectl trust {repo}` (`--under "
+        "DIR` for all repositories below DIR)"
     )
     assert again.notice == ""
-    assert f"1 memory is withheld in {other}" in elsewhere.notice
+    assert f"1 memory file in {other} is not used yet" in elsewhere.notice
     assert another.notice == first.notice
     assert {each.notice for each in nameless} == {first.notice}
     assert (first.text, first.memories, first.status) == ("", (), "empty")
 
 
-async def test_what_the_first_look_has_not_found_yet_is_told_later(home, repo):
+async def test_what_the_first_look_has_not_found_yet_is_reported_later(home, repo):
     put(repo, *THEIRS)
     async with assembled(home, trusting=False) as parts:
         early = await parts.ask(wire.Retrieve(workspace=str(repo), session_id="s1"))
@@ -72,23 +72,23 @@ async def test_what_the_first_look_has_not_found_yet_is_told_later(home, repo):
 
 
 @pytest.mark.parametrize(
-    ("known", "told"),
+    ("known", "reported"),
     [
-        (KnownRoot("/r", "unknown"), "`forgectl trust /r` shows them and asks once"),
-        (KnownRoot("/r", "own"), "`forgectl trust /r` shows them and asks once"),
-        (KnownRoot("/r", "trusted", mode="locked"), "`forgectl review /r` shows them"),
+        (KnownRoot("/r", "unknown"), "`forgectl trust /r` (`--under DIR` for all repositories below DIR)"),
+        (KnownRoot("/r", "own"), "Review and allow: `forgectl trust /r`"),
+        (KnownRoot("/r", "trusted", mode="locked"), "Review and allow: `forgectl review /r`"),
         (
             KnownRoot("/r", "unknown", reason="another one"),
-            ": another one; `forgectl trust /r` shows them and asks",
+            ": another one. Review and allow: `forgectl trust /r`",
         ),
         (KnownRoot("/r", "unknown", reason="damaged; `forgectl resume --all` ends that"), "--all` ends that"),
     ],
 )
-def test_what_is_withheld_is_told_with_one_command_that_mends_it(known, told):
+def test_what_is_withheld_is_reported_with_one_command_that_fixes_it(known, reported):
     found = sentence(known, 2)
 
-    assert found.startswith("2 memories are withheld in /r: ")
-    assert found.endswith(told)
+    assert found.startswith("2 memory files in /r are not used yet: ")
+    assert found.endswith(reported)
     assert found.count("`forgectl ") == 1
 
 
@@ -138,9 +138,9 @@ async def test_what_has_changed_since_it_was_shown_is_not_trusted(home, repo):
             wire.Trust(workspace=str(repo), action="trust", shown=root.shown),
             wire.Review(workspace=str(repo), everything=True, shown=root.shown),
         ):
-            code, told = await parts.refusal(request)
+            code, reported = await parts.refusal(request)
             assert code == "conflict"
-            assert "changed since they were shown" in told
+            assert "changed since they were shown" in reported
         after = await shown(parts, repo)
 
     assert (after.state, after.withheld) == ("unknown", 3)
@@ -194,22 +194,22 @@ async def test_all_repositories_below_a_directory_are_named_and_trusted_as_they_
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("asked", "reported"),
     [
         (wire.Trust(action="always"), "unknown action 'always'"),
         (wire.Trust(action="trust", mode="yes"), "unknown mode 'yes'"),
-        (wire.Trust(action="trust"), "belongs to no repository"),
-        (wire.Review(workspace=""), "belongs to no repository"),
+        (wire.Trust(action="trust"), "is in no repository"),
+        (wire.Review(workspace=""), "is in no repository"),
         (wire.Trust(action="under"), "no directory"),
     ],
 )
-async def test_what_cannot_be_decided_is_refused_in_a_sentence(home, asked, told):
-    place = "" if "no directory" in told else str(home)
+async def test_what_cannot_be_decided_is_refused_in_a_sentence(home, asked, reported):
+    place = "" if "no directory" in reported else str(home)
     async with assembled(home, trusting=False) as parts:
         code, sentence = await parts.refusal(type(asked)(**{**_fields(asked), "workspace": place}))
 
     assert code == "invalid"
-    assert told in sentence or "not an absolute path" in sentence
+    assert reported in sentence or "not an absolute path" in sentence
 
 
 def _fields(request):

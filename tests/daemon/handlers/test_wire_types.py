@@ -73,7 +73,7 @@ def test_of_every_form_only_what_was_said_is_read(form, sent):
 
 
 @pytest.mark.parametrize("text", TALK)
-def test_talk_about_such_forms_is_read_as_it_stands(text):
+def test_talk_about_such_forms_is_read_as_it_is(text):
     assert [each.text for each in utterances([wire.Message("user", text)], 0)] == [text]
 
 

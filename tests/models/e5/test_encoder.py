@@ -66,7 +66,7 @@ def test_a_row_does_not_depend_on_what_else_is_asked_for(encoder):
     assert together.tobytes() == np.concatenate(alone).tobytes()
 
 
-def test_what_onnxruntime_cannot_do_is_told_in_our_words(encoder, monkeypatch):
+def test_what_onnxruntime_cannot_do_is_reported_in_our_words(encoder, monkeypatch):
     def run(*_: object) -> None:
         raise RuntimeError("no memory")
 

@@ -1,8 +1,7 @@
-"""A client in the hands of a person who trusts whatever repository they work in.
+"""Client of a person who trusts every repository they work in.
 
 A test that writes memories into a repository by hand plays that person: before the first request from a
-workspace goes to a daemon, its repository is trusted by the verb that a person would use. Tests of trust
-itself use a plain client.
+workspace, its repository is trusted by the usual verb. Tests of trust itself use a plain client.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ _LOCK = threading.Lock()
 
 
 class TrustingClient(Client):
-    """`trusted` are workspaces that need no word any more, shared by all clients of a daemon."""
+    """`trusted` are the trusted workspaces, shared by all clients of a daemon."""
 
     trusted: set[str]
 
