@@ -55,7 +55,7 @@ def test_what_a_model_makes_of_pasted_orders_waits_and_is_pinned_nowhere_until_s
     asked = "must agents restart the broker after each edit?"
     reported = stage.ask(repo, asked, session_id="s9", mode="append")
     assert "restart the broker" not in reported.text
-    assert any("it waits for you" in each and "forgectl review" in each for each in reported.captured)
+    assert any("waiting for you in `forgectl review`" in each for each in reported.captured)
     assert f"waiting for you: {state.to_review} proposals" in shell(stage, repo).run("status").out
 
     shown = shell(stage, repo).run("review").out
