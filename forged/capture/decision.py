@@ -118,9 +118,7 @@ class _Decider:
         elif (is_said_again := self._is_said_again(content)) is False or self._existing.says(content):
             self.duplicates += 1
             if is_said_again is False:
-                self._add_refusal(
-                    proposal, "", "forgotten earlier, and not said again since", if_asked=True
-                )
+                self._add_refusal(proposal, "", "forgotten earlier, and not said again since", if_asked=True)
             else:
                 self._add_refusal(proposal, content, "already known", if_asked=True)
         elif self._is_outdated(content, match):

@@ -60,8 +60,7 @@ def missing(name: str, folder: Path) -> MissingRequirement | None:
     if not lacking:
         return None
     return MissingRequirement(
-        "files are missing", (f"put {', '.join(lacking)} into {folder} (forged does not download it)"
-    )
+        "files are missing", (f"put {', '.join(lacking)} into {folder} (forged does not download it)")
     )
 
 
