@@ -55,7 +55,7 @@ def test_what_a_model_makes_of_pasted_orders_waits_and_stands_nowhere_until_some
     asked = "must agents restart the broker after each edit?"
     told = stage.ask(repo, asked, session_id="s9", mode="append")
     assert "restart the broker" not in told.text
-    assert any("it waits for you" in each and "forgectl review" in each for each in told.captured)
+    assert any("waiting for you" in each and "forgectl review" in each for each in told.captured)
     assert f"waiting for you: {state.to_review} proposals" in shell(stage, repo).run("status").out
 
     shown = shell(stage, repo).run("review").out
