@@ -51,18 +51,18 @@ def captured_command(call: Invocation, *, today: bool, since: str, **fields: Any
     since = TimeParam().convert("today", None, None) if today else since
     request = ListCaptured(workspace=call.workspace, since=since, **fields)
     found = ask(call, request)
-    show(call, found, _pages(call, found.captured, with_root=request.all_repos))
+    show(call, found, _entry_lines(call, found.captured, with_root=request.all_repos))
     if call.as_json:
         return
     left = found.total - request.offset - len(found.captured)
     if left > 0:
         tell(f"and {left:,} more; --limit and --offset show them")
     elif not found.captured:
-        tell(_nothing(request, found))
+        tell(_empty_answer(request, found))
         _tell_waiting(call)
 
 
-def _nothing(request: ListCaptured, found: CapturedPage) -> str:
+def _empty_answer(request: ListCaptured, found: CapturedPage) -> str:
     if found.total:
         return f"there are only {found.total:,}; --offset skips all of them"
     matching = "nothing matches: no statement" if request.since or request.session_id else "no statement"
@@ -77,10 +77,10 @@ def _tell_waiting(call: Invocation) -> None:
         tell("the latest turns are not judged yet; `forgectl status` shows how many")
 
 
-def _pages(call: Invocation, captured: Sequence[CapturedEntry], *, with_root: bool) -> Iterator[str]:
+def _entry_lines(call: Invocation, captured: Sequence[CapturedEntry], *, with_root: bool) -> Iterator[str]:
     names = short_ids(each.memory_id for each in captured) if call.width else {}
     for each in captured:
-        word = _word(each)
+        word = _outcome(each)
         about = f"{escape_line(each.scope)}/{escape_line(each.category)}" if each.category else ""
         facts = (
             word,
@@ -91,11 +91,11 @@ def _pages(call: Invocation, captured: Sequence[CapturedEntry], *, with_root: bo
         head, *more = folded("  ".join(filter(None, facts)), call.width, _INDENT)
         yield call.paint("good" if each.memory_id else "warn", word) + head.removeprefix(word)
         yield from more
-        for line in _body(call, each, names.get(each.memory_id, each.memory_id)):
+        for line in _detail_lines(call, each, names.get(each.memory_id, each.memory_id)):
             yield from folded(_INDENT + line, call.width, _INDENT * 2)
 
 
-def _word(each: CapturedEntry) -> str:
+def _outcome(each: CapturedEntry) -> str:
     """Return the outcome of a statement; one that was saved and then forgotten has neither id nor text."""
     if each.memory_id:
         return "saved"
@@ -104,13 +104,13 @@ def _word(each: CapturedEntry) -> str:
     return "forgotten" if each.category and not each.text else "refused"
 
 
-def _body(call: Invocation, each: CapturedEntry, name: str) -> Iterator[str]:
+def _detail_lines(call: Invocation, each: CapturedEntry, name: str) -> Iterator[str]:
     if each.text:
         yield escape_line(each.text) if not call.width else cut(escape_line(each.text), 2 * call.width)
     elif each.memory_id:
         yield f"(forgotten, and restored: forgectl show {name})" if each.is_there else "(forgotten)"
     if each.reason:
-        put = "{}" if _word(each) == "forgotten" else _PUT.get(each.why, "not saved: {}")
+        put = "{}" if _outcome(each) == "forgotten" else _PUT.get(each.why, "not saved: {}")
         yield put.format(escape_line(each.reason))
     if each.memory_id or not each.reason:
         why = _WHY.get(each.why, escape_line(each.why))
@@ -123,7 +123,7 @@ def _body(call: Invocation, each: CapturedEntry, name: str) -> Iterator[str]:
     if each.memory_id:
         does = "forget it" if each.why == "forget" else "undo"
         gone = "no longer there: forgotten, moved, or on another branch"
-        yield f"{does}: {_command(call, each, name)}" if each.is_there else gone
+        yield f"{does}: {_undo_command(call, each, name)}" if each.is_there else gone
 
 
 def _source(each: CapturedEntry) -> str:
@@ -133,7 +133,7 @@ def _source(each: CapturedEntry) -> str:
     return ", ".join(filter(None, (agent, session, kind)))
 
 
-def _command(call: Invocation, each: CapturedEntry, name: str) -> str:
+def _undo_command(call: Invocation, each: CapturedEntry, name: str) -> str:
     """Return the command that forgets a memory, also from another repository."""
     is_here = each.scope == "user" or (call.workspace + os.sep).startswith(each.root + os.sep)
     place = "" if is_here else f" --workspace {shlex.quote(each.root)}"

@@ -96,12 +96,12 @@ def export_command(
             return
         found = _records(client, asked)
     if form == "markdown":
-        _put(to, "\n".join(_page(found)) + "\n", force=force)
+        _write_text(to, "\n".join(_page(found)) + "\n", force=force)
     elif to in {"", "-"}:
         say_json(Export(__version__, found))
     else:
         fields = {"schema_version": SCHEMA_VERSION, **whole(Export(__version__, found))}
-        _put(to, msgspec.json.encode(fields).decode() + "\n", force=force)
+        _write_text(to, msgspec.json.encode(fields).decode() + "\n", force=force)
 
 
 # --- files ---------------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ def _files(
         manifest = export(target, copies, replace=force)
     except StoreError as error:
         raise Stop("conflict", str(error)) from error
-    return Exported(target, manifest, tuple(_of_copies(copies, manifest)))
+    return Exported(target, manifest, tuple(_skipped_items(copies, manifest)))
 
 
 def _roots(call: Invocation, client: Client, scope: str, *, all_repos: bool) -> list[tuple[str, str]]:
@@ -149,12 +149,12 @@ def _withheld(client: Client, top: str) -> frozenset[str]:
     return frozenset(file.path for file in reply.files)
 
 
-def _of_copies(copies: Sequence[Copy], manifest: Manifest) -> Iterator[SkippedItem]:
+def _skipped_items(copies: Sequence[Copy], manifest: Manifest) -> Iterator[SkippedItem]:
     for copy, part in zip(copies, manifest.parts, strict=True):
         yield from (SkippedItem(f"{part.folder}/{each.where}", each.why) for each in copy.left)
 
 
-def _why(left: SkippedItem) -> str:
+def _reason_of(left: SkippedItem) -> str:
     return left.why
 
 
@@ -162,7 +162,7 @@ def _lines(done: Exported) -> Iterator[str]:
     yield f"exported to {escape_line(done.path)}"
     for part in done.manifest.parts:
         yield f"  {escape_line(part.folder)}: {counted(part.files, 'file')}"
-    for why, some in groupby(sorted(done.left, key=_why), key=_why):
+    for why, some in groupby(sorted(done.left, key=_reason_of), key=_reason_of):
         places = [escape_line(each.where) for each in some]
         more = f" and {len(places) - _MOST_NAMED:,} more" if len(places) > _MOST_NAMED else ""
         yield f"not exported: {', '.join(places[:_MOST_NAMED])}{more}: {escape_line(why)}"
@@ -184,7 +184,7 @@ def _records(client: Client, asked: wire.ListMemories) -> tuple[wire.MemoryRecor
 
 def _page(found: Sequence[wire.MemoryRecord]) -> Iterator[str]:
     yield "# Memories"
-    heads = sorted((each for each in found if each.is_head), key=_place)
+    heads = sorted((each for each in found if each.is_head), key=_sort_key)
     for (root, scope), here in groupby(heads, key=lambda each: (each.root, each.scope)):
         yield f"\n## {'Yours' if scope == 'user' else project_name(root)}"
         for category, some in groupby(here, key=lambda each: each.category):
@@ -194,17 +194,17 @@ def _page(found: Sequence[wire.MemoryRecord]) -> Iterator[str]:
                 yield f"\n{each.content.strip()}\n\n*{about}*"
 
 
-def _place(record: wire.MemoryRecord) -> tuple[bool, str, str, str, str]:
+def _sort_key(record: wire.MemoryRecord) -> tuple[bool, str, str, str, str]:
     return record.scope != "user", record.root, record.category, record.created_at, record.id
 
 
-def _put(to: str, text: str, *, force: bool) -> None:
+def _write_text(to: str, text: str, *, force: bool) -> None:
     """Write to stdout, escaped for a terminal, or to a new file with mode 0600."""
     if to in {"", "-"}:
         say_exactly(text)
         return
     try:
-        with open(_file(to, force=force), "w", encoding="utf-8", errors="replace") as file:
+        with open(_open_target(to, force=force), "w", encoding="utf-8", errors="replace") as file:
             file.write(text)
     except FileExistsError as error:
         raise Stop("conflict", f"{to} exists already; --force overwrites it") from error
@@ -213,7 +213,7 @@ def _put(to: str, text: str, *, force: bool) -> None:
     tell(f"exported to {to}")
 
 
-def _file(path: str, *, force: bool) -> int:
+def _open_target(path: str, *, force: bool) -> int:
     """Open a file to write to; an existing one keeps its owner."""
     os.stat(os.path.dirname(path) or ".")  # an export makes no folder
     try:

@@ -89,14 +89,14 @@ def import_command(
         report = report_of(moves, preview.outcomes, found.formats, left, preview.roots)
         if not dry_run and report.counts.get("new"):
             if not yes:
-                _ask(report, verbose=verbose)
+                _confirm_plan(report, verbose=verbose)
                 left, verbose = (left, verbose) if call.as_json else ((), False)  # it has been shown
             done = one.write(preview)
             report = report_of(moves, done, found.formats, left, preview.roots, done=True)
     end_with(call, report, verbose=verbose)
 
 
-def _ask(report: ImportReport, *, verbose: bool) -> None:
+def _confirm_plan(report: ImportReport, *, verbose: bool) -> None:
     """Ask for confirmation. Raises Stop if declined."""
     question = f"Import {counted(report.counts['new'], 'memory', 'memories')}?"
     confirm(lines_of(report, verbose=verbose), question, declined="nothing was imported")
@@ -155,7 +155,7 @@ class _Import:
     def preview(self) -> _Preview:
         """Ask for the result of each item without writing."""
         drafts = [_draft(move, ()) for move in self._moves]
-        outcomes = self._asked(drafts, range(len(drafts)), preview=True)
+        outcomes = self._send(drafts, range(len(drafts)), preview=True)
         ids = {
             (move.place, move.memory_id): outcomes[number].memory_id
             for number, move in enumerate(self._moves)
@@ -168,10 +168,10 @@ class _Import:
     def write(self, preview: _Preview) -> tuple[wire.ImportOutcome, ...]:
         """Write the new items; return the results of all."""
         fresh = [number for number, outcome in enumerate(preview.outcomes) if outcome.result == "new"]
-        done = self._asked(preview.drafts, fresh, preview=False)
+        done = self._send(preview.drafts, fresh, preview=False)
         return tuple(done.get(number, outcome) for number, outcome in enumerate(preview.outcomes))
 
-    def _asked(
+    def _send(
         self, drafts: Sequence[wire.ImportedDraft], numbers: Iterable[int], *, preview: bool
     ) -> dict[int, wire.ImportOutcome]:
         outcomes: dict[int, wire.ImportOutcome] = {}

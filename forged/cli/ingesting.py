@@ -137,8 +137,10 @@ def _outcomes(
     try:
         for batch in _batches(found):
             texts = tuple(each for each in batch if isinstance(each, DocumentText))
-            results = iter(_asked(call, client, texts, asked))
-            yield [next(results) if isinstance(each, DocumentText) else _refused(each) for each in batch]
+            results = iter(_send(call, client, texts, asked))
+            yield [
+                next(results) if isinstance(each, DocumentText) else _refused_outcome(each) for each in batch
+            ]
             done += len(batch)
             bar.draw("looking" if asked.preview else "ingesting", done, len(found))
     finally:
@@ -161,7 +163,7 @@ def _batches(found: Sequence[DocumentFile | UnreadFile]) -> Iterator[list[Docume
         yield batch
 
 
-def _asked(
+def _send(
     call: Invocation, client: Client, texts: Sequence[DocumentText], asked: wire.Ingest
 ) -> tuple[wire.DocumentOutcome, ...]:
     if not texts:
@@ -175,7 +177,7 @@ def _asked(
     return reply.outcomes
 
 
-def _refused(each: UnreadFile) -> wire.DocumentOutcome:
+def _refused_outcome(each: UnreadFile) -> wire.DocumentOutcome:
     return wire.DocumentOutcome(source=each.source, result="refused", reason=each.why)
 
 
@@ -201,7 +203,7 @@ def _lines(
     outcomes: Sequence[wire.DocumentOutcome], counts: dict[str, int], *, verbose: bool
 ) -> Iterator[str]:
     rows = [
-        (each.result, escape_line(each.source), escape_line(each.reason) or _written(each))
+        (each.result, escape_line(each.source), escape_line(each.reason) or _facts_of(each))
         for each in outcomes
         if verbose or each.result != "exists" or each.forgotten or each.shared not in {"", "there"}
     ]
@@ -210,13 +212,17 @@ def _lines(
         yield f"{counted(unchanged, 'document')} unchanged"
 
 
-def _written(outcome: wire.DocumentOutcome) -> str:
+def _facts_of(outcome: wire.DocumentOutcome) -> str:
     refused = f"not on the server: {escape_line(outcome.shared)}"
-    facts = (counted(outcome.pieces, "part"), _left_out(outcome), _ON_SERVER.get(outcome.shared, refused))
+    facts = (
+        counted(outcome.pieces, "part"),
+        _forgotten_note(outcome),
+        _ON_SERVER.get(outcome.shared, refused),
+    )
     return ", ".join(filter(None, facts))
 
 
-def _left_out(outcome: wire.DocumentOutcome) -> str:
+def _forgotten_note(outcome: wire.DocumentOutcome) -> str:
     reason = f"{outcome.forgotten:,} left out, forgotten in the last 7 days (--allow-forgotten adds them)"
     return reason if outcome.forgotten else ""
 

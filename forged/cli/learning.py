@@ -88,17 +88,17 @@ def learn_command(
         check_done(known)
         past = _surveyed(call, known, chosen, since, here=here)
         new = sorted((each for each in past if each.kind == "new"), key=lambda each: each.said_at)
-        report = _report(past, new, known)
+        report = _report_of(past, new, known)
         if dry_run or not new:
-            show(call, report, _shown(report, new, known, call.width))
+            show(call, report, _plan_lines(report, new, known, call.width))
             return
         if not yes:
-            shown = _shown(report, new, known, call.width)
+            shown = _plan_lines(report, new, known, call.width)
             confirm(shown, "Learn from these?", "nothing was learned, and nothing was sent")
         learning = _Learning(call, client, known)
         learning.run(new)
     report = msgspec.structs.replace(report, learned=learning.learned, to_review=learning.to_review)
-    show(call, report, _ended(report))
+    show(call, report, _result_lines(report))
 
 
 # --- what there is -------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ def _surveyed(
     return [each for each in past if not here or each.workspace == call.workspace]
 
 
-def _report(past: Sequence[Past], new: Sequence[Past], known: PastSessions) -> LearningReport:
+def _report_of(past: Sequence[Past], new: Sequence[Past], known: PastSessions) -> LearningReport:
     needed = sum(calls(each, known) for each in new)
     tokens, agents = sum(each.tokens for each in new), Counter(each.found.agent for each in new)
     return LearningReport(
@@ -133,7 +133,9 @@ def _report(past: Sequence[Past], new: Sequence[Past], known: PastSessions) -> L
     )
 
 
-def _shown(report: LearningReport, new: Sequence[Past], known: PastSessions, width: int) -> Iterator[str]:
+def _plan_lines(
+    report: LearningReport, new: Sequence[Past], known: PastSessions, width: int
+) -> Iterator[str]:
     if new:
         rows = [
             _row(agent, [each for each in new if each.found.agent == agent], known)
@@ -217,7 +219,7 @@ class _Learning:
     def _learn(self, past: Past) -> None:
         try:
             for request in requests(past, self._call.environ):
-                if reason := self._judged(request):
+                if reason := self._submit(request):
                     self._reasons[reason] += 1
                     return
         except TranscriptError as error:
@@ -225,7 +227,7 @@ class _Learning:
         else:
             self.learned += 1
 
-    def _judged(self, request: Learn) -> str:
+    def _submit(self, request: Learn) -> str:
         """Have a part of a session judged; return the reason if it was refused."""
         reply, since = self._client.ask(request), time.monotonic()
         rest = msgspec.structs.replace(request, messages=(), said_at=(), mark="")
@@ -242,7 +244,7 @@ class _Learning:
         return reply.reason if reply.outcome == "rejected" else ""
 
 
-def _ended(report: LearningReport) -> Iterator[str]:
+def _result_lines(report: LearningReport) -> Iterator[str]:
     sessions, proposals = counted(report.learned, "session"), counted(report.to_review, "proposal")
     yield f"learned from {sessions}: {proposals} to review"
     if report.to_review:

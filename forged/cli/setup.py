@@ -66,17 +66,19 @@ def setup_command(
     machine = machine_of(call)
     _check_home(machine)
     states = integrations.report(machine, agents)
-    chosen = _connected(machine, states) if removes else _present(states, named=bool(agents))
-    owns_service = not agents and not no_service and _service_matters(call, machine, removes=removes)
+    chosen = _connected_agents(machine, states) if removes else _agents_to_connect(states, named=bool(agents))
+    owns_service = not agents and not no_service and _needs_service_step(call, machine, removes=removes)
     has_git = removes and not agents and _has_state(call)
     plan = tuple(words.plan(machine, chosen, removes=removes, service=owns_service, git=has_git))
     if dry_run or not (chosen or has_git):
-        show(call, {"plan": plan, "done": (), "left": ()}, (*plan, *_nothing(plan, removes=removes)))
+        show(
+            call, {"plan": plan, "done": (), "left": ()}, (*plan, *_nothing_to_remove(plan, removes=removes))
+        )
         return
-    _agree(call, plan, removes=removes, yes=yes)
+    _confirm_plan(call, plan, removes=removes, yes=yes)
     extras = _Extras(service=owns_service, git=has_git)
     outcomes = tuple(_run_plan(call, machine, chosen, removes=removes, extras=extras))
-    left = words.AFTER_REMOVAL if removes else tuple(words.left(machine, states, outcomes_of(outcomes)))
+    left = words.AFTER_REMOVAL if removes else tuple(words.left(machine, states, succeeded(outcomes)))
     if call.as_json:
         show(call, {"plan": plan, "done": outcomes, "left": left}, ())
     else:
@@ -104,12 +106,12 @@ def _check_home(machine: Machine) -> None:
         raise Stop("configuration", f"HOME ({machine.home}) belongs to another user; {_OWN_HOME}")
 
 
-def outcomes_of(outcomes: Sequence[SetupResult]) -> frozenset[str]:
+def succeeded(outcomes: Sequence[SetupResult]) -> frozenset[str]:
     """Return the names of the results without a failure."""
     return frozenset(outcome.about for outcome in outcomes if not outcome.failed)
 
 
-def _present(states: Sequence[AgentState], *, named: bool) -> tuple[AgentState, ...]:
+def _agents_to_connect(states: Sequence[AgentState], *, named: bool) -> tuple[AgentState, ...]:
     """Return the agents to connect; named ones also if they were not found."""
     found = tuple(state for state in states if named or state.is_installed)
     if not found:
@@ -117,13 +119,13 @@ def _present(states: Sequence[AgentState], *, named: bool) -> tuple[AgentState, 
     return found
 
 
-def _connected(machine: Machine, states: Sequence[AgentState]) -> tuple[AgentState, ...]:
+def _connected_agents(machine: Machine, states: Sequence[AgentState]) -> tuple[AgentState, ...]:
     return tuple(
         state for state in states if state.connection or integrations.is_recorded(machine, state.agent)
     )
 
 
-def _nothing(plan: Sequence[str], *, removes: bool) -> tuple[str, ...]:
+def _nothing_to_remove(plan: Sequence[str], *, removes: bool) -> tuple[str, ...]:
     return ("no agent is connected, nothing to remove",) if removes and not plan else ()
 
 
@@ -132,7 +134,7 @@ def _has_state(call: Invocation) -> bool:
     return os.path.exists(os.path.join(address.state_dir(call.environ), "state.db"))
 
 
-def _agree(call: Invocation, plan: Sequence[str], *, removes: bool, yes: bool) -> None:
+def _confirm_plan(call: Invocation, plan: Sequence[str], *, removes: bool, yes: bool) -> None:
     if yes:
         for line in () if call.as_json else plan:
             click.echo(line, err=True)
@@ -142,7 +144,7 @@ def _agree(call: Invocation, plan: Sequence[str], *, removes: bool, yes: bool) -
     confirm(plan, question, "nothing was changed")
 
 
-def _service_matters(call: Invocation, machine: Machine, *, removes: bool) -> bool:
+def _needs_service_step(call: Invocation, machine: Machine, *, removes: bool) -> bool:
     """Return True if systemd's units should be installed, or were installed by setup."""
     if removes:
         return integrations.owns_service(machine)
@@ -160,15 +162,15 @@ def _run_plan(
     for state in chosen:
         if call.redraws(sys.stderr) and not call.as_json:  # an agent's own command may take many seconds
             tell(f"{'removing from' if removes else 'connecting'} {state.title} ...")
-        yield _printed(call, _outcome(state.title, act(machine, rows[state.agent])))
+        yield _printed(call, _result_of(state.title, act(machine, rows[state.agent])))
     if extras.service:
-        yield _printed(call, _outcome("service", _service(call, machine, removes=removes)))
+        yield _printed(call, _result_of("service", _service(call, machine, removes=removes)))
     if extras.git:
-        yield _printed(call, _outcome("git", _remove_git_lines(call)))
+        yield _printed(call, _result_of("git", _remove_git_lines(call)))
     if removes:
-        yield _printed(call, _outcome("forged", integrations.remove_own_files(machine)))
+        yield _printed(call, _result_of("forged", integrations.remove_own_files(machine)))
     else:
-        yield _printed(call, _outcome("daemon", _started(call)))
+        yield _printed(call, _result_of("daemon", _start_daemon(call)))
 
 
 def _service(call: Invocation, machine: Machine, *, removes: bool) -> Iterator[str]:
@@ -187,7 +189,7 @@ def _remove_git_lines(call: Invocation) -> Iterator[str]:
         raise Stop("conflict", done.reason)
 
 
-def _started(call: Invocation) -> Iterator[str]:
+def _start_daemon(call: Invocation) -> Iterator[str]:
     """Start the daemon, which records the program that hooks may start later."""
     with daemon(call) as client:
         client.ping()
@@ -195,7 +197,7 @@ def _started(call: Invocation) -> Iterator[str]:
     yield f"forged {report.version} is running, pid {report.pid}; hooks start it again when needed"
 
 
-def _outcome(about: str, steps: Iterator[str]) -> SetupResult:
+def _result_of(about: str, steps: Iterator[str]) -> SetupResult:
     done: list[str] = []
     try:
         done.extend(steps)

@@ -73,13 +73,13 @@ def trust_command(
     place = os.path.join(call.workspace, under or directory or "")
     if git:
         chosen = ask(call, wire.Trust(workspace=place, action="git", git=git), check_done)
-        show(call, chosen, map(_of_git, chosen.roots))
+        show(call, chosen, map(_git_line, chosen.roots))
     elif listing:
         found = ask(call, wire.Trust(action="list"))
-        show(call, found, columns(map(_row, found.roots), width=call.width))
+        show(call, found, columns(map(_table_row, found.roots), width=call.width))
     elif revoke:
         done = ask(call, wire.Trust(workspace=place, action="revoke"), check_done)
-        show(call, done, map(_revoked, done.roots))
+        show(call, done, map(_revoked_line, done.roots))
     else:
         if not yes:
             require_answer(call, "trust")
@@ -105,7 +105,7 @@ def _trust(call: Invocation, look: wire.Trust, mode: str, yes: bool) -> None:
             show(call, found, map(_summary, found.roots))
             return
         if not yes:
-            confirm(_shown(wanted), _question(wanted), declined="nothing was trusted")
+            confirm(_sample_lines(wanted), _question(wanted), declined="nothing was trusted")
         done, refused = _trust_each(client, wanted, mode)
     show(call, wire.Trusted(roots=tuple(done)), map(_summary, done))
     if refused:
@@ -138,12 +138,12 @@ def _question(wanted: Sequence[wire.RootTrust]) -> str:
     return f"Use all memories in {which}, including {count} that forged did not write?"
 
 
-def _shown(roots: Sequence[wire.RootTrust]) -> Iterator[str]:
+def _sample_lines(roots: Sequence[wire.RootTrust]) -> Iterator[str]:
     for root in roots:
         yield _summary(root)
         for each in root.sample:
-            yield f"  {_head(each)}"
-            yield f"    | {_gist(each.text)}"
+            yield f"  {_effect_line(each)}"
+            yield f"    | {_first_line(each.text)}"
         if root.withheld > len(root.sample):
             yield f"  and {root.withheld - len(root.sample):,} more; `forgectl review` prints all of them"
     if any(root.withheld for root in roots):
@@ -164,23 +164,23 @@ def _state(root: wire.RootTrust) -> str:
     )
 
 
-def _row(root: wire.RootTrust) -> tuple[str, ...]:
+def _table_row(root: wire.RootTrust) -> tuple[str, ...]:
     return _state(root), f"{root.accepted:,} used", f"{root.withheld:,} not used yet", escape_line(root.root)
 
 
-def _of_git(root: wire.RootTrust) -> str:
+def _git_line(root: wire.RootTrust) -> str:
     where = escape_line(root.root)
     return f"{where}: {escape_line(root.git) or 'no captured memories there yet'}"
 
 
-def _revoked(root: wire.RootTrust) -> str:
+def _revoked_line(root: wire.RootTrust) -> str:
     return f"no longer trusted: {_summary(root)}"
 
 
-def _head(file: wire.WithheldFile) -> str:
+def _effect_line(file: wire.WithheldFile) -> str:
     return f"{escape_line(file.id)}: if allowed, it would {escape_line(file.effect)}"
 
 
-def _gist(text: str) -> str:
+def _first_line(text: str) -> str:
     line = escape_line(text.strip().split("\n", 1)[0])
     return cut(line, _GIST_CELLS)

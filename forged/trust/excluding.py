@@ -123,8 +123,8 @@ class CaptureExcluder:
             return ""
         self._note(self._current(record), is_reported=True)
         return (
-            f"git ignores captured memories in {top} from now on: a line in {record.common}/info/exclude; "
-            "`forgectl trust --commit` there takes it out"
+            f"git ignores captured memories in {top} from now on (a line in {record.common}/info/exclude); "
+            "to commit them: `forgectl trust --commit` there"
         )
 
     async def all_notices(self, *tops: str) -> tuple[str, ...]:

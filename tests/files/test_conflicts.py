@@ -75,6 +75,6 @@ def test_what_only_looks_like_a_conflict_is_a_memory(name):
 @pytest.mark.parametrize("name", ["simple", "diff3", "crlf", "between other text"])
 def test_a_text_in_conflict_is_not_written(tmp_path, name):
     store = MemoryStore(Root(str(tmp_path), Scope.REPO))
-    with pytest.raises(StoreError, match="it is in conflict"):
+    with pytest.raises(StoreError, match="unresolved merge conflict"):
         store.write(memory("mem_1", IN_CONFLICT[name]))
     assert scan(store.root).memories == ()

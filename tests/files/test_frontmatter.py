@@ -368,7 +368,7 @@ def test_value_is_read_as_its_field_wants_it(line, field, value):
     ("header", "field", "value", "note"),
     [
         (b"id: mem_1\nscope: user", "scope", "repo", "it says scope 'user' but is in a repo directory"),
-        (b"created_at: yesterday", "created_at", "yesterday", "no time"),
+        (b"created_at: yesterday", "created_at", "yesterday", "not a time"),
     ],
 )
 def test_what_is_questionable_is_read_and_noted(header, field, value, note):
@@ -447,7 +447,7 @@ BOMB = "a: &a [x,x]\nb: &b [*a,*a]\nc: [*b,*b]"
         (b"---\n", "closing"),
         (b"---\ncateg", "closing"),
         (b"---\nid: \xff\n---\n", "UTF-8"),
-        (b"---\rid: a\r---\r", "CR alone"),
+        (b"---\rid: a\r---\r", "CR only"),
         (b"---\nid: " + b"x" * frontmatter.MAX_HEADER_BYTES + b"\n---\n", "64 KiB"),
     ],
     ids=lambda value: str(value[:24]),

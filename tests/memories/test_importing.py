@@ -36,10 +36,10 @@ async def outcomes(parts, repo, *drafts, **fields):
             wire.ImportedDraft(memory_id="mem_f", file=FILE, name="../mem_f.md"),
             "cannot be the name of a memory file",
         ),
-        (wire.ImportedDraft(memory_id="mem_f", file=FILE, name=".md"), "cannot be the file of a memory"),
+        (wire.ImportedDraft(memory_id="mem_f", file=FILE, name=".md"), "cannot be the name of a memory file"),
         (
             wire.ImportedDraft(memory_id="mem_f", file=FILE + b"x" * (256 << 10), name="a.md"),
-            "cannot be the file of a memory",
+            "cannot be the name of a memory file",
         ),
         (
             wire.ImportedDraft(memory_id="mem_f", file=b"---\nid: mem_f\n---\n\xff", name="a.md"),

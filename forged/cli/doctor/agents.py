@@ -33,12 +33,12 @@ def agents(call: Invocation, seen: Sequence[AgentReport]) -> Iterator[Check]:
         return
     for state in here:
         yield _connection_check(state, known.get(state.agent))
-        yield from _failing(state, known.get(state.agent))
+        yield from _hook_failures(state, known.get(state.agent))
 
 
 def _connection_check(state: AgentState, seen: AgentReport | None) -> Check:
     if state.connection == "connected" and state.trust != "missing":
-        return Check(_NAME, OK, f"{state.title}: connected, {_last(seen)}")
+        return Check(_NAME, OK, f"{state.title}: connected, {_activity(seen)}")
     if state.connection == "connected":
         detail = f"{state.title}: connected, but it runs no hooks before you trust them"
         return Check(_NAME, WARN, detail, TRUST_HOOKS)
@@ -48,14 +48,14 @@ def _connection_check(state: AgentState, seen: AgentReport | None) -> Check:
     return Check(_NAME, level, f"{state.title}: {state.detail}", state.remedy)
 
 
-def _last(seen: AgentReport | None) -> str:
+def _activity(seen: AgentReport | None) -> str:
     if seen is None or not seen.last_event:
         return "no event yet"
     injected = counted(seen.injected_today, "memory", "memories")
     return f"last event {seen.last_event}, today {injected} injected and {seen.kept_today:,} saved"
 
 
-def _failing(state: AgentState, seen: AgentReport | None) -> Iterator[Check]:
+def _hook_failures(state: AgentState, seen: AgentReport | None) -> Iterator[Check]:
     if seen is not None and seen.failed_today:
         detail = (
             f"{state.title}: {counted(seen.failed_today, 'hook')} failed today, the last: {seen.last_failure}"
