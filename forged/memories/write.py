@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from forged import memory
 from forged.attributes import UNKNOWN, FactsPatch
-from forged.capture import is_refused
+from forged.capture import is_opted_out
 from forged.errors import ForgottenText, InvalidRequest, MemoryNotFound, SecretFound
 from forged.files import MAX_FILE_BYTES, MOST_EVIDENCE, EvidenceError, Root, with_hash
 from forged.maps import RootIndex
@@ -286,7 +286,7 @@ async def check_wanted(
     sessions = {session_id, *(each.session_id for each in held)} - {""}
     refused = memories.capture.off_record.of_all(sessions)
     prompts = [text for each in held for text in each.waiting_prompts]
-    if await asyncio.to_thread(is_refused, content, refused, prompts):
+    if await asyncio.to_thread(is_opted_out, content, refused, prompts):
         raise ForgottenText(
             "the person asked in a session of this repository not to remember this; it is written when the "
             "person says so: `forgectl remember` with the text"
