@@ -6,8 +6,8 @@ Versions are files that never change, so each side gets the files that it lacks.
   before the mark. Of two marks the later one holds, so `restore` can withdraw a mark.
 - A file that is missing without a mark was removed by hand: it stays away here, and stays on the server.
 - A file that was edited in place is compared with the last common state. If one side changed, that one is
-  newer. If both changed, the later `updated_at` keeps the id. The other file becomes a concurrent version under
-  an id that follows from its bytes, so that every machine gets the same result.
+  newer. If both changed, the later `updated_at` keeps the id. The other file becomes a concurrent version
+  under an id that follows from its bytes, so that every machine gets the same result.
 
 The server serializes the changes of an owner, and accepts them only from a machine that knows its state.
 """
