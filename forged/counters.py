@@ -61,7 +61,7 @@ class Metrics(msgspec.Struct):
     writes_refused_otherwise: int = 0
 
 
-class Departure(msgspec.Struct, frozen=True):
+class EgressRecord(msgspec.Struct, frozen=True):
     """A request for an endpoint, as it left or as it came out; `tokens` may be an estimate."""
 
     host: str

@@ -1,9 +1,9 @@
 """Round-robin scheduling of CPU-bound work on the event loop, one client at a time.
 
-Requests are begun by `QueueClient.begin`; what they do later waits with `turn()`, in a task that runs in its
-`context`. One piece of each client is served in a round, what goes on before what is begun, one in a turn of
-the loop: so a ping waits for one piece, and a client for one of each other client. A held client has no
-turns; work for nobody in particular goes on at once. Nothing is raised.
+A request begins by `QueueClient.begin`; later work of it waits by `turn()`, in a task that runs in the
+client's `context`. A round serves one piece of each client, work under way before new requests, one piece in
+each iteration of the loop. So a ping waits for one piece, and a client for one of each other client. A held
+client has no turns; work without a client runs at once. Nothing is raised.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _client: ContextVar[QueueClient | None] = ContextVar("client", default=None)
 
 
 class FairQueue:
-    """All clients with work that waits, in the order of the round."""
+    """All clients with waiting work, in the order of the round."""
 
     def __init__(self) -> None:
         self._round: dict[QueueClient, None] = {}
-        self._is_taken = False  # this turn of the loop has its piece; `_next` is scheduled
-        self.in_threads = 0  # long pieces that run beside the loop: until they end only beginnings are served
-        self._behind: dict[QueueClient, None] = {}  # what goes on there waits for that
+        self._is_taken = False  # this iteration of the loop is used; `_next` is scheduled
+        self.in_threads = 0  # long pieces in threads: until they end only new requests begin
+        self._behind: dict[QueueClient, None] = {}  # their work under way waits for the threads
 
     def take(self) -> bool:
-        """Take this turn of the loop, if it is still free."""
+        """Take this iteration of the loop, if it is still free."""
         if self._is_taken:
             return False
         self._is_taken = True
@@ -40,6 +40,7 @@ class FairQueue:
         return True
 
     def join(self, client: QueueClient) -> None:
+        """Add a client with waiting work to the round."""
         self._round[client] = None
         self.take()
 
@@ -56,6 +57,7 @@ class FairQueue:
                 self._behind[client] = None
 
     def thread_ended(self) -> None:
+        """Take note that a long piece has ended in its thread."""
         self.in_threads -= 1
         if not self.in_threads:
             behind, self._behind = self._behind, {}
@@ -79,7 +81,7 @@ class QueueClient:
         return bool(self._going_on or self._beginnings)
 
     def begin(self, work: Callable[[], None]) -> None:
-        """Have `work` called when it is its turn: at once, if nobody else wants this one."""
+        """Call `work` when it is its turn: at once, if this iteration of the loop is free."""
         if not (self.is_held or self.is_waiting) and self.queue.take():
             work()
             return
@@ -87,6 +89,7 @@ class QueueClient:
         self.queue.join(self)
 
     async def turn(self) -> None:
+        """Wait for the client's next turn."""
         if not (self.is_held or self.queue.in_threads or self._going_on) and self.queue.take():
             return
         waiting = asyncio.get_running_loop().create_future()
@@ -95,6 +98,7 @@ class QueueClient:
         await waiting
 
     def hold(self) -> None:
+        """Give the client no turns until `release`."""
         self.is_held = True
 
     def release(self) -> None:
@@ -103,7 +107,7 @@ class QueueClient:
             self.queue.join(self)
 
     def go_on(self) -> bool:
-        """Do one piece of what waits here; whether there was one that may be done now."""
+        """Do one waiting piece of work; return False if none may be done now."""
         if self.is_held:
             return False
         while self._going_on and not self.queue.in_threads:
@@ -117,13 +121,13 @@ class QueueClient:
 
 
 async def turn() -> None:
-    """Wait until it is the turn of whoever this task works for: what follows may take some milliseconds."""
+    """Wait for the turn of this task's client: the work that follows may take some milliseconds."""
     if (client := _client.get()) is not None:
         await client.turn()
 
 
 async def in_thread(thread: Executor, work: Callable[[], T]) -> T:
-    """What `work` returns: a long piece, done beside the loop when it is its turn."""
+    """Run a long piece of work in a thread when it is its turn, and return its result."""
     running = asyncio.get_running_loop().run_in_executor
     if (client := _client.get()) is None:
         return await running(thread, work)
@@ -136,17 +140,18 @@ async def in_thread(thread: Executor, work: Callable[[], T]) -> T:
 
 
 class Activity:
-    """Of all agents together; a person who looks how the daemon fares is none."""
+    """Time of the last client request; background work yields while clients are active."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._asked_at = float("-inf")
 
-    def asked(self) -> None:
+    def note_request(self) -> None:
+        """Take note of a client request."""
         self._asked_at = self._clock()
 
-    def quiet(self, seconds: float) -> bool:
-        """Whether nobody has asked for so long."""
+    def is_quiet(self, seconds: float) -> bool:
+        """Return True if there was no request for so long."""
         return self._clock() - self._asked_at >= seconds
 
 
@@ -155,8 +160,8 @@ logger = logging.getLogger(__name__)
 Rank = tuple[float, ...]
 
 
-class Slots:
-    """As many slots as `most` says, which is at least one."""
+class PrioritySemaphore:
+    """Semaphore whose limit is read from `most` (at least one) and whose waiters are ranked."""
 
     def __init__(self, most: Callable[[], int]) -> None:
         self._most = most
@@ -164,7 +169,7 @@ class Slots:
         self._waiting: list[tuple[Callable[[], Rank], asyncio.Future[None]]] = []
 
     async def take(self, rank: Callable[[], Rank] = tuple) -> None:
-        """Wait for a slot; `rank` is asked whenever one is free."""
+        """Wait for a slot; `rank` is called whenever one is free, and the highest rank goes first."""
         if not self._waiting and self._taken < self._most():
             self._taken += 1
             return
@@ -175,14 +180,14 @@ class Slots:
         except asyncio.CancelledError:
             if turn.cancelled():
                 self._waiting = [each for each in self._waiting if each[1] is not turn]
-            else:  # it was given, and at the same moment nobody wanted it any more
-                self.give_back()
+            else:  # the slot was given to a caller that was just cancelled
+                self.release()
             raise
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         self._taken -= 1
         while self._waiting and self._taken < self._most():
-            # The first of those with the highest rank.
+            # The first one with the highest rank.
             place = max(range(len(self._waiting)), key=lambda at: self._waiting[at][0]())
             _, turn = self._waiting.pop(place)
             if not turn.done():
@@ -195,14 +200,14 @@ class Slots:
             turn.cancel()
 
 
-def retrieved(work: asyncio.Future[Any]) -> None:
-    """Take the exception of work that its caller may have given up: it is no news then."""
+def ignore_failure(work: asyncio.Future[Any]) -> None:
+    """Retrieve the exception of work that its caller may have given up, so that asyncio logs nothing."""
     if not work.cancelled():
         work.exception()
 
 
-def logged(work: asyncio.Future[Any]) -> None:
-    """Log the failure of work in the background, which should have none."""
+def log_failure(work: asyncio.Future[Any]) -> None:
+    """Log a failure of background work."""
     if not work.cancelled() and (error := work.exception()) is not None:
         name = work.get_name() if isinstance(work, asyncio.Task) else "a call"
         logger.error("background work failed work=%s", name, exc_info=error)

@@ -1,8 +1,8 @@
-"""Translate payloads of agents' hooks into events, and answers into their output.
+"""Convert hook payloads of a harness to canonical events, and replies to its output format.
 
-Ignored are events that the agent's row does not know, events of subagents, and prompts that no person sent. A
-field of a wrong type counts as missing. Answers have only keys that all agents know, because one agent
-refuses an answer with an unknown key. Raises PayloadError, which never quotes the payload.
+Ignored are events that the harness's row does not list, those of subagents, and prompts that no person sent.
+A field of a wrong type counts as missing. An answer has only keys that all harnesses know, because one of
+them refuses a whole answer for an unknown key. Raises PayloadError, which never quotes the payload.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ _MOST_NAME, _MOST_PATH = 256, 4096
 
 
 class PayloadError(ForgedError):
-    """A payload is not in the form of this agent's hooks."""
+    """The payload does not have the form of this harness's hooks."""
 
     code = "invalid"
 
 
 class HookEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """An event of a session. `name` is the agent's word for it, `kind` the common one.
+    """One event of a session. `name` is the harness's word for it, `kind` the canonical one.
 
-    `source` is the origin of a session, the trigger of a compaction, or the reason of an end. `parent` is the
-    session that this one was forked from.
+    `source` is how a session started, who asked for a compaction, or why a session ended. `parent` is the
+    session that it was forked from.
     """
 
     kind: EventKind
@@ -46,7 +46,7 @@ class HookEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def event_of(payload: bytes, row: Hooks) -> HookEvent | None:
-    """Return the event of a payload, or None for one to ignore. Raises PayloadError."""
+    """Return the event of a payload, or None for an ignored one. Raises PayloadError."""
     fields = _decoded(payload)
     name, source = _text(fields, ("hook_event_name",), _MOST_NAME), _text(fields, row.source, _MOST_NAME)
     kind = row.events.get(f"{name}:{source}") or row.events.get(name)
@@ -72,12 +72,12 @@ def event_of(payload: bytes, row: Hooks) -> HookEvent | None:
 
 
 def takes_context(event: HookEvent, row: Hooks) -> bool:
-    """Return True if the agent puts the answer to this event into the conversation."""
+    """Return True if the harness adds the answer to this event to the conversation."""
     return event.name in row.context
 
 
 def output(event: HookEvent, row: Hooks, injection: str, lines: Sequence[str]) -> bytes:
-    """Return the answer to an event: the text for the model, and `lines` for the person."""
+    """Return the answer to an event: the injection for the model, and `lines` for the person."""
     answer: dict[str, object] = {}
     if injection and takes_context(event, row):
         answer["hookSpecificOutput"] = {"hookEventName": event.name, "additionalContext": injection}
@@ -90,7 +90,7 @@ def _decoded(payload: bytes) -> dict[str, object]:
     try:
         try:
             found = msgspec.json.decode(payload)
-        except (msgspec.DecodeError, UnicodeDecodeError):  # a lone surrogate, which JavaScript may send
+        except (msgspec.DecodeError, UnicodeDecodeError):  # a lone surrogate, which JavaScript can send
             loose = json.dumps(json.loads(payload.decode(errors="replace")), ensure_ascii=False)
             found = msgspec.json.decode(loose.encode(errors="replace"))
     except (ValueError, RecursionError) as error:
@@ -109,7 +109,7 @@ def _is_skipped(fields: dict[str, object], row: Hooks) -> bool:
 
 
 def _text(fields: dict[str, object], names: tuple[str, ...], most: int | None = None) -> str:
-    """Return the first of these fields that exists; of a list its first text, and "" if it is too long."""
+    """Return the first of these fields that is set; of a list its first text; "" if it is too long."""
     for name in names:
         value = fields.get(name)
         first = value[0] if isinstance(value, list) and value else value

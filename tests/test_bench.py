@@ -136,9 +136,9 @@ def test_the_exit_code_tells_a_miss_a_row_without_a_measurement_and_noise_from_a
 def test_the_summary_names_every_row_and_why_there_is_a_gap():
     gap = Outcome("b", Verdict.GAP, reason="no peer")
 
-    told = judging.summary([Outcome("a", Verdict.MET), gap, Outcome("c", Verdict.MET)])
+    reported = judging.summary([Outcome("a", Verdict.MET), gap, Outcome("c", Verdict.MET)])
 
-    assert told == ("met 2: a, c", "gap 1: b", "gap in b: no peer")
+    assert reported == ("met 2: a, c", "gap 1: b", "gap in b: no peer")
 
 
 # --- sampling ----------------------------------------------------------------------------------------
@@ -276,7 +276,7 @@ def renamed(tmp_path_factory) -> commits.Checkout:
 
 
 def test_another_commits_daemon_is_asked_in_the_words_of_its_own_client(renamed):
-    with daemons.standing(renamed, 20) as (daemon, caller):
+    with daemons.running_over(renamed, 20) as (daemon, caller):
         asked = daemon.frames.retrieve(daemon.workspace, said=[("user", corpus.opening(7))])
         answer = daemon.frames.answer(caller.call(asked))
 

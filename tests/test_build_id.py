@@ -31,13 +31,13 @@ def installed(top: Path, files: dict[str, bytes] = FILES) -> Path:
         "forged/units/a.service,sha256=x,1",
     ]
     for name, data in files.items():
-        told = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-        rows.append(f"{name},sha256={told},{len(data)}")
+        reported = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+        rows.append(f"{name},sha256={reported},{len(data)}")
     record.write_text("\n".join(rows) + "\n")
     return checkout(top, files)
 
 
-def told(top: Path) -> list[str]:
+def reported(top: Path) -> list[str]:
     return sorted(file_hashes("forged_memory", str(top)))
 
 
@@ -46,13 +46,13 @@ def test_the_same_files_are_the_same_build_installed_or_not(tmp_path):
     (one / "__pycache__").mkdir()
     (one / "__pycache__/a.cpython-311.pyc").write_bytes(b"x")
 
-    assert told(one) == told(installed(tmp_path / "two")) == told(checkout(tmp_path / "three"))
+    assert reported(one) == reported(installed(tmp_path / "two")) == reported(checkout(tmp_path / "three"))
 
 
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("place", [checkout, installed])
 def test_another_byte_or_another_file_is_another_build(tmp_path, place, name):
-    before = told(checkout(tmp_path / "before"))
+    before = reported(checkout(tmp_path / "before"))
 
-    assert told(place(tmp_path / "changed", {**FILES, name: b"else"})) != before
-    assert told(place(tmp_path / "more", {**FILES, "forged/more.py": b""})) != before
+    assert reported(place(tmp_path / "changed", {**FILES, name: b"else"})) != before
+    assert reported(place(tmp_path / "more", {**FILES, "forged/more.py": b""})) != before

@@ -19,7 +19,7 @@ import forged
 import forged_client
 from forged import config
 from forged.__main__ import main as forged_command
-from forged.cli.commands import VERBS, forgectl
+from forged.cli.commands import GROUPS, PLUMBING, VERBS, SharedOption, forgectl
 from forged.cli.exits import EXPLAINED
 from forged.config.repository import RepoConfig
 from forged_client import verbs as client_verbs
@@ -29,7 +29,6 @@ REPO = Path(__file__).parents[1]
 PAGES = {page.stem: page for page in (REPO / "forged" / "docs").glob("*.md")}
 SECTIONS = {field.name: field.type for field in msgspec.structs.fields(config.Config)}
 DOCUMENTS = [REPO / "README.md", REPO / "CHANGELOG.md", REPO / "client" / "README.md", *PAGES.values()]
-SHARED = {"--json", "--timeout", "--workspace", "--no-autostart"}
 
 
 def text_of(topic: str) -> str:
@@ -60,7 +59,7 @@ def code(cell: str) -> list[str]:
 def test_readme_is_one_page_that_links_every_page():
     readme = (REPO / "README.md").read_text(encoding="utf-8")
 
-    assert len(readme.splitlines()) <= 150
+    assert len(readme.splitlines()) <= 130
     assert set(re.findall(r"\]\(forged/docs/([\w-]+)\.md\)", readme)) == set(PAGES)
 
 
@@ -83,10 +82,10 @@ def test_what_a_document_links_and_names_exists(document):
 
     assert [link for link in links if not (document.parent / link.partition("#")[0]).is_file()] == []
     assert [path for path in paths if not (REPO / path).exists()] == []
-    assert [name for name in beside(text) if not name.exists()] == []
+    assert [name for name in next_to(text) if not name.exists()] == []
 
 
-def beside(text: str) -> Iterator[Path]:
+def next_to(text: str) -> Iterator[Path]:
     """Files named bare, with the folder of the path that stands before them on their line."""
     for line in text.splitlines():
         folder = None
@@ -109,17 +108,21 @@ def subcommands(name: str, group: click.Group, context: click.Context) -> Iterat
             yield from subcommands(f"{name} {verb}", command, context)
 
 
-def options(command: click.Command) -> set[str]:
-    """By their long names."""
-    opts = [name for param in command.params if isinstance(param, click.Option) for name in param.opts]
-    return {name for name in opts if name.startswith("--")}
+def options(command: click.Command, *, shared: bool = False) -> set[str]:
+    """Long names of a command's own options, or of those that it shares with others."""
+    chosen = [
+        param
+        for param in command.params
+        if isinstance(param, click.Option) and isinstance(param, SharedOption) is shared
+    ]
+    return {name for param in chosen for name in param.opts if name.startswith("--")}
 
 
 def help_of_forged(*words: str) -> str:
-    told = io.StringIO()
-    with contextlib.redirect_stdout(told), contextlib.suppress(SystemExit):
+    reported = io.StringIO()
+    with contextlib.redirect_stdout(reported), contextlib.suppress(SystemExit):
         forged_command([*words, "--help"])
-    return told.getvalue()
+    return reported.getvalue()
 
 
 def commands_of_forged() -> Iterator[tuple[str, set[str]]]:
@@ -148,12 +151,12 @@ def test_the_commands_that_are_documented_are_those_that_there_are():
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_options_and_arguments_that_are_documented_are_those_that_there_are(name):
     """A command with arguments shows them; one without is not shown with any."""
-    told, context = documented()[name], click.Context(forgectl)
-    shown = re.match(rf"\n?`{name} ([^`-][^`]*)`", told)
+    reported, context = documented()[name], click.Context(forgectl)
+    shown = re.match(rf"\n?`{name} ([^`-][^`]*)`", reported)
     params = FORGECTL[name].params if name in FORGECTL else ()
     there = [param.make_metavar(context) for param in params if isinstance(param, click.Argument)]
 
-    assert sorted(flags(told)) == sorted(COMMANDS[name] - SHARED)
+    assert sorted(flags(reported)) == sorted(COMMANDS[name])
     assert ([] if shown is None else shown[1].split()) == there
 
 
@@ -162,24 +165,33 @@ def flags(text: str) -> list[str]:
     return [re.match(r"--[\w-]+", code(row[0])[0])[0] for row in rows(text)]
 
 
-def test_options_of_many_verbs_belong_to_the_verbs_that_the_page_says():
-    page = section("commands", "Options of many verbs")
-    told = (
-        r"(`config`.*) ask no daemon and have `--json` alone, (.*) has none of them,"
-        r" (.*) has `--workspace` alone"
-    )
-    only_json, none, place = (set(code(part)) for part in re.search(told, " ".join(page.split())).groups())
+def test_options_of_many_commands_belong_to_the_commands_that_the_page_says():
+    page = section("commands", "Options of many commands")
+    reported = r"(`config`.*) ask no daemon and have `--json` alone, (.*) have none of them"
+    only_json, none = (set(code(part)) for part in re.search(reported, " ".join(page.split())).groups())
     shared = {
-        name.split()[1]: options(command) & SHARED
+        name.split()[1]: options(command, shared=True)
         for name, command in FORGECTL.items()
         if not isinstance(command, click.Group)
     }
+    every = set().union(*shared.values())
 
-    assert set(flags(page)) == SHARED
-    others = set(VERBS) - only_json - none - place
-    kinds = ((only_json, {"--json"}), (none, set()), (place, {"--workspace"}), (others, SHARED))
+    assert set(flags(page)) == every
+    assert every == options(forgectl, shared=True)
+    others = set(VERBS) - only_json - none
+    kinds = ((only_json, {"--json", "--version"}), (none, {"--version"}), (others, every))
     for verbs, having in kinds:
         assert {verb for verb, found in shared.items() if found == having} == verbs
+
+
+def test_the_page_has_the_groups_of_the_help():
+    parts = dict(
+        part.split("\n", 1) for part in re.split(r"^## ", text_of("commands"), flags=re.MULTILINE)[1:]
+    )
+
+    for heading, verbs in (GROUPS | {"Plumbing": PLUMBING}).items():
+        told = re.findall(r"^### `forgectl (\w+)`$", parts.get(heading, ""), re.MULTILINE)
+        assert set(told) == set(verbs), heading
 
 
 def test_exit_codes_are_those_that_there_are():
@@ -209,9 +221,9 @@ def test_no_file_names_a_verb_that_does_not_exist():
 
 def test_the_calls_that_are_documented_are_those_that_there_are():
     calls = rows(text_of("client").partition("## Calls")[2].partition("\n## ")[0])
-    told = {re.match(r"\w+", call)[0] for names, _ in calls for call in code(names)}
+    reported = {re.match(r"\w+", call)[0] for names, _ in calls for call in code(names)}
 
-    assert told == {name for name in dir(forged_client.Client) if not name.startswith("_")} - {"close"}
+    assert reported == {name for name in dir(forged_client.Client) if not name.startswith("_")} - {"close"}
 
 
 def calls_whose(holds: Callable[[type[Request[Any]]], bool]) -> set[str]:
@@ -262,10 +274,10 @@ _WORDS = ("auto", "hyde", "direct", "follow", "locked", "exclude", "commit")
 
 @pytest.mark.parametrize("key", FIELDS)
 def test_the_default_and_range_that_are_documented_are_those_that_hold(key):
-    default, told = FIELDS[key].default, documented_keys()[key]
+    default, reported = FIELDS[key].default, documented_keys()[key]
 
-    assert told[0] == ("not set" if default is None else f"`{json.dumps(default)}`")
-    assert told[1] == allowed(msgspec.inspect.type_info(FIELDS[key].type))
+    assert reported[0] == ("not set" if default is None else f"`{json.dumps(default)}`")
+    assert reported[1] == allowed(msgspec.inspect.type_info(FIELDS[key].type))
 
 
 def allowed(kind: msgspec.inspect.Type) -> str:
@@ -293,10 +305,10 @@ def test_every_variable_that_is_read_is_documented():
     sources = [*REPO.glob("forged/**/*.py"), *REPO.glob("client/forged_client/*.py")]
     quoted = re.compile(r"\"((?:FORGED|OPENAI|EMBEDDING|PGVECTOR)_[A-Z_]+)\"")
     read = {name for source in sources for name in quoted.findall(source.read_text(encoding="utf-8"))}
-    told = {name for row in rows(text_of("configuration")) for cell in row for name in code(cell)}
+    reported = {name for row in rows(text_of("configuration")) for cell in row for name in code(cell)}
 
     own = {name for name in read if "__" not in name and not name.endswith("_")}
-    assert own == {name for name in told if name.isupper()} - {"UID"}
+    assert own == {name for name in reported if name.isupper()} - {"UID"}
 
 
 # --- the code map --------------------------------------------------------------------------------------
@@ -365,8 +377,8 @@ def project_files() -> Iterator[Path]:
     """Text that people read: sources, tests, manual, units; not data."""
     for folder in ("forged", "client", "tests"):
         for file in (REPO / folder).rglob("*"):
-            told = file.relative_to(REPO).as_posix()
-            if file.is_file() and file.suffix in PROSE and not told.startswith("tests/data/"):
+            reported = file.relative_to(REPO).as_posix()
+            if file.is_file() and file.suffix in PROSE and not reported.startswith("tests/data/"):
                 yield file
     yield from (REPO / name for name in ("README.md", "CHANGELOG.md", "Makefile", ".ci/run"))
 

@@ -56,7 +56,7 @@ async def test_a_turn_of_the_loop_has_one_piece():
     assert done == list(range(1, 20))
 
 
-async def test_what_nobody_else_wants_is_done_at_once():
+async def test_what_no_one_else_wants_is_done_at_once():
     log, (a,) = clients("a")
     a.begin(0)
     assert log == ["a0"]
@@ -94,7 +94,7 @@ async def test_who_is_cancelled_gives_up_its_turn():
     assert log[:4] == ["b0", "b1", "b2", "a+1"]
 
 
-async def test_beside_a_long_piece_in_a_thread_work_is_begun_and_none_goes_on():
+async def test_during_a_long_piece_in_a_thread_work_is_begun_and_none_goes_on():
     log, (a, b, c) = clients("a", "b", "c")
     go, began = threading.Event(), threading.Event()
 
@@ -120,7 +120,7 @@ async def test_beside_a_long_piece_in_a_thread_work_is_begun_and_none_goes_on():
     assert log == ["c0", "thread", "b+0"]
 
 
-async def test_work_for_nobody_does_not_wait():
+async def test_work_for_no_one_does_not_wait():
     _, (a,) = clients("a")
     a.begin(*range(9))
     work = fair_queue.turn()

@@ -54,7 +54,7 @@ CLOSED = {
     "forged_client": set[str](),
 }
 # The client's rules that the daemon follows too: every module may import them.
-SHARED = {"forged_client.private"}
+SHARED = {"forged_client.private_spans"}
 # From outside of a package only what its __init__ lists in __all__ may be imported. The modules of a shelf
 # are doors of their own; entries of processes import no more than they need.
 SHELVES = {"forged.text": "pure functions that share nothing"}
@@ -138,7 +138,7 @@ MAY_CATCH_ALL = {
     "forged.log": "a line whose values cannot be shown ends nobody",
     "forged.capture.worker": "edge of the process: one event's failure is not the next one's",
     "forged_client.messages": "the agent's own objects run their code here",
-    "forged_client.said": "as in messages",
+    "forged_client.message_snapshot": "as in messages",
     "forged_client.hook": "edge of the process: the harness must not hear of it",
 }
 # Modules that may import each other, for type checkers too; a part gets what it needs and not its owner.

@@ -41,12 +41,14 @@ def run(*arguments: str, before: tuple[str, ...] = (), env: dict[str, str] | Non
 
 @pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["alone", "with a worker"])
 def test_what_asserts_a_speed_or_takes_long_is_counted_and_not_run(workers, tmp_path):
-    told = tmp_path / "told"
-    said = run(_SPEED, _LONG, "-k", "hostile or flow_enters", *workers, env={"FORGED_LEFT_OUT": str(told)})
+    reported = tmp_path / "told"
+    said = run(
+        _SPEED, _LONG, "-k", "hostile or flow_enters", *workers, env={"FORGED_LEFT_OUT": str(reported)}
+    )
 
     assert "1  are long: `make test-all` runs them" in said
     assert "2  assert a speed: `make bench` runs them" in said
-    assert told.read_text().splitlines()[0] == "left out: 3 tests"
+    assert reported.read_text().splitlines()[0] == "left out: 3 tests"
 
 
 @pytest.mark.parametrize("asked", [(_NAMED,), ("-m", "speed", _SPEED)], ids=["by name", "by marker"])

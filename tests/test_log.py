@@ -118,7 +118,7 @@ def test_an_old_file_that_is_a_link_is_not_followed(tmp_path):
     assert log.stat().st_size < 10_000
 
 
-def test_what_the_interpreter_says_stands_in_the_log_as_lines_of_it(tmp_path):
+def test_what_the_interpreter_says_is_in_the_log_as_lines_of_it(tmp_path):
     log = tmp_path / "forged.log"
     assert run(BROKEN, log).wait(PATIENCE_S) == 1
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from forged.maps import MOST_PARCELS
+from forged.maps import MOST_PACKS
 from tests.support.clock import PATIENCE_S
 
 UNITS = Path(__file__).parents[1] / "systemd"
@@ -106,7 +106,7 @@ def test_the_service_has_what_it_needs():
 
 
 def test_the_service_may_keep_the_vectors_of_as_many_roots_as_are_packed():
-    assert settings("forged.service")["FileDescriptorStoreMax"] == str(MOST_PARCELS)
+    assert settings("forged.service")["FileDescriptorStoreMax"] == str(MOST_PACKS)
 
 
 def test_no_number_of_starts_takes_the_socket_down_and_none_follows_another_at_once():

@@ -153,7 +153,7 @@ def _patterns(tree: ast.Module) -> Iterator[int]:
 
 _FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 _ITEM = re.compile(r"\s*([-*]|\d+\.)\s+")
-_END = re.compile(r"(?<=[.!?:])\s+(?=[A-Z\"'(*`0-9])")
+_END = re.compile(r"(?<=[.!?:])\s+(?=[A-Z\"'(*`0-9]|forged\b)")
 
 
 class Prose(NamedTuple):
@@ -191,10 +191,11 @@ def prose(markdown: str) -> Prose:
         for line in block.splitlines():
             if line.lstrip().startswith("|") or line.startswith("#"):
                 continue
-            if _ITEM.match(line) and item:
+            if item and _ITEM.match(line):
                 paragraphs.append(" ".join(item))
                 item = []
-            item.append(_ITEM.sub("", line, count=1).strip())
+            mark = _ITEM.match(line)
+            item.append(line[mark.end() if mark else 0 :].strip())
         if item:
             paragraphs.append(" ".join(item))
     return Prose(tuple(paragraphs))

@@ -3,8 +3,8 @@
     pip install claude-agent-sdk ./client
     python client/examples/claude_agent.py WORKSPACE
 
-The SDK keeps the conversation, so only what is new is added to a prompt (`mode="append"`), by a hook of the
-SDK; after a compaction it comes again. Without a daemon the agent works as ever, without memories.
+The SDK keeps the conversation, so a hook of the SDK adds only new memories to a prompt (`mode="append"`).
+After a compaction they are added again. Without a daemon the agent works without memories.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from claude_agent_sdk import AssistantMessage, ClaudeAgentOptions, ClaudeSDKClie
 
 from forged_client import AsyncClient, AsyncObserver
 
-NAME = "claude-agent-sdk"  # by which `forgectl captured` tells agents apart
+NAME = "claude-agent-sdk"  # the agent's name in `forgectl captured`
 
 
 class Memory:
-    """What the hooks do: memories go in before a turn; what a summary is to replace goes out before it."""
+    """SDK hooks: inject memories before a turn, capture messages before a compaction."""
 
     def __init__(self, workspace: str, forged: AsyncClient, observer: AsyncObserver, session: str) -> None:
         self.said: list[object] = []
@@ -44,7 +44,7 @@ class Memory:
             agent=NAME,
         )
         for told in (*found.captured, found.notice):
-            if told:  # for the person, never for the model
+            if told:  # for you, never for the model
                 print(told, file=sys.stderr)
         if not found.text:
             return {}
@@ -67,15 +67,15 @@ async def main(workspace: str) -> None:
             cwd=workspace, hooks=memory.hooks(), setting_sources=[], system_prompt="Answer in one sentence."
         )
         async with ClaudeSDKClient(options) as claude:
-            while line := await asyncio.to_thread(sys.stdin.readline):  # the loop goes on, and sends
+            while line := await asyncio.to_thread(sys.stdin.readline):  # the event loop goes on and sends
                 memory.said.append({"role": "user", "content": line.strip()})
                 await claude.query(line.strip())
                 async for message in claude.receive_response():
-                    memory.said.append(message)  # read as it is: of tools and thoughts nothing is taken
+                    memory.said.append(message)  # tools and reasoning are left out
                     if isinstance(message, AssistantMessage):
                         texts = [block.text for block in message.content if isinstance(block, TextBlock)]
                         print(*texts, sep="\n", flush=True)
-                observer.on_turn_complete(memory.said)  # does not wait; a task sends
+                observer.on_turn_complete(memory.said)  # does not wait; a task sends it
         observer.on_session_end(memory.said)
 
 

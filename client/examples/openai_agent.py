@@ -3,8 +3,8 @@
     pip install openai-agents ./client
     python client/examples/openai_agent.py WORKSPACE
 
-The instructions are made anew for each turn, so they get all that the session has heard, each time
-(`mode="block"`, the default). Without a daemon the agent works as ever, without memories.
+The instructions are built anew for each turn, so each time they get all memories of the session
+(`mode="block"`, the default). Without a daemon the agent works without memories.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from agents import Agent, Runner
 
 from forged_client import AsyncClient, AsyncObserver
 
-NAME = "openai-agents"  # by which `forgectl captured` tells agents apart
+NAME = "openai-agents"  # the agent's name in `forgectl captured`
 RULES = "You are a helpful agent. Answer in one sentence."
 
 
@@ -27,13 +27,13 @@ async def main(workspace: str) -> None:
         AsyncClient(autostart=True) as forged,
         AsyncObserver(workspace, session, agent=NAME) as observer,
     ):
-        while line := await asyncio.to_thread(sys.stdin.readline):  # the loop goes on meanwhile, and sends
+        while line := await asyncio.to_thread(sys.stdin.readline):  # the event loop goes on and sends
             said.append({"role": "user", "content": line.strip()})
             found = await forged.retrieve(
                 workspace, said, session_id=session, turn_id=str(len(said)), agent=NAME
             )
             for told in (*found.captured, found.notice):
-                if told:  # for the person, never for the model
+                if told:  # for you, never for the model
                     print(told, file=sys.stderr)
 
             agent = Agent(name="Example", instructions=f"{RULES}\n\n{found.text}")
@@ -41,7 +41,7 @@ async def main(workspace: str) -> None:
             print(result.final_output, flush=True)
 
             said = result.to_input_list()
-            observer.on_turn_complete(said)  # does not wait; a task sends
+            observer.on_turn_complete(said)  # does not wait; a task sends it
         observer.on_session_end(said)
 
 

@@ -5,14 +5,14 @@
     with Client() as forged:
         text = forged.retrieve("/path/of/workspace", messages, session_id="s1", turn_id="t1").text
 
-No call raises or outlasts its deadline: without a daemon `text` is empty and `status` is "unavailable".
+No call raises or outlasts its deadline. Without a daemon, `text` is empty and `status` is "unavailable".
 
-Replies and what they hold are exported here; requests, for `Client.ask`, are in `forged_client.protocol`.
-Every name is imported when it is first used: msgspec, asyncio and threading each cost a hook process more
-than its whole conversation with the daemon, so nobody pays for what he does not name.
+This package exports the replies and their parts. The requests, for `Client.ask`, are in
+`forged_client.protocol`. Each name is imported when it is first used, because msgspec, asyncio and threading
+each cost a hook process more time than its whole exchange with the daemon.
 """
 
-# ruff: noqa: F403, F405 - what of errors and protocol is exported is listed once, in `__all__`
+# ruff: noqa: F403, F405 - `__all__` lists the exports of errors and protocol
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,26 +32,29 @@ __all__ = [
     "AsyncObserver",
     "CaptureReport",
     "Captured",
+    "CapturedEntry",
+    "CapturedPage",
     "Chain",
     "Client",
     "ClientError",
     "ConnectionLost",
+    "ContentPart",
     "Costs",
     "DaemonAbsent",
     "DaemonEnded",
     "DaemonUnavailable",
     "DayCost",
-    "DayOutbound",
+    "DayEgress",
     "DeadEvent",
     "DeadEvents",
     "DeadlineExceeded",
-    "Departed",
     "Document",
-    "DocumentFate",
+    "DocumentOutcome",
     "DocumentRecord",
     "DocumentRemoved",
     "Documents",
     "Edge",
+    "EgressReport",
     "EndpointReport",
     "Explained",
     "FileProblem",
@@ -59,17 +62,13 @@ __all__ = [
     "Found",
     "FrameTooLarge",
     "GateReport",
-    "InStepReport",
     "Ingested",
-    "Judged",
-    "JudgedPage",
     "MalformedFrame",
     "Memories",
     "MemoryRecord",
     "Message",
     "Moved",
     "Observer",
-    "Part",
     "Paused",
     "Pong",
     "Progress",
@@ -93,6 +92,7 @@ __all__ = [
     "SettingReport",
     "SharedReport",
     "StatusReport",
+    "SyncReport",
     "Trashed",
     "Trial",
     "Tried",

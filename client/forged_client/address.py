@@ -1,7 +1,8 @@
-"""Find where the daemon listens; the only reader of environment and current directory in this package.
+"""Socket path and state directory of the daemon.
 
-A socket in a directory that others can write to can be taken over by whoever comes first. So it is at
-FORGED_SOCKET, in a runtime directory that is provably ours, or in our own state directory.
+The only reader of environment and current directory in this package. In a directory that others can write
+to, another user could put a socket first. So the socket is at FORGED_SOCKET, in a runtime directory that
+provably belongs to this user, or in this user's state directory.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-# What fits into sockaddr_un beside the closing NUL.
+# Bytes of a path in sockaddr_un, without the closing NUL.
 MAX_PATH_BYTES = 103 if sys.platform == "darwin" else 107
-# Of a longer path the directory is opened, and the descriptor names it, where there is such a name.
+# For a longer path the directory is opened, and a name below /proc/self/fd points to it.
 _DESCRIPTORS = "/proc/self/fd"
 _MAX_NAME_BYTES = MAX_PATH_BYTES - len(_DESCRIPTORS) - len("/4294967295/")
-_MAX_LONG_BYTES = 4000  # PATH_MAX, with room for what lies in the same directory
+_MAX_LONG_BYTES = 4000  # PATH_MAX, less the names of other files in the same directory
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _WITHOUT = ", as there is no /proc/self/fd"
@@ -35,30 +36,30 @@ _KINDS = {
 
 
 def environment() -> Mapping[str, str]:
-    """The process's environment, for the modules that may not read it themselves."""
+    """Return the process's environment, for modules that may not read it themselves."""
     return os.environ
 
 
 def working_directory() -> str:
-    """The real path of where this process stands; empty when that is gone."""
+    """Return the real path of the current directory; empty when it was removed."""
     try:
         return os.getcwd()
     except OSError:
         return ""
 
 
-def bypassed(env: Mapping[str, str] | None = None) -> bool:
-    """Whether FORGED_BYPASS keeps this process without memory: nothing is asked, kept or captured."""
+def is_bypassed(env: Mapping[str, str] | None = None) -> bool:
+    """Return True if FORGED_BYPASS is set: this process neither reads nor captures memories."""
     env = environment() if env is None else env
     return env.get("FORGED_BYPASS", "").strip().lower() not in {"", "0", "false", "no"}
 
 
 def socket_path(env: Mapping[str, str] | None = None, *, run_user: str = "/run/user") -> str:
-    """Path of the daemon's socket; nothing is created.
+    """Return the path of the daemon's socket; create nothing.
 
-    FORGED_SOCKET, else `$XDG_RUNTIME_DIR/forged/forged.sock`, else `/run/user/<uid>/forged/forged.sock`, each
-    directory only if it is ours, 0700 and no symbolic link, else `<state_dir>/run/forged.sock`.
-    Raises AddressError as `checked`.
+    FORGED_SOCKET, else `$XDG_RUNTIME_DIR/forged/forged.sock`, else `/run/user/<uid>/forged/forged.sock`.
+    Each directory counts only if this user owns it with mode 0700 and it is no symbolic link. Else
+    `<state_dir>/run/forged.sock`. Raises AddressError as `checked`.
     """
     env = environment() if env is None else env
     if chosen := env.get("FORGED_SOCKET"):
@@ -70,7 +71,7 @@ def socket_path(env: Mapping[str, str] | None = None, *, run_user: str = "/run/u
 
 
 def state_dir(env: Mapping[str, str] | None = None) -> str:
-    """The per-user state directory: `$XDG_STATE_HOME/forged` or the system's default; nothing is created."""
+    """Return the user's state directory, `$XDG_STATE_HOME/forged` or the system's default; create nothing."""
     env = environment() if env is None else env
     state = env.get("XDG_STATE_HOME", "")
     if not state.startswith("/"):
@@ -80,7 +81,7 @@ def state_dir(env: Mapping[str, str] | None = None) -> str:
 
 
 def home(env: Mapping[str, str]) -> str:
-    """The user's home directory. Raises AddressError when neither HOME nor the user database knows it."""
+    """Return the user's home directory. Raises AddressError if HOME and the user database do not have it."""
     if (named := env.get("HOME", "")).startswith("/"):
         return named.rstrip("/")
     import pwd  # noqa: PLC0415 - only for a process without HOME
@@ -92,9 +93,10 @@ def home(env: Mapping[str, str]) -> str:
 
 
 def checked(path: str) -> str:
-    """The path itself, if a socket can have it. Raises AddressError, saying what to do.
+    """Return the path if a socket can have it. Raises AddressError with the remedy.
 
-    One of more than `MAX_PATH_BYTES` bytes can where `reach` finds a shorter name for it, as on Linux.
+    A path of more than `MAX_PATH_BYTES` bytes is accepted where `reach` finds a shorter name for it, as on
+    Linux.
     """
     size = len(os.fsencode(path))
     if not path.startswith("/") or "\0" in path:
@@ -116,10 +118,10 @@ def checked(path: str) -> str:
 
 
 def reach(path: str) -> tuple[str, int]:
-    """A name for `bind` and `connect`, and the directory that has to stay open until then (-1: none has to).
+    """Return a name for `bind` and `connect`, and a directory to keep open until then, or -1.
 
-    A path that fits is its own name. Of a longer one the directory is opened, which must be ours and closed
-    to others. The caller closes it. Raises OSError, and AddressError for such a directory.
+    A path that fits is its own name. For a longer one the directory is opened; it must be this user's and
+    closed to others. The caller closes it. Raises OSError, and AddressError for such a directory.
     """
     if len(os.fsencode(path)) <= MAX_PATH_BYTES:
         return path, -1
@@ -135,8 +137,8 @@ def reach(path: str) -> tuple[str, int]:
     )
 
 
-def in_the_way(path: str) -> str:
-    """What stands at a socket's path that no daemon can have left there, as a sentence; empty for nothing."""
+def socket_obstacle(path: str) -> str:
+    """Describe a file at a socket's path that no daemon can have left there; empty for none."""
     try:
         found = os.lstat(path)
     except (OSError, ValueError):

@@ -1,8 +1,8 @@
 """Asyncio client: the same verbs and rules, many requests at once over one connection.
 
-Replies find their request by id. A request that misses its deadline is given up alone; the connection is
-dropped with the last one waiting, because a daemon that leaves everyone without an answer may never read
-again. Works in one event loop at a time; imported only when asked for, as asyncio is slow to import.
+Replies find their request by id. A request that misses its deadline is given up alone. The connection is
+dropped with the last waiting request, because a daemon that answers no request may never read again. It
+works in one event loop at a time. It is imported only on demand, because asyncio is slow to import.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from types import TracebackType
 from typing import Self
 
 from forged_client import autostart as daemon_start
-from forged_client.address import bypassed
-from forged_client.dial import Deadline, attempt, growing_pauses
+from forged_client.address import is_bypassed
+from forged_client.async_connection import AsyncConnection
+from forged_client.dial import Deadline, attempt, retry_pauses
 from forged_client.errors import (
     ClientError,
     ConnectionLost,
@@ -27,33 +28,32 @@ from forged_client.errors import (
 )
 from forged_client.exchange import (
     bypass_reply,
+    error_of_both,
     expect_reply,
     failed_reply,
-    keyed,
     may_repeat,
-    of_all_parts,
-    of_both,
+    reply_of_all_parts,
+    with_key,
 )
 from forged_client.protocol import Capture, Captured, Events, Progress, R, Reply, Request
 from forged_client.verbs import Verbs
-from forged_client.wire import Wire
 
 
 class AsyncClient(Verbs):
-    """As `Client`, with `await`."""
+    """Asyncio counterpart of `Client`: the same methods, awaited."""
 
     def _start_disconnected(self) -> None:
-        self._wire: Wire | None = None
+        self._wire: AsyncConnection | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._opening = asyncio.Lock()
 
     async def ask(self, request: Request[R], *, timeout_s: float | None = None) -> R:
-        """The reply to any request; the verbs make the requests that they are named after."""
-        if request.bypassable and bypassed():
+        """Send any request and return its reply; the verbs build the requests that they are named after."""
+        if request.bypassable and is_bypassed():
             return bypass_reply(request)
         deadline = self._deadline(request, timeout_s)
         try:
-            return expect_reply(request, await self._deliver(keyed(request), deadline))
+            return expect_reply(request, await self._deliver(with_key(request), deadline))
         except ClientError as error:
             if isinstance(error, DeadlineExceeded) and self._wire is not None and self._wire.is_idle():
                 self._drop(str(error))
@@ -62,18 +62,18 @@ class AsyncClient(Verbs):
             return failed_reply(request, error)
 
     async def _hand_over(self, parts: Iterable[Capture]) -> Captured:
-        """As `Client._hand_over`; the parts are made in a thread, as a long window takes its time."""
+        """Send a capture as `Client._hand_over`; a thread builds the parts, which takes time."""
         deadline, replies, walk = Deadline(self._timeout_s), list[Captured](), iter(parts)
         while (part := await asyncio.to_thread(next, walk, None)) is not None:
             replies.append(await self.ask(part, timeout_s=deadline.seconds()))
             if not replies[-1].is_taken:
                 break
-        return of_all_parts(replies)
+        return reply_of_all_parts(replies)
 
     async def events(
         self, workspace: str = "", *, timeout_s: float | None = None
     ) -> AsyncGenerator[Progress, None]:
-        """As `Client.events`."""
+        """Yield progress events as `Client.events`."""
         request, wire = Events(workspace=workspace), None
         try:
             async with _until(opening := Deadline(self._timeout_s), "connecting"):
@@ -95,7 +95,7 @@ class AsyncClient(Verbs):
     async def aclose(self) -> None:
         """Close the connection; a later call opens a new one."""
         self._drop("the client was closed")
-        await asyncio.sleep(0)  # in which the transport closes its socket
+        await asyncio.sleep(0)  # the transport closes its socket meanwhile
 
     async def __aenter__(self) -> Self:
         return self
@@ -114,7 +114,7 @@ class AsyncClient(Verbs):
             try:
                 return await self._send(request, deadline)
             except DaemonUnavailable as error:
-                raise of_both(request, lost, error) from error
+                raise error_of_both(request, lost, error) from error
 
     async def _send(self, request: Request[R], deadline: Deadline) -> Reply:
         wire = self._wire
@@ -123,7 +123,7 @@ class AsyncClient(Verbs):
         async with _until(deadline, "waiting for the reply"):
             return await wire.ask(request)
 
-    async def _connected(self, deadline: Deadline) -> Wire:
+    async def _connected(self, deadline: Deadline) -> AsyncConnection:
         if self._loop is not (running := asyncio.get_running_loop()):
             self._loop, self._opening = running, asyncio.Lock()
         try:
@@ -133,7 +133,7 @@ class AsyncClient(Verbs):
                     self._wire = await self._open(deadline)
                 return self._wire
         except DeadlineExceeded as error:
-            # Not a time-out of the request: nothing was sent, and `unavailable` always says so.
+            # Not a time-out of the request. Nothing was sent, so the status is always `unavailable`.
             raise DaemonUnavailable(str(error)) from error
 
     def _drop(self, reason: str) -> None:
@@ -141,7 +141,7 @@ class AsyncClient(Verbs):
         if wire is not None:
             wire.end(ReplyLost(reason))
 
-    async def _open(self, deadline: Deadline) -> Wire:
+    async def _open(self, deadline: Deadline) -> AsyncConnection:
         address = self._socket_path()
         try:
             return await self._dialled(address)
@@ -150,7 +150,7 @@ class AsyncClient(Verbs):
                 raise
         starting = await asyncio.to_thread(daemon_start.start, address, self._executable, deadline)
         try:
-            for pause in growing_pauses():
+            for pause in retry_pauses():
                 await asyncio.sleep(pause)
                 try:
                     return await self._dialled(address)
@@ -158,16 +158,16 @@ class AsyncClient(Verbs):
                     await asyncio.to_thread(starting.check)
         finally:
             starting.done()
-        raise AssertionError  # the pauses never end
+        raise AssertionError  # `retry_pauses` never ends
 
-    async def _dialled(self, address: str) -> Wire:
-        pauses = growing_pauses()
-        while (opened := attempt(address)) is None:  # noqa: ASYNC110 - a full backlog tells nobody
+    async def _dialled(self, address: str) -> AsyncConnection:
+        pauses = retry_pauses()
+        while (opened := attempt(address)) is None:  # noqa: ASYNC110 - no event announces room in the backlog
             await asyncio.sleep(next(pauses))
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=opened.detach())
         loop = asyncio.get_running_loop()
         try:
-            _, wire = await loop.create_unix_connection(lambda: Wire(sock, self._name), sock=sock)
+            _, wire = await loop.create_unix_connection(lambda: AsyncConnection(sock, self._name), sock=sock)
         except OSError as error:
             sock.close()
             raise DaemonUnavailable(f"cannot use the connection ({error.strerror})") from error
@@ -176,7 +176,7 @@ class AsyncClient(Verbs):
 
 @asynccontextmanager
 async def _until(deadline: Deadline, doing: str) -> AsyncIterator[None]:
-    """The body, ended by DeadlineExceeded when the deadline passes first."""
+    """Run the body; raise DeadlineExceeded when the deadline passes first."""
     try:
         async with asyncio.timeout(deadline.left(doing)):
             yield

@@ -1,8 +1,9 @@
-"""Tell the daemon about finished turns while the event loop goes on.
+"""Report finished turns to the daemon from an asyncio agent, without blocking its event loop.
 
-As observer.py, with a task in place of the thread, which is there only while something waits. If the loop
-cancels it, the event in hand waits again. Long texts are read in a thread of the loop's pool. What waits when
-the process ends an `Observer` delivers. Belongs to one loop at a time; outside of a loop it only takes.
+Works as observer.py, with a task in place of the thread; the task exists only while events are pending. If
+the loop cancels it, the event being sent is pending again. A thread of the loop's pool reads long texts.
+Events that are pending when the process ends are delivered by an `Observer`. An observer belongs to one loop
+at a time; outside of a loop it only accepts events.
 """
 
 from __future__ import annotations
@@ -15,26 +16,32 @@ from typing import Self
 
 from forged_client import observer
 from forged_client.aio import AsyncClient
-from forged_client.backlog import Backlog, BacklogItem, Verdict, of_error, of_part
+from forged_client.capture_parts import SplitCapture
+from forged_client.delivery_queue import (
+    DeliveryQueue,
+    PendingEvent,
+    Verdict,
+    verdict_on_error,
+    verdict_on_part,
+)
 from forged_client.errors import ClientError
-from forged_client.exchange import failed_reply, of_all_parts
-from forged_client.parts import Parts
+from forged_client.exchange import failed_reply, reply_of_all_parts
+from forged_client.message_snapshot import MessageSnapshot
 from forged_client.protocol import Capture, Captured
-from forged_client.said import MessageSnapshot
 
 _CLOSE_S = 2.0
-# Characters that are looked into at once, in about a millisecond.
+# Characters that are read in one go, in about a millisecond.
 _SHORT = 100_000
 
 
-class AsyncObserver(observer.Observing):
-    """Observes one session of an agent; nothing raises, `on_...` are no coroutines and never wait.
+class AsyncObserver(observer.BaseObserver):
+    """Captures one session of an agent; no method raises, and `on_...` are plain methods that never wait.
 
     `counts`, `last_reply` and `agent` are those of `Observer`. `async with` closes it.
     """
 
     def _start(self) -> None:
-        self._backlog = Backlog()
+        self._queue = DeliveryQueue()
         self._client = AsyncClient(
             self._address,
             timeout_s=observer.SEND_TIMEOUT_S,
@@ -47,18 +54,18 @@ class AsyncObserver(observer.Observing):
 
     @property
     def counts(self) -> Mapping[str, int]:
-        return self._backlog.counts()
+        return self._queue.counts()
 
     @property
     def last_reply(self) -> Captured | None:
-        return self._backlog.last_reply
+        return self._queue.last_reply
 
     async def aclose(self, timeout_s: float = _CLOSE_S) -> bool:
-        """Try once more to send what waits, for at most `timeout_s`; whether nothing waits any more.
+        """Try once more to send pending events, for at most `timeout_s`; return True if none is left.
 
-        What was not sent by then waits for the next call, or for the end of the process.
+        Events that were not sent wait for the next call, or for the end of the process.
         """
-        if self._backlog.waiting:
+        if self._queue.waiting:
             self._wake()
         self._closing.set()
         task = self._task
@@ -66,7 +73,7 @@ class AsyncObserver(observer.Observing):
             await asyncio.wait([task], timeout=max(timeout_s, 0))
             task.cancel()
             await asyncio.wait([task])
-        return not self._backlog.waiting
+        return not self._queue.waiting
 
     async def __aenter__(self) -> Self:
         return self
@@ -77,19 +84,19 @@ class AsyncObserver(observer.Observing):
         await self.aclose(_CLOSE_S)
 
     def at_exit(self) -> observer.Observer | None:
-        """For the end of the process: who sends what waits, without a loop."""
-        if self._backlog.is_of_parent or not self._backlog.waiting:
+        """Return an `Observer` that sends the pending events when the process ends, or None."""
+        if self._queue.is_of_parent or not self._queue.waiting:
             return None
-        self._backlog.put_back()
+        self._queue.put_back()
         heir = observer.Observer(self._workspace, self._session_id, address=self._address, agent=self._agent)
-        heir._backlog = self._backlog
+        heir._queue = self._queue
         return heir
 
-    def _add(self, kind: str, said: MessageSnapshot) -> None:
-        if self._backlog.is_of_parent:
+    def _add(self, kind: str, snapshot: MessageSnapshot) -> None:
+        if self._queue.is_of_parent:
             self._start()
-        self._backlog.add(kind, said)
-        observer.held.add(self)
+        self._queue.add(kind, snapshot)
+        observer.pending_at_exit.add(self)
         self._wake()
 
     def _wake(self) -> None:
@@ -99,40 +106,40 @@ class AsyncObserver(observer.Observing):
             return
         task = self._task
         if task is None or task.done() or task.get_loop() is not loop:
-            self._backlog.put_back()  # the one in hand, if its task was cancelled
+            self._queue.put_back()  # the event being sent, if its task was cancelled
             self._closing = asyncio.Event()
             self._task = loop.create_task(self._send_all(), name="forged-observer")
             self._task.add_done_callback(_retrieved)
         self._closing.clear()
 
-    # In the task.
+    # Runs in the task.
 
     async def _send_all(self) -> None:
         retry_s = observer.FIRST_RETRY_S
         try:
-            while (event := self._backlog.take()) is not None:
+            while (event := self._queue.take()) is not None:
                 if await self._is_settled(event):
                     retry_s = observer.FIRST_RETRY_S
                 elif await self._may_retry_after(retry_s):
                     retry_s = min(retry_s * 2, observer.LAST_RETRY_S)
                 else:
                     return
-            observer.held.discard(self)
+            observer.pending_at_exit.discard(self)
         finally:
             if self._task is asyncio.current_task():
-                self._task = None  # from here on another one is needed
+                self._task = None  # the next event starts a new task
             await self._client.aclose()
 
-    async def _is_settled(self, event: BacklogItem) -> bool:
-        """Send an event and count the reply; one that may be taken another time waits again."""
+    async def _is_settled(self, event: PendingEvent) -> bool:
+        """Send an event and count the reply; return False if the event has to be sent again."""
         request = event.request(self._workspace, self._session_id, self._agent)
-        parts = Parts(request, event.said)
-        reply, verdict = await self._answer(parts, event.said)
-        return self._backlog.answered(event, reply, verdict, parts.repaired)
+        parts = SplitCapture(request, event.snapshot)
+        reply, verdict = await self._answer(parts, event.snapshot)
+        return self._queue.answered(event, reply, verdict, parts.repaired)
 
-    async def _answer(self, parts: Parts, said: MessageSnapshot) -> tuple[Captured, Verdict]:
-        """The reply that ended it: the last part's, or the first that is a refusal."""
-        replies, walk, is_short = list[Captured](), iter(parts), said.characters < _SHORT
+    async def _answer(self, parts: SplitCapture, snapshot: MessageSnapshot) -> tuple[Captured, Verdict]:
+        """Return the reply to the last part, or the first refusal."""
+        replies, walk, is_short = list[Captured](), iter(parts), snapshot.characters < _SHORT
         try:
             while (part := next(walk, None) if is_short else await _next(walk)) is not None:
                 asked = part
@@ -140,12 +147,12 @@ class AsyncObserver(observer.Observing):
                 if not replies[-1].is_taken:
                     break
         except ClientError as error:
-            return failed_reply(asked, error), of_error(error)
-        reply = of_all_parts(replies)
-        return reply, of_part(asked, reply)
+            return failed_reply(asked, error), verdict_on_error(error)
+        reply = reply_of_all_parts(replies)
+        return reply, verdict_on_part(asked, reply)
 
     async def _may_retry_after(self, seconds: float) -> bool:
-        """Wait before the next attempt; a closing observer makes none."""
+        """Wait before the next attempt; return False if the observer is closing."""
         if self._closing.is_set():
             return False
         with contextlib.suppress(TimeoutError):
@@ -155,7 +162,7 @@ class AsyncObserver(observer.Observing):
 
 
 def _retrieved(task: asyncio.Task[None]) -> None:
-    """Take the exception of a task that nobody awaits: what it had in hand waits for the next one."""
+    """Retrieve the exception of a task that is never awaited; its event is pending for the next task."""
     if not task.cancelled():
         task.exception()
 

@@ -1,12 +1,12 @@
-"""Start the daemon when nobody listens: by the user's socket unit if there is one, else directly.
+"""Start the daemon when none listens: by the user's socket unit if there is one, else directly.
 
-It runs with the user's rights, outlives us and serves every agent. So it inherits next to nothing
-(inherited.py). The program is never searched for and no variable names it: the calling program's author does,
-or the record that a daemon left in the state directory. It must be a file that only we or root can change,
-outside of the tree where the caller is.
+The daemon runs with the user's rights, outlives its client and serves every agent. So it inherits next to
+nothing (daemon_environment.py). Its program is never searched for, and no variable names it. The author of
+the calling program does, or the record that a daemon left in the state directory. The program must be a file
+that only this user or root can change, outside of the working tree of the caller.
 
-A lock in the state directory says which of several clients starts the daemon; its holder may die. Without it
-thirty agents would start thirty interpreters. Should two daemons start, the loser exits with 75.
+A lock in the state directory selects one of several clients to start the daemon; its holder may die. Without
+the lock, thirty agents would start thirty interpreters. If two daemons start, the second exits with 75.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from forged_client.address import MAX_PATH_BYTES, environment, home, socket_path, state_dir
+from forged_client.daemon_environment import check_program, daemon_environment, is_only_ours
 from forged_client.dial import Deadline
 from forged_client.errors import AddressError, DaemonEnded, DaemonUnavailable
-from forged_client.inherited import check_program, inherited, only_ours
 
-if TYPE_CHECKING:  # importing it costs 10 ms, and nearly every call finds a daemon
+if TYPE_CHECKING:  # importing it costs 10 ms, and most calls find a daemon
     import subprocess
 
 RECORD_NAME = "executable"
@@ -34,8 +34,8 @@ _RECORD_BYTES = 4096
 _LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
-class Starting:
-    """A daemon that is being started, by us or by another client, and may yet fail to."""
+class DaemonStart:
+    """A start of the daemon in progress, by this client or by another one; it may still fail."""
 
     def __init__(self, begin: Callable[[], subprocess.Popen[bytes] | None], state: str) -> None:
         self._begin = begin
@@ -46,11 +46,11 @@ class Starting:
         self._is_ours = self._is_ours_to_start()
 
     def check(self) -> None:
-        """What is to happen as still nobody listens: it is started, unless another client is about to.
+        """Start the daemon, unless another client is about to; for each failed connection attempt.
 
-        A client that has waited for the lock looks for a daemon once more before it starts one.
-        Raises DaemonUnavailable when there is nothing trustworthy to start, DaemonEnded when what was started
-        has already given up (bad configuration, missing package).
+        A client that waited for the lock looks for a daemon once more before it starts one. Raises
+        DaemonUnavailable if there is no trustworthy program. Raises DaemonEnded if the started daemon has
+        already exited (bad configuration, missing package).
         """
         if not self._is_ours:
             self._is_ours = self._is_ours_to_start()
@@ -62,16 +62,16 @@ class Starting:
             raise DaemonEnded(f"the daemon ended with exit code {code}; see {self._state}/{LOG_NAME}", code)
 
     def done(self) -> None:
-        """We wait no longer, so whoever waits for us may go on."""
+        """Release the lock, so that other waiting clients go on."""
         if self._lock >= 0:
-            import fcntl  # noqa: PLC0415 - loaded by then
+            import fcntl  # noqa: PLC0415 - already loaded
 
             fcntl.flock(self._lock, fcntl.LOCK_UN)  # a child that was forked meanwhile has the file open, too
             os.close(self._lock)
             self._lock = -1
 
     def _is_ours_to_start(self) -> bool:
-        import fcntl  # noqa: PLC0415 - nearly every call finds a daemon
+        import fcntl  # noqa: PLC0415 - most calls find a daemon
 
         try:
             if self._lock < 0:
@@ -80,7 +80,7 @@ class Starting:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
-        except OSError:  # a place without locks: the daemon's own decides
+        except OSError:  # no locks on this file system; the daemon has its own
             return True
         return True
 
@@ -92,12 +92,12 @@ def start(
     *,
     env: Mapping[str, str] | None = None,
     systemctl: tuple[str, ...] = SYSTEMCTL,
-) -> Starting:
-    """A start of the daemon that will listen at `address`, for `check` to begin and `done` to end.
+) -> DaemonStart:
+    """Return a `DaemonStart` for the daemon that will listen at `address`.
 
-    Raises DaemonUnavailable when there is nothing trustworthy to give it.
+    The caller calls its `check` and `done`. Raises DaemonUnavailable if there is no trustworthy program.
     """
-    given = inherited(environment() if env is None else env, address)
+    given = daemon_environment(environment() if env is None else env, address)
     state = state_dir(given)
 
     def begin() -> subprocess.Popen[bytes] | None:
@@ -105,25 +105,22 @@ def start(
             return None
         return _spawn(trusted_executable(executable, state), address, given, state)
 
-    return Starting(begin, state)
+    return DaemonStart(begin, state)
 
 
 def replace(
     address: str, executable: str | None, *, env: Mapping[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
-    """A daemon that is to take the place of the one at `address`; it ends with 75 if that does not give it.
-
-    Raises DaemonUnavailable as `start`.
-    """
-    given = inherited(environment() if env is None else env, address)
+    """Start a daemon that takes over from the one at `address`; it exits with 75 if it cannot."""
+    given = daemon_environment(environment() if env is None else env, address)
     state = state_dir(given)
     return _spawn(trusted_executable(executable, state), address, given, state, "--replace")
 
 
 def trusted_executable(explicit: str | None, state: str) -> str:
-    """Real path of the daemon's program: `explicit`, else what is on record in the state directory `state`.
+    """Return the real path of the daemon's program: `explicit`, else the record in the directory `state`.
 
-    Raises DaemonUnavailable, saying what is wrong with it.
+    Raises DaemonUnavailable with the defect of the program.
     """
     named = explicit or _recorded(f"{state}/{RECORD_NAME}")
     if not named.startswith("/"):
@@ -136,7 +133,7 @@ def trusted_executable(explicit: str | None, state: str) -> str:
 def _recorded(path: str) -> str:
     try:
         with open(path, "rb") as file:
-            if not only_ours(os.fstat(file.fileno())):
+            if not is_only_ours(os.fstat(file.fileno())):
                 raise DaemonUnavailable(f"cannot start the daemon: others can write to {path}")
             return os.fsdecode(file.read(_RECORD_BYTES)).strip()
     except OSError as error:
@@ -146,21 +143,21 @@ def _recorded(path: str) -> str:
 
 
 def _unit_listens_at(address: str, env: Mapping[str, str]) -> bool:
-    """Whether a socket unit is installed and the address is the one it listens at (`%t/forged`)."""
+    """Return True if a socket unit is installed and listens at the address (`%t/forged`)."""
     try:
         config = env.get("XDG_CONFIG_HOME") or f"{home(env)}/.config"
         data = env.get("XDG_DATA_HOME") or f"{home(env)}/.local/share"
         if address != socket_path(env) or len(os.fsencode(address)) > MAX_PATH_BYTES:
-            return False  # systemd binds no longer one
+            return False  # systemd cannot bind a longer path
     except AddressError:
         return False
     folders = (f"{config}/systemd/user", f"{data}/systemd/user", "/etc/systemd/user", "/usr/lib/systemd/user")
-    # A masked unit links to /dev/null, which is no regular file.
+    # A masked unit is a link to /dev/null, which is no regular file.
     return any(os.path.isfile(f"{folder}/{_UNIT}") for folder in folders)
 
 
 def _start_unit(env: dict[str, str], deadline: Deadline, systemctl: tuple[str, ...]) -> bool:
-    """False when systemd does not do it, for whatever reason: then the daemon is started directly."""
+    """Start the socket unit; return False if systemd cannot, so that the daemon is started directly."""
     program = next((path for path in systemctl if os.path.isfile(path)), None)
     if program is None:
         return False
@@ -203,14 +200,14 @@ def _spawn(
         raise DaemonUnavailable(f"cannot start {executable}: {error.strerror}") from error
     finally:
         os.close(output)
-    import _thread  # noqa: PLC0415 - waits for the child as long as we live, so that it never is a zombie
+    import _thread  # noqa: PLC0415 - a thread reaps the child, so that it is no zombie
 
     _thread.start_new_thread(process.wait, ())
     return process
 
 
 def _open_log(state: str) -> int:
-    """The daemon's log, for what it says before it writes there itself."""
+    """Open the daemon's log for its output before it opens the log itself."""
     log = f"{state}/{LOG_NAME}"
     try:
         os.makedirs(state, mode=0o700, exist_ok=True)
@@ -218,5 +215,5 @@ def _open_log(state: str) -> int:
     except OSError as error:
         raise DaemonUnavailable(
             f"cannot start the daemon: {log} cannot be written: {error.strerror}; "
-            "mend that, or set XDG_STATE_HOME to a folder of yours that can be written"
+            "fix that, or set XDG_STATE_HOME to a folder of yours that can be written"
         ) from error

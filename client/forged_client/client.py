@@ -1,9 +1,10 @@
-"""Blocking client: one method per verb, and none of them can hang or break the agent that calls it.
+"""Blocking client: one method per verb; no method can hang or break the agent that calls it.
 
-A call has one total deadline and ends with the verb's reply, whose `status` and `reason` say what failed. The
-connection is opened at the first call and kept. A daemon that restarted or hung up costs one reconnect and a
-second attempt: what changes memories has a key, and what has none and could be done twice (`dead`) is not
-sent again. Threads may share a client and then take turns.
+A call has one total deadline and ends with the verb's reply; its `status` and `reason` say if and why it
+failed. The first call opens the connection, which is kept. After a restart or a hang-up of the daemon the
+client reconnects and sends the request a second time. Requests that change memories have a key, so they are
+carried out once. A request without a key that could be carried out twice (`dead`) is not sent again. Threads
+may share a client and take turns.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from collections.abc import Generator, Iterable
 from types import TracebackType
 from typing import Self
 
-from forged_client.address import bypassed
+from forged_client.address import is_bypassed
 from forged_client.connection import Connection
-from forged_client.dial import Deadline, dial, growing_pauses
+from forged_client.dial import Deadline, dial, retry_pauses
 from forged_client.errors import (
     ClientError,
     ConnectionLost,
@@ -27,51 +28,52 @@ from forged_client.errors import (
 )
 from forged_client.exchange import (
     bypass_reply,
+    error_of_both,
     expect_reply,
     failed_reply,
-    keyed,
     may_repeat,
-    of_all_parts,
-    of_both,
+    reply_of_all_parts,
+    with_key,
 )
 from forged_client.protocol import Capture, Captured, Events, Progress, R, Reply, Request
 from forged_client.verbs import Verbs
 
 
 class Client(Verbs):
-    """The daemon, as an object with one method per verb; what its settings mean is said in verbs.py."""
+    """Blocking connection to the daemon with one method per verb; verbs.py documents its settings."""
 
     def _start_disconnected(self) -> None:
         self._connection: Connection | None = None
         self._locks: dict[int, LockType] = {}
 
     def ask(self, request: Request[R], *, timeout_s: float | None = None) -> R:
-        """The reply to any request; the verbs make the requests that they are named after."""
-        if request.bypassable and bypassed():
+        """Send any request and return its reply; the verbs build the requests that they are named after."""
+        if request.bypassable and is_bypassed():
             return bypass_reply(request)
         deadline = self._deadline(request, timeout_s)
         try:
-            return expect_reply(request, self._take_turn(keyed(request), deadline))
+            return expect_reply(request, self._take_turn(with_key(request), deadline))
         except ClientError as error:
             if self._strict:
                 raise
             return failed_reply(request, error)
 
     def _hand_over(self, parts: Iterable[Capture]) -> Captured:
-        """The reply to the last part of a capture, or to the first that is refused."""
+        """Return the reply to the last part of a capture, or to the first part that is refused."""
         deadline, replies = Deadline(self._timeout_s), list[Captured]()
         for part in parts:
             replies.append(self.ask(part, timeout_s=deadline.seconds()))
             if not replies[-1].is_taken:
                 break
-        return of_all_parts(replies)
+        return reply_of_all_parts(replies)
 
     def events(
         self, workspace: str = "", *, timeout_s: float | None = None
     ) -> Generator[Progress, None, None]:
-        """Events as they come, over a connection of their own, for `timeout_s` in all (None: one day).
+        """Yield progress events over a connection of their own, for `timeout_s` in all (None: one day).
 
-        The last value says by its status why the stream ended; with `strict` that is raised instead.
+        The status of the last value is the reason that the stream ended; with `strict` that is raised
+        instead.
         """
         request, connection = Events(workspace=workspace), None
         try:
@@ -114,7 +116,7 @@ class Client(Verbs):
             try:
                 return self._send(request, deadline)
             except DaemonUnavailable as error:
-                raise of_both(request, lost, error) from error
+                raise error_of_both(request, lost, error) from error
         finally:
             lock.release()
 
@@ -123,14 +125,14 @@ class Client(Verbs):
         try:
             reply = connection.ask(request, deadline)
         except BaseException:
-            # Also on KeyboardInterrupt: the next call must not read this one's answer.
+            # Also on KeyboardInterrupt, so that the next call cannot read this call's answer.
             connection.close()
             raise
         self._connection = connection
         return reply
 
     def _usable(self) -> Connection | None:
-        """The kept connection, taken out of service until a reply has come over it."""
+        """Return the kept connection, taken out of service until a reply has come over it."""
         connection, self._connection = self._connection, None
         if connection is not None and not connection.is_usable():
             connection.close()
@@ -141,7 +143,7 @@ class Client(Verbs):
         try:
             return self._open(self._socket_path(), deadline)
         except DeadlineExceeded as error:
-            # Not a time-out of the request: nothing was sent, and `unavailable` always says so.
+            # Not a time-out of the request. Nothing was sent, so the status is always `unavailable`.
             raise DaemonUnavailable(str(error)) from error
 
     def _open(self, address: str, deadline: Deadline) -> Connection:
@@ -150,11 +152,11 @@ class Client(Verbs):
         except DaemonAbsent:
             if not self._autostart:
                 raise
-        from forged_client import autostart  # noqa: PLC0415 - nearly every call finds a daemon
+        from forged_client import autostart  # noqa: PLC0415 - most calls find a daemon
 
         starting = autostart.start(address, self._executable, deadline)
         try:
-            for pause in growing_pauses():
+            for pause in retry_pauses():
                 time.sleep(min(pause, deadline.left("starting the daemon")))
                 try:
                     return Connection(dial(address, deadline), self._name)
@@ -162,8 +164,8 @@ class Client(Verbs):
                     starting.check()
         finally:
             starting.done()
-        raise AssertionError  # the pauses never end
+        raise AssertionError  # `retry_pauses` never ends
 
     def _lock(self) -> LockType:
-        # One per process: a forked child may inherit one that a thread it does not have will never release.
+        # One per process. A forked child may inherit a locked lock whose thread it does not have.
         return self._locks.setdefault(os.getpid(), allocate_lock())

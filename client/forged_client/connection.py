@@ -1,7 +1,7 @@
-"""Hold one blocking connection to the daemon: an `Exchange` over a socket, under the call's deadline.
+"""One blocking connection to the daemon: an `Exchange` over a socket, under the call's deadline.
 
-Raises DeadlineExceeded, ConnectionLost while the request was not out, ReplyLost after that, and as the
-exchange. After any exception it is of no use: nobody knows how much of a frame is still on its way.
+Raises DeadlineExceeded, and ConnectionLost before the request was sent, ReplyLost after that; further errors
+as the exchange. After any exception the connection is unusable, because a part of a frame may be in transit.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import _socket
 import os
 from collections.abc import Iterator
 
-from forged_client.dial import Deadline, is_gone
+from forged_client.dial import Deadline, has_hung_up
 from forged_client.errors import ConnectionLost, ReplyLost
 from forged_client.exchange import Exchange
 from forged_client.protocol import R, Reply, Request
 
 
 class Connection:
-    """An open socket and the exchange on it."""
+    """An open socket and its `Exchange`."""
 
     def __init__(self, sock: _socket.socket, name: str) -> None:
         self._sock = sock
@@ -25,22 +25,22 @@ class Connection:
         self._pid = os.getpid()
 
     def is_usable(self) -> bool:
-        """False in a forked child, whose bytes would mix with its parent's, and after the daemon hung up."""
+        """Return False in a forked child, whose bytes would mix with its parent's, and after a hang-up."""
         if self._pid != os.getpid():
             return False
         self._sock.setblocking(False)
-        return not is_gone(self._sock)
+        return not has_hung_up(self._sock)
 
     def ask(self, request: Request[R], deadline: Deadline) -> Reply:
-        """The reply to one request."""
+        """Send one request and return its reply."""
         number = self._send(request, deadline)
         while True:
             for reply in self._receive(deadline):
-                if reply.id == number:  # others belong to requests that were given up
+                if reply.id == number:  # other replies belong to requests that were given up
                     return reply
 
     def stream(self, request: Request[R], deadline: Deadline) -> Iterator[Reply]:
-        """Every reply to one request, until the connection ends with ReplyLost."""
+        """Yield every reply to one request, until the connection ends with ReplyLost."""
         number = self._send(request, deadline)
         while True:
             yield from (reply for reply in self._receive(deadline) if reply.id == number)
@@ -76,7 +76,7 @@ class Connection:
         return self._exchange.replies(size)
 
     def _read_refusal(self, deadline: Deadline) -> None:
-        """Raise what the daemon said before it hung up on us (busy, another version), if it said anything."""
+        """Raise the error that the daemon sent before it hung up (busy, another version), if there is one."""
         try:
             self._receive(deadline)
         except ReplyLost:

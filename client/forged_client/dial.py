@@ -1,8 +1,8 @@
-"""Open the Unix socket under a call's deadline: attempts that never block, and what their failures mean.
+"""Connect to the Unix socket under a call's deadline: attempts that never block, and typed errors.
 
-A daemon that is stopped, or has too many callers, leaves its backlog full: Linux then answers EAGAIN at once,
-and asyncio takes that for a connection in progress. So both clients connect here and decide when to retry.
-`_socket`, CPython's own C half of `socket`, saves 6 ms of start, which every hook process would pay.
+A daemon that is stopped, or has too many callers, has a full backlog. Linux then answers EAGAIN at once, and
+asyncio takes that for a connection in progress. So both clients connect here and decide when to retry.
+`_socket`, the C half of CPython's `socket`, saves 6 ms of start, which every hook process would pay.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 import time
 from time import monotonic
 
-from forged_client.address import in_the_way, reach
+from forged_client.address import reach, socket_obstacle
 from forged_client.errors import (
     AddressError,
     ConnectionLost,
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 _ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ECONNREFUSED}
 _FULL = {errno.EAGAIN, errno.EINPROGRESS}
 _UCRED_BYTES = 12  # pid, uid, gid
-# Longer waits overflow a socket's time-out, and nobody means them.
+# A longer wait overflows a socket's time-out, and no caller means it.
 _LONGEST_S = 86_400.0
 
 
 class Deadline:
     """A point in time, `seconds` from now, over all of a call; not-a-number and negative values are now.
 
-    Limits per operation add up, and a peer that sends a byte now and then renews them for ever.
+    Limits per operation would add up, and a peer that sends a byte now and then would renew them for ever.
     """
 
     __slots__ = ("_at", "_seconds")
@@ -48,25 +48,26 @@ class Deadline:
         self._at = monotonic() + self._seconds
 
     def seconds(self) -> float:
-        """Seconds left; 0 when it has passed."""
+        """Return the seconds left; 0 when it has passed."""
         return max(self._at - monotonic(), 0.0)
 
     def left(self, doing: str) -> float:
-        """Seconds left, above 0. Raises DeadlineExceeded, naming what was being done."""
+        """Return the seconds left, above 0. Raises DeadlineExceeded with `doing`, the current step."""
         seconds = self._at - monotonic()
         if seconds <= 0:
             raise self.exceeded(doing)
         return seconds
 
     def exceeded(self, doing: str) -> DeadlineExceeded:
+        """Return the error for a deadline that passed during the step `doing`."""
         return DeadlineExceeded(f"no answer within {self._seconds:g} s ({doing})")
 
 
 def attempt(path: str) -> _socket.socket | None:
-    """A connected, non-blocking socket; None while the daemon's backlog is full.
+    """Return a connected, non-blocking socket, or None while the daemon's backlog is full.
 
-    Raises DaemonAbsent when nobody listens there, DaemonUnavailable for anything else, also when the
-    listener is another user's, or where something else lies at the path.
+    Raises DaemonAbsent if no process listens there. Raises DaemonUnavailable for anything else, also if the
+    listener is another user's or another kind of file is at the path.
     """
     sock, directory = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM), -1
     try:
@@ -92,24 +93,24 @@ def attempt(path: str) -> _socket.socket | None:
 
 
 def dial(path: str, deadline: Deadline) -> _socket.socket:
-    """A connected socket; waits for room in the backlog. Raises as `attempt`, and DeadlineExceeded."""
-    pauses = growing_pauses()
+    """Return a connected socket; wait for room in the backlog. Raises as `attempt`, and DeadlineExceeded."""
+    pauses = retry_pauses()
     while (sock := attempt(path)) is None:
         left = deadline.left("connecting: the daemon does not accept")
         time.sleep(min(next(pauses), left))
     return sock
 
 
-def growing_pauses() -> Iterator[float]:
-    """Seconds between attempts: short at first, because a daemon that starts is up in a fraction of one."""
+def retry_pauses() -> Iterator[float]:
+    """Yield seconds between attempts: short at first, because a new daemon is soon up."""
     pause = 0.002
     while True:
         yield pause
         pause = min(pause * 1.5, 0.05)
 
 
-def is_gone(sock: _socket.socket) -> bool:
-    """Whether the peer of an idle, non-blocking socket has closed it."""
+def has_hung_up(sock: _socket.socket) -> bool:
+    """Return True if the peer of an idle, non-blocking socket has closed it."""
     try:
         return sock.recv(1, _socket.MSG_PEEK) == b""
     except BlockingIOError:
@@ -119,18 +120,18 @@ def is_gone(sock: _socket.socket) -> bool:
 
 
 def _explained(path: str, error: OSError) -> DaemonUnavailable:
-    told = error.strerror or type(error).__name__
+    cause = error.strerror or type(error).__name__
     if error.errno in _ABSENT:
-        if obstacle := in_the_way(path):
+        if obstacle := socket_obstacle(path):
             return DaemonUnavailable(obstacle)
-        return DaemonAbsent(f"no daemon listens at {path} ({told})")
+        return DaemonAbsent(f"no daemon listens at {path} ({cause})")
     if isinstance(error, ConnectionError):
-        return ConnectionLost(f"{path}: {told}")
-    return DaemonUnavailable(f"cannot connect to {path} ({told})")
+        return ConnectionLost(f"{path}: {cause}")
+    return DaemonUnavailable(f"cannot connect to {path} ({cause})")
 
 
 def _check_owner(sock: _socket.socket) -> None:
-    # What we send is conversation text: a listener that somebody else put there gets none of it.
+    # The request holds conversation text, so a listener of another user gets none of it.
     if not hasattr(_socket, "SO_PEERCRED"):
         return
     credentials = sock.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, _UCRED_BYTES)

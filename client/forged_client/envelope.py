@@ -1,4 +1,4 @@
-"""Base of all requests and base of all replies of the contract."""
+"""Base classes of all requests and all replies of the wire contract."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from msgspec.structs import replace
 
 MAX_REQUEST_BYTES = 1 << 20
 
-# A `read` changes nothing and may be given up; a `write` may change something; a `stream` has many replies.
+# A `read` changes nothing and may be given up. A `write` may change something. A `stream` has many replies.
 Effect = Literal["read", "write", "stream"]
 
-# `workspace`: the daemon finds the roots of the request's workspace first, or where that may be left out the
-# user's own. `memory` and `retrieval`: these are on. `state`: it is read, and no pause is on record.
+# `workspace`: the daemon first resolves the roots of the request's workspace, or the user's root if it is
+# left out. `memory` and `retrieval`: these are on. `state`: the pauses have been read.
 Need = Literal["workspace", "memory", "retrieval", "state"]
 
 
 def one_of(what: str, words: Iterable[str]) -> msgspec.Meta:
-    """Annotate a text of a request: it is one of these, or its default. The daemon compares."""
+    """Annotate a text of a request with its allowed words; the daemon checks them."""
     return msgspec.Meta(extra={"what": what, "words": tuple(words)})
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
-    """Anything the daemon may answer."""
+    """Base of everything the daemon may answer."""
 
     id: int = 0
     status: str = "ok"
@@ -36,15 +36,16 @@ R = TypeVar("R", bound=Reply)
 
 
 class Request(msgspec.Struct, Generic[R], frozen=True, kw_only=True, tag_field="type"):
-    """Base of requests; `R` is the reply. The class says all that there is to know of a verb.
+    """Base of requests; `R` is the reply. The class holds all facts about a verb.
 
-    Where something that a verb `needs` is off, its reply is `disabled`. One that is not `repeatable` could be
-    carried out twice, so it is not sent again when the connection ends. One that is `bypassable` is not sent
-    while FORGED_BYPASS is set. One that is answered `at_once` waits for no turn. One that `injects` puts
-    memories into a session once its reply has reached the agent. `paths` are the fields that hold paths.
+    If something that a verb `needs` is off, its reply is `disabled`. A verb that is not `repeatable` could
+    be carried out twice, so it is not sent again when the connection ends. A `bypassable` verb is not sent
+    while FORGED_BYPASS is set. A verb that is answered `at_once` does not wait in the fair queue. A verb
+    that `injects` puts memories into a session once its reply has reached the agent. `paths` are the fields
+    that hold paths.
 
-    `seen` is `identity_of` each path for the client. The daemon compares, because a path means another folder
-    in another container; a client that says nothing is believed.
+    `seen` is `identity_of` each path for the client. The daemon compares it, because a path can be another
+    folder in another container. A client that sends no `seen` is believed.
     """
 
     effect: ClassVar[Effect]
@@ -61,17 +62,18 @@ class Request(msgspec.Struct, Generic[R], frozen=True, kw_only=True, tag_field="
 
     @property
     def only_shows(self) -> bool:
-        """A write's request for what it would do, or for what there is to choose from."""
+        """Return True for a write's request that only shows its effect or its choices."""
         return False
 
     @property
     def is_write(self) -> bool:
-        """True unless nothing is lost when the request is given up."""
+        """Return False if nothing is lost when the request is given up."""
         return self.effect == "write" and not self.only_shows
 
     @classmethod
     def reply_type(cls) -> type[R]:
-        for base in cls.__mro__:  # the first of them that names the reply, which one with its options may
+        """Return the class of the reply."""
+        for base in cls.__mro__:  # the first base that names the reply, for a verb with options
             for named in vars(base).get("__orig_bases__", ()):
                 if args := get_args(named):
                     kind: type[R] = args[0]
@@ -79,7 +81,7 @@ class Request(msgspec.Struct, Generic[R], frozen=True, kw_only=True, tag_field="
         raise TypeError(f"{cls.__name__} names no reply")
 
     def with_seen(self) -> Request[R]:
-        """The request with what this process sees at its paths; blocks for a look at each."""
+        """Return the request with device and inode of its paths in this process; calls stat."""
         found = {path: identity_of(path) for path in self._named_paths() if os.path.isabs(path)}
         return replace(self, seen=found) if found and not self.seen else self
 
@@ -88,14 +90,14 @@ class Request(msgspec.Struct, Generic[R], frozen=True, kw_only=True, tag_field="
             value = getattr(self, name, None)
             if isinstance(value, str):
                 yield value
-            elif isinstance(value, tuple):  # files of the repository, with the lines that are meant
+            elif isinstance(value, tuple):  # files of the repository, with lines
                 workspace = str(getattr(self, "workspace", ""))
                 files = (each.partition(":")[0] for each in value if isinstance(each, str))
                 yield from (os.path.join(workspace, each) for each in files)
 
 
 def identity_of(path: str) -> str:
-    """Device and inode at a path, as hexadecimal numbers; nothing where nothing can be seen."""
+    """Return device and inode of a path as hexadecimal numbers; empty if it cannot be read."""
     try:
         status = os.stat(path)
     except (OSError, ValueError):

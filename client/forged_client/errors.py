@@ -1,7 +1,7 @@
-"""What can go wrong between an agent and the daemon.
+"""Errors of a call: between an agent and the daemon.
 
 A client raises these only when it is `strict`. Otherwise each becomes a reply whose `status` is the class's
-`status` and whose `reason` is the message: an agent must never fail because its memory did.
+`status` and whose `reason` is the message, because an agent must never fail when its memory does.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ class ClientError(Exception):
 
 
 class AddressError(ClientError):
-    """There is no usable socket path; the message says what to set."""
+    """There is no usable socket path; the message names the setting to change."""
 
     status = "unavailable"
 
@@ -26,11 +26,11 @@ class DaemonUnavailable(ClientError):  # noqa: N818 - reads as the state it name
 
 
 class DaemonAbsent(DaemonUnavailable):
-    """Nobody listens at the address (no socket, or a stale one): a daemon may be started."""
+    """No process listens at the address (no socket, or a stale one), so a daemon may be started."""
 
 
 class DaemonEnded(DaemonUnavailable):
-    """The daemon that was started has given up; `exit_code` is one of sysexits (78: configuration)."""
+    """The started daemon has exited; `exit_code` is one of sysexits (78: configuration)."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
@@ -44,21 +44,21 @@ class DeadlineExceeded(DaemonUnavailable):
 
 
 class ConnectionLost(DaemonUnavailable):
-    """The connection ended before the whole request was sent, so it cannot have been carried out."""
+    """The connection ended before the whole request was sent, so the request was not carried out."""
 
 
 class ReplyLost(ConnectionLost):
-    """The connection ended between request and reply; status `error`, because something may have happened."""
+    """The connection ended between request and reply; `error`, as it may have been carried out."""
 
     status = "error"
 
 
 class ProtocolMismatch(ClientError):  # noqa: N818
-    """The daemon speaks no version that this client speaks."""
+    """The daemon has no protocol version that this client has."""
 
 
 class RequestFailed(ClientError):  # noqa: N818
-    """The daemon refused, or the request cannot be put on the wire; `code` is one of `protocol.CODES`."""
+    """The daemon refused, or the request cannot be encoded; `code` is one of `protocol.CODES`."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(f"{code}: {message}")
@@ -71,4 +71,4 @@ class MalformedFrame(ClientError):  # noqa: N818
 
 
 class FrameTooLarge(ClientError):  # noqa: N818
-    """A frame is above its size limit; none of its body was kept."""
+    """A frame is above its size limit; its body was dropped."""

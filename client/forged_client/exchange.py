@@ -1,7 +1,7 @@
-"""Decide what goes over one connection, without I/O: which bytes to send, what came back.
+"""Protocol state of one connection, without I/O: bytes to send, and replies from received bytes.
 
-Both clients drive it. `hello` goes in front of the first request, without a round trip of its own. Replies
-may arrive in any order. Raises what ends the whole connection, and for a request that cannot be sent.
+Both clients use it. `hello` goes in front of the first request, without a round trip of its own. Replies may
+arrive in any order. Raises the errors that end the connection, and those of a request that cannot be sent.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class Exchange:
     def __init__(self, name: str) -> None:
         self._name = name
         self._frames = FrameCutter(protocol.MAX_REPLY_BYTES)
-        self.room = self._frames.room  # where the shell receives the next bytes
+        self.room = self._frames.room  # the connection receives the next bytes here
         self._last_id = 0
 
     def request(self, request: protocol.Request[protocol.R]) -> tuple[int, bytes]:
-        """The id the request was given and the bytes to send, hello in front of the first.
+        """Return the id of the request and the bytes to send, hello in front of the first.
 
         Raises RequestFailed("invalid") for values msgpack cannot hold, FrameTooLarge above the verb's limit.
         """
@@ -39,10 +39,10 @@ class Exchange:
         return number, self._hello() + frame if first else frame
 
     def replies(self, size: int) -> list[protocol.Reply]:
-        """The replies that the `size` bytes just received into `room` complete, without hello's own.
+        """Return the replies that the `size` bytes just received into `room` complete, without hello's.
 
-        Raises what ends the connection: MalformedFrame, FrameTooLarge, ProtocolMismatch, or RequestFailed
-        for a refusal of the connection itself (`busy`).
+        Raises the errors that end the connection: MalformedFrame, FrameTooLarge, ProtocolMismatch, or
+        RequestFailed for a refusal of the connection itself (`busy`).
         """
         self._frames.held += size
         arrived: list[protocol.Reply] = []
@@ -76,28 +76,28 @@ class Exchange:
         return False
 
 
-def keyed(request: protocol.Request[protocol.R]) -> protocol.Request[protocol.R]:
-    """The request under a key of its own, if it is of those that are carried out once for each key."""
+def with_key(request: protocol.Request[protocol.R]) -> protocol.Request[protocol.R]:
+    """Return the request with a new key, if its class is carried out once for each key."""
     if getattr(request, "key", None) == "":
         return msgspec.structs.replace(request, key=os.urandom(16).hex())
     return request
 
 
 def may_repeat(request: protocol.Request[protocol.R], lost: errors.ConnectionLost) -> bool:
-    """Whether a request whose connection ended may be sent again: never if it could be done twice."""
+    """Return True if a request whose connection ended may be sent again: never if it could be done twice."""
     return request.repeatable or bool(getattr(request, "key", "")) or not isinstance(lost, errors.ReplyLost)
 
 
-def of_both(
+def error_of_both(
     request: protocol.Request[protocol.R], lost: errors.ConnectionLost, again: errors.DaemonUnavailable
 ) -> errors.DaemonUnavailable:
-    """What two failed attempts come to: a write that may have happened is never called `unavailable`."""
+    """Return the error of two failed attempts: a write that may have happened is never `unavailable`."""
     is_open = not request.repeatable and isinstance(lost, errors.ReplyLost)
     return lost if is_open and again.status == "unavailable" else again
 
 
 def expect_reply(request: protocol.Request[protocol.R], reply: protocol.Reply) -> protocol.R:
-    """The reply as its type. Raises RequestFailed for a refusal, MalformedFrame for any other type."""
+    """Return the reply as its type. Raises RequestFailed for a refusal, MalformedFrame for any other type."""
     kind = request.reply_type()
     if isinstance(reply, kind):
         return reply
@@ -106,20 +106,20 @@ def expect_reply(request: protocol.Request[protocol.R], reply: protocol.Reply) -
     raise errors.MalformedFrame(f"expected {kind.__name__}, the daemon answered {type(reply).__name__}")
 
 
-def of_all_parts(replies: Sequence[protocol.Captured]) -> protocol.Captured:
-    """The reply to a whole capture: the last one's, with what could not be read in any part."""
+def reply_of_all_parts(replies: Sequence[protocol.Captured]) -> protocol.Captured:
+    """Return the reply to a whole capture: the last one's, with the unreadable texts of all parts."""
     return msgspec.structs.replace(replies[-1], unread=sum(reply.unread for reply in replies))
 
 
 def bypass_reply(request: protocol.Request[protocol.R]) -> protocol.R:
-    """The reply to what FORGED_BYPASS keeps from the daemon: a state and no error."""
+    """Return the reply to a request that FORGED_BYPASS keeps from the daemon: a state and no error."""
     return request.reply_type()(status="disabled", reason="FORGED_BYPASS is set")
 
 
 def failed_reply(request: protocol.Request[protocol.R], error: errors.ClientError) -> protocol.R:
-    """The reply that says the call failed: status and reason, everything else empty."""
+    """Return the reply for a failed call: status and reason, everything else empty."""
     reply = request.reply_type()(status=error.status, reason=str(error))
-    if isinstance(reply, protocol.StatusReport):  # its own word for the daemon's health must not stay "ok"
+    if isinstance(reply, protocol.StatusReport):  # `state`, the daemon's health, must not stay "ok"
         return msgspec.structs.replace(reply, state=error.status)
     return reply
 
@@ -128,9 +128,9 @@ def _framed(request: protocol.Request[protocol.R]) -> bytes:
     try:
         frame = encode(request)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        # A UnicodeEncodeError would print the text itself.
-        told = "a text is not valid Unicode" if isinstance(error, UnicodeError) else str(error)
-        raise errors.RequestFailed("invalid", told) from error
+        # The message of a UnicodeEncodeError contains the text itself.
+        problem = "a text is not valid Unicode" if isinstance(error, UnicodeError) else str(error)
+        raise errors.RequestFailed("invalid", problem) from error
     if (size := len(frame) - HEADER_BYTES) > request.limit_bytes:
         raise errors.FrameTooLarge(f"the request has {size} bytes and may have {request.limit_bytes}")
     return frame

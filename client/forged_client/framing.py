@@ -1,8 +1,9 @@
-"""Cut frames from a byte stream, without I/O: a 4-byte big-endian length, then one msgpack message.
+"""Frames of a byte stream, without I/O: a 4-byte big-endian length, then one msgpack message.
 
-Daemon and client ask for `room`, receive into it, add what came to `held`, and `take` frames until there is
-none. A frame is a view into the buffer, good until `room` is asked for again. FrameTooLarge is raised as soon
-as a header claims more than the limit. The buffer grows only when it is full of what really came.
+Daemon and client ask for `room`, receive into it, add the number of bytes to `held`, and `take` frames until
+there is none. A frame is a view into the buffer, valid until the next call of `room`. FrameTooLarge is
+raised as soon as a header claims more than the limit. The buffer grows only when received bytes have filled
+it.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ BUFFER_BYTES = 1 << 16
 
 _Body = TypeVar("_Body")
 
-# Path objects become text; anything else unknown stays a TypeError.
+# Path objects become text; any other unknown type stays a TypeError.
 _encoder = msgspec.msgpack.Encoder(enc_hook=os.fspath)
 
 
 class FrameHead(msgspec.Struct, frozen=True):
-    """The two fields every message has, read before its type is known."""
+    """Type and id, the two fields of every message, read before its class is known."""
 
     type: str = ""
     id: int = 0
@@ -48,30 +49,30 @@ _heads = msgspec.msgpack.Decoder(FrameHead)
 
 
 def encode(message: Request[R] | Reply) -> bytes:
-    """One frame, header included. Raises TypeError, ValueError or OverflowError for other values."""
+    """Return one frame with its header. Raises TypeError, ValueError or OverflowError for other values."""
     body = _encoder.encode(message)
-    return len(body).to_bytes(HEADER_BYTES, "big") + body  # a third of what encoding in place takes
+    return len(body).to_bytes(HEADER_BYTES, "big") + body  # a third of the time of encoding in place
 
 
 def decode_request(body: bytes | memoryview) -> Request[Any]:
-    """Any request of this version. Raises MalformedFrame, saying which field is wrong."""
+    """Return a request of this version. Raises MalformedFrame with the wrong field."""
     return _decoded(_requests(), body)
 
 
 def decode_reply(body: bytes | memoryview) -> Reply:
-    """Any reply of this version. Raises MalformedFrame."""
+    """Return a reply of this version. Raises MalformedFrame."""
     return _decoded(_replies(), body)
 
 
 def decode_head(body: bytes | memoryview) -> FrameHead:
-    """Type and id of a message whose type may be unknown. Raises MalformedFrame."""
+    """Return type and id of a message of any type. Raises MalformedFrame."""
     return _decoded(_heads, body)
 
 
 def _decoded(decoder: msgspec.msgpack.Decoder[_Body], body: bytes | memoryview) -> _Body:
     try:
         return decoder.decode(body)
-    except UnicodeDecodeError as error:  # it prints the bytes it met, which are somebody's text
+    except UnicodeDecodeError as error:  # its message contains the bytes, which are user text
         raise MalformedFrame("a text is not UTF-8") from error
     except (msgspec.DecodeError, RecursionError) as error:
         why = str(error) or type(error).__name__
@@ -79,17 +80,17 @@ def _decoded(decoder: msgspec.msgpack.Decoder[_Body], body: bytes | memoryview) 
 
 
 class FrameCutter:
-    """One receive buffer, and the frames in what it holds; `limit` is of a body."""
+    """One receive buffer that is cut into frames; `limit` is the size of a body."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._buffer = bytearray(BUFFER_BYTES)
         self._view = memoryview(self._buffer)
-        self._start = 0  # where the first frame begins that was not taken
-        self.held = 0  # bytes from there on: whoever receives adds to it, `take` subtracts
+        self._start = 0  # start of the first frame that was not taken
+        self.held = 0  # bytes from there on; the receiver adds, `take` subtracts
 
     def room(self) -> memoryview:
-        """Where the next bytes go; never empty. Frames that were taken before are no longer good."""
+        """Return the free part of the buffer for the next bytes; never empty. Invalidates earlier frames."""
         if not self.held:
             return self._view
         if self._start:
@@ -100,7 +101,7 @@ class FrameCutter:
         return self._view[self.held :]
 
     def take(self) -> memoryview | None:
-        """The body of the next whole frame, or None. Raises FrameTooLarge: the stream has lost its step."""
+        """Return the body of the next whole frame, or None. Raises FrameTooLarge, which ends the stream."""
         if self.held < HEADER_BYTES:
             return None
         size = int.from_bytes(self._buffer[self._start : self._start + HEADER_BYTES])
@@ -114,7 +115,7 @@ class FrameCutter:
         self.held -= HEADER_BYTES + size
         if not self.held:
             self._start = 0
-            if len(self._buffer) > BUFFER_BYTES:  # only a large frame needed it
+            if len(self._buffer) > BUFFER_BYTES:  # only a large frame needed the space
                 self._replace(bytearray(BUFFER_BYTES))
         return body
 
@@ -125,5 +126,5 @@ class FrameCutter:
         self._replace(grown)
 
     def _replace(self, buffer: bytearray) -> None:
-        # Views of the old one stay good: they keep it.
+        # Views of the old buffer stay valid, because they keep it alive.
         self._buffer, self._view = buffer, memoryview(buffer)

@@ -1,14 +1,15 @@
-"""Run by a harness at each of its events: `ABSOLUTE-PYTHON -I -S ABSOLUTE-PATH/hook.py HARNESS [SIGN...]`.
+"""Hook program that a harness runs at each event: `PYTHON -I -S hook.py HARNESS [SIGN...]`.
 
-The event's payload on stdin goes to the daemon as it came, and its answer to stdout as it is. Whatever
-happens (no daemon, a stopped, slow or broken one, a closed stream, a signal), the process ends with 0 within
-2.5 s and has printed nothing: an agent never fails or waits because its memory does.
+Both paths are absolute. The event's payload on stdin goes to the daemon unchanged, and the daemon's answer
+goes to stdout unchanged. Whatever happens (no daemon, a stopped, slow or broken one, a closed stream, a
+signal), the process ends with 0 within 2.5 s and has printed nothing. So an agent never fails or waits when
+its memory does.
 
-A SIGN shows that a script runs the harness: `--headless=NAME=VALUE` is a variable of the environment,
-`--headless=WORD` an argument of the harness's own process, looked up where there is a /proc.
+A SIGN shows that a script runs the harness. `--headless=NAME=VALUE` is a variable of the environment.
+`--headless=WORD` is an argument of the harness's own process, which is looked up where there is a /proc.
 
-It costs as little as an interpreter: only modules of the interpreter are imported, a test holds the frames
-against the protocol, and one timer is the deadline of everything. hook_beside.py has what is seldom needed.
+It costs as little as an interpreter. It imports only modules of the interpreter itself, and one timer is the
+deadline of everything. A test compares its frames with the protocol. Rare cases are in hook_slow_path.py.
 """
 
 import _signal  # type: ignore[import-not-found]
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 VERSION = b"0.1.0"
 DEADLINE_S = 2.5
-# Of the deadline, what the daemon's answer needs to come out in.
+# Part of the deadline that is kept for the daemon's answer.
 _MARGIN_S = 0.2
 # Bytes: of a payload as it is sent, of one that is read at all, and of a reply's frame.
 SENT, READ, _REPLY = 1_500_000, 32 << 20, 4 << 20
@@ -32,21 +33,21 @@ SENT, READ, _REPLY = 1_500_000, 32 << 20, 4 << 20
 _VERSION = b"\xa7version" + bytes((0xA0 + len(VERSION),)) + VERSION
 HELLO = b"\x84\xa4type\xa5hello\xa2id\x01\xa6client\xabforged-hook" + _VERSION
 _HOOK = b"\x88\xa4type\xa4hook\xa2id\x02\xa7harness"
-# Keys of the harnesses' payloads behind which a path is, and whether it is that of a file.
+# Keys of the payloads whose values are paths; True for the path of a file.
 _PATH_KEYS = ((b'"cwd"', False), (b'"workspace_roots"', False), (b'"transcript_path"', True))
 _MOST_PATH = 8192
 _SIGNALS = (_signal.SIGALRM, _signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP)
 _PEER_BYTES = 12  # pid, uid, gid
 _MISMATCH = b"\xb1protocol_mismatch"
 _SIGN = "--headless="
-# Between a harness and its hook, and how many of them at most.
+# Shells that may run between a harness and its hook, and how many of them at most.
 _SHELLS, _MOST_SHELLS = (b"sh", b"bash", b"dash", b"ash", b"zsh", b"ksh", b"fish", b"busybox"), 4
-# Bytes of a path that fit into an address; hook_beside.py has a way for longer ones.
+# Bytes of a path that fit into an address; hook_slow_path.py connects to longer ones.
 _PATH = 103 if sys.platform == "darwin" else 107
 
 
 def main(arguments: list[str]) -> None:
-    """Do all of it; the process ends here."""
+    """Run the hook and end the process."""
     try:
         for number in _SIGNALS:
             _signal.signal(number, _end)
@@ -54,13 +55,13 @@ def main(arguments: list[str]) -> None:
         _signal.setitimer(_signal.ITIMER_REAL, DEADLINE_S)
         ends = time.monotonic() + DEADLINE_S
         payload = _read()
-        posix.fstat(1)  # where stdout is closed its number is the socket's
+        posix.fstat(1)  # where stdout is closed, the socket gets its number
         harness, signs = arguments[:1], [each[len(_SIGN) :] for each in arguments if each.startswith(_SIGN)]
         is_called = len(harness) + len(signs) == len(arguments) > len(signs)
         if is_called and payload and not _is_bypassed(posix.environ):
             headless = bool(signs) and is_headless([each.encode() for each in signs])
             _write(answer(harness[0].encode(), payload, ends, headless=headless))
-    except BaseException:  # noqa: BLE001, S110 - the edge of the harness's process: it must not hear of it
+    except BaseException:  # noqa: BLE001, S110 - the harness must never see an error
         pass
     finally:
         posix._exit(0)
@@ -71,7 +72,7 @@ def _end(*_: object) -> None:
 
 
 def _read() -> bytes:
-    """All of stdin, or nothing if it is too much."""
+    """Return all of stdin, or nothing if it is too long."""
     data: list[bytes] = []
     while sum(map(len, data)) < READ:
         data.append(posix.read(0, 1 << 20))
@@ -103,7 +104,7 @@ def is_headless(signs: "list[bytes]", proc: bytes = b"/proc") -> bool:
 
 
 def _harness(proc: bytes) -> "list[bytes]":
-    """The words with which the harness was called: the first process above this one that is no shell."""
+    """Return the command line of the harness: the first process above this one that is no shell."""
     pid = posix.getppid()
     for _ in range(_MOST_SHELLS):
         called = _bytes_of(b"%s/%d/cmdline" % (proc, pid)).split(b"\0")[:-1]
@@ -122,34 +123,31 @@ def _bytes_of(path: bytes) -> bytes:
 
 
 def answer(harness: bytes, payload: bytes, ends: float, *, headless: bool = False) -> bytes:
-    """What the daemon says to a payload by the time `ends` of the monotonic clock. Raises anything."""
+    """Return the daemon's answer to a payload, before `ends` of the monotonic clock. Raises anything."""
     if len(payload) > SENT:
-        payload = bytes(_beside().shortened(payload, SENT))
+        payload = bytes(_slow_path().shortened(payload, SENT))
     try:
         sock = _dialled(ends)
-    except Exception as error:  # noqa: BLE001 - as in `main`, but for what the person has to mend
-        return bytes(_beside().refusal(error, payload))
+    except Exception as error:  # noqa: BLE001 - as in `main`, but some errors need a notice
+        return bytes(_slow_path().address_notice(error, payload))
     left_ms = max(int((ends - time.monotonic() - _MARGIN_S) * 1000), 1)
     sock.sendall(_frame(HELLO) + _frame(request(harness, payload, left_ms, headless=headless)))
-    if _MISMATCH in (greeting := _received(sock)):
-        return bytes(_beside().another_protocol(fields_of(greeting)[b"message"], payload))
-    return output_of(_received(sock))
+    if _MISMATCH in (greeting := _receive_frame(sock)):
+        return bytes(_slow_path().protocol_notice(fields_of(greeting)[b"message"], payload))
+    return output_of(_receive_frame(sock))
 
 
 def request(harness: bytes, payload: bytes, within_ms: int, *, headless: bool = False) -> bytes:
     sizes = len(harness).to_bytes(1, "big"), len(payload).to_bytes(4, "big"), within_ms.to_bytes(2, "big")
     named, sent, within = b"\xd9" + sizes[0] + harness, b"\xc6" + sizes[1] + payload, b"\xcd" + sizes[2]
-    told = b"\xa8headless" + (b"\xc3" if headless else b"\xc2")
+    flag = b"\xa8headless" + (b"\xc3" if headless else b"\xc2")
     return (
-        _HOOK + named + b"\xa7payload" + sent + b"\xa9within_ms" + within + _seen(payload) + _VERSION + told
+        _HOOK + named + b"\xa7payload" + sent + b"\xa9within_ms" + within + _seen(payload) + _VERSION + flag
     )
 
 
 def _seen(payload: bytes) -> bytes:
-    """The field `seen`: which folders and files the payload's paths are for this process.
-
-    A file that is not there yet is not named, since the harness may make it before the daemon looks.
-    """
+    """Return the field `seen`: device and inode of the payload's paths in this process."""
     found = dict[bytes, bytes]()
     for path, is_file in _paths(payload):
         try:
@@ -163,10 +161,7 @@ def _seen(payload: bytes) -> bytes:
 
 
 def _paths(payload: bytes) -> "list[tuple[bytes, bool]]":
-    """The absolute paths of a payload, each with whether it is that of a file.
-
-    Looked for by their keys; where a key is there twice, or is written in another way, the payload is parsed.
-    """
+    """Return the absolute paths of a payload, each with True for the path of a file."""
     found = list[tuple[bytes, bool]]()
     for key, is_file in _PATH_KEYS:
         at = payload.find(key)
@@ -177,13 +172,13 @@ def _paths(payload: bytes) -> "list[tuple[bytes, bool]]":
         path = payload[start:end] if end > 0 else b""
         is_plain = not payload[at + len(key) : start - 1].strip(b" \t\r\n:[") and path[:1] == b"/"
         if not is_plain or b"\\" in path or payload.find(key, at + 1) >= 0:
-            return list(_beside().paths(payload, _MOST_PATH))
+            return list(_slow_path().paths(payload, _MOST_PATH))
         found.append((path, is_file))
     return found
 
 
 def output_of(body: bytes) -> bytes:
-    """What a `Hooked` has for the harness. Raises LookupError or ValueError for anything else."""
+    """Return the output in a `Hooked` for the harness. Raises LookupError or ValueError for other replies."""
     fields = fields_of(body)
     if (fields[b"type"], fields[b"id"]) != (b"hooked", b"\x02"):
         raise ValueError
@@ -191,7 +186,7 @@ def output_of(body: bytes) -> bytes:
 
 
 def fields_of(body: bytes) -> "dict[bytes, bytes]":
-    """The fields of a reply that has only texts, bytes and small numbers. Raises as `output_of`."""
+    """Return the fields of a reply of texts, bytes and small numbers. Raises as `output_of`."""
     at, values = 1, list[bytes]()
     while at < len(body):
         value, at = _value(body, at)
@@ -200,7 +195,7 @@ def fields_of(body: bytes) -> "dict[bytes, bytes]":
 
 
 def _value(body: bytes, at: int) -> tuple[bytes, int]:
-    """The text, bytes or small number that stands here, and where the next one does."""
+    """Return the text, bytes or small number at `at`, and the place after it."""
     kind = body[at]
     if kind < 0x80:
         return body[at : at + 1], at + 1
@@ -216,14 +211,14 @@ def _frame(body: bytes) -> bytes:
     return len(body).to_bytes(4, "big") + body
 
 
-def _received(sock: _socket.socket) -> bytes:
-    size = int.from_bytes(_exactly(sock, 4), "big")
+def _receive_frame(sock: _socket.socket) -> bytes:
+    size = int.from_bytes(_receive_exactly(sock, 4), "big")
     if size > _REPLY:
         raise ValueError
-    return _exactly(sock, size)
+    return _receive_exactly(sock, size)
 
 
-def _exactly(sock: _socket.socket, size: int) -> bytes:
+def _receive_exactly(sock: _socket.socket, size: int) -> bytes:
     data = b""
     while len(data) < size:
         more = sock.recv(size - len(data))
@@ -234,15 +229,15 @@ def _exactly(sock: _socket.socket, size: int) -> bytes:
 
 
 def _dialled(ends: float) -> _socket.socket:
-    """A connection to the daemon, which is started if nobody listens."""
+    """Return a connection to the daemon, which is started if none listens."""
     path = address(posix.environ)
     try:
         if path and len(path) <= _PATH:
             return _trusted(_connected(path))
     except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):
         pass
-    started: _socket.socket = _beside().started(ends - time.monotonic())
-    return _trusted(started)
+    started_connection: _socket.socket = _slow_path().started_connection(ends - time.monotonic())
+    return _trusted(started_connection)
 
 
 def _connected(path: bytes) -> _socket.socket:
@@ -252,7 +247,7 @@ def _connected(path: bytes) -> _socket.socket:
 
 
 def _trusted(sock: _socket.socket) -> _socket.socket:
-    """The same if it is ours or root's at the other end: what is sent is somebody's conversation."""
+    """Return the socket if this user or root listens; the request holds a conversation."""
     if hasattr(_socket, "SO_PEERCRED"):
         who = sock.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, _PEER_BYTES)
         if int.from_bytes(who[4:8], sys.byteorder) not in (posix.geteuid(), 0):
@@ -261,7 +256,7 @@ def _trusted(sock: _socket.socket) -> _socket.socket:
 
 
 def address(env: "Mapping[bytes, bytes]", run_user: bytes = b"/run/user") -> bytes:
-    """Where the daemon listens, as `forged_client.address.socket_path` says; nothing where only that can."""
+    """Return the socket path as `forged_client.address.socket_path`; empty where only that finds it."""
     if chosen := env.get(b"FORGED_SOCKET"):
         return chosen
     for runtime in (env.get(b"XDG_RUNTIME_DIR", b""), b"%s/%d" % (run_user, posix.geteuid())):
@@ -276,7 +271,7 @@ def address(env: "Mapping[bytes, bytes]", run_user: bytes = b"/run/user") -> byt
 
 
 def _is_private(path: bytes) -> bool:
-    """Whether it is a folder of ours that nobody else may look into."""
+    """Return True for a folder of this user that is closed to others."""
     if not path.startswith(b"/"):
         return False
     try:
@@ -286,14 +281,14 @@ def _is_private(path: bytes) -> bool:
     return found.st_uid == posix.geteuid() and found.st_mode == 0o040700
 
 
-def _beside() -> "ModuleType":
-    """What is seldom needed; its package is not on the path where this file is run as a program."""
+def _slow_path() -> "ModuleType":
+    """Import the rare cases; their package is not on the path of a program."""
     folder = __file__.rpartition("/")[0].rpartition("/")[0]
     if folder not in sys.path:
-        sys.path.append(folder)  # last: nothing beside the package hides a module of Python's own
-    from forged_client import hook_beside  # noqa: PLC0415
+        sys.path.append(folder)  # last, so that no module of Python is hidden
+    from forged_client import hook_slow_path  # noqa: PLC0415
 
-    return hook_beside
+    return hook_slow_path
 
 
 if __name__ == "__main__":

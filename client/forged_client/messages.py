@@ -1,26 +1,27 @@
-"""Make of an agent's own message objects what may leave the agent.
+"""Read an agent's own message objects and keep the text that may leave the agent.
 
-Dicts in OpenAI, Anthropic or Gemini form, SDK objects and ours are read; what cannot be read becomes an empty
-message. The list keeps its length for `last_summary_index`, but only the window's texts stay (user and
-assistant, after the last summary, the newest that fit). Private spans are cut here (private.py).
+Reads dicts in OpenAI, Anthropic or Gemini form, SDK objects and `protocol.Message`. An unreadable message
+becomes empty. The list keeps its length for `last_summary_index`, but only the texts of the window stay:
+user and assistant, after the last summary, the newest that fit. Private spans are cut here
+(private_spans.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from forged_client.private import cut_private, open_before, without_private
-from forged_client.protocol import Message, Part
+from forged_client.private_spans import cut_private, open_spans_before, without_private
+from forged_client.protocol import ContentPart, Message
 
 # Below the frame limit of a retrieve, with room for the other fields.
 RETRIEVE_BYTES = 896 << 10
 
-# Characters; without a blank in so many, all of them go where a text is cut.
+# Characters. If so many have no blank, all of them are dropped at a cut.
 _LONGEST_SECRET = 16_000
 
 READ_ROLES = ("user", "assistant")
 GEMINI_ROLES = {"model": "assistant"}
-# Of the Claude Agent SDK, whose messages say by their class who speaks.
+# Classes of the Claude Agent SDK, whose messages have no role.
 _SPEAKING = {"UserMessage": "user", "AssistantMessage": "assistant"}
 TEXT_TYPES = ("text", "input_text", "output_text")
 
@@ -28,9 +29,9 @@ TEXT_TYPES = ("text", "input_text", "output_text")
 def window(
     messages: Iterable[object] | None, last_summary_index: int, limit_bytes: int
 ) -> tuple[Message, ...]:
-    """As many messages as were given; text only in those that the daemon reads. Never raises."""
+    """Return as many messages as were given, with text only in those the daemon reads. Never raises."""
     given = listed(messages)
-    start = start_of(given, last_summary_index)
+    start = window_start(given, last_summary_index)
     room, open_spans = limit_bytes, _open_spans(given)
     newest_first: list[Message] = []
     for position in range(len(given) - 1, -1, -1):
@@ -39,7 +40,7 @@ def window(
         if message is None:
             message = Message(role=role_of(given[position]))
         elif size > room:
-            # The newest is cut rather than lost; an older one is left out whole.
+            # The newest message is cut to fit; an older one is left out whole.
             message = _shortened(message, room) if room == limit_bytes else Message(role=message.role)
             room = 0
         room -= size
@@ -48,29 +49,29 @@ def window(
 
 
 def public(text: str) -> str:
-    """A query or hypothesis as it may leave the agent; what is no text is left to the wire to refuse."""
+    """Return a query or hypothesis without private spans; the encoder refuses other types."""
     return without_private(text) if isinstance(text, str) else text
 
 
 def _open_spans(given: tuple[object, ...]) -> list[int]:
-    said = ((role_of(each), each) for each in given)
-    return open_before(
-        (role, (text for _, text in texts_of(each)) if role == "user" else ()) for role, each in said
+    messages = ((role_of(each), each) for each in given)
+    return open_spans_before(
+        (role, (text for _, text in texts_of(each)) if role == "user" else ()) for role, each in messages
     )
 
 
-def start_of(given: tuple[object, ...], last_summary_index: int) -> int:
-    """Where the window begins: after the summary, or at once if that is no place in the list."""
+def window_start(given: tuple[object, ...], last_summary_index: int) -> int:
+    """Return where the window begins: after the summary, or 0 if the index is outside of the list."""
     return last_summary_index if last_summary_index in range(len(given) + 1) else 0
 
 
 def listed(messages: Iterable[object] | None) -> tuple[object, ...]:
-    """The messages as a tuple; what is no list of messages is an empty one. Never raises."""
+    """Return the messages as a tuple; empty for a value that is no list of messages. Never raises."""
     if isinstance(messages, (str, bytes, Mapping)):
         return ()
     try:
         return tuple(messages or ())
-    except Exception:  # noqa: BLE001 - the edge of the agent's process: its objects run their own code here
+    except Exception:  # noqa: BLE001 - the agent's objects run their own code here
         return ()
 
 
@@ -83,14 +84,14 @@ def role_of(given: object) -> str:
 
 
 def _speaking(given: object) -> str:
-    """Who speaks by the message's class; a subagent's messages are told by nobody, like a tool's."""
+    """Return the role by the message's class; empty for a subagent's message, like a tool's."""
     role = _SPEAKING.get(type(given).__name__, "")
     return role if role and not field_of(given, "parent_tool_use_id") else ""
 
 
 def _read(given: object, open_spans: int) -> tuple[Message | None, int]:
-    """The message with its text and the text's bytes; None for one the daemon does not read."""
-    role, parts, size = role_of(given), list[Part](), 0
+    """Return the message with its text and the text's bytes; None for one the daemon does not read."""
+    role, parts, size = role_of(given), list[ContentPart](), 0
     if role not in READ_ROLES:
         return None, 0
     if role == "assistant" and open_spans:
@@ -98,13 +99,13 @@ def _read(given: object, open_spans: int) -> tuple[Message | None, int]:
     for kind, text in texts_of(given):
         public, open_spans = cut_private(text, open_spans)
         sendable, taken = _encodable(public)
-        parts.append(Part(type=kind, text=sendable))
+        parts.append(ContentPart(type=kind, text=sendable))
         size += taken
     return Message(role=role, content=parts[0].text if len(parts) == 1 else tuple(parts) or None), size
 
 
 def texts_of(given: object) -> tuple[tuple[str, str], ...]:
-    """Kind and text of the text parts of a message; none of one that cannot be read."""
+    """Return kind and text of each text part of a message; none if it cannot be read."""
     try:
         return tuple(_text_parts(content_of(given)))
     except Exception:  # noqa: BLE001 - as above
@@ -131,7 +132,7 @@ def field_of(given: object, name: str) -> object:
 
 
 def _encodable(text: str) -> tuple[str, int]:
-    """The text without lone surrogates, which come from broken input and cannot be UTF-8, and its bytes."""
+    """Return the text without lone surrogates, which are not valid UTF-8, and its bytes."""
     if text.isascii():
         return text, len(text)
     try:
@@ -142,7 +143,7 @@ def _encodable(text: str) -> tuple[str, int]:
 
 
 def _shortened(message: Message, limit_bytes: int) -> Message:
-    """Its beginning, up to a blank: nobody would recognise the half of a secret, and it would be kept."""
+    """Return the message's beginning up to a blank, because half a secret is not recognized."""
     content = message.content
     text = content if isinstance(content, str) else "\n".join(part.text for part in content or ())
     cut = text.encode()[:limit_bytes].decode(errors="ignore")

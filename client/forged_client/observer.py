@@ -1,10 +1,11 @@
-"""Tell the daemon about finished turns without the agent ever waiting for it.
+"""Report finished turns to the daemon from a background thread; the agent never waits.
 
-The agent's thread only takes the texts of a window by reference (said.py). One background thread reads and
-sends them, in slices between which the agent has the interpreter. It asks again, more and more slowly, until
-a reply ends the matter (backlog.py); the event's id makes that harmless. A queue of all turns would grow
-behind a stopped daemon. At the end of the process what waits is delivered, in 300 ms for all observers
-together: the interpreter runs such functions while background threads still live.
+The agent's thread only stores references to the texts of a window (message_snapshot.py). One background
+thread reads and sends them, in slices between which the agent has the interpreter. It retries, more and more
+slowly, until a reply settles the event (delivery_queue.py). The event's id makes a second attempt harmless.
+There is no queue of all turns, which would grow behind a stopped daemon. At the end of the process the
+pending events are delivered, in 300 ms for all observers together. The interpreter runs such functions while
+background threads are still alive.
 """
 
 from __future__ import annotations
@@ -16,28 +17,34 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 from weakref import WeakSet
 
-from forged_client.backlog import Backlog, BacklogItem, Verdict, of_error, of_part
+from forged_client.capture_parts import SplitCapture
 from forged_client.client import Client
+from forged_client.delivery_queue import (
+    DeliveryQueue,
+    PendingEvent,
+    Verdict,
+    verdict_on_error,
+    verdict_on_part,
+)
 from forged_client.errors import ClientError
-from forged_client.exchange import failed_reply, of_all_parts
-from forged_client.parts import Parts
+from forged_client.exchange import failed_reply, reply_of_all_parts
+from forged_client.message_snapshot import MessageSnapshot
 from forged_client.protocol import Captured
-from forged_client.said import MessageSnapshot
 
 EXIT_S = 0.3
 
-# Nobody waits for the background thread, so a slow disk may have its time.
+# No caller waits for the background thread, so a slow disk has time.
 SEND_TIMEOUT_S = 10.0
 FIRST_RETRY_S = 1.0
 LAST_RETRY_S = 60.0
 
-# How long the sender keeps the interpreter at a time, and how long it then leaves it alone.
+# Seconds for which the sender keeps the interpreter at a time, and then pauses.
 _SLICE_S = 0.001
 _PAUSE_S = 0.001
 
 
-class Observing:
-    """The session of an agent, with what both kinds of observers take of it; no method raises or waits."""
+class BaseObserver:
+    """Common base of both observers: one session of an agent; no method raises or waits."""
 
     def __init__(
         self,
@@ -58,31 +65,32 @@ class Observing:
     def _start(self) -> None:
         raise NotImplementedError
 
-    def _add(self, kind: str, said: MessageSnapshot) -> None:
+    def _add(self, kind: str, snapshot: MessageSnapshot) -> None:
         raise NotImplementedError
 
     def on_turn_complete(self, messages: Iterable[object], last_summary_index: int = 0) -> None:
-        """The window as it is now; `messages` may be changed afterwards."""
+        """Capture the window as it is now; the caller may change `messages` afterwards."""
         self._add("turn", MessageSnapshot(messages, last_summary_index))
 
     def on_compaction(self, messages: Iterable[object], last_summary_index: int = 0) -> None:
-        """The messages that are about to be replaced by a summary."""
+        """Capture the messages that a summary is about to replace."""
         self._add("compaction", MessageSnapshot(messages, last_summary_index))
 
     def on_session_end(self, messages: Iterable[object], last_summary_index: int = 0) -> None:
-        """The window as the session leaves it; a turn that waits and is part of it is not sent besides."""
+        """Capture the window at the end of the session; it replaces a pending turn that is a part of it."""
         self._add("session_end", MessageSnapshot(messages, last_summary_index))
 
 
-class Observer(Observing):
-    """Observes one session of an agent; no method raises, `on_...` never wait.
+class Observer(BaseObserver):
+    """Captures one session of an agent; no method raises, and `on_...` never wait.
 
-    `counts` tells how often each outcome came back (`accepted`, `durable`, `rejected`, ... or the status of a
-    failed call), how many windows were `replaced` by newer ones that hold them, and how many events are
-    `waiting`. `dropped` were too many: of 16 windows the oldest goes, of 16 compactions and ends none, so the
-    new one does. `given_up` were refused for good by a daemon that could not say why. `repaired` texts held
-    something that cannot be sent, `unread` messages something that is no text. `last_reply` is the newest
-    reply, None before the first. `agent` says whose session it is, for `forgectl captured`.
+    `counts` is how often each outcome came back (`accepted`, `durable`, `rejected`, ... or the status of a
+    failed call). It also counts windows that were `replaced` by newer ones with the same text, and events
+    that are `waiting`. `dropped` events were too many: of 16 windows the oldest goes; of 16 compactions and
+    ends the new one does. `given_up` events were refused for good by a daemon that could not give the
+    reason. `repaired` texts held characters that cannot be sent, and `unread` messages held parts without
+    text. `last_reply` is the newest reply, None before the first. `agent` is the name of the agent, for
+    `forgectl captured`.
     """
 
     def _start(self) -> None:
@@ -97,7 +105,7 @@ class Observer(Observing):
         _observers.add(self)
 
     def _begin(self) -> None:
-        self._backlog = Backlog()
+        self._queue = DeliveryQueue()
         self._changed = threading.Condition()
         self._sender: threading.Thread | None = None
         self._closing = False
@@ -106,38 +114,38 @@ class Observer(Observing):
     @property
     def counts(self) -> Mapping[str, int]:
         with self._changed:
-            return self._backlog.counts()
+            return self._queue.counts()
 
     @property
     def last_reply(self) -> Captured | None:
-        return self._backlog.last_reply
+        return self._queue.last_reply
 
     def close(self, timeout_s: float = 2.0) -> bool:
-        """Try once more to send what waits, for at most `timeout_s`; whether nothing waits any more."""
-        self.hurry()
+        """Try once more to send pending events, for at most `timeout_s`; return True if none is left."""
+        self.start_closing()
         if _ending.by is not None and self._sender is None:
-            self._send_all()  # an interpreter that ends may start no thread
+            self._send_all()  # at the end of the interpreter no thread can start
         with self._changed:
             ended = self._changed.wait_for(lambda: self._sender is None, timeout_s)
-            return ended and not self._backlog.waiting
+            return ended and not self._queue.waiting
 
-    def hurry(self) -> None:
-        """Begin to close, and do not wait."""
+    def start_closing(self) -> None:
+        """Begin to close without waiting."""
         self._revive_after_fork()
         with self._changed:
             self._closing = True
             self._changed.notify_all()
 
-    def _add(self, kind: str, said: MessageSnapshot) -> None:
+    def _add(self, kind: str, snapshot: MessageSnapshot) -> None:
         self._revive_after_fork()
         with self._changed:
-            self._backlog.add(kind, said)
+            self._queue.add(kind, snapshot)
             self._wake_sender()
-        if _ending.by is not None:  # an agent's own last act, after ours
+        if _ending.by is not None:  # an event of the agent's own exit handler
             self.close(_ending.seconds())
 
     def _revive_after_fork(self) -> None:
-        if self._backlog.is_of_parent:  # it has neither the thread nor, perhaps, an open lock
+        if self._queue.is_of_parent:  # a forked child has no sender thread, and the lock may be held
             self._begin()
 
     def _wake_sender(self) -> None:
@@ -150,7 +158,7 @@ class Observer(Observing):
                 self._sender = None
         self._changed.notify_all()
 
-    # In the background thread.
+    # Runs in the background thread.
 
     def _send_all(self) -> None:
         retry_s = FIRST_RETRY_S
@@ -163,27 +171,27 @@ class Observer(Observing):
                 else:
                     return
         finally:
-            if self._sender is threading.current_thread():  # broken off
+            if self._sender is threading.current_thread():  # an error ended the loop
                 self._end()
 
-    def _taken(self) -> BacklogItem | None:
-        """The next event, turns last; None when closed with nothing left: the thread ends."""
+    def _taken(self) -> PendingEvent | None:
+        """Return the next event, turns last; None when the observer is closed and the queue empty."""
         with self._changed:
-            self._changed.wait_for(lambda: self._backlog.has_next or self._closing)
-            if not self._backlog.has_next:
+            self._changed.wait_for(lambda: self._queue.has_next or self._closing)
+            if not self._queue.has_next:
                 self._end()
-            return self._backlog.take()
+            return self._queue.take()
 
-    def _is_settled(self, event: BacklogItem) -> bool:
-        """Send an event and count the reply; one that may be taken another time waits again."""
+    def _is_settled(self, event: PendingEvent) -> bool:
+        """Send an event and count the reply; return False if the event has to be sent again."""
         request = event.request(self._workspace, self._session_id, self._agent)
-        parts = Parts(request, event.said, meanwhile=self._breathe)
+        parts = SplitCapture(request, event.snapshot, meanwhile=self._breathe)
         reply, verdict = self._answer(parts)
         with self._changed:
-            return self._backlog.answered(event, reply, verdict, parts.repaired)
+            return self._queue.answered(event, reply, verdict, parts.repaired)
 
-    def _answer(self, parts: Parts) -> tuple[Captured, Verdict]:
-        """The reply that ended it: the last part's, or the first that is a refusal."""
+    def _answer(self, parts: SplitCapture) -> tuple[Captured, Verdict]:
+        """Return the reply to the last part, or the first refusal, with the verdict on it."""
         replies: list[Captured] = []
         try:
             for part in parts:
@@ -191,12 +199,12 @@ class Observer(Observing):
                 if not replies[-1].is_taken:
                     break
         except ClientError as error:
-            return failed_reply(part, error), of_error(error)
-        reply = of_all_parts(replies)
-        return reply, of_part(part, reply)
+            return failed_reply(part, error), verdict_on_error(error)
+        reply = reply_of_all_parts(replies)
+        return reply, verdict_on_part(part, reply)
 
     def _may_retry_after(self, seconds: float) -> bool:
-        """Wait before the next attempt; a closing observer makes none."""
+        """Wait before the next attempt; return False if the observer is closing."""
         with self._changed:
             was_closing = self._closing
             self._changed.wait_for(lambda: self._closing, seconds)
@@ -211,40 +219,40 @@ class Observer(Observing):
             self._slice_ends = time.monotonic() + _SLICE_S
 
     def _end(self) -> None:
-        """The thread ends; under the lock, so that no event comes between."""
+        """End the thread under the lock, so that no event is added meanwhile."""
         with self._changed:
             self._client.close()
             self._sender = None
             self._changed.notify_all()
 
 
-class Held(Protocol):
-    """An observer that has no thread, as long as something of it waits."""
+class PendingAtExit(Protocol):
+    """An observer without a thread that has pending events."""
 
     def at_exit(self) -> Observer | None:
-        """Who sends what waits when the process ends."""
+        """Return an `Observer` that sends the pending events when the process ends."""
 
 
 class _Ending:
-    """The end of the process: when it has to be over with, once it has begun."""
+    """The end of the process: the deadline of all deliveries, once it has begun."""
 
     by: float | None = None
 
     def seconds(self) -> float:
-        """How long a call may take."""
+        """Return the seconds that a call may take."""
         return SEND_TIMEOUT_S if self.by is None else max(self.by - time.monotonic(), 0)
 
 
 _ending = _Ending()
 _observers: WeakSet[Observer] = WeakSet()
-held: set[Held] = set()
+pending_at_exit: set[PendingAtExit] = set()
 
 
 @atexit.register
 def _deliver_at_exit() -> None:
     _ending.by = time.monotonic() + EXIT_S
-    observers = [*_observers, *filter(None, (each.at_exit() for each in held))]
+    observers = [*_observers, *filter(None, (each.at_exit() for each in pending_at_exit))]
     for observer in observers:
-        observer.hurry()
+        observer.start_closing()
     for observer in observers:
         observer.close(_ending.seconds())

@@ -1,14 +1,14 @@
-"""The wire contract, whole: every request and every reply, as frozen tagged structs.
+"""The wire contract: every request and every reply, as frozen tagged structs.
 
-A frame is a 4-byte big-endian length and one msgpack map. The map's `type` names the struct and `id` ties
-a reply to its request; replies may come out of order. The first request of a connection is `hello`. Each
-request names the type of its reply; instead of that reply `failed` may come, also for an unknown verb.
-Unknown fields are ignored, so either side may be newer.
+A frame is a 4-byte big-endian length and one msgpack map. The map's `type` names the struct and `id` ties a
+reply to its request; replies may come out of order. The first request of a connection is `hello`. Each
+request has one type of reply. Instead of it `failed` may come, also for an unknown verb. Unknown fields are
+ignored, so either side may be newer.
 
-Families of messages are in `contract`, and every one of them may be imported from here.
+The messages are grouped by topic in `contract`; all of them can be imported from here.
 
-Every reply carries `status` (ok, empty, not_ready, disabled, timeout, error, or unavailable when the
-client could not reach the daemon) and a `reason`: an agent goes on without memories, a person can see why.
+Every reply has a `status` (ok, empty, not_ready, disabled, timeout, error, or unavailable when the client
+could not reach the daemon) and a `reason`. So an agent goes on without memories, and you can see the cause.
 """
 
 # ruff: noqa: F403, PLC0414 - names to be imported from here
@@ -41,7 +41,7 @@ PROTOCOL_VERSION = 1
 
 MAX_REPLY_BYTES = 4 << 20
 
-# Error codes of `Failed`; the message beside it is a sentence for a person.
+# Error codes of `Failed`; its message is a sentence for a person.
 CODES = (
     "invalid",
     "unknown_verb",
@@ -68,7 +68,7 @@ class Failed(Reply, frozen=True, tag="failed"):
 
 
 class Welcome(Reply, frozen=True, tag="welcome"):
-    """`build` tells the daemon's code from another of the same version, "" if that is not known."""
+    """Reply to `Hello`; `build` identifies the daemon's code within a version, "" if unknown."""
 
     protocol: int = PROTOCOL_VERSION
     version: str = ""
@@ -78,7 +78,7 @@ class Welcome(Reply, frozen=True, tag="welcome"):
 
 
 class Hello(Request[Welcome], frozen=True, tag="hello"):
-    """A greeting that names no version speaks the first, whatever the daemon's is."""
+    """First request of a connection. Without a version it means protocol 1, whatever the daemon has."""
 
     effect = "read"
     at_once = True
@@ -91,31 +91,32 @@ class Hello(Request[Welcome], frozen=True, tag="hello"):
 
 
 class Pong(Reply, frozen=True, tag="pong"):
-    pass
+    """Reply to `Ping`."""
 
 
 class Ping(Request[Pong], frozen=True, tag="ping"):
-    """Ask whether the daemon answers."""
+    """Check that the daemon answers."""
 
     effect = "read"
     at_once = True
 
 
 class HandedOver(Reply, frozen=True, tag="handed_over"):
-    """The place of the daemon `pid` is the successor's: with this frame come descriptors.
+    """The daemon `pid` hands its place to its successor, with descriptors in this frame.
 
-    First the lock, then the listening socket, then any number of parcels of vectors. The successor answers
-    READY once it has them, and the old daemon YOURS; then it ends. Without YOURS it goes on, and all of them
-    are to be closed.
+    First the lock, then the listening socket, then any number of vector packs. The successor answers READY
+    once it has them, and the old daemon YOURS; then it ends. Without YOURS the old daemon goes on, and the
+    successor closes all of them.
     """
 
     pid: int = 0
 
 
 class HandOver(Request[HandedOver], frozen=True, tag="hand_over"):
-    """A daemon that is ready to serve wants the place of the one that does; `pid` and `version` are its own.
+    """Ask the running daemon for its place; `pid` and `version` are those of the new daemon.
 
-    The old daemon answers what was begun, closes all that it has open, and then replies. No agent asks this.
+    The old daemon answers the requests in progress, closes all its files, and then replies. No agent sends
+    this.
     """
 
     effect = "write"
@@ -129,7 +130,7 @@ READY, YOURS = b"r", b"y"
 
 
 def _leaves(base: type[M]) -> Iterator[type[M]]:
-    """All messages of a kind: a class that others are made from, such as the options of a verb, is none."""
+    """Yield all messages of a kind, without classes that have subclasses, such as options of a verb."""
     for each in base.__subclasses__():
         yield from _leaves(each) if each.__subclasses__() else (each,)
 

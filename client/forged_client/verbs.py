@@ -1,7 +1,7 @@
-"""Verbs of both clients, one line each: a request class, or a function that makes a request.
+"""Verbs of both clients, one line each: a request class, or a function that builds a request.
 
-Required fields of a request come by position and options by name; `protocol` says what they mean. `Client`
-answers when it is asked, `AsyncClient` when it is awaited. Messages are read with tolerance (`messages`).
+Required fields of a request are positional and options are keywords; `protocol` documents them. `Client`
+returns the reply, `AsyncClient` has to be awaited. Any form of messages is read (`messages`).
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ if TYPE_CHECKING:
     from inspect import Signature
 
 DEFAULT_TIMEOUT_S = 2.5
-# How much longer than a retrieve's own time limit the client waits for its answer.
+# Seconds that the client waits beyond a retrieve's own time limit.
 GRACE_S = 0.5
 
 P = ParamSpec("P")
 A = TypeVar("A", bound=Reply)
-# A request, one with the seconds that its call may take, or several that are one turn's parts.
+# A request, one with the seconds of its call, or the several captures of one turn.
 Made = Request[A] | tuple[Request[A], float | None] | Iterator[Request[A]]
 
 
@@ -66,8 +66,8 @@ class _Awaited(Protocol):
     async def ask(self, request: Request[R], *, timeout_s: float | None = None) -> R: ...
 
 
-class verb(Generic[P, A]):  # noqa: N801 - read as a declaration
-    """A method of both clients that takes what makes a request and returns its reply."""
+class verb(Generic[P, A]):  # noqa: N801 - reads as a declaration
+    """A method of both clients: builds a request from its arguments, sends it and returns the reply."""
 
     def __init__(self, make: Callable[P, Made[A]]) -> None:
         self._make, self.__doc__ = make, make.__doc__
@@ -86,7 +86,7 @@ class verb(Generic[P, A]):  # noqa: N801 - read as a declaration
         return self if client is None else MethodType(self, client)
 
     def __call__(self, client: Any, /, *args: P.args, **named: P.kwargs) -> Any:
-        """Ask. Raises TypeError for a field that is missing or unknown, and for a text instead of several."""
+        """Send the request. Raises TypeError for missing or unknown fields, and for one text for several."""
         if self._many is None:
             hints = get_type_hints(self._make)
             self._many = frozenset(name for name, hint in hints.items() if _is_of_many(hint))
@@ -102,39 +102,39 @@ class verb(Generic[P, A]):  # noqa: N801 - read as a declaration
 
     @property
     def request(self) -> type[Request[A]]:
-        """The class of the request that is made, which says all else of the verb."""
+        """Return the class of the request, which has all other facts about the verb."""
         made = get_type_hints(self._make).get("return", self._make)
         kind: type[Request[A]] = next(iter(get_args(made)), made)
         return kind
 
     @property
     def __signature__(self) -> Signature:
-        """The request's own fields and its reply, for `help` and editors."""
+        """Return the request's own fields and its reply, for `help` and editors."""
         from inspect import Parameter, signature  # noqa: PLC0415 - costs more than a call
 
-        hints, told = get_type_hints(self._make), signature(self._make)
-        own = (each for name, each in told.parameters.items() if name not in Request.__struct_fields__)
+        hints, made = get_type_hints(self._make), signature(self._make)
+        own = (each for name, each in made.parameters.items() if name not in Request.__struct_fields__)
         fields = [each.replace(annotation=hints[each.name]) for each in own]
         me = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
-        return told.replace(parameters=[me, *fields], return_annotation=self.request.reply_type())
+        return made.replace(parameters=[me, *fields], return_annotation=self.request.reply_type())
 
 
 def _is_of_many(hint: object) -> bool:
-    """Return True for a parameter of several texts or values, which a `str` would be taken for by mistake."""
+    """Return True for a parameter of several texts or values, where a `str` would be a mistake."""
     kinds = (hint, *get_args(hint))
     return any(get_origin(each) in {tuple, Iterable} and get_args(each)[0] is not object for each in kinds)
 
 
 def _fields(make: Any) -> tuple[str, ...]:
-    """Return the names of what comes by position, in order, with some behind them that never do."""
+    """Return the names of the positional fields, in order, and further fields behind them."""
     names: tuple[str, ...] = getattr(make, "__struct_fields__", ()) or make.__code__.co_varnames
     return names
 
 
-# --- what is made by hand: what a caller may hold is turned into what a request has --------------------
+# --- request builders: convert a caller's values to the fields of a request ----------------------------
 
 
-def _remember(
+def remember_request(
     workspace: str,
     content: str,
     *,
@@ -155,10 +155,11 @@ def _remember(
 ) -> Remember:
     """Write one memory; the reply comes when it is safe on disk.
 
-    Scope and category that are left out are those of what it supersedes, else repo and a default. A text with
-    a secret is refused, unless `allow_secret`: agents will see it. `cues`: up to five short lines that say
-    when it should come back; `evidence`: files of the repository, as PATH, PATH:LINE or PATH:FIRST-LAST. With
-    scope `agent` it is for `agent_id` alone, with scope `session` for a session and an hour.
+    Scope and category default to those of the memory that it supersedes, else to repo and a default. A text
+    with a secret is refused, unless `allow_secret`, because agents will see it. `cues` are up to five short
+    lines about when it should come back. `evidence` are files of the repository, as PATH, PATH:LINE or
+    PATH:FIRST-LAST. A memory of scope `agent` is for `agent_id` alone, one of scope `session` for a session
+    and an hour.
     """
     return Remember(
         workspace=workspace,
@@ -180,7 +181,7 @@ def _remember(
     )
 
 
-def _edit(
+def edit_request(
     workspace: str,
     memory_id: str,
     content: str | None = None,
@@ -197,10 +198,10 @@ def _edit(
     unrelate: Iterable[str] = (),
     agent_id: str = "",
 ) -> Edit:
-    """Write a new version with another text, category, cues or evidence; what is None stays.
+    """Write a new version with another text, category, cues or evidence; None keeps a field.
 
-    `relate` adds links, and `unrelate` takes links to these ids away. With `base`, the version that the text
-    was made from, it is refused if there is a newer one by now.
+    `relate` adds links, and `unrelate` removes links to these ids. With `base`, the version that the text
+    was made from, the edit is refused if there is a newer version by now.
     """
     return Edit(
         workspace=workspace,
@@ -220,7 +221,7 @@ def _edit(
     )
 
 
-def _retrieve(
+def retrieve_request(
     workspace: str,
     messages: Iterable[object] = (),
     *,
@@ -237,8 +238,9 @@ def _retrieve(
 ) -> Retrieve:
     """Return the injection for one turn, as `text`.
 
-    With a session a memory comes once: `block` returns what the session has and then what is new, for a
-    prompt that is built anew each turn; `append` only what is new; `plain` forgets that there is a session.
+    In a session each memory is injected once. `block` returns the memories of the session and then the new
+    ones, for a prompt that is built anew each turn. `append` returns only the new ones. `plain` ignores the
+    session.
 
     `messages` are `protocol.Message`s, dicts in OpenAI, Anthropic or Gemini form, or objects with such
     fields. `timeout_s` limits the daemon's work (2.0 s otherwise); the call ends at most 0.5 s later.
@@ -259,7 +261,7 @@ def _retrieve(
     )
 
 
-def _search(
+def search_request(
     workspace: str,
     query: str,
     *,
@@ -270,9 +272,10 @@ def _search(
     agent: str = "",
     session_id: str = "",
 ) -> Search:
-    """Rank memories for a query text; with `rated` each says in a word what speaks for it.
+    """Rank memories for a query text; with `rated` each hit has a confidence label.
 
-    `hypotheses` are sentences that they may hold, looked for with the query or without one.
+    `hypotheses` are sentences that such memories may contain; they are searched with the query or without
+    one.
     """
     return Search(
         workspace=workspace,
@@ -286,12 +289,12 @@ def _search(
     )
 
 
-def _why(workspace: str, *, session_id: str = "", query: str = "", agent: str = "") -> Why:
-    """Explain how the last injection of a session came about, or what a query would find now."""
+def why_request(workspace: str, *, session_id: str = "", query: str = "", agent: str = "") -> Why:
+    """Explain the last injection of a session, or the results of a query now."""
     return Why(workspace=workspace, session_id=session_id, query=public(query), agent=agent)
 
 
-def _recall(
+def recall_request(
     query: str,
     session_id: object = "",
     user_id: object = "",
@@ -303,9 +306,9 @@ def _recall(
     timeout_s: float | None = None,
     token_budget: int | None = None,
 ) -> Recall:
-    """Recall what a session, the user, an agent and the organization remember about a query, as one list.
+    """Search the memories of a session, the user, an agent and the organization as one list.
 
-    Ids are texts or UUIDs. `filters` are values that a memory's metadata must have; `scopes` are those to
+    Ids are texts or UUIDs. `filters` are values that a memory's metadata must have. `scopes` are those to
     search instead of all four. `text` of the reply is one injection for a prompt.
     """
     return Recall(
@@ -321,7 +324,7 @@ def _recall(
     )
 
 
-def _capture(
+def capture_requests(
     workspace: str,
     messages: Iterable[object],
     session_id: str,
@@ -332,49 +335,49 @@ def _capture(
 ) -> Iterator[Capture]:
     """Hand over a finished turn, or another `kind` of event, to be turned into memories.
 
-    What one frame cannot hold goes out in several, within the one deadline. `agent` is the name that
-    `retrieve` gets, too.
+    A window that is too large for one frame is sent in several, within the one deadline. `agent` is the same
+    name as for `retrieve`.
     """
-    from forged_client.parts import Parts  # noqa: PLC0415 - most processes only ask
-    from forged_client.said import MessageSnapshot  # noqa: PLC0415
+    from forged_client.capture_parts import SplitCapture  # noqa: PLC0415 - most processes only ask
+    from forged_client.message_snapshot import MessageSnapshot  # noqa: PLC0415
 
     request = Capture(workspace=workspace, session_id=session_id, kind=kind, event_id=new_key(), agent=agent)
-    return iter(Parts(request, MessageSnapshot(messages, last_summary_index)))
+    return iter(SplitCapture(request, MessageSnapshot(messages, last_summary_index)))
 
 
-def _ingest(
+def ingest_request(
     documents: Iterable[Document],
     *,
     agent_id: object = "",
     metadata: Mapping[str, Any] | None = None,
-    look: bool = False,
+    preview: bool = False,
     allow_secret: bool = False,
     timeout_s: float | None = None,
 ) -> tuple[Ingest, float | None]:
     """Cut documents into pieces that all agents may search; a later text of a source replaces the former.
 
-    All of them together have at most 900 KiB. With `look` nothing is written, and what would become of
-    each is told.
+    All of them together have at most 900 KiB. With `preview` nothing is written, and the reply lists the
+    outcome for each document.
     """
     request = Ingest(
         documents=tuple(documents),
         agent_id=_id(agent_id),
         metadata=dict(metadata or {}),
-        look=look,
+        preview=preview,
         allow_secret=allow_secret,
     )
     return request, timeout_s
 
 
-def _rebuild(
+def rebuild_request(
     workspace: str, *, full: bool = False, wait: bool = False, timeout_s: float | None = None
 ) -> tuple[Rebuild, float | None]:
-    """Rescan the roots; with `wait`, give it a `timeout_s` that a first build of the root can meet."""
+    """Rescan the roots; with `wait`, choose a `timeout_s` that is long enough for a first build."""
     return Rebuild(workspace=workspace, full=full, wait=wait), timeout_s
 
 
-def _try(*, timeout_s: float = 60.0) -> tuple[Try, float | None]:
-    """Make one real call to each model that is asked at an endpoint."""
+def try_request(*, timeout_s: float = 60.0) -> tuple[Try, float | None]:
+    """Make one real call to each model at an endpoint."""
     return Try(), timeout_s
 
 
@@ -383,7 +386,7 @@ def _id(given: object) -> str:
 
 
 def new_key() -> str:
-    """A name for a request that nobody else has, by which a daemon knows it again."""
+    """Return a unique key for a request, by which the daemon recognizes a repetition."""
     return os.urandom(16).hex()
 
 
@@ -391,13 +394,13 @@ def new_key() -> str:
 
 
 class Verbs:
-    """The settings of a client, and its verbs. It connects when it is first asked, not before.
+    """Settings and verbs of a client. It connects at the first call.
 
     `address` is a socket path (default: `socket_path()`), `timeout_s` the total seconds of one call. With
-    `autostart` a missing daemon is started, from `executable` or as autostart.py says. `strict` raises
-    ClientError where otherwise a reply would say `unavailable`, `timeout` or `error`. `name` is what the
-    daemon's log calls this client. While FORGED_BYPASS is set in the environment, what carries a person's
-    text is answered `disabled` at once, without a daemon.
+    `autostart` a missing daemon is started, from `executable` or as autostart.py documents. `strict` raises
+    ClientError where otherwise a reply would be `unavailable`, `timeout` or `error`. `name` is this client's
+    name in the daemon's log. While FORGED_BYPASS is set in the environment, requests with a person's text
+    get the reply `disabled` at once, without a daemon.
     """
 
     def __init__(
@@ -420,42 +423,42 @@ class Verbs:
 
     ping = verb(protocol.Ping)
     status = verb(protocol.Status)
-    retrieve = verb(_retrieve)
-    search = verb(_search)
-    why = verb(_why)
-    recall = verb(_recall)
-    remember = verb(_remember)
-    edit = verb(_edit)
+    retrieve = verb(retrieve_request)
+    search = verb(search_request)
+    why = verb(why_request)
+    recall = verb(recall_request)
+    remember = verb(remember_request)
+    edit = verb(edit_request)
     get = verb(protocol.GetMemories)
     list = verb(protocol.ListMemories)
     history = verb(protocol.History)
     move = verb(protocol.Move)
     forget = verb(protocol.Forget)
     restore = verb(protocol.Restore)
-    capture = verb(_capture)
-    captured = verb(protocol.ListJudged)
+    capture = verb(capture_requests)
+    captured = verb(protocol.ListCaptured)
     undo = verb(protocol.Undo)
     pause = verb(protocol.Pause)
     dead = verb(protocol.Dead)
     trust = verb(protocol.Trust)
     review = verb(protocol.Review)
-    ingest = verb(_ingest)
+    ingest = verb(ingest_request)
     documents = verb(protocol.ListDocuments)
     remove_document = verb(protocol.RemoveDocument)
     cost = verb(protocol.Cost)
-    outbound = verb(protocol.Outbound)
-    rebuild = verb(_rebuild)
-    try_endpoints = verb(_try)
+    egress = verb(protocol.Egress)
+    rebuild = verb(rebuild_request)
+    try_endpoints = verb(try_request)
 
     def _start_disconnected(self) -> None:
-        """What a new client has to hold, by its kind."""
+        """Set up the state of a new client."""
         raise NotImplementedError
 
     def _socket_path(self) -> str:
         return socket_path() if self._address is None else checked(self._address)
 
     def _deadline(self, request: Request[R], timeout_s: float | None) -> Deadline:
-        """The end of the call: as told, else after a retrieve's own limit, else as the client is set."""
+        """Return the end of the call: as given, else after a retrieve's own limit, else the default."""
         if timeout_s is None and isinstance(request, Retrieve | Recall) and request.timeout_s is not None:
             timeout_s = request.timeout_s + GRACE_S
         return Deadline(self._timeout_s if timeout_s is None else timeout_s)

@@ -1,18 +1,17 @@
-"""Finished turns become memory files: a queue, a worker process, and the decision about each proposal.
+"""Capture: turn finished conversation turns into memory files, by a queue and a worker process.
 
     daemon                                            worker, spawned, one task at a time
     service -> intake, queue -> dispatcher -> supervisor == Queue ==> worker
        |                         |  ^   ^        |                      |
-       |                       gate |   +- proposals, questions <== Pipe == rules | head | llm
+       |                 call_limiter |   +- proposals, questions <== Pipe == rules | linear_model | llm
        +---- state.EventStore ------+
                                  |
-                               committer -> existing, deciding -> the Writer
+                               committer -> existing, decision -> the Writer
 
-`service` takes submissions and answers with a word; `intake` finds what is new of one, cuts out what must not
-come in, and makes events of it; `queue` holds the line, `dispatcher` gives the worker one event and ends it
-once. The worker proposes, the daemon commits: `existing` is the one set that proposals are compared with,
-`deciding` judges each, and what an event comes to is written to the state before `committer` puts the first
-file in place (ADR-0046).
+`service` accepts submissions. `intake` finds the new messages, cleans them and makes events. `queue` orders
+the events, and `dispatcher` gives the worker one at a time. The worker proposes and the daemon commits:
+`existing` collects the memories to compare with, and `decision` decides about each proposal. The decision is
+stored before `committer` writes the first file (ADR-0046).
 """
 
 from typing import TYPE_CHECKING
@@ -20,11 +19,11 @@ from typing import TYPE_CHECKING
 from forged import door
 
 if TYPE_CHECKING:
+    from forged.capture.call_limiter import PROMPT_TOKENS
     from forged.capture.committer import Committer, Promotion
-    from forged.capture.gate import PROMPT_TOKENS
     from forged.capture.intake import Outcome, Submission, response_in
     from forged.capture.off_record import is_refused
-    from forged.capture.service import Pipeline
+    from forged.capture.service import CaptureService
     from forged.capture.slices import WINDOW_LIMIT
     from forged.capture.values import KnownMemory, WorkerSettings
     from forged.capture.vectors import LocalVectors
@@ -32,11 +31,11 @@ if TYPE_CHECKING:
 __all__ = [
     "PROMPT_TOKENS",
     "WINDOW_LIMIT",
+    "CaptureService",
     "Committer",
     "KnownMemory",
     "LocalVectors",
     "Outcome",
-    "Pipeline",
     "Promotion",
     "Submission",
     "WorkerSettings",
@@ -46,12 +45,12 @@ __all__ = [
 
 __getattr__ = door(
     __name__,
-    gate=("PROMPT_TOKENS",),
+    call_limiter=("PROMPT_TOKENS",),
     committer=("Committer", "Promotion"),
     intake=("Outcome", "Submission", "response_in"),
     slices=("WINDOW_LIMIT",),
     off_record=("is_refused",),
-    service=("Pipeline",),
+    service=("CaptureService",),
     values=("KnownMemory", "WorkerSettings"),
     vectors=("LocalVectors",),
 )

@@ -1,16 +1,17 @@
-"""Part a message into pieces by author; find typed statements, and the provenance of proposals.
+"""Split messages into pieces by author, and extract the statements that a person typed.
 
-`weighing` judges the blocks of a message: typed, unsure or foreign. From a sentence on that gives a role or a
-task ("You are agent 3 of 8"), a message is the brief of a script. A code span and a quotation are never cut,
-each item of a list is a sentence, and a sentence that is mostly quoted is none of the person's.
+`paste_detection` labels the blocks of a message: typed, unsure or foreign. A sentence that assigns a role or
+a task ("You are agent 3 of 8") begins a brief, which is script text to its end. Code spans and quotations are
+never cut. Each list item is a sentence. A sentence that is mostly quoted is not the person's.
 
-A statement's `whole` has the neighbour that it needs: a complaint the sentence behind it, a back reference or
-a bare request the one before, a yes the assistant's sentence that it agrees to. `Provenance` of a proposal:
-`foreign` was pasted or quoted by the assistant, where nobody typed a word of it or asked to keep something;
-`mixed` has words of foreign text alone (a model's a single one) or is a model's of which less than two fifths
-were typed, and waits for a person; next to a brief it is foreign; all else is `ours`, agreed proposals too.
-Words are compared by their beginnings, without the commonest; a pasted number is foreign. Unseen characters
-are left out. Linear in the length of the text; raises nothing.
+A statement's `whole` includes the neighbour that it needs. A complaint takes the next sentence, a back
+reference or a bare request the one before, a yes the assistant's sentence that it accepts.
+
+`Provenance` rates a proposal. `foreign`: its words were pasted or quoted, and nothing of it was typed or
+asked for. `mixed`: it has words found only in foreign text (for a model, one is enough), or a model wrote it
+and less than two fifths of its words were typed; it waits for review. Near a brief, mixed becomes foreign.
+`own`: all else, including agreed proposals. Words are compared by their beginnings, without the commonest. A
+pasted number counts as foreign. Invisible characters are ignored. Time is linear in the text; raises nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ from typing import Literal
 
 import msgspec
 
-from forged.capture.forms import (
+from forged.capture.forwarded import is_forwarded_line, split_forwarded
+from forged.capture.paste_detection import QUOTED, Author, classify_blocks
+from forged.capture.rules.requests import asks
+from forged.capture.text_patterns import (
     FENCE,
     bare,
     is_formed,
@@ -33,22 +37,19 @@ from forged.capture.forms import (
     words,
     words_said,
 )
-from forged.capture.forwarded import is_others, talk
-from forged.capture.rules.requests import asks
-from forged.capture.weighing import QUOTED, Of, weighed
 from forged.conversation import Utterance
-from forged.text.unseen import UNSEEN
+from forged.text.invisible import INVISIBLE
 
-# Characters of the longest message that somebody typed. Of a longer one, a specification or a file, the
-# person's own words stand at the start or at the end.
+# Longest message, in characters, that counts as typed. In a longer one the person's own words are at its
+# start or end.
 TYPED = 6_000
 
-# Before a sentence that is the first of a brief, and between what appoints somebody and the role.
+# Text before the first sentence of a brief, and text between the verb and the role that it assigns.
 _BEGINS = r"(?:\A|\n|(?<=[.!?…:;]\s)|(?<=[。！？；：]))[\s>#*_\-–•\d.)]{0,8}"
 _ENDS_ROLE = "we|our|us|i|my|please|remember|always|never|use|who|which|because"
 _BETWEEN = rf"(?:(?!\b(?:{_ENDS_ROLE})\b)[^.!?;:。！？\n]){{0,60}}?"
 
-# A line that long was wrapped by an editor; after a shorter one the person began a new thought.
+# A line of this length was wrapped by an editor. After a shorter line a new thought begins.
 WRAPPED = 60
 
 _SPACE = re.compile(r"(`+[^`\n]*`+)|\s+")
@@ -63,31 +64,32 @@ _END = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-# Of a sentence, by characters: beyond it the sentence tells what somebody else said.
+# Share and least number of quoted characters that make a sentence a report of another person's words.
 _MOST_QUOTED, _LEAST_QUOTED = 0.45, 24
 _LEAST_BLANKS = 3
 _SPACED, _IDEOGRAPH = re.compile(r"\s"), re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]")
 _STRAIGHT = str.maketrans("’‘＇", "'''")
 _MARKS = " \t.,;:!?…。，、！？-–—()\"'"
-# Characters of the longest sentence that needs another one, and of the assistant's message that is read.
+# Longest sentence, in characters, that may need a neighbour; characters that are read of the assistant's
+# message.
 _SHORT, _READ = 120, 2_000
-# Of words that are found in foreign text alone; one may be chance, unless it is a number or a name with one.
+# Least number of words found only in foreign text. One may be chance, unless it contains a digit.
 _LEAST = 2
-# Of a model's words, what must have been typed where something was pasted. Measured on tests/data/said/dev
-# beside code and logs: of what people order in a model's words a twelfth waits; at half, and by whole words,
-# a fifth did.
+# Least share of typed words in a model's proposal if something was pasted. Measured on tests/data/said/dev
+# beside code and logs: a twelfth of the ordered statements then waits for review. At a half, or with whole
+# words, a fifth did.
 _TYPED = 0.4
-# Characters of what a person is shown of the text beside a proposal.
+# Most characters of pasted text that are shown with a proposal.
 _SHOWN = 1_200
 
-Authorship = Literal["ours", "mixed", "foreign"]
+Authorship = Literal["own", "mixed", "foreign"]
 
 
 class MessagePiece(msgspec.Struct, frozen=True):
-    """Lines of a message in their order, without the blank lines around them."""
+    """Consecutive lines of a message by one author, without blank lines around them."""
 
     lines: tuple[str, ...]
-    of: Of = "typed"
+    author: Author = "typed"
 
     @property
     def text(self) -> str:
@@ -95,16 +97,20 @@ class MessagePiece(msgspec.Struct, frozen=True):
 
 
 def pieces(text: str, *, begun: bool = False, goes_on: bool = False) -> tuple[MessagePiece, ...]:
-    """All pieces of a message, or of a part: the rest of one `begun`, the beginning of one that `goes_on`."""
+    """Split a message into pieces by author.
+
+    `begun`: the text continues an earlier part. `goes_on`: a later part continues it.
+    """
     return _before_brief(_pieces(text, begun=begun, goes_on=goes_on))
 
 
 def _pieces(text: str, *, begun: bool, goes_on: bool) -> tuple[MessagePiece, ...]:
-    blocks = [*_blocks(UNSEEN.sub("", text))]
+    """Split a message into pieces, before briefs are found."""
+    blocks = [*_blocks(INVISIBLE.sub("", text))]
     if len(blocks) == 1 and len(blocks[0]) == 1 and not _has_form(blocks[0][0]) and len(text) <= TYPED:
         return (MessagePiece(blocks[0]),) if not (begun or goes_on) else (MessagePiece(blocks[0], "foreign"),)
-    blocks, others = talk(blocks)
-    points = weighed(blocks, others)
+    blocks, others = split_forwarded(blocks)
+    points = classify_blocks(blocks, others)
     inner = range(0 if begun else 1, len(blocks) - (0 if goes_on else 1))
     is_long = begun or goes_on or len(text) > TYPED
     return tuple(
@@ -114,40 +120,40 @@ def _pieces(text: str, *, begun: bool, goes_on: bool) -> tuple[MessagePiece, ...
 
 
 def _before_brief(found: tuple[MessagePiece, ...]) -> tuple[MessagePiece, ...]:
-    """The pieces of a message, parted where a brief begins, which is all that follows.
-
-    In code and quotations stand the briefs that a person works on.
-    """
+    """Split off the brief of a script, which runs to the end of the message; skip code and quotations."""
     for place, piece in enumerate(found):
-        begins = None if _is_shown(piece) else _brief().search(piece.text)
+        begins = None if _is_quotation(piece) else _brief_pattern().search(piece.text)
         if begins is None:
             continue
         before = tuple(piece.text[: begins.start()].splitlines())
         rest = tuple(piece.text[begins.start() :].strip("\n").splitlines())
-        own = (MessagePiece(before, piece.of),) if any(map(str.strip, before)) else ()
+        own = (MessagePiece(before, piece.author),) if any(map(str.strip, before)) else ()
         briefs = (MessagePiece(each.lines, "brief") for each in found[place + 1 :])
         return (*found[:place], *own, MessagePiece(rest, "brief"), *briefs)
     return found
 
 
-def _is_shown(piece: MessagePiece) -> bool:
+def _is_quotation(piece: MessagePiece) -> bool:
+    """Return True for a fenced, marked or quoted piece."""
     marked = FENCE.match(piece.lines[0]) or any(line.lstrip().startswith(">") for line in piece.lines)
     return bool(marked) or QUOTED.match(piece.text) is not None
 
 
 @functools.cache
-def _brief() -> re.Pattern[str]:
-    told = words()
-    role = f"(?:{told['appoints'].pattern}){_BETWEEN}(?<![a-zà-ÿ])(?:{told['roles'].pattern})(?![a-zà-ÿ])"
-    return re.compile(f"{_BEGINS}(?:{role}|{told['briefs'].pattern})", re.IGNORECASE)
+def _brief_pattern() -> re.Pattern[str]:
+    """Compile the pattern of the first sentence of a brief."""
+    known = words()
+    role = f"(?:{known['appoints'].pattern}){_BETWEEN}(?<![a-zà-ÿ])(?:{known['roles'].pattern})(?![a-zà-ÿ])"
+    return re.compile(f"{_BEGINS}(?:{role}|{known['briefs'].pattern})", re.IGNORECASE)
 
 
 def pieces_of(
     window: Sequence[Utterance], *, begun: bool, goes_on: bool
 ) -> Iterator[tuple[int, tuple[MessagePiece, ...]]]:
-    """The place of each message of the user and its pieces; `begun` and `goes_on` are those of the event.
+    """Yield the index and the pieces of each user message of a window.
 
-    The first message may be the rest of one, and the last one the beginning of one.
+    `begun` and `goes_on` are those of the event: the first message may continue an earlier one, and a later
+    one may continue the last.
     """
     last = len(window) - 1
     for place, each in enumerate(window):
@@ -156,26 +162,27 @@ def pieces_of(
 
 
 def marked(text: str, found: Sequence[MessagePiece]) -> str:
-    """The message that these pieces are of, every line that was pasted behind the mark of a quotation."""
-    pasted = {line for piece in found if piece.of != "typed" for line in piece.lines}
-    lines = _with_brief_apart(UNSEEN.sub("", text), found).splitlines()
+    """Return a message with a quotation mark before each pasted line; `found` are its pieces."""
+    pasted = {line for piece in found if piece.author != "typed" for line in piece.lines}
+    lines = _with_brief_apart(INVISIBLE.sub("", text), found).splitlines()
     return "\n".join(f"> {line}" if line in pasted else line for line in lines) if pasted else text
 
 
 def _with_brief_apart(text: str, found: Sequence[MessagePiece]) -> str:
-    """The message with a line break where its brief begins in the midst of a line."""
-    first = next((piece.lines[0] for piece in found if piece.of == "brief"), "")
+    """Insert a line break before a brief that begins inside a line."""
+    first = next((piece.lines[0] for piece in found if piece.author == "brief"), "")
     before, brief, behind = text.partition(first) if first else (text, "", "")
     own = before.rstrip(" ")
     return f"{own}\n{brief}{behind}" if brief and own and own[-1] != "\n" else text
 
 
 def _has_form(line: str) -> bool:
-    return is_formed(line) or is_item(line) or (any(map(str.isdigit, line)) and is_others(line))
+    """Return True for a line that a program or another person may have written."""
+    return is_formed(line) or is_item(line) or (any(map(str.isdigit, line)) and is_forwarded_line(line))
 
 
 def _blocks(text: str) -> Iterator[tuple[str, ...]]:
-    """Runs of lines between blank lines; what is fenced, to the end where no fence ends it, is one."""
+    """Yield runs of lines between blank lines; a fenced block is one run."""
     block: list[str] = []
     fence = ""
     for line in text.splitlines():
@@ -196,14 +203,14 @@ def _blocks(text: str) -> Iterator[tuple[str, ...]]:
 
 
 def sentences(text: str) -> Iterator[str]:
-    """Yield the person's sentences of a message in order, with their end marks, blank space made single."""
+    """Yield the person's sentences of a message, with end marks and single blanks."""
     for piece in pieces(text):
         yield from sentences_of(piece)
 
 
 def sentences_of(piece: MessagePiece) -> Iterator[str]:
-    """Those of one piece; none of one that is foreign or of a brief."""
-    if piece.of in ("foreign", "brief"):
+    """Yield the sentences of one piece; none of a foreign piece or a brief."""
+    if piece.author in ("foreign", "brief"):
         return
     if is_list(piece.lines):
         paragraph = "".join(f"{bare(line)}\n" for line in piece.lines)
@@ -213,16 +220,18 @@ def sentences_of(piece: MessagePiece) -> Iterator[str]:
 
 
 def parts_of(piece: MessagePiece) -> list[str]:
-    """Return the sentences of a piece with their end marks and the blank space behind: together its text."""
+    """Split a piece into sentences with end marks and following blanks; joined they are its text."""
     text = "\n".join(piece.lines) if is_list(piece.lines) else _unwrapped(piece.lines).rstrip()
     return [part for part in _cut(text) if part]
 
 
 def _unwrapped(lines: Sequence[str]) -> str:
+    """Join wrapped lines with blanks and keep other line ends."""
     return "".join(f"{line} " if len(line) >= WRAPPED else f"{line}\n" for line in lines)
 
 
 def _cut(paragraph: str) -> Iterator[str]:
+    """Split a paragraph after each end of a sentence."""
     start = 0
     for match in _END.finditer(paragraph):
         if match["end"] is not None:
@@ -232,13 +241,14 @@ def _cut(paragraph: str) -> Iterator[str]:
 
 
 def _tidy(piece: str) -> Iterator[str]:
+    """Yield a sentence with single blanks outside code, unless it is punctuation only."""
     sentence = _SPACE.sub(lambda found: found[1] or " ", piece).strip()
     if sentence.strip(".!?…。！？"):
         yield sentence
 
 
 def _is_quoted(sentence: str) -> bool:
-    """Whether most of a sentence is a quotation, and what stands around it does not ask to keep that."""
+    """Return True if most of a sentence is a quotation that it does not ask to keep."""
     quotations = [each for each in _QUOTATION.findall(sentence) if _is_speech(each)]
     quoted = sum(map(len, quotations))
     if quoted < _MOST_QUOTED * len(sentence) or sum(map(_width, quotations)) < _LEAST_QUOTED:
@@ -247,29 +257,29 @@ def _is_quoted(sentence: str) -> bool:
 
 
 def _is_speech(quotation: str) -> bool:
-    """Whether it holds words, as somebody says them, and is no name or pattern."""
+    """Return True for a quotation of several words, rather than a name or a pattern."""
     return len(_SPACED.findall(quotation)) >= _LEAST_BLANKS or _IDEOGRAPH.search(quotation) is not None
 
 
 def _width(quotation: str) -> int:
+    """Return the length of a text; an ideograph counts twice."""
     return len(quotation) + len(_IDEOGRAPH.findall(quotation))
 
 
 class Statement(msgspec.Struct, frozen=True):
-    """One sentence of the user, in the user's words, its blank space made single.
+    """One typed sentence of the user, in the user's words, with single blanks.
 
-    `before`: what the user typed before it in the same message. `answers`: the end of the assistant's message
-    that a message answers, at its first sentence only. `message`: its place in the window, `around`: its text
-    without what was pasted into it, which asks for nothing and speaks for nothing. `is_mixed`: nothing tells
-    it apart for certain from pasted text; as an order it waits for a person. `whole`: it and the neighbours
-    that it needs. `asks_alone`: it is a request to keep another one.
+    `before` is the user's text before it in the message. `answers` is the end of the assistant's message, for
+    the first sentence only. `message` is the index in the window, and `message_text` the message without
+    pasted text. `is_mixed`: it may be pasted, so an order in it waits for review. `whole` adds the neighbours
+    that it needs. `asks_alone`: it only asks to keep another sentence.
     """
 
     text: str
     before: str = ""
     answers: str = ""
     message: int = 0
-    around: str = ""
+    message_text: str = ""
     is_mixed: bool = False
     whole: str = ""
     asks_alone: bool = False
@@ -278,7 +288,7 @@ class Statement(msgspec.Struct, frozen=True):
 def statements(
     window: Sequence[Utterance], *, begun: bool = False, goes_on: bool = False
 ) -> tuple[Statement, ...]:
-    """All statements of a window; `begun` and `goes_on` are those of its event."""
+    """Return all statements of a window; `begun` and `goes_on` are those of its event."""
     return tuple(
         each
         for place, found in pieces_of(window, begun=begun, goes_on=goes_on)
@@ -289,54 +299,59 @@ def statements(
 def _of_message(
     window: Sequence[Utterance], place: int, found: Sequence[MessagePiece]
 ) -> Iterator[Statement]:
-    """Return the statements of the message at a place of the window."""
-    said = [*_said(found)]
-    proposed = _proposed(window, place) if said else ""
-    around = "\n\n".join(piece.text for piece in found if piece.of in ("typed", "unsure"))
+    """Yield the statements of the message at an index of the window."""
+    said = [*_sentences_with_headings(found)]
+    proposed = _last_proposal(window, place) if said else ""
+    message_text = "\n\n".join(piece.text for piece in found if piece.author in ("typed", "unsure"))
     for at, (text, heading, is_mixed) in enumerate(said):
         before = heading or (said[at - 1][0] if at else "")
         after = "" if heading or at + 1 == len(said) else said[at + 1][0]
         asks_alone = _matches(_neighbours()["asks_alone"], text)
-        own = before or text if asks_alone else _needed(text, before, after)
-        agreed = _agreed(text, before, after, proposed, asks_alone=asks_alone) if proposed and at <= 1 else ""
+        own = before or text if asks_alone else _with_neighbours(text, before, after)
+        agreed = (
+            _agreed_proposal(text, before, after, proposed, asks_alone=asks_alone)
+            if proposed and at <= 1
+            else ""
+        )
         yield Statement(
             text,
             before,
             "" if at else proposed,
             place,
-            around,
+            message_text,
             is_mixed,
             " ".join(filter(None, (agreed, own))),
             asks_alone,
         )
 
 
-def _said(found: Sequence[MessagePiece]) -> Iterator[tuple[str, str, bool]]:
-    """Each sentence, the line that it stands below as an item of a list, and whether it is mixed."""
+def _sentences_with_headings(found: Sequence[MessagePiece]) -> Iterator[tuple[str, str, bool]]:
+    """Yield each sentence, the line above its list, and True if its authorship is unsure."""
     last = ""
     for piece in found:
         is_items = is_list(piece.lines)
         heading = last if is_items and last.endswith((":", "：")) else ""
         for at, text in enumerate(sentences_of(piece)):
-            yield text, heading, piece.of == "unsure"
+            yield text, heading, piece.author == "unsure"
             if is_items and not at and not is_item(piece.lines[0]):
                 heading = text
             last = text
 
 
-def _needed(text: str, before: str, after: str) -> str:
-    """A sentence with those of the person's that it needs, in the order in which they were said."""
-    told = _neighbours()
+def _with_neighbours(text: str, before: str, after: str) -> str:
+    """Return a sentence joined with the neighbours that it needs, in their order."""
+    patterns = _neighbours()
     if len(text) > _SHORT:
         return text
-    if after and _begins(told["complains"], text) and not _matches(told["asks_alone"], after):
+    if after and _begins(patterns["complains"], text) and not _matches(patterns["asks_alone"], after):
         return f"{text} {after}"
-    if before and _begins(told["points_back"], text):
+    if before and _begins(patterns["points_back"], text):
         return f"{before} {text}"
     return text
 
 
-def _agreed(text: str, before: str, after: str, proposed: str, *, asks_alone: bool) -> str:
+def _agreed_proposal(text: str, before: str, after: str, proposed: str, *, asks_alone: bool) -> str:
+    """Return the assistant's sentence that a user's sentence accepts, or ""."""
     if asks_alone:
         return proposed if not before or _is_yes(before) else ""
     if before or not _is_yes(text):
@@ -346,90 +361,104 @@ def _agreed(text: str, before: str, after: str, proposed: str, *, asks_alone: bo
 
 
 def _is_yes(text: str) -> bool:
+    """Return True for a short agreement."""
     return len(text) <= _SHORT and _begins(_neighbours()["agrees"], text)
 
 
 def _shares(text: str, proposed: str) -> bool:
-    # Few answers come here, and its stemmer is not to be held by every worker.
+    """Return True if two texts have a content word in common."""
+    # Imported here because few answers need it, and a worker without them saves the stemmer's memory.
     from forged.text.same_text import content_words  # noqa: PLC0415
 
     return not set(content_words(text)).isdisjoint(content_words(proposed))
 
 
 def _begins(pattern: re.Pattern[str], text: str) -> bool:
+    """Return True if a text begins with the pattern, after punctuation."""
     return pattern.match(text.translate(_STRAIGHT).lstrip(_MARKS)) is not None
 
 
 def _matches(pattern: re.Pattern[str], text: str) -> bool:
+    """Return True if a short text matches the pattern as a whole."""
     bare = text.translate(_STRAIGHT).strip(_MARKS)
     return bool(bare) and len(bare) <= _SHORT and pattern.fullmatch(bare) is not None
 
 
-def _proposed(window: Sequence[Utterance], place: int) -> str:
-    """The last sentence of the assistant right before a message that is no question, or nothing."""
+def _last_proposal(window: Sequence[Utterance], place: int) -> str:
+    """Return the last sentence before a message by the assistant, preferring one that is no question."""
     if not place or window[place - 1].role != "assistant":
         return ""
-    told = [each for piece in pieces(window[place - 1].text[-_READ:]) for each in sentences_of(piece)]
-    return next((each for each in reversed(told) if each[-1] not in "?？"), told[-1] if told else "")
+    patterns = [each for piece in pieces(window[place - 1].text[-_READ:]) for each in sentences_of(piece)]
+    return next(
+        (each for each in reversed(patterns) if each[-1] not in "?？"), patterns[-1] if patterns else ""
+    )
 
 
 @functools.cache
 def _neighbours() -> Mapping[str, re.Pattern[str]]:
+    """Return the patterns of sentences that need a neighbour."""
     return patterns_of("neighbours")
 
 
 class Provenance:
-    """The words of one window by their origin; `begun` and `goes_on` are those of its event."""
+    """Words of a window grouped by author, to find the origin of a proposal.
+
+    `begun` and `goes_on` are those of the window's event.
+    """
 
     def __init__(self, window: Sequence[Utterance], *, begun: bool = False, goes_on: bool = False) -> None:
         own = pieces_of(window, begun=begun, goes_on=goes_on)
         found = [piece for _, pieces in own for piece in pieces]
-        typed = [piece.text for piece in found if piece.of == "typed"]
-        self._pasted = [piece for piece in found if piece.of != "typed"]
-        self._pasted += [piece for each in window if each.role == "assistant" for piece in _quoted(each.text)]
+        typed = [piece.text for piece in found if piece.author == "typed"]
+        self._pasted = [piece for piece in found if piece.author != "typed"]
+        self._pasted += [
+            piece for each in window if each.role == "assistant" for piece in _quotations(each.text)
+        ]
         if not self._pasted:
             return
         said = statements(window, begun=begun, goes_on=goes_on)
         agreed = [each.whole for each in said if not each.is_mixed]
         self._typed = words_said((*typed, *agreed))
-        self._unsure = words_said(piece.text for piece in found if piece.of == "unsure") - self._typed
+        self._unsure = words_said(piece.text for piece in found if piece.author == "unsure") - self._typed
         self._foreign = words_said(piece.text for piece in self._pasted) - self._typed
         self._is_asked = any(map(asks, typed))
-        self._brief = words_said(piece.text for piece in found if piece.of == "brief") - self._typed
+        self._brief = words_said(piece.text for piece in found if piece.author == "brief") - self._typed
 
     def of(self, content: str, *, by_model: bool) -> Authorship:
-        """Return the speaker whose words support a proposal."""
+        """Return the authorship of a proposal: own, mixed or foreign."""
         if not self._pasted:
-            return "ours"
+            return "own"
         said = words_said((content,))
-        found = self._judged(said, by_model=by_model)
+        found = self._compare_words(said, by_model=by_model)
         is_of_brief = self._brief and (said & self._brief or not said & self._unsure)
         return "foreign" if found == "mixed" and is_of_brief else found
 
-    def _judged(self, said: frozenset[str], *, by_model: bool) -> Authorship:
+    def _compare_words(self, said: frozenset[str], *, by_model: bool) -> Authorship:
+        """Rate a proposal by its typed and foreign words."""
         foreign, typed = said & self._foreign, said & self._typed
         if len(foreign) >= _LEAST or any(map(is_numbered, foreign)):
             may_be_meant = self._is_asked or typed or not said.isdisjoint(self._unsure)
             return "mixed" if may_be_meant else "foreign"
-        return "mixed" if by_model and (foreign or len(typed) < _TYPED * len(said)) else "ours"
+        return "mixed" if by_model and (foreign or len(typed) < _TYPED * len(said)) else "own"
 
-    def beside(self, content: str) -> str:
-        """What was pasted, that first of which a proposal has words."""
+    def pasted_text(self, content: str) -> str:
+        """Return the pasted text of the window, best match of a proposal first, up to a limit."""
         said = words_said((content,))
 
-        def strangeness(piece: MessagePiece) -> int:
+        def unlikeness(piece: MessagePiece) -> int:
             return -len(said & words_said((piece.text,)))
 
-        return "\n\n".join(_short(sorted(self._pasted, key=strangeness)))
+        return "\n\n".join(_shortened(sorted(self._pasted, key=unlikeness)))
 
 
-def _quoted(text: str) -> Iterator[MessagePiece]:
-    """What the assistant quotes is nobody's word here; what it says itself may be agreed to."""
+def _quotations(text: str) -> Iterator[MessagePiece]:
+    """Yield the lines that the assistant quotes; they are foreign."""
     if lines := tuple(line for line in text.splitlines() if line.lstrip().startswith(">")):
         yield MessagePiece(lines, "foreign")
 
 
-def _short(found: Iterable[MessagePiece]) -> Iterator[str]:
+def _shortened(found: Iterable[MessagePiece]) -> Iterator[str]:
+    """Yield texts of pieces until the limit of shown characters."""
     left = _SHOWN
     for piece in found:
         if left > 0:

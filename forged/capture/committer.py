@@ -1,8 +1,9 @@
-"""Commit proposals: compare them with existing memories, and write by the one writer.
+"""Commit proposals: compare them with existing memories, and write the accepted ones.
 
-`Promotion` drops what matters too little and routes the rest to roots. `decide` makes documents, `put` writes
-them and may be tried again with the same ones: an existing file is done. What waits for a person goes into
-the state and no file. Maps are waited for until they show the last write; ours that lack there count too.
+`Promotion` drops unimportant proposals and routes the rest to roots. `decide` makes documents and `put`
+writes them. `put` may be repeated with the same documents, as existing files are skipped. Proposals for
+review go into the state, not into files. Decisions wait until the maps show the last write; own writes that a
+map lacks are added.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ import msgspec
 from msgspec.structs import replace
 
 from forged.attributes import FactsPatch
-from forged.capture.deciding import decide
+from forged.capture.decision import decide
 from forged.capture.existing import (
     ExistingMemories,
     TentativeStatements,
     existing_memories,
-    meant,
-    naming,
+    heads_naming,
+    memory_to_forget,
     rows_of,
 )
 from forged.capture.intake import response_of
-from forged.capture.rules.pairs import NO_ROWS
+from forged.capture.rules.pair_model import NO_ROWS
 from forged.capture.values import Classified, KnownMemory, Proposal, Tally
 from forged.capture.vectors import VectorsOf
 from forged.errors import (
@@ -50,9 +51,9 @@ from forged.writing import Writer, WriteRequest, Written
 
 logger = logging.getLogger(__name__)
 
-# Of a disk: full, or in trouble.
+# Errors of a disk that is full or in trouble; they may pass.
 _PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})
-# For the maps to show what was written last, and for the very first build of a root.
+# Time limits for the maps to show the last write, and for the first build of a root.
 _FRESH_S, _FIRST_S = 2.0, 60.0
 
 Decision = tuple[DecidedMemory, ...]
@@ -60,9 +61,9 @@ _Result = Written | StoreError
 
 
 class CommitResult(msgspec.Struct, frozen=True):
-    """How many documents were written, which no disk would take, and which wait for a person since now.
+    """Result of writing documents: count written, ids that no disk accepts, ids that wait for review.
 
-    `trouble` is why some are not in place yet, `reason` a word for it, of those of `Failed`.
+    `trouble` explains why some are not written yet. `reason` is the matching word of `TaskFailed`.
     """
 
     written: int = 0
@@ -73,10 +74,11 @@ class CommitResult(msgspec.Struct, frozen=True):
 
 
 class Promotion:
-    """Filters by importance, and routes proposals to roots. One for the daemon.
+    """Filters proposals by importance and routes them to roots. One for the daemon.
 
-    `home` has the agents' roots; without it there are none. A proposal about the agent goes to the root of
-    the event's agent, or to the repository's if that is unknown. Below `least` it goes, unless asked for.
+    `home` holds the agents' roots; without it there are none. A proposal about the agent goes to the root of
+    the event's agent, or to the repository if the agent is unknown. A proposal below the importance `least`
+    is dropped unless the person asked for it.
     """
 
     def __init__(self, home: str = "", least: float = 0.0, sessions: SessionMemories | None = None) -> None:
@@ -85,7 +87,7 @@ class Promotion:
         self._sessions = sessions
 
     async def promoted(self, event: Event, classified: Classified) -> tuple[Event, Classified]:
-        """Return what matters enough with its source, and the event with all roots that it goes to."""
+        """Return the proposals that are important enough, and the event with all roots they go to."""
         proposals = self._worth(event, classified.proposals)
         if any(each.scope == Scope.AGENT for each in proposals):
             if (root := await asyncio.to_thread(self._root_of, event)) is not None:
@@ -100,7 +102,7 @@ class Promotion:
         return event, replace(classified, proposals=proposals)
 
     def _worth(self, event: Event, proposals: tuple[Proposal, ...]) -> tuple[Proposal, ...]:
-        """What a person asked for in so many words matters, whatever a model says."""
+        """Drop unimportant proposals; an explicit request is always important."""
         if event.kind == "explicit":
             return tuple(replace(each, importance=None) for each in proposals)
         kept = tuple(each for each in proposals if each.importance is None or each.importance >= self._least)
@@ -109,13 +111,14 @@ class Promotion:
         return kept
 
     def _source(self, event: Event) -> str:
-        """The newest memory of the session that is a response of this event; else the session."""
+        """Return the session's newest memory of a response of this event, else the session's id."""
         said = {response_of(each.text) for each in event.window if each.role == "assistant"}
         rows = self._sessions.of(event.session_id) if said and self._sessions is not None else ()
         found = [row.id for row in rows if row.memory.content in said and row.facts.agent_id == event.agent]
         return found[-1] if found else event.session_id or event.id
 
     def _root_of(self, event: Event) -> Root | None:
+        """Return the root of the event's agent, or None if there is none."""
         if not self._home or AGENT_ID.fullmatch(event.agent) is None:
             return None
         try:
@@ -126,7 +129,7 @@ class Promotion:
 
 
 class Committer:
-    """One for the daemon."""
+    """Decides about proposals and writes the resulting documents. One for the daemon."""
 
     def __init__(
         self,
@@ -137,34 +140,34 @@ class Committer:
         *,
         promotion: Promotion | None = None,
     ) -> None:
-        """Without `promotion` all proposals are promoted, and the agents have no roots."""
+        """Without `promotion`, all proposals are promoted and agents have no roots."""
         self._indexer = indexer
         self._writer = writer
         self._forgotten = state.forgotten
         self._to_review = state.to_review
         self._vectors = vectors
         self._promotion = promotion or Promotion()
-        self._recent: list[tuple[Root, Written]] = []  # not in a map yet
+        self._recent: list[tuple[Root, Written]] = []  # written, but not in a map yet
         self._warned: set[str] = set()
         self._tentative = TentativeStatements()
 
     async def heads(self, event: Event, names: Sequence[str]) -> tuple[KnownMemory, ...]:
-        """Return the newest versions of memories that an event can see and that name something."""
-        return await asyncio.to_thread(naming, await self._see(event.roots), names)
+        """Return the heads that an event sees with one of `names` in the first line."""
+        return await asyncio.to_thread(heads_naming, await self._see(event.roots), names)
 
-    async def meant(self, roots: Sequence[Root], text: str) -> tuple[Root, Memory] | None:
-        """Return the memory that a sentence asks to forget, None if none has half of its words."""
-        return await asyncio.to_thread(meant, await self._see(roots), text)
+    async def memory_to_forget(self, roots: Sequence[Root], text: str) -> tuple[Root, Memory] | None:
+        """Return the memory that a sentence asks to forget, or None if none has half of its words."""
+        return await asyncio.to_thread(memory_to_forget, await self._see(roots), text)
 
     async def decide(self, event: Event, classified: Classified) -> tuple[Decision, Tally]:
-        """What to write of a classifier's proposals, and what was left out."""
+        """Return the documents to write for a classifier's proposals, and a tally of the rest."""
         if classified.proposals:
             event, classified = await self._promotion.promoted(event, classified)
         if not (proposals := classified.proposals):
             return (), Tally(classified.malformed)
         view = await self._see(event.roots)
         unshown = {root: (*self._just_written(root), *self._learned(event, root)) for root in event.roots}
-        # What past sessions come to must not depend on what this daemon was told since it started.
+        # Decisions about past sessions must not depend on earlier statements of this run.
         tentative = TentativeStatements() if event.kind == "learned" else self._tentative
         rows = NO_ROWS
         if self._vectors is not None:
@@ -179,14 +182,14 @@ class Committer:
         return await asyncio.to_thread(decided)
 
     def _is_unwanted(self, root: Root, memory: Memory, tops: Sequence[str]) -> bool:
-        """Whether a text was forgotten, in its root or one of `tops`, since it was decided upon."""
+        """Return True if a text was forgotten after the decision, in its root or one of `tops`."""
         since = self._forgotten.since((*tops, root.top), memory.content)
         return since is not None and since > time_ns(memory.created_at) / 1e9
 
     async def put(self, documents: Decision, tops: Sequence[str]) -> CommitResult:
-        """Put documents in place; one that cannot be keeps none of the others from it. Raises nothing.
+        """Write documents; a failure of one does not stop the others. Raises nothing.
 
-        `tops` are where a text may have been forgotten meanwhile: then it is left out.
+        A text that was forgotten meanwhile in one of `tops` is left out.
         """
         results: list[tuple[DecidedMemory, _Result]] = []
         due = [document for document in documents if not document.waits]
@@ -203,6 +206,7 @@ class Committer:
             return replace(put, reason="storage", trouble=str(error))
 
     async def _see(self, roots: Sequence[Root]) -> View:
+        """Return a fresh view of roots, waiting for the first build if there is none."""
         store = FileStore(self._indexer, roots)
         view = await store.view(sys.maxsize, time.monotonic() + _FRESH_S)
         return await store.view(0, time.monotonic() + _FIRST_S) if view.waiting else view
@@ -210,16 +214,17 @@ class Committer:
     def _decided(
         self, event: Event, classified: Classified, existing: ExistingMemories
     ) -> tuple[Decision, Tally]:
+        """Decide about proposals, and add the identity of each root."""
         documents, tally = decide(event, classified, existing, self._forgotten.since, utc_now())
         known = dict(event.stored_roots)
-        # The agent's root is not one of those that the event was accepted with.
+        # The agent's root is not among the roots that the event was accepted with.
         identities = {
             each: known.get(each) or (stored_identity(each) if known else "") for each in event.roots
         }
         return tuple(replace(each, identity=identities[each.root]) for each in documents), tally
 
     def _learned(self, event: Event, root: Root) -> list[Memory]:
-        """What was proposed of other past sessions and waits: it counts as known for the next."""
+        """Return the pending proposals of other past sessions, which count as known."""
         if event.kind != "learned":
             return []
         identity = dict(event.stored_roots).get(root, "")
@@ -227,6 +232,7 @@ class Committer:
         return [each.memory for each in there if each.learned_at]
 
     def _just_written(self, root: Root) -> tuple[Memory, ...]:
+        """Return own memories of a root that its map does not show yet."""
         if all(where != root for where, _ in self._recent):
             return ()
         visible = self._indexer.open(root).generations.visible
@@ -238,26 +244,28 @@ class Committer:
     async def _put_in(
         self, root: Root, documents: Sequence[DecidedMemory], tops: Sequence[str]
     ) -> list[tuple[DecidedMemory, _Result]]:
+        """Write documents into one root; a replaced memory that is gone is no longer named."""
         index = self._indexer.open(root)
 
-        def draft(memory: Memory, said: FactsPatch) -> WriteRequest:
-            return WriteRequest(memory, unwanted=lambda each: self._is_unwanted(root, each, tops), said=said)
+        def draft(memory: Memory, attributes: FactsPatch) -> WriteRequest:
+            return WriteRequest(
+                memory, unwanted=lambda each: self._is_unwanted(root, each, tops), said=attributes
+            )
 
-        results = await self._writer.add_all(index, [draft(each.memory, each.said) for each in documents])
+        results = await self._writer.add_all(
+            index, [draft(each.memory, each.attributes) for each in documents]
+        )
         done = list(zip(documents, results, strict=True))
         for place, (document, result) in enumerate(done):
-            if isinstance(result, MemoryNotFound):  # what it replaces is gone: it stands alone
+            if isinstance(result, MemoryNotFound):  # the memory that it replaces is gone
                 alone = replace(document.memory, supersedes=None, version=1)
-                (again,) = await self._writer.add_all(index, [draft(alone, document.said)])
+                (again,) = await self._writer.add_all(index, [draft(alone, document.attributes)])
                 done[place] = (document, again)
         self._recent += [(root, result) for _, result in done if isinstance(result, Written)]
         return done
 
     def _summed(self, results: Sequence[tuple[DecidedMemory, _Result]]) -> CommitResult:
-        """Return the memories written, and the trouble: all but a write that no disk takes is tried again.
-
-        That has no end if the disk is at fault in a way that passes or for all of them.
-        """
+        """Count the written documents and sum up failures; all but hopeless ones are tried again."""
         written = sum(_is_there(document, result) for document, result in results)
         failed = [
             (document, result)
@@ -277,23 +285,24 @@ class Committer:
         return CommitResult(written, ids, "storage" if whole else "unwritten", troubles[-1])
 
     def _warn(self, memory_id: str, error: StoreError) -> None:
+        """Log a failed write once."""
         if memory_id not in self._warned:
             logger.warning("memory not written memory=%s error=%s", memory_id, error)
             self._warned.add(memory_id)
 
 
 def _is_there(document: DecidedMemory, result: _Result) -> bool:
-    """Whether a document is a file, by this attempt or an earlier one; the same text may be there instead."""
+    """Return True if this attempt or an earlier one wrote the document, or its text exists."""
     if isinstance(result, Written):
         return result.memory.id == document.memory.id
     return isinstance(result, MemoryExists)
 
 
 def _is_hopeless(error: StoreError) -> bool:
-    """Whether no disk would take it: nothing failed underneath."""
+    """Return True if the text itself cannot be written, on any disk."""
     return error.__cause__ is None or isinstance(error.__cause__, MemoryFormatError)
 
 
 def _passes(cause: BaseException | None) -> bool:
-    """Whether it is a disk in trouble, or the state; a directory that cannot be written to stays so."""
+    """Return True for a failure that may pass: a disk in trouble, or the state."""
     return cause is not None and (not isinstance(cause, OSError) or cause.errno in _PASSING)

@@ -1,9 +1,10 @@
-"""Hand one event after the other to the worker, and end each: done, tried again later, or given up.
+"""Give events to the worker one by one, and end each: done, retried later, or failed for good.
 
-Documents are written down, with ids, before the first file is put in place, so an event that comes again is
-only put in place. An event leaves the queue only when it has left the disk or lies among the dead. A failed
-ranking leaves the model without known memories. An event that was cut meanwhile is asked about anew. One
-whose root is not at its path (another container, a new clone) waits; a look every 25 seconds lets it go on.
+Documents are stored with their ids before the first file is written. So an event that is repeated after a
+kill is only written again. An event leaves the queue after it is deleted from disk or moved to the dead
+events. If ranking fails, the model gets no known memories. An event that was cut meanwhile is classified
+again. An event whose root is not at its path (another container, a new clone) waits; a check every 25 seconds
+releases it.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 
 import msgspec
 
+from forged.capture.call_limiter import CallLimiter
 from forged.capture.committer import CommitResult, Committer, Decision
-from forged.capture.gate import Gate
 from forged.capture.intake import Cleaned, Submission
 from forged.capture.notifications import Notifications, unanswered
 from forged.capture.off_record import OffRecord, Refusal
@@ -27,7 +28,7 @@ from forged.capture.values import Classified, Classify, KnownMemory, Refused, Ta
 from forged.capture.vectors import VectorsOf
 from forged.counters import Metrics
 from forged.errors import ForgedError, StoreError
-from forged.fair_queue import logged
+from forged.fair_queue import log_failure
 from forged.files import Root
 from forged.memory import Origin, utc_now
 from forged.state import DecidedMemory, Event, State
@@ -39,13 +40,16 @@ _STEP_RETRY_S = 1.0
 _GIVE_UP_RETRY_S = 60.0
 _RANK_S = 5.0
 _SETTLE_S = 1.0
-_LOOK_EVERY_S = 25.0
+_RECHECK_S = 25.0
 
 Rank = Callable[[Event], Awaitable[tuple[KnownMemory, ...]]]
 
 
 class EventDispatcher:
-    """One for the daemon. `gate` is None without a model; `rank` finds the memories that one should know."""
+    """Gives queued events to the worker, one at a time, and commits its proposals. One for the daemon.
+
+    `limiter` is None without a model. `rank` finds existing memories that the model should know.
+    """
 
     def __init__(
         self,
@@ -53,7 +57,7 @@ class EventDispatcher:
         settings: WorkerSettings,
         queue: CaptureQueue,
         state: State,
-        gate: Gate | None,
+        limiter: CallLimiter | None,
         metrics: Metrics,
         rank: Rank,
         vectors: VectorsOf | None,
@@ -62,29 +66,29 @@ class EventDispatcher:
         make_supervisor: MakeSupervisor,
         clock: Callable[[], float],
     ) -> None:
-        """`clock` gives seconds that never go back."""
+        """`clock` returns monotonic seconds."""
         self._queue = queue
         self._events = state.events
         self._pauses = state.pauses
-        self._gate = gate
+        self._limiter = limiter
         self._metrics = metrics
         self._rank = rank
         self._committer = committer
         self._off_record = off_record
         self._clock = clock
-        self._judged = state.judged
+        self._capture_log = state.capture_log
         self._forgotten = state.forgotten
-        self.news = Notifications(state.judged, classifier=settings.classifier)
-        self._looked_at = float("-inf")
+        self.notifications = Notifications(state.capture_log, classifier=settings.classifier)
+        self._checked_at = float("-inf")
         self._changed = asyncio.Event()
-        self.ended = asyncio.Event()  # set once for everybody who waits, whenever an event is over
+        self.ended = asyncio.Event()  # set for all waiters, whenever an event has ended
         self._background: set[asyncio.Task[None]] = set()
         self._call = WorkerCall(
             settings=settings,
             heads=committer.heads,
             vectors=vectors,
-            stands=self._stands,
-            departed=state.outbound.add,
+            is_current=self._is_current,
+            on_call_sent=state.egress.add,
             make_supervisor=make_supervisor,
             start=self._start,
             on_ready=self.wake,
@@ -93,78 +97,78 @@ class EventDispatcher:
         self.last_success = self.last_error = ""
 
     async def run(self) -> None:
-        """Keep a worker and give it one event after the other, until cancelled."""
+        """Keep a worker and give it events until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.supervisor.run())
             group.create_task(self._steps())
 
     def wake(self) -> None:
-        """Something may have changed; look again."""
+        """Check again for an event to give, because something may have changed."""
         self._changed.set()
 
     @property
     def waits_for(self) -> str:
-        """Why nothing is given to the worker although something waits."""
-        if self._gate is not None and (shut := self._gate.why(self._clock())):
+        """Return the reason why waiting events are not given to the worker, or ""."""
+        if self._limiter is not None and (shut := self._limiter.why(self._clock())):
             return shut
         waiting = self._queue.waiting()
         held = [each.elsewhere or self._pauses.reason(each.tops) for each in waiting]
         return held[0] if held and all(held) else ""
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
+        """Start a background task and keep it alive."""
         task = asyncio.create_task(work)
         self._background.add(task)
-        task.add_done_callback(logged)
+        task.add_done_callback(log_failure)
         task.add_done_callback(self._background.discard)
 
     def answer(self, submission: Submission, cleaned: Cleaned, keys: Sequence[str]) -> None:
-        """Answer refusals and requests to forget; one of known `keys` is answered already."""
+        """Answer opt-outs and requests to forget; `keys` identify messages, so each is answered once."""
         top = submission.roots[0].top if submission.roots else ""
         for at, place in enumerate(cleaned.refusing):
             points_back = cleaned.points_before and not at
-            if not (points_back and self.news.point_back(submission.session_id, keys[place])):
-                self.news.off_record(submission.session_id, submission.agent, top, keys[place])
+            if not (points_back and self.notifications.point_back(submission.session_id, keys[place])):
+                self.notifications.off_record(submission.session_id, submission.agent, top, keys[place])
         for number, (place, text) in enumerate(cleaned.forgets):
-            self._start(self._say_which(submission, text, f"{keys[place]} {number}"))
+            self._start(self._name_memory_to_forget(submission, text, f"{keys[place]} {number}"))
 
-    async def _say_which(self, submission: Submission, text: str, key: str) -> None:
-        """Have the command said that forgets the memory that a sentence means.
-
-        That there is none is said unless something was forgotten since: an agent may have done it.
-        """
+    async def _name_memory_to_forget(self, submission: Submission, text: str, key: str) -> None:
+        """Name the memory that a sentence asks to forget, or say that there is none."""
         of = (submission.session_id, submission.agent)
-        if (found := await self._committer.meant(submission.roots, text)) is not None:
+        if (found := await self._committer.memory_to_forget(submission.roots, text)) is not None:
             root, memory = found
-            self.news.meant(*of, root, key, memory_id=memory.id, content=memory.content)
+            self.notifications.name_memory(*of, root, key, memory_id=memory.id, content=memory.content)
             return
         was_done = 0 < max(submission.said_at, default=0) <= self._forgotten.newest
         if names_memory(text) and submission.roots and not was_done:
-            self.news.meant(*of, submission.roots[0], key)
+            self.notifications.name_memory(*of, submission.roots[0], key)
 
     async def settle(self) -> None:
-        """Let what was started end, for a moment, but for what needs the worker, which is gone."""
+        """Wait a moment for background tasks to end; drop those that need the worker."""
         self._call.cancel()
         if self._background:
             await asyncio.wait(self._background, timeout=_SETTLE_S)
 
     async def _steps(self) -> None:
+        """Give events until cancelled, and survive errors."""
         while True:
             self._changed.clear()
             try:
                 wait_s = await self._step()
             except Exception as error:
                 logger.exception("no event given")
-                wait_s = self._stumbled(error)
+                wait_s = self._step_failed(error)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._changed.wait()
 
     async def _step(self) -> float | None:
+        """Give the next event if one may be given; return the seconds to wait, or None."""
         if self._queue.in_hand is not None:
             return None
         now = self._clock()
-        if self._queue.elsewhere() and now - self._looked_at >= _LOOK_EVERY_S:
-            await self.look_again()
+        if self._queue.elsewhere() and now - self._checked_at >= _RECHECK_S:
+            await self.recheck_folders()
         waiting = self._queue.take(now, self._is_held)
         if waiting is None:
             return self._wait_s(now)
@@ -172,16 +176,16 @@ class EventDispatcher:
             self._queue.put_back(now, 0.0)
             return 0.0
         known: tuple[KnownMemory, ...] = ()
-        if not waiting.given_up and (gate := self._gate_of(waiting.event)) is not None:
-            if not gate.admits(waiting.event, now):
+        if not waiting.given_up and (limiter := self._limiter_for(waiting.event)) is not None:
+            if not limiter.admits(waiting.event, now):
                 self._queue.put_back(now, 0.0)
-                return 0.0  # what needs no call may still go
-            known = await self._known(waiting.event)  # takes its time, and much may happen meanwhile
+                return 0.0  # another event may need no call
+            known = await self._similar_memories(waiting.event)  # slow, so the event may change meanwhile
         self._start(self._attempt(waiting, known))
         return None
 
-    def _stumbled(self, error: Exception) -> float:
-        """Take note that no event could be looked at, for want of a thread or of memory; try again later."""
+    def _step_failed(self, error: Exception) -> float:
+        """Record that no event could be given for lack of a thread or memory; return the pause."""
         self._metrics.capture_failures += 1
         self.last_error = f"{type(error).__name__}; the log has the rest"
         if self._queue.in_hand is not None:
@@ -189,19 +193,19 @@ class EventDispatcher:
         return _STEP_RETRY_S
 
     async def _attempt(self, waiting: QueuedEvent, known: tuple[KnownMemory, ...]) -> None:
-        """Bring an event as far as it gets; then it is over with it, or it waits again."""
+        """Classify and commit an event; then end it, or put it back into the queue."""
         delay_s: float | None = 0.0
         if not waiting.given_up:
             try:
-                delay_s = await self._tried(waiting, known)
+                delay_s = await self._try_event(waiting, known)
             except Exception as error:
                 logger.exception("event not finished event=%s", waiting.event.id)
-                told = f"{type(error).__name__}; the log has the rest"
-                delay_s = self._failed(waiting, TaskFailed(waiting.event.id, "internal", told))
+                reported = f"{type(error).__name__}; the log has the rest"
+                delay_s = self._failed(waiting, TaskFailed(waiting.event.id, "internal", reported))
         if waiting.given_up and not waiting.is_cancelled:
-            delay_s = await self._bury(waiting)
+            delay_s = await self._give_up(waiting)
         if delay_s is None or waiting.is_cancelled:
-            await self._judged.save()  # before the event goes, which would bring it again
+            await self._capture_log.save()  # the event goes only after its log entries are saved
             waiting.is_leaving = True
             await self._events.remove(waiting.event.id)
             self._queue.finish()
@@ -211,31 +215,31 @@ class EventDispatcher:
             self._queue.put_back(self._clock(), delay_s)
         self.wake()
 
-    async def _tried(self, waiting: QueuedEvent, known: tuple[KnownMemory, ...]) -> float | None:
-        """Find out what an event comes to and put it in place; None once that is done, else a delay."""
+    async def _try_event(self, waiting: QueuedEvent, known: tuple[KnownMemory, ...]) -> float | None:
+        """Classify an event and write its documents; return None if done, else a delay."""
         event = waiting.event
         if not self._is_decided(event):
             if self._pauses.reason(waiting.tops) or waiting.is_cancelled or not self.supervisor.ready:
                 return 0.0
-            attempts = 1 if self._gate is None else self._gate.attempts
+            attempts = 1 if self._limiter is None else self._limiter.attempts
             answer = await self._call.ask(Classify(event, known, attempts))
             if not isinstance(answer, Classified):
                 return self._failed(waiting, answer)
             documents, refused = await self._decided(event, waiting.session, answer)
-            if await self._is_elsewhere(waiting):  # it was compared with the memories of another folder
+            if await self._is_elsewhere(waiting):  # compared with the memories of another folder
                 return 0.0
-            if waiting.event is not event or waiting.is_cancelled:  # something was forgotten meanwhile
+            if waiting.event is not event or waiting.is_cancelled:  # some of it was forgotten meanwhile
                 return 0.0
             if refused:
-                self.news.refused(event, refused)
+                self.notifications.refused(event, refused)
             waiting.cut = answer.cut
             if not documents:
                 return self._done(waiting, CommitResult())
             self._events.decided(event.id, documents)
-        # What is not all that there was is not what a later daemon should leave it at.
+        # An incomplete decision is not stored, so that a later daemon decides again.
         if not (waiting.cut or self._events.is_journalled(event.id)):
             try:
-                await self._events.journal(event.id, self._judged.pending())
+                await self._events.journal(event.id, self._capture_log.pending())
             except StoreError as error:
                 self._metrics.capture_failures += 1
                 self.last_error = str(error)
@@ -248,33 +252,34 @@ class EventDispatcher:
         return self._done(waiting, put)
 
     async def _is_elsewhere(self, waiting: QueuedEvent) -> bool:
-        """Look whether a root of an event, or of what it comes to, is not at its path; it waits then."""
-        found = await _looked(self._events.stored_roots(waiting.event))
-        # One that is not wanted any more goes, wherever its folder is.
+        """Return True if a root of an event or of its documents is not at its path; it waits then."""
+        found = await _misplaced_roots(self._events.stored_roots(waiting.event))
+        # A cancelled event ends wherever its folder is.
         if not found or waiting.is_cancelled:
             return False
         if not self._queue.elsewhere():
-            self._looked_at = self._clock()
+            self._checked_at = self._clock()
         waiting.elsewhere = next(iter(found.values()))
         logger.info("event waits for its folder event=%s reason=%s", waiting.event.id, waiting.elsewhere)
         return True
 
-    async def look_again(self) -> None:
-        """Let the events go on whose folders are at their paths again."""
-        self._looked_at = self._clock()
+    async def recheck_folders(self) -> None:
+        """Release the events whose folders are at their paths again."""
+        self._checked_at = self._clock()
         waiting = self._queue.elsewhere()
         stored = {id(each): self._events.stored_roots(each.event) for each in waiting}
-        found = await _looked([pair for pairs in stored.values() for pair in pairs])
+        found = await _misplaced_roots([pair for pairs in stored.values() for pair in pairs])
         for each in waiting:
             each.elsewhere = next((found[pair] for pair in stored[id(each)] if pair in found), "")
         self.wake()
 
-    def _stands(self, event: Event) -> bool:
+    def _is_current(self, event: Event) -> bool:
+        """Return True if an event is unchanged since it was given to the worker."""
         waiting = self._queue.in_hand
         return waiting is not None and waiting.event is event and not waiting.is_cancelled
 
-    async def _known(self, event: Event) -> tuple[KnownMemory, ...]:
-        """What the model should know about; it can do without."""
+    async def _similar_memories(self, event: Event) -> tuple[KnownMemory, ...]:
+        """Return existing memories for the model to know; none if ranking fails."""
         try:
             async with asyncio.timeout(_RANK_S):
                 return await self._rank(event)
@@ -285,31 +290,36 @@ class EventDispatcher:
         return ()
 
     def _wait_s(self, now: float) -> float | None:
+        """Return the seconds until the next check, or None."""
         queued_s = self._queue.wait_s(now, self._is_held)
-        shut_s = (self._gate.wait_s(now) or None) if self._gate is not None else None
-        look_s = max(0.0, self._looked_at + _LOOK_EVERY_S - now) if self._queue.elsewhere() else None
+        shut_s = (self._limiter.wait_s(now) or None) if self._limiter is not None else None
+        look_s = max(0.0, self._checked_at + _RECHECK_S - now) if self._queue.elsewhere() else None
         return min((wait for wait in (queued_s, shut_s, look_s) if wait is not None), default=None)
 
     def _is_held(self, waiting: QueuedEvent) -> bool:
-        gate = self._gate_of(waiting.event)
+        """Return True if an event cannot be given now."""
+        limiter = self._limiter_for(waiting.event)
         if not (self.supervisor.ready or self._is_decided(waiting.event)):
             return True
-        is_shut = gate is not None and gate.wait_s(self._clock()) > 0
+        is_shut = limiter is not None and limiter.wait_s(self._clock()) > 0
         return is_shut or bool(self._pauses.reason(waiting.tops))
 
-    def _gate_of(self, event: Event) -> Gate | None:
-        return None if self._gate is None or self._is_decided(event) else self._gate
+    def _limiter_for(self, event: Event) -> CallLimiter | None:
+        """Return the limiter for an event that needs a call, else None."""
+        return None if self._limiter is None or self._is_decided(event) else self._limiter
 
     def _is_decided(self, event: Event) -> bool:
+        """Return True if documents of an event are stored."""
         return self._events.documents(event.id) is not None
 
     async def _decided(
         self, event: Event, session: str, classified: Classified
     ) -> tuple[Decision, tuple[Refused, ...]]:
-        if self._gate is not None:
-            self._gate.answered(event, classified.usage)
+        """Decide about a classified event; count and return documents and refusals."""
+        if self._limiter is not None:
+            self._limiter.answered(event, classified.usage)
         if refused := self._off_record.of(session):
-            classified = _without_refused(classified, refused)
+            classified = _without_opted_out(classified, refused)
         documents, tally = await self._committer.decide(event, classified)
         self._metrics.capture_invalid += tally.invalid
         self._metrics.capture_duplicates += tally.duplicates
@@ -319,12 +329,12 @@ class EventDispatcher:
         return documents, refusals if documents or refusals else unanswered(event, documents, refusals)
 
     def _done(self, waiting: QueuedEvent, put: CommitResult) -> float | None:
-        """Take note that all is in place; None if the event is done with that, else a delay."""
+        """Record that documents are written; return None if the event is done, else a delay."""
         self._metrics.captured += put.written
         documents = self._events.documents(waiting.event.id) or ()
-        told = [each for each in documents if _is_told(each, put)]
+        reported = [each for each in documents if _is_reported(each, put)]
         if put.written or put.waiting:
-            self.news.kept(waiting.event, told)
+            self.notifications.kept(waiting.event, reported)
         if waiting.cut:
             self._metrics.capture_failures += 1
             self.last_error = waiting.cut
@@ -336,17 +346,17 @@ class EventDispatcher:
         return None
 
     def _failed(self, waiting: QueuedEvent, answer: LastReport) -> float:
-        """Take note of a failure or of a death; seconds until the next attempt."""
-        event, gate = waiting.event, self._gate_of(waiting.event)
+        """Record a failure or the worker's death; return the seconds until the next attempt."""
+        event, limiter = waiting.event, self._limiter_for(waiting.event)
         if not isinstance(answer, TaskFailed):
-            if gate is not None:
-                gate.lost(event)
+            if limiter is not None:
+                limiter.lost(event)
             waiting.died(str(answer))
             logger.info("worker died event=%s kills=%d reason=%s", event.id, waiting.kills, answer)
             return 0.0
         self._metrics.capture_failures += 1
-        if gate is not None:
-            gate.failed(event, answer)
+        if limiter is not None:
+            limiter.failed(event, answer)
         if self.last_error != answer.message:
             logger.warning(
                 "capture failed event=%s reason=%s error=%s", event.id, answer.reason, answer.message
@@ -354,8 +364,8 @@ class EventDispatcher:
         self.last_error = answer.message
         return waiting.failed(answer)
 
-    async def _bury(self, waiting: QueuedEvent) -> float | None:
-        """Move an event to the dead; None once it is there, else a delay."""
+    async def _give_up(self, waiting: QueuedEvent) -> float | None:
+        """Move an event to the dead events; return None if done, else a delay."""
         waiting.is_leaving = True
         try:
             await self._events.give_up(waiting.event, waiting.given_up, is_decided=not waiting.cut)
@@ -366,13 +376,14 @@ class EventDispatcher:
         return None
 
 
-async def _looked(stored: Iterable[tuple[Root, str]]) -> dict[tuple[Root, str], str]:
-    """Which of these roots are not at their paths, and why; a thread looks, if an identity is known."""
+async def _misplaced_roots(stored: Iterable[tuple[Root, str]]) -> dict[tuple[Root, str], str]:
+    """Return the roots that are not at their paths, with the reasons."""
     known = [(root, identity) for root, identity in stored if identity]
     return await asyncio.to_thread(elsewhere, known) if known else {}
 
 
-def _without_refused(classified: Classified, refused: Sequence[Refusal]) -> Classified:
+def _without_opted_out(classified: Classified, refused: Sequence[Refusal]) -> Classified:
+    """Drop a model's proposals that repeat a text which the person opted out."""
     if classified.author != Origin.MODEL:
         return classified
     stays = (
@@ -381,6 +392,7 @@ def _without_refused(classified: Classified, refused: Sequence[Refusal]) -> Clas
     return msgspec.structs.replace(classified, proposals=tuple(stays))
 
 
-def _is_told(document: DecidedMemory, put: CommitResult) -> bool:
+def _is_reported(document: DecidedMemory, put: CommitResult) -> bool:
+    """Return True if the next reply should report a document."""
     memory_id = document.memory.id
     return memory_id in put.waiting if document.waits else memory_id not in put.failed

@@ -1,9 +1,8 @@
-"""The memories that an event's proposals are compared with: by id, by text and by slot.
+"""Existing memories that an event's proposals are compared with: by id, by text and by slot.
 
-`existing_memories` collects the memories of the event's maps, and those no map shows yet, that are like a
-proposal, near its row, from its session, or named by it. `ExistingMemories` finds which of them a proposal
-names, repeats, replaces or contradicts. Ten thousand memories cost some milliseconds a proposal. Raises
-nothing.
+`existing_memories` collects candidates from the event's maps: similar texts, near vectors, memories of the
+session, and those that a proposal names. `ExistingMemories` finds the ones that a proposal repeats, replaces
+or contradicts. A proposal takes some milliseconds among ten thousand memories. Raises nothing.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from itertools import chain, islice, zip_longest
 import msgspec
 import numpy as np
 
-from forged.capture.forms import words_said
-from forged.capture.rules.pairs import NO_ROWS, RowsOf
-from forged.capture.rules.replacement import differs_from, is_evident, may_replace, replaced_by
+from forged.capture.rules.pair_model import NO_ROWS, RowsOf
+from forged.capture.rules.replacement import is_evident, may_contradict, may_replace, replaced_by
 from forged.capture.rules.requests import words_to_forget
 from forged.capture.rules.slots import is_about_the_same, opening
+from forged.capture.text_patterns import words_said
 from forged.capture.values import MAX_CONTENT_BYTES, KnownMemory, Proposal
 from forged.capture.vectors import VectorsOf
 from forged.config import LOCAL
@@ -34,85 +33,86 @@ from forged.state import Event
 from forged.stores import View
 from forged.text.same_text import Texts
 
-# A text that says the same has nearly all words in common, so it is among the very first.
+# Candidates by text; a text that says the same shares nearly all words, so it ranks among the first.
 _NEAREST = 40
 _MOST_OF_SESSION, _CREATED = 200, operator.attrgetter("created_at")
 _MOST_NAMED = 100
-# Without an index of words: how much longer one of two texts can be that say the same, a lead-in included.
+# Without an index of words: how much longer a text that says the same may be, with a lead-in.
 _STRETCH, _LEAD_IN = 1.5, 80
-# Characters of a text that can say the same as a proposal, which has half of that at most.
+# Longest text that can say the same as a proposal, which has half of that at most.
 _MOST_ALIKE = 2 * MAX_CONTENT_BYTES
-# For the rows of all texts that are compared; of a proposal, and of all.
+# Seconds for all vectors, and most texts that are compared with one proposal and in all.
 _ROWS_S, _MOST_NEAR, _MOST_COMPARED = 10.0, 24, 192
-# Of the words of a sentence that asks to forget, what a memory must have to be meant.
-_MEANT = 0.5
-# Characters of a text that its row is of: as long as a statement that is kept, and 50 ms of a core.
+# Share of the words of a request to forget that a memory must have.
+_LEAST_SHARE = 0.5
+# Characters of a text that its vector covers: the longest statement that is kept, 50 ms of a core.
 _MOST_IN_ROW = 600
-# Words of its subject that a text shares with the head of what it replaces.
+# Least words of its subject that a text shares with the head of a replaced version.
 _OF_HEAD = 2
-# Tentative statements of a root, in doubt and without, and roots.
+# Most tentative statements of a root, with a penalty and without, and most roots.
 _MOST_TENTATIVE, _MOST_ROOTS = 40, 64
-# Nats: nothing that anybody was shown is hidden by a mistake here.
+# Lower bar in nats for tentative statements: a mistake hides no memory.
 _SAFE = 0.25
 
 
 class TentativeStatement(msgspec.Struct, frozen=True):
-    """A text that was said of a root, the doubt against it, and what `stands` for it, at first itself."""
+    """Statement about a root, the penalty against it, and the `current` text on its subject."""
 
     root: Root
     text: str
-    doubt: float = 0.0
-    stands: str = ""
+    penalty: float = 0.0
+    current: str = ""
 
 
 class TentativeStatements:
-    """Statements that are not sure to be worth keeping: the next word about each tells. One for the daemon.
+    """Uncertain statements, held in memory until a later one confirms them. One for the daemon.
 
-    Of each root the newest texts, in memory alone. A text that takes the place of one is worth keeping: who
-    says another thing about the same means it to last. It stands for the first one then, for a third word.
+    It keeps the newest texts of each root. A text that replaces a tentative one is kept: whoever changes a
+    statement means it to last. The new text becomes `current`, in case a third one follows.
     """
 
     def __init__(self) -> None:
-        self._held: dict[Root, dict[str, TentativeStatement]] = {}
+        self._by_root: dict[Root, dict[str, TentativeStatement]] = {}
 
-    def add(self, root: Root, text: str, *, doubt: float = 0.0) -> None:
-        """Hold on to a text, of a root that counts as the newest from now on."""
-        held = self._held[root] = self._held.pop(root, {})
-        held.setdefault(text, TentativeStatement(root, text, doubt, text))
-        alike = [each.text for each in held.values() if bool(each.doubt) == bool(doubt)]
+    def add(self, root: Root, text: str, *, penalty: float = 0.0) -> None:
+        """Hold a text; its root becomes the newest."""
+        held = self._by_root[root] = self._by_root.pop(root, {})
+        held.setdefault(text, TentativeStatement(root, text, penalty, text))
+        alike = [each.text for each in held.values() if bool(each.penalty) == bool(penalty)]
         if len(alike) > _MOST_TENTATIVE:
             del held[alike[0]]
-        if len(self._held) > _MOST_ROOTS:
-            del self._held[next(iter(self._held))]
+        if len(self._by_root) > _MOST_ROOTS:
+            del self._by_root[next(iter(self._by_root))]
 
     def texts(self, roots: Sequence[Root]) -> list[str]:
-        """Return all that is held of the roots."""
-        return [text for root in roots for text in self._held.get(root, {})]
+        """Return all texts that are held for the roots."""
+        return [text for root in roots for text in self._by_root.get(root, {})]
 
-    def like(
-        self, roots: Sequence[Root], content: str, *, rows: RowsOf = NO_ROWS, doubt: float = 0.0
+    def find_replaced(
+        self, roots: Sequence[Root], content: str, *, rows: RowsOf = NO_ROWS, penalty: float = 0.0
     ) -> TentativeStatement | None:
-        """Return the text of any of the roots whose place another one takes, against so much doubt."""
-        of_all = [each for root in roots for each in self._held.get(root, {}).values()]
+        """Return the held statement that a text replaces, or None; `penalty` raises the bar."""
+        of_all = [each for root in roots for each in self._by_root.get(root, {}).values()]
         older = [each for each in of_all if each.text != content]
         if not older:
             return None
-        doubts = [each.doubt for each in older]
-        # Of what was hardly meant to last few are like another thing by accident.
-        among = max(1.0, sum(math.exp(-each) for each in doubts))
-        texts, doubt = [each.text for each in older], doubt - _SAFE
-        place = replaced_by(content, texts, rows=rows, doubt=doubt, doubts=doubts, among=among)
+        penalties = [each.penalty for each in older]
+        # Statements with a penalty count less, as few of them match by accident.
+        among = max(1.0, sum(math.exp(-each) for each in penalties))
+        texts, penalty = [each.text for each in older], penalty - _SAFE
+        place = replaced_by(content, texts, rows=rows, penalty=penalty, penalties=penalties, among=among)
         return None if place is None else older[place]
 
-    def take(self, held: TentativeStatement, content: str) -> None:
-        """Have `content` stand for a text."""
-        self._held[held.root][held.text] = TentativeStatement(held.root, held.text, stands=content)
+    def supersede(self, held: TentativeStatement, content: str) -> None:
+        """Set `content` as the current text of a held statement."""
+        self._by_root[held.root][held.text] = TentativeStatement(held.root, held.text, current=content)
 
 
 class ExistingMemories:
-    """The memories that the proposals of one event are compared with; their chains say which of them hold.
+    """Memories that the proposals of one event are compared with, and their version chains.
 
-    `by_root` has them in all versions, `rows` those of all texts and proposals by openings, or none.
+    `by_root` has all versions. `rows` has the vectors of all texts and proposals by their openings, or is
+    empty.
     """
 
     def __init__(
@@ -138,24 +138,21 @@ class ExistingMemories:
 
     @cached_property
     def ids(self) -> dict[Root, frozenset[str]]:
-        """The ids of those that were there before, of each root; they mean nothing in another."""
+        """Return the ids of earlier memories by root; an id is valid in its root only."""
         return {root: frozenset(memory.id for memory in self._before(root)) for root in self.roots}
 
     def named(self, root: Root, memory_id: str) -> Memory:
-        """Return one of those that were there before."""
+        """Return an earlier memory by its id."""
         return next(each for each in self._before(root) if each.id == memory_id)
 
     def head(self, root: Root, memory_id: str) -> Memory:
-        """Return the newest version of one that is known."""
+        """Return the newest version of a known memory."""
         versions, chains, _ = self.versions(root)
         head = chains.head(memory_id)
         return next(each for each in versions if each.id == head)
 
     def versions(self, root: Root) -> tuple[list[Memory], Chains, list[Memory]]:
-        """Return all that is known and decided, its chains and its heads.
-
-        Who changes an older version's mind changes its head's.
-        """
+        """Return all known and decided memories of a root, their chains and their heads."""
         if root not in self._linked:
             known = {memory.id: memory for memory in (*self._before(root), *self._decided.get(root, ()))}
             memories = list(known.values())
@@ -163,17 +160,19 @@ class ExistingMemories:
         return self._linked[root]
 
     def _before(self, root: Root) -> Sequence[Memory]:
+        """Return the earlier memories of a root."""
         return self._by_root.get(root, ())
 
     def says(self, content: str) -> bool:
-        """Return True if a memory that holds says the same, or one of this session that was replaced.
+        """Return True if a current memory, or a replaced one of this session, says the same.
 
-        A window is sent whole every turn: the statement that was replaced is still in it.
+        A window repeats each turn, so it still has the statement that was replaced.
         """
         return self._texts.has_like(content)
 
     @cached_property
     def _texts(self) -> Texts:
+        """Return the texts that count as known."""
         valid = list[Memory]()
         for memories in map(self._before, self.roots):
             heads = {each.id for each in build_chains(memories).heads(memories)}
@@ -181,14 +180,14 @@ class ExistingMemories:
         return Texts([each.content for each in valid if len(each.content) <= _MOST_ALIKE])
 
     def contradicted(self, root: Root, content: str) -> Memory | None:
-        """Return the head that typed words may gainsay, although nobody can be sure."""
+        """Return the head that a typed text may contradict, or None."""
         _, _, heads = self.versions(root)
-        place = differs_from(content, [head.content for head in heads], rows=self.rows)
+        place = may_contradict(content, [head.content for head in heads], rows=self.rows)
         return None if place is None else heads[place]
 
 
 class Match:
-    """What a proposal takes the place of: looked up once, when it is first asked for, as it takes long."""
+    """The memory that a proposal replaces; looked up once when needed, as it is slow."""
 
     def __init__(
         self,
@@ -199,50 +198,55 @@ class Match:
         *,
         by_model: bool,
     ) -> None:
-        """`content` is the proposal's as it would be stored; `by_model`: nobody typed it."""
+        """`content` is the text as it would be stored; `by_model`: a model wrote it."""
         self._existing, self._root, self._proposal = existing, root, proposal
-        self._content, self._by_model, self.doubt = content, by_model, proposal.doubt
+        self._content, self._by_model, self.penalty = content, by_model, proposal.penalty
 
     @cached_property
-    def before(self) -> TentativeStatement | None:
-        """What was said before and not sure to be worth keeping, nor of which root; this takes its place."""
+    def tentative(self) -> TentativeStatement | None:
+        """Return the tentative statement that a typed text replaces, or None."""
         if self._by_model:
             return None
         existing = self._existing
-        return existing.tentative.like(existing.roots, self._content, rows=existing.rows, doubt=self.doubt)
+        return existing.tentative.find_replaced(
+            existing.roots, self._content, rows=existing.rows, penalty=self.penalty
+        )
 
     @cached_property
     def head(self) -> Memory | None:
-        """The head that it takes the place of: what it names, or of typed words what they gainsay."""
+        """Return the head that the proposal replaces: the one it names, or the one a typed text replaces."""
         existing, root, named = self._existing, self._root, self._proposal.supersedes
         if root is None:
             return None
         if named in existing.ids[root]:
             head = existing.head(root, named)
-            # Somebody may have replaced meanwhile what the model was shown: it is one thing all the same.
+            # The memory that the model saw may have a newer version by now.
             texts = (existing.named(root, named).content, head.content)
             is_sure = any(may_replace(self._content, each, rows=existing.rows) for each in texts)
             return head if is_sure or not self._by_model else None
-        return None if self._by_model else self._gainsaid(root)
+        return None if self._by_model else self._replaced_head(root)
 
     def _is_of(self, head: Memory) -> bool:
-        """Return whether a text that replaces an older version is about its head too: chains drift."""
+        """Return True if a text that replaces an older version is also about its head."""
         is_same = is_about_the_same(self._content, head.content, least=_OF_HEAD)
         return is_same or is_evident(self._content, head.content)
 
-    def _gainsaid(self, root: Root) -> Memory | None:
+    def _replaced_head(self, root: Root) -> Memory | None:
+        """Return the head that a typed text replaces, directly or by a tentative statement."""
         versions, _, heads = self._existing.versions(root)
         texts, among = [each.content for each in versions], len(heads)
-        rows, plainly = self._existing.rows, self._proposal.only_replaces
-        place = replaced_by(self._content, texts, rows=rows, doubt=self.doubt, among=among, plainly=plainly)
+        rows, plainly = self._existing.rows, self._proposal.update_only
+        place = replaced_by(
+            self._content, texts, rows=rows, penalty=self.penalty, among=among, plainly=plainly
+        )
         if place is not None:
             head = self._existing.head(root, versions[place].id)
             return head if head.id == versions[place].id or self._is_of(head) else None
-        if self.before is None:
+        if self.tentative is None:
             return None
-        stand = (each for each in heads if each.content == self.before.stands)
+        current = (each for each in heads if each.content == self.tentative.current)
         return next(
-            (each for each in stand if is_evident(self._content, each.content, plainly=plainly)), None
+            (each for each in current if is_evident(self._content, each.content, plainly=plainly)), None
         )
 
 
@@ -258,7 +262,10 @@ def existing_memories(
     tentative: TentativeStatements,
     rows: RowsOf = NO_ROWS,
 ) -> ExistingMemories:
-    """Build the set for an event's proposals; `unshown` are memories of its roots that no map shows yet."""
+    """Collect the existing memories for an event's proposals.
+
+    `unshown` has memories of its roots that no map shows yet.
+    """
     session, by_root = event.session_id or "unknown", dict[Root, tuple[Memory, ...]]()
     for root in event.roots:
         homes = (each for each in view.maps if (each.root, each.scope) == (root.top, root.scope))
@@ -270,7 +277,7 @@ def existing_memories(
 async def rows_of(
     event: Event, proposals: Sequence[Proposal], view: View, others: Sequence[str], vectors: VectorsOf
 ) -> RowsOf:
-    """Return the rows of proposals, of what is nearest and of `others`, by openings; none if one lacks."""
+    """Return vectors of proposals, near memories and `others` by their openings; none if one is missing."""
     contents = list(dict.fromkeys(opening(each.content.strip()) for each in proposals))
     try:
         async with asyncio.timeout(_ROWS_S):
@@ -286,25 +293,26 @@ async def rows_of(
 
 
 async def _rows_of(texts: Sequence[str], vectors: VectorsOf) -> dict[str, bytes]:
-    """The rows of different texts, each by how its text begins; none where one cannot be had."""
+    """Return the vectors of texts by their openings; none if one is missing."""
     found = await vectors([opening(each, _MOST_IN_ROW) for each in texts])
     return dict(zip(texts, found, strict=True)) if len(found) == len(texts) else {}
 
 
 def _near_texts(event: Event, view: View, rows: RowsOf) -> list[str]:
+    """Return the texts of memories near the proposals."""
     most = max(1, min(_MOST_NEAR, _MOST_COMPARED // len(rows)))
     homes = [home for home in view.maps if any(home.root == root.top for root in event.roots)]
     near = [each for home in homes for text, row in rows.items() for each in _nearest(home, text, row, most)]
     return [each.content for each in near]
 
 
-def naming(view: View, names: Sequence[str]) -> tuple[KnownMemory, ...]:
-    """Return the heads whose first line names one of `names`; a hundred of each map and name."""
+def heads_naming(view: View, names: Sequence[str]) -> tuple[KnownMemory, ...]:
+    """Return heads with one of `names` in the first line; a hundred for each map and name."""
     return tuple(dict.fromkeys(each for home in view.maps for each in _naming(home, names)))
 
 
 def _naming(home: VectorMap, names: Iterable[str]) -> Iterator[KnownMemory]:
-    """By the opening of a first line that is long."""
+    """Yield heads with one of the names in the opening of their first line."""
     lines = [(opening(found.first_line), found) for found in home.chains.heads(home.memories)]
     lowered = [line.lower() for line, _ in lines]
     for name in map(str.lower, names):
@@ -313,8 +321,8 @@ def _naming(home: VectorMap, names: Iterable[str]) -> Iterator[KnownMemory]:
             yield KnownMemory(found.id, found.scope, found.category, line)
 
 
-def meant(view: View, text: str) -> tuple[Root, Memory] | None:
-    """Return the head with most of the words of a sentence that asks to forget, of equals the newest."""
+def memory_to_forget(view: View, text: str) -> tuple[Root, Memory] | None:
+    """Return the head with most words of a request to forget; the newest of equals, or None."""
     wanted = words_to_forget(text)
     found = (
         (len(wanted & words_said((each.content,))), each.created_at, Root(home.root, Scope(home.scope)), each)
@@ -323,26 +331,26 @@ def meant(view: View, text: str) -> tuple[Root, Memory] | None:
         if home.chains.is_head(each.id)
     )
     best = max(found, key=lambda each: each[:2], default=None)
-    return best[2:] if best is not None and wanted and best[0] >= _MEANT * len(wanted) else None
+    return best[2:] if best is not None and wanted and best[0] >= _LEAST_SHARE * len(wanted) else None
 
 
 def _candidates(
     home: VectorMap, session_id: str, proposals: Sequence[Proposal], rows: RowsOf
 ) -> list[Memory]:
-    """Memories of the session, and all versions of what is like proposals, near their rows, or named."""
+    """Return memories of the session, and all versions of similar, near or named ones."""
     own = sorted((each for each in home.memories if each.session_id == session_id), key=_CREATED)
     found = {each.id: each for each in own[-_MOST_OF_SESSION:]}
     like_text = _by_words if home.has_words else _of_like_length
     for proposal in proposals:
         row = rows.get(opening(proposal.content.strip()), b"")
-        like = (*like_text(home, proposal.content), *_near_by_row(home, row))
-        named = (*(each.id for each in like), proposal.supersedes, *(edge.id for edge in proposal.related))
+        similar = (*like_text(home, proposal.content), *_near_by_row(home, row))
+        named = (*(each.id for each in similar), proposal.supersedes, *(edge.id for edge in proposal.related))
         found |= {each.id: each for each in _versions(home, named)}
     return list(found.values())
 
 
 def _nearest(home: VectorMap, content: str, row: bytes, most: int) -> list[Memory]:
-    """At most so many memories that come nearest to a text by words and by its row, with their versions."""
+    """Return the memories nearest to a text by words and by vector, with their versions."""
     by_words = _by_words(home, content) if home.has_words else ()
     turns = chain.from_iterable(zip_longest(by_words, _near_by_row(home, row)))
     ids = dict.fromkeys(each.id for each in turns if each is not None)
@@ -351,12 +359,13 @@ def _nearest(home: VectorMap, content: str, row: bytes, most: int) -> list[Memor
 
 
 def _versions(home: VectorMap, ids: Iterable[str]) -> Iterator[Memory]:
+    """Yield all versions of memories."""
     versions = dict.fromkeys(version for each in ids for version in home.chains.chain(each))
     return filter(None, map(home.find, versions))
 
 
 def _near_by_row(home: VectorMap, row: bytes) -> Iterator[Memory]:
-    """What is near by vectors, where the map has those of the model that made the row."""
+    """Yield memories near a vector, if the map has vectors of its model."""
     indexes = home.dense if row else ()
     key = next((index.key for index in indexes if index.key.startswith(f"{LOCAL}\n")), None)
     if key is None:
@@ -367,11 +376,13 @@ def _near_by_row(home: VectorMap, row: bytes) -> Iterator[Memory]:
 
 
 def _by_words(home: VectorMap, content: str) -> Iterator[Memory]:
+    """Yield memories that share words with a text."""
     found = search_maps((home,), texts=(content,), vectors=None, lexical_weight=1.0)
     return (home.at(candidate.row) for candidate in found.best(_NEAREST))
 
 
 def _of_like_length(home: VectorMap, content: str) -> Iterator[Memory]:
+    """Yield memories of similar length, for a map without words."""
     size = len(content)
     least, most = (size - _LEAD_IN) / _STRETCH, size * _STRETCH + _LEAD_IN
     return (found for found in home.memories if least <= len(found.content) <= most)

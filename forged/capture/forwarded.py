@@ -1,10 +1,11 @@
-"""Find the blocks of a message by other authors, by lines that name an author and a time.
+"""Find the blocks of a message that other people wrote, by lines with a name and a time.
 
-In: the blocks of a message. Out: the same, parted at such lines, each with how sure it is to be foreign. A
-head is above a text: a name with an action and a time, or a time in brackets. A bare name near a time of day
-is one where there are two, as people note appointments; one alone leaves it unsure. A foot is below. Between
-two heads all is foreign, as are a head's text and a foot's; what is further above is unsure. The words are
-`[forwarded]` of `authorship.toml`. Long lines are no heads and are not looked at. Raises nothing.
+Input: the blocks of a message. Output: the blocks, split at such lines, each with a certainty that it is
+foreign. A header line is above a text: a name with an action and a time, or a time in brackets. A bare name
+near a time of day is a header only if there are two, because people note appointments; a single one is
+unsure. A footer line is below a text. All between two headers is foreign, as is a header's text and a
+footer's text. Text further above is unsure. The words are `[forwarded]` of `authorship.toml`. Long lines are
+skipped. Raises nothing.
 """
 
 from __future__ import annotations
@@ -17,28 +18,27 @@ from typing import Literal
 
 import msgspec
 
-from forged.capture.forms import COMMON, table
+from forged.capture.text_patterns import COMMON, table
 
-# Characters of the longest head or foot, and of the end of a line at which a foot may stand.
+# Longest header or footer line, and the end of a line that may hold a footer, in characters.
 _LONGEST, _END = 140, 90
-# Of the longest one that says of no time.
+# Longest such line without a time, in characters.
 _LONGEST_TIMELESS = 70
 _LETTER = "A-Za-zÀ-ÖØ-öø-ÿ0-9_"
 _HAN = "[\u30a0-\u30ff\u4e00-\u9fff々]"
 _CAPITAL = r"[A-ZÀ-ÖØ-Þ][\w.'’-]*"
 _SMALL = r"(?:de|da|do|dos|von|van|der|den|la|le|el|al|bin|y|e|zu)"
-# One word, or several that begin with a capital, or a few ideographs; perhaps with what somebody is besides.
+# A name: one word, several with capitals, or a few ideographs, and perhaps a role in brackets.
 _WHO = (
     rf"(?P<who>{_CAPITAL}(?: (?:{_SMALL} )?{_CAPITAL}){{1,3}}|{_HAN}{{1,8}}?(?: {_HAN}{{1,6}})?"
     r"|(?:u/)?@?(?![\u3040-\u30ff\u4e00-\u9fff])[^\W\d][\w.-]{0,30})(?:さん|様|君)?"
     r"(?: ?[(（\[](?!\d)[^\W\d_][^()（）\[\]\n]{0,24}[)）\]])?(?: @[\w.-]{2,30})?"
 )
-# More than a word: it can hardly be what somebody notes beside a time.
+# A name that is more than a word, so the line is hardly a note of an appointment.
 _HANDLE = re.compile(rf"@|\w[._-]\w|\d|\S \S|{_HAN}")
 
-# In place of what it stands for a line has a mark: of a date, of how long ago something was, of a time of
-# day, of a day, of a date that may be a fraction, of a short "how long ago", of "opened by", of "commented",
-# and of "at" before a time.
+# Marks that replace parts of a line: a date, an age ("2 days ago"), a time of day, a day, a possible date, a
+# short age, "opened by", "commented", and "at" before a time.
 _DATE, _AGO, _CLOCK, _DAY, _SHORT, _SHORT_AGO, _OPENED_BY, _SAYS, _AT_TIME = "\1\2\3\4\5\6\7\16\20"
 _MARKS = {
     "dates": _DATE,
@@ -57,14 +57,14 @@ _WHEN = rf"(?P<when>{_AT_TIME}?[\[(（]?{_TIMES}[\])）]?)"
 _END_MARK = r"\s*[:：.]?"
 _IN_DOT = re.compile(r"[·•|]")
 
-Kind = Literal["", "head", "inline", "maybe", "mail", "foot", "beside", "when"]
-Said = Literal["", "unsure", "foreign"]
+Kind = Literal["", "head", "inline", "maybe", "mail", "foot", "near", "when"]
+Certainty = Literal["", "unsure", "foreign"]
 _HEADS = frozenset({"head", "inline", "mail"})
 
 
 @functools.cache
-def talk_words() -> Mapping[str, re.Pattern[str]]:
-    """The patterns of the file; read once, when the first message with more than a line comes."""
+def forwarded_words() -> Mapping[str, re.Pattern[str]]:
+    """Compile the patterns of the file, when the first message of several lines comes."""
     file = {name: "|".join(found) for name, found in table("forwarded").items()}
     file["moments"] = "|".join(f"(?P<{name}>{file[name]})" for name in _MARKS)
 
@@ -74,8 +74,8 @@ def talk_words() -> Mapping[str, re.Pattern[str]]:
     return {name: whole_words(name) for name in file}
 
 
-class Shapes(msgspec.Struct, frozen=True):
-    """Shapes of lines with marks."""
+class LineShapes(msgspec.Struct, frozen=True):
+    """Patterns of marked lines."""
 
     heads: tuple[re.Pattern[str], ...]
     inline: tuple[re.Pattern[str], ...]
@@ -88,8 +88,8 @@ class Shapes(msgspec.Struct, frozen=True):
 
 
 @functools.cache
-def shapes() -> Shapes:
-    """All of them; made when the first message with more than a line comes."""
+def line_shapes() -> LineShapes:
+    """Compile all patterns of lines, when the first message of several lines comes."""
     by = r"(?:by|von|por|par|由)"
     place = r"(?:\S{0,80}\w\.\w{1,5}\b\S{0,20}|[#!]\d+)"
     line = r"(?:[ :,]*(?:lines?|zeile|línea|ligne|linha|第)?\s*L?\d+(?:-\d+)?(?:\s*行)?)?"
@@ -99,7 +99,7 @@ def shapes() -> Shapes:
     def whole(*found: str) -> tuple[re.Pattern[str], ...]:
         return tuple(re.compile(rf"\W{{0,2}}(?:{each})\s*\Z") for each in found)
 
-    return Shapes(
+    return LineShapes(
         heads=whole(
             rf"{_WHO}\s*(?:has |ha |a |est |hat |が|は)?{_SAYS}[\s,:·|–—-]*{_WHEN}{_END_MARK}",
             rf"{_WHO}\s*(?:hat|ha|a|が|は|于|在)?\s*{_WHEN}\s*に?\s*{_SAYS}{_END_MARK}",
@@ -134,42 +134,45 @@ def shapes() -> Shapes:
 
 
 def _marked(line: str) -> str:
-    told = talk_words()
-    line, times = told["moments"].subn(lambda found: _MARKS[found.lastgroup or ""], line)
+    """Replace times and actions in a line by marks."""
+    found_words = forwarded_words()
+    line, times = found_words["moments"].subn(lambda found: _MARKS[found.lastgroup or ""], line)
     if not times and len(line) > _LONGEST_TIMELESS:
         return line
-    line = told["says"].sub(_SAYS, told["by"].sub(_OPENED_BY, line))
-    return _BEFORE_TIME.sub(lambda found: _AT_TIME if told["joins"].fullmatch(found[1]) else found[0], line)
+    line = found_words["says"].sub(_SAYS, found_words["by"].sub(_OPENED_BY, line))
+    return _BEFORE_TIME.sub(
+        lambda found: _AT_TIME if found_words["joins"].fullmatch(found[1]) else found[0], line
+    )
 
 
 class Block(msgspec.Struct):
-    """Lines without a blank one between them, the kind of each, and how sure it is that they were pasted."""
+    """Lines without a blank line between them, their kinds, and the certainty that they are foreign."""
 
     lines: tuple[str, ...]
     kinds: list[Kind]
-    said: Said = ""
+    certainty: Certainty = ""
 
 
-def talk(blocks: Sequence[tuple[str, ...]]) -> tuple[list[tuple[str, ...]], list[Said]]:
-    """The blocks of a message, parted above heads, and of each how sure it is that somebody else said it."""
+def split_forwarded(blocks: Sequence[tuple[str, ...]]) -> tuple[list[tuple[str, ...]], list[Certainty]]:
+    """Split blocks above headers; return them and the certainty that others wrote each."""
     found = [Block(lines, [_kind(lines, at) for at in range(len(lines))]) for lines in blocks]
     names = sum(kind in _HEADS or kind == "maybe" for block in found for kind in block.kinds)
-    is_chat = names > 1 and any(_tells_of_text(found, at) for at in range(len(found)))
+    is_chat = names > 1 and any(_has_text_below(found, at) for at in range(len(found)))
     for block in found if is_chat else ():
         block.kinds = ["head" if kind == "maybe" else kind for kind in block.kinds]
     parted = [part for block in found for part in _parted(block)]
-    _below_heads(parted)
-    _around_feet(parted)
-    return [block.lines for block in parted], [block.said for block in parted]
+    _mark_below_heads(parted)
+    _mark_around_feet(parted)
+    return [block.lines for block in parted], [block.certainty for block in parted]
 
 
-def is_others(line: str) -> bool:
-    """Return True if a message of one line, which has a digit, says by itself that another person said it."""
+def is_forwarded_line(line: str) -> bool:
+    """Return True if a single line with a digit shows by itself that another person wrote it."""
     return _kind((line,), 0) in {"inline", "foot"}
 
 
-def _tells_of_text(blocks: Sequence[Block], at: int) -> bool:
-    """Whether a name beside a time has a text below it in a block: a row of names alone is an agenda."""
+def _has_text_below(blocks: Sequence[Block], at: int) -> bool:
+    """Return True if a name with a time has a text below it; a row of names is an agenda."""
     kinds = blocks[at].kinds
     if kinds in (["maybe"], ["maybe", "when"]):
         return at + 1 < len(blocks)
@@ -177,94 +180,104 @@ def _tells_of_text(blocks: Sequence[Block], at: int) -> bool:
 
 
 def _parted(block: Block) -> list[Block]:
+    """Split a block above its first header."""
     at = next((place for place, kind in enumerate(block.kinds) if kind in _HEADS), 0)
     if not at or block.kinds[at] == "mail" or "foot" in block.kinds[:at]:
         return [block]
     return [Block(block.lines[:at], block.kinds[:at], "unsure"), Block(block.lines[at:], block.kinds[at:])]
 
 
-def _below_heads(blocks: Sequence[Block]) -> None:
+def _mark_below_heads(blocks: Sequence[Block]) -> None:
+    """Mark the text of headers and between them as foreign."""
     places = [at for at, block in enumerate(blocks) if any(kind in _HEADS for kind in block.kinds)]
     for at in range(places[0], places[-1] + 1) if places else ():
-        blocks[at].said = "foreign"
+        blocks[at].certainty = "foreign"
     for at in places:
         if blocks[at].kinds[-1] in {"head", "mail", "when"} and at + 1 < len(blocks):
-            blocks[at + 1].said = "foreign"
+            blocks[at + 1].certainty = "foreign"
     for at, block in enumerate(blocks):
-        if _tells_of_text(blocks, at):
+        if _has_text_below(blocks, at):
             for each in blocks[at : at + 2] if block.kinds[-1] in {"maybe", "when"} else (block,):
-                each.said = each.said or "unsure"
+                each.certainty = each.certainty or "unsure"
 
 
-def _around_feet(blocks: Sequence[Block]) -> None:
-    """What stands above a foot in its block, or else right above that, and perhaps what is above this."""
+def _mark_around_feet(blocks: Sequence[Block]) -> None:
+    """Mark the text above a footer as foreign, and text further above as unsure."""
     for at, block in enumerate(blocks):
         if "foot" in block.kinds:
-            block.said = "foreign"
-            text = at - 1 if block.kinds[0] in {"foot", "beside"} else at
+            block.certainty = "foreign"
+            text = at - 1 if block.kinds[0] in {"foot", "near"} else at
             if text < 0 < len(blocks) - 1 and len(block.lines) == 1:
-                blocks[1].said = "foreign"
+                blocks[1].certainty = "foreign"
             elif text >= 0:
-                blocks[text].said = "foreign"
+                blocks[text].certainty = "foreign"
             for above in blocks[1 : max(1, text)]:
-                above.said = above.said or "unsure"
-        elif "beside" in block.kinds:
-            block.said = "foreign"
+                above.certainty = above.certainty or "unsure"
+        elif "near" in block.kinds:
+            block.certainty = "foreign"
             for near in (
                 (*blocks[max(0, at - 1) : at], *blocks[at + 1 : at + 2]) if len(block.lines) == 1 else ()
             ):
-                near.said = near.said or "unsure"
+                near.certainty = near.certainty or "unsure"
 
 
 def _kind(lines: Sequence[str], at: int) -> Kind:
+    """Return the kind of a line."""
     line = lines[at].strip()
     if len(line) > _LONGEST:
         return "foot" if _ends_in_foot(_marked(line[-_END:])) else ""
-    if talk_words()["mails"].fullmatch(line):
+    if forwarded_words()["mails"].fullmatch(line):
         return "mail"
     marked = _marked(_without_tails(line))
     if len(line) > _LONGEST_TIMELESS and not _HAS_TIME.search(marked):
         return ""
-    if any(_is_named(each, marked) for each in shapes().heads):
+    if any(_is_named(each, marked) for each in line_shapes().heads):
         return "head"
-    if any(_is_named(each, marked) for each in shapes().inline):
+    if any(_is_named(each, marked) for each in line_shapes().inline):
         return "inline"
     if foot := _foot(line, marked):
         return foot
     if at and _is_name_with_time(lines[at - 1], marked):
         return "when"
-    return "maybe" if _may_head(marked) or _is_name_with_time(line, "".join(lines[at + 1 : at + 2])) else ""
+    return (
+        "maybe" if _may_be_head(marked) or _is_name_with_time(line, "".join(lines[at + 1 : at + 2])) else ""
+    )
 
 
 def _without_tails(line: str) -> str:
+    """Return a line without a trailing label such as "(edited)"."""
     mark = next((each for each in ("·", "•", "|", "(", "[", "（", " - ", " – ") if each in line), "")
     before, _, tail = line.rpartition(mark) if mark else ("", "", "")
-    return before.rstrip() if talk_words()["tails"].fullmatch(tail.strip(" )]）")) else line
+    return before.rstrip() if forwarded_words()["tails"].fullmatch(tail.strip(" )]）")) else line
 
 
 def _foot(line: str, marked: str) -> Kind:
-    told, found = talk_words(), shapes().foot.match(marked)
-    if found and _is_dated(found["when"]) and told["below"].match(line.lstrip("-–— ")):
+    """Return the kind of footer that a line is, or ""."""
+    found_words, found = forwarded_words(), line_shapes().foot.match(marked)
+    if found and _is_dated(found["when"]) and found_words["below"].match(line.lstrip("-–— ")):
         return "foot"
-    if found and _is_dated(found["when"]) and told["beside"].match(line.lstrip("-–— ")):
-        return "beside"
-    left, buttons = told["buttons"].subn("", told["moments"].sub(_DATE, line))
+    if found and _is_dated(found["when"]) and found_words["near"].match(line.lstrip("-–— ")):
+        return "near"
+    left, buttons = found_words["buttons"].subn("", found_words["moments"].sub(_DATE, line))
     is_bar = buttons > 2 or (buttons and _IN_DOT.search(left))
-    return "foot" if _ends_in_foot(marked) or (is_bar and shapes().between_buttons.match(left)) else ""
+    return "foot" if _ends_in_foot(marked) or (is_bar and line_shapes().between_buttons.match(left)) else ""
 
 
 def _ends_in_foot(marked: str) -> bool:
-    found = shapes().foot_of_line.match(marked)
+    """Return True if a line ends in a name and a date."""
+    found = line_shapes().foot_of_line.match(marked)
     return found is not None and _is_dated(found["when"]) and _is_name(found["who"])
 
 
 def _is_named(shape: re.Pattern[str], marked: str) -> bool:
+    """Return True if a line has this shape with a plausible name."""
     found = shape.match(marked)
     return found is not None and (not found["who"] or _is_name(found["who"]))
 
 
-def _may_head(marked: str) -> bool:
-    for shape in shapes().maybe:
+def _may_be_head(marked: str) -> bool:
+    """Return True if a line may be a header."""
+    for shape in line_shapes().maybe:
         found = shape.match(marked)
         if found is not None and _is_of_day(found["when"]) and _is_name(found["who"]):
             return found["apart"] != " " or _HANDLE.search(found["who"]) is not None
@@ -272,25 +285,29 @@ def _may_head(marked: str) -> bool:
 
 
 def _is_name_with_time(line: str, below: str) -> bool:
+    """Return True for a name with a time on the next line."""
     if not below or max(len(line), len(below)) > _LONGEST_TIMELESS:
         return False
-    name = shapes().only_name.match(_without_tails(line.strip()))
+    name = line_shapes().only_name.match(_without_tails(line.strip()))
     if name is None or not _is_name(name["who"]):
         return False
-    when = shapes().only_when.match(_marked(_without_tails(below.strip())))
+    when = line_shapes().only_when.match(_marked(_without_tails(below.strip())))
     return when is not None and _is_of_day(when["when"])
 
 
 def _is_of_day(when: str) -> bool:
+    """Return True if a time names an hour or an age."""
     return _CLOCK in when or _AGO in when
 
 
 def _is_dated(when: str) -> bool:
+    """Return True if a time names a date or an age."""
     return _DATE in when or _AGO in when
 
 
 def _is_name(name: str) -> bool:
+    """Return True for a plausible name of a person."""
     parts = name.lower().split()
     return not any(
-        each in COMMON or talk_words()["no_names"].fullmatch(each) for each in (parts[0], parts[-1])
+        each in COMMON or forwarded_words()["no_names"].fullmatch(each) for each in (parts[0], parts[-1])
     )

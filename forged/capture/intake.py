@@ -1,11 +1,11 @@
-"""Make events of submissions: new messages only, cleaned, whole, and in slices.
+"""Make events of submissions: new messages only, cleaned and cut into windows.
 
-In: a submission. Out: `SubmittedEvents`, or the outcome where no event comes of it now. A turn, an end of
-session and a past session bring only what is new; of a compaction and an explicit request all is judged once
-more. What is new to all sessions may be from before: messages before the newest prompt then have no time.
-`take_in` cleans: nothing waits, is stored or leaves that has not passed there. `places` finds a window in the
-capture cursor, as windows grow, lose their beginning, come late or again, and agents may share a session.
-Raises nothing; long text is read in threads.
+Input: a submission. Output: `SubmittedEvents`, or the outcome if there is no event now. A turn, a session end
+and a past session contribute only new messages. A compaction and an explicit request are classified again as
+a whole. If a session is new, its messages before the newest prompt get no time, as they may be old. `clean`
+removes secrets, echoes and opt-outs; no text is stored or sent before. `places` finds a window in the capture
+cursor, although windows grow, lose their beginning, come late or come again. Raises nothing; long text is
+read in threads.
 """
 
 from __future__ import annotations
@@ -33,21 +33,24 @@ from forged.text.tokens import BYTES_PER_TOKEN
 from forged.trust import stored_identity
 
 MOST_PARTS = 4096
-# Characters; no secret is longer, not even a private key.
+# Longest secret in characters; a private key is shorter.
 LONGEST_SECRET = 16_000
-# Of a response in its session's memory: as many as a piece of a document has.
+# Tokens of a response in its session's memory, as many as a document's piece has.
 _MOST_TOKENS = 512
-# Turns that come in one capture are as far apart.
+# Distance between the times of turns in one capture.
 _APART_S = 1e-5
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
-# Messages from the newest prompt on by which a window is known again.
+# Messages after the newest prompt that identify a known window.
 _MOST_COMPARED = 8
-_ALL_IS_JUDGED = frozenset({"compaction", "explicit"})
+_WHOLE_WINDOW_KINDS = frozenset({"compaction", "explicit"})
 T = TypeVar("T")
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """The acknowledgement: accepted, coalesced, durable or rejected and then why; in how many slices."""
+    """Acknowledgement of a submission: accepted, coalesced, durable, or rejected with a reason.
+
+    `slices` counts its windows.
+    """
 
     word: str
     reason: str = ""
@@ -55,16 +58,17 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True):
-    """A capture, or one of its parts, as it comes from an agent, and what was injected into its session.
+    """A capture or one of its parts, as an agent sent it.
 
-    `said_at` has the Unix seconds of each message, 0 for unknown, or is empty. `mark` is a reader's word for
-    a past session. `take` sets the `identities` of `roots`. `headless`: a script runs the agent.
+    `injected` has the texts that were injected into the session. `said_at` has the Unix time of each message
+    (0: unknown) or is empty. `mark` identifies the state of a past session. `take` sets the `identities` of
+    `roots`. `headless`: a script runs the agent.
     """
 
     kind: Kind
     session_id: str
     roots: tuple[Root, ...]
-    said: tuple[Utterance, ...]
+    messages: tuple[Utterance, ...]
     injected: Collection[str] = ()
     event_id: str = ""
     part: int = 0
@@ -79,7 +83,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def problem(self) -> str:
-        """Why the numbers of a capture make no sense, or nothing."""
+        """Return the reason why the part numbers or the id are invalid, or ""."""
         if self.event_id and not _ID.fullmatch(self.event_id):
             return "event_id: use at most 64 letters, digits, `_` and `-`"
         if not (1 <= self.parts <= MOST_PARTS and 0 <= self.part < self.parts):
@@ -90,9 +94,9 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SubmittedEvents(msgspec.Struct, frozen=True):
-    """Events of a submission, and what is stored with them: the cursor of their session, a capture's end.
+    """Events of a submission, with the capture cursor and other state that is stored with them.
 
-    Of a past session it is how far that was `learned` from. `is_known`: all that was said was taken before.
+    For a past session, `learned` is the new progress. `is_known`: all messages were taken before.
     """
 
     events: tuple[Event, ...] = ()
@@ -105,10 +109,11 @@ class SubmittedEvents(msgspec.Struct, frozen=True):
 
 
 class Cleaned(msgspec.Struct, frozen=True):
-    """Messages after cleaning, None where nothing is left; counts of secrets and echoes that were cut.
+    """Messages after cleaning (None if empty), and counts of removed secrets and echoes.
 
-    `refusing` are the places of messages that refuse, `refused` the words of each such text, `forgets` the
-    places and sentences that ask to forget. `points_before`: the first refusal means what was said before.
+    `refusing` has the indexes of messages with an opt-out, `refused` the words of each text that was opted
+    out. `forgets` has the indexes and sentences of requests to forget. `points_before`: the first opt-out
+    means the message before.
     """
 
     window: tuple[Utterance | None, ...] = ()
@@ -121,12 +126,12 @@ class Cleaned(msgspec.Struct, frozen=True):
 
     @property
     def is_answered(self) -> bool:
-        """True if a refusal or a request to forget was cut out."""
+        """Return True if an opt-out or a request to forget was removed."""
         return bool(self.refusing or self.forgets)
 
 
 class _Window(NamedTuple):
-    """Digests of messages, the session's live cursor and that of all that is known, and places in that."""
+    """Digests of messages, the live cursor, the cursor of all known messages, and places in it."""
 
     row: bytes
     live: CaptureCursor
@@ -135,7 +140,7 @@ class _Window(NamedTuple):
 
 
 class Intake:
-    """One for the daemon; lives in its event loop. Submissions of one session come one after the other."""
+    """Makes events of submissions. One for the daemon; submissions of a session come in order."""
 
     def __init__(
         self,
@@ -148,7 +153,11 @@ class Intake:
         answer: Callable[[Submission, Cleaned, Sequence[str]], None],
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`full` is why so many events of so many bytes cannot wait; `answer` answers refusals and such."""
+        """Set callbacks.
+
+        `full` returns the reason why so many events and bytes have no room, or "". `answer` answers opt-outs
+        and requests to forget.
+        """
         self._state = state
         self._metrics = metrics
         self._off_record = off_record
@@ -158,16 +167,19 @@ class Intake:
         self._clock = clock
 
     async def take(self, submission: Submission, event_id: str, key: str) -> SubmittedEvents | Outcome:
-        """Return what a submission comes to, or its outcome if it is no event now; `key` is its session's."""
-        # Fresh, and not with the workspace: a new clone within five seconds is another root.
-        identities = await asyncio.to_thread(_looked_at, submission.roots)
+        """Return the events of a submission, or its outcome if there are none now.
+
+        `key` is the session's.
+        """
+        # Read now, as a new clone within five seconds is another root.
+        identities = await asyncio.to_thread(_stored_identities, submission.roots)
         submission = msgspec.structs.replace(submission, identities=identities)
         take = self._whole if submission.parts == 1 else self._part
         return await take(submission, event_id, key)
 
-    async def pass_over(self, submission: Submission, key: str) -> bool:
-        """Count what is said under a pause as taken; return False if nothing of it is new."""
-        row = await _read(submission.said, lambda: digests(submission.said, key))
+    async def mark_seen(self, submission: Submission, key: str) -> bool:
+        """Advance the cursor over messages sent during a pause; return False if none is new."""
+        row = await _run_work(submission.messages, lambda: digests(submission.messages, key))
         window = self._window(row, key)
         new = new_of(row, window.places)
         if not new or submission.kind == "learned":
@@ -176,24 +188,27 @@ class Intake:
         return True
 
     async def _whole(self, submission: Submission, event_id: str, key: str) -> SubmittedEvents | Outcome:
-        """Take a capture that came at once: what is known already is not even looked through for secrets."""
-        if not submission.said:
+        """Take a capture in one part; known messages are not even scanned for secrets."""
+        if not submission.messages:
             return Outcome("rejected", "nothing_to_capture")
-        row = await _read(submission.said, lambda: digests(submission.said, key))
-        known, is_whole = self._window(row, key), submission.kind in _ALL_IS_JUDGED
+        row = await _run_work(submission.messages, lambda: digests(submission.messages, key))
+        known, is_whole = self._window(row, key), submission.kind in _WHOLE_WINDOW_KINDS
         due = [is_whole or place is None for place in known.places]
-        fresh = tuple(each for each, is_due in zip(submission.said, due, strict=True) if is_due)
+        fresh = tuple(each for each, is_due in zip(submission.messages, due, strict=True) if is_due)
         taken = await self._clean(submission, fresh, key)
         left = iter(taken.window)
         window = [next(left) if is_due else None for is_due in due]
         messages = _timed(window, begun=submission.begun, goes_on=submission.goes_on)
-        return await self._judged(submission, event_id, key, messages, known, is_answered=taken.is_answered)
+        return await self._to_events(
+            submission, event_id, key, messages, known, is_answered=taken.is_answered
+        )
 
     async def _part(self, submission: Submission, event_id: str, key: str) -> SubmittedEvents | Outcome:
+        """Store a part, and take the capture when all parts are there."""
         parts, is_answered = self._state.parts, False
         if submission.part not in parts.of(submission.event_id):
-            row = await _read(submission.said, lambda: digests(submission.said, key))
-            taken = await self._clean(submission, submission.said, key)
+            row = await _run_work(submission.messages, lambda: digests(submission.messages, key))
+            taken = await self._clean(submission, submission.messages, key)
             is_answered = taken.is_answered
             part = CapturePart(taken.window, row, submission.begun, submission.goes_on)
             if full := self._full(1, part.size):
@@ -210,18 +225,18 @@ class Intake:
             each for part in whole for each in _timed(part.window, begun=part.begun, goes_on=part.goes_on)
         ]
         known = self._window(b"".join(part.digests for part in whole), key)
-        return await self._judged(submission, event_id, key, messages, known, is_answered=is_answered)
+        return await self._to_events(submission, event_id, key, messages, known, is_answered=is_answered)
 
     async def _clean(self, submission: Submission, said: tuple[Utterance, ...], key: str) -> Cleaned:
-        """Cut out what must not be kept, and have it answered once a message."""
-        begun = submission.begun and said[:1] == submission.said[:1]
-        goes_on = submission.goes_on and said[-1:] == submission.said[-1:]
+        """Clean messages, and answer each opt-out and request to forget once."""
+        begun = submission.begun and said[:1] == submission.messages[:1]
+        goes_on = submission.goes_on and said[-1:] == submission.messages[-1:]
         refused = self._off_record.of(key)
 
         def cleaned() -> Cleaned:
-            return take_in(said, submission.injected, begun=begun, goes_on=goes_on, refused=refused)
+            return clean(said, submission.injected, begun=begun, goes_on=goes_on, refused=refused)
 
-        taken = await _read(said, cleaned)
+        taken = await _run_work(said, cleaned)
         self._metrics.secrets_redacted += taken.redacted
         self._metrics.echoes_removed += taken.echoes
         self._off_record.add(key, taken.refused)
@@ -229,7 +244,7 @@ class Intake:
             self._answer(submission, taken, [digests([each], key).hex() for each in said])
         return taken
 
-    async def _judged(
+    async def _to_events(
         self,
         submission: Submission,
         event_id: str,
@@ -239,8 +254,9 @@ class Intake:
         *,
         is_answered: bool,
     ) -> SubmittedEvents:
+        """Make events of the new messages, and the new cursor."""
         row, live, known, there = window
-        now, is_whole = self._now(live), submission.kind in _ALL_IS_JUDGED
+        now, is_whole = self._now(live), submission.kind in _WHOLE_WINDOW_KINDS
         fresh = await self._fresh_times(submission, messages, now, is_first=not known.digests)
         turns = accumulate(
             place is None and _begins_turn(each) for each, place in zip(messages, there, strict=True)
@@ -251,7 +267,7 @@ class Intake:
             for place, at, turn in zip(there, fresh, turns, strict=True)
         ]
         said = [
-            msgspec.structs.replace(each, heard_at=at)
+            msgspec.structs.replace(each, said_at=at)
             for each, place, at in zip(messages, there, times, strict=True)
             if each is not None and (place is None or is_whole)
         ]
@@ -272,7 +288,7 @@ class Intake:
     async def _fresh_times(
         self, submission: Submission, messages: Sequence[TimedMessage | None], now: float, *, is_first: bool
     ) -> Sequence[float]:
-        """Return the time of each message if it is new to the session; 0 where it is unknown."""
+        """Return the time of each message, as if it were new to the session; 0 if unknown."""
         count = len(messages)
         if len(submission.said_at) == count:
             return submission.said_at
@@ -284,41 +300,44 @@ class Intake:
         newest = max((at for at, role in enumerate(roles) if role == "user"), default=count)
         if submission.parts > 1:
             return (0.0,) * count
-        turn = submission.said[newest:][:_MOST_COMPARED]
+        turn = submission.messages[newest:][:_MOST_COMPARED]
         before = await asyncio.to_thread(self._state.capture_cursors.said_last, turn) if turn else 0.0
         return (0.0,) * newest + (before or now,) * (count - newest)
 
     def _now(self, live: CaptureCursor) -> float:
-        """Return the time, later than every turn of a session even where the clock stepped back."""
+        """Return the time, later than every turn of the session even if the clock stepped back."""
         before = live.newest
         return max(round(self._clock(), 3), before + _APART_S if before else 0.0)
 
     def _window(self, row: bytes, key: str) -> _Window:
+        """Find the messages in the session's cursors."""
         live = self._state.capture_cursors.of(key)
         known = self._state.learned.before(key, live)
         return _Window(row, live, known, known.places(row))
 
     async def _urgent(self, kind: Kind, said: Sequence[TimedMessage]) -> bool:
+        """Return True if the messages should not wait for further turns."""
         if self._is_urgent is None or kind != "turn":
             return True
         typed = [each.utterance.text for each in said if each.utterance.role == "user"]
         return bool(typed) and await asyncio.to_thread(self._is_urgent, typed)
 
 
-async def _read(said: Sequence[Utterance], work: Callable[[], T]) -> T:
-    """Do something that takes time with the length of a text: in a thread if it is long."""
+async def _run_work(said: Sequence[Utterance], work: Callable[[], T]) -> T:
+    """Run work whose time grows with the text; in a thread if it is long."""
     if sum(len(each.text) for each in said) < INLINE_LENGTH:
         return work()
     return await asyncio.to_thread(work)
 
 
-def _looked_at(roots: Sequence[Root]) -> tuple[str, ...]:
-    """Return the identity of each root, in a thread; the first call reads the wordings of refusals too."""
+def _stored_identities(roots: Sequence[Root]) -> tuple[str, ...]:
+    """Return the identity of each root, and compile the opt-out patterns. Runs in a thread."""
     prepare()
     return tuple(map(stored_identity, roots))
 
 
 def _timed(window: Sequence[Utterance | None], *, begun: bool, goes_on: bool) -> list[TimedMessage | None]:
+    """Pair messages with their place in the capture."""
     last = len(window) - 1
     return [
         None if each is None else TimedMessage(each, 0, begun and not place, goes_on and place == last)
@@ -327,24 +346,27 @@ def _timed(window: Sequence[Utterance | None], *, begun: bool, goes_on: bool) ->
 
 
 async def _sliced(said: Sequence[TimedMessage]) -> Sequence[Sequence[TimedMessage]]:
+    """Cut messages into windows."""
     is_whole = not any(each.begun or each.goes_on for each in said)
     if is_whole and sum(len(each.utterance.text) for each in said) <= WINDOW_LIMIT:
         return [said] if said else []
-    return await _read([each.utterance for each in said], lambda: tuple(slices(said)))
+    return await _run_work([each.utterance for each in said], lambda: tuple(slices(said)))
 
 
 def _begins_turn(each: TimedMessage | None) -> bool:
+    """Return True for the beginning of a user's message."""
     return each is not None and each.utterance.role == "user" and not each.begun
 
 
 def _event(submission: Submission, event_id: str, piece: Sequence[TimedMessage], now: float) -> Event:
+    """Make the event of one window."""
     return Event(
         id=event_id,
         kind=submission.kind,
         session_id=submission.session_id,
         roots=submission.roots,
         window=tuple(each.utterance for each in piece),
-        heard_at=tuple(each.heard_at for each in piece),
+        said_at=tuple(each.said_at for each in piece),
         received_at=utc(now),
         begun=piece[0].begun,
         goes_on=piece[-1].goes_on,
@@ -354,7 +376,7 @@ def _event(submission: Submission, event_id: str, piece: Sequence[TimedMessage],
     )
 
 
-def take_in(
+def clean(
     utterances: Sequence[Utterance],
     injected: Collection[str],
     *,
@@ -362,10 +384,10 @@ def take_in(
     goes_on: bool = False,
     refused: Sequence[Refusal] = (),
 ) -> Cleaned:
-    """Return all messages without echoes of `injected` memories, secrets, and what is not to be remembered.
+    """Return messages without echoes of `injected` memories, secrets and opted-out text.
 
-    `refused` are the words of earlier refusals of the session. Where the first message is the rest of one
-    that is `begun`, or the last the beginning of one that `goes_on`, half a secret there goes.
+    `refused` has the words of the session's earlier opt-outs. If the first message is `begun` or the last one
+    `goes_on`, text at that end is dropped, as it may be half a secret.
     """
     ours = InjectedText(injected)
     window: list[Utterance | None] = []
@@ -379,11 +401,11 @@ def take_in(
         end = LONGEST_SECRET if goes_on and place == len(utterances) - 1 else 0
         kept = clean.text[start : len(clean.text) - end]
         window.append(Utterance(utterance.role, kept) if kept.strip() else None)
-    return _on_record(Cleaned(tuple(window), secrets, echoes), refused)
+    return _without_opted_out(Cleaned(tuple(window), secrets, echoes), refused)
 
 
-def _on_record(taken: Cleaned, before: Sequence[Refusal]) -> Cleaned:
-    """Take out what is off the record, what was said of it before, and what the assistant says of it."""
+def _without_opted_out(taken: Cleaned, before: Sequence[Refusal]) -> Cleaned:
+    """Remove opted-out text from messages before and after, and the assistant's repetition of it."""
     window = [*taken.window]
     refusing, texts, forgets = list[int](), list[str](), list[tuple[int, str]]()
     points_before = False
@@ -402,7 +424,7 @@ def _on_record(taken: Cleaned, before: Sequence[Refusal]) -> Cleaned:
             window[first or 0 : place] = [None] * (place - (first or 0))
     refused = tuple(map(refused_in, texts))
     for place, left in enumerate(window):
-        # What the person says after a refusal is a new word about it.
+        # A repetition by the person after the opt-out counts as a new statement.
         is_past = refusing and place < refusing[-1]
         if left is not None and (before or refused) and (left.role == "assistant" or is_past):
             is_own = left.role == "user"
@@ -419,12 +441,13 @@ def _on_record(taken: Cleaned, before: Sequence[Refusal]) -> Cleaned:
 
 
 def _place_before(window: Sequence[Utterance | None], place: int) -> int | None:
+    """Return the index of the user's message before."""
     before = (at for at in reversed(range(place)) if (each := window[at]) is not None and each.role == "user")
     return next(before, None)
 
 
 def response_of(text: str) -> str:
-    """As much of a response as its session remembers: its beginning, up to whole words."""
+    """Return the beginning of a response, up to whole words, as its session stores it."""
     encoded = text.strip().encode("utf-8", "replace")
     if len(encoded) <= (most := _MOST_TOKENS * BYTES_PER_TOKEN):
         return encoded.decode()
@@ -434,6 +457,6 @@ def response_of(text: str) -> str:
 
 
 def response_in(said: Sequence[Utterance], injected: Collection[str]) -> str:
-    """The response that ends a turn, as capture takes it; "" where nothing of it is left."""
-    window = take_in(said, injected).window
+    """Return the response that ends a turn after cleaning, or ""."""
+    window = clean(said, injected).window
     return "" if not window or window[0] is None else response_of(window[0].text)

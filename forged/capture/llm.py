@@ -1,10 +1,10 @@
-"""The classifier that asks a chat model.
+"""Classifier that asks a chat model for proposals.
 
-It counts its own attempts, as the daemon's limits are in calls and tokens. A second one is made for what may
-pass by itself, a reply cut at its limit, or with half the window for one that is too long. A reply that is no
-answer fails like a call; of one cut twice the whole memories are kept. The words of the prompt are in
-forged/text/prompts/classifier*.md. The conversation is data between marks that its text cannot know; they
-depend on the first message only, so that providers can cache the beginning of a growing window.
+It counts its own attempts, because the daemon's limits are in calls and tokens. A second attempt follows a
+passing failure, a reply cut at its limit, or a window that is too long (then with half of it). A reply that
+is no answer fails like a call. Of a reply that was cut twice, the complete memories are kept. The prompt is
+in forged/text/prompts/classifier*.md. The conversation is data between marks that its text cannot contain.
+The marks depend on the first message only, so that providers can cache the beginning of a growing window.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from forged import conversation
-from forged.capture import reply
+from forged.capture import model_reply
 from forged.capture.authorship import marked, pieces_of
 from forged.capture.values import CallFailed, Classified, KnownMemory, Usage
 from forged.conversation import Utterance
@@ -33,11 +33,12 @@ from forged.text.tokens import estimate
 
 logger = logging.getLogger(__name__)
 
-# Characters of one listed memory, and bytes of the whole list: with instructions and schema 1,500 tokens.
+# Characters of one listed memory, and bytes of the whole list. With instructions and schema they take 1,500
+# tokens.
 _LINE_LIMIT = 120
 _LIST_LIMIT = 1_430
 _LABEL_LIMIT = 40
-# A line that reads as if somebody else began to speak: marked like a paste, it passes for nobody's word.
+# A line that looks like the beginning of another speaker's message; it gets a quotation mark.
 _SPEAKER = re.compile(r"^(?=[ \t]*(?:user|assistant|system)[ \t]*:)", re.IGNORECASE | re.MULTILINE)
 
 SYSTEM = prompts.text("classifier")
@@ -73,24 +74,27 @@ _MEMORY: dict[str, object] = {
     ],
     "additionalProperties": False,
 }
-# Strict modes want an object at the root and every property required; not every server knows nullable types.
+# Strict modes need an object at the root and all properties required. Some servers do not know nullable
+# types.
 SCHEMA: dict[str, object] = {
     "type": "object",
     "properties": {"memories": {"type": "array", "items": _MEMORY}},
     "required": ["memories"],
     "additionalProperties": False,
 }
-# Small models copy the prompt's example into their answer, and nobody ever said it.
-_EXAMPLE = frozenset(proposal.content for proposal in reply.read(SYSTEM.partition("Example:")[2]).proposals)
+# Memories of the prompt's example, which small models copy into their answer.
+_EXAMPLE = frozenset(
+    proposal.content for proposal in model_reply.read(SYSTEM.partition("Example:")[2]).proposals
+)
 _CODE = re.compile(r"`([^`]+)`")
 
 _PASSING = frozenset({"timeout", "unreachable", "server", "cut"})
-# What was turned away at the door has cost no tokens; what got lost inside may have.
+# Failures that may have cost tokens; a refused request has not.
 _WORKED_ON = frozenset({"timeout", "server", "bad_reply"})
 
 
 class _CutShort(CallFailed):
-    """The reply was cut at its length limit; `found` is what stood whole in it."""
+    """Reply that was cut at its length limit; `found` has its complete memories."""
 
     def __init__(self, error: ProviderError, found: Classified) -> None:
         super().__init__(error, found.usage)
@@ -98,7 +102,7 @@ class _CutShort(CallFailed):
 
 
 class LlmClassifier:
-    """`Classifier` over a chat model that makes one attempt per request (`retries=0`)."""
+    """`Classifier` with a chat model that makes one attempt per request (`retries=0`)."""
 
     def __init__(
         self,
@@ -107,7 +111,7 @@ class LlmClassifier:
         backoff_s: float = 1.0,
         may_go_on: Callable[[str], bool] = lambda _: True,
     ) -> None:
-        """`may_go_on` says of an event's id whether it may be sent once more, as it was given to us."""
+        """`may_go_on` tells by an event's id if the event may be sent once more unchanged."""
         self._model = model
         self._may_go_on = may_go_on
         self._backoff_s = backoff_s
@@ -116,7 +120,7 @@ class LlmClassifier:
     async def classify(
         self, event: Event, known: Sequence[KnownMemory], *, deadline: float, attempts: int
     ) -> Classified:
-        """Return what the model proposes; see `Classifier`. An empty window asks nobody.
+        """Return the model's proposals; see `Classifier`. An empty window needs no call.
 
         Raises CallFailed with the usage of all attempts.
         """
@@ -140,7 +144,8 @@ class LlmClassifier:
                 pause_s = 0.0 if halve else self._pause_s(error)
                 if left < 1 or pause_s is None or time.monotonic() + pause_s >= deadline:
                     raise CallFailed(error, spent) from error
-                # Some servers answer 500 to a schema; if it goes without, it does so from now on.
+                # Some servers answer 500 to a schema. If the call works without one, no schema is sent any
+                # more.
                 schema = None if error.status == 500 and not halve else schema
             else:
                 self._schema = schema
@@ -152,6 +157,7 @@ class LlmClassifier:
                 raise CallFailed(failure, spent)
 
     async def _ask(self, event: Event, prompt: Prompt, deadline: float) -> Classified:
+        """Make one attempt and read its reply."""
         try:
             async with asyncio.timeout(deadline - time.monotonic()):
                 completion = await self._model.complete(prompt, deadline=deadline)
@@ -160,10 +166,7 @@ class LlmClassifier:
         return _classified(event, completion)
 
     def _pause_s(self, error: ProviderError) -> float | None:
-        """Return after how many seconds another attempt may help, None if it would not.
-
-        Without a Retry-After, a rate limit is for the daemon to wait out: its pauses are longer.
-        """
+        """Return the seconds before another attempt, or None if it would not help."""
         if error.reason == "rate_limited":
             return error.retry_after_s
         if error.reason not in _PASSING:
@@ -173,22 +176,24 @@ class LlmClassifier:
 
 
 def _prompt(event: Event, window: Sequence[Utterance], known: Sequence[KnownMemory]) -> str:
+    """Return the user prompt for a window of an event."""
     begun = event.begun if window[0] is event.window[0] else window[0] not in event.window
     return user_prompt(window, known, begun=begun, goes_on=event.goes_on)
 
 
 def _late() -> ProviderError:
+    """Return the error for a deadline that has passed."""
     return ProviderError("the classifier model gave no answer in time", reason="timeout")
 
 
 def _classified(event: Event, completion: Completion) -> Classified:
-    """Return what a completion says is to be kept. Raises CallFailed with its cost if it does not say."""
+    """Return the proposals of a completion. Raises CallFailed with its cost if it has none to read."""
     usage = Usage(1, completion.prompt_tokens, completion.completion_tokens)
-    if completion.flaw == "cut":
-        is_whole_in_part = reply.begins_with_json(completion.text)
+    if completion.failure == "cut":
+        is_whole_in_part = model_reply.begins_with_json(completion.text)
         found = _read(event, completion.text if is_whole_in_part else "", usage)
         raise _CutShort(completion.error(), found)
-    if completion.flaw:
+    if completion.failure:
         raise CallFailed(completion.error(), usage)
     found = _read(event, completion.text, usage)
     if not found.is_answer:
@@ -204,14 +209,15 @@ def _classified(event: Event, completion: Completion) -> Classified:
 
 
 def _read(event: Event, text: str, usage: Usage) -> Classified:
-    answer, said = reply.read(text), conversation.as_text(event.window)
+    """Read the proposals of a text without copies of the prompt's example."""
+    answer, said = model_reply.read(text), conversation.as_text(event.window)
     proposals = tuple(proposal for proposal in answer.proposals if not _is_copied(proposal.content, said))
     malformed = answer.malformed + len(answer.proposals) - len(proposals)
     return Classified(proposals, usage, malformed, answer.is_answer)
 
 
 def _unreadable(malformed: int) -> ProviderError:
-    """Nothing of the reply is quoted: it may hold anything that was said."""
+    """Return an error that quotes nothing of the reply, which may hold private text."""
     if malformed:
         return ProviderError(
             f"the classifier model's reply held {malformed} elements, none of them a memory",
@@ -223,28 +229,29 @@ def _unreadable(malformed: int) -> ProviderError:
 
 
 def _is_copied(content: str, said: str) -> bool:
-    """Whether this is the example of the prompt, and not what somebody who speaks of the same thing said."""
+    """Return True if a proposal copies the prompt's example and the conversation does not say it."""
     return content in _EXAMPLE and not any(code in said for code in _CODE.findall(content))
 
 
 def _spent_on(error: ProviderError, user: str) -> Usage:
-    """Return what a failed attempt cost; where no endpoint says, the prompt is estimated."""
+    """Return the cost of a failed attempt; without a count of the endpoint it is estimated."""
     if isinstance(error, CallFailed):
         return error.usage
     return Usage(1, estimate(SYSTEM, user) if error.reason in _WORKED_ON else 0)
 
 
 def _newer_half(window: Sequence[Utterance]) -> tuple[Utterance, ...]:
+    """Return the newer half of a window."""
     return conversation.window(window, max(1, sum(len(utterance.text) for utterance in window) // 2))
 
 
 def user_prompt(
     window: Sequence[Utterance], known: Sequence[KnownMemory], *, begun: bool = False, goes_on: bool = False
 ) -> str:
-    """Return the window between its marks, then the existing memories if there are any.
+    """Return the window between its marks, and then the existing memories, nearest first.
 
-    `window` is not empty; its first message may be the rest of one that is `begun`, its last the beginning
-    of one that `goes_on`. `known` come nearest first, and the list ends where it would grow too long.
+    `window` is not empty. Its first message may continue an earlier one (`begun`), and its last one may be
+    continued (`goes_on`). The list of memories ends at its size limit.
     """
     mark = f"======== {hashlib.sha256(window[0].text.encode('utf-8', 'replace')).hexdigest()[:12]} ========"
     shown = [each.text for each in window]
@@ -258,6 +265,7 @@ def user_prompt(
 
 
 def _listed(known: Sequence[KnownMemory]) -> str:
+    """Return the list of existing memories within its size limit."""
     lines: list[str] = []
     room = _LIST_LIMIT
     for head in known:
@@ -270,10 +278,11 @@ def _listed(known: Sequence[KnownMemory]) -> str:
 
 
 def _line(head: KnownMemory) -> str:
+    """Return the list entry of a memory."""
     label = f"{_plain(head.scope, _LABEL_LIMIT)}/{_plain(head.category, _LABEL_LIMIT)}"
     return f"- [{_plain(head.id, _LINE_LIMIT)}] ({label}) {_plain(head.first_line, _LINE_LIMIT)}"
 
 
 def _plain(text: str, limit: int) -> str:
-    """Cut a text to one line without control characters: memory files may hold anything."""
+    """Cut a text to one line without control characters, as memory files may contain anything."""
     return "".join(c if c.isprintable() else " " for c in text[:limit]).strip()

@@ -1,7 +1,7 @@
-"""Notifications of capture: sentences with a session's next reply, and records for who looks.
+"""Notifications of capture: log entries, and sentences for a session's next reply.
 
-Kept memories, refusals and requests to forget go on record in the state, of which the sentences are made.
-Told is what was kept, and what somebody asked for and is refused; the rest is on record only.
+Kept memories, refusals and requests to forget are entered in the capture log. The next reply reports kept
+memories and refused requests; the rest is only in the log.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Iterable, Sequence
 from forged.capture.values import Refused
 from forged.files import Root
 from forged.memory import Scope, time_ns
-from forged.state import DecidedMemory, Event, Judgement, JudgementLog
+from forged.state import CaptureLog, CaptureLogEntry, DecidedMemory, Event
 
-# Who judges where no model does.
+# Name of the classifier if no model is configured.
 LOCAL = "builtin:rules"
 AS_ASKED = "as you asked"
 NOT_THERE = "no memory here says what you asked to forget"
@@ -23,19 +23,22 @@ _WHERE: dict[str, str] = {Scope.USER: "you in all projects", Scope.AGENT: "this 
 
 
 class Notifications:
-    """One for the daemon; lives in its event loop. `classifier` is the model that judges, or nothing."""
+    """Writes the capture log and reports from it. One for the daemon; lives in its event loop.
 
-    def __init__(self, judged: JudgementLog, *, classifier: str) -> None:
-        self._judged = judged
+    `classifier` names the configured model, or is empty.
+    """
+
+    def __init__(self, log: CaptureLog, *, classifier: str) -> None:
+        self._log = log
         self._classifier = classifier
 
     def kept(self, event: Event, documents: Iterable[DecidedMemory]) -> None:
-        """Record documents on disk, or waiting for a person; of past sessions that person looks himself."""
+        """Log documents that were written or wait for review; those of past sessions are not reported."""
         if event.kind == "learned":
             return
         for document in documents:
             memory = document.memory
-            judgement = Judgement(
+            entry = CaptureLogEntry(
                 at=time_ns(memory.created_at) / 1e9,
                 text=memory.content,
                 memory_id="" if document.waits else memory.id,
@@ -44,24 +47,24 @@ class Notifications:
                 agent=event.agent,
                 kind=event.kind,
                 why=document.why,
-                classifier=self._judge(document.why),
+                classifier=self._classifier_of(document.why),
                 scope=memory.scope,
                 category=memory.category,
                 top=document.root.top,
                 supersedes=memory.supersedes or "",
-                untold=True,
+                unreported=True,
             )
-            self._judged.add(memory.id, judgement)
+            self._log.add(memory.id, entry)
 
     def refused(self, event: Event, refused: Iterable[Refused]) -> None:
-        """This is not kept."""
+        """Log refused statements."""
         if event.kind == "learned":
             return
         for each in refused:
-            if event.kind == "compaction" and self._judged.is_refused(event.session_id, each.text):
-                continue  # its session is judged once more
+            if event.kind == "compaction" and self._log.is_refused(event.session_id, each.text):
+                continue  # its session is classified again
             why = "request" if each.asked else ""
-            judgement = Judgement(
+            entry = CaptureLogEntry(
                 at=time.time(),
                 text=each.text,
                 reason=each.reason,
@@ -71,14 +74,14 @@ class Notifications:
                 why=why,
                 classifier=self._classifier or LOCAL,
                 top=event.roots[0].top if event.roots else "",
-                untold=each.asked,
+                unreported=each.asked,
             )
             said = hashlib.blake2b(f"{each.text}\n{each.reason}".encode(), digest_size=8).hexdigest()
-            self._judged.add(f"{event.id} {said}", judgement)
+            self._log.add(f"{event.id} {said}", entry)
 
     def off_record(self, session_id: str, agent: str, top: str, key: str) -> None:
-        """Record a message that refuses to be remembered; by its `key` it is answered once."""
-        judgement = Judgement(
+        """Log a message that opts out; `key` identifies it, so that it is answered once."""
+        entry = CaptureLogEntry(
             at=time.time(),
             reason=AS_ASKED,
             session_id=session_id,
@@ -86,15 +89,15 @@ class Notifications:
             why="refusal",
             classifier=LOCAL,
             top=top,
-            untold=True,
+            unreported=True,
         )
-        self._judged.add(f"off record {key}", judgement)
+        self._log.add(f"off record {key}", entry)
 
-    def meant(
+    def name_memory(
         self, session_id: str, agent: str, root: Root, key: str, *, memory_id: str = "", content: str = ""
     ) -> None:
-        """Record that a message asks to forget a memory, or something that no memory says."""
-        judgement = Judgement(
+        """Log a request to forget: the memory that it means, or that there is none."""
+        entry = CaptureLogEntry(
             at=time.time(),
             text=content,
             memory_id=memory_id,
@@ -105,54 +108,54 @@ class Notifications:
             classifier=LOCAL,
             scope=root.scope,
             top=root.top,
-            untold=True,
+            unreported=True,
         )
-        self._judged.add(f"forget {key}", judgement)
+        self._log.add(f"forget {key}", entry)
 
     def point_back(self, session_id: str, key: str) -> bool:
-        """Name the last memory of a session whose message refuses what came before; False if none."""
-        of_session = (each for each in self._judged.listed() if each.session_id == session_id)
+        """Name the newest memory of a session for an opt-out of it; return False if there is none."""
+        of_session = (each for each in self._log.listed() if each.session_id == session_id)
         last = next((each for each in of_session if each.memory_id and each.why != "forget"), None)
         if last is None or not last.text:
             return False
         root = Root(last.top, Scope(last.scope))
-        self.meant(session_id, last.agent, root, key, memory_id=last.memory_id, content=last.text)
+        self.name_memory(session_id, last.agent, root, key, memory_id=last.memory_id, content=last.text)
         return True
 
     def of(self, session_id: str) -> tuple[str, ...]:
-        """What nobody was told yet."""
-        return tuple(map(_sentence, self._judged.untold(session_id)))
+        """Return the unreported sentences of a session."""
+        return tuple(map(_sentence, self._log.unreported(session_id)))
 
-    def told(self, session_id: str, count: int) -> None:
-        """The first sentences were heard."""
-        self._judged.told(session_id, count)
+    def mark_reported(self, session_id: str, count: int) -> None:
+        """Mark the first `count` sentences of a session as reported."""
+        self._log.mark_reported(session_id, count)
 
-    def _judge(self, why: str) -> str:
+    def _classifier_of(self, why: str) -> str:
+        """Return the classifier that decided for a reason."""
         return self._classifier if self._classifier and why == "model" else LOCAL
 
 
 def unanswered(
     event: Event, documents: Sequence[DecidedMemory], refused: Sequence[Refused]
 ) -> tuple[Refused, ...]:
-    """The refusal of a request that came to nothing at all, whatever judged it; else nothing."""
+    """Return the refusal of an explicit request without any result, else nothing."""
     if event.kind != "explicit" or event.is_slice or documents or refused:
         return ()
     typed = [utterance.text for utterance in event.window if utterance.role == "user"]
     return (Refused(typed[-1] if typed else "", "nothing in it reads like something to keep"),)
 
 
-def _sentence(judgement: Judgement) -> str:
-    if judgement.why == "refusal":
-        return f"not kept, {judgement.reason}"
-    if judgement.why == "forget":
-        command = f"`forgectl forget {judgement.memory_id}` forgets it"
-        return (
-            f'not forgotten yet: "{judgement.text}"; {command}' if judgement.memory_id else judgement.reason
-        )
-    if not judgement.memory_id:
-        what = f'"{judgement.text}": ' if judgement.text else ""
-        return f"not kept: {what}{judgement.reason}"
-    where = _WHERE.get(judgement.scope, "this repository")
-    how = "in place of an older one, " if judgement.supersedes else ""
-    back = f"`forgectl forget {judgement.memory_id}` takes it back"
-    return f'kept, {how}for {where}: "{judgement.text}"; {back}'
+def _sentence(entry: CaptureLogEntry) -> str:
+    """Return the sentence that reports a log entry."""
+    if entry.why == "refusal":
+        return f"not kept, {entry.reason}"
+    if entry.why == "forget":
+        command = f"`forgectl forget {entry.memory_id}` forgets it"
+        return f'not forgotten yet: "{entry.text}"; {command}' if entry.memory_id else entry.reason
+    if not entry.memory_id:
+        what = f'"{entry.text}": ' if entry.text else ""
+        return f"not kept: {what}{entry.reason}"
+    where = _WHERE.get(entry.scope, "this repository")
+    how = "in place of an older one, " if entry.supersedes else ""
+    back = f"`forgectl forget {entry.memory_id}` takes it back"
+    return f'kept, {how}for {where}: "{entry.text}"; {back}'

@@ -1,9 +1,9 @@
-"""Cut out of a message what its author does not want remembered ("off the record", "forget that ...").
+"""Remove text that its author does not want remembered ("off the record", "forget that ...").
 
-In: the text of a user's message. Out: a `Cut`. It is done before a message waits, is stored or leaves, so no
-rule, model or file has what was refused; `without_repeats` takes it out of the assistant's answers. Verbs of
-memory refuse whatever their object; "never store tokens in plain text" stays. Pasted text refuses nothing.
-The wordings are those of `rules.requests`. Raises nothing.
+Input: a user's message. Output: a `Cut`. It runs before a message is queued, stored or sent, so no rule,
+model or file sees the text. `without_repeats` removes it from the assistant's answers. Verbs of memory opt
+out whatever their object, but "never store tokens in plain text" stays. Pasted text opts nothing out. The
+wordings are those of `rules.requests`. Raises nothing.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from itertools import chain
 import msgspec
 
 from forged.capture.authorship import MessagePiece, parts_of, pieces
-from forged.capture.forms import plain, words_said
-from forged.capture.rules.lasting import Veto, speaks_against
+from forged.capture.rules.durability import Veto, is_vetoed
 from forged.capture.rules.requests import asks, begins_with_request, forgets, form_of, letters, names_memory
+from forged.capture.text_patterns import plain, words_said
 from forged.text.forgetting import sentences_in
 
-# Words without which no pattern matches: most messages hold none of them, and cost one look.
+# Words of which each pattern needs one. Most messages have none, so one search suffices.
 _CUES = re.compile(
     r"not\b|n'?t\b|\bno\b|nothing|none|neither|never|\bout\b|stop|quit|avoid|refrain|without|against|"
     r"instead|off[- ]|between|leave|"
@@ -33,33 +33,33 @@ _CUES = re.compile(
     r"[不别勿无甭停禁没忘删清抹移去私]|之间|ない|なく|ずに|ちゃ|ては|んで|んな|るな|要|無|オフレコ|ここだけ|内緒|秘密|二人|記録|忘|わすれ|消|削除|"
     r"やめ|止め|控え|破棄|外"
 )
-# Letters of a sentence that says more than the words that refuse; words of a clause that may state something.
+# Letters of a sentence that says more than an opt-out, and words of a clause that may be a statement.
 _SAYS, _CLAUSE = 12, 3
-# The marks and blanks that a sentence ends with.
+# Marks and blanks at the end of a sentence.
 _END = re.compile(r"[.!?…。！？]*\s*$")
-# What leads in another value, and what speaks against its lasting.
+# Lead-in of a replacement value, and vetoes against its lasting.
 _ASKED = "Remember: "
 _PASSING: frozenset[Veto] = frozenset({"question", "doubt", "order"})
 _MARKS = " ,;:–—，：；、-"
-# The end of a sentence that points on.
+# End of a sentence that points to the next one.
 _POINTS_ON, _COLON = re.compile(r"[:：]\s*$"), re.compile(r"\s*[:：]")
 _CLAUSES = re.compile(
     r"([,;:–—，：；、]\s*(?!\s|(?:dass|was|wie|wer|wo|que|qui|ce que)\b)| - |"
     r"\s(?=(?:but|and|aber|und|pero|y|mais|et|mas|e|sondern|so)\s)|(?<=が)|(?<=けど))"
 )
 _JOINS = re.compile(r"^\s*(?:but|and|aber|und|pero|y|mais|et|mas|e|sondern|so|但是?|でも)?\s*", re.IGNORECASE)
-# Words with a capital letter within a sentence, or with a number.
+# Words with a capital letter inside a sentence, or with a number.
 _NAMES = re.compile(r"(?<=[^\s.!?:;\"'(] )[^\W\d_a-z][^\W_]+|\b[^\W_]*\d[\w.]*")
-# Sessions whose refused words are known, and texts of each.
+# Most sessions with stored opt-outs, and texts of each.
 _MOST_SESSIONS, _MOST_REFUSED = 256, 32
-# Of the words that were refused, what another sentence must share to say them again.
+# Share of an opted-out text's words that make another sentence a repetition.
 _AGAIN = 0.5
 
 
 class Cut(msgspec.Struct, frozen=True):
-    """Rest of a message, the sentences that must not be kept, and those that ask to forget.
+    """Rest of a message, its opted-out sentences, and its requests to forget.
 
-    `points_before`: the message refuses nothing of its own, but what was said before it.
+    `points_before`: the message opts out the one before it.
     """
 
     text: str
@@ -69,7 +69,7 @@ class Cut(msgspec.Struct, frozen=True):
 
 
 def cut(text: str) -> Cut:
-    """Return a message without what its author refuses or asks to forget."""
+    """Return a message without opted-out text and requests to forget."""
     if not _CUES.search(plain(text)):
         return Cut(text)
     found = [_Piece(piece) for piece in pieces(text)]
@@ -88,31 +88,31 @@ def cut(text: str) -> Cut:
 
 @functools.cache
 def prepare() -> None:
-    """Read and compile all wordings, some 0.1 s, so that no message waits for it on an event loop."""
+    """Compile all wordings (some 0.1 s), so that no message waits for it on an event loop."""
     cut("Don't remember any of this: it is so. Forget that it is so, we use another.")
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """The words by which a text is recognised that must not be kept, and the names among them."""
+    """Words of an opted-out text, and the names among them."""
 
     words: frozenset[str]
     names: frozenset[str]
 
     def is_said_in(self, text: str, *, by_name: bool = False) -> bool:
-        """Return whether a text says it again: half of its words, or `by_name` one of its names."""
+        """Return True if a text repeats half of the words, or with `by_name` one of the names."""
         said = words_said((plain(text),))
         share = len(self.words & said)
         return bool(by_name and self.names & said) or (share > 0 and share >= _AGAIN * len(self.words))
 
 
 def refused_in(text: str) -> Refusal:
-    """Return the words of a text that was cut, without those that refuse."""
+    """Return the words of an opted-out text, without those of the opt-out."""
     words = frozenset(word for word in words_said((_bare(text),)) if any(map(str.isalnum, word)))
     return Refusal(words, words & words_said(each.lower() for each in _NAMES.findall(text)))
 
 
 def without_repeats(text: str, refused: Sequence[Refusal], *, by_name: bool) -> str:
-    """Return a text without the sentences that say what was refused; requests to remember stay."""
+    """Return a text without sentences that repeat opted-out text; requests to remember stay."""
 
     def is_repeat(part: str) -> bool:
         return any(each.is_said_in(part, by_name=by_name) for each in refused) and not asks(part)
@@ -121,22 +121,22 @@ def without_repeats(text: str, refused: Sequence[Refusal], *, by_name: bool) -> 
 
 
 def is_refused(content: str, refused: Sequence[Refusal], prompts: Sequence[str]) -> bool:
-    """Return whether a text says what was refused, or what one of a person's prompts refuses."""
+    """Return True if a text repeats an opt-out of the session or of one of a person's prompts."""
     fresh = (refused_in(text) for prompt in prompts for text in cut(prompt).refused)
     return any(each.is_said_in(content) for each in chain(refused, fresh))
 
 
 class OffRecord:
-    """The words of what sessions refused, in the daemon's memory alone: one for the daemon.
+    """Opt-outs of sessions, in memory only. One for the daemon.
 
-    A session is told by its key; of many the oldest go, whose refusals are in their transcripts.
+    The oldest sessions are dropped beyond a limit; their transcripts still have the opt-outs.
     """
 
     def __init__(self) -> None:
-        self._refused: dict[str, tuple[Refusal, ...]] = {}  # the newest last
+        self._refused: dict[str, tuple[Refusal, ...]] = {}  # newest last
 
     def add(self, key: str, refused: Sequence[Refusal]) -> None:
-        """Take note of what a session refused."""
+        """Store opt-outs of the session with this key."""
         if refused and key:
             known = self._refused.pop(key, ())
             self._refused[key] = tuple(dict.fromkeys((*known, *refused)))[-_MOST_REFUSED:]
@@ -144,21 +144,21 @@ class OffRecord:
                 del self._refused[next(iter(self._refused))]
 
     def of(self, key: str) -> tuple[Refusal, ...]:
-        """Return what a session refused."""
+        """Return the opt-outs of a session."""
         return self._refused.get(key, ())
 
     def of_all(self, session_ids: Collection[str]) -> tuple[Refusal, ...]:
-        """Return what sessions of these ids refused, in whatever roots."""
+        """Return the opt-outs of sessions with these ids, in all roots."""
         found = (some for key, some in self._refused.items() if key.partition("\0")[0] in session_ids)
         return tuple(chain.from_iterable(found))
 
 
 class _Piece:
-    """The sentences of one piece of a message, and what becomes of each."""
+    """Sentences of one piece of a message, and the result for each."""
 
     def __init__(self, piece: MessagePiece) -> None:
         self._whole = piece.text
-        self.parts = parts_of(piece) if piece.of in {"typed", "unsure"} else []
+        self.parts = parts_of(piece) if piece.author in {"typed", "unsure"} else []
         self._left: list[str | None] = [*self.parts]
         self.forgets: list[str] = []
         seen = [plain(part) for part in self.parts]
@@ -168,23 +168,24 @@ class _Piece:
 
     @property
     def left(self) -> str:
-        """The text of what stays."""
+        """Return the text that stays."""
         if not self.parts or self._left == self.parts:
             return self._whole
         return "".join(part for part in self._left if part).strip()
 
     @property
     def refused(self) -> Iterator[str]:
+        """Yield the removed text of opted-out sentences."""
         for part, left in zip(self.parts, self._left, strict=True):
             if left != part and part not in self.forgets and part.strip():
                 yield part.replace(left.strip(), "").strip() if left else part.strip()
 
     def refuse(self, at: int) -> None:
-        """Cut a sentence, but for the clauses of it that ask for something else to be kept."""
+        """Remove a sentence, except its clauses that ask to keep something else."""
         self._left[at] = _requests_in(self.parts[at])
 
     def refuse_from(self, at: int, step: int) -> bool:
-        """Cut the sentences from a place on, up to a request; return whether there was any."""
+        """Remove sentences in one direction up to a request; return True if there were any."""
         begin = at
         while 0 <= at < len(self.parts) and not asks(self.parts[at]):
             if at not in self.refusals:
@@ -193,18 +194,20 @@ class _Piece:
         return at != begin
 
     def refuse_all(self) -> None:
+        """Remove all sentences except requests."""
         for at, part in enumerate(self.parts):
             if at not in self.refusals and not asks(part):
                 self._left[at] = None
 
     def cut_forgotten(self) -> None:
+        """Remove requests to forget."""
         for at in self.to_forget:
             if self._left[at] is not None:
                 self.forgets.append(self.parts[at])
                 self._left[at] = _without_forgotten(self.parts[at])
 
     def cut_repeats(self, refused: Sequence[str]) -> None:
-        """Cut the sentences that say again what another one refuses."""
+        """Remove sentences that repeat opted-out ones."""
         words = [refused_in(text) for text in refused] if self.parts else []
         for at, part in enumerate(self._left):
             is_whole = part is not None and part == self.parts[at]
@@ -213,7 +216,7 @@ class _Piece:
 
 
 def _cut_refused(found: Sequence[_Piece], piece: _Piece, at: int) -> bool:
-    """Cut a sentence that refuses and what it points at; return whether that is before the message."""
+    """Remove an opt-out and its target; return True if the target is an earlier message."""
     part = piece.parts[at]
     said = plain(part)
     match = form_of("refuses").search(said)
@@ -239,17 +242,18 @@ def _cut_refused(found: Sequence[_Piece], piece: _Piece, at: int) -> bool:
 
 
 def _bare(sentence: str) -> str:
+    """Return a sentence without the words of an opt-out."""
     return form_of("empty").sub(" ", form_of("refuses").sub(" ", plain(sentence)))
 
 
 def _clauses(sentence: str) -> list[str]:
-    """The clauses of a sentence, each with the mark that it begins with: together the sentence."""
+    """Split a sentence into clauses, each with its leading mark; joined they are the sentence."""
     found = _CLAUSES.split(sentence)
     return [found[0], *(mark + text for mark, text in zip(found[1::2], found[2::2], strict=True))]
 
 
 def _requests_in(sentence: str) -> str | None:
-    """The clauses of a sentence that refuses which ask for something to be kept, with those behind them."""
+    """Return the clauses of an opt-out that ask to keep something, and those after them."""
     kept: list[str] = []
     is_kept = False
     for clause in _clauses(sentence):
@@ -263,13 +267,10 @@ def _requests_in(sentence: str) -> str | None:
 
 
 def _without_forgotten(sentence: str) -> str | None:
-    """The clauses of a sentence that asks to forget which say something of their own.
-
-    One that puts another value in place of the forgotten one is as much a request to memory.
-    """
+    """Return the clauses of a request to forget that state something, as a request if they replace it."""
     clauses = _clauses(sentence)
     forgotten = [each for each in clauses if forgets(plain(each.lstrip(_MARKS)))]
-    if not forgotten:  # the wording goes over several clauses
+    if not forgotten:  # the wording spans several clauses
         return None
     words, is_thing = words_said(forgotten), not names_memory(sentence)
     kept: list[str] = []
@@ -284,10 +285,11 @@ def _without_forgotten(sentence: str) -> str | None:
         if is_kept:
             kept.append(clause)
     left = _tidied(kept, sentence)
-    return f"{_ASKED}{left}" if left and is_stated and not speaks_against(left, _PASSING) else left
+    return f"{_ASKED}{left}" if left and is_stated and not is_vetoed(left, _PASSING) else left
 
 
 def _tidied(clauses: Sequence[str], sentence: str) -> str | None:
+    """Join clauses into a sentence with its original end mark."""
     if not clauses:
         return None
     text = _JOINS.sub("", "".join(clauses).lstrip(_MARKS), count=1).rstrip(f"{_MARKS}\n")

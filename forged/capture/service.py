@@ -1,8 +1,8 @@
-"""Take captures, run the worker, and answer what a person asks of capture.
+"""Capture service: accept submissions, run the worker, and answer requests about capture.
 
-What was acknowledged is never replaced or cut, and ends in memories or among the dead; what there is no room
-for is refused. An event leaves only when its memories are on disk, so a death in between changes nothing that
-is visible. `run` works until it is cancelled; `close` comes after that.
+An acknowledged event is never replaced or cut; it ends in memories or among the dead events. If there is no
+room, the submission is refused. An event leaves only after its memories are on disk, so a kill in between
+loses nothing. `run` works until cancelled; `close` comes after that.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable, Sequence
 from weakref import WeakValueDictionary
 
+from forged.capture.call_limiter import CallLimiter
 from forged.capture.committer import Committer
 from forged.capture.dispatcher import EventDispatcher, Rank
-from forged.capture.gate import Gate
 from forged.capture.intake import Intake, Outcome, Submission, SubmittedEvents
 from forged.capture.off_record import OffRecord
 from forged.capture.queue import CaptureQueue, EventFlusher, QueuedEvent, session_key
@@ -26,7 +26,7 @@ from forged.capture.vectors import VectorsOf
 from forged.counters import Metrics
 from forged.errors import StoreError
 from forged.files import Root
-from forged.models import Governor, Health
+from forged.models import EndpointHealth, Governor
 from forged.state import Change, CutCount, CutEvent, Event, Kind, State, cut, new_event_id
 from forged.text.forgetting import Words
 from forged_client.protocol import CaptureReport
@@ -34,8 +34,11 @@ from forged_client.protocol import CaptureReport
 logger = logging.getLogger(__name__)
 
 
-class Pipeline:
-    """One for the daemon; `rank` finds the memories that a model should know about."""
+class CaptureService:
+    """Accepts conversations and turns them into memories. One for the daemon.
+
+    `rank` finds existing memories that a model should know.
+    """
 
     def __init__(
         self,
@@ -50,11 +53,11 @@ class Pipeline:
         batch_turns: int = 1,
         off: str = "",
         problem: str = "",
-        health: Health | None = None,
+        health: EndpointHealth | None = None,
         supervisor: MakeSupervisor = Supervisor,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`off` and `problem` say why nothing can be captured; `clock` gives seconds that never go back."""
+        """`off` and `problem` explain why nothing can be captured; `clock` returns monotonic seconds."""
         self._state = state
         self._events = state.events
         self._metrics = metrics
@@ -67,7 +70,9 @@ class Pipeline:
             settings=settings,
             queue=self._queue,
             state=state,
-            gate=Gate(governor, health or Health(clock=clock)) if settings.classifier else None,
+            limiter=CallLimiter(governor, health or EndpointHealth(clock=clock))
+            if settings.classifier
+            else None,
             metrics=metrics,
             rank=rank,
             vectors=vectors,
@@ -76,9 +81,9 @@ class Pipeline:
             make_supervisor=supervisor,
             clock=clock,
         )
-        self.news = self._dispatcher.news
-        self._taken_up = asyncio.Event()  # clear while `run` reads what an earlier daemon left
-        self._taken_up.set()
+        self.notifications = self._dispatcher.notifications
+        self._restored = asyncio.Event()  # clear while `run` reads stored events
+        self._restored.set()
         self._closing = False
         self._flusher = EventFlusher(state, self._queue)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -92,14 +97,15 @@ class Pipeline:
             answer=self._dispatcher.answer,
         )
 
-    async def hear(self, submission: Submission) -> Outcome:
-        """Take what was said, or say why not; captures of one session one after the other.
+    async def submit(self, submission: Submission) -> Outcome:
+        """Accept a submission, or reject it with a reason; submissions of one session run in order.
 
-        A capture in parts is judged once. `durable` is all on stable storage; a turn is there in a second.
+        A capture in parts is classified once. `durable` means on stable storage; a turn is there within a
+        second.
         """
         if submission.problem:
             return self._refused(submission.problem)
-        event_id = new_event_id()  # before anything is awaited: ids are in the order of arrival
+        event_id = new_event_id()  # before any await, so that ids have the order of arrival
         tops = tuple(root.top for root in submission.roots)
         reason = await self._refusal(tops)
         key = session_key(submission.session_id, submission.roots) or event_id
@@ -107,7 +113,7 @@ class Pipeline:
         async with lock:
             if reason:
                 is_paused = submission.session_id and self._state.pauses.is_paused(tops)
-                if is_paused and await self._intake.pass_over(submission, key):
+                if is_paused and await self._intake.mark_seen(submission, key):
                     self._flusher.schedule()
                 return self._refused(reason)
             if (done := self._state.parts.done(submission.event_id)) is not None:
@@ -118,7 +124,7 @@ class Pipeline:
             return self._refused(taken.reason) if taken.word == "rejected" else taken
 
     async def _accept(self, kind: Kind, taken: SubmittedEvents, tops: tuple[str, ...]) -> Outcome:
-        """Have all events of a capture wait, which are none if all that was said is known."""
+        """Queue the events of a capture; there are none if all messages are known."""
         events = taken.events
         if reason := await self._refusal(tops if events else ()):
             return self._refused(reason)
@@ -151,7 +157,7 @@ class Pipeline:
         return Outcome("accepted", slices=len(events))
 
     async def _stored(self, taken: SubmittedEvents, also: Sequence[Change]) -> str:
-        """Store what has to be on disk before it is answered; why that failed, or nothing."""
+        """Store durable events; return the error, or ""."""
         self._queue.ripen(taken.session)
         if taken.learned is not None:
             also = [*also, self._state.learned.change({taken.session: taken.learned})]
@@ -162,10 +168,12 @@ class Pipeline:
         return ""
 
     def _refused(self, reason: str) -> Outcome:
+        """Count and return a rejection."""
         self._metrics.captures_rejected += 1
         return Outcome("rejected", reason)
 
     def _full(self, count: int, size: int) -> str:
+        """Return the reason why so many events and bytes have no room, or ""."""
         held = self._queue.in_memory()
         size += sum(waiting.size for waiting in held) + self._state.parts.bytes
         if self._events.has_room(count + len(held), size):
@@ -174,8 +182,8 @@ class Pipeline:
         return f"spool_full: {waits} events wait already; `forgectl status` says for what"
 
     async def _refusal(self, tops: tuple[str, ...]) -> str:
-        """Why nothing is taken of these roots now, or nothing; waits for what an earlier daemon left."""
-        await self._taken_up.wait()
+        """Return the reason why these roots accept nothing now, or ""; wait for stored events first."""
+        await self._restored.wait()
         if self.off:
             return self.off
         if self._closing:
@@ -185,28 +193,29 @@ class Pipeline:
     def _add(
         self, events: Sequence[Event], *, on_disk: bool, at_once: bool = True, sealed: bool = False
     ) -> None:
+        """Queue events and wake the dispatcher."""
         for event in events:
             self._queue.add(event, on_disk=on_disk, now=self._clock(), at_once=at_once, sealed=sealed)
         if events:
             self._dispatcher.supervisor.want()
         self._dispatcher.wake()
 
-    async def judged(self, session_id: str, roots: tuple[Root, ...], within_s: float) -> bool:
-        """Whether nothing of a session waits any more, after waiting so long for it."""
+    async def wait_until_classified(self, session_id: str, roots: tuple[Root, ...], within_s: float) -> bool:
+        """Wait until no event of a session is queued; return False on a timeout."""
         session = session_key(session_id, roots)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
-                await self._taken_up.wait()
+                await self._restored.wait()
                 while self._queue.holds(session):
                     await self._dispatcher.ended.wait()
-        return self._taken_up.is_set() and not self._queue.holds(session)
+        return self._restored.is_set() and not self._queue.holds(session)
 
     async def purge(self, unwanted: Sequence[Words]) -> CutCount:
-        """Take every sentence that holds an unwanted text out of all events; an empty one goes.
+        """Remove every sentence with an unwanted text from all events; an empty event is dropped.
 
-        What is in hand is judged anew with what is left of it. Raises StoreError.
+        The event in hand is classified again with its rest. Raises StoreError.
         """
-        await self._taken_up.wait()
+        await self._restored.wait()
         done = await self._state.parts.cut(unwanted)
         done += await self._state.to_review.cut(unwanted)
         for waiting in self._queue.waiting():
@@ -221,6 +230,7 @@ class Pipeline:
         return done + await self._events.cut_dead(unwanted)
 
     async def _without(self, waiting: QueuedEvent, unwanted: Sequence[Words]) -> CutEvent:
+        """Cut an event, again if it changed meanwhile."""
         while True:
             event, documents = waiting.event, self._events.documents(waiting.event.id)
             left = await asyncio.to_thread(cut, event, documents, unwanted)
@@ -228,8 +238,8 @@ class Pipeline:
                 return left
 
     async def retry(self, event_id: str) -> bool:
-        """Queue a dead event again; false if there is none of this id. Raises StoreError."""
-        await self._taken_up.wait()
+        """Queue a dead event again; return False for an unknown id. Raises StoreError."""
+        await self._restored.wait()
         event = await self._events.revive(event_id)
         if event is None:
             return False
@@ -237,15 +247,15 @@ class Pipeline:
         return True
 
     def waiting(self) -> tuple[Event, ...]:
-        """Every event that has not ended, in order."""
+        """Return every queued event, in order."""
         return self._queue.events()
 
-    async def look_again(self) -> None:
-        """Let events go on whose folders are at their paths again."""
-        await self._dispatcher.look_again()
+    async def recheck_folders(self) -> None:
+        """Release events whose folders are at their paths again."""
+        await self._dispatcher.recheck_folders()
 
     async def drop(self, event_id: str) -> bool:
-        """Erase an event that waits; false if there is none of this id."""
+        """Erase a queued event; return False for an unknown id."""
         waiting = next((each for each in self._queue.waiting() if each.event.id == event_id), None)
         if waiting is None:
             return False
@@ -254,10 +264,11 @@ class Pipeline:
         return True
 
     def resumed(self) -> None:
-        """What was paused may go on."""
+        """Continue after a pause."""
         self._dispatcher.wake()
 
     def state(self) -> CaptureReport:
+        """Return the report of capture for `status`."""
         state, reason = self._condition()
         in_hand, supervisor = self._queue.in_hand, self._dispatcher.supervisor
         spooled, spool_bytes = self._events.stored
@@ -278,14 +289,16 @@ class Pipeline:
 
     @property
     def _last_error(self) -> str:
+        """Return the latest error of state, storage or worker."""
         return self._state.problem or self._events.trouble or self._dispatcher.last_error
 
     def _condition(self) -> tuple[str, str]:
+        """Return the state word and its reason."""
         if self.off:
             return "off", self.off
         if trouble := self._problem or self._dispatcher.supervisor.problem:
             return "failing", trouble
-        if not self._taken_up.is_set():
+        if not self._restored.is_set():
             return "waiting", "what an earlier daemon left is being read"
         if doubt := self._state.pauses.doubt:
             return "failing", doubt
@@ -298,20 +311,23 @@ class Pipeline:
         return "idle", ""
 
     async def run(self) -> None:
-        """Take up what an earlier daemon left, and work; without a classifier all waits for another."""
-        self._taken_up.clear()
+        """Queue stored events and process the queue until cancelled.
+
+        Without a classifier all events wait for a later daemon.
+        """
+        self._restored.clear()
         try:
             await self._state.opened()
-            self._take_up()
+            self._restore()
         finally:
-            self._taken_up.set()
+            self._restored.set()
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._take_up_late())
+            group.create_task(self._restore_late())
             if not (self.off or self._problem):
                 group.create_task(self._dispatcher.run())
 
     async def close(self) -> None:
-        """After `run` was cancelled: what only memory holds is stored for the next daemon."""
+        """Store events that are only in memory; call it after `run` was cancelled."""
         self._closing = True
         await self._dispatcher.settle()
         self._flusher.stop()
@@ -325,16 +341,18 @@ class Pipeline:
         else:
             logger.info("waiting turns stored events=%d", count)
 
-    def _take_up(self) -> None:
-        """What was acknowledged before the last end waits again, in its order, and for no further turns."""
+    def _restore(self) -> None:
+        """Queue the events of an earlier daemon in their order; no further turns join them."""
         self._add(self._events.left(), on_disk=True, sealed=True)
 
-    async def _take_up_late(self) -> None:
+    async def _restore_late(self) -> None:
+        """Queue the events of an earlier daemon once the state is open."""
         await self._events.restored.wait()
-        self._take_up()
+        self._restore()
 
 
 def _is_urgent(typed: Sequence[str]) -> bool:
-    from forged.capture.rules.engine import is_urgent  # noqa: PLC0415 - only a daemon with a model reads the rules
+    """Return True if a typed message should not wait."""
+    from forged.capture.rules.engine import is_urgent  # noqa: PLC0415 - only a daemon with a model needs the rules
 
     return is_urgent(typed)

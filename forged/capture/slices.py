@@ -1,7 +1,7 @@
-"""Cut conversations into windows of whole messages, each an event's.
+"""Cut conversations into windows of whole messages, one for each event.
 
-A longer message is cut where a paragraph, a line, a sentence or a word ends; secrets are gone before, so that
-none lies across a cut.
+A message longer than a window is cut at the end of a paragraph, a line, a sentence or a word. Secrets are
+removed before, so none is at a cut.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import msgspec
 
 from forged.conversation import Utterance
 
-# Characters of a window.
+# Most characters of a window.
 WINDOW_LIMIT = 64_000
-# Where to cut, best first; the cut is behind what matches.
+# Places to cut, best first; the cut is after the match.
 _ENDS = tuple(
     re.compile(rf"(?s:.*){end}")
     for end in (r"\n\s*\n", r"\n", r"(?:[.!?\u2026](?=\s)|[\u3002\uff01\uff1f])", r"\s")
@@ -23,19 +23,19 @@ _ENDS = tuple(
 
 
 class TimedMessage(msgspec.Struct, frozen=True):
-    """A message and when it was first heard, in Unix seconds.
+    """Message and the Unix time when it was first sent.
 
-    One that is `begun` is the rest of the message before it, one that `goes_on` is not its end.
+    `begun`: it continues the message before. `goes_on`: the next message continues it.
     """
 
     utterance: Utterance
-    heard_at: float
+    said_at: float
     begun: bool = False
     goes_on: bool = False
 
 
 def slices(said: Iterable[TimedMessage]) -> Iterator[tuple[TimedMessage, ...]]:
-    """Yield windows in order; a piece that is begun is the first of its window, one that goes on the last."""
+    """Yield windows in order; a continued piece is the last of its window, its continuation the first."""
     window: list[TimedMessage] = []
     room = WINDOW_LIMIT
     for message in said:
@@ -51,20 +51,22 @@ def slices(said: Iterable[TimedMessage]) -> Iterator[tuple[TimedMessage, ...]]:
 
 
 def _cut_to_windows(message: TimedMessage) -> Iterator[TimedMessage]:
+    """Cut a message into pieces that fit a window."""
     text, begun = message.utterance.text, message.begun
     while len(text) > WINDOW_LIMIT:
         end = _end(text)
         if text[:end].strip():
             yield TimedMessage(
-                Utterance(message.utterance.role, text[:end]), message.heard_at, begun, goes_on=True
+                Utterance(message.utterance.role, text[:end]), message.said_at, begun, goes_on=True
             )
             begun = True
         text = text[end:]
     if text.strip():
-        yield TimedMessage(Utterance(message.utterance.role, text), message.heard_at, begun, message.goes_on)
+        yield TimedMessage(Utterance(message.utterance.role, text), message.said_at, begun, message.goes_on)
 
 
 def _end(text: str) -> int:
+    """Return the index of the best cut."""
     for end in _ENDS:
         if found := end.match(text, WINDOW_LIMIT // 2, WINDOW_LIMIT):
             return found.end()

@@ -1,8 +1,8 @@
-"""Values that the daemon and the capture worker exchange, and the interface of a classifier.
+"""Messages between the daemon and the capture worker, and the interface of a classifier.
 
-The worker gets one `Classify` at a time, and ends it with `Classified` or `TaskFailed`; before that it may
-ask (`Asked`, `AskedVectors`, `AskedAgain`). All that crosses is msgspec bytes: an object that cannot be
-pickled vanishes from a `multiprocessing.Queue` without an error.
+The worker gets one `Classify` at a time and ends it with `Classified` or `TaskFailed`. Meanwhile it may ask
+(`AskHeads`, `AskVectors`, `AskRetry`). Everything crosses as msgspec bytes, because an object that cannot be
+pickled silently vanishes from a `multiprocessing.Queue`.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from typing import Protocol
 
 import msgspec
 
-from forged.counters import Departure
+from forged.counters import EgressRecord
 from forged.errors import ProviderError
 from forged.log import LogSettings
 from forged.memory import Entity, EntityRelation, Origin, Related, Scope
 from forged.program import Program
 from forged.state import Event
 
-# Of one event.
+# Most documents of one event.
 MOST_DOCUMENTS = 10
 MAX_CONTENT_BYTES = 8 << 10
 
 
 class KnownMemory(msgspec.Struct, frozen=True):
-    """The newest version of an existing memory, as a classifier is told of it."""
+    """Newest version of an existing memory, as a classifier sees it."""
 
     id: str
     scope: str
@@ -34,11 +34,11 @@ class KnownMemory(msgspec.Struct, frozen=True):
 
 
 class Proposal(msgspec.Struct, frozen=True):
-    """A memory to keep, unchecked: every field may hold anything.
+    """Proposed memory, unchecked: every field may hold anything.
 
-    `evidence` are files as PATH, PATH:LINE or PATH:FIRST-LAST; `importance` is from 0 to 1, or unknown. `why`
-    is request, rule, head, model, or empty for an author with one reason. What `only_replaces` is not sure to
-    be worth keeping, unless it changes what is known: `doubt` nats must speak for that.
+    `evidence` has files as PATH, PATH:LINE or PATH:FIRST-LAST. `importance` is from 0 to 1, or unknown. `why`
+    is request, rule, linear, model, or empty for an author with one reason. `update_only`: it is kept only if
+    it changes a known memory, against a `penalty` in nats.
     """
 
     content: str
@@ -53,18 +53,19 @@ class Proposal(msgspec.Struct, frozen=True):
     importance: float | None = None
     source: str = ""
     why: str = ""
-    only_replaces: bool = False
-    doubt: float = 0.0
+    update_only: bool = False
+    penalty: float = 0.0
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """What model calls cost: calls, and tokens as the endpoint counted them or as estimated."""
+    """Cost of model calls: calls, and tokens as counted by the endpoint or estimated."""
 
     calls: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
 
     def __add__(self, other: Usage) -> Usage:
+        """Add the cost of further calls."""
         return Usage(
             self.calls + other.calls,
             self.prompt_tokens + other.prompt_tokens,
@@ -73,11 +74,12 @@ class Usage(msgspec.Struct, frozen=True):
 
     @property
     def tokens(self) -> int:
+        """Return all tokens."""
         return self.prompt_tokens + self.completion_tokens
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """What is not kept, in the person's words, and why, as a sentence; `asked`: it was to be kept."""
+    """Refused statement in the person's words, and the reason as a sentence; `asked`: it was requested."""
 
     text: str
     reason: str
@@ -85,11 +87,10 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class Classified(msgspec.Struct, frozen=True, tag="classified"):
-    """A classifier's answer about an event, which is mostly nothing: the last report about a task.
+    """Answer of a classifier about an event, often empty; it ends a task.
 
-    `malformed` counts elements that were no memory; `is_answer`: it says what to keep, be it nothing. `cut`
-    is a sentence why there may have been more. `author` has written the proposals. `refused` are explicit
-    requests.
+    `malformed` counts elements that were no memory. `is_answer`: the reply was valid, even if empty. `cut`
+    explains why proposals may be missing. `author` wrote the proposals. `refused` are explicit requests.
     """
 
     proposals: tuple[Proposal, ...] = ()
@@ -103,7 +104,7 @@ class Classified(msgspec.Struct, frozen=True, tag="classified"):
 
 
 class Tally(msgspec.Struct, frozen=True):
-    """Counts of proposals left out, secrets cut out, and forgotten texts kept as they were `said_again`."""
+    """Counts of proposals left out and of secrets removed, and of forgotten texts that were repeated."""
 
     invalid: int = 0
     duplicates: int = 0
@@ -112,8 +113,8 @@ class Tally(msgspec.Struct, frozen=True):
     refused: tuple[Refused, ...] = ()
 
 
-class CallFailed(ProviderError):  # noqa: N818 - reads as what happened
-    """A classifier's calls came to nothing; `usage` is what they cost all the same."""
+class CallFailed(ProviderError):  # noqa: N818 - named for the event
+    """Failure of a classifier's calls; `usage` is their cost."""
 
     def __init__(self, error: ProviderError, usage: Usage) -> None:
         super().__init__(
@@ -123,14 +124,14 @@ class CallFailed(ProviderError):  # noqa: N818 - reads as what happened
 
 
 class Classifier(Protocol):
-    """Window to proposals."""
+    """Turns a conversation window into proposals."""
 
     async def classify(
         self, event: Event, known: Sequence[KnownMemory], *, deadline: float, attempts: int
     ) -> Classified:
-        """Return what to keep; `known` memories come nearest first.
+        """Return proposals; `known` memories come nearest first.
 
-        `deadline` is `time.monotonic()` seconds over all of at most `attempts` calls. Raises CallFailed.
+        `deadline` is in `time.monotonic()` seconds, for at most `attempts` calls. Raises CallFailed.
         """
         ...
 
@@ -139,72 +140,72 @@ class Classifier(Protocol):
 
 
 class Classify(msgspec.Struct, frozen=True, tag="classify"):
-    """Find out what an event comes to; `known` memories and at most so many `attempts` are for a model."""
+    """Task: classify an event; `known` memories and `attempts` are for a model."""
 
     event: Event
     known: tuple[KnownMemory, ...] = ()
     attempts: int = 2
 
 
-class NamedHeads(msgspec.Struct, frozen=True, tag="heads"):
-    """The answer to Asked: the newest versions of memories whose first line names one of the things."""
+class HeadsAnswer(msgspec.Struct, frozen=True, tag="heads_answer"):
+    """Answer to AskHeads: current memories whose first line has one of the names."""
 
     event_id: str
     heads: tuple[KnownMemory, ...] = ()
 
 
-class StatementVectors(msgspec.Struct, frozen=True, tag="statement_vectors"):
-    """The answer to AskedVectors: a row of float32 for each text, in the machine's byte order, or none."""
+class VectorsAnswer(msgspec.Struct, frozen=True, tag="vectors_answer"):
+    """Answer to AskVectors: a float32 vector for each text, in native byte order, or none."""
 
     event_id: str
     rows: tuple[bytes, ...] = ()
 
 
-class GoOn(msgspec.Struct, frozen=True, tag="go_on"):
-    """The answer to AskedAgain: whether the event is still as the worker has it."""
+class RetryAnswer(msgspec.Struct, frozen=True, tag="retry_answer"):
+    """Answer to AskRetry: `may` is true if the event is unchanged."""
 
     event_id: str
     may: bool
 
 
-Task = Classify | NamedHeads | StatementVectors | GoOn
+Task = Classify | HeadsAnswer | VectorsAnswer | RetryAnswer
 
 
 # --- worker to daemon, over the Pipe ------------------------------------------------------------------
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
-    """The worker is up and waits for a task; `problem` says why it cannot classify, or nothing."""
+    """Report: the worker waits for a task; `problem` explains why it cannot classify, or is empty."""
 
     pid: int
     problem: str = ""
 
 
-class Asked(msgspec.Struct, frozen=True, tag="asked"):
-    """Which memories name one of these things? The worker waits for Heads."""
+class AskHeads(msgspec.Struct, frozen=True, tag="ask_heads"):
+    """Question: which current memories name one of these? The worker waits for HeadsAnswer."""
 
     event_id: str
     names: tuple[str, ...] = ()
 
 
-class AskedVectors(msgspec.Struct, frozen=True, tag="asked_vectors"):
-    """What does the local model make of these texts? The worker waits for StatementVectors."""
+class AskVectors(msgspec.Struct, frozen=True, tag="ask_vectors"):
+    """Question for the local model's vectors of texts. The worker waits for VectorsAnswer."""
 
     event_id: str
     texts: tuple[str, ...] = ()
 
 
-class AskedAgain(msgspec.Struct, frozen=True, tag="asked_again"):
-    """May the model be asked about the event once more? Something of it may be forgotten by now."""
+class AskRetry(msgspec.Struct, frozen=True, tag="ask_retry"):
+    """Question before a second call about an event, as it may be cut. The worker waits for RetryAnswer."""
 
     event_id: str
 
 
 class TaskFailed(msgspec.Struct, frozen=True, tag="failed"):
-    """The task is not finished. `reason` is the word of a ProviderError, or one of the worker's own.
+    """Report: the task failed. `reason` is that of a ProviderError, or one of the worker's own.
 
-    `internal`: a bug. The daemon's own are `storage`: a disk is full or broken; `unwritten`: it takes some
-    files and not others; `gone`: no root that they would go to exists.
+    `internal`: a bug. The daemon adds `storage`: a disk is full or broken; `unwritten`: it accepts some files
+    and not others; `gone`: no root of the event exists.
     """
 
     event_id: str
@@ -214,21 +215,21 @@ class TaskFailed(msgspec.Struct, frozen=True, tag="failed"):
     retry_after_s: float | None = None
 
 
-class CallDeparted(msgspec.Struct, frozen=True, tag="departed"):
-    """Something to count of a model call, told as it happens: a worker may be killed in the middle of it."""
+class CallSent(msgspec.Struct, frozen=True, tag="call_sent"):
+    """Report of one model call as it is sent, because the worker may be killed during it."""
 
-    departure: Departure
+    record: EgressRecord
 
 
-Report = Ready | CallDeparted | Asked | AskedVectors | AskedAgain | Classified | TaskFailed
+Report = Ready | CallSent | AskHeads | AskVectors | AskRetry | Classified | TaskFailed
 
 
 class WorkerSettings(msgspec.Struct, frozen=True):
-    """All that a worker needs to know, sent to it once. `key` is the key itself: never shown or logged.
+    """Settings of a worker, sent once. `key` is the secret itself and never shown or logged.
 
-    Without a `classifier` the built-in rules decide. `proxy` and `plain_http_hosts` are of `[network]`. A
-    `program` replaces an endpoint, and each of its calls has a folder in `scratch`. `has_vectors`: the daemon
-    may have rows of texts.
+    Without a `classifier` the built-in rules decide. `proxy` and `plain_http_hosts` are those of `[network]`.
+    A `program` replaces an endpoint; each of its calls has a folder in `scratch`. `has_vectors`: the daemon
+    may have vectors of texts.
     """
 
     classifier: str = ""

@@ -1,7 +1,7 @@
-"""The local model's rows of texts, float32 as bytes, for the worker, which has no model and no numpy.
+"""Vectors of texts by the local model, float32 as bytes, for the worker, which has no model.
 
-The rows are some of the model's layers: the last one says what a text is about, those before it more of how
-it is said (a rule, an order for now, a question), which is what is asked here. Raises nothing.
+A vector has several layers of the model. The last layer says what a text is about; earlier ones say more
+about its form (a rule, an order, a question), which is needed here. Raises nothing.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ logger = logging.getLogger(__name__)
 VectorsOf = Callable[[Sequence[str]], Awaitable[tuple[bytes, ...]]]
 
 _MOST_S = 10.0
-# Rows of some 5 kB.
+# Most vectors in memory, some 5 kB each.
 _MOST_ROWS = 600
 
 
 class LocalVectors:
-    """One for the daemon; keeps the newest rows in memory, a few megabytes and none on disk."""
+    """Cache of the local model's vectors, in memory only. One for the daemon."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
         self._known: dict[str, bytes] = {}
 
     async def __call__(self, texts: Sequence[str]) -> tuple[bytes, ...]:
-        """Return the rows of these texts.
+        """Return the vectors of these texts.
 
-        None where the embedder is not the local model, is not loaded, has no layers, fails or is late.
+        Returns none if the embedder is not the local model, is not loaded, has no layers, fails or is late.
         """
         known = {text: self._known.pop(text) for text in dict.fromkeys(texts) if text in self._known}
-        self._known |= known  # the newest now
+        self._known |= known  # these are the newest now
         missing = [text for text in dict.fromkeys(texts) if text not in known]
         if missing and not self._embedder.gives_layers:
             return ()
@@ -50,7 +50,7 @@ class LocalVectors:
         return tuple(known[text] for text in texts)
 
     async def _made(self, texts: Sequence[str]) -> list[bytes]:
-        """Ask for one text at a time, so that a query of an agent waits for one of them at most."""
+        """Embed one text at a time, so that a query waits for one at most."""
         purpose, deadline = Purpose("capture"), time.monotonic() + _MOST_S
         rows = [
             await self._embedder.embed([text], "layers", purpose=purpose, deadline=deadline) for text in texts

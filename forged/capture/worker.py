@@ -1,8 +1,8 @@
-"""The worker process: finds out what an event comes to.
+"""Worker process of capture: it classifies events.
 
-`main` handles one `Classify` at a time until it is killed, and reports `Classified` or `TaskFailed`. It opens
-no file of a store, asks the daemon about memories, and keeps nothing that matters: any step may be its last.
-It leads its own process group, ignores a service manager's signals, and ends when the daemon does.
+`main` handles one `Classify` at a time until killed, and reports `Classified` or `TaskFailed`. It opens no
+file of a store, asks the daemon about memories, and keeps nothing that matters, as it may be killed at any
+step. It leads its own process group, ignores a service manager's signals, and ends with the daemon.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ import msgspec
 
 from forged import log
 from forged.capture.values import (
-    Asked,
-    AskedAgain,
-    AskedVectors,
-    CallDeparted,
+    AskHeads,
+    AskRetry,
+    AskVectors,
     CallFailed,
+    CallSent,
     Classified,
     Classifier,
     Classify,
-    GoOn,
+    HeadsAnswer,
     KnownMemory,
-    NamedHeads,
     Ready,
     Report,
-    StatementVectors,
+    RetryAnswer,
     Task,
     TaskFailed,
     Usage,
+    VectorsAnswer,
     WorkerSettings,
 )
 from forged.errors import ConfigError, ProviderError
@@ -49,16 +49,16 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-A = TypeVar("A", NamedHeads, StatementVectors, GoOn)
+A = TypeVar("A", HeadsAnswer, VectorsAnswer, RetryAnswer)
 
-# A gateway without a server behind it, and a path or model that is not there: no event's fault.
-_NOBODY_THERE = frozenset({404, 502, 503, 504, 529})
-# A classifier keeps to its deadline by itself, and then says what its calls cost; not every one may.
+# HTTP codes of a gateway without a server, or of a wrong path or model: not the event's fault.
+_ENDPOINT_MISSING = frozenset({404, 502, 503, 504, 529})
+# Extra seconds for a classifier that ends at its deadline by itself and reports its cost.
 _GRACE_S = 1.0
 
 
 def main(queue: Queue[bytes], results: Connection, settings: bytes) -> None:
-    """Target of the spawned process: handle tasks until killed, or until nobody listens any more."""
+    """Handle tasks until killed or until the pipe is closed; target of the spawned process."""
     os.setpgid(0, 0)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
@@ -68,18 +68,20 @@ def main(queue: Queue[bytes], results: Connection, settings: bytes) -> None:
     log.begin(wanted.log)
 
     def report(one: Report) -> None:
+        """Send a report to the daemon."""
         try:
             results.send_bytes(msgspec.msgpack.encode(one))
-        except BrokenPipeError:  # the daemon is gone, and what an orderly end would close goes by itself
+        except BrokenPipeError:  # the daemon is gone; skip an orderly exit
             os._exit(1)
 
     def next_task() -> Task:
+        """Wait for the next message of the daemon."""
         return decoder.decode(queue.get())
 
     decoder: msgspec.msgpack.Decoder[Task] = msgspec.msgpack.Decoder(Task)
     classifier, problem = _classifier(wanted, DaemonLink(next_task, report), report)
     one = Worker(wanted, classifier, report)
-    # One loop for all events, so that a connection to an endpoint outlives an event.
+    # One loop for all events, so that connections stay open.
     with asyncio.Runner() as runner:
         report(Ready(os.getpid(), problem))
         while True:
@@ -89,6 +91,7 @@ def main(queue: Queue[bytes], results: Connection, settings: bytes) -> None:
 
 
 def _end_with_daemon() -> None:
+    """End this process when the daemon ends."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     wait([parent.sentinel])
@@ -100,60 +103,63 @@ def _end_with_daemon() -> None:
 def _classifier(
     settings: WorkerSettings, daemon: DaemonLink, report: Callable[[Report], None]
 ) -> tuple[Classifier | None, str]:
-    """The classifier, or why there is none. The rules need neither numpy nor httpx, half of a start."""
+    """Return the classifier, or the reason why there is none; import only what it needs."""
     try:
-        from forged.capture.local import LocalAnswers, WithRequests  # noqa: PLC0415
+        from forged.capture.local_classifier import LocalClassifier, RequestClassifier  # noqa: PLC0415
 
-        local = LocalAnswers(daemon.vectors if settings.has_vectors else None)
+        local = LocalClassifier(daemon.vectors if settings.has_vectors else None)
         if not settings.classifier:
             from forged.capture.rules.engine import RuleClassifier  # noqa: PLC0415
 
-            return WithRequests(RuleClassifier(daemon.heads, local.more), local), ""
+            return RequestClassifier(RuleClassifier(daemon.heads, local.refine), local), ""
         from forged.capture.llm import LlmClassifier  # noqa: PLC0415
 
         model = LlmClassifier(_model(settings, report), may_go_on=daemon.may_go_on)
-        return WithRequests(model, local, overrules=True), ""
+        return RequestClassifier(model, local, overrules=True), ""
     except ConfigError as error:
         return None, str(error)
 
 
 def _model(settings: WorkerSettings, report: Callable[[Report], None]) -> ChatModel:
-    """The model that is asked. Retries are the classifier's own affair: it counts calls."""
+    """Return the chat model or program, without retries, as the classifier counts its calls."""
     from forged.config import NetworkConfig  # noqa: PLC0415
-    from forged.models import Door  # noqa: PLC0415
+    from forged.models import EgressGuard  # noqa: PLC0415
 
     network = NetworkConfig(settings.proxy, settings.plain_http_hosts)
-    door = Door(network, lambda each: report(CallDeparted(each)))
+    egress = EgressGuard(network, lambda each: report(CallSent(each)))
     if settings.program.command:
         from forged.models.programs.chat import ProgramChat  # noqa: PLC0415
 
-        return ProgramChat(settings.program, settings.scratch, door=door)
+        return ProgramChat(settings.program, settings.scratch, egress=egress)
     from forged.models.openai_compatible import OpenAICompatibleChat  # noqa: PLC0415
 
-    return OpenAICompatibleChat(settings.base_url, settings.classifier, settings.key, door=door, retries=0)
+    return OpenAICompatibleChat(
+        settings.base_url, settings.classifier, settings.key, egress=egress, retries=0
+    )
 
 
 class DaemonLink:
-    """The other end, to be asked what only it knows."""
+    """Asks the daemon questions during a task."""
 
     def __init__(self, next_task: Callable[[], Task], report: Callable[[Report], None]) -> None:
-        """`next_task` waits for what the daemon says next."""
+        """`next_task` waits for the daemon's next message."""
         self._next_task = next_task
         self._report = report
 
     def heads(self, event_id: str, names: Sequence[str]) -> tuple[KnownMemory, ...]:
-        """The newest versions of the memories that an event can see, of those that name one of `names`."""
-        return self._answer(Asked(event_id, tuple(names)), NamedHeads).heads
+        """Return current memories that the event sees and that name one of `names`."""
+        return self._answer(AskHeads(event_id, tuple(names)), HeadsAnswer).heads
 
     def vectors(self, event_id: str, texts: Sequence[str]) -> tuple[bytes, ...]:
-        """A row of float32 for each text by the local model; none where it is not there."""
-        return self._answer(AskedVectors(event_id, tuple(texts)), StatementVectors).rows
+        """Return a float32 vector for each text, or none."""
+        return self._answer(AskVectors(event_id, tuple(texts)), VectorsAnswer).rows
 
     def may_go_on(self, event_id: str) -> bool:
-        """Whether an event is still as we have it: nothing of it was forgotten."""
-        return self._answer(AskedAgain(event_id), GoOn).may
+        """Return True if nothing of an event was forgotten meanwhile."""
+        return self._answer(AskRetry(event_id), RetryAnswer).may
 
-    def _answer(self, question: Asked | AskedVectors | AskedAgain, form: type[A]) -> A:
+    def _answer(self, question: AskHeads | AskVectors | AskRetry, form: type[A]) -> A:
+        """Ask a question and wait for its answer."""
         self._report(question)
         answer = self._next_task()
         assert isinstance(answer, form), "a task instead of an answer"
@@ -172,13 +178,13 @@ class Worker:
         self._report = report
 
     async def handle(self, task: Classify) -> None:
-        """Finish a task, or say why it is not finished; the last report is Classified or Failed."""
+        """Run a task; the last report is Classified or TaskFailed."""
         event_id = task.event.id
         try:
             last: Report = msgspec.structs.replace(await self._classify(task), event_id=event_id)
         except ProviderError as error:
             usage = error.usage if isinstance(error, CallFailed) else Usage()
-            reason = "unreachable" if error.status in _NOBODY_THERE else error.reason
+            reason = "unreachable" if error.status in _ENDPOINT_MISSING else error.reason
             last = TaskFailed(event_id, reason, str(error), usage, error.retry_after_s)
         except Exception as error:
             logger.exception("task not handled event=%s", event_id)
@@ -186,6 +192,7 @@ class Worker:
         self._report(last)
 
     async def _classify(self, task: Classify) -> Classified:
+        """Classify within the deadline. Raises ProviderError."""
         if self._classifier is None:
             raise ProviderError("there is no classifier", reason="auth")
         deadline = time.monotonic() + self._timeout_s

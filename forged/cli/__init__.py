@@ -1,7 +1,7 @@
-"""The command line: one file per family of verbs, and this entry.
+"""Command line `forgectl`: its entry point; each module has the commands of one family.
 
-Nothing is imported here until it is known to be needed: a status bar calls `forgectl status` every few
-seconds. Only this entry looks at the process's directory and environment; verbs get an `Invocation`.
+Imports are late, as a status bar calls `forgectl status` every few seconds. Only the entry point reads the
+directory and environment of the process; commands get an `Invocation`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from forged import be_utf8
 
 
 def main() -> None:
-    """Run forgectl on the process's arguments; ends the process with one of the codes in exits.py."""
+    """Run forgectl with the arguments of the process; exit with a code of exits.py."""
     be_utf8()
-    # A name that this locale cannot print is shown in escapes, not answered with a traceback.
+    # A character that the locale cannot print is escaped.
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
@@ -32,11 +32,11 @@ def _run(arguments: list[str]) -> int:
     code = fast.run(arguments, directory, os.environ)
     if code is not None:
         return code
-    import signal  # noqa: PLC0415 - it brings enum along, and ping does without
+    import signal  # noqa: PLC0415 - it imports enum, which ping does not need
 
     from forged.cli import call, commands  # noqa: PLC0415 - click only when it is needed
 
-    # As Ctrl-C does, so that a daemon and a directory that a verb has made for itself go too.
+    # As for Ctrl-C, so that a scratch daemon and directory are removed, too.
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     return commands.run(arguments, call.of_process(directory, os.environ))
 
@@ -44,5 +44,5 @@ def _run(arguments: list[str]) -> int:
 def _current_directory() -> str:
     try:
         return os.getcwd()
-    except OSError:  # removed under our feet; a verb that needs a workspace will say so
+    except OSError:  # it was removed; a command that needs a workspace reports it
         return ""

@@ -1,4 +1,4 @@
-"""`forgectl mcp`: the bridge for agents that speak MCP, as click knows it; `fast.py` starts it without."""
+"""`forgectl mcp`: the bridge for agents that speak MCP; `fast.py` starts it without click."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from forged import mcp
 
 
 @click.command("mcp")
-@click.argument("harness", default="")
-@click.option("--workspace", default="", metavar="PATH", help="Folder to work in, whatever the agent says.")
-def mcp_command(*, harness: str, workspace: str) -> None:
-    """Serve memories to an agent that speaks MCP on stdin and stdout, until it hangs up.
+@click.argument("agent", default="")
+@click.option("--workspace", default="", metavar="PATH", help="Work in this folder, not in the agent's.")
+def mcp_command(*, agent: str, workspace: str) -> None:
+    """Serve memories to an agent that speaks MCP on stdin and stdout, until it closes them.
 
-    HARNESS is the agent's program, such as claude; the log calls it so.
+    AGENT is the agent's program, such as claude; the daemon's log names it.
     """
-    arguments = [harness] * bool(harness) + ["--workspace", workspace] * bool(workspace)
-    if (place := mcp.chosen(arguments)) is None:
-        raise click.BadParameter("a harness is a word such as claude", param_hint="HARNESS")
+    arguments = [agent] * bool(agent) + ["--workspace", workspace] * bool(workspace)
+    if (place := mcp.parse_arguments(arguments)) is None:
+        raise click.BadParameter("AGENT is a word such as claude", param_hint="AGENT")
     mcp.serve(*place)

@@ -1,9 +1,8 @@
-"""One call of forgectl: its surroundings, a question to the daemon within them, and the answer on the screen.
+"""Context of one forgectl call, requests to the daemon, and output of replies.
 
-An `Invocation` is made once at the entry (the only place here that may look at the process's directory and
-environment) and handed down, so that a test can call every verb with surroundings of its own. The client is
-asked in its strict form: what an agent must not notice is exactly what a person at a terminal wants to read.
-Whatever goes wrong is raised as `Stop`.
+The entry point creates the `Invocation`; only it reads the directory and environment of the process.
+Tests pass their own. The client is strict, because a person needs the errors that an agent must not see.
+Each failure is raised as `Stop`.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from forged.cli.terminal import Painter, say, say_json, tell
 from forged.errors import ConfigError
 from forged_client import errors
 from forged_client.client import Client
-from forged_client.protocol import DeadEvents, Explained, Found, Memories, R, Reply, Request, Retrieved
+from forged_client.protocol import Explained, Found, Memories, R, Reply, Request, Retrieved
 
 _MOST_DIGITS = 6
 SYSTEM_PROGRAMS = ("/usr/bin", "/bin", "/run/current-system/sw/bin")
@@ -36,10 +35,11 @@ _WORDS: tuple[tuple[type[errors.ClientError], str], ...] = (
 
 
 class Invocation(msgspec.Struct, frozen=True, kw_only=True):
-    """`workspace` is absolute; `executable` is what autostart may run; `interactive`: a person can answer.
+    """Context of a call: workspace, environment, and terminal.
 
-    `timeout_s` covers a whole call. `programs` are the folders where the system keeps systemctl and its kin,
-    which are never looked for in PATH. `width` is that of the terminal on stdout, 0 where there is none.
+    `workspace` is absolute. `executable` is the program that autostart may run. `interactive` means that a
+    person can answer. `timeout_s` is the limit for the whole call. `programs` are the folders of systemctl
+    and similar programs, which are never looked up in PATH. `width` is 0 if stdout is not a terminal.
     """
 
     workspace: str
@@ -55,43 +55,43 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     width: int = 0
 
     def redraws(self, stream: TextIO | None) -> bool:
-        """Whether the stream is open and ends on a terminal that knows escape sequences."""
+        """Return True if the stream is a terminal that supports escape sequences."""
         return stream is not None and stream.isatty() and self.environ.get("TERM") != "dumb"
 
     def colour(self, stream: TextIO | None) -> bool:
-        """Whether to colour: NO_COLOR, then FORCE_COLOR, then a terminal that is not dumb."""
+        """Return True if output is coloured: NO_COLOR decides first, then FORCE_COLOR, then the terminal."""
         if self.environ.get("NO_COLOR"):
             return False
         return self.environ.get("FORCE_COLOR", "0") not in {"", "0"} or self.redraws(stream)
 
     @property
     def paint(self) -> Painter:
-        """The colours of stdout."""
+        """Painter for stdout."""
         return Painter(self.colour(sys.stdout))
 
 
 def of_process(directory: str, environ: Mapping[str, str]) -> Invocation:
-    """The invocation of this process.
+    """Return the invocation of this process.
 
-    The daemon that belongs to this forgectl is the script beside the interpreter. Where there is none it is
-    the one that last ran.
+    The daemon of this installation is the script `forged` in the folder of the interpreter.
+    Without it, autostart uses the daemon that ran last.
     """
-    beside = os.path.join(os.path.dirname(sys.executable), "forged")
+    script = os.path.join(os.path.dirname(sys.executable), "forged")
     return Invocation(
         workspace=directory,
         environ=environ,
-        executable=beside if os.path.exists(beside) else None,
+        executable=script if os.path.exists(script) else None,
         interactive=sys.stdin is not None and sys.stdin.isatty(),
         width=_width(sys.stdout, environ),
     )
 
 
 def _width(stream: TextIO | None, environ: Mapping[str, str]) -> int:
-    """Cells in a line of the terminal that a stream ends on, or of COLUMNS; 0 where it is no terminal."""
+    """Return the width of the stream's terminal, or COLUMNS; 0 without a terminal."""
     if stream is None or not stream.isatty():
         return 0
-    if (said := environ.get("COLUMNS", "")).isdecimal() and len(said) < _MOST_DIGITS:
-        return int(said)
+    if (columns := environ.get("COLUMNS", "")).isdecimal() and len(columns) < _MOST_DIGITS:
+        return int(columns)
     try:
         return os.get_terminal_size(stream.fileno()).columns
     except OSError:
@@ -99,9 +99,9 @@ def _width(stream: TextIO | None, environ: Mapping[str, str]) -> int:
 
 
 def stdin_text() -> str:
-    """All of stdin, read as UTF-8 whatever the locale says, with LF as line end. Raises Stop."""
+    """Read stdin as UTF-8 in any locale, with LF as line end. Raises Stop."""
     if sys.stdin is None:
-        raise Stop("usage", "stdin is closed, and the text was to come from it")
+        raise Stop("usage", "no text on stdin, which is closed")
     try:
         text = sys.stdin.buffer.read().decode()
     except UnicodeDecodeError as error:
@@ -115,7 +115,7 @@ def stdin_text() -> str:
 
 @contextmanager
 def daemon(call: Invocation) -> Iterator[Client]:
-    """A client for several questions, closed at the end. Raises Stop for whatever the client raises."""
+    """Open a client for several requests. Raises Stop for each error of the client."""
     try:
         with Client(
             timeout_s=call.timeout_s,
@@ -130,57 +130,57 @@ def daemon(call: Invocation) -> Iterator[Client]:
 
 
 def check_read(reply: Reply) -> None:
-    """End a reading verb whose answer never came; say on stderr what was odd about one that did.
+    """Raise Stop for a reply without a result; print the reason of any other reply on stderr.
 
-    `disabled` is a state and no failure: the verb goes on with nothing to show.
+    `disabled` is a state and not a failure; the command goes on with an empty result.
     """
     if reply.status not in {"ok", "empty", "disabled"}:
-        raise Stop(reply.status, remark(reply))
+        raise Stop(reply.status, status_sentence(reply))
     if reply.status == "disabled" or reply.reason:
-        tell(f"forgectl: {remark(reply)}")
+        tell(f"forgectl: {status_sentence(reply)}")
 
 
 def check_done(reply: Reply) -> None:
-    """End a writing verb that did not do what it was told, whatever the state is called."""
+    """Raise Stop for the reply to a write that was not carried out."""
     if reply.status != "ok":
-        raise Stop(reply.status, remark(reply))
+        raise Stop(reply.status, status_sentence(reply))
 
 
 def ask(call: Invocation, request: Request[R], check: Callable[[Reply], None] = check_read) -> R:
-    """The daemon's reply to the only question of a verb, checked."""
+    """Send the only request of a command and return the checked reply."""
     with daemon(call) as client:
         reply = client.ask(request)
     check(reply)
     return reply
 
 
-def remark(reply: Reply) -> str:
-    """What a person is told beside an answer, or instead of one."""
-    told = reply.reason or reply.status.replace("_", " ")
-    if reply.status == "ok":
-        return f"answered, though not in full: {told}"
-    return f"memory is disabled: {told}" if reply.status == "disabled" else told
+def status_sentence(reply: Reply) -> str:
+    """Return a sentence on the status of a reply."""
+    reason = reply.reason or reply.status.replace("_", " ")
+    return f"memory is disabled: {reason}" if reply.status == "disabled" else reason
 
 
 def _stop_of(error: errors.ClientError, call: Invocation) -> Stop:
     if isinstance(error, errors.RequestFailed):
         if not call.workspace:
-            return Stop(error.code, "the current directory is gone; say --workspace PATH")
+            return Stop(
+                error.code, "the current directory no longer exists; name another with --workspace PATH"
+            )
         if error.code == "unknown_verb":
             return Stop(
-                error.code, f"{error.message}: it is of an older forged, `forgectl restart` replaces it"
+                error.code, f"{error.message}: it is an older version; `forgectl restart` replaces it"
             )
         return Stop(error.code, error.message)
     if isinstance(error, errors.DaemonEnded) and error.exit_code == os.EX_CONFIG:
-        return Stop("configuration", _complaint(call) or str(error))
+        return Stop("configuration", _configuration_error(call) or str(error))
     word = next((word for kind, word in _WORDS if isinstance(error, kind)), "unavailable")
     if word == "not_running":
-        return Stop(word, f"forged is not running, `forgectl ping` starts it: {error}")
+        return Stop(word, f"forged is not running; `forgectl ping` starts it ({error})")
     return Stop(word, str(error))
 
 
-def _complaint(call: Invocation) -> str:
-    """What is wrong with the configuration, as the daemon said it to its log."""
+def _configuration_error(call: Invocation) -> str:
+    """Return the error of the configuration, as in the daemon's log, or ""."""
     from forged import config  # noqa: PLC0415 - the fast verbs do without it
 
     try:
@@ -194,7 +194,7 @@ def _complaint(call: Invocation) -> str:
 
 
 def show(call: Invocation, value: msgspec.Struct | Mapping[str, object], lines: Iterable[str]) -> None:
-    """The value as JSON if that was asked for, else its lines; nothing when there are none."""
+    """Print a value as JSON where `--json` is given, else its lines, if any."""
     if call.as_json:
         say_json(value)
     elif text := "\n".join(lines):
@@ -202,26 +202,32 @@ def show(call: Invocation, value: msgspec.Struct | Mapping[str, object], lines: 
 
 
 def tell_notice(call: Invocation, reply: Retrieved | Found | Explained | Memories) -> None:
-    """What the reply has to say to the person beside the data; in JSON it is a field."""
+    """Print the notice of a reply on stderr; in JSON it is a field."""
     if reply.notice and not call.as_json:
         tell(f"forgectl: {reply.notice}")
 
 
-def show_found(call: Invocation, found: Memories | DeadEvents, pages: Sequence[str], missing: str) -> None:
-    """The pages of what was asked for by id; exit code 1, with the sentence `missing`, if not all is there.
+def show_found(
+    call: Invocation,
+    found: msgspec.Struct | Mapping[str, object],
+    pages: Sequence[str],
+    missing: Sequence[str],
+    sentence: str,
+) -> None:
+    """Print the pages of ids that were asked for; exit code 1, with the sentence, if some are missing.
 
-    Under JSON the reply itself names what is missing, unless nothing at all was found.
+    With `--json` the reply itself names the missing ids, unless nothing was found.
     """
-    if pages or not found.missing:
+    if pages or not missing:
         show(call, found, ("\n\n".join(pages),))
-    if found.missing and pages and call.as_json:
+    if missing and pages and call.as_json:
         sys.exit(NOT_DONE)
-    if found.missing:
-        raise Stop("not_found", missing)
+    if missing:
+        raise Stop("not_found", sentence)
 
 
 def report(stop: Stop, *, as_json: bool) -> int:
-    """Say why a verb ended, in the form that was asked for; returns the exit code."""
+    """Print why a command ended, as text or JSON; return the exit code."""
     if as_json:
         say_json({"error": {"code": stop.word, "message": str(stop)}})
     else:

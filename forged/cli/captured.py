@@ -12,17 +12,17 @@ import click
 from forged.cli.call import Invocation, ask, show
 from forged.cli.commands import asks
 from forged.cli.exits import Stop
-from forged.cli.since import When, since_option
+from forged.cli.since import TimeParam, since_option
 from forged.cli.status import captures_waiting
 from forged.cli.tables import cut, folded, short_ids
 from forged.cli.terminal import escape_line, local_time, tell
-from forged_client.protocol import Judged, JudgedPage, ListJudged, Status
+from forged_client.protocol import CapturedEntry, CapturedPage, ListCaptured, Status
 
 _INDENT = "    "
 _WHY = {
     "request": "somebody asked for it",
     "rule": "a rule matched what was typed",
-    "head": "the local head takes it for something that lasts",
+    "linear": "the local head takes it for something that lasts",
     "model": "the model proposed it",
     "refusal": "you asked for it not to be remembered",
     "forget": "you asked to forget it",
@@ -46,21 +46,21 @@ def captured_command(call: Invocation, *, today: bool, since: str, **fields: Any
     """
     if today and since:
         raise Stop("usage", "say --today or --since, not both")
-    since = When().convert("today", None, None) if today else since
-    request = ListJudged(workspace=call.workspace, since=since, **fields)
+    since = TimeParam().convert("today", None, None) if today else since
+    request = ListCaptured(workspace=call.workspace, since=since, **fields)
     found = ask(call, request)
-    show(call, found, _pages(call, found.judged, with_root=request.all_repos))
+    show(call, found, _pages(call, found.captured, with_root=request.all_repos))
     if call.as_json:
         return
-    left = found.total - request.offset - len(found.judged)
+    left = found.total - request.offset - len(found.captured)
     if left > 0:
         tell(f"and {left:,} more; --limit and --offset show them")
-    elif not found.judged:
+    elif not found.captured:
         tell(_nothing(request, found))
         _tell_waiting(call)
 
 
-def _nothing(request: ListJudged, found: JudgedPage) -> str:
+def _nothing(request: ListCaptured, found: CapturedPage) -> str:
     if found.total:
         return f"no more than {found.total:,} in all: the offset leaves all out"
     told = "nothing that you ask for" if request.since or request.session_id else "nothing"
@@ -75,9 +75,9 @@ def _tell_waiting(call: Invocation) -> None:
         tell("what was said lately is still to be judged; `forgectl status` says how far that is")
 
 
-def _pages(call: Invocation, judged: Sequence[Judged], *, with_root: bool) -> Iterator[str]:
-    names = short_ids(each.memory_id for each in judged) if call.width else {}
-    for each in judged:
+def _pages(call: Invocation, captured: Sequence[CapturedEntry], *, with_root: bool) -> Iterator[str]:
+    names = short_ids(each.memory_id for each in captured) if call.width else {}
+    for each in captured:
         word = _word(each)
         about = f"{escape_line(each.scope)}/{escape_line(each.category)}" if each.category else ""
         facts = (
@@ -93,7 +93,7 @@ def _pages(call: Invocation, judged: Sequence[Judged], *, with_root: bool) -> It
             yield from folded(_INDENT + line, call.width, _INDENT * 2)
 
 
-def _word(each: Judged) -> str:
+def _word(each: CapturedEntry) -> str:
     """Name what became of a statement: one that was kept and forgotten since has neither id nor text."""
     if each.memory_id:
         return "kept"
@@ -102,7 +102,7 @@ def _word(each: Judged) -> str:
     return "forgotten" if each.category and not each.text else "refused"
 
 
-def _body(call: Invocation, each: Judged, name: str) -> Iterator[str]:
+def _body(call: Invocation, each: CapturedEntry, name: str) -> Iterator[str]:
     if each.text:
         yield escape_line(each.text) if not call.width else cut(escape_line(each.text), 2 * call.width)
     elif each.memory_id:
@@ -120,13 +120,13 @@ def _body(call: Invocation, each: Judged, name: str) -> Iterator[str]:
         yield f"{does}: {_command(call, each, name)}" if each.is_there else "it is gone by now"
 
 
-def _whence(each: Judged) -> str:
+def _whence(each: CapturedEntry) -> str:
     agent = escape_line(each.agent) or "an agent that gave no name"
     session = f"session {escape_line(each.session_id)}" if each.session_id else "no session"
     return f"{agent}, {session}, {escape_line(each.kind).replace('_', ' ')}"
 
 
-def _command(call: Invocation, each: Judged, name: str) -> str:
+def _command(call: Invocation, each: CapturedEntry, name: str) -> str:
     """What takes it back, also from where its repository is not the one at hand."""
     is_here = each.scope == "user" or (call.workspace + os.sep).startswith(each.root + os.sep)
     place = "" if is_here else f" --workspace {shlex.quote(each.root)}"

@@ -1,4 +1,4 @@
-"""`forgectl undo`, `pause` and `resume`: take the newest capture back, stop memory, and let it go on."""
+"""`forgectl undo`, `pause` and `resume`: remove the last capture, stop capture and injection, go on."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ from forged_client.protocol import Pause, Status, Undo, Undone
 
 
 @click.command("undo")
-@click.option("--session", "session_id", default="", metavar="ID", help="Only of this session.")
+@click.option(
+    "--session", "session_id", default="", metavar="ID", help="Only what was captured from this session."
+)
 @yes_option
 @asks
 def undo_command(call: Invocation, *, session_id: str, yes: bool) -> None:
-    """Take back the newest captured memories: all that one turn left, into the trash for 7 days.
+    """Remove the memories that were captured last, all of one turn; `forgectl restore` brings them back.
 
-    What is taken back is not captured again from the same conversation. Nothing to take back is no failure.
+    They stay in the trash for 7 days, and are not captured again from the same session.
+    Exit code 0, also where there is nothing to undo.
     """
     if not yes:
         require_answer(call, "undo")
@@ -36,59 +39,60 @@ def undo_command(call: Invocation, *, session_id: str, yes: bool) -> None:
     if done.status != "empty":
         check_done(done)
     elif not call.as_json:
-        tell(f"nothing to take back: {done.reason or 'nothing was captured'}")
+        tell(done.reason or "no captured memory to undo")
     show(call, done, _receipt(done))
 
 
 @click.command("pause")
-@click.option("--all", "everywhere", is_flag=True, help="Everywhere, not only in this repository.")
+@click.option("--all", "everywhere", is_flag=True, help="In all repositories, not only in this one.")
 @asks
 def pause_command(call: Invocation, *, everywhere: bool) -> None:
-    """Stop capture and injection in this repository until `resume`; outlives a restart."""
+    """Stop capture and injection in this repository until `forgectl resume`, also after a restart."""
     now = ask(call, Pause(workspace=call.workspace, everywhere=everywhere), check_done)
     show(call, now, _places("paused", now.paused))
 
 
 @click.command("resume")
-@click.option("--all", "everywhere", is_flag=True, help="End `pause --all`; single repositories stay paused.")
+@click.option(
+    "--all", "everywhere", is_flag=True, help="End `pause --all`; repositories paused by name stay paused."
+)
 @asks
 def resume_command(call: Invocation, *, everywhere: bool) -> None:
-    """End the pause of this repository, or with --all the pause of everything."""
+    """End the pause of this repository, or with --all the pause of all repositories."""
     with daemon(call) as client:
         before = client.ask(Status()).capture
         now = client.ask(Pause(workspace=call.workspace, everywhere=everywhere, paused=False))
     check_done(now)
-    ends_doubt = everywhere and bool(before.doubt)
-    show(call, now, _resumed([*([EVERYWHERE] if ends_doubt else []), *before.paused], now.paused))
+    ends_unknown = everywhere and bool(before.doubt)
+    show(call, now, _resumed([*([EVERYWHERE] if ends_unknown else []), *before.paused], now.paused))
     if call.as_json:
         return
     if before.doubt and not everywhere:
         tell(before.doubt)
     elif EVERYWHERE in now.paused:
-        tell("still paused everywhere; `forgectl resume --all` ends that")
+        tell("all repositories are still paused; `forgectl resume --all` resumes them")
     elif everywhere and now.paused:
-        tell("paused by name; `forgectl resume --workspace PATH` ends that")
+        tell("these repositories are paused by name; `forgectl resume --workspace PATH` resumes one")
 
 
 def _confirm(call: Invocation, batch: Undone) -> None:
-    """Show the batch and ask. Raises Stop when the answer is no."""
+    """Show the memories and ask. Raises Stop when the answer is no."""
     memories = counted(len(batch.memories), "memory", "memories")
-    question = f"Take {memories} back, into the trash for 7 days?"
-    confirm(memory_table(batch.memories, call.width), question, declined="nothing was taken back")
+    question = f"Undo {memories} (7 days in the trash)?"
+    confirm(memory_table(batch.memories, call.width), question, declined="nothing was undone")
 
 
 def _receipt(done: Undone) -> Iterator[str]:
     if done.status == "empty":
         return
-    yield f"taken back: {listed(memory.id for memory in done.memories)}"
+    yield f"undone: {listed(memory.id for memory in done.memories)}"
     if done.trash:
         yield f"in the trash for 7 days: {escape_line(done.trash)}"
-    yield f"generation {escape_line(done.generation)}"
 
 
 def _resumed(before: Sequence[str], now: Sequence[str]) -> Iterator[str]:
     ended = [place for place in before if place not in now]
-    yield from _places("resumed", ended) if ended else ("there was nothing to resume",)
+    yield from _places("resumed", ended) if ended else ("nothing was paused",)
     yield from _places("still paused", now)
 
 

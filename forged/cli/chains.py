@@ -1,6 +1,6 @@
-"""`forgectl edit`, `move` and `restore`: what a person does to one memory.
+"""`forgectl edit`, `move` and `restore`.
 
-An edit that cannot be written is not lost: its text is kept in a file, which is named.
+The text of an edit that cannot be written is saved to a temporary file, and a message names that file.
 """
 
 from __future__ import annotations
@@ -18,38 +18,41 @@ from forged.cli.call import Invocation, ask, check_done, check_read, daemon, sho
 from forged.cli.commands import asks
 from forged.cli.exits import Stop
 from forged.cli.listing import memory_table, trash_table
-from forged.cli.memories import edge, scope_option, written_lines
-from forged.cli.terminal import counted, escape_line, listed, tell
+from forged.cli.memories import CATEGORIES, allow_secret_option, edge, scope_option, written_lines
+from forged.cli.terminal import escape_line, listed, tell
 from forged_client import protocol as wire
 from forged_client.client import Client
 
-_allow_secret = click.option(
-    "--allow-secret", is_flag=True, help="Keep a text that holds a secret: agents will see it."
-)
+_TARGETS = click.Choice((str(wire.Scope.REPO), str(wire.Scope.USER), str(wire.Scope.AGENT)))
 
 
 @click.command("edit")
 @click.argument("memory_id", metavar="ID")
 @click.argument("text", required=False)
-@click.option("--category", default="", help="What it is about from now on.")
-@click.option("--cue", "cues", multiple=True, metavar="LINE", help='Its cues from now on; "" for none.')
+@click.option("--category", type=CATEGORIES, default="", help="New category.")
+@click.option("--cue", "cues", multiple=True, metavar="LINE", help='New cues; "" for none; repeatable.')
 @click.option(
-    "--evidence", multiple=True, metavar="PATH[:LINES]", help='What it stands on from now on; "" for nothing.'
+    "--evidence", multiple=True, metavar="PATH[:LINES]", help='New evidence; "" for none; repeatable.'
 )
 @click.option(
-    "--relate", multiple=True, metavar="ID[:RELATIONSHIP]", help="Link it to this memory; repeatable."
+    "--relate",
+    multiple=True,
+    metavar="ID[:RELATIONSHIP]",
+    help=f"Link it to a memory, as {', '.join(wire.Relationship)}; repeatable.",
 )
-@click.option("--unrelate", multiple=True, metavar="ID", help="Take the link to this one away; repeatable.")
-@click.option("--if-version", "base", default="", metavar="VERSION", help="Only if this is still the newest.")
+@click.option("--unrelate", multiple=True, metavar="ID", help="Remove the link to a memory; repeatable.")
+@click.option(
+    "--if-version", "base", default="", metavar="VERSION", help="Only if this is the current version."
+)
 @scope_option
-@_allow_secret
+@allow_secret_option
 @asks
 def edit_command(
     call: Invocation, *, memory_id: str, text: str | None, relate: tuple[str, ...], **fields: Any
 ) -> None:
-    """Write a new version of a memory: another text (`-`: of stdin), category, cues, evidence or links.
+    """Write a new version of a memory: a new text, category, cues, evidence or links.
 
-    With none of them, the text opens in your editor ($VISUAL or $EDITOR).
+    `-` reads the text from stdin. Without any change, the text opens in your editor ($VISUAL or $EDITOR).
     """
     for name in ("cues", "evidence"):
         fields[name] = tuple(filter(None, fields[name])) if fields[name] else None
@@ -61,7 +64,7 @@ def edit_command(
             asked = _edited(call, client, asked)
         elif text is not None:
             asked = replace(asked, content=stdin_text() if text == "-" else text)
-        with _kept(asked.content if text in {None, "-"} else None):
+        with _saved(asked.content if text in {None, "-"} else None):
             written = client.ask(asked)
             check_done(written)
     show(call, written, written_lines(written))
@@ -69,12 +72,12 @@ def edit_command(
 
 @click.command("move")
 @click.argument("memory_id", metavar="ID")
-@click.argument("to", metavar="SCOPE")
+@click.argument("to", type=_TARGETS, metavar="SCOPE")
 @scope_option
-@_allow_secret
+@allow_secret_option
 @asks
 def move_command(call: Invocation, **fields: Any) -> None:
-    """Give a memory another scope: repo, user or agent; its older versions go to the trash for 7 days."""
+    """Move a memory to scope repo, user or agent; its older versions go to the trash for 7 days."""
     moved = ask(call, wire.Move(workspace=call.workspace, **fields), check_done)
     show(call, moved, _moved(moved))
 
@@ -84,7 +87,10 @@ def move_command(call: Invocation, **fields: Any) -> None:
 @scope_option
 @asks
 def restore_command(call: Invocation, **fields: Any) -> None:
-    """Take back a forget, an undo or a move of the last 7 days; without ID list what can come back."""
+    """Bring back what `forget`, `undo` or `move` removed in the last 7 days; without ID list it.
+
+    `forgectl undo` removes what was captured last.
+    """
     request = wire.Restore(workspace=call.workspace, **fields)
     back = ask(call, request, check_read if not request.memory_id else _check_back)
     show(
@@ -93,16 +99,18 @@ def restore_command(call: Invocation, **fields: Any) -> None:
         _restored(back, call.width) if request.memory_id else trash_table(back.restorable, call.width),
     )
     if not call.as_json and not request.memory_id and not back.restorable:
-        tell("nothing was taken away here in the last 7 days")
+        tell("nothing was removed here in the last 7 days")
 
 
 # --- edit ----------------------------------------------------------------------------------------------
 
 
 def _edited(call: Invocation, client: Client, asked: wire.Edit) -> wire.Edit:
-    """The edit with what a person makes of the text. Raises Stop if nobody can, or nothing was changed."""
+    """Return the request with the text from the editor. Raises Stop without a terminal or a change."""
     if not call.interactive:
-        raise Stop("usage", "edit opens an editor; where there is none, give a TEXT, `-` or an option")
+        raise Stop(
+            "usage", "edit opens an editor and needs a terminal; otherwise give a TEXT, `-` or an option"
+        )
     chain = client.ask(
         wire.History(
             workspace=asked.workspace, memory_id=asked.memory_id, scope=asked.scope, agent_id=asked.agent_id
@@ -112,13 +120,13 @@ def _edited(call: Invocation, client: Client, asked: wire.Edit) -> wire.Edit:
     (before,) = [memory for memory in chain.memories if memory.is_head][-1:]
     after = click.edit(before.content, extension=".md")
     if after is None or after.rstrip("\n") == before.content.rstrip("\n"):
-        raise Stop("declined", "the text is as it was; nothing was written")
+        raise Stop("declined", "the text has not changed; nothing was written")
     return replace(asked, content=after, base=asked.base or before.id)
 
 
 @contextlib.contextmanager
-def _kept(content: str | None) -> Iterator[None]:
-    """Whatever goes wrong inside, the text that was typed is in a file. Raises that."""
+def _saved(content: str | None) -> Iterator[None]:
+    """Save the text to a file if the block raises."""
     try:
         yield
     except BaseException:
@@ -126,11 +134,11 @@ def _kept(content: str | None) -> Iterator[None]:
             path = os.path.join(tempfile.mkdtemp(prefix="forgectl-edit-"), "text.md")
             with open(path, "w", encoding="utf-8", errors="replace") as file:
                 file.write(content)
-            tell(f"forgectl: the text is kept in {escape_line(path)}")
+            tell(f"forgectl: your text is saved in {escape_line(path)}")
         raise
 
 
-# --- what came of it -----------------------------------------------------------------------------------
+# --- receipts ------------------------------------------------------------------------------------------
 
 
 def _moved(moved: wire.Moved) -> Iterator[str]:
@@ -138,10 +146,9 @@ def _moved(moved: wire.Moved) -> Iterator[str]:
     yield f"path {escape_line(moved.path)}"
     yield f"in the trash for 7 days: {listed(moved.ids)}"
     if moved.unlinked:
-        yield f"{counted(moved.unlinked, 'link')} stayed behind, as links hold in one scope"
+        yield f"links removed, as they hold in one scope only: {moved.unlinked:,}"
     if moved.reason:
         yield f"note: {escape_line(moved.reason)}"
-    yield f"generation {escape_line(moved.generation)}"
 
 
 def _check_back(reply: wire.Reply) -> None:
@@ -154,8 +161,7 @@ def _check_back(reply: wire.Reply) -> None:
 def _restored(back: wire.Restored, width: int) -> Iterator[str]:
     if back.status == "empty":
         return
-    yield f"back: {listed(memory.id for memory in back.memories)}"
+    yield f"restored: {listed(memory.id for memory in back.memories)}"
     yield from memory_table((memory for memory in back.memories if memory.is_head), width)
     if back.reason:
         yield f"note: {escape_line(back.reason)}"
-    yield f"generation {escape_line(back.generation)}"

@@ -1,8 +1,7 @@
-"""The verbs of forgectl, the options they share, and how a call ends.
+"""Commands of forgectl: their groups, the options that they share, and the end of a call.
 
-Verbs live in one module per family and are imported when they are called, so a new one costs the others
-nothing; their one-line descriptions stand here, so that `--help` imports none. To add a verb: a line in
-VERBS, and in its module a click command named `<verb>_command`.
+A module of this package holds the commands of one family and is imported when one of them is called.
+To add a command: a row in GROUPS, and in its module a click command named `<name>_command`.
 """
 
 from __future__ import annotations
@@ -13,7 +12,9 @@ import importlib
 import math
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
 
 import click
 import msgspec
@@ -21,76 +22,182 @@ import msgspec
 from forged import __version__
 from forged.cli.call import Invocation, report
 from forged.cli.exits import EXPLAINED, INTERRUPTED, Stop
-from forged.cli.terminal import let_go, not_written
+from forged.cli.terminal import discard, not_written
 
-VERBS = {
-    "demo": ("demo.steps", "Show in a scratch directory what forged does, with a real daemon."),
-    "setup": ("setup", "Connect your agents; --remove takes that away."),
-    "integrations": ("integrations", "Show how each agent is connected."),
-    "status": ("status_verbs", "Show what the daemon is doing: roots, problems, counters."),
-    "ping": ("status_verbs", "Ask whether the daemon answers."),
-    "rebuild": ("rebuild", "Rescan the memory files of this workspace."),
-    "search": ("retrieval", "Find memories by text."),
-    "retrieve": ("retrieval", "Print what an agent would get for a message."),
-    "recall": ("recalling", "Find what sessions, you, an agent and documents remember, as one list."),
-    "why": ("retrieval", "Explain the last injection of a session, or what a query would find."),
-    "remember": ("memories", "Write one memory."),
-    "edit": ("chains", "Write a new version of a memory."),
-    "move": ("chains", "Give a memory another scope."),
-    "restore": ("chains", "Take back what was forgotten or undone; list what can come back."),
-    "forget": ("memories", "Take a memory and its older versions away."),
-    "list": ("memories", "List memories, newest first."),
-    "show": ("memories", "Print memories whole."),
-    "history": ("memories", "Show the versions of a memory, oldest first."),
-    "ui": ("ui.verb", "Look at memories, captures and injections in a page of the browser."),
-    "learn": ("learning", "Propose memories from past sessions of your agents."),
-    "import": ("importing", "Take over memories from other programs' files, or another root."),
-    "export": ("exporting", "Copy memories out, to keep or to import elsewhere."),
-    "trust": ("trusting", "Let the memories that lie in a repository be used."),
-    "review": ("reviewing", "Decide about what is withheld or waits for you."),
-    "captured": ("captured", "Show what was kept of conversations and what was refused."),
-    "undo": ("capturing", "Take back what was captured last."),
-    "pause": ("capturing", "Stop capture and injection, here or everywhere."),
-    "resume": ("capturing", "End a pause."),
-    "dead": ("dead_events", "List, show, retry or drop capture events that were given up."),
-    "cost": ("costs", "Show what model calls have used, and the limits."),
-    "outbound": ("costs", "Show what left for endpoints: hosts, purposes, counts."),
-    "doctor": ("doctor", "Check the installation; say how to mend what is wrong."),
-    "hook": ("hooking", "Hand an event of an agent to the daemon, as plug-ins do."),
-    "mcp": ("bridge", "Serve memories to an agent that speaks MCP on stdin and stdout."),
-    "stop": ("stopping", "End the daemon; the next request starts it again."),
-    "restart": ("stopping", "Have the installed version take over."),
-    "logs": ("logs", "Show the daemon's log, and follow it."),
-    "service": ("service", "Have systemd run the daemon: install, uninstall, status."),
-    "config": ("configuration", "Show, locate, start or check the configuration."),
-    "docs": ("docs", "Show the manual."),
-    "completion": ("completion", "Print what makes a shell complete forgectl's words."),
-    "ingest": ("ingesting", "Let all agents search documents; list them, remove them."),
-    "shared": ("shared", "Set up, check and open the PostgreSQL of a team."),
+
+class Verb(NamedTuple):
+    """Row of the table of commands: module below `forged.cli`, one line for `--help`, and an example.
+
+    `parts` are the examples of a group's own commands: arguments by name.
+    """
+
+    module: str
+    about: str
+    example: str
+    parts: Mapping[str, str] = MappingProxyType({})
+
+
+GROUPS: dict[str, dict[str, Verb]] = {
+    "Start": {
+        "setup": Verb("setup", "Connect your agents; --remove disconnects them.", "setup claude"),
+        "status": Verb("status_verbs", "Show if forged works here, and what needs you.", "status --watch"),
+        "doctor": Verb("doctor", "Check the installation and say how to fix it.", "doctor --try"),
+        "demo": Verb("demo.steps", "Show forged at work in a scratch directory.", "demo"),
+        "docs": Verb("docs", "Show the manual.", "docs privacy"),
+    },
+    "Your memories": {
+        "remember": Verb("memories", "Write a memory.", "remember 'We deploy with make ship' --scope repo"),
+        "search": Verb("search", "Find memories by text.", "search 'how do we deploy'"),
+        "list": Verb("memories", "List memories, latest first.", "list --scope user --since 7d"),
+        "show": Verb("memories", "Print memories whole, with their versions.", "show 6f0e5d"),
+        "edit": Verb(
+            "chains", "Write a new version of a memory.", "edit 6f0e5d 'We deploy with make release'"
+        ),
+        "forget": Verb("memories", "Remove memories and their older versions.", "forget 6f0e5d 0a1b2c"),
+        "undo": Verb("capturing", "Remove the memories that were captured last.", "undo"),
+        "restore": Verb("chains", "Bring back memories that were removed.", "restore 6f0e5d"),
+    },
+    "What happened": {
+        "captured": Verb(
+            "captured", "Show what was saved from sessions, and what was not.", "captured --today"
+        ),
+        "why": Verb("retrieval", "Explain which memories a message got.", "why 'how do we deploy'"),
+        "review": Verb("reviewing", "Decide about proposals and unused memory files.", "review"),
+        "trust": Verb("trusting", "Allow the memory files of a repository.", "trust ~/src/app"),
+        "ui": Verb("ui.verb", "Open a page with memories, captures and injections.", "ui"),
+        "usage": Verb("usage", "Show what left the machine, what it cost, and limits.", "usage --days 30"),
+    },
+    "Bring in, take out": {
+        "import": Verb("importing", "Import memories from files of other programs.", "import CLAUDE.md"),
+        "learn": Verb("learning", "Propose memories from past sessions of your agents.", "learn --since 30d"),
+        "ingest": Verb("ingesting", "Make documents searchable; list or remove them.", "ingest docs/"),
+        "export": Verb("exporting", "Copy memories out of forged.", "export --scope user --to memories"),
+    },
+    "Switches": {
+        "pause": Verb("capturing", "Stop capture and injection, here or everywhere.", "pause"),
+        "resume": Verb("capturing", "End a pause.", "resume --all"),
+        "stop": Verb("stopping", "Stop the daemon until the next use.", "stop"),
+        "restart": Verb("stopping", "Restart the daemon with the installed version.", "restart"),
+        "logs": Verb("logs", "Show the daemon's log.", "logs --follow"),
+        "service": Verb(
+            "service",
+            "Run the daemon as a service of systemd.",
+            "service install",
+            {"install": "--replace", "uninstall": "", "status": ""},
+        ),
+        "config": Verb(
+            "configuration",
+            "Show, create or check the configuration.",
+            "config show",
+            {
+                "show": "--origin",
+                "path": "",
+                "init": "",
+                "check": "",
+                "classifier": "cli:claude",
+            },
+        ),
+    },
 }
+PLUMBING: dict[str, Verb] = {
+    "ping": Verb("status_verbs", "Ask if the daemon answers.", "ping"),
+    "rebuild": Verb("rebuild", "Read the memory files of this workspace again.", "rebuild --wait"),
+    "retrieve": Verb("retrieval", "Print what an agent gets for a message.", "retrieve 'how do we deploy'"),
+    "move": Verb("chains", "Give a memory another scope.", "move 6f0e5d user"),
+    "dead": Verb(
+        "dead_events",
+        "List, show, retry or drop capture events that failed.",
+        "dead list",
+        {"list": "", "show": "ev_1a2b", "retry": "--all", "drop": "ev_1a2b"},
+    ),
+    "hook": Verb("hooking", "Pass an event of an agent to the daemon.", "hook claude < event.json"),
+    "mcp": Verb("bridge", "Serve memories over MCP on stdin and stdout.", "mcp claude"),
+    "completion": Verb("completion", "Print the shell completion script.", "completion bash"),
+    "shared": Verb(
+        "shared",
+        "Manage the PostgreSQL of a team.",
+        "shared status",
+        {
+            "migrate": "",
+            "status": "",
+            "check": "",
+            "doctor": "",
+            "grant": "anna --documents",
+            "revoke": "anna",
+        },
+    ),
+    "integrations": Verb(
+        "integrations", "Show how each agent is connected.", "integrations", {"status": "--all"}
+    ),
+}
+_HELP = {"help": Verb("commands", "Show the help of forgectl or of a command.", "help search")}
+VERBS = {name: verb for group in (*GROUPS.values(), PLUMBING, _HELP) for name, verb in group.items()}
 
-# Before the verb or after it; people write both.
-_PLACE = (
-    click.option("--no-autostart", is_flag=True, help="Do not start a daemon that is not running."),
-    click.option("--workspace", metavar="PATH", help="Directory to work in (default: the current one)."),
+_COLUMN = max(map(len, VERBS))
+_ALL = "forged.cli.all"
+_MORE = (
+    "`forgectl help COMMAND` explains a command. `forgectl --help --all` also lists the commands for"
+    " plug-ins, scripts and repair."
 )
+
+
+class SharedOption(click.Option):
+    """Option of many commands, documented on the page of `forgectl` alone."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Return its line of the help; None below `forgectl`."""
+        return super().get_help_record(ctx) if ctx.parent is None else None
 
 
 def _number(_context: click.Context, _option: click.Parameter, seconds: float | None) -> float | None:
     if seconds is not None and math.isnan(seconds):  # no range leaves it out
-        raise click.BadParameter("say a number of seconds")
+        raise click.BadParameter("give a number of seconds")
     return seconds
 
 
+def _print_version(context: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        click.echo(f"forgectl, version {__version__}")
+        context.exit()
+
+
+def _print_all(context: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        click.echo(context.get_help())
+        context.exit()
+
+
+_PLACE = (
+    click.option(
+        "--no-autostart", is_flag=True, cls=SharedOption, help="Do not start a daemon that is not running."
+    ),
+    click.option(
+        "--workspace",
+        metavar="PATH",
+        cls=SharedOption,
+        help="Directory to work in (default: the current one).",
+    ),
+)
 _TIMEOUT = click.option(
     "--timeout",
     "timeout_s",
     type=click.FloatRange(min=0.05),
     callback=_number,
     metavar="SECONDS",
-    help="For the whole call (default: 10).",
+    cls=SharedOption,
+    help="Limit for the whole call (default: 10).",
 )
-_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object with schema_version on stdout.")
+_JSON = click.option(
+    "--json", "as_json", is_flag=True, cls=SharedOption, help="Print one JSON object with schema_version."
+)
+_VERSION = SharedOption(
+    ["--version"],
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Print the version.",
+)
 min_generation_option = click.option(
     "--min-generation", default="", metavar="TOKEN", help="Wait until this write is visible."
 )
@@ -98,44 +205,91 @@ min_generation_option = click.option(
 _Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 
-class LazyGroup(click.Group):
-    """A group whose commands are imported when they are needed."""
+class Commands(click.Group):
+    """All commands, imported when they are needed, under the headings of GROUPS."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Return the names of all commands."""
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        if cmd_name not in VERBS:
-            return None
-        module = importlib.import_module(f"forged.cli.{VERBS[cmd_name][0]}")
-        command: click.Command = getattr(module, f"{cmd_name}_command")
-        return command
+        """Return a command with its example, None for an unknown one."""
+        return _imported(cmd_name) if cmd_name in VERBS else None
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Note `--all`, which may come after `--help`."""
+        ctx.meta[_ALL] = "--all" in args
+        return super().parse_args(ctx, args)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in VERBS:
-            near = difflib.get_close_matches(args[0], VERBS, 1)
-            ctx.fail(f"there is no verb {args[0]!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+        """Return the command that is called; an unknown one ends the call with a suggestion."""
+        _check_known(ctx, args[0], VERBS)
         return super().resolve_command(ctx, args)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        with formatter.section("LazyGroup"):
-            formatter.write_dl([(verb, line) for verb, (_, line) in VERBS.items()])
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands by group, then the options."""
+        groups = GROUPS | ({"Plumbing": PLUMBING} if ctx.meta.get(_ALL) else {})
+        for heading, verbs in groups.items():
+            lines = [(name, verb.about) for name, verb in verbs.items()]
+            with formatter.section(heading):
+                formatter.write_dl(lines, col_spacing=_COLUMN + 2 - max(map(len, verbs)))
+        formatter.write_paragraph()
+        formatter.write_text(_MORE)
+        records = [param.get_help_record(ctx) for param in self.get_params(ctx)]
+        with formatter.section("Options, before or after a command that takes them"):
+            formatter.write_dl([record for record in records if record is not None])
+
+
+class DefaultGroup(click.Group):
+    """A group that runs its command `status` where no command is named."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put the name of the command in front, unless it is there or help is wanted."""
+        own = {name for param in self.get_params(ctx) for name in (*param.opts, *param.secondary_opts)}
+        if not args or (args[0].startswith("-") and args[0] not in own):
+            args = ["status", *args]
+        return super().parse_args(ctx, args)
+
+
+@functools.cache
+def _imported(name: str) -> click.Command:
+    verb = VERBS[name]
+    module = importlib.import_module(f"forged.cli.{verb.module}")
+    command: click.Command = getattr(module, f"{name}_command")
+    _finish(command, verb.example)
+    if isinstance(command, click.Group):
+        for part, arguments in verb.parts.items():
+            _finish(command.commands[part], f"{name} {part} {arguments}".rstrip())
+    return command
+
+
+def _finish(command: click.Command, example: str) -> None:
+    """Add `--version`, an example, and a line on the options that `forgectl --help` documents."""
+    command.params.append(_VERSION)
+    shared = ", ".join(param.opts[-1] for param in command.params if isinstance(param, SharedOption))
+    command.epilog = f"\b\nExample:\n  forgectl {example}\n\nAlso {shared}: see `forgectl --help`."
+
+
+def _check_known(context: click.Context, name: str, names: Collection[str]) -> None:
+    if name not in names:
+        near = difflib.get_close_matches(name, names, 1)
+        context.fail(f"unknown command {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
 
 
 def asks(verb: Callable[..., None]) -> Callable[..., None]:
-    """Give a verb that asks the daemon its Invocation and the shared options."""
+    """Give a command that asks the daemon its Invocation and the shared options."""
     return _invoked(verb, (*_PLACE, _TIMEOUT, _JSON))
 
 
 def reads(verb: Callable[..., None]) -> Callable[..., None]:
-    """Give a verb that asks no daemon its Invocation, and `--json`."""
+    """Give a command that asks no daemon its Invocation, and `--json`."""
     return _invoked(verb, (_JSON,))
 
 
 def _invoked(verb: Callable[..., None], options: Sequence[_Decorator]) -> Callable[..., None]:
-    """Wrap a verb so that a Stop ends the process, in the form that was asked for."""
+    """Wrap a command so that a Stop ends the process, as text or as JSON."""
 
     def with_invocation(
         surroundings: Invocation,
@@ -150,7 +304,7 @@ def _invoked(verb: Callable[..., None], options: Sequence[_Decorator]) -> Callab
         try:
             verb(call, **own)
         except Stop as stop:
-            sys.exit(report(stop, as_json=as_json))
+            sys.exit(report(stop, as_json=call.as_json))
 
     functools.update_wrapper(with_invocation, verb)
     command: Callable[..., None] = click.pass_obj(with_invocation)
@@ -160,18 +314,14 @@ def _invoked(verb: Callable[..., None], options: Sequence[_Decorator]) -> Callab
 
 
 def _adjusted(
-    call: Invocation,
-    workspace: str | None,
-    no_autostart: bool,
-    timeout_s: float | None = None,
-    as_json: bool = False,
+    call: Invocation, workspace: str | None, no_autostart: bool, timeout_s: float | None, as_json: bool
 ) -> Invocation:
     return msgspec.structs.replace(
         call,
         workspace=os.path.join(call.workspace, workspace) if workspace else call.workspace,
         autostart=call.autostart and not no_autostart,
         timeout_s=timeout_s or call.timeout_s,
-        as_json=as_json,
+        as_json=call.as_json or as_json,
     )
 
 
@@ -179,22 +329,59 @@ _EXIT_CODES = "\n".join(f"  {code:<4} {meaning}" for code, meaning in EXPLAINED)
 
 
 @click.group(
-    cls=LazyGroup,
+    cls=Commands,
     name="forgectl",
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=f"\b\nExit codes:\n{_EXIT_CODES}",
 )
-@click.version_option(__version__, prog_name="forgectl")
+@_JSON
+@_TIMEOUT
 @_PLACE[0]
 @_PLACE[1]
+@click.option(
+    "--all",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_all,
+    help="With --help: list the commands for plug-ins, scripts and repair, too.",
+)
 @click.pass_context
-def forgectl(context: click.Context, workspace: str | None, no_autostart: bool) -> None:
+def forgectl(
+    context: click.Context,
+    *,
+    workspace: str | None,
+    no_autostart: bool,
+    timeout_s: float | None,
+    as_json: bool,
+) -> None:
     """One long-term memory for every coding agent on this machine."""
-    context.obj = _adjusted(context.obj, workspace, no_autostart)
+    context.obj = _adjusted(context.obj, workspace, no_autostart, timeout_s, as_json)
+
+
+forgectl.params.append(_VERSION)
+
+
+@click.command("help")
+@click.argument("names", nargs=-1, metavar="[COMMAND]...")
+@click.option("--all", is_flag=True, expose_value=False, help="List the commands of --help --all.")
+@click.pass_context
+def help_command(context: click.Context, *, names: tuple[str, ...]) -> None:
+    """Show the help of forgectl, or of the command that is named."""
+    shown: click.Context = context.find_root()
+    for name in names:
+        group = shown.command
+        if not isinstance(group, click.Group):
+            context.fail(f"{shown.command_path} has no commands of its own")
+        _check_known(context, name, group.list_commands(shown))
+        command = group.get_command(shown, name)
+        assert command is not None, "it is known"
+        shown = click.Context(command, info_name=name, parent=shown)
+    click.echo(shown.get_help())
 
 
 def run(arguments: Sequence[str], call: Invocation) -> int:
-    """Run click on a command line; returns the exit code."""
+    """Run click on a command line; return the exit code."""
     try:
         code = forgectl.main(list(arguments), prog_name="forgectl", standalone_mode=False, obj=call)
     except click.Abort:
@@ -216,5 +403,5 @@ def _shown(error: click.ClickException) -> int:
     try:
         error.show()
     except OSError:
-        let_go(sys.stderr)
+        discard(sys.stderr)
     return error.exit_code

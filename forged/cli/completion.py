@@ -1,4 +1,4 @@
-"""`forgectl completion`: the script by which a shell completes verbs, options and topics. Asks no daemon."""
+"""`forgectl completion`: completion scripts of shells, for commands, options and values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _VARIABLE = "_FORGECTL_COMPLETE"
 @click.argument("shell", required=False, type=click.Choice(SHELLS))
 @reads
 def completion_command(call: Invocation, *, shell: str | None) -> None:
-    """Print the completion script of a shell, without SHELL of the one that $SHELL names."""
+    """Print the shell completion script; without SHELL, for the shell that $SHELL names."""
     chosen = shell or _own_shell(call)
     kind = get_completion_class(chosen)
     assert kind is not None, "click knows the shells that are offered"
@@ -30,5 +30,5 @@ def completion_command(call: Invocation, *, shell: str | None) -> None:
 def _own_shell(call: Invocation) -> str:
     name = os.path.basename(call.environ.get("SHELL", ""))
     if name not in SHELLS:
-        raise Stop("usage", f"say which shell: {', '.join(SHELLS)}")
+        raise Stop("usage", f"name the shell: {', '.join(SHELLS)}")
     return name

@@ -139,7 +139,7 @@ def _meaning(name: str, path: str) -> tuple[str, ...]:
     more = "its text" if adds is None else f"its text and about {adds:,} tokens"
     return (
         f"to be written into {path}; finished turns are then sent to it {goes},",
-        f"and each call takes {more}: `forgectl doctor --try` makes one, `forgectl cost` counts them,",
+        f"and each call takes {more}: `forgectl doctor --try` makes one, `forgectl usage` counts them,",
         "`memory.daily_token_limit` limits them",
     )
 

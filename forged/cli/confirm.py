@@ -1,7 +1,6 @@
-"""The question before something is taken away: what would go is shown, and only a yes goes on.
+"""Questions before a removal, on stderr, as data goes to stdout.
 
-It stands on stderr, because the verb's data is on stdout, and is never put where nobody can answer. Any
-other answer than yes is raised as `Stop`.
+Any answer but yes raises `Stop`.
 """
 
 from __future__ import annotations
@@ -13,20 +12,17 @@ import click
 from forged.cli.call import Invocation
 from forged.cli.exits import Stop
 
-yes_option = click.option("--yes", is_flag=True, help="Do not ask. Needed where nobody can answer.")
+yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask; required without a terminal.")
 
 
 def require_answer(call: Invocation, verb: str) -> None:
-    """Raise Stop if a question would meet nobody; to be called before the daemon is."""
+    """Raise Stop where no person can answer; call it before the daemon is asked."""
     if not call.interactive:
-        raise Stop("usage", f"{verb} asks first; where nobody can answer it needs --yes")
+        raise Stop("usage", f"{verb} needs confirmation; pass --yes when not on a terminal")
 
 
 def confirm(shown: Iterable[str], question: str, declined: str) -> None:
-    """Show what it is about and ask. Raises Stop with `declined` unless the answer is yes.
-
-    All of it is escaped already.
-    """
+    """Print lines and ask a question, all escaped already. Raises Stop unless the answer is yes."""
     for line in shown:
         click.echo(line, err=True)
     try:

@@ -1,6 +1,6 @@
-"""`forgectl dead`: capture events that were given up, to be looked at, tried again or thrown away.
+"""`forgectl dead`: list, show, retry or drop capture events that failed.
 
-What waits for a folder that is not at its path now is listed with them, and dropped by its id.
+Events that wait for a folder, which is not at its path now, are listed with them and dropped by id.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from forged.cli.terminal import Painter, counted, escape, escape_line, listed, l
 from forged_client.client import Client
 from forged_client.protocol import Dead, DeadEvent, DeadEvents
 
-_NONE = "no capture event was given up"
-_ALL = click.option("--all", "every", is_flag=True, help="All of them.")
+_NONE = "no capture event has failed"
+_ALL = click.option("--all", "every", is_flag=True, help="All failed events.")
 _IDS = click.argument("ids", nargs=-1, metavar="[ID...]")
 
 
 @click.group("dead")
 def dead_command() -> None:
-    """List, show, retry or drop capture events that were given up."""
+    """List, show, retry or drop capture events that failed for good."""
 
 
-@dead_command.command("list", short_help="List them, and why each was given up.")
+@dead_command.command("list", short_help="List them with the reason.")
 @asks
 def list_command(call: Invocation) -> None:
-    """List capture events that were given up, oldest first, and why.
+    """List capture events that failed for good, oldest first, with the reason.
 
-    Listed as well is what waits because another folder, or none, is at its path now.
+    Events that wait because another folder, or none, is at their path now are listed, too.
     """
     found = ask(call, Dead())
     show(call, found, event_table(found.events, call.width))
@@ -41,11 +41,11 @@ def list_command(call: Invocation) -> None:
         tell(_NONE)
 
 
-@dead_command.command("show", short_help="Print one with its conversation.")
+@dead_command.command("show", short_help="Print events with their messages.")
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @asks
 def show_command(call: Invocation, *, ids: tuple[str, ...]) -> None:
-    """Print what is known of an event, and the part of the conversation that it holds."""
+    """Print events with their attributes and messages."""
     found = ask(call, Dead(action="show", ids=ids))
     _show(call, found, ["\n".join(event_page(event, call.paint)) for event in found.events])
 
@@ -55,9 +55,9 @@ def show_command(call: Invocation, *, ids: tuple[str, ...]) -> None:
 @_ALL
 @asks
 def retry_command(call: Invocation, *, ids: tuple[str, ...], every: bool) -> None:
-    """Queue events again, as if they had just come.
+    """Queue events again, as new ones.
 
-    One whose folder is not at its path now is refused.
+    An event whose folder is not at its path now is refused.
     """
     _require_choice(ids, every)
     _show_done(call, ask(call, Dead(action="retry", ids=ids)), "queued again")
@@ -69,24 +69,24 @@ def retry_command(call: Invocation, *, ids: tuple[str, ...], every: bool) -> Non
 @yes_option
 @asks
 def drop_command(call: Invocation, *, ids: tuple[str, ...], every: bool, yes: bool) -> None:
-    """Erase events for ever; what they held is never captured.
+    """Erase events for ever; their messages are never captured.
 
-    `--all` means those that were given up. What waits for its folder goes only by its ID.
+    `--all` erases the failed events. Events that wait for a folder are erased only by ID.
     """
     _require_choice(ids, every)
     if not yes:
-        require_answer(call, "drop")
+        require_answer(call, "dead drop")
     with daemon(call) as client:
         if not yes:
             ids = _confirm(call, client, ids)
-        # No ids would be all of them, and not only those that were shown.
+        # A request without ids would drop all of them, not only those that were shown.
         done = client.ask(Dead(action="drop", ids=ids)) if ids or yes else DeadEvents(status="empty")
     check_read(done)
     _show_done(call, done, "dropped")
 
 
 def event_table(events: Iterable[DeadEvent], width: int = 0) -> list[str]:
-    """One line an event: id, when it died, kind, repository, reason."""
+    """Return one line for each event: id, time of failure, kind, repository, reason."""
     rows = (
         (event.id, local_time(event.died_at) or "waits", event.kind, event.root, event.reason)
         for event in events
@@ -95,14 +95,14 @@ def event_table(events: Iterable[DeadEvent], width: int = 0) -> list[str]:
 
 
 def event_page(event: DeadEvent, paint: Painter) -> Iterator[str]:
-    """An event whole: its fields, an empty line, its conversation."""
+    """Yield a whole event: its attributes, an empty line, its messages."""
     yield paint("strong", escape_line(event.id))
     fields = {
         "kind": event.kind,
         "session": event.session_id,
-        "root": event.root,
+        "repository": event.root,
         "received": event.received_at,
-        "died": event.died_at,
+        "failed": event.died_at,
         "size": counted(event.bytes, "byte"),
         "reason": event.reason,
     }
@@ -114,11 +114,11 @@ def event_page(event: DeadEvent, paint: Painter) -> Iterator[str]:
 
 def _require_choice(ids: tuple[str, ...], every: bool) -> None:
     if bool(ids) == every:
-        raise Stop("usage", "say which events by their ids, or --all")
+        raise Stop("usage", "name events by ID, or give --all")
 
 
 def _confirm(call: Invocation, client: Client, ids: tuple[str, ...]) -> tuple[str, ...]:
-    """Show what would go and ask; the ids to drop. Raises Stop when the answer is no."""
+    """Show the events and ask; return the ids to drop. Raises Stop when the answer is no."""
     found = client.ask(Dead(action="list", ids=ids))
     check_read(found)
     meant = [event for event in found.events if ids or not event.waits]
@@ -135,4 +135,5 @@ def _show_done(call: Invocation, done: DeadEvents, what: str) -> None:
 
 
 def _show(call: Invocation, found: DeadEvents, pages: list[str]) -> None:
-    show_found(call, found, pages, found.reason or f"no event {', '.join(found.missing)} was given up")
+    sentence = found.reason or f"there is no failed event {', '.join(found.missing)}"
+    show_found(call, found, pages, found.missing, sentence)

@@ -1,29 +1,36 @@
-"""`forgectl docs`: the manual, whose pages are files of this package. Asks no daemon.
+"""`forgectl docs`: list and print the pages of the manual, without the daemon.
 
-A page is `forged/docs/TOPIC.md`: its title on the first line, and on the third what it is about.
+A page is `forged/docs/TOPIC.md`, with its title on the first line and a summary on the third.
 """
 
 from __future__ import annotations
 
 import difflib
+import re
 import sys
+from collections.abc import Iterator, Sequence
 from importlib import resources
 from importlib.resources.abc import Traversable
+from itertools import groupby
+from operator import itemgetter
 
 import click
 
 from forged.cli.call import Invocation
 from forged.cli.commands import reads
 from forged.cli.exits import Stop
-from forged.cli.tables import columns
-from forged.cli.terminal import say, say_json
+from forged.cli.tables import columns, folded
+from forged.cli.terminal import Painter, say, say_json
 
+_LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
+_CELL = re.compile(r"\s*(?<!\\)\|\s*")
+_ITEM = re.compile(r"\s*(?:[-*]|\d+\.) ")
 _PAGES = resources.files("forged") / "docs"
 _SUFFIX = ".md"
 
 
 def topics() -> dict[str, str]:
-    """What there is a page about, in the order of the alphabet, and in one line what the page says."""
+    """Return the topics in alphabetical order, each with the summary of its page."""
     pages = sorted(page.name for page in _PAGES.iterdir() if page.name.endswith(_SUFFIX))
     return {name.removesuffix(_SUFFIX): _about(_PAGES / name) for name in pages}
 
@@ -38,10 +45,10 @@ def _completed(_context: click.Context, _argument: click.Parameter, begun: str) 
 
 @click.command("docs")
 @click.argument("topic", required=False, shell_complete=_completed)
-@click.option("--path", "only_path", is_flag=True, help="Print where the pages lie.")
+@click.option("--path", "only_path", is_flag=True, help="Print the folder of the pages.")
 @reads
 def docs_command(call: Invocation, *, topic: str | None, only_path: bool) -> None:
-    """Show a page of the manual, or without TOPIC list the pages."""
+    """Show a page of the manual; without TOPIC, list the pages."""
     if only_path:
         _say(call, "path", str(_PAGES))
     elif topic is None:
@@ -59,7 +66,7 @@ def _list(call: Invocation) -> None:
 
 
 def _show(call: Invocation, topic: str) -> None:
-    """Raises Stop when there is no such page."""
+    """Print a page. Raises Stop for an unknown topic."""
     known = topics()
     if topic not in known:
         near = difflib.get_close_matches(topic, known, 1)
@@ -67,9 +74,60 @@ def _show(call: Invocation, topic: str) -> None:
         raise Stop("usage", f"there is no page {topic!r}{meant}")
     text = (_PAGES / f"{topic}{_SUFFIX}").read_text(encoding="utf-8").rstrip("\n")
     if sys.stdout and sys.stdout.isatty() and not call.as_json:
-        click.echo_via_pager(text)
+        click.echo_via_pager("\n".join(rendered(text, call.paint, call.width)))
     else:
         _say(call, "text", text)
+
+
+def rendered(text: str, paint: Painter, width: int) -> Iterator[str]:
+    """Yield the lines of a page for a terminal: paragraphs folded, tables aligned, links as their text."""
+    for kind, lines in groupby(_kinds(text), key=itemgetter(0)):
+        block = [line for _, line in lines]
+        if kind == "table":
+            head, _rule, *rows = [
+                [_plain(cell) for cell in _CELL.split(line.strip()[1:-1])] for line in block
+            ]
+            yield from columns([head, *rows] if any(head[1:]) else rows, width=width)
+        elif kind == "text":
+            for each in _paragraphs(block):
+                indent = " " * (len(each) - len(each.lstrip("-*0123456789. ")))
+                yield from folded(_plain(each), width, indent)
+        elif kind == "heading":
+            yield from (paint("strong", part) for line in block for part in folded(line.strip("# "), width))
+        else:
+            yield from block
+
+
+def _kinds(text: str) -> Iterator[tuple[str, str]]:
+    """Yield each line with its kind: code, heading, table, blank or text; fences are left out."""
+    in_code = False
+    for line in text.split("\n"):
+        if line.lstrip().startswith("```"):
+            in_code = not in_code
+        elif in_code:
+            yield "code", f"    {line}"
+        elif line.startswith("#"):
+            yield "heading", line
+        elif line.startswith("|"):
+            yield "table", line
+        else:
+            yield ("text" if line.strip() else "blank"), line
+
+
+def _paragraphs(lines: Sequence[str]) -> Iterator[str]:
+    """Join the lines of each paragraph and list item."""
+    found = lines[0]
+    for line in lines[1:]:
+        if _ITEM.match(line):
+            yield found
+            found = line
+        else:
+            found = f"{found} {line.strip()}"
+    yield found
+
+
+def _plain(text: str) -> str:
+    return _LINK.sub(r"\1", text).replace("\\|", "|").strip()
 
 
 def _say(call: Invocation, name: str, value: str) -> None:

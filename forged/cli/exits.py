@@ -1,7 +1,6 @@
-"""How a call of forgectl ends: its exit codes, which follow sysexits and the LSB status code.
+"""Exit codes of forgectl, which follow sysexits and the LSB status codes.
 
-So a script can tell "try again" from "ask a person". The words that stand for them are those of the wire's
-`failed` reply and of the JSON error object.
+The words are the codes of the wire's `failed` reply and of the JSON error object.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ BROKEN_PIPE = 141
 
 EXPLAINED = (
     (OK, "done"),
-    (NOT_DONE, "not done: no such memory, a conflict, a secret in the text, or you said no"),
-    (USAGE, "wrong usage"),
+    (NOT_DONE, "not done: not found, a conflict, a secret in the text, or you answered no"),
+    (USAGE, "wrong usage: an unknown command, option or value"),
     (NOT_RUNNING, "the daemon is not running"),
-    (UNAVAILABLE, "the daemon or what it needs is unavailable"),
-    (NOT_WRITTEN, "what was to be printed could not be written"),
-    (TRY_AGAIN, "try again: timeout, not ready yet, or busy"),
+    (UNAVAILABLE, "the daemon, or something that it needs, is not available"),
+    (NOT_WRITTEN, "the output could not be written"),
+    (TRY_AGAIN, "try again later: timeout, not ready yet, or busy"),
     (NOT_PERMITTED, "not permitted"),
-    (CONFIGURATION, "the configuration is wrong"),
+    (CONFIGURATION, "the configuration has an error"),
 )
 
 _BY_WORD = {
@@ -41,7 +40,7 @@ _BY_WORD = {
 
 
 class Stop(Exception):  # noqa: N818 - an ending, not always an error
-    """A verb ends here: `word` is for programs, the message a sentence for a person."""
+    """End of a command: `word` is an error code for programs, the message is a sentence for a person."""
 
     def __init__(self, word: str, message: str) -> None:
         super().__init__(message)
@@ -49,4 +48,5 @@ class Stop(Exception):  # noqa: N818 - an ending, not always an error
 
     @property
     def exit_code(self) -> int:
+        """Exit code for the word."""
         return _BY_WORD.get(self.word, UNAVAILABLE)

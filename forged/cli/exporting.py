@@ -31,7 +31,7 @@ from forged.cli.terminal import (
     whole,
 )
 from forged.errors import StoreError
-from forged.importing import Copy, Manifest, SkippedItem, copied, export, new_file
+from forged.importing import Copy, Manifest, SkippedItem, export, new_file, read_root
 from forged_client import protocol as wire
 from forged_client.client import Client
 
@@ -112,7 +112,7 @@ def _files(
     target = os.path.abspath(to)
     try:
         every = [
-            copied(top, each, _withheld(client, top) if each == "repo" else ())
+            read_root(top, each, _withheld(client, top) if each == "repo" else ())
             for top, each in _roots(call, client, scope, all_repos=all_repos)
         ]
         copies = [copy for copy in every if copy.files or copy.left]

@@ -1,9 +1,8 @@
-"""The short way for `hook` and `mcp`, and for `ping`, `status` and `retrieve` in their plain forms.
+"""Fast path without click: `hook`, `mcp`, and plain `ping`, `status` and `retrieve`.
 
-Only what is fully understood is answered here; anything else (another option, an abbreviation, a mistake)
-is left to click, which says the same things at more cost. `ping` does not even load the protocol: its
-frames are constants, held against the protocol by a test, and any answer but the expected one sends the
-call the long way.
+Command lines with any other option or a mistake go to click, which prints the same at more cost. `ping` does
+not load the protocol: its frames are constants, which a test compares with the protocol. Any unexpected
+reply sends the call to click.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ PROTOCOL = b"\xa8protocol\x01"
 PONG = b"\x84\xa4type\xa4pong\xa2id\x02\xa6status\xa2ok\xa6reason\xa0"
 PONG_JSON = '{"schema_version":1,"status":"ok","reason":""}'
 
+_ABOUT = {"-h", "--help", "--version"}
 _VERSION, _BUILD = b"\xa7version", b"\xa5build"
 _SHORT = range(0xA0, 0xC0)  # how msgpack begins a text of less than 32 bytes; the rest is its length
 _PATIENCE_S = 0.5
@@ -28,7 +28,7 @@ _MOST_BYTES = 4096
 
 
 def parse(arguments: Sequence[str]) -> tuple[str, str, bool] | None:
-    """Verb, message (of retrieve) and whether JSON is wanted; None when click must judge the command line."""
+    """Return command, message (of retrieve) and `--json`; None for a command line that click must parse."""
     if not arguments or arguments[0] not in {"ping", "status", "retrieve"}:
         return None
     words = [word for word in arguments[1:] if word != "--json"]
@@ -40,11 +40,11 @@ def parse(arguments: Sequence[str]) -> tuple[str, str, bool] | None:
 
 
 def run(arguments: Sequence[str], directory: str, environ: Mapping[str, str]) -> int | None:
-    """Answer a plain command line; the exit code, or None when nothing was done."""
-    if arguments[:1] == ["hook"] and "--help" not in arguments and _is_piped():
+    """Run a plain command line; return its exit code, or None if click must run it."""
+    if arguments[:1] == ["hook"] and not _ABOUT.intersection(arguments) and _is_piped():
         from forged_client import hook  # noqa: PLC0415 - its process needs nothing else
 
-        hook.main(list(arguments[1:]))  # ends the process: a harness must not hear of a wrong argument either
+        hook.main(list(arguments[1:]))  # ends the process, also for a wrong argument, as the agent must go on
     if arguments[:1] == ["mcp"]:
         return _serve(arguments[1:])
     plain = parse(arguments)
@@ -57,15 +57,15 @@ def run(arguments: Sequence[str], directory: str, environ: Mapping[str, str]) ->
 
 
 def _is_piped() -> bool:
-    """Whether a harness is at the other end: a person is told what a hook wants."""
+    """Return True if stdin is not a terminal; at a terminal click explains the command."""
     return sys.stdin is None or not sys.stdin.isatty()
 
 
 def _serve(arguments: Sequence[str]) -> int | None:
-    """The MCP bridge, which an agent waits for in its first turn."""
-    from forged import mcp  # noqa: PLC0415 - nobody else wants it
+    """Run the MCP bridge, which an agent waits for in its first turn."""
+    from forged import mcp  # noqa: PLC0415 - no other command needs it
 
-    place = mcp.chosen(list(arguments))
+    place = mcp.parse_arguments(list(arguments))
     if place is None:
         return None
     mcp.serve(*place)
@@ -97,18 +97,18 @@ def _say_pong(version: str, build: str, as_json: bool) -> int | None:
         sys.stdout.write((PONG_JSON if as_json else "pong") + "\n")
         sys.stdout.flush()
     except OSError:
-        return None  # the long way meets it again and ends as it should
+        return None  # click meets the error again and reports it
     if not as_json and (version != __version__ or (build and build != build_id())):
         from forged.cli.status import skew  # noqa: PLC0415
         from forged.cli.terminal import tell  # noqa: PLC0415
 
-        if told := skew(version, build):
-            tell(f"forgectl: {told}")
+        if warning := skew(version, build):
+            tell(f"forgectl: {warning}")
     return 0
 
 
 def _pong_arrives(environ: Mapping[str, str]) -> tuple[str, str]:
-    """Version and build of a daemon that answers exactly as expected, in one conversation; else empty."""
+    """Return version and build of a daemon that answers a ping as expected, else empty texts."""
     from forged_client.address import socket_path  # noqa: PLC0415
     from forged_client.dial import attempt  # noqa: PLC0415
     from forged_client.errors import ClientError  # noqa: PLC0415

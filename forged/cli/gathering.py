@@ -1,7 +1,6 @@
-"""What verbs need that show or copy a store at once: its roots, and as a whole what comes in pages.
+"""Read all pages of a list from the daemon, and the roots of a workspace, for `ui` and `export`.
 
-A page is as long as a reply has room. What comes or goes between two pages may be missing once; nothing
-comes twice. Raised is Stop, as by every question of a verb.
+A change between two pages may leave an item out, and never returns one twice. Raises Stop.
 """
 
 from __future__ import annotations
@@ -18,28 +17,28 @@ from forged_client.errors import RequestFailed
 
 _PAGE = 1000
 
-_Reply = TypeVar("_Reply", wire.Memories, wire.JudgedPage, wire.InjectionsPage)
+_Reply = TypeVar("_Reply", wire.Memories, wire.CapturedPage, wire.InjectionsPage)
 _Item = TypeVar("_Item")
 
 
 def memories(client: Client, asked: wire.ListMemories) -> tuple[wire.MemoryRecord, ...]:
-    """All memories that are asked for, newest first."""
+    """Return all memories of a request, newest first."""
     found = _all(
         lambda start: _page(client, replace(asked, limit=_PAGE, offset=start)), lambda got: got.memories
     )
     return tuple({(each.root, each.id): each for each in found}.values())
 
 
-def judged(client: Client, asked: wire.ListJudged) -> tuple[wire.Judged, ...]:
-    """All that capture has kept and refused, newest first."""
+def captured(client: Client, asked: wire.ListCaptured) -> tuple[wire.CapturedEntry, ...]:
+    """Return all statements that capture saved or refused, newest first."""
     found = _all(
-        lambda start: _page(client, replace(asked, limit=_PAGE, offset=start)), lambda got: got.judged
+        lambda start: _page(client, replace(asked, limit=_PAGE, offset=start)), lambda got: got.captured
     )
     return tuple(dict.fromkeys(found))
 
 
 def injections(client: Client, asked: wire.ListInjections) -> tuple[wire.InjectedTurn, ...]:
-    """All that turns got, newest first."""
+    """Return the injections of all turns, newest first."""
     found = _all(
         lambda start: _page(client, replace(asked, limit=_PAGE, offset=start)), lambda got: got.injections
     )
@@ -47,7 +46,7 @@ def injections(client: Client, asked: wire.ListInjections) -> tuple[wire.Injecte
 
 
 def roots(client: Client, workspace: str) -> tuple[wire.RootReport, ...]:
-    """The roots of a workspace, and of no other in which somebody is at work."""
+    """Return the roots of a workspace, without those of other workspaces."""
     report = client.ask(wire.Status(workspace=workspace))
     check_read(report)
     tops = _repository(client, workspace)
@@ -55,11 +54,11 @@ def roots(client: Client, workspace: str) -> tuple[wire.RootReport, ...]:
 
 
 def _repository(client: Client, workspace: str) -> frozenset[str]:
-    """Tops of the workspace's repository: a worktree may share a store and have one of its own."""
+    """Return the tops of the repository; a worktree may have a store of its own and a shared one."""
     try:
         return frozenset(each.root for each in client.ask(wire.Trust(workspace=workspace)).roots)
     except RequestFailed as failed:
-        if failed.code == "invalid":  # it lies in none
+        if failed.code == "invalid":  # outside of a repository
             return frozenset()
         raise
 
@@ -71,7 +70,7 @@ def _page(client: Client, request: wire.Request[_Reply]) -> _Reply:
 
 
 def _all(page: Callable[[int], _Reply], items: Callable[[_Reply], Sequence[_Item]]) -> Iterator[_Item]:
-    """The items of one page after the other, until there are no more."""
+    """Yield the items of all pages."""
     start, total = 0, 1
     while start < total:
         reply = page(start)

@@ -1,4 +1,4 @@
-"""`forgectl hook`, called by hand: piped it is answered by fast.py, and by the client without forgectl."""
+"""`forgectl hook` at a terminal; in a pipe `fast.py` answers it, and plug-ins do without forgectl."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import click
 
 
 @click.command("hook")
-@click.argument("harness")
-def hook_command(harness: str) -> None:
-    """Hand an event of a harness to the daemon, from standard input; print what the harness is to read.
+@click.argument("agent")
+def hook_command(agent: str) -> None:
+    """Pass an event of an agent from standard input to the daemon; print the answer for the agent.
 
-    HARNESS is claude, codex, gemini, qwen, opencode, cursor or vscode.
+    AGENT is claude, codex, gemini, qwen, opencode, cursor or vscode.
     """
     if sys.stdin is None or sys.stdin.isatty():
-        raise click.UsageError("an event is read from standard input: forgectl hook HARNESS < payload.json")
+        raise click.UsageError("no event on standard input; run forgectl hook AGENT < event.json")
     from forged_client import hook  # noqa: PLC0415 - ends the process
 
-    hook.main([harness])
+    hook.main([agent])

@@ -27,7 +27,7 @@ class ImportedItem(msgspec.Struct, frozen=True):
     """What became of one item, or would; `says` is how its text begins, where that is imported."""
 
     where: str
-    became: str
+    result: str
     scope: str
     root: str
     memory_id: str
@@ -48,7 +48,7 @@ class ImportReport(msgspec.Struct, frozen=True):
 
 def report_of(
     moves: Sequence[PlannedItem],
-    fates: Sequence[wire.Fate],
+    outcomes: Sequence[wire.ImportOutcome],
     formats: dict[str, int],
     left: Sequence[SkippedItem],
     roots: Mapping[Destination, str],
@@ -59,22 +59,22 @@ def report_of(
     entries = tuple(
         ImportedItem(
             where=move.item.where,
-            became=fate.became,
+            result=outcome.result,
             scope=move.place.scope,
             root=roots.get(move.place, ""),
-            memory_id=fate.memory_id,
-            reason=fate.reason,
-            replaces=fate.replaces,
-            says=" ".join(move.item.text.split())[:_MOST_SAID] if fate.became == "new" else "",
+            memory_id=outcome.memory_id,
+            reason=outcome.reason,
+            replaces=outcome.replaces,
+            says=" ".join(move.item.text.split())[:_MOST_SAID] if outcome.result == "new" else "",
         )
-        for move, fate in zip(moves, fates, strict=True)
+        for move, outcome in zip(moves, outcomes, strict=True)
     )
-    return ImportReport(done, dict(Counter(each.became for each in entries)), formats, entries, tuple(left))
+    return ImportReport(done, dict(Counter(each.result for each in entries)), formats, entries, tuple(left))
 
 
 _TOLD = {
     "new": ("imported", "new"),
-    "there": ("there already", "there already"),
+    "exists": ("there already", "there already"),
     "secret": ("refused, as they hold what looks like a secret", "hold what looks like a secret"),
     "conflict": ("not imported, as their id is there with another content", "in conflict with what is there"),
     "forgotten": ("not imported, as they were forgotten lately", "forgotten lately"),
@@ -91,7 +91,7 @@ def lines_of(report: ImportReport, *, verbose: bool) -> Iterator[str]:
             f"{count:,} {_TOLD[name][0 if report.done else 1]}" for name, count in _in_order(counts)
         )
         yield f"{escape_line(root)} ({escape_line(scope)}): {told}"
-    replaced = [each for each in report.memories if each.replaces and each.became == "new"]
+    replaced = [each for each in report.memories if each.replaces and each.result == "new"]
     if replaced:
         older = counted(len(replaced), "memory that is there", "memories that are there")
         yield f"{older} {'became' if report.done else 'would become'} an older version of an imported one"
@@ -99,13 +99,13 @@ def lines_of(report: ImportReport, *, verbose: bool) -> Iterator[str]:
     if verbose:
         said = (each.reason or each.says or each.memory_id for each in report.memories)
         rows = zip(report.memories, said, strict=True)
-        yield from columns([(escape_line(each.where), each.became, escape_line(says)) for each, says in rows])
+        yield from columns([(escape_line(each.where), each.result, escape_line(says)) for each, says in rows])
 
 
 def _by_root(entries: Sequence[ImportedItem]) -> dict[tuple[str, str], Counter[str]]:
     counts: dict[tuple[str, str], Counter[str]] = {}
     for each in entries:
-        counts.setdefault((each.root, each.scope), Counter())[each.became] += 1
+        counts.setdefault((each.root, each.scope), Counter())[each.result] += 1
     return counts
 
 
@@ -115,7 +115,7 @@ def _in_order(counts: Counter[str]) -> list[tuple[str, int]]:
 
 def _not_kept(report: ImportReport, *, verbose: bool) -> Iterator[str]:
     """What is left out; line by line, or each reason once. What is refused is named in any case."""
-    refused = [each for each in report.memories if each.became not in {"new", "there"}]
+    refused = [each for each in report.memories if each.result not in {"new", "exists"}]
     for each in refused[: None if verbose else _MOST_TOLD]:
         yield f"  {escape_line(each.where)}: {escape_line(each.reason)}"
     if len(refused) > _MOST_TOLD and not verbose:

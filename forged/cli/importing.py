@@ -30,17 +30,17 @@ from forged.importing import (
     ReadOptions,
     RepositoryPaths,
     SkippedItem,
-    edges,
-    joined,
-    planned,
-    taken,
+    merge_batches,
+    plan_items,
+    plan_links,
+    read_path,
 )
 from forged_client import protocol as wire
 from forged_client.client import Client
 
 _MOST_AT_ONCE, _MOST_BYTES = 200, 512 << 10
 _PATIENCE_S = 60.0
-_GONE_ON = ("new", "there")
+_GONE_ON = ("new", "exists")
 
 
 @click.command("import")
@@ -83,12 +83,12 @@ def import_command(
         require_answer(call, "import")
     with daemon(call) as client:
         here = RepositoryPaths(call.workspace, _repository_name(client, call.workspace), places)
-        moves, twice = planned(found.items, here)
+        moves, twice = plan_items(found.items, here)
         how = wire.Import(workspace="", own=mine, allow_secret=allow_secret, allow_forgotten=allow_forgotten)
         one = _Import(call, client, moves, how)
         looked = one.looked()
         left = (*found.left, *twice, *looked.unlinked)
-        report = report_of(moves, looked.fates, found.formats, left, looked.roots)
+        report = report_of(moves, looked.outcomes, found.formats, left, looked.roots)
         if not dry_run and report.counts.get("new"):
             if not yes:
                 _ask(report, verbose=verbose)
@@ -107,7 +107,7 @@ def _ask(report: ImportReport, *, verbose: bool) -> None:
 def _read(paths: Sequence[str], asked: ReadOptions) -> ImportBatch:
     """All that the paths come to. Raises Stop."""
     try:
-        return joined([taken(os.path.abspath(path), asked) for path in paths])
+        return merge_batches([read_path(os.path.abspath(path), asked) for path in paths])
     except WorkspaceError as error:
         raise Stop("usage", str(error)) from error
 
@@ -136,8 +136,8 @@ def _repository_name(client: Client, workspace: str) -> str:
 class _Looked(msgspec.Struct, frozen=True):
     """What would become of each move, and how they are linked then."""
 
-    fates: tuple[wire.Fate, ...]
-    drafts: tuple[wire.Draft, ...]
+    outcomes: tuple[wire.ImportOutcome, ...]
+    drafts: tuple[wire.ImportedDraft, ...]
     unlinked: tuple[SkippedItem, ...]
     roots: dict[Destination, str]
 
@@ -157,26 +157,26 @@ class _Import:
     def looked(self) -> _Looked:
         """Ask what would become of each; nothing is written."""
         drafts = [_draft(move, ()) for move in self._moves]
-        fates = self._asked(drafts, range(len(drafts)), look=True)
+        outcomes = self._asked(drafts, range(len(drafts)), preview=True)
         ids = {
-            (move.place, move.memory_id): fates[number].memory_id
+            (move.place, move.memory_id): outcomes[number].memory_id
             for number, move in enumerate(self._moves)
-            if fates[number].became in _GONE_ON
+            if outcomes[number].result in _GONE_ON
         }
-        links, unlinked = edges(self._moves, ids)
+        links, unlinked = plan_links(self._moves, ids)
         linked = tuple(_draft(move, links[number]) for number, move in enumerate(self._moves))
-        return _Looked(tuple(fates[each] for each in range(len(drafts))), linked, unlinked, self._roots)
+        return _Looked(tuple(outcomes[each] for each in range(len(drafts))), linked, unlinked, self._roots)
 
-    def written(self, looked: _Looked) -> tuple[wire.Fate, ...]:
+    def written(self, looked: _Looked) -> tuple[wire.ImportOutcome, ...]:
         """Write what is new; the fates of all."""
-        fresh = [number for number, fate in enumerate(looked.fates) if fate.became == "new"]
-        done = self._asked(looked.drafts, fresh, look=False)
-        return tuple(done.get(number, fate) for number, fate in enumerate(looked.fates))
+        fresh = [number for number, outcome in enumerate(looked.outcomes) if outcome.result == "new"]
+        done = self._asked(looked.drafts, fresh, preview=False)
+        return tuple(done.get(number, outcome) for number, outcome in enumerate(looked.outcomes))
 
     def _asked(
-        self, drafts: Sequence[wire.Draft], numbers: Iterable[int], *, look: bool
-    ) -> dict[int, wire.Fate]:
-        fates: dict[int, wire.Fate] = {}
+        self, drafts: Sequence[wire.ImportedDraft], numbers: Iterable[int], *, preview: bool
+    ) -> dict[int, wire.ImportOutcome]:
+        outcomes: dict[int, wire.ImportOutcome] = {}
         asked = list(numbers)
         bar = ProgressBar(self._call.redraws(sys.stderr))
         for place in dict.fromkeys(self._moves[number].place for number in asked):
@@ -187,18 +187,18 @@ class _Import:
                     workspace=place.workspace,
                     scope=place.scope,
                     drafts=tuple(drafts[number] for number in batch),
-                    look=look,
+                    preview=preview,
                 )
                 reply = self._client.ask(request, timeout_s=max(self._call.timeout_s, _PATIENCE_S))
                 check_done(reply)
                 self._roots[place] = reply.root
-                fates |= zip(batch, reply.fates, strict=True)
-                bar.draw("looking" if look else "importing", len(fates), len(asked))
+                outcomes |= zip(batch, reply.outcomes, strict=True)
+                bar.draw("looking" if preview else "importing", len(outcomes), len(asked))
         bar.wipe()
-        return fates
+        return outcomes
 
 
-def _batches(numbers: Sequence[int], drafts: Sequence[wire.Draft]) -> Iterator[list[int]]:
+def _batches(numbers: Sequence[int], drafts: Sequence[wire.ImportedDraft]) -> Iterator[list[int]]:
     batch: list[int] = []
     room = _MOST_BYTES
     for number in numbers:
@@ -212,11 +212,11 @@ def _batches(numbers: Sequence[int], drafts: Sequence[wire.Draft]) -> Iterator[l
         yield batch
 
 
-def _draft(move: PlannedItem, links: Sequence[tuple[str, str]]) -> wire.Draft:
+def _draft(move: PlannedItem, links: Sequence[tuple[str, str]]) -> wire.ImportedDraft:
     item = move.item
     if item.file:
-        return wire.Draft(memory_id=move.memory_id, file=item.file, name=item.name)
-    return wire.Draft(
+        return wire.ImportedDraft(memory_id=move.memory_id, file=item.file, name=item.name)
+    return wire.ImportedDraft(
         memory_id=move.memory_id,
         content=item.text,
         category=item.category,

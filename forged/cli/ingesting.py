@@ -40,7 +40,7 @@ class _Report(msgspec.Struct, frozen=True):
     done: bool
     complete: bool
     counts: dict[str, int]
-    documents: tuple[wire.DocumentFate, ...]
+    documents: tuple[wire.DocumentOutcome, ...]
 
 
 class _Stock(msgspec.Struct, frozen=True):
@@ -102,23 +102,22 @@ def _ingest(
         documents=(),
         agent_id=agent_id,
         metadata=dict(map(_pair, meta)),
-        look=dry_run,
+        preview=dry_run,
         allow_secret=allow_secret,
         allow_forgotten=allow_forgotten,
     )
-    fates: list[wire.DocumentFate] = []
+    outcomes: list[wire.DocumentOutcome] = []
     with daemon(call) as client:
         try:
-            for some in _fates(call, client, found, asked):
-                fates += some
+            for some in _outcomes(call, client, found, asked):
+                outcomes += some
         except KeyboardInterrupt:
-            _show(call, fates, done=not dry_run, complete=False, verbose=verbose)
-            tell(
-                f"interrupted after {len(fates):,} of {counted(len(found), 'file')}; the same command goes on"
-            )
+            _show(call, outcomes, done=not dry_run, complete=False, verbose=verbose)
+            files = counted(len(found), "file")
+            tell(f"interrupted after {len(outcomes):,} of {files}; the same command goes on")
             sys.exit(INTERRUPTED)
-    _show(call, fates, done=not dry_run, complete=True, verbose=verbose)
-    if any(each.became in {"secret", "refused"} or each.shared not in _ON_SERVER for each in fates):
+    _show(call, outcomes, done=not dry_run, complete=True, verbose=verbose)
+    if any(each.result in {"secret", "refused"} or each.shared not in _ON_SERVER for each in outcomes):
         sys.exit(NOT_DONE)
 
 
@@ -133,9 +132,9 @@ def _pair(text: str) -> tuple[str, Any]:
         return key, value
 
 
-def _fates(
+def _outcomes(
     call: Invocation, client: Client, found: Sequence[DocumentFile | UnreadFile], asked: wire.Ingest
-) -> Iterator[list[wire.DocumentFate]]:
+) -> Iterator[list[wire.DocumentOutcome]]:
     bar, done = ProgressBar(call.redraws(sys.stderr)), 0
     try:
         for batch in _batches(found):
@@ -143,7 +142,7 @@ def _fates(
             told = iter(_asked(call, client, texts, asked))
             yield [next(told) if isinstance(each, DocumentText) else _refused(each) for each in batch]
             done += len(batch)
-            bar.draw("looking" if asked.look else "ingesting", done, len(found))
+            bar.draw("looking" if asked.preview else "ingesting", done, len(found))
     finally:
         bar.wipe()
 
@@ -166,7 +165,7 @@ def _batches(found: Sequence[DocumentFile | UnreadFile]) -> Iterator[list[Docume
 
 def _asked(
     call: Invocation, client: Client, texts: Sequence[DocumentText], asked: wire.Ingest
-) -> tuple[wire.DocumentFate, ...]:
+) -> tuple[wire.DocumentOutcome, ...]:
     if not texts:
         return ()
     sent = tuple(
@@ -175,51 +174,53 @@ def _asked(
     request = msgspec.structs.replace(asked, documents=sent)
     reply = client.ask(request, timeout_s=max(call.timeout_s, _PATIENCE_S))
     check_done(reply)
-    return reply.fates
+    return reply.outcomes
 
 
-def _refused(each: UnreadFile) -> wire.DocumentFate:
-    return wire.DocumentFate(source=each.source, became="refused", reason=each.why)
+def _refused(each: UnreadFile) -> wire.DocumentOutcome:
+    return wire.DocumentOutcome(source=each.source, result="refused", reason=each.why)
 
 
 # --- what is shown -------------------------------------------------------------------------------------
 
 
 def _show(
-    call: Invocation, fates: Sequence[wire.DocumentFate], *, done: bool, complete: bool, verbose: bool
+    call: Invocation, outcomes: Sequence[wire.DocumentOutcome], *, done: bool, complete: bool, verbose: bool
 ) -> None:
-    counts = dict(Counter(each.became for each in fates))
-    show(call, _Report(done, complete, counts, tuple(fates)), _lines(fates, counts, verbose=verbose))
+    counts = dict(Counter(each.result for each in outcomes))
+    show(call, _Report(done, complete, counts, tuple(outcomes)), _lines(outcomes, counts, verbose=verbose))
     if call.as_json:
         return
-    if not fates:
+    if not outcomes:
         tell("no markdown or text file is there")
     elif not done:
         tell("nothing was written; without --dry-run it is done")
     elif any(counts.get(each) for each in _FRESH):
-        tell("agents find them from now on; `forgectl recall --scope org QUERY` tries it")
+        tell("agents find them from now on; `forgectl search --scope org QUERY` tries it")
 
 
-def _lines(fates: Sequence[wire.DocumentFate], counts: dict[str, int], *, verbose: bool) -> Iterator[str]:
+def _lines(
+    outcomes: Sequence[wire.DocumentOutcome], counts: dict[str, int], *, verbose: bool
+) -> Iterator[str]:
     rows = [
-        (each.became, escape_line(each.source), escape_line(each.reason) or _written(each))
-        for each in fates
-        if verbose or each.became != "there" or each.forgotten or each.shared not in {"", "there"}
+        (each.result, escape_line(each.source), escape_line(each.reason) or _written(each))
+        for each in outcomes
+        if verbose or each.result != "exists" or each.forgotten or each.shared not in {"", "there"}
     ]
     yield from columns(rows)
-    if unchanged := counts.get("there", 0):
+    if unchanged := counts.get("exists", 0):
         yield f"{counted(unchanged, 'document')} there already, unchanged"
 
 
-def _written(fate: wire.DocumentFate) -> str:
-    refused = f"not on the server: {escape_line(fate.shared)}"
-    told = (counted(fate.pieces, "piece"), _left_out(fate), _ON_SERVER.get(fate.shared, refused))
+def _written(outcome: wire.DocumentOutcome) -> str:
+    refused = f"not on the server: {escape_line(outcome.shared)}"
+    told = (counted(outcome.pieces, "piece"), _left_out(outcome), _ON_SERVER.get(outcome.shared, refused))
     return ", ".join(filter(None, told))
 
 
-def _left_out(fate: wire.DocumentFate) -> str:
-    told = f"{fate.forgotten:,} left out, forgotten in the last 7 days (--allow-forgotten brings them)"
-    return told if fate.forgotten else ""
+def _left_out(outcome: wire.DocumentOutcome) -> str:
+    told = f"{outcome.forgotten:,} left out, forgotten in the last 7 days (--allow-forgotten brings them)"
+    return told if outcome.forgotten else ""
 
 
 def _list(call: Invocation) -> None:

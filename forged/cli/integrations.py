@@ -10,9 +10,10 @@ import msgspec
 
 from forged import integrations
 from forged.cli.call import Invocation, daemon, show
-from forged.cli.commands import asks
+from forged.cli.commands import DefaultGroup, asks
 from forged.cli.exits import NOT_DONE, OK, Stop
 from forged.cli.setup import machine_of
+from forged.cli.status_summary import TRUST_HOOKS
 from forged.cli.terminal import Painter, counted, escape_line, local_time
 from forged.integrations import AgentState
 from forged_client.protocol import AgentReport
@@ -33,7 +34,7 @@ class Agent(msgspec.Struct, frozen=True):
     seen: AgentReport | None = None
 
 
-@click.group("integrations")
+@click.group("integrations", cls=DefaultGroup)
 def integrations_command() -> None:
     """Show how each agent is connected."""
 
@@ -59,13 +60,8 @@ def is_fine(state: AgentState) -> bool:
     return state.connection == "connected" and state.trust != "missing"
 
 
-def trust_remedy() -> str:
-    """What makes Codex run the hooks."""
-    return 'start `codex` and choose "Trust all and continue" (later: /hooks)'
-
-
 def _matters(state: AgentState) -> bool:
-    return state.is_here or bool(state.connection)
+    return state.is_installed or bool(state.connection)
 
 
 def _seen(call: Invocation) -> tuple[str, Mapping[str, AgentReport]]:
@@ -94,7 +90,7 @@ def _one(agent: Agent, paint: Painter) -> Iterator[str]:
     yield f"{state.title} {escape_line(state.version)}".rstrip() + f"  ({escape_line(where)})"
     yield f"    {paint(colour, word)}{escape_line(f': {state.detail}') if state.detail else ''}"
     if state.trust == "missing":
-        yield f"    {paint('bad', 'not trusted')}: it runs no hook; {trust_remedy()}"
+        yield f"    {paint('bad', 'not trusted')}: it runs no hook; {TRUST_HOOKS}"
     elif state.trust:
         yield f"    {paint('good', 'trusted')}"
     yield f"    MCP server: {'yes' if state.mcp else 'no'}"

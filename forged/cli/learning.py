@@ -17,12 +17,12 @@ from datetime import datetime
 import click
 import msgspec
 
-from forged.cli.call import Invocation, check_done, daemon, remark, show
+from forged.cli.call import Invocation, check_done, daemon, show, status_sentence
 from forged.cli.commands import asks
 from forged.cli.confirm import confirm, require_answer, yes_option
 from forged.cli.exits import INTERRUPTED, Stop
 from forged.cli.past_sessions import Past, calls, listed, requests, survey
-from forged.cli.since import When
+from forged.cli.since import TimeParam
 from forged.cli.tables import columns
 from forged.cli.terminal import ProgressBar, counted, escape_line, progress, tell
 from forged.transcripts import FORMATS, TranscriptError
@@ -65,7 +65,12 @@ class LearningReport(msgspec.Struct, frozen=True, kw_only=True):
     help="Only sessions of this agent. Repeatable; default: all.",
 )
 @click.option(
-    "--since", type=When(), default="90d", show_default=True, metavar="WHEN", help="Only sessions since then."
+    "--since",
+    type=TimeParam(),
+    default="90d",
+    show_default=True,
+    metavar="WHEN",
+    help="Only sessions since then.",
 )
 @click.option("--here", is_flag=True, help="Only sessions of this workspace.")
 @click.option("--dry-run", is_flag=True, help="Show what there is and what it costs, and end.")
@@ -229,7 +234,7 @@ class _Learning:
                 raise Stop("busy", f"stopped: {reply.waits_for}; {_GOES_ON}")
             reply = self._client.ask(rest)
         if reply.status == "disabled":
-            return remark(reply)
+            return status_sentence(reply)
         check_done(reply)
         self.to_review = reply.to_review
         if reply.outcome == "rejected" and reply.to_review >= self._most:
@@ -241,4 +246,4 @@ def _ended(report: LearningReport) -> Iterator[str]:
     sessions, proposals = counted(report.learned, "session"), counted(report.to_review, "proposal")
     yield f"learned from {sessions}: {proposals} to review"
     if report.to_review:
-        yield "`forgectl review` shows them where they would be kept, --pick asks which to keep"
+        yield "`forgectl review` shows them where they would be saved, and asks which to save"

@@ -1,4 +1,4 @@
-"""Show memories, hits and explanations as lines of text; all text of a memory is escaped here."""
+"""Format memories, search hits and explanations as lines of text; escapes every text of a memory."""
 
 from __future__ import annotations
 
@@ -22,12 +22,21 @@ from forged_client.protocol import Chain, Explained, MemoryRecord, Ranking, Tras
 
 _CELLS = 80
 _INDENT, _BELOW = "    ", " " * 8
-_FORKED = "{} versions stand beside each other, until one replaces the other:"
+_CONFLICT = "{} versions are in conflict; choose the one that replaces the other:"
 _REPO, _YOU = "repo", "you"
 
 
+def gist(content: str, width: int) -> str:
+    """Return the first line of a text for a terminal, and all of it as one line for a pipe, escaped."""
+    lines = list(filter(None, map(str.strip, content.split("\n"))))
+    return _fitted(" ".join(lines[:1] if width else lines), width)
+
+
 def memory_table(memories: Iterable[MemoryRecord], width: int = 0, *, with_root: bool = False) -> list[str]:
-    """One line a memory: id, scope/category, version, day, its repository if that is wanted, first line."""
+    """Return one line for each memory: id, scope/category, version, day, and its text.
+
+    With `with_root` the line also names the repository.
+    """
     known = tuple(memories)
     places = _places(known)
     rows = [
@@ -37,7 +46,7 @@ def memory_table(memories: Iterable[MemoryRecord], width: int = 0, *, with_root:
             f"v{memory.version}",
             _day(memory.created_at),
             *((places[memory.root] if memory.scope == _REPO else _YOU,) if with_root else ()),
-            _gist(memory.content) + _beside(memory),
+            gist(memory.content, width) + _conflict(memory),
         )
         for memory in known
     ]
@@ -47,17 +56,17 @@ def memory_table(memories: Iterable[MemoryRecord], width: int = 0, *, with_root:
 def memory_list(
     memories: Iterable[MemoryRecord], width: int = 0, *, with_root: bool = False
 ) -> Iterator[str]:
-    """Some lines a memory: also when it was made, its session and its origin."""
+    """Yield some lines for each memory, with its time, origin and session."""
     known = tuple(memories)
     names = short_ids(memory.id for memory in known) if width else {}
     for memory in known:
         about = f"{escape_line(memory.scope)}/{escape_line(memory.category)}"
         name = escape_line(names.get(memory.id, memory.id))
         yield from folded(f"{name}  {about}  v{memory.version}", width, _INDENT)
-        yield from folded(_INDENT + _gist(memory.content) + _beside(memory), width, _INDENT)
-        session = f"session {escape_line(memory.session_id)}"
-        made = f"{local_time(memory.created_at)}, {escape_line(memory.origin)}, {session}"
-        yield from folded(_INDENT + made, width, _INDENT * 2)
+        yield from folded(_INDENT + gist(memory.content, width) + _conflict(memory), width, _INDENT)
+        session = f"session {memory.session_id}" if memory.session_id not in {"", memory.origin} else ""
+        facts = (local_time(memory.created_at), escape_line(memory.origin), escape_line(session))
+        yield from folded(_INDENT + ", ".join(filter(None, facts)), width, _INDENT * 2)
         if changed := listed(memory.stale):
             yield from folded(f"{_INDENT}may be outdated: {changed} changed", width, _INDENT * 2)
         if with_root and memory.scope == _REPO:
@@ -65,7 +74,7 @@ def memory_list(
 
 
 def _places(memories: Iterable[MemoryRecord]) -> dict[str, str]:
-    """Roots by their last name, or whole where two have the same."""
+    """Return names of roots: the last part of the path, or all of it where two are alike."""
     roots = {memory.root for memory in memories}
     names = Counter(map(project_name, roots))
     return {
@@ -73,39 +82,49 @@ def _places(memories: Iterable[MemoryRecord]) -> dict[str, str]:
     }
 
 
-def memory_page(memory: MemoryRecord, paint: Painter) -> Iterator[str]:
-    """A memory whole: its fields, an empty line, its text."""
+def memory_page(memory: MemoryRecord, paint: Painter, path: str = "") -> Iterator[str]:
+    """Yield a whole memory: its attributes, each once, an empty line, and its text."""
     yield paint("strong", escape_line(memory.id)) + ("" if memory.is_head else "  (superseded)")
     if memory.concurrent_heads:
-        yield f"beside it stands {listed(memory.concurrent_heads)}: neither replaces the other"
+        yield f"in conflict with {listed(memory.concurrent_heads)}: neither version replaces the other"
     yield f"{escape_line(memory.scope)}/{escape_line(memory.category)}, version {memory.version}"
-    fields = {
-        "created": local_time(memory.created_at),
-        "updated": local_time(memory.updated_at),
-        "session": memory.session_id,
-        "trigger": memory.trigger,
-        "origin": memory.origin,
-        "root": memory.root,
-        "supersedes": memory.supersedes or "",
-    }
-    yield from shown_fields(fields)
+    yield from shown_fields(
+        {
+            "path": path,
+            "folder": "" if path else memory.root,
+            "created": local_time(memory.created_at),
+            "updated": local_time(memory.updated_at) if memory.updated_at != memory.created_at else "",
+            "supersedes": memory.supersedes or "",
+        }
+    )
+    yield from shown_fields(_written_by(memory))
     for edge in memory.related:
         yield f"{escape_line(edge.relationship)} {escape_line(edge.id)}"
-    yield from _details(memory)
+    yield from _attributes(memory)
     yield from (f"cue: {escape_line(cue)}" for cue in memory.cues)
     for evidence in memory.evidence:
         is_stale = any(evidence == path or evidence.startswith(f"{path}:") for path in memory.stale)
-        yield f"stands on {escape_line(evidence)}" + (", which changed since" if is_stale else "")
+        yield f"evidence {escape_line(evidence)}" + (", changed since then" if is_stale else "")
     if memory.entities:
-        yield f"speaks of {listed(memory.entities)}"
+        yield f"mentions {listed(memory.entities)}"
     yield from (escape_line(f"{each.source} {each.relation} {each.target}") for each in memory.relations)
     if memory.redacted:
-        yield f"its file holds what looks like a secret ({listed(memory.redacted)}), and is shown without it"
+        yield f"left out of the text below: what looks like a secret ({listed(memory.redacted)})"
     yield ""
     yield escape(memory.content.rstrip("\n"))
 
 
-def _details(memory: MemoryRecord) -> Iterator[str]:
+def _written_by(memory: MemoryRecord) -> dict[str, str]:
+    """Return origin, trigger and session of a memory, without those that repeat another."""
+    found: dict[str, str] = {}
+    for name in ("origin", "trigger", "session"):
+        value = getattr(memory, "session_id" if name == "session" else name)
+        if value not in found.values():
+            found[name] = value
+    return found
+
+
+def _attributes(memory: MemoryRecord) -> Iterator[str]:
     about = {
         "type": memory.memory_type,
         "agent": memory.agent_id,
@@ -118,11 +137,12 @@ def _details(memory: MemoryRecord) -> Iterator[str]:
 
 
 def json(value: object) -> str:
+    """Encode a value as JSON text."""
     return msgspec.json.encode(value).decode()
 
 
 def trash_table(restorable: Iterable[Trashed], width: int = 0) -> list[str]:
-    """One line for what went together: id, scope, how many versions, when and why it went, first line."""
+    """Return one line for each removal: id, scope, number of files, reason, times, and first line."""
     rows = [
         (
             escape_line(each.id),
@@ -130,7 +150,7 @@ def trash_table(restorable: Iterable[Trashed], width: int = 0) -> list[str]:
             counted(len(each.ids), "file"),
             f"{escape_line(each.why)} {local_time(each.taken_at)}",
             f"until {_day(each.until)}",
-            _shortened(escape_line(each.first_line)),
+            _fitted(each.first_line, width),
         )
         for each in restorable
     ]
@@ -138,46 +158,49 @@ def trash_table(restorable: Iterable[Trashed], width: int = 0) -> list[str]:
 
 
 def chain_table(chain: Chain, width: int = 0) -> Iterator[str]:
-    """The versions of a memory, oldest first; `*` marks the newest, or those that stand beside each other."""
+    """Yield the versions of a memory, oldest first; `*` marks the current version, or those in conflict."""
     rows = [
         (
             "*" if memory.is_head else " ",
             f"v{memory.version}",
             escape_line(memory.id),
             local_time(memory.created_at),
-            escape_line(", ".join(filter(None, (memory.trigger, memory.origin)))),
-            _gist(memory.content),
+            escape_line(", ".join(dict.fromkeys(filter(None, (memory.trigger, memory.origin))))),
+            gist(memory.content, width),
         )
         for memory in chain.memories
     ]
     yield from columns(rows, width=width, cuts=True)
     if chain.flags:
-        yield from folded(f"odd about this chain: {listed(chain.flags)}", width, _INDENT)
+        yield from folded(f"problems of these versions: {listed(chain.flags)}", width, _INDENT)
     heads = [memory for memory in chain.memories if memory.is_head]
     if len(heads) > 1:
-        yield from folded(_FORKED.format(len(heads)), width, _INDENT)
+        yield from folded(_CONFLICT.format(len(heads)), width, _INDENT)
         names = short_ids(memory.id for memory in chain.memories) if width else {}
         one, other = (escape_line(names.get(memory.id, memory.id)) for memory in heads[-2:])
-        ways = (f"forgectl edit {other} --relate {one}:supersedes", f"forgectl forget --version {one}")
+        ways = (
+            f"forgectl edit {other} --relate {one}:supersedes",
+            f"forgectl forget --this-version {one}",
+        )
         whole = f"  {'   or   '.join(ways)}"
         yield from (whole,) if not width or cells(whole) <= width else ways
 
 
 _REASONS = {
-    "strong": "much speaks for it",
-    "near": "near the best",
-    "weak": "little speaks for it, and for others less",
-    "search": "it was found, and nothing is held back",
-    "link": "one that came is linked to it",
-    "pinned": "it stands in every session",
-    "injected": "the session has heard it",
-    "correction": "it corrects what the session has heard",
+    "strong": "strong match",
+    "near": "close to the best match",
+    "weak": "weak match, but nothing matched better",
+    "search": "found by search",
+    "link": "linked to an injected memory",
+    "pinned": "pinned: included at the start of the session",
+    "injected": "the session has it already",
+    "correction": "replaces a memory that the session has",
 }
 _REJECTED = {
-    "faint": "too little speaks for it",
-    "far": "too little speaks for it beside the best",
-    "full": "enough came before it",
-    "given": "it fits, and the session has it already",
+    "faint": "match too weak",
+    "far": "much weaker than the best match",
+    "full": "enough better matches",
+    "given": "matches, but the session has it already",
 }
 _RATED = {"strong": "good", "near": "strong", "weak": "warn"}
 
@@ -185,7 +208,7 @@ _RATED = {"strong": "good", "near": "strong", "weak": "warn"}
 def hit_lines(
     hits: Iterable[MemoryRecord], paint: Painter, width: int = 0, *, figures: bool = False
 ) -> Iterator[str]:
-    """Each hit: what speaks for it in a word, and its id; below it what it says and its older versions."""
+    """Yield each hit: its mark and attributes, and below them its text and other versions."""
     rows = [(hit, hit.found or Ranking(0.0)) for hit in hits]
     others = (version.id for _, found in rows for version in (*found.concurrent_heads, *found.older))
     names = short_ids((*(hit.id for hit, _ in rows), *others)) if width else {}
@@ -209,11 +232,11 @@ def hit_lines(
         head, *more = folded("  ".join(filter(None, facts)), width, _BELOW)
         yield paint(_RATED.get(word, "strong"), word) + head.removeprefix(word)
         yield from more
-        yield from folded(_BELOW + _gist(hit.content), width, _BELOW)
-        for beside in found.concurrent_heads:
-            yield from folded(f"{_BELOW}beside it: {_version(beside, names)}", width, _BELOW)
+        yield from folded(_BELOW + gist(hit.content, width), width, _BELOW)
+        for rival in found.concurrent_heads:
+            yield from folded(f"{_BELOW}in conflict: {_version(rival, names, width)}", width, _BELOW)
         for older in found.older:
-            yield from folded(f"{_BELOW}older: {_version(older, names)}", width, _BELOW)
+            yield from folded(f"{_BELOW}older: {_version(older, names, width)}", width, _BELOW)
 
 
 def _figures(found: Ranking) -> tuple[str, ...]:
@@ -224,24 +247,26 @@ def _figures(found: Ranking) -> tuple[str, ...]:
     )
 
 
-def _version(version: Version, names: Mapping[str, str]) -> str:
+def _version(version: Version, names: Mapping[str, str], width: int) -> str:
     name = escape_line(names.get(version.id, version.id))
-    return (
-        f"v{version.version} {_day(version.created_at)} {name}  {_shortened(escape_line(version.first_line))}"
-    )
+    day, line = _day(version.created_at), _fitted(version.first_line, width)
+    return f"v{version.version} {day} {name}  {line}"
+
+
+_INDEXES = {"lexical": "keywords", "dense": "embeddings"}
 
 
 def explanation(found: Explained, query: str, paint: Painter, width: int = 0) -> Iterator[str]:
-    """Why these memories: what was asked for, scores by index, hops, and what the budget cut.
+    """Yield the reasons for an injection, or for the hits of a query that is asked now.
 
-    With `query` it is about that query, asked now; else about an injection that has been made.
+    They are the strategy, the indexes, hypotheses, and for each memory why it was included or left out.
     """
     total = found.included + len(found.omitted_ids)
     fitted = f"{found.included} of {counted(total, 'memory', 'memories')} fit" if total else "no memory"
     yield f"{_occasion(found, query)}: {fitted}"
-    indexes = "+".join(found.indexes) or "none"
+    searched = " + ".join(_INDEXES.get(each, escape_line(each)) for each in found.indexes) or "none"
     took = f", {found.elapsed_ms:,.1f} ms" if found.elapsed_ms else ""
-    yield f"strategy {escape_line(found.strategy) or 'none'}, indexes {escape_line(indexes)}{took}"
+    yield f"strategy: {escape_line(found.strategy) or 'none'}, search: {searched}{took}"
     if found.reason:
         yield f"{escape_line(found.status)}: {escape_line(found.reason)}"
     if found.hypotheses:
@@ -268,35 +293,32 @@ def _occasion(found: Explained, query: str) -> str:
 
 
 def _ranking(found: Explained, width: int) -> list[str]:
-    """A line for each memory: in words why it came, and what it says; the figures are in `--json`."""
-    rows = [("memory", "budget", "why it came", "")]
+    """Return a line for each memory with the reason for it; `--json` has the figures."""
+    rows = [("memory", "budget", "reason", "")]
     for place, hit in enumerate(found.memories):
         came = hit.found.admitted_as or hit.found.found_by if hit.found is not None else ""
-        why = _REASONS.get(came, escape_line(came))
         budget = "fits" if place < found.included else "cut"
-        rows.append((escape_line(hit.id), budget, why, _gist(hit.content)))
+        rows.append(
+            (escape_line(hit.id), budget, _REASONS.get(came, escape_line(came)), gist(hit.content, width))
+        )
     return [line.rstrip() for line in columns(rows, width=width, cuts=True)]
 
 
 def _left_out(found: Explained, width: int) -> list[str]:
-    rows = [("memory", "why it stayed out", "")]
+    rows = [("memory", "left out because", "")]
     for each in found.rejected:
         why = _REJECTED.get(each.why, escape_line(each.why))
-        rows.append((escape_line(each.id), why, _shortened(escape_line(each.first_line))))
+        rows.append((escape_line(each.id), why, _fitted(each.first_line, width)))
     return [line.rstrip() for line in columns(rows, width=width, cuts=True)]
 
 
-def _beside(memory: MemoryRecord) -> str:
-    return f"  (fork: {listed(memory.concurrent_heads)} stands, too)" if memory.concurrent_heads else ""
+def _conflict(memory: MemoryRecord) -> str:
+    return f"  (in conflict with {listed(memory.concurrent_heads)})" if memory.concurrent_heads else ""
 
 
 def _day(time: str) -> str:
     return local_time(time)[:10]
 
 
-def _gist(content: str) -> str:
-    return _shortened(escape_line(content.strip().split("\n", 1)[0].strip()))
-
-
-def _shortened(line: str) -> str:
-    return cut(line, _CELLS)
+def _fitted(line: str, width: int) -> str:
+    return cut(escape_line(line), _CELLS) if width else escape_line(line)

@@ -1,75 +1,110 @@
-"""`forgectl list`, `show`, `history`, `remember` and `forget`: the memories that a workspace sees."""
+"""`forgectl list`, `show`, `remember` and `forget`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import click
 import msgspec
+from msgspec.structs import replace
 
-from forged.cli.call import Invocation, ask, check_done, daemon, show, show_found, stdin_text, tell_notice
+from forged.cli.call import (
+    Invocation,
+    ask,
+    check_done,
+    check_read,
+    daemon,
+    show,
+    show_found,
+    stdin_text,
+    tell_notice,
+)
 from forged.cli.commands import asks, min_generation_option
 from forged.cli.confirm import confirm, require_answer, yes_option
 from forged.cli.exits import Stop
 from forged.cli.listing import chain_table, memory_list, memory_page, memory_table
 from forged.cli.since import since_option
-from forged.cli.terminal import counted, escape_line, listed, tell
+from forged.cli.terminal import counted, escape_line, listed, tell, whole
 from forged_client import protocol as wire
 from forged_client.client import Client
-
-Complete = Callable[[click.Context, click.Parameter, str], list[str]]
-
-
-def _one_of(words: Iterable[str]) -> Complete:
-    """Complete one of the contract's words; a file may hold others."""
-    return lambda _context, _option, begun: [each for each in words if each.startswith(begun)]
+from forged_client.errors import ClientError, RequestFailed
 
 
-_scopes, _categories = _one_of(list(wire.Scope)), _one_of(list(wire.Category))
-_types = _one_of([each for types in wire.TYPES.values() for each in types])
+class OptionalChoice(click.Choice[str]):
+    """Option type of one of some words, or "" where the option is left out."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the word. Ends the call for any other."""
+        return super().convert(value, param, ctx) if value else ""
+
+
+SCOPES = OptionalChoice(list(map(str, wire.Scope)))
+CATEGORIES = OptionalChoice(list(map(str, wire.Category)))
+_TYPES = OptionalChoice([each for types in wire.TYPES.values() for each in types])
+
 agent_option = click.option(
-    "--agent", "agent_id", default="", metavar="NAME", help="Whose memories, in scope agent."
+    "--agent", "agent_id", default="", metavar="NAME", help="Owner of the memories, in scope agent."
 )
 _of_scope = click.option(
     "--scope",
+    type=SCOPES,
     default="",
-    shell_complete=_scopes,
-    help="repo or user, for an id that both have; agent or org for what is there.",
+    help="Where to look: repo or user if both have the id; agent, session and org are searched only by name.",
+)
+allow_secret_option = click.option(
+    "--allow-secret", is_flag=True, help="Save the text even if it has a secret; agents will see it."
 )
 
 
 def scope_option(command: Callable[..., None]) -> Callable[..., None]:
-    """Options of a verb that is told where a memory is."""
+    """Add the options that say where a memory is."""
     return _of_scope(agent_option(command))
 
 
+def _begin(words: Iterable[str]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    return lambda _context, _option, begun: [each for each in words if each.startswith(begun)]
+
+
+# --- list ----------------------------------------------------------------------------------------------
+
+
 @click.command("list")
-@click.option(
-    "--scope", default="", shell_complete=_scopes, help="Only this scope: repo, user, agent, session or org."
-)
+@click.option("--scope", type=SCOPES, default="", help="Only this scope.")
 @agent_option
-@click.option("--category", default="", shell_complete=_categories, help="Only this category.")
+@click.option(
+    "--category",
+    default="",
+    metavar="CATEGORY",
+    shell_complete=_begin(CATEGORIES.choices),
+    help=f"Only this category: {', '.join(CATEGORIES.choices)}.",
+)
 @since_option
-@click.option("--session", "session_id", default="", metavar="ID", help="Only of sessions that begin so.")
-@click.option("--origin", type=click.Choice(list(map(str, wire.Origin))), help="Only of this origin.")
-@click.option("--stale", is_flag=True, help="Only those that stand on a file which changed.")
-@click.option("--problems", is_flag=True, help="Files that are no memories, or only in part, and why.")
-@click.option("--all-repos", is_flag=True, help="Of every repository that was seen, not only of this one.")
-@click.option("-l", "--long", "long", is_flag=True, help="Also when, from which session, and their origin.")
-@click.option("--all-versions", is_flag=True, help="Superseded memories too.")
+@click.option(
+    "--session", "session_id", default="", metavar="ID", help="Only sessions whose id begins like this."
+)
+@click.option("--origin", type=click.Choice(list(map(str, wire.Origin))), help="Only this origin.")
+@click.option("--stale", is_flag=True, help="Only memories with evidence that changed.")
+@click.option("--problems", is_flag=True, help="Files that are not memories, or only in part, and why.")
+@click.option("--all-repos", is_flag=True, help="Include every repository that forged has seen.")
+@click.option("-l", "--long", "long", is_flag=True, help="Show time, session and origin, too.")
+@click.option("--all-versions", is_flag=True, help="Include superseded versions.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=100, show_default=True)
-@click.option("--offset", type=click.IntRange(0), default=0, help="Leave out so many of the newest.")
+@click.option("--offset", type=click.IntRange(0), default=0, metavar="N", help="Skip the first N.")
 @min_generation_option
 @asks
 def list_command(call: Invocation, *, long: bool, problems: bool, **fields: Any) -> None:
-    """List the memories of this workspace, newest first; of several filters all hold."""
+    """List the memories of this workspace by date, latest first. All filters must match."""
     if problems:
         _list_problems(call)
         return
     given = {name: value for name, value in fields.items() if value is not None}
     request = wire.ListMemories(workspace=call.workspace, **given)
     found = ask(call, request)
+    if not found.memories and request.category and request.category not in CATEGORIES.choices:
+        known = ", ".join(CATEGORIES.choices)
+        raise Stop("usage", f"no memory has category {request.category!r}; the categories are {known}")
     shown = memory_list if long else memory_table
     show(call, found, shown(found.memories, call.width, with_root=request.all_repos))
     tell_notice(call, found)
@@ -81,24 +116,28 @@ def list_command(call: Invocation, *, long: bool, problems: bool, **fields: Any)
     elif not found.total:
         tell(f"no memory can be listed: {found.reason}" if found.reason else _nothing(request))
     elif not found.memories:
-        tell(f"no more than {counted(found.total, 'memory', 'memories')}: the offset leaves all out")
+        has = f"there {'is' if found.total == 1 else 'are'} {counted(found.total, 'memory', 'memories')}"
+        tell(f"{has}, and --offset {request.offset} skips all of them")
 
 
 def _list_problems(call: Invocation) -> None:
-    """Name the files of all roots that `status` shows which are no memories, or only in part."""
+    """Print the files in all folders of `status` that are not memories, or only in part."""
     ask(call, wire.ListMemories(workspace=call.workspace, limit=1))  # answered once the files were read
     report = ask(call, wire.Status(workspace=call.workspace))
     found = [each for root in report.roots for each in (*root.problems, *root.no_memories)]
     show(call, report, (f"{escape_line(each.path)}: {escape_line(each.reason)}" for each in found))
     if not found and not call.as_json:
-        tell("all files in the folders of memories are memories")
+        tell("all files in the memory folders are memories")
 
 
 def _nothing(request: wire.ListMemories) -> str:
     filters = (request.scope, request.category, request.since, request.session_id, request.origin)
     if request.stale and not any(filters):
-        return "no memory stands on a file that changed"
-    return "no memory matches all that you ask for" if any(filters) else "no memories"
+        return "no memory has evidence that changed"
+    return "no memory matches all filters" if any(filters) else "no memories"
+
+
+# --- show ----------------------------------------------------------------------------------------------
 
 
 @click.command("show")
@@ -106,88 +145,105 @@ def _nothing(request: wire.ListMemories) -> str:
 @scope_option
 @min_generation_option
 @asks
-def show_command(call: Invocation, **fields: Any) -> None:
-    """Print memories whole. Ids that are not there are named; the exit code is then 1."""
-    found = ask(call, wire.GetMemories(workspace=call.workspace, **fields))
-    pages = ["\n".join(memory_page(memory, call.paint)) for memory in found.memories]
+def show_command(call: Invocation, *, agent_id: str, **fields: Any) -> None:
+    """Print memories whole, with the paths of their files and their versions, oldest first.
+
+    `*` marks the current version. Exit code 1: one of the ids was not found.
+    """
+    with daemon(call) as client:
+        found = client.ask(wire.GetMemories(workspace=call.workspace, agent_id=agent_id, **fields))
+        check_read(found)
+        chains = [_chain(call, client, each, agent_id) for each in found.memories]
+    pages = [_page(call, *each) for each in zip(found.memories, chains, strict=True)]
+    memories = [
+        {**whole(each), "path": chain.path, "versions": whole(chain.memories), "flags": chain.flags}
+        for each, chain in zip(found.memories, chains, strict=True)
+    ]
     why = f" ({found.reason})" if found.reason else ""
-    missing = f"no memory {', '.join(found.missing)} in this workspace{why}"
-    show_found(call, found, pages, missing)
+    sentence = f"no memory {', '.join(found.missing)} in this workspace{why}"
+    value = {name: value for name, value in whole(found).items() if name != "id"} | {"memories": memories}
+    show_found(call, value, pages, found.missing, sentence)
 
 
-@click.command("history")
-@click.argument("memory_id", metavar="ID")
-@scope_option
-@min_generation_option
-@asks
-def history_command(call: Invocation, **fields: Any) -> None:
-    """Show the versions of a memory, oldest first; `*` marks the newest."""
-    chain = ask(call, wire.History(workspace=call.workspace, **fields))
-    show(call, chain, chain_table(chain, call.width))
+def _chain(call: Invocation, client: Client, memory: wire.MemoryRecord, agent_id: str) -> wire.Chain:
+    """Return the versions of a memory; one of a session has neither versions nor a file."""
+    if memory.scope == wire.Scope.SESSION:
+        return wire.Chain(memories=(memory,))
+    owner = agent_id if memory.scope == wire.Scope.AGENT else ""
+    asked = wire.History(workspace=call.workspace, memory_id=memory.id, scope=memory.scope, agent_id=owner)
+    chain = client.ask(asked)
+    check_read(chain)
+    return chain
+
+
+def _page(call: Invocation, memory: wire.MemoryRecord, chain: wire.Chain) -> str:
+    lines = [*memory_page(memory, call.paint, chain.path)]
+    if len(chain.memories) > 1 or chain.flags:
+        lines += ["", call.paint("strong", "versions"), *chain_table(chain, call.width)]
+    return "\n".join(lines)
+
+
+# --- remember ------------------------------------------------------------------------------------------
 
 
 @click.command("remember")
 @click.argument("text")
+@click.option("--scope", type=SCOPES, default="", help="Audience (default: that of --supersedes, else repo).")
 @click.option(
-    "--scope",
+    "--agent",
+    "agent_id",
     default="",
-    shell_complete=_scopes,
-    help="Who it is for: repo (or that of --supersedes), user, agent or session.",
+    metavar="NAME",
+    help="Owner in scope agent; elsewhere the agent that wrote it.",
 )
-@click.option("--agent", "agent_id", default="", metavar="NAME", help="Whose it is, or who wrote it.")
-@click.option("--session", "session_id", default="", metavar="ID", help="Session that it is of.")
-@click.option("--type", "memory_type", default="", shell_complete=_types, help="What kind of memory it is.")
-@click.option("--importance", type=click.FloatRange(0, 1), help="How much it matters, 0 to 1.")
-@click.option("--meta", "metadata", multiple=True, metavar="KEY=VALUE", help="What to filter by; repeatable.")
-@click.option("--category", default="", help="What it is about; left out, by what it supersedes or by scope.")
-@click.option("--supersedes", default="", metavar="ID", help="Memory that this one replaces.")
-@click.option("--related", multiple=True, metavar="ID[:RELATIONSHIP]", help="Link to a memory; repeatable.")
-@click.option("--cue", "cues", multiple=True, metavar="LINE", help="When it should come back; repeatable.")
+@click.option("--session", "session_id", default="", metavar="ID", help="Session that the memory belongs to.")
 @click.option(
-    "--evidence", multiple=True, metavar="PATH[:LINES]", help="File of the repository that it stands on."
+    "--type", "memory_type", type=_TYPES, default="", help="Kind of memory, in scope user or agent."
 )
-@click.option("--allow-secret", is_flag=True, help="Keep a text that holds a secret: agents will see it.")
+@click.option("--importance", type=click.FloatRange(0, 1), help="Importance; below a limit it is not found.")
+@click.option("--meta", "metadata", multiple=True, metavar="KEY=VALUE", help="Metadata; repeatable.")
+@click.option(
+    "--category", type=CATEGORIES, default="", help="Subject (default: that of --supersedes, else by scope)."
+)
+@click.option("--supersedes", default="", metavar="ID", help="Memory that this one replaces.")
+@click.option(
+    "--related",
+    multiple=True,
+    metavar="ID[:RELATIONSHIP]",
+    help=f"Link to a memory, as {', '.join(wire.Relationship)}; repeatable.",
+)
+@click.option("--cue", "cues", multiple=True, metavar="LINE", help="Situation that recalls it; repeatable.")
+@click.option(
+    "--evidence",
+    multiple=True,
+    metavar="PATH[:LINES]",
+    help="Repository file that this memory depends on; repeatable.",
+)
+@allow_secret_option
 @asks
 def remember_command(
     call: Invocation, *, text: str, related: tuple[str, ...], metadata: tuple[str, ...], **fields: Any
 ) -> None:
-    """Write one memory, durably; `-` reads its text from stdin.
+    """Write one memory to disk; `-` reads its text from stdin.
 
-    A VALUE of --meta that is JSON is taken as such.
+    A VALUE of --meta that is valid JSON is read as JSON.
     """
     content = stdin_text() if text == "-" else text
-    edges, known = tuple(map(edge, related)), dict(key_and_value("--meta", each) for each in metadata)
+    edges, attributes = tuple(map(edge, related)), dict(key_and_value("--meta", each) for each in metadata)
     request = wire.Remember(
-        workspace=call.workspace, content=content, related=edges, origin="explicit", metadata=known, **fields
+        workspace=call.workspace,
+        content=content,
+        related=edges,
+        origin="explicit",
+        metadata=attributes,
+        **fields,
     )
     written = ask(call, request, check_done)
     show(call, written, written_lines(written))
 
 
-@click.command("forget")
-@click.argument("memory_id", metavar="ID")
-@scope_option
-@click.option("--version", "version_only", is_flag=True, help="Only this version, not the whole chain.")
-@click.option("--now", "erase_now", is_flag=True, help="Erase at once instead of 7 days in the trash.")
-@yes_option
-@asks
-def forget_command(call: Invocation, *, yes: bool, **fields: Any) -> None:
-    """Take a memory and its older versions away; the receipt says what forged cannot reach."""
-    request = wire.Forget(workspace=call.workspace, **fields)
-    if not yes:
-        require_answer(call, "forget")
-    with daemon(call) as client:
-        if not yes:
-            _confirm(call, client, request)
-        gone = client.ask(request)
-    check_done(gone)
-    show(call, gone, _receipt(gone))
-    if gone.unreachable and not call.as_json:
-        tell("what is not reached must be removed by hand")
-
-
 def key_and_value(option: str, text: str) -> tuple[str, Any]:
-    """One key and its value, as JSON if it is some. Raises Stop."""
+    """Parse KEY=VALUE, with the value as JSON where it is valid. Raises Stop."""
     key, equals, value = text.partition("=")
     if not (key and equals):
         raise Stop("usage", f"{option} {text!r} is not KEY=VALUE")
@@ -198,14 +254,14 @@ def key_and_value(option: str, text: str) -> tuple[str, Any]:
 
 
 def edge(text: str) -> wire.Edge:
-    """A link as it is written on a command line: ID[:RELATIONSHIP]."""
+    """Parse a link, ID[:RELATIONSHIP]."""
     memory_id, colon, relationship = text.partition(":")
     return wire.Edge(memory_id, relationship) if colon else wire.Edge(memory_id)
 
 
 def written_lines(written: wire.Remembered) -> Iterator[str]:
-    """What was written, where, and what it replaced."""
-    done = "there already as" if written.existed else "remembered"
+    """Yield the receipt of a written memory: its id and path, and the version that it replaced."""
+    done = "already saved as" if written.existed else "remembered"
     about = f", {escape_line(written.scope)}/{escape_line(written.category)}" if written.scope else ""
     yield f"{done} {escape_line(written.memory_id)}, version {written.version}{about}"
     if written.replaced:
@@ -213,49 +269,156 @@ def written_lines(written: wire.Remembered) -> Iterator[str]:
         yield f"replaces {escape_line(written.replaced)}{moved}"
     if written.path:
         yield f"path {escape_line(written.path)}"
-    if written.generation:
-        yield f"generation {escape_line(written.generation)}"
     if written.reason:
         yield f"note: {escape_line(written.reason)}"
 
 
-def _confirm(call: Invocation, client: Client, request: wire.Forget) -> None:
-    """Show what would go and ask. Raises Stop when the answer is no."""
+# --- forget --------------------------------------------------------------------------------------------
+
+
+class _Removal(msgspec.Struct, frozen=True):
+    """A memory to forget, with its versions on disk, or in the trash."""
+
+    request: wire.Forget
+    chain: wire.Chain = wire.Chain()
+    trashed: wire.Trashed | None = None
+
+    @property
+    def name(self) -> str:
+        """Id, whole where it is in the trash."""
+        return self.trashed.id if self.trashed is not None else self.request.memory_id
+
+    @property
+    def versions(self) -> set[tuple[str, str]]:
+        """Roots and ids that go."""
+        if self.trashed is not None:
+            return {(self.trashed.root, each) for each in self.trashed.ids}
+        return {(each.root, each.id) for each in self.chain.memories}
+
+    def lines(self, width: int) -> Iterable[str]:
+        """Return its versions as lines, oldest first."""
+        return (escape_line(self.trashed.first_line),) if self.trashed else chain_table(self.chain, width)
+
+
+@click.command("forget")
+@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@scope_option
+@click.option("--this-version", "version_only", is_flag=True, help="Only these versions, not older ones.")
+@click.option("--now", "erase_now", is_flag=True, help="Erase at once, without 7 days in the trash.")
+@yes_option
+@asks
+def forget_command(call: Invocation, *, ids: tuple[str, ...], yes: bool, **fields: Any) -> None:
+    """Remove memories with their older versions, after one question about all of them.
+
+    For 7 days `forgectl restore` brings them back. If one ID is wrong, nothing is removed.
+    """
+    requests = [
+        wire.Forget(workspace=call.workspace, memory_id=each, **fields) for each in dict.fromkeys(ids)
+    ]
+    if not yes:
+        require_answer(call, "forget")
+    with daemon(call) as client:
+        if len(requests) > 1 or not yes:
+            removals = _removals(client, requests)
+            requests = [each.request for each in removals]
+            if not yes:
+                _confirm(removals, call.width)
+        gone = _forgotten(client, requests)
+    show(call, gone, _receipt(gone))
+
+
+def _removals(client: Client, requests: Sequence[wire.Forget]) -> list[_Removal]:
+    """Return each memory once. Raises Stop, with a sentence for each id that is wrong."""
+    found, wrong = list[_Removal](), list[RequestFailed]()
+    for request in requests:
+        try:
+            each = _find(client, request)
+        except RequestFailed as failed:
+            wrong.append(failed)
+            continue
+        if request.version_only or not any(each.versions & other.versions for other in found):
+            found.append(each)
+    if wrong:
+        nothing = ("nothing was forgotten",) if len(requests) > 1 else ()
+        raise Stop(wrong[0].code, "; ".join((*(each.message for each in wrong), *nothing)))
+    return found
+
+
+def _find(client: Client, request: wire.Forget) -> _Removal:
+    """Return the memory that an id names, on disk or, to be erased, in the trash. Raises RequestFailed."""
     asked = wire.History(
         workspace=request.workspace,
         memory_id=request.memory_id,
         scope=request.scope,
         agent_id=request.agent_id,
     )
-    chain = client.ask(asked)
-    is_shown = any(each.id in _whole(request) for each in chain.memories)
-    there = _in_trash(client, request) if request.erase_now and not is_shown else None
-    # The daemon, too, takes an id in the trash that is named whole before one that only begins so.
-    if there is not None and (chain.status == "error" or _whole(request) & set(there.ids)):
-        versions = counted(len(there.ids), "version")
-        question = f"Erase {escape_line(there.id)} ({versions}) from the trash for ever?"
-        confirm((escape_line(there.first_line),), question, declined="nothing was erased")
-        return
-    check_done(chain)
-    what = "this version" if request.version_only else counted(len(chain.memories), "version")
-    where = "erase it for ever" if request.erase_now else "move it to the trash for 7 days"
-    question = f"Forget {escape_line(request.memory_id)} ({what}) and {where}?"
-    confirm(chain_table(chain, call.width), question, declined="nothing was forgotten")
+    chain, failure = wire.Chain(), None
+    try:
+        chain = client.ask(asked)
+        check_done(chain)
+    except RequestFailed as failed:
+        failure = failed
+    if request.erase_now and not any(each.id in _whole_ids(request) for each in chain.memories):
+        trashed = _in_trash(client, request)
+        # As in the daemon: an id in the trash that is named whole comes before one that only begins so.
+        if trashed is not None and (failure or _whole_ids(request) & set(trashed.ids)):
+            return _Removal(request, trashed=trashed)
+    if failure is not None:
+        raise failure
+    return _Removal(request, chain)
 
 
 def _in_trash(client: Client, request: wire.Forget) -> wire.Trashed | None:
     """Return the one entry of the trash with this id; None if there is none, or more than one."""
     asked = wire.Restore(workspace=request.workspace, scope=request.scope, agent_id=request.agent_id)
-    whole = _whole(request)
+    names = _whole_ids(request)
     begun = [
-        each for each in client.ask(asked).restorable if any(id_.startswith(tuple(whole)) for id_ in each.ids)
+        each for each in client.ask(asked).restorable if any(id_.startswith(tuple(names)) for id_ in each.ids)
     ]
-    found = [each for each in begun if whole & set(each.ids)] or begun
+    found = [each for each in begun if names & set(each.ids)] or begun
     return found[0] if len({each.ids for each in found}) == 1 else None
 
 
-def _whole(request: wire.Forget) -> set[str]:
+def _whole_ids(request: wire.Forget) -> set[str]:
     return {request.memory_id, f"mem_{request.memory_id}"}
+
+
+def _confirm(removals: Sequence[_Removal], width: int) -> None:
+    """Show all that would go and ask once. Raises Stop when the answer is no."""
+    request = removals[0].request
+    blocks = ([*each.lines(width), ""] for each in removals)
+    lines = list(itertools.chain.from_iterable(blocks))[:-1]
+    memories = counted(len(removals), "memory", "memories")
+    name = escape_line(removals[0].name) if len(removals) == 1 else memories
+    count = sum(1 if each.request.version_only else len(each.versions) for each in removals)
+    versions = "only this version" if request.version_only else counted(count, "version")
+    if request.erase_now:
+        confirm(lines, f"Erase {name} ({versions}) for ever?", declined="nothing was erased")
+    else:
+        question = f"Forget {name} ({versions}, 7 days in the trash)?"
+        confirm(lines, question, declined="nothing was forgotten")
+
+
+def _forgotten(client: Client, requests: Sequence[wire.Forget]) -> wire.Forgotten:
+    """Forget one after the other; return one receipt for all. Raises what stopped it."""
+    gone: list[wire.Forgotten] = []
+    for request in requests:
+        try:
+            done = client.ask(request)
+            check_done(done)
+        except (ClientError, Stop):
+            if gone:
+                tell(f"forgotten before that: {listed(id_ for each in gone for id_ in each.ids)}")
+            raise
+        gone.append(done)
+    return replace(
+        gone[-1],
+        ids=tuple(id_ for each in gone for id_ in each.ids),
+        trash=next((each.trash for each in gone if each.trash), ""),
+        unreachable=tuple(dict.fromkeys(place for each in gone for place in each.unreachable)),
+        cut_sentences=sum(each.cut_sentences for each in gone),
+        cut_events=sum(each.cut_events for each in gone),
+    )
 
 
 def _receipt(gone: wire.Forgotten) -> Iterator[str]:
@@ -263,6 +426,5 @@ def _receipt(gone: wire.Forgotten) -> Iterator[str]:
     yield f"in the trash for 7 days: {escape_line(gone.trash)}" if gone.trash else "erased"
     if gone.cut_sentences:
         sentences, events = counted(gone.cut_sentences, "sentence"), counted(gone.cut_events, "event")
-        yield f"taken out of what waited to be judged or was given up: {sentences} in {events}"
-    yield from (f"not reached: {escape_line(place)}" for place in gone.unreachable)
-    yield f"generation {escape_line(gone.generation)}"
+        yield f"removed from capture events that are pending or failed: {sentences} in {events}"
+    yield from (f"not removed: {escape_line(place)}; remove these yourself" for place in gone.unreachable)

@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from forged.transcripts import FORMATS, FoundSession, Session, TranscriptError, read, sessions
+from forged.transcripts import FORMATS, FoundSession, PastSession, TranscriptError, read, sessions
 from forged_client import address
 from forged_client.protocol import Learn, Message, PastSessions
 
@@ -68,7 +68,7 @@ def survey(found: FoundSession, home: str, known: PastSessions, environ: Mapping
     )
 
 
-def _kind(session: Session, marks: Mapping[str, str], environ: Mapping[str, str]) -> Kind:
+def _kind(session: PastSession, marks: Mapping[str, str], environ: Mapping[str, str]) -> Kind:
     if os.path.join(session.workspace, "").startswith(os.path.join(address.state_dir(environ), "")):
         return "ours"
     if not (session.session_id and any(each.role == "user" for each in session.messages)):
@@ -97,7 +97,7 @@ def requests(past: Past, environ: Mapping[str, str]) -> Iterator[Learn]:
         )
 
 
-def _parts(session: Session) -> Iterator[list[tuple[Message, float]]]:
+def _parts(session: PastSession) -> Iterator[list[tuple[Message, float]]]:
     part: list[tuple[Message, float]] = []
     room = _MOST_CHARACTERS
     for message, at in zip(session.messages, session.times, strict=True):

@@ -1,35 +1,52 @@
-"""The verbs that are asked most, without click: ping, status and retrieve.
+"""The most frequent commands without click: ping, status and retrieve.
 
-A status bar or a hook runs them every few seconds, and click would be half of their cost. click's commands
-call the same functions, so both ways print the same bytes.
+A status bar or a hook runs them every few seconds, and click would take half of the time. The commands of
+click call these functions, so both ways print the same bytes.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from forged.cli.call import Invocation, ask, check_read, daemon, show, tell_notice
-from forged.cli.status import status_lines
+from forged.cli.status_summary import status_lines
 from forged.cli.terminal import say_exactly, say_json
+from forged_client.errors import AddressError
 from forged_client.protocol import Message, Ping, Status
+
+if TYPE_CHECKING:
+    from forged.integrations import AgentState
 
 
 def ping(call: Invocation) -> None:
+    """Print `pong` if the daemon answers."""
     show(call, ask(call, Ping()), ("pong",))
 
 
-def status(call: Invocation) -> None:
-    """One status report; never starts a daemon, because looking must not change what is seen."""
+def status(call: Invocation, *, details: bool = False) -> None:
+    """Print one status report; never start a daemon."""
     with daemon(msgspec.structs.replace(call, autostart=False)) as client:
         report = client.ask(Status(workspace=call.workspace))
     check_read(msgspec.structs.replace(report, reason=""))  # its reason is part of the report
-    show(call, report, status_lines(report, call.paint))
+    agents = () if call.as_json else _agents(call)
+    show(call, report, status_lines(report, call.paint, agents=agents, details=details))
+
+
+def _agents(call: Invocation) -> Sequence[AgentState]:
+    from forged import integrations  # noqa: PLC0415 - JSON does not need it
+
+    try:
+        machine = integrations.machine_of(call.environ, call.workspace)
+    except AddressError:  # without a home
+        return ()
+    return integrations.report(machine, versions=False)
 
 
 def retrieve(call: Invocation, messages: tuple[Message, ...], **options: Any) -> None:
-    """Print the injection, exactly; nothing when there is none. `options` are fields of the request."""
+    """Print the block of an injection, if there is one; `options` are fields of the request."""
     with daemon(call) as client:
         reply = client.retrieve(call.workspace, messages, mode="plain", **options)
     check_read(reply)
@@ -41,5 +58,5 @@ def retrieve(call: Invocation, messages: tuple[Message, ...], **options: Any) ->
 
 
 def user_message(text: str) -> tuple[Message, ...]:
-    """A conversation of one user message; of none when the text is blank."""
+    """Return a conversation of one user message, or an empty one for a blank text."""
     return (Message("user", text),) if text.strip() else ()

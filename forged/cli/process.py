@@ -1,9 +1,8 @@
-"""Find the daemon's process, end it, or put another one in its place.
+"""Find, stop or restart the daemon's process.
 
-`running` is its process id or 0, and starts nobody. `stop` ends it as SIGTERM does; one that takes over 5 s
-is killed, which loses nothing. `restart` has the installed version take over, or starts it. Raises Stop:
-`configuration` or `unavailable` if a new daemon cannot serve (the old one goes on), `timeout`, and what a
-client raises that starts a daemon.
+`stop` sends SIGTERM, and SIGKILL after 6 s, which loses nothing. `restart` replaces the daemon by the
+installed version, or starts it. Raises Stop: `configuration` or `unavailable` if a new daemon cannot serve
+(the old one goes on), `timeout`, and the errors of a client that starts a daemon.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ from forged_client.client import Client
 from forged_client.errors import ClientError
 from forged_client.protocol import Ping
 
-# A daemon that is told to end does so in 5 s in any state; then it is killed.
+# A daemon ends within 5 s of SIGTERM in any state; then it is killed.
 _ENDS_S = 6.0
 _KILLED_S = 2.0
-# A daemon begins within a second, but for one that waits for the end of another.
+# A daemon starts within a second, unless it waits for the end of another.
 _BEGINS_S = 20.0
 _PERIOD_S = 0.02
 _ASKED_S = 2.0
@@ -37,17 +36,17 @@ _PROCESSES = "/proc"
 
 
 class StoppedProcess(msgspec.Struct, frozen=True):
-    """Which process ended; 0: none ran. `killed`: it did not end by itself."""
+    """The process that ended, 0 if none ran; `killed` if SIGTERM did not end it."""
 
     pid: int = 0
     killed: bool = False
 
 
 class Restarted(msgspec.Struct, frozen=True):
-    """Which process serves now, and which did before; 0: none ran.
+    """The process that serves now, and the one before it, 0 if none ran.
 
-    `handed_over`: the old daemon gave the new one its socket, so that nobody was refused meanwhile;
-    `manager`: systemd restarted its service; `stopped`: the old one ended first; `started`: there was none.
+    `handed_over`: the new daemon took over the socket of the old one, without a gap. `manager`: systemd
+    restarted its service. `stopped`: the old one ended first. `started`: there was none.
     """
 
     pid: int
@@ -56,7 +55,7 @@ class Restarted(msgspec.Struct, frozen=True):
 
 
 def running(call: Invocation) -> int:
-    """Process id of the daemon at this address, 0 if none runs."""
+    """Return the process id of the daemon at this address, 0 if none runs; starts no daemon."""
     at = address_of(call)
     lock = f"{at}.lock"
     try:
@@ -69,7 +68,7 @@ def running(call: Invocation) -> int:
 
 
 def stop(call: Invocation) -> StoppedProcess:
-    """End the daemon, if one runs; the next client that may start one does."""
+    """Stop the daemon, if one runs; the next client with autostart starts it again."""
     if not (pid := running(call)):
         return StoppedProcess()
     for number, patience_s in ((signal.SIGTERM, _ENDS_S), (signal.SIGKILL, _KILLED_S)):
@@ -77,11 +76,11 @@ def stop(call: Invocation) -> StoppedProcess:
             os.kill(pid, number)
         if _within(patience_s, lambda: running(call) != pid):
             return StoppedProcess(pid, killed=number == signal.SIGKILL)
-    raise Stop("timeout", f"the daemon (pid {pid}) does not end")
+    raise Stop("timeout", f"the daemon (pid {pid}) did not end after SIGKILL")
 
 
 def restart(call: Invocation) -> Restarted:
-    """Have a daemon of the installed version serve from now on."""
+    """Replace the daemon by one of the installed version, or start that."""
     _check_configuration(call)
     before, manager = running(call), in_charge(call)
     if manager is not None:
@@ -89,14 +88,14 @@ def restart(call: Invocation) -> Restarted:
         return Restarted(_serving(call), before, "manager")
     if not before:
         return Restarted(_serving(call), 0, "started")
-    if _gives_its_place(call, before):
+    if _hands_over(call, before):
         return Restarted(_serving(call), before, "handed_over")
     stop(call)
     return Restarted(_serving(call), before, "stopped")
 
 
 def _check_configuration(call: Invocation) -> None:
-    """Raise Stop for what a new daemon could not start with; it sees no variables of this shell."""
+    """Raise Stop for a configuration that a new daemon, which has no variables of this shell, refuses."""
     from forged import config  # noqa: PLC0415 - the fast verbs do without it
     from forged.errors import ConfigError  # noqa: PLC0415
 
@@ -107,15 +106,15 @@ def _check_configuration(call: Invocation) -> None:
         raise Stop("configuration", str(error)) from error
 
 
-def _gives_its_place(call: Invocation, before: int) -> bool:
-    """Whether the daemon `before` gave its place to a new one; else it hangs, or is too old for that."""
+def _hands_over(call: Invocation, before: int) -> bool:
+    """Return True if a new daemon took over; False if the old one hangs or cannot hand over."""
     try:
         successor = autostart.replace(address_of(call), call.executable, env=call.environ)
     except ClientError as error:
         raise Stop("unavailable", str(error)) from error
     if not _within(_BEGINS_S, lambda: running(call) not in {0, before} or successor.poll() is not None):
         successor.kill()
-        raise Stop("timeout", f"the new daemon (pid {successor.pid}) did not begin in time")
+        raise Stop("timeout", f"the new daemon (pid {successor.pid}) did not start in {_BEGINS_S:g} s")
     return running(call) not in {0, before} or not _was_refused(successor, before)
 
 
@@ -123,12 +122,12 @@ def _was_refused(successor: subprocess.Popen[bytes], before: int) -> bool:
     if (code := successor.poll()) == os.EX_TEMPFAIL:
         return True
     word = "configuration" if code == os.EX_CONFIG else "unavailable"
-    told = f"the new daemon ended with exit code {code}, see `{autostart.LOG_NAME}`; pid {before} goes on"
-    raise Stop(word, told)
+    log = autostart.LOG_NAME
+    raise Stop(word, f"the new daemon ended with exit code {code}, see `{log}`; pid {before} goes on")
 
 
 def _serving(call: Invocation) -> int:
-    """Process id of the daemon that answers, after starting one if need be."""
+    """Return the process id of the daemon that answers; start one if none runs."""
     with daemon(msgspec.structs.replace(call, autostart=True)) as client:
         client.ask(Ping())
     return running(call)
@@ -144,10 +143,7 @@ def _within(patience_s: float, happens: Callable[[], bool]) -> bool:
 
 
 def _is_daemon(pid: int, lock: str, at: str) -> bool:
-    """Whether a process has the lock open, as no process has that got the same number later.
-
-    Where the system does not tell, the daemon does; one that hangs then counts as none.
-    """
+    """Return True if a process has the lock open; without /proc the daemon is asked for its id."""
     if not os.path.isdir(f"{_PROCESSES}/self/fd"):
         with Client(at, timeout_s=_ASKED_S) as client:
             return client.status().pid == pid

@@ -1,7 +1,7 @@
-"""`forgectl rebuild`: have the workspace's memory files read again, and watch how it goes.
+"""`forgectl rebuild`: read the memory files of the workspace again, and draw the progress.
 
-The daemon's answer ends the wait, however long that takes; its events only draw. So a lost event costs a tick
-of the bar and never the command, and Ctrl-C leaves the rebuild alone: it belongs to the daemon.
+Only the daemon's reply ends the wait; its events draw the bar. Ctrl-C ends the command and not the rebuild,
+which runs in the daemon.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator
 
 import click
 
-from forged.cli.call import Invocation, daemon, remark, show
+from forged.cli.call import Invocation, daemon, show, status_sentence
 from forged.cli.commands import asks
 from forged.cli.exits import INTERRUPTED, Stop
 from forged.cli.status import root_lines
-from forged.cli.terminal import Painter, ProgressBar, escape_line, pace, progress, tell
+from forged.cli.terminal import Painter, ProgressBar, pace, progress, tell
 from forged_client.client import Client
 from forged_client.errors import ClientError
 from forged_client.protocol import RELOADING, Progress, Rebuild, Rebuilt
@@ -28,10 +28,10 @@ _RESTART_S, _PAUSE_S = 10.0, 0.05
 
 @click.command("rebuild")
 @click.option("--full", is_flag=True, help="Embed every text again instead of reusing vectors.")
-@click.option("--wait", is_flag=True, help="Return when it is done; Ctrl-C detaches.")
+@click.option("--wait", is_flag=True, help="Return when it is done; after Ctrl-C it goes on in the daemon.")
 @asks
 def rebuild_command(call: Invocation, *, full: bool, wait: bool) -> None:
-    """Rescan the memory files of this workspace."""
+    """Read the memory files of this workspace again."""
     request = Rebuild(workspace=call.workspace, full=full, wait=wait)
     try:
         reply = _rebuilt(call, request)
@@ -39,16 +39,16 @@ def rebuild_command(call: Invocation, *, full: bool, wait: bool) -> None:
             tell(reply.reason)
             reply = _asked_again(call, request)
     except KeyboardInterrupt:
-        tell("detached: the rebuild goes on, `forgectl status` shows it")
+        tell("detached: the rebuild goes on; `forgectl status` shows it")
         sys.exit(INTERRUPTED)
     if reply.status not in ({"ok"} if wait else {"ok", "not_ready"}):
         not_done = "the rebuild is not done yet; `forgectl status` shows it"
-        raise Stop(reply.status, remark(reply) if reply.reason else not_done)
+        raise Stop(reply.status, status_sentence(reply) if reply.reason else not_done)
     show(call, reply, _outcome(reply, call.paint))
 
 
 def _asked_again(call: Invocation, request: Rebuild) -> Rebuilt:
-    """The answer of the daemon that has started over; until then the one before it may still answer."""
+    """Ask until the restarted daemon answers; until then the one before it may answer."""
     ends = time.monotonic() + max(call.timeout_s, _RESTART_S)
     while (reply := _rebuilt(call, request)).reason == RELOADING and time.monotonic() < ends:
         time.sleep(_PAUSE_S)
@@ -56,12 +56,12 @@ def _asked_again(call: Invocation, request: Rebuild) -> Rebuilt:
 
 
 def _rebuilt(call: Invocation, request: Rebuild) -> Rebuilt:
-    """The daemon's answer; if that is waited for, its events are drawn meanwhile."""
+    """Return the daemon's reply; draw its events while waiting."""
     with daemon(call) as client:
         if not request.wait:
             return client.ask(request)
         client.ping()  # starts the daemon if need be, before the events are asked for
-        display = Display(call)
+        display = RebuildProgress(call)
         threading.Thread(target=display.follow, args=(client,), daemon=True).start()
         try:
             return client.ask(request, timeout_s=_FOR_EVER)
@@ -69,12 +69,11 @@ def _rebuilt(call: Invocation, request: Rebuild) -> Rebuilt:
             display.end()
 
 
-class Display:
-    """Progress on stderr: a bar on a terminal, a line per step elsewhere, nothing under JSON.
+class RebuildProgress:
+    """Progress on stderr: a bar on a terminal, a line for each step elsewhere, nothing with `--json`.
 
-    The texts of all roots of the workspace are one sum, which never falls: what another build embedded while
-    somebody watched stays in it. Looks at the disk are shown until something is embedded, and new maps not at
-    all: words have one of their own before the vectors come, and the answer tells of the last.
+    It shows one sum of the texts of all roots of the workspace. The sum never falls, as texts of builds that
+    are over stay in it. Scans are shown until something is embedded.
     """
 
     def __init__(self, call: Invocation) -> None:
@@ -86,13 +85,14 @@ class Display:
         self._earlier = 0  # texts of builds that are over
 
     def follow(self, client: Client) -> None:
-        """Draw the daemon's events until they end; whatever ends them is the waiting thread's affair."""
+        """Draw the daemon's events until they end; the waiting thread handles the reason."""
         try:
             self.draw(client.events(self._workspace))
         except ClientError:
             return
 
     def draw(self, events: Iterable[Progress]) -> None:
+        """Draw events until `end` is called."""
         for event in events:
             with self._lock:
                 if self._ended:
@@ -113,13 +113,13 @@ class Display:
             for field in ("done", "total")
         )
         left_s = max((total - done) / event.rate, event.left_s or 0.0) if event.rate else None
-        told = pace(event.rate, left_s)
-        self._bar.draw(event.event, done, total, told)
-        # A tenth is worth a line in a log, a memory is not.
-        self._bar.tell_instead(progress(event.event, done, total, told), once=10 * done // total)
+        suffix = pace(event.rate, left_s)
+        self._bar.draw(event.event, done, total, suffix)
+        # One line in a log for each tenth.
+        self._bar.tell_instead(progress(event.event, done, total, suffix), once=10 * done // total)
 
     def end(self) -> None:
-        """Leave the cursor on an empty line; nothing is drawn any more."""
+        """Erase the line and draw nothing any more."""
         with self._lock:
             self._ended = True
             self._bar.wipe()
@@ -127,8 +127,8 @@ class Display:
 
 def _outcome(reply: Rebuilt, paint: Painter) -> Iterator[str]:
     if reply.status == "ok":
-        yield f"up to date with the disk, generation {escape_line(reply.generation)}"
+        yield "all memory files were read"
     else:
-        yield f"rebuild started, generation {escape_line(reply.generation)}; `forgectl status` follows it"
+        yield "rebuild started; `forgectl status` shows its progress"
     for root in reply.roots:
         yield from root_lines(root, paint)

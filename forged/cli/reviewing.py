@@ -1,9 +1,7 @@
-"""`forgectl review`: decide about what waits, before it counts.
+"""`forgectl review`: decide about withheld files and about proposals, before they are used.
 
-What a repository brought and nobody accepted, and what capture proposes from a conversation with pasted text
-or from past sessions. All may be somebody else's text: each line is behind a bar, escaped. What has changed
-since it was shown is refused. Numbers are those of this very call; decisions go to the daemon by ids, a few
-at a time, as each that is kept is written and found.
+On a terminal it asks by numbers, in a pipe it prints. All may be the text of others: each line is escaped and
+follows a bar. The daemon refuses what changed since it was shown. Decisions go to it by ids, a few at a time.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import click
 from msgspec.structs import replace
@@ -20,124 +18,39 @@ from forged.cli.call import Invocation, ask, check_done, daemon, show, stdin_tex
 from forged.cli.commands import asks
 from forged.cli.confirm import confirm, require_answer, yes_option
 from forged.cli.exits import Stop
+from forged.cli.memories import OptionalChoice, allow_secret_option
 from forged.cli.terminal import Painter, ProgressBar, counted, escape, escape_line, listed, local_time, tell
 from forged_client import protocol as wire
 from forged_client.client import Client
 from forged_client.protocol import Proposed, Review, Reviewed
 
 _AT_ONCE = 16
-_WHOSE = {"user": "you in all projects", "repo": "this repository"}
-_RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?", re.ASCII)
-_HOW = "numbers and ranges such as 1-4,7; `all`; nothing for none"
-
-
-def picked(call: Invocation, asked: Review) -> Reviewed:
-    """Show what waits with numbers, ask which to keep and which of the others to drop, and do it."""
-    require_answer(call, "review --pick")
-    with daemon(call) as client:
-        waiting = _waiting(client, asked)
-        for line in numbered(waiting, call.paint):
-            click.echo(line, err=True)
-        keep = _asked("Keep which?", waiting)
-        drop = _asked("Drop which of the others?", waiting) if len(keep) < len(waiting) else ()
-        return _decided(call, client, asked, keep, [each for each in drop if each not in keep])
-
-
-def all_of_them(call: Invocation, asked: Review, *, keep: bool, yes: bool) -> Reviewed:
-    """Keep or drop all that waits here, after a yes."""
-    word = "Keep" if keep else "Drop"
-    if not yes:
-        require_answer(call, f"review --{word.lower()}-all")
-    with daemon(call) as client:
-        waiting = _waiting(client, asked)
-        if waiting and not yes:
-            question = f"{word} {counted(len(waiting), 'proposal')}?"
-            confirm(numbered(waiting, call.paint), question, "nothing was decided; the proposals still wait")
-        ids = [each.id for each in waiting]
-        return _decided(call, client, asked, *((ids, []) if keep else ([], ids)))
-
-
-def numbered(waiting: Sequence[Proposed], paint: Painter) -> Iterator[str]:
-    """What waits: whole, as nothing is to be kept that was not seen."""
-    for number, each in enumerate(waiting, 1):
-        whose = _WHOSE.get(each.scope, escape_line(each.scope))
-        agent = f"{escape_line(each.agent)}, " if each.agent else ""
-        instead = f", in place of {escape_line(each.supersedes)}" if each.supersedes else ""
-        told = f"{local_time(each.created_at)[:10]}, {agent}for {whose}{instead}"
-        yield f"{paint('strong', f'{number:>4}')}  {told}"
-        yield from (f"      | {line}" for line in escape(each.content.strip("\n")).split("\n"))
-
-
-def chosen(text: str, count: int) -> list[int] | None:
-    """The numbers that are meant, from 1, in their order; None if that is not clear."""
-    said = text.strip().lower()
-    if said in ("", "none", "all"):
-        return [*range(1, count + 1)] if said == "all" else []
-    found = set[int]()
-    for part in re.split(r"[,\s]+", said.strip(",")):
-        if not (match := _RANGE.fullmatch(part)):
-            return None
-        first, last = int(match[1]), int(match[2] or match[1])
-        if not 1 <= first <= last <= count:
-            return None
-        found.update(range(first, last + 1))
-    return sorted(found)
-
-
-def _waiting(client: Client, asked: Review) -> tuple[Proposed, ...]:
-    found = client.ask(replace(asked, keep=(), drop=()))
-    check_done(found)
-    if not found.waiting:
-        raise Stop("not_found", "no proposal waits here")
-    return found.waiting
-
-
-def _asked(question: str, waiting: Sequence[Proposed]) -> list[str]:
-    while True:
-        said = click.prompt(f"{question} ({_HOW})", default="", show_default=False, err=True)
-        if (numbers := chosen(said, len(waiting))) is not None:
-            return [waiting[number - 1].id for number in numbers]
-        click.echo(f"there are 1 to {len(waiting)}; say {_HOW}", err=True)
-
-
-def _decided(
-    call: Invocation, client: Client, asked: Review, keep: Sequence[str], drop: Sequence[str]
-) -> Reviewed:
-    """Have it done; the last answer, with all that was kept and dropped."""
-    bar, kept, dropped = ProgressBar(call.redraws(sys.stderr) and not call.as_json), list[str](), list[str]()
-    found = Reviewed()
-    try:
-        for start in range(0, max(len(keep), len(drop), 1), _AT_ONCE):
-            bar.draw("deciding", start, max(len(keep), len(drop)))
-            now = slice(start, start + _AT_ONCE)
-            found = client.ask(replace(asked, keep=tuple(keep[now]), drop=tuple(drop[now])))
-            check_done(found)
-            kept += found.kept
-            dropped += found.dropped
-    finally:
-        bar.wipe()
-    return replace(found, kept=tuple(kept), dropped=tuple(dropped))
-
-
 _HASH_CHARS = 12
 _FEW = 2
+_AUDIENCES = {"user": "all your repositories", "repo": "this repository"}
+_RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?", re.ASCII)
+_NUMBERS = "numbers and ranges such as 1-4,7; `all`; Enter for none"
+_SCOPED = "such as `user 1-4; repo 7`; Enter for as shown"
 
 
 @click.command("review")
 @click.argument("directory", required=False, metavar="[DIR]")
-@click.option(
-    "--accept", multiple=True, metavar="ID", help="Use this file; an id or a hash as shown. Repeatable."
-)
+@click.option("--accept", multiple=True, metavar="ID", help="Use this file (id or hash); repeatable.")
 @click.option("--accept-all", "everything", is_flag=True, help="Use all files that are withheld now.")
-@click.option("--keep", multiple=True, metavar="ID", help="Keep this proposal as a memory. Repeatable.")
-@click.option("--drop", multiple=True, metavar="ID", help="Drop this proposal. Repeatable.")
-@click.option("--edit", metavar="ID", default="", help="Open this proposal in your editor, then keep it.")
-@click.option("--text", default="", help="With one --keep: keep it in these words; `-` reads stdin.")
-@click.option("--pick", is_flag=True, help="Show all proposals with numbers, and ask which to keep and drop.")
-@click.option("--keep-all", is_flag=True, help="Keep all proposals that wait here, after asking.")
-@click.option("--drop-all", is_flag=True, help="Drop all proposals that wait here, after asking.")
+@click.option("--keep", multiple=True, metavar="ID", help="Save this proposal as a memory; repeatable.")
+@click.option("--drop", multiple=True, metavar="ID", help="Drop this proposal; repeatable.")
+@click.option("--edit", metavar="ID", default="", help="Open this proposal in your editor, then save it.")
+@click.option("--text", default="", help="With one --keep: save this text instead; `-` reads stdin.")
+@click.option("--keep-all", is_flag=True, help="Save all proposals of this workspace, after a question.")
+@click.option("--drop-all", is_flag=True, help="Drop all proposals of this workspace, after a question.")
+@click.option(
+    "--scope",
+    type=OptionalChoice(list(_AUDIENCES)),
+    default="",
+    help="With --keep, --keep-all or --edit: save for all your repositories (user) or this one (repo).",
+)
 @yes_option
-@click.option("--allow-secret", is_flag=True, help="Keep a text that holds a secret: agents will see it.")
+@allow_secret_option
 @asks
 def review_command(
     call: Invocation,
@@ -149,49 +62,155 @@ def review_command(
     drop: tuple[str, ...],
     edit: str,
     text: str,
-    pick: bool,
     keep_all: bool,
     drop_all: bool,
+    scope: str,
     yes: bool,
     allow_secret: bool,
 ) -> None:
-    """Print what waits for you: files that are withheld, and proposals of capture and of past sessions."""
-    many = pick + keep_all + drop_all
-    if many > 1 or (many and (accept or everything or keep or drop or edit or text)):
-        raise Stop("usage", "--pick, --keep-all and --drop-all each decide by themselves; give one of them")
+    """Decide about files that are not used yet, and about proposals of capture and of past sessions.
+
+    On a terminal it asks which to save, for which scope, and which to drop; in a pipe it prints them.
+    """
+    if (keep_all or drop_all) and (
+        keep_all is drop_all or accept or everything or keep or drop or edit or text
+    ):
+        raise Stop("usage", "--keep-all and --drop-all decide about all proposals; give only one of them")
     if accept and everything:
         raise Stop("usage", "give --accept or --accept-all, not both")
     if edit and (keep or text):
-        raise Stop("usage", "--edit keeps one proposal by itself; it goes with no --keep and no --text")
-    asked = wire.Review(
+        raise Stop("usage", "--edit saves one proposal; it does not go with --keep or --text")
+    if scope and not (keep or keep_all or edit):
+        raise Stop("usage", "--scope goes with --keep, --keep-all or --edit")
+    asked = Review(
         workspace=os.path.join(call.workspace, directory or ""),
         accept=accept,
         everything=everything,
         keep=keep,
         drop=drop,
         text=stdin_text() if text == "-" else text,
+        scope=scope,
         allow_secret=allow_secret,
     )
     if edit:
         asked = _edited(call, asked, edit)
-    if pick:
-        found = picked(call, asked)
-    elif many:
-        found = all_of_them(call, asked, keep=keep_all, yes=yes)
-    else:
+    deciding = bool(keep_all or drop_all or accept or everything or asked.keep or drop)
+    if keep_all or drop_all:
+        found = _all_of_them(call, asked, keep=keep_all, yes=yes)
+    elif deciding or not _is_at_terminal(call):
         found = ask(call, asked, check_done)
-    deciding = bool(many or accept or everything or asked.keep or drop)
+    else:
+        found, deciding = _picked(call, asked)
     show(call, found, _done(found) if deciding else _pages(found, call.paint))
     if not call.as_json:
         _tell_rest(found, deciding=deciding)
 
 
-def _edited(call: Invocation, asked: wire.Review, wanted: str) -> wire.Review:
-    """The request to keep a proposal in the words that a person makes of it. Raises Stop."""
-    if not call.interactive:
-        raise Stop("usage", "--edit opens an editor; where there is none, give --keep ID --text TEXT")
+def _is_at_terminal(call: Invocation) -> bool:
+    return call.interactive and bool(call.width) and not call.as_json
+
+
+# --- decisions -----------------------------------------------------------------------------------------
+
+
+def _picked(call: Invocation, asked: Review) -> tuple[Reviewed, bool]:
+    """Show what waits with numbers, ask, and do it; also return whether there was a question."""
     with daemon(call) as client:
-        found = client.ask(wire.Review(workspace=asked.workspace))
+        found = client.ask(asked)
+        check_done(found)
+        if found.waiting:
+            return _proposals_picked(call, client, asked, found.waiting), True
+        if found.files:
+            return _files_picked(call, client, asked, found.files), True
+    return found, False
+
+
+def _proposals_picked(
+    call: Invocation, client: Client, asked: Review, waiting: Sequence[Proposed]
+) -> Reviewed:
+    _print(numbered(waiting, call.paint))
+    keep = _numbers("Save which?", len(waiting))
+    scopes = _scopes(keep, len(waiting)) if keep else {}
+    others = len(keep) < len(waiting)
+    drop = _numbers("Drop which of the others?", len(waiting)) if others else []
+    return _decided(
+        call,
+        client,
+        asked,
+        {waiting[number - 1].id: scopes.get(number, "") for number in keep},
+        [waiting[number - 1].id for number in drop if number not in keep],
+    )
+
+
+def _files_picked(
+    call: Invocation, client: Client, asked: Review, files: Sequence[wire.WithheldFile]
+) -> Reviewed:
+    for number, each in enumerate(files, 1):
+        _print((call.paint("strong", f"{number:>4}"), *_file(each, call.paint)))
+    chosen = _numbers("Use which of these files?", len(files))
+    if not chosen:
+        raise Stop("declined", "nothing was decided; these files are still not used")
+    # By hash, so that a file that changed since it was shown is refused.
+    done = client.ask(replace(asked, accept=tuple(files[number - 1].sha256 for number in chosen)))
+    check_done(done)
+    return done
+
+
+def _all_of_them(call: Invocation, asked: Review, *, keep: bool, yes: bool) -> Reviewed:
+    """Save or drop all proposals of the workspace, after a yes."""
+    word = "Save" if keep else "Drop"
+    if not yes:
+        require_answer(call, f"review --{'keep' if keep else 'drop'}-all")
+    with daemon(call) as client:
+        found = client.ask(asked)
+        check_done(found)
+        if not found.waiting:
+            raise Stop("not_found", "there are no proposals here")
+        if not yes:
+            question = f"{word} {counted(len(found.waiting), 'proposal')}?"
+            declined = "nothing was decided; the proposals are still here"
+            confirm(numbered(found.waiting, call.paint), question, declined)
+        ids = [each.id for each in found.waiting]
+        kept = dict.fromkeys(ids, asked.scope) if keep else {}
+        return _decided(call, client, asked, kept, [] if keep else ids)
+
+
+def _decided(
+    call: Invocation, client: Client, asked: Review, keep: Mapping[str, str], drop: Sequence[str]
+) -> Reviewed:
+    """Save proposals, each for a scope or "" as shown, and drop others; return the last reply for all."""
+    steps = [
+        replace(asked, keep=tuple(part), scope=scope)
+        for scope in dict.fromkeys(keep.values())
+        for part in _parts([each for each, wanted in keep.items() if wanted == scope])
+    ]
+    steps += [replace(asked, drop=tuple(part), scope="") for part in _parts(drop)]
+    bar, kept, dropped = ProgressBar(call.redraws(sys.stderr) and not call.as_json), list[str](), list[str]()
+    found = Reviewed()
+    try:
+        for request in steps or [replace(asked, scope="")]:
+            bar.draw("deciding", len(kept) + len(dropped), len(keep) + len(drop))
+            found = client.ask(request)
+            check_done(found)
+            kept += found.kept
+            dropped += found.dropped
+    finally:
+        bar.wipe()
+    return replace(found, kept=tuple(kept), dropped=tuple(dropped))
+
+
+def _parts(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (ids[start : start + _AT_ONCE] for start in range(0, len(ids), _AT_ONCE))
+
+
+def _edited(call: Invocation, asked: Review, wanted: str) -> Review:
+    """Return the request to save a proposal with the text from the editor. Raises Stop."""
+    if not call.interactive:
+        raise Stop(
+            "usage", "--edit opens an editor and needs a terminal; otherwise use --keep ID --text TEXT"
+        )
+    with daemon(call) as client:
+        found = client.ask(Review(workspace=asked.workspace))
     check_done(found)
     meant = [each for each in found.waiting if each.id.startswith((wanted, f"mem_{wanted}"))]
     if len(meant) != 1:
@@ -199,31 +218,101 @@ def _edited(call: Invocation, asked: wire.Review, wanted: str) -> wire.Review:
         raise Stop("not_found", f"{what} with {escape_line(wanted[:80])}; `forgectl review` shows them")
     text = click.edit(meant[0].content, extension=".md")
     if text is None or not text.strip():
-        raise Stop("declined", "nothing was kept; the proposal still waits")
+        raise Stop("declined", "nothing was saved; the proposal is still there")
     return replace(asked, keep=(meant[0].id,), text=text)
 
 
-# --- what is shown ---------------------------------------------------------------------------------------
+# --- questions -----------------------------------------------------------------------------------------
 
 
-def _pages(found: wire.Reviewed, paint: Painter) -> Iterator[str]:
+def numbers_of(text: str, count: int) -> list[int] | None:
+    """Parse numbers from 1 to `count`, in ascending order; None for anything else."""
+    answer = text.strip().lower()
+    if answer in ("", "none", "all"):
+        return [*range(1, count + 1)] if answer == "all" else []
+    found = set[int]()
+    for part in re.split(r"[,\s]+", answer.strip(",")):
+        if not (match := _RANGE.fullmatch(part)):
+            return None
+        first, last = int(match[1]), int(match[2] or match[1])
+        if not 1 <= first <= last <= count:
+            return None
+        found.update(range(first, last + 1))
+    return sorted(found)
+
+
+def scopes_of(text: str, count: int) -> dict[int, str] | None:
+    """Parse scopes with numbers, such as `user 1-4; repo 7`, by number; None for anything else."""
+    found: dict[int, str] = {}
+    for part in filter(str.strip, text.split(";")):
+        scope, _, numbers = part.strip().lower().partition(" ")
+        chosen = numbers_of(numbers, count)
+        if scope not in _AUDIENCES or not chosen:
+            return None
+        found |= dict.fromkeys(chosen, scope)
+    return found
+
+
+def _numbers(question: str, count: int) -> list[int]:
+    while True:
+        answer = _prompt(f"{question} ({_NUMBERS})")
+        if (found := numbers_of(answer, count)) is not None:
+            return found
+        click.echo(f"there are 1 to {count}; type {_NUMBERS}", err=True)
+
+
+def _scopes(keep: Sequence[int], count: int) -> dict[int, str]:
+    while True:
+        answer = _prompt(f"Another scope for some? ({_SCOPED})")
+        found = scopes_of(answer, count)
+        if found is not None and found.keys() <= set(keep):
+            return found
+        click.echo(f"type user or repo with numbers that you save, {_SCOPED}", err=True)
+
+
+def _prompt(question: str) -> str:
+    answer: str = click.prompt(question, default="", show_default=False, err=True)
+    return answer
+
+
+# --- what is shown -------------------------------------------------------------------------------------
+
+
+def _print(lines: Iterable[str]) -> None:
+    for line in lines:
+        click.echo(line, err=True)
+
+
+def numbered(waiting: Sequence[Proposed], paint: Painter) -> Iterator[str]:
+    """Yield whole proposals with numbers, so that nothing is saved unseen."""
+    for number, each in enumerate(waiting, 1):
+        agent = f"{escape_line(each.agent)}, " if each.agent else ""
+        about = f"{local_time(each.created_at)[:10]}, {agent}for {_audience(each)}"
+        yield f"{paint('strong', f'{number:>4}')}  {about}"
+        yield from (f"      | {line}" for line in _lines(each.content))
+
+
+def _audience(each: Proposed) -> str:
+    instead = f", replaces {escape_line(each.supersedes)}" if each.supersedes else ""
+    return f"{_AUDIENCES.get(each.scope, escape_line(each.scope))}{instead}"
+
+
+def _pages(found: Reviewed, paint: Painter) -> Iterator[str]:
     for each in found.waiting:
         yield from _proposal(each, paint)
     for file in found.files:
         yield from _file(file, paint)
 
 
-def _proposal(each: wire.Proposed, paint: Painter) -> Iterator[str]:
+def _proposal(each: Proposed, paint: Painter) -> Iterator[str]:
     yield paint("strong", escape_line(each.id))
     agent = f" of {escape_line(each.agent)}" if each.agent else ""
-    yield f"  proposed {local_time(each.created_at)} in session {escape_line(each.session_id)}{agent}"
-    yield f"  waits, as {escape_line(each.why)}"
-    whose = _WHOSE.get(each.scope, escape_line(each.scope))
-    instead = f", in place of {escape_line(each.supersedes)}" if each.supersedes else ""
-    yield f"  kept, it would hold for {whose} ({escape_line(each.category)}){instead}"
+    yield f"  proposed {local_time(each.created_at)}, session {escape_line(each.session_id)}{agent}"
+    yield f"  not saved yet: {escape_line(each.why)}"
+    yield f"  would be saved for {_audience(each)} ({escape_line(each.category)})"
     yield from (f"  | {line}" for line in _lines(each.content))
     if each.pasted:
-        yield "  pasted beside it:"
+        yield "  pasted with it:"
         yield from (f"  : {line}" for line in _lines(each.pasted))
     yield ""
 
@@ -231,51 +320,50 @@ def _proposal(each: wire.Proposed, paint: Painter) -> Iterator[str]:
 def _file(each: wire.WithheldFile, paint: Painter) -> Iterator[str]:
     yield f"{paint('strong', escape_line(each.id))}  {escape_line(each.sha256[:_HASH_CHARS])}"
     yield f"  {escape_line(each.path)}, {counted(each.bytes, 'byte')}, {escape_line(each.category)}"
-    yield f"  withheld, as {escape_line(each.why)}"
-    yield f"  accepted, it would {escape_line(each.effect)}"
+    yield f"  not used yet: {escape_line(each.why)}"
+    yield f"  if accepted, it would {escape_line(each.effect)}"
     yield from (f"  | {line}" for line in _lines(each.text))
     yield ""
 
 
 def _lines(text: str) -> list[str]:
-    """A foreign text in lines, escaped; nothing but a newline ends one."""
+    """Split a foreign text into escaped lines, at newlines only."""
     return escape(text.strip("\n")).split("\n")
 
 
-def _done(found: wire.Reviewed) -> Iterator[str]:
-    for what, ids in (("accepted", found.accepted), ("kept", found.kept), ("dropped", found.dropped)):
+def _done(found: Reviewed) -> Iterator[str]:
+    for what, ids in (("accepted", found.accepted), ("saved", found.kept), ("dropped", found.dropped)):
         yield from (f"{what} {escape_line(each)}" for each in ids)
 
 
-def _tell_rest(found: wire.Reviewed, *, deciding: bool) -> None:
+def _tell_rest(found: Reviewed, *, deciding: bool) -> None:
     for line in (*_of_proposals(found, deciding=deciding), *_of_files(found, deciding=deciding)):
         tell(line)
 
 
-def _of_proposals(found: wire.Reviewed, *, deciding: bool) -> Iterable[str]:
+def _of_proposals(found: Reviewed, *, deciding: bool) -> Iterable[str]:
     if found.waiting and deciding:
-        yield f"{counted(len(found.waiting), 'proposal')} still to review; `forgectl review` shows them"
+        yield f"{counted(len(found.waiting), 'proposal')} left; `forgectl review` shows them"
     elif found.waiting:
-        yield "`forgectl review --keep ID` makes a memory of it, --edit ID in your words; --drop ID drops it"
+        yield "`forgectl review --keep ID` saves one, --edit ID with your text; --drop ID drops it"
         if len(found.waiting) > _FEW:
-            yield "--pick asks about all of them by number; --keep-all and --drop-all decide at once"
+            yield "on a terminal `forgectl review` asks by number; --keep-all and --drop-all decide for all"
     if found.elsewhere:
-        yield f"more to review in {listed(found.elsewhere)}"
+        yield f"more proposals for {listed(found.elsewhere)}"
 
 
-def _of_files(found: wire.Reviewed, *, deciding: bool) -> Iterable[str]:
+def _of_files(found: Reviewed, *, deciding: bool) -> Iterable[str]:
     if found.root is None:
         return
     left = found.root.withheld
     if not left and (found.waiting or found.kept or found.dropped):
         return
     if not left:
-        yield f"nothing is withheld in {escape_line(found.root.root)}"
+        yield f"all memory files in {escape_line(found.root.root)} are used"
     elif deciding:
-        yield f"{counted(left, 'memory', 'memories')} still withheld; `forgectl review` shows them"
+        are = "file is" if left == 1 else "files are"
+        yield f"{left:,} memory {are} still not used; `forgectl review` shows {'it' if left == 1 else 'them'}"
     else:
         if left > len(found.files):
-            yield f"and {left - len(found.files):,} more, shown when some of these are accepted"
-        yield (
-            "`forgectl review --accept ID` uses one of them, --accept-all all; what you leave stays withheld"
-        )
+            yield f"and {left - len(found.files):,} more, shown after you accept some of these"
+        yield "`forgectl review --accept ID` uses one of these files, --accept-all all of them"

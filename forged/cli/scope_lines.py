@@ -1,4 +1,4 @@
-"""Which scope lives where, in the words of `forgectl status` and `forgectl doctor`."""
+"""Lines of `forgectl status` and `forgectl doctor` about scopes and where they are stored."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from forged.cli.terminal import counted, escape_line, span
 from forged_client.protocol import ScopeReport
 
 _OWNERS = {"session": "session", "agent": "agent", "org": "place"}
-_WHOSE = {
-    "session": "of one session each",
+_READERS = {
+    "session": "private to each session",
     "agent": "private to each agent",
     "org": "read by all agents",
 }
 
 
 def scope_status(scopes: Iterable[ScopeReport]) -> Iterator[str]:
-    """A line for each scope beside the roots that holds anything."""
+    """Yield a line for each scope that has memories, apart from repo and user."""
     for each in scopes:
         if each.memories:
             yield f"  scope {escape_line(each.scope)}: {_amount(each)} {_where(each)}"
 
 
 def scope_facts(scopes: Iterable[ScopeReport]) -> Iterator[tuple[str, str]]:
-    """Every scope with what there is to know of it, by its name."""
-    yield "repo", "files in the repository, .forge/memory; in every injection there"
-    yield "user", "files in your own directory, .forge/memory; in every injection"
+    """Yield each scope with its amount, place, readers, life time, and use in injections."""
+    yield "repo", "files in .forge/memory of the repository; used for injections there"
+    yield "user", "files in .forge/memory of your home; used for all injections"
     for each in scopes:
         facts = (
             f"{_amount(each)} {_where(each)}",
-            _WHOSE.get(each.scope, ""),
+            _READERS.get(each.scope, ""),
             _lasts(each),
             _retrieved(each),
         )
@@ -49,10 +49,12 @@ def _where(each: ScopeReport) -> str:
 
 def _lasts(each: ScopeReport) -> str:
     if not each.lasts_s:
-        return "kept until they are removed"
-    gone = f"; {each.dropped:,} had to make room before" if each.dropped else ""
-    return f"for {span(each.lasts_s)} or until the session ends, and lost when the daemon ends{gone}"
+        return "saved until they are removed"
+    gone = f"; {each.dropped:,} dropped to make room" if each.dropped else ""
+    return f"for {span(each.lasts_s)} or until the session or the daemon ends{gone}"
 
 
 def _retrieved(each: ScopeReport) -> str:
-    return "in injections" if each.retrieved else "by recall alone ([scopes].retrieve adds it to injections)"
+    if each.retrieved:
+        return "used for injections"
+    return "found by `forgectl search --scope` only ([scopes].retrieve adds it to injections)"

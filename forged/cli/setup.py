@@ -30,7 +30,7 @@ from forged_client import address
 from forged_client import protocol as wire
 from forged_client.errors import AddressError
 
-_AGENTS = tuple(integrations.rows())
+_AGENTS = tuple(integrations.agent_rows())
 _OWN_HOME = "say this as yourself, without sudo, or set HOME to your own home directory"
 
 
@@ -67,14 +67,14 @@ def setup_command(
     _check_home(machine)
     states = integrations.report(machine, agents)
     chosen = _connected(machine, states) if removes else _present(states, named=bool(agents))
-    has_service = not agents and not no_service and _service_matters(call, machine, removes=removes)
+    owns_service = not agents and not no_service and _service_matters(call, machine, removes=removes)
     has_git = removes and not agents and _has_state(call)
-    plan = tuple(words.plan(machine, chosen, removes=removes, service=has_service, git=has_git))
+    plan = tuple(words.plan(machine, chosen, removes=removes, service=owns_service, git=has_git))
     if dry_run or not (chosen or has_git):
         show(call, {"plan": plan, "done": (), "left": ()}, (*plan, *_nothing(plan, removes=removes)))
         return
     _agree(call, plan, removes=removes, yes=yes)
-    extras = _Extras(service=has_service, git=has_git)
+    extras = _Extras(service=owns_service, git=has_git)
     outcomes = tuple(_carried_out(call, machine, chosen, removes=removes, extras=extras))
     left = words.AFTER_REMOVAL if removes else tuple(words.left(machine, states, outcomes_of(outcomes)))
     if call.as_json:
@@ -109,7 +109,7 @@ def outcomes_of(outcomes: Sequence[SetupResult]) -> frozenset[str]:
 
 def _present(states: Sequence[AgentState], *, named: bool) -> tuple[AgentState, ...]:
     """The agents to connect; those that were named also where they were not found, which is then said."""
-    found = tuple(state for state in states if named or state.is_here)
+    found = tuple(state for state in states if named or state.is_installed)
     if not found:
         raise Stop("not_found", words.no_agent())
     return found
@@ -117,7 +117,7 @@ def _present(states: Sequence[AgentState], *, named: bool) -> tuple[AgentState, 
 
 def _connected(machine: Machine, states: Sequence[AgentState]) -> tuple[AgentState, ...]:
     return tuple(
-        state for state in states if state.connection or integrations.is_on_record(machine, state.agent)
+        state for state in states if state.connection or integrations.is_recorded(machine, state.agent)
     )
 
 
@@ -143,7 +143,7 @@ def _agree(call: Invocation, plan: Sequence[str], *, removes: bool, yes: bool) -
 def _service_matters(call: Invocation, machine: Machine, *, removes: bool) -> bool:
     """Whether systemd is to be told: it answers and has not our units yet, or has them by setup."""
     if removes:
-        return integrations.has_service(machine)
+        return integrations.owns_service(machine)
     if call.executable is None or all(file.standing != UnitFileState.MISSING for file in unit_files(call)):
         return False
     manager = UserManager.find(call)
@@ -153,7 +153,7 @@ def _service_matters(call: Invocation, machine: Machine, *, removes: bool) -> bo
 def _carried_out(
     call: Invocation, machine: Machine, chosen: Sequence[AgentState], *, removes: bool, extras: _Extras
 ) -> Iterator[SetupResult]:
-    rows = integrations.rows()
+    rows = integrations.agent_rows()
     act = integrations.disconnect if removes else integrations.connect
     for state in chosen:
         yield _told(call, _outcome(state.title, act(machine, rows[state.agent])))
@@ -162,14 +162,14 @@ def _carried_out(
     if extras.git:
         yield _told(call, _outcome("git", _lines_taken_out(call)))
     if removes:
-        yield _told(call, _outcome("forged", integrations.remove_own(machine)))
+        yield _told(call, _outcome("forged", integrations.remove_own_files(machine)))
     else:
         yield _told(call, _outcome("daemon", _started(call)))
 
 
 def _service(call: Invocation, machine: Machine, *, removes: bool) -> Iterator[str]:
     yield from uninstall(call) if removes else install(call)
-    integrations.note_service(machine, installed=not removes)
+    integrations.record_service(machine, installed=not removes)
 
 
 def _lines_taken_out(call: Invocation) -> Iterator[str]:

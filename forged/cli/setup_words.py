@@ -22,7 +22,7 @@ AFTER_REMOVAL = ("Memories and what forged knows of them stay; `forgectl stop` e
 
 def no_agent() -> str:
     """What helps where no agent was found."""
-    rows = integrations.rows().values()
+    rows = integrations.agent_rows().values()
     names = ", ".join(row.program for row in rows)
     first = next(iter(rows)).install
     return (
@@ -34,18 +34,18 @@ def plan(
     machine: Machine, chosen: Sequence[AgentState], *, removes: bool, service: bool, git: bool = False
 ) -> Iterator[str]:
     """What will be done, agent by agent."""
-    rows = integrations.rows()
+    rows = integrations.agent_rows()
     for state in chosen:
         yield _who(state)
         if removes:
             yield f"    takes away what connects it{_leaves(rows[state.agent].leaves)}"
         elif state.connection == "connected":
             yield "    is connected already"
-        elif not state.is_here:
+        elif not state.is_installed:
             yield f"    was not found: {escape_line(rows[state.agent].install)}"
         else:
             yield from (
-                f"    {escape_line(line)}" for line in integrations.intended(machine, rows[state.agent])
+                f"    {escape_line(line)}" for line in integrations.planned_steps(machine, rows[state.agent])
             )
     if git:
         yield "git"
@@ -59,7 +59,7 @@ def left(machine: Machine, states: Sequence[AgentState], done: Collection[str]) 
     """What setup does not do for anybody, each with the command that does it."""
     yield "Left to you:"
     for state in states:
-        row = integrations.rows()[state.agent]
+        row = integrations.agent_rows()[state.agent]
         if state.agent == "codex" and state.title in done and state.trust != "given":
             yield f"  - {' '.join(_CODEX)}"
         elif row.left and state.title in done:
@@ -67,7 +67,7 @@ def left(machine: Machine, states: Sequence[AgentState], done: Collection[str]) 
     yield "  - memories that others put into a repository are not used before `forgectl trust` there"
     yield "  - git ignores what forged captures in a repository, by a line in .git/info/exclude; if your"
     yield "    team wants it in its commits: `forgectl trust --commit` there"
-    titles = {row.name: row.title for row in integrations.rows().values()}
+    titles = {row.name: row.title for row in integrations.agent_rows().values()}
     yield from _models(
         integrations.classifiers(machine, titles), integrations.servers(), integrations.keys(machine)
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from forged.cli.terminal import Painter, counted, escape_line, span
-from forged_client.protocol import EndpointReport, InStepReport, SharedReport
+from forged_client.protocol import EndpointReport, SharedReport, SyncReport
 
 _COLOURS = {"ok": "good", "slow": "warn", "failing": "bad"}
 
@@ -30,7 +30,7 @@ def endpoint_facts(one: EndpointReport) -> Iterator[str]:
     if one.failing_s is not None:
         yield f"failing for {span(one.failing_s)}"
     if one.next_s is not None:
-        yield f"next attempt in {span(one.next_s)}" if one.next_s else "next attempt beside the next turn"
+        yield f"next attempt in {span(one.next_s)}" if one.next_s else "next attempt with the next turn"
 
 
 def _last_success(one: EndpointReport | SharedReport) -> str:
@@ -57,14 +57,14 @@ def shared_facts(report: SharedReport) -> Iterator[str]:
         yield f"took what had waited {span(report.replayed_s)} ago"
     if not report.listening:
         yield "not listening"
-    yield from map(_in_step, report.in_step)
+    yield from map(_in_step, report.sync)
     for name, age_s in report.writers.items():
         yield f"{escape_line(name)} wrote {span(age_s)} ago"
 
 
-def _in_step(report: InStepReport) -> str:
+def _in_step(report: SyncReport) -> str:
     whose = f"{escape_line(report.scope)} {escape_line(report.owner)}"
-    if report.in_step_s is None:
+    if report.in_sync_s is None:
         return f"{whose} not in step yet"
     return f"{whose} {f'{report.behind} behind' if report.behind else 'in step'}"
 
@@ -80,9 +80,9 @@ def shared_troubles(report: SharedReport) -> Iterator[str]:
     if report.without_vector:
         rows = counted(report.without_vector, "memory", "memories")
         yield f"{rows} found by nobody there until the embedding model answers"
-    if report.not_in_step and report.not_in_step not in {report.message, report.problem}:
-        yield f"files not in step: {escape_line(report.not_in_step)}"
-    for each in report.in_step:
+    if report.sync_problem and report.sync_problem not in {report.message, report.problem}:
+        yield f"files not in step: {escape_line(report.sync_problem)}"
+    for each in report.sync:
         if each.kept_here:
             files = counted(each.kept_here, "file")
             yield f"{files} of {escape_line(each.scope)} kept here alone: what looks secret does not leave"

@@ -1,4 +1,4 @@
-"""A time as people write it, as an option of a verb: `today`, `2h`, `2026-11-20`, or to the second."""
+"""Parse the option `--since`: `today`, `2h`, `2026-11-20`, or a time to the second."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _OFFERED = {
     "2h": "min, h, d and w count back from now",
     "7d": "a week",
 }
-_HOW = "say today, yesterday, 30min, 2h, 3d, 2w, a day such as 2026-11-20, or 2026-11-20T14:00"
+_HOW = "use today, yesterday, 30min, 2h, 3d, 2w, a day such as 2026-11-20, or 2026-11-20T14:00"
 
 
-def moment(text: str, now: datetime) -> datetime | None:
-    """The time that is meant, None if none is. `now` is aware; a time without a zone is one of its zone's."""
+def parse_time(text: str, now: datetime) -> datetime | None:
+    """Parse a time, None for anything else; a time without a zone is in the zone of `now`, which is aware."""
     said = text.strip()
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     if said in {"today", "yesterday"}:
@@ -34,17 +34,17 @@ def moment(text: str, now: datetime) -> datetime | None:
         return None
 
 
-class When(click.ParamType[str]):
-    """A moment, as RFC 3339 text in UTC."""
+class TimeParam(click.ParamType[str]):
+    """Option type of a time, which becomes RFC 3339 text in UTC."""
 
     name = "when"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the time that is meant. Ends the call for what is none."""
+        """Return the time in UTC. Ends the call for a text that is no time."""
         try:
-            found = moment(value, datetime.now().astimezone()) if value else None
+            found = parse_time(value, datetime.now().astimezone()) if value else None
             if value and found is None:
-                self.fail(f"{value!r} is no time: {_HOW}", param, ctx)
+                self.fail(f"{value!r} is not a time: {_HOW}", param, ctx)
             return found.astimezone(UTC).isoformat().replace("+00:00", "Z") if found is not None else ""
         except OverflowError:
             self.fail(f"{value!r} is too long ago: {_HOW}", param, ctx)
@@ -55,12 +55,16 @@ class When(click.ParamType[str]):
         param: click.Parameter,  # noqa: ARG002 - as above
         incomplete: str,
     ) -> list[CompletionItem]:
-        """Offer the words, and what may stand behind a number."""
+        """Offer the words and units."""
         return [
             CompletionItem(word, help=said) for word, said in _OFFERED.items() if word.startswith(incomplete)
         ]
 
 
 since_option = click.option(
-    "--since", type=When(), default="", metavar="WHEN", help="Only since then: today, 2h, 3d, 2026-11-20 ..."
+    "--since",
+    type=TimeParam(),
+    default="",
+    metavar="WHEN",
+    help="Only since this time: today, 2h, 3d, 2026-11-20 ...",
 )

@@ -1,14 +1,14 @@
-"""Show the status report: state first, then each root and capture with what is wrong there.
+"""Details of the status report, as `forgectl status --all` prints them after the summary.
 
-Functions from a reply to lines, so that the fast path and click print the same text. Lost turns are noticed
-weeks later: a state in which nothing is kept is in capitals and with its reason, also without colour.
+Functions from a reply to lines, so that the fast path and click print the same text. A state in which no
+memory is saved is in capitals and has its reason, also without colour.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from forged import __version__
@@ -19,40 +19,37 @@ from forged.cli.terminal import Painter, counted, distinct, escape_line, pace, s
 from forged_client.protocol import CaptureReport, RootReport, StatusReport, WaitsElsewhere
 
 EVERYWHERE = "*"
-"""Stands for all repositories in a list of what is paused."""
+"""Means all repositories in a list of paused ones."""
+
+BUILT_IN = "builtin:rules"
+"""The classifier that needs no model."""
 
 _PROBLEMS_SHOWN = 10
 _SECRETS_NAMED = 3
 _PLAIN = Painter()
-_COLOUR_OF_STATE = {
-    "ok": "good",
-    "ready": "good",
-    "degraded": "warn",
-    "disabled": "warn",
-    "failed": "bad",
-    "failing": "bad",
+_COLOUR_OF_STATE = {"ready": "good", "failed": "bad"}
+_GATES = {
+    "words": "keyword scores decide what is injected",
+    "learning": "keyword scores decide what is injected for a few seconds, until the model is calibrated",
+    "failing": "keyword scores decide what is injected, because the model could not be calibrated",
+    "vectors": "embedding and keyword scores decide what is injected",
+    "off": "everything that is found is injected",
 }
-_LEARNS = {
-    "learning": "words decide what is injected until everyday messages are embedded",
-    "failing": "words decide what is injected, as everyday messages could not be embedded",
-}
+_INDEXES = {"lexical": "keywords", "dense": "embeddings"}
 _LOUD = {"off": "warn", "paused": "warn", "waiting": "warn", "failing": "bad"}
 # Fields of the report that are shown by their own names, where they are not zero.
 _COUNTERS = ("coalesced", "rejected", "replaced", "duplicates", "invalid", "redacted", "failures")
 
 
-def status_lines(report: StatusReport, paint: Painter = _PLAIN) -> Iterator[str]:
-    """The whole report. A state other than ok is loud, and still no error."""
-    yield _headline(report, paint)
-    yield f"  {_process(report)}"
-    if told := skew(report.version, report.build):
-        yield f"  {paint('warn', 'version:')} {told}"
-    yield f"  {_models(report)}"
-    yield from _gate(report, paint)
+def detail_lines(report: StatusReport, paint: Painter = _PLAIN) -> Iterator[str]:
+    """Return process, models and servers, each root, capture, and what was counted."""
+    yield _process(report)
+    yield _models(report)
+    yield from _gate(report)
     yield from endpoint_lines(report.endpoints, paint)
     yield from shared_lines(report.shared, paint)
     for warning in distinct([each for each in report.warnings if each != report.reason]):
-        yield f"  {paint('warn', 'warning:')} {escape_line(warning)}"
+        yield f"{paint('warn', 'warning:')} {escape_line(warning)}"
     for root in report.roots:
         yield ""
         yield from root_lines(root, paint)
@@ -70,76 +67,72 @@ def skew(version: str, build: str = "") -> str:
             return ""
         return (
             f"the daemon is another build of forged {__version__} ({escape_line(build)}) than this forgectl "
-            f"({ours}); `forgectl restart` has this build take over"
+            f"({ours}); `forgectl restart` starts this build"
         )
-    told = f"the daemon is forged {escape_line(version)}, this forgectl is {__version__}"
+    differs = f"the daemon is forged {escape_line(version)}, this forgectl is {__version__}"
     if _release(version) > _release(__version__):
-        return f"{told}: another installation runs it"
-    return f"{told}; `forgectl restart` has this version take over"
+        return f"{differs}: another installation runs it"
+    return f"{differs}; `forgectl restart` starts this version"
 
 
 def _release(version: str) -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d+", version)[:3]))
 
 
-def _gate(report: StatusReport, paint: Painter) -> Iterator[str]:
-    gate = report.gate
-    if gate.state in _LEARNS:
-        yield f"  {paint('warn', 'gate:')} {_LEARNS[gate.state]}{because(gate.reason)}"
-    elif gate.state == "off" and gate.reason:
-        yield f"  {paint('warn', 'gate:')} off, all that is found is injected{because(gate.reason)}"
+def _gate(report: StatusReport) -> Iterator[str]:
+    if report.gate.state:
+        decides = _GATES.get(report.gate.state, escape_line(report.gate.state))
+        yield f"gate: {decides}{because(report.gate.reason)}"
 
 
 def root_lines(root: RootReport, paint: Painter) -> Iterator[str]:
-    """One root: its state and size on the first line, its troubles indented below."""
+    """Return state and size of a root on the first lines, and its problems indented below."""
     state = paint(_COLOUR_OF_STATE.get(root.state, "strong"), escape_line(root.state))
     yield f"{state}  {escape_line(root.scope)}  {escape_line(root.root)}"
     yield f"  {_size(root)}"
     if root.state != "ready":
-        yield f"  {_answering(root)}"
+        yield f"  {search_state((root,))}"
     yield f"  {_watching(root)}"
     if root.notice:
-        named = "NOT USED:" if root.trust == "unread" else "WITHHELD:"
-        yield f"  {paint('bad', named)} {escape_line(root.notice)}"
+        yield f"  {paint('bad', 'NOT USED:')} {escape_line(root.notice)}"
     if root.owner:
         yield f"  {paint('warn', 'owner:')} {escape_line(root.owner)}"
     if root.git_problem:
         yield f"  {paint('warn', 'git:')} {escape_line(root.git_problem)}"
     elif root.git:
-        yield f"  {escape_line(root.git)}"
+        yield f"  git: {escape_line(root.git)}"
     if root.held:
-        yield f"  {paint('warn', 'no text leaves:')} {escape_line(root.held)}"
+        yield f"  {paint('warn', 'nothing is sent:')} {escape_line(root.held)}"
     if root.last_error and root.last_error != root.held:
         yield f"  {paint('bad', 'last error:')} {escape_line(root.last_error)}"
-    if root.quarantined:
-        texts = counted(root.quarantined, "text")
-        yield f"  {paint('warn', 'quarantined:')} {texts} that the embedding model refuses"
     if root.cut:
         some = ", ".join(map(escape_line, root.cut_ids)) + (", ..." if root.cut > len(root.cut_ids) else "")
-        count = counted(root.cut, "text was", "texts were")
-        yield f"  {count} cut to fit the embedding model, words find the rest: {some}"
-    if root.redacted:
-        some = " ".join(map(escape_line, root.redacted_ids[:_SECRETS_NAMED]))
-        holds = counted(root.redacted, "memory holds a secret and is", "memories hold a secret and are")
-        yield f"  {paint('warn', 'secrets:')} {holds} shown without it; `forgectl show {some}` says which"
-    if root.forks:
-        some = ", ".join(map(escape_line, root.fork_ids[:_SECRETS_NAMED]))
-        told = f"{counted(root.forks, 'memory has', 'memories have')} several newest versions"
-        yield f"  {paint('warn', 'forks:')} {told}, `forgectl history ID` shows them: {some}"
-    if root.stale:
-        told = counted(root.stale, "memory stands", "memories stand")
-        yield f"  {paint('warn', 'stale:')} {told} on files that changed; `forgectl list --stale` shows them"
+        count = counted(root.cut, "memory is", "memories are")
+        yield f"  {count} longer than the embedding model takes; keywords find the rest: {some}"
+    for named, sentence in root_notes(root):
+        yield f"  {paint('warn', f'{named}:')} {sentence}"
     yield from _problems(root, paint)
     if root.no_memories:
-        told = counted(len(root.no_memories), "file here is no memory", "files here are no memories")
-        yield f"  {told}; `forgectl list --problems` names them"
+        files = counted(len(root.no_memories), "file here is not a memory", "files here are not memories")
+        yield f"  {files}; `forgectl list --problems` lists them with the reason"
 
 
-def _headline(report: StatusReport, paint: Painter) -> str:
-    state = paint(_COLOUR_OF_STATE.get(report.state, "bad"), escape_line(report.state))
-    if report.state == "degraded" and not report.reason:
-        return f"{state}: see below what is wrong; the rest works"
-    return f"{state}{because(report.reason)}"
+def root_notes(root: RootReport) -> Iterator[tuple[str, str]]:
+    """Return a word and a sentence for each kind of memory that a person should look at."""
+    if root.quarantined:
+        texts = counted(root.quarantined, "text was", "texts were")
+        yield "refused", f"{texts} refused by the embedding model and can only be found by keywords"
+    if root.redacted:
+        some = " ".join(map(escape_line, root.redacted_ids[:_SECRETS_NAMED]))
+        holds = counted(root.redacted, "memory contains a secret", "memories contain a secret")
+        yield "secrets", f"{holds}, which agents do not see; `forgectl show {some}` names it"
+    if root.forks:
+        some = ", ".join(map(escape_line, root.fork_ids[:_SECRETS_NAMED]))
+        count = counted(root.forks, "memory has", "memories have")
+        yield "forks", f"{count} more than one current version; `forgectl show ID` lists them: {some}"
+    if root.stale:
+        count = counted(root.stale, "memory depends", "memories depend")
+        yield "stale", f"{count} on files that changed; `forgectl list --stale` lists them"
 
 
 def _process(report: StatusReport) -> str:
@@ -159,29 +152,31 @@ def _models(report: StatusReport) -> str:
 
 
 def _size(root: RootReport) -> str:
-    indexes = escape_line("+".join(root.indexes)) or "none"
-    built = f", built {span(root.built_age_s)} ago in {root.build_ms:,.0f} ms" if root.build_ms else ""
-    count = counted(root.memories, "memory", "memories")
-    return f"{count}, indexes {indexes}, generation {escape_line(root.generation) or 'none'}{built}"
+    built = f", indexed {span(root.built_age_s)} ago in {root.build_ms:,.0f} ms" if root.build_ms else ""
+    return f"{counted(root.memories, 'memory', 'memories')}, search: {indexes(root.indexes)}{built}"
 
 
-def _answering(root: RootReport) -> str:
-    """What a question meets while a build is not done: nothing, words, or words and most of the vectors."""
-    answering = [
-        name for index, name in (("lexical", "words"), ("dense", "vectors")) if index in root.indexes
-    ]
-    told = f"{' and '.join(answering)} answer" if answering else "nothing answers yet"
-    if root.embedded >= root.to_embed:
-        return told
-    new = "new vectors" if "dense" in root.indexes else "vectors"
-    soon = pace(root.rate, root.left_s)
-    return f"{told}, {new} {root.embedded:,} of {root.to_embed:,}" + (f", {soon}" if soon else "")
+def indexes(names: Sequence[str]) -> str:
+    """Name the indexes that search uses: `keywords + embeddings`."""
+    return " + ".join(_INDEXES.get(name, escape_line(name)) for name in names) or "none"
+
+
+def search_state(roots: Sequence[RootReport]) -> str:
+    """Say how roots can be searched now, and how far their embeddings are."""
+    found = [name for name in _INDEXES if any(name in root.indexes for root in roots)]
+    building = next((root for root in roots if root.embedded < root.to_embed), None)
+    if building is None:
+        return f"search: {indexes(found)}" if found else "search: not ready yet, files are being read"
+    ready = "keyword search ready" if "lexical" in found else "search: not ready yet"
+    embedded, to_embed = sum(root.embedded for root in roots), sum(root.to_embed for root in roots)
+    speed = pace(building.rate, building.left_s)
+    return f"{ready}; embedding {embedded:,} of {to_embed:,}" + (f", {speed}" if speed else "")
 
 
 def _watching(root: RootReport) -> str:
     if root.watch in {"", "stopped"}:
-        return "not watched"
-    return f"watched by {escape_line(root.watch)}, {counted(root.watches, 'watch', 'watches')}"
+        return "file changes: not watched"
+    return f"file changes: {escape_line(root.watch)}, {counted(root.watches, 'watch', 'watches')}"
 
 
 def _problems(root: RootReport, paint: Painter) -> Iterator[str]:
@@ -191,60 +186,76 @@ def _problems(root: RootReport, paint: Painter) -> Iterator[str]:
     for problem in root.problems[:_PROBLEMS_SHOWN]:
         yield f"    {escape_line(problem.path)}: {escape_line(problem.reason)}"
     if len(root.problems) > _PROBLEMS_SHOWN:
-        yield f"    and {len(root.problems) - _PROBLEMS_SHOWN:,} more"
+        yield f"    and {len(root.problems) - _PROBLEMS_SHOWN:,} more; `forgectl list --problems` lists all"
 
 
 def _counters(report: StatusReport, paint: Painter) -> Iterator[str]:
     counts = sorted(report.counters.items())
     shown = [(name, count) for name, count in counts if count and name != "secrets_redacted"]
-    # What capture counts is above, under its own names.
-    if told := [f"{escape_line(name)} {count:,}" for name, count in shown if not name.startswith("captur")]:
+    # Capture's own counters are above.
+    if parts := [f"{escape_line(name)} {count:,}" for name, count in shown if not name.startswith("captur")]:
         yield ""
-        yield f"{paint('strong', 'counted since start')}: {', '.join(told)}"
+        yield f"{paint('strong', 'counted since start')}: {', '.join(parts)}"
 
 
 # --- capture -------------------------------------------------------------------------------------------
 
 
 def capture_lines(report: CaptureReport, paint: Painter, now: float) -> Iterator[str]:
-    """State and classifier, then results, then troubles; `now` is Unix seconds."""
+    """Return state and classifier, then results, then problems; `now` is Unix seconds."""
     yield _capture_headline(report, paint)
     yield f"  {_capture_results(report, now)}"
     if report.in_hand:
-        yield f"  in hand: {escape_line(report.in_hand)} for {span(report.in_hand_age_s)}"
-    if held := captures_waiting(report):
-        yield f"  waiting: {held}"
+        yield f"  working on: {escape_line(report.in_hand)} for {span(report.in_hand_age_s)}"
+    if waiting := captures_waiting(report):
+        yield f"  waiting: {waiting}"
     if report.to_review:
-        waiting = counted(report.to_review, "proposal")
-        yield f"  {paint('warn', 'to review:')} {waiting}; `forgectl review` shows them"
+        yield f"  {paint('warn', 'to review:')} {to_review(report.to_review)}"
     if report.last_error and report.last_error != report.reason:
         yield f"  {paint('bad', 'last error:')} {escape_line(report.last_error)}"
     if report.dead:
-        dead = f"{counted(report.dead, 'event')} given up; `forgectl dead list` says why"
-        yield f"  {paint('warn', 'dead:')} {dead}"
+        yield f"  {paint('warn', 'dead:')} {dead(report.dead)}"
     for each in report.elsewhere:
         yield f"  {paint('warn', 'waits:')} {elsewhere_line(each)}"
     if report.paused:
         yield f"  {paint('warn', 'paused:')} {', '.join(map(paused_place, report.paused))}"
-    if told := _capture_counts(report):
-        yield f"  counted since start: {told}"
+    if counts := _capture_counts(report):
+        yield f"  counted since start: {counts}"
+
+
+def to_review(count: int) -> str:
+    """Say how many proposals wait, with the command that shows them."""
+    return f"{counted(count, 'proposal')}; `forgectl review` shows them"
+
+
+def dead(count: int) -> str:
+    """Say how many capture events were given up, with the command that shows why."""
+    return f"{counted(count, 'capture event')} given up; `forgectl dead list` shows why"
 
 
 def elsewhere_line(waits: WaitsElsewhere) -> str:
+    """Say what waits for a folder that is not at its path, with the commands that help."""
     counts = (
         (waits.events, "event"),
         (waits.proposals, "proposal"),
         (waits.steps, "interrupted removal or move", "interrupted removals or moves"),
     )
-    told = ", ".join(counted(*each) for each in counts if each[0])
+    waiting = ", ".join(counted(*each) for each in counts if each[0])
     return (
-        f"{told} for {escape_line(waits.root)}: {escape_line(waits.reason)}. Start forged where that folder "
-        "is, such as its container; `forgectl dead list` shows what waits, `forgectl dead drop ID` erases it"
+        f"{waiting} for {escape_line(waits.root)}: {escape_line(waits.reason)}. Start forged where that "
+        "folder is, for example in its container; `forgectl dead list` shows them, "
+        "`forgectl dead drop ID` erases one"
     )
 
 
 def paused_place(place: str) -> str:
+    """Name a place of the list of paused ones."""
     return "everywhere" if place == EVERYWHERE else escape_line(place)
+
+
+def classifier_name(classifier: str) -> str:
+    """Name a classifier for a person; escaped."""
+    return "the built-in classifier" if classifier == BUILT_IN else escape_line(classifier)
 
 
 def _capture_headline(report: CaptureReport, paint: Painter) -> str:
@@ -259,7 +270,7 @@ def _capture_results(report: CaptureReport, now: float) -> str:
     restarts = f", {counted(report.worker_restarts, 'restart')}" if report.worker_restarts else ""
     facts = (
         f"{memories} from {counted(report.finished, 'event')}",
-        f"last success {_ago(report.last_success, now)}" if report.last_success else "no success yet",
+        f"last success {ago(report.last_success, now)}" if report.last_success else "no success yet",
         _tokens(report),
         f"worker pid {report.worker_pid}{restarts}" if report.worker_pid else f"no worker{restarts}",
     )
@@ -273,7 +284,7 @@ def _tokens(report: CaptureReport) -> str:
 
 
 def captures_waiting(report: CaptureReport) -> str:
-    """What has been heard and not been judged; empty when that is all."""
+    """Say how many received turns and events are not judged yet; empty when none."""
     turns = f"{counted(report.turns, 'turn')} in memory" if report.turns else ""
     size = f" ({counted(report.spool_bytes, 'byte')})" if report.spool_bytes else ""
     spooled = f"{counted(report.spooled, 'event')} on disk{size}" if report.spooled else ""
@@ -282,10 +293,11 @@ def captures_waiting(report: CaptureReport) -> str:
 
 def _capture_counts(report: CaptureReport) -> str:
     counts = ((name, getattr(report, name)) for name in (*_COUNTERS, "said_again"))
-    return ", ".join(f"{name} {count:,}" for name, count in counts if count)
+    return ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in counts if count)
 
 
-def _ago(time: str, now: float) -> str:
+def ago(time: str, now: float) -> str:
+    """Say how long ago a time of the wire was; `now` is Unix seconds."""
     try:
         return f"{span(now - datetime.fromisoformat(time).timestamp())} ago"
     except ValueError:

@@ -1,4 +1,4 @@
-"""`forgectl status` and `forgectl ping`: what the daemon is doing, and whether it answers."""
+"""`forgectl status` and `forgectl ping`: show the state of memory, and ask if the daemon answers."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from forged.cli.commands import asks
 
 
 @click.command("status")
+@click.option("--all", "details", is_flag=True, help="Also show models, other repositories and counters.")
 @click.option("--watch", is_flag=True, help="Repeat every 2 s until Ctrl-C.")
 @asks
-def status_command(call: Invocation, *, watch: bool) -> None:
-    """Show what the daemon is doing. Never starts one; exit code 3 says that there is none.
+def status_command(call: Invocation, *, details: bool, watch: bool) -> None:
+    """Show if memory is on here, how much it holds, and what waits for you.
 
-    A degraded or disabled daemon is no failure of this command: exit code 0.
+    Never starts the daemon; exit code 3 if it does not run. Problems do not change exit code 0.
     """
     if watch:
-        _watch(call)
+        _watch(call, details=details)
     else:
-        plain_verbs.status(call)
+        plain_verbs.status(call, details=details)
 
 
 @click.command("ping")
@@ -33,13 +34,13 @@ def ping_command(call: Invocation) -> None:
     plain_verbs.ping(call)
 
 
-def _watch(call: Invocation) -> None:
+def _watch(call: Invocation, *, details: bool) -> None:
     clears = call.redraws(sys.stdout) and not call.as_json
     try:
         while True:
             if clears:
                 sys.stdout.write("\x1b[H\x1b[2J")
-            plain_verbs.status(call)
+            plain_verbs.status(call, details=details)
             time.sleep(call.watch_period_s)
     except KeyboardInterrupt:
         return

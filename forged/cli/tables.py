@@ -1,8 +1,8 @@
-"""Fit lines and columns into a terminal, measured in its cells: an ideograph takes two, an accent none.
+"""Fit lines and columns into a terminal, measured in cells: an ideograph takes two, an accent none.
 
-Texts are escaped already. A `width` of 0 is no limit. In a table that is too wide ids are shortened first, as
-long as no two begin alike; then the last cell, or it goes below its line; the rest is folded and nothing
-lost. Where terminals differ the larger width of Python's tables counts.
+Texts are escaped already. A `width` of 0 is no limit. A table that is too wide gets shorter ids first, which
+stay distinct. Then the last cell is cut or goes below its line; other cells are folded and never cut. Where
+terminals differ, the larger width of Python's tables counts.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ _SHORTEST_ID = 12
 _ID = re.compile(r"mem_[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _UNSEEN = {"Mn", "Me", "Cf"}
 _EMOJI = "\ufe0f"  # makes the sign before it a picture, two cells wide
-_JAMO = range(0x1160, 0x1200)  # the later parts of a Korean syllable stand in the first one's cells
+_JAMO = range(0x1160, 0x1200)  # the later parts of a Korean syllable share the cells of the first
 
 
 def cells(text: str) -> int:
-    """How many cells of a terminal a line takes."""
+    """Return the width of a line in cells of a terminal."""
     return len(text) if text.isascii() else sum(size for _, size in _measured(text))
 
 
 def cut(text: str, room: int) -> str:
-    """As much of a line as `room` cells hold; what is left out is marked."""
+    """Cut a line to `room` cells; dots mark the cut."""
     if cells(text) <= room:
         return text
     return _first(text, max(0, room - len(_CUT))).rstrip() + _CUT[: max(0, room)]
 
 
 def folded(text: str, width: int, indent: str = "") -> Iterator[str]:
-    """A line as lines of at most `width` cells, broken between words where it can be; the others indented."""
+    """Fold a line into lines of at most `width` cells, at spaces where possible; indent all but the first."""
     if not width or cells(text) <= width:
         yield text
         return
@@ -45,7 +45,7 @@ def folded(text: str, width: int, indent: str = "") -> Iterator[str]:
         if line.strip() and cells(start + line + word) > width:
             yield start + line
             line, start = "", indent
-            word = word.lstrip()  # noqa: PLW2901 - what stands between two lines is neither's
+            word = word.lstrip()  # noqa: PLW2901 - the space at a fold belongs to neither line
         line += word
         while cells(start + line) > width:
             head = _first(line, max(1, width - cells(start))) or line[0]
@@ -58,10 +58,9 @@ def folded(text: str, width: int, indent: str = "") -> Iterator[str]:
 def columns(
     rows: Iterable[Sequence[str]], numbers_from: int | None = None, width: int = 0, *, cuts: bool = False
 ) -> list[str]:
-    """Rows with aligned cells; numbers, which begin at `numbers_from`, stand to the right.
+    """Align rows of cells as lines; cells from index `numbers_from` on are right-aligned.
 
-    A word in the last cell is not padded; `cuts` says that its beginning does. Numbers need a head, the first
-    row.
+    With `cuts` the last cell may be cut. A table with numbers needs a head as its first row.
     """
     table = [tuple(row) for row in rows]
     if not (width and table and _total(table, numbers_from) > width):
@@ -77,18 +76,18 @@ def columns(
 
 
 def short_ids(ids: Iterable[str]) -> dict[str, str]:
-    """Each id by as much of its beginning as tells it from the others; what is no id of ours stays whole."""
+    """Map each id to its shortest unambiguous prefix; other texts stay whole."""
     known = sorted(set(ids))
     found: dict[str, str] = {}
     for place, each in enumerate(known):
-        beside = known[max(0, place - 1) : place] + known[place + 1 : place + 2]
-        common = max((_common(each, other) for other in beside), default=0)
+        neighbours = known[max(0, place - 1) : place] + known[place + 1 : place + 2]
+        common = max((_common(each, other) for other in neighbours), default=0)
         found[each] = each[: max(_SHORTEST_ID, common + 1)] if _ID.fullmatch(each) else each
     return found
 
 
 def _measured(text: str) -> Iterator[tuple[str, int]]:
-    """Characters, each with those that stand in its cells, and how many that are."""
+    """Yield characters, each with the marks in its cells, and their width."""
     letter, size = "", 0
     for each in text:
         own = _cells_of(each)
@@ -161,7 +160,7 @@ def _stacked(table: Sequence[Sequence[str]], width: int) -> Iterator[list[str]]:
 
 
 def _numbers(table: Sequence[Sequence[str]], numbers_from: int, width: int) -> list[str]:
-    """A table of figures: its head in several lines, or where that is too wide each row with its names."""
+    """Return a table of numbers with a head of several lines, or if too wide each row with names."""
     names = [name.split(" ") if place >= numbers_from else [name] for place, name in enumerate(table[0])]
     height = max(map(len, names))
     head = list(zip(*([""] * (height - len(name)) + name for name in names), strict=True))
@@ -171,6 +170,6 @@ def _numbers(table: Sequence[Sequence[str]], numbers_from: int, width: int) -> l
     found: list[str] = []
     for row in table[1:]:
         found += folded(_GAP.join(row[:numbers_from]), width, _INDENT)
-        said = zip(table[0][numbers_from:], row[numbers_from:], strict=True)
-        found += folded(_INDENT + ", ".join(f"{name} {value}" for name, value in said), width, _INDENT)
+        named = zip(table[0][numbers_from:], row[numbers_from:], strict=True)
+        found += folded(_INDENT + ", ".join(f"{name} {value}" for name, value in named), width, _INDENT)
     return found

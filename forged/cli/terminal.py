@@ -1,10 +1,9 @@
-"""Write what forgectl says: data on stdout, messages on stderr, all of it harmless to a terminal.
+"""Output of forgectl: data on stdout, messages on stderr, all safe for a terminal.
 
-Memories, paths and error texts are written by strangers. So what could move the cursor, set title or
-clipboard, hide text or turn its direction is shown and not obeyed; newline and tab stay. Characters are
-denied and not escape sequences, which have dialects. A line of data is given escaped, because colour comes
-after escaping. JSON is one object a line with `schema_version` first. A reader that left ends the process
-with 141, an output that takes nothing with 74 and a sentence.
+Strangers write memories, paths and error texts. Characters that move the cursor, set the title or clipboard,
+hide text or change its direction are printed in a visible form; newline and tab stay. Lines of data are
+escaped before they are coloured. JSON is one object in one line, with `schema_version` first. A closed pipe
+ends the process with 141, an output that cannot be written with 74 and a sentence.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ SCHEMA_VERSION = 1
 
 _COLOURS = {"good": "32", "warn": "33", "bad": "31", "strong": "1"}
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"))
-_BAR_CELLS = 20  # the words beside it need the rest of a line
+_BAR_CELLS = 20  # the text after it needs the rest of the line
 _FAST = 10.0
 
 _DANGEROUS = re.compile(
@@ -46,17 +45,17 @@ _DANGEROUS_IN_LINE = re.compile(_DANGEROUS.pattern[:-1] + "\t\n]")
 
 
 def escape(text: str) -> str:
-    """Text for a terminal: controls in caret form (`^[`, `M-^[`), hidden characters as `<U+202E>`."""
+    """Escape text for a terminal: controls as `^[` or `M-^[`, hidden characters as `<U+202E>`."""
     return _DANGEROUS.sub(_shown, text)
 
 
 def escape_line(text: str) -> str:
-    """The same for one line, where newline and tab would forge a line or a column."""
+    """Escape one line for a terminal, where newline and tab are controls, too."""
     return _DANGEROUS_IN_LINE.sub(_shown, text)
 
 
 def escape_json(encoded: str) -> str:
-    """Encoded JSON with the same characters as hexadecimal escapes: harmless, and the same value."""
+    """Escape the same characters in encoded JSON, which keeps its value."""
     return _DANGEROUS.sub(_json_escape, encoded)
 
 
@@ -78,7 +77,7 @@ def _json_escape(match: re.Match[str]) -> str:
 
 
 class Painter(msgspec.Struct, frozen=True):
-    """Colours words that carry a state, or leaves them alone. What it gets is escaped already."""
+    """Colours escaped text by its state, if `on`."""
 
     on: bool = False
 
@@ -87,7 +86,7 @@ class Painter(msgspec.Struct, frozen=True):
 
 
 def span(seconds: float) -> str:
-    """A duration in its largest unit, rounded down: `45 s`, `3 h`."""
+    """Format a duration in its largest unit, rounded down: `45 s`, `3 h`."""
     for size, unit in _UNITS:
         if seconds >= size:
             return f"{int(seconds // size)} {unit}"
@@ -95,41 +94,41 @@ def span(seconds: float) -> str:
 
 
 def local_time(time: str) -> str:
-    """A time of the wire as the clock on the wall shows it, to the minute; escaped."""
+    """Format a time of the wire as local time to the minute, escaped."""
     return escape_line(times.local_time(time))
 
 
 def pace(rate: float, left_s: float | None) -> str:
-    """How fast texts are embedded and how long it takes: `4.4 texts/s, 3 min left`; nothing while unknown."""
+    """Format a rate of embedding and the time left: `4.4 texts/s, 3 min left`; "" without a rate."""
     if not rate:
         return ""
-    told = f"{rate:,.0f}" if rate >= _FAST else f"{rate:.2g}"
-    return f"{told} texts/s" + (f", {span(left_s)} left" if left_s is not None else "")
+    number = f"{rate:,.0f}" if rate >= _FAST else f"{rate:.2g}"
+    return f"{number} texts/s" + (f", {span(left_s)} left" if left_s is not None else "")
 
 
 def project_name(top: str) -> str:
-    """The name of the project at a root's top, also where that is `project/.bare` or `project.git`."""
+    """Return the name of a project by its path, which may be `project/.bare` or `project.git`."""
     above, name = os.path.split(top)
     return os.path.basename(above) if name in {".git", ".bare"} else name.removesuffix(".git")
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
-    """`1 memory`, `2,000 memories`."""
+    """Format a number with its noun: `1 memory`, `2,000 memories`."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def listed(names: Iterable[str]) -> str:
-    """Foreign names as one line: `a, b`."""
+    """Join foreign names into one escaped line: `a, b`."""
     return ", ".join(map(escape_line, names))
 
 
 def distinct(texts: Sequence[str]) -> list[str]:
-    """Those that no other one holds word for word."""
+    """Return the texts that are not part of another one."""
     return [text for text in texts if not any(text in other and text != other for other in texts)]
 
 
 def shown_fields(fields: Mapping[str, str]) -> list[str]:
-    """A line `name value` for each field that has a value."""
+    """Return a line `name value` for each field that has a value."""
     return [f"{name} {escape_line(value)}" for name, value in fields.items() if value]
 
 
@@ -137,19 +136,19 @@ def shown_fields(fields: Mapping[str, str]) -> list[str]:
 
 
 def say(text: str) -> None:
-    """One or several lines of data."""
+    """Print lines of data."""
     _put(text + "\n")
 
 
 def say_exactly(text: str) -> None:
-    """Foreign text as data, with nothing added but the line end that a terminal needs."""
+    """Print foreign text as data, with a final newline on a terminal only."""
     stream: TextIO | None = sys.stdout
     is_terminal = stream is not None and stream.isatty()
     _put(escape(text) + ("\n" if is_terminal and not text.endswith("\n") else ""))
 
 
 def say_json(value: msgspec.Struct | Mapping[str, object]) -> None:
-    """One value as a line of JSON; `type` and `id` of a reply are the wire's business and left out."""
+    """Print a value as a line of JSON, without the `type` and `id` of a reply."""
     fields = dict(whole(value))
     if isinstance(value, Reply):
         del fields["id"]
@@ -158,7 +157,7 @@ def say_json(value: msgspec.Struct | Mapping[str, object]) -> None:
 
 
 def whole(value: Any) -> Any:
-    """A value as JSON can hold it, with the fields that the wire leaves out at their defaults."""
+    """Convert a value for JSON, with the fields that the wire leaves out at their defaults."""
     if isinstance(value, msgspec.Struct):
         return {name: whole(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, Mapping):
@@ -167,53 +166,53 @@ def whole(value: Any) -> Any:
 
 
 def tell(message: str) -> None:
-    """A line for the person, never part of the data; it is escaped here. Where nobody listens it is lost."""
+    """Print a message for the person on stderr, escaped; it is lost if stderr is closed."""
     try:
         _write(sys.stderr, escape_line(message) + "\n")
     except BrokenPipeError:
-        let_go(sys.stderr)
+        discard(sys.stderr)
         sys.exit(BROKEN_PIPE)
     except OSError:
-        let_go(sys.stderr)
+        discard(sys.stderr)
 
 
-def progress(doing: str, done: int, total: int, told: str = "") -> str:
-    """`embedding 20/40, 3 min left`; without a total only what is done."""
-    return escape_line(doing) + (f" {done:,}/{total:,}" if total else "") + (f", {told}" if told else "")
+def progress(doing: str, done: int, total: int, suffix: str = "") -> str:
+    """Format progress: `embedding 20/40, 3 min left`, or only `embedding` without a total."""
+    return escape_line(doing) + (f" {done:,}/{total:,}" if total else "") + (f", {suffix}" if suffix else "")
 
 
 class ProgressBar:
-    """Progress on stderr: a line that is drawn over itself, or where that cannot be, lines worth telling."""
+    """Progress on stderr: one line that is drawn again, or a few lines where that is impossible."""
 
     def __init__(self, redraws: bool) -> None:
         self._redraws = redraws
         self._last: object = None
 
-    def draw(self, doing: str, done: int, total: int, told: str = "") -> None:
-        """A step of what is done; `told` stands behind the numbers."""
+    def draw(self, doing: str, done: int, total: int, suffix: str = "") -> None:
+        """Draw a step, with `suffix` after the numbers."""
         if not self._redraws:
             return
         full = _BAR_CELLS * done // total if total else 0
         self._last = "#" * full + "." * (_BAR_CELLS - full)
-        sys.stderr.write(f"\r[{self._last}] {progress(doing, done, total, told)}\x1b[K")
+        sys.stderr.write(f"\r[{self._last}] {progress(doing, done, total, suffix)}\x1b[K")
         sys.stderr.flush()
 
     def tell_instead(self, line: str, once: object) -> None:
-        """Where nothing is drawn: a line, unless the one before it was told for the same thing."""
+        """Print a line where nothing is drawn, unless the line before had the same key `once`."""
         if not self._redraws and once != self._last:
             self._last = once
             tell(line)
 
     def wipe(self) -> None:
-        """Leave the cursor on an empty line, if anything was drawn."""
+        """Erase the line, if anything was drawn."""
         if self._redraws and self._last is not None:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
 
 
 def not_written(error: OSError) -> NoReturn:
-    """End a process whose output goes nowhere: its reader left, the disk is full, or it was closed."""
-    let_go(sys.stdout)
+    """End the process after an error of its output: a closed pipe, or a full disk."""
+    discard(sys.stdout)
     if isinstance(error, BrokenPipeError):
         sys.exit(BROKEN_PIPE)
     tell(f"forgectl: the output could not be written: {error.strerror}")
@@ -228,13 +227,13 @@ def _put(text: str) -> None:
 
 
 def _write(stream: TextIO | None, text: str) -> None:
-    if stream is None:  # closed before we were started
+    if stream is None:  # closed before the process started
         raise OSError(errno.EBADF, os.strerror(errno.EBADF))
     stream.write(text)
     stream.flush()
 
 
-def let_go(stream: TextIO | None) -> None:
-    """Python would try once more at exit and complain: give it a place to write."""
+def discard(stream: TextIO | None) -> None:
+    """Redirect a broken stream to /dev/null, as Python writes to it again at exit."""
     if stream is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -1,1 +1,1 @@
-"""The daemon's process: what it is made of, its socket, and the handlers of its requests."""
+"""The daemon's process: its parts, its socket, and the handlers of its requests."""

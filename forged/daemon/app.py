@@ -1,9 +1,9 @@
-"""The daemon's life: one process, one lock, and run after run of it until SIGTERM or SIGINT.
+"""Lifetime of the daemon: one process, one lock, and run after run until SIGTERM or SIGINT.
 
-A run starts with the socket, the parts of build.py, then READY; it ends in 5 s in any state. When the
-configuration has changed or another daemon asks for its place, it ends likewise and its listening socket
-passes on; if that daemon dies first, the next run goes on. Raises AlreadyRunning, AddressUnusable, and what a
-part died of: then the exit code has the process started again.
+A run starts with the socket, the parts of build.py, then READY; it ends within 5 s in any state. When the
+configuration has changed or another daemon asks to replace it, it ends likewise and its listening socket is
+passed on. If that daemon dies first, the next run goes on. Raises AlreadyRunning, AddressUnusable, and the
+error of a failed task: then the exit code makes the service manager restart the process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from forged.daemon.handover import FdStore, Successor
 from forged.daemon.models import Models, choose_models
 from forged.errors import ConfigError, ForgedError
 from forged.files import Root
-from forged.maps import Remembered
+from forged.maps import ModelCache
 from forged.memories import absent, document_store, restore
 from forged.memory import Scope
 from forged_client import address
@@ -42,8 +42,8 @@ STOP_S = 3.0
 _HARD_STOP_S = 4.5
 _OWN_SOCKET_S = 30.0
 _MANAGED = "systemd runs this daemon: `systemctl --user restart forged.service` puts another in its place"
-# How long a thread may keep the interpreter lock while another waits. The default of 5 ms is what a ping
-# would wait behind a rebuild's longest step.
+# Seconds that a thread may keep the interpreter lock while another waits. With the default of 5 ms a ping
+# would wait for a rebuild's longest step.
 _SWITCH_S = 0.0005
 
 
@@ -52,27 +52,27 @@ async def serve(
     env: Mapping[str, str],
     models: Models | None = None,
     *,
-    parcels: Sequence[int] = (),
+    vector_packs: Sequence[int] = (),
     replace: bool = False,
 ) -> None:
-    """Run the daemon until SIGTERM or SIGINT; a test that brings its own models keeps them in every run.
+    """Run the daemon until SIGTERM or SIGINT; a test that passes its own models keeps them in every run.
 
-    `parcels` are descriptors that another daemon packed; all are closed here. With `replace` it takes the
-    place of a running daemon, which goes on until this one is made.
+    `vector_packs` are descriptors that another daemon packed; all are closed here. With `replace` it replaces
+    a running daemon, which goes on until this one is ready.
     """
     sys.setswitchinterval(_SWITCH_S)
     asyncio.get_running_loop().set_default_executor(process.Threads())
-    gc.freeze()  # what is imported stays; to look through it again and again takes 15 ms without a ping
+    gc.freeze()  # imported modules stay: each collection over them would block for 15 ms
     try:
         path = address.socket_path(env)
     except AddressError as error:
         raise ConfigError(str(error)) from error
-    remembered, fd_store = Remembered(), FdStore(env)
+    model_cache, fd_store = ModelCache(), FdStore(env)
 
     def made(config: Loaded) -> DaemonRun:
         chosen = models or choose_models(config, env)
         reloads = models is None
-        return DaemonRun(config, env, chosen, reloads=reloads, remembered=remembered, fd_store=fd_store)
+        return DaemonRun(config, env, chosen, reloads=reloads, model_cache=model_cache, fd_store=fd_store)
 
     following = made(loaded) if replace else None
     place = handover.take(path, replace=replace)
@@ -81,7 +81,7 @@ async def serve(
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     next_config: Loaded | None = loaded
     listening_socket = place.listening
-    remembered.receive((*parcels, *place.parcels, *fd_store.received))
+    model_cache.receive((*vector_packs, *place.vector_packs, *fd_store.received))
     try:
         while next_config is not None and not ended.is_set():
             one, following = following or made(next_config), None
@@ -95,6 +95,8 @@ async def serve(
 
 
 class DaemonRun:
+    """One run of the daemon with one configuration."""
+
     def __init__(
         self,
         loaded: Loaded,
@@ -102,17 +104,17 @@ class DaemonRun:
         models: Models,
         *,
         reloads: bool,
-        remembered: Remembered,
+        model_cache: ModelCache,
         fd_store: FdStore,
     ) -> None:
         self._loaded, self._reloads, self._models = loaded, reloads, models
-        self._embedder = loaded.config.embedder  # `auto` may mean another one once an extra is installed
+        self._embedder = loaded.config.embedder  # `auto` may choose another one after an extra was installed
         self._next_config: Loaded | None = None
         self._successor: Successor | None = None
-        self._died: BaseException | None = None  # what a task of ours died of
+        self._died: BaseException | None = None  # error of a task that failed
         self._env, self._path, self._state_dir = env, address.socket_path(env), address.state_dir(env)
-        self._remembered, self._fd_store = remembered, fd_store
-        self._ours: tuple[int, int] | None = None  # the socket that is ours to remove
+        self._remembered, self._fd_store = model_cache, fd_store
+        self._ours: tuple[int, int] | None = None  # identity of the socket that this run removes
         self._stopping = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._daemon = build(
@@ -121,17 +123,17 @@ class DaemonRun:
             models,
             connections=lambda: len(self._server.connections),
             reload=self._reload,
-            remembered=remembered,
+            model_cache=model_cache,
         )
         self._server = Server(Dispatcher(self._daemon), self._daemon.metrics, give_way=self._give_way)
-        self._is_late = False  # something of it goes on and cannot be ended
+        self._is_late = False  # a task goes on and cannot be ended
 
     async def run(
         self, ended: asyncio.Event, listening_socket: Socket | None
     ) -> tuple[Loaded | None, Socket | None]:
         """Serve until `ended` or another configuration, which is returned with the listening socket.
 
-        Raises what a task died of that has to live as long as the daemon.
+        Raises the error of a task that has to live as long as the daemon.
         """
         await self._start(ended, listening_socket)
         await self._stopping.wait()
@@ -142,16 +144,16 @@ class DaemonRun:
         return self._next_config, listening_on
 
     async def handed_over(self, lock: int, listening_socket: Socket, ended: asyncio.Event) -> bool:
-        """Whether another daemon has the place now; it asked for it while this run went on."""
+        """Return True if another daemon took over; it asked for that during this run."""
         if (successor := self._successor) is None:
             return False
-        parcels = self._remembered.parcels.descriptors
-        given = await asyncio.to_thread(successor.give, lock, listening_socket, parcels)
+        vector_packs = self._remembered.vector_packs.descriptors
+        given = await asyncio.to_thread(successor.give, lock, listening_socket, vector_packs)
         logger.info("handed over to pid=%d" if given else "not handed over to pid=%d", successor.pid)
         if given and self._is_late:
-            os._exit(os.EX_OK)  # what has not ended does so before the other one begins
+            os._exit(os.EX_OK)  # tasks that hang end before the other daemon begins
         if not given and (ended.is_set() or self._is_late):
-            self._remove_socket()  # nobody serves it now
+            self._remove_socket()  # no daemon serves it now
         successor.close()
         return given
 
@@ -160,7 +162,7 @@ class DaemonRun:
         return self._next_config is not None or self._successor is not None
 
     def _give_way(self, request: HandOver, peer: Socket) -> None:
-        """Another daemon wants our place: this run ends, unless its end is not ours to decide."""
+        """End this run for another daemon, unless a service manager runs this one."""
         successor = Successor(peer, request)
         if systemd.is_service(self._env, os.getpid()):
             successor.refuse("not_permitted", _MANAGED)
@@ -174,7 +176,7 @@ class DaemonRun:
     async def _start(self, ended: asyncio.Event, listening_socket: Socket | None) -> None:
         inherited = systemd.inherited_socket(self._env, os.getpid())
         for name in systemd.consumed(self._env):
-            os.environ.pop(name, None)  # a child of ours must not think that they are for it
+            os.environ.pop(name, None)  # child processes must not take them as theirs
         self._begin(self._await_end(ended))
         if listening_socket is None:
             bound = listening.bind(self._path) if inherited is None else listening.adopt(inherited)
@@ -217,7 +219,7 @@ class DaemonRun:
         self._stopping.set()
 
     async def _reload(self) -> bool:
-        """Start over if the configuration is another one now. Raises ConfigError and goes on as before."""
+        """Start over if the configuration has changed. Raises ConfigError and goes on as before."""
         if not self._reloads:
             return False
         fresh = await asyncio.to_thread(load_config, self._env)
@@ -229,11 +231,11 @@ class DaemonRun:
         return True
 
     async def _stop(self, ended: asyncio.Event) -> None:
-        """End everything; a thread that is stuck on a disk cannot hold the process."""
+        """End all tasks; a thread that hangs on a disk cannot hold the process."""
         logger.info("stopping")
         code = os.EX_OK if self._died is None else os.EX_SOFTWARE
         hard = process.HardStop(_HARD_STOP_S, code)
-        # A manager that is told STOPPING waits for the end of the process, and then kills it.
+        # After STOPPING the manager waits for the end of the process, and then kills it.
         starts_over = f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}"
         systemd.notify(self._env, starts_over if self._goes_on else "STOPPING=1")
         if not self._goes_on:
@@ -247,7 +249,7 @@ class DaemonRun:
                 await self._close_parts()
         except TimeoutError:
             logger.warning("stopped late after_s=%s", STOP_S)
-            self._next_config, self._is_late = None, True  # it must not share a process with what follows
+            self._next_config, self._is_late = None, True  # the next run must not share a process with it
         if not self._goes_on or (ended.is_set() and self._successor is None):
             self._remove_socket()
         elif not self._is_late:
@@ -260,7 +262,7 @@ class DaemonRun:
         await daemon.state.close()
         daemon.retriever.close()
         daemon.resolver.close()
-        if self._goes_on:  # whoever serves next embeds nothing that this one has
+        if self._goes_on:  # so that the next run embeds no text again
             await daemon.indexer.pack()
         else:
             await self._fd_store.keep(daemon.indexer, self._remembered)
@@ -287,7 +289,7 @@ class DaemonRun:
         task.add_done_callback(ended)
 
     async def _keep_socket(self) -> None:
-        """Bind again when a cleaner took our socket away; give up when another daemon has the place."""
+        """Bind again when a cleaner removed our socket; give up when another daemon has bound the path."""
         while True:
             await asyncio.sleep(_OWN_SOCKET_S)
             there = listening.identity(self._path)
@@ -297,4 +299,4 @@ class DaemonRun:
                 await self._server.replace(listening.bind(self._path))
                 self._ours = listening.identity(self._path)
             elif there != self._ours:
-                raise ForgedError(f"another socket stands at {self._path}")
+                raise ForgedError(f"another socket is bound at {self._path}")

@@ -1,6 +1,6 @@
-"""Make the parts of a daemon for one configuration, each once, and join them.
+"""Make the parts of a daemon for one configuration, each once, and connect them.
 
-What cannot be had is a reason among its warnings and no error; no task is running yet.
+A missing part is a reason among its warnings and no error; no task is running yet.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from forged.build_id import build_id
-from forged.capture import Committer, LocalVectors, Pipeline, Promotion
+from forged.capture import CaptureService, Committer, LocalVectors, Promotion
 from forged.config import Config, Loaded, install_command
-from forged.counters import Departure, Metrics
-from forged.daemon import known_memories
+from forged.counters import EgressRecord, Metrics
+from forged.daemon import nearest_memories
 from forged.daemon.handlers import About, Daemon, RefusedWrites
 from forged.daemon.models import Models, capture_off, probes, retrieval_off
 from forged.errors import ConfigError
 from forged.files import Watcher
 from forged.log import LogSettings
-from forged.maps import EmbeddingQueue, Indexer, Remembered
+from forged.maps import EmbeddingQueue, Indexer, ModelCache
 from forged.memories import MemoryParts, removal
 from forged.memory import Scope
-from forged.models import GOVERNED, Door, GovernedChat, Governor
+from forged.models import GOVERNED, EgressGuard, GovernedChat, Governor
 from forged.retrieval import Retriever
 from forged.sessions import Sessions
 from forged.state import State
@@ -51,11 +51,11 @@ def make_shared(
     env: Mapping[str, str],
     *,
     state: State,
-    door: Door,
+    egress: EgressGuard,
     queue: EmbeddingQueue | None,
     epoch: str,
 ) -> tuple[SharedServer | None, str]:
-    """Return the server that `[shared]` names, if it does; or why there is none."""
+    """Return the server of `[shared]`, if it is configured; or the reason why it is missing."""
     if not config.shared.url:
         return None, ""
     try:
@@ -64,7 +64,7 @@ def make_shared(
         settings = settings_of(config, env)
         assert settings is not None
         name = f"{platform.node().split('.')[0] or 'machine'}/{epoch}"
-        return SharedServer(settings, state=state, door=door, queue=queue, daemon=name), ""
+        return SharedServer(settings, state=state, egress=egress, queue=queue, daemon=name), ""
     except ImportError:
         lacks = "the shared server needs packages that are not installed"
         return None, f"nothing is shared: {lacks}: {install_command('postgres')}"
@@ -73,7 +73,7 @@ def make_shared(
 
 
 def make_marks(shared: SharedServer | None, state: State) -> OwnRemovalMarks | None:
-    """Return what has other machines hear of what is forgotten here."""
+    """Return the marks by which other machines learn of memories forgotten here."""
     if shared is None:
         return None
     from forged.postgres import OwnRemovalMarks  # noqa: PLC0415 - as above
@@ -82,6 +82,7 @@ def make_marks(shared: SharedServer | None, state: State) -> OwnRemovalMarks | N
 
 
 def make_machines(memories: MemoryParts) -> RootSync | None:
+    """Return the synchronization of the user's machines, if the shared server has such scopes."""
     shared = memories.shared
     if shared is None or not shared.scopes & {Scope.USER, Scope.AGENT}:
         return None
@@ -105,14 +106,14 @@ def build(
     *,
     connections: Callable[[], int],
     reload: Callable[[], Awaitable[bool]],
-    remembered: Remembered | None = None,
+    model_cache: ModelCache | None = None,
 ) -> Daemon:
-    """Join the parts; `reload` starts over if need be, `remembered` is an earlier daemon's of models."""
+    """Make the parts; `reload` starts over if needed, `model_cache` is that of an earlier daemon."""
     config, metrics, off = loaded.config, Metrics(), retrieval_off(loaded, models)
     governor = Governor(daily_token_limit=config.memory.daily_token_limit, calls_per_minute=CALLS_PER_MINUTE)
     state = State(address.state_dir(env), governor, address.socket_path(env))
     trust = TrustRegistry(state, mode=config.trust.mode, git=config.memory.git, home=user_top(env))
-    indexer, watcher = _maps(config, models, metrics, governor, remembered=remembered, trust=trust, off=off)
+    indexer, watcher = _maps(config, models, metrics, governor, model_cache=model_cache, trust=trust, off=off)
     session_memories = SessionMemories(
         ttl_s=config.scopes.session_ttl_minutes * 60.0, most=config.scopes.session_max_memories
     )
@@ -121,7 +122,7 @@ def build(
     trust.join(indexer.follow, indexer.snapshot)
     epoch = secrets.token_hex(4)
     shared, unshared = make_shared(
-        config, env, state=state, door=models.door, queue=indexer.queue, epoch=epoch
+        config, env, state=state, egress=models.egress, queue=indexer.queue, epoch=epoch
     )
     trash, marks = os.path.join(address.state_dir(env), "trash"), make_marks(shared, state)
     writer = Writer(trash, trust, state.requests, state.intents, marks)
@@ -134,8 +135,8 @@ def build(
     sessions = Sessions(
         config, state, capture, session_memories, retriever=retriever, resolver=resolver, metrics=metrics
     )
-    models.door.guard(
-        partial(_refusal, state), governor.beyond_today, partial(_record, state, governor), metrics
+    models.egress.configure(
+        partial(_refusal, state), governor.over_daily_limit, partial(_record, state, governor), metrics
     )
     memories = MemoryParts(
         config=config,
@@ -204,17 +205,17 @@ def _capture(  # noqa: PLR0917 - parts of one daemon
     retriever: Retriever,
     writer: Writer,
     sessions: SessionMemories,
-) -> Pipeline:
+) -> CaptureService:
     promotion = Promotion(user_top(env), config.scopes.min_importance, sessions)
     vectors = LocalVectors(models.embedder) if models.embedder is not None else None
-    return Pipeline(
+    return CaptureService(
         settings=msgspec.structs.replace(
             models.worker, log=log_settings(env), has_vectors=vectors is not None
         ),
         state=state,
         governor=governor,
         metrics=metrics,
-        rank=partial(known_memories.nearest, indexer=indexer, retriever=retriever),
+        rank=partial(nearest_memories.nearest, indexer=indexer, retriever=retriever),
         committer=Committer(indexer, writer, state, vectors, promotion=promotion),
         vectors=vectors,
         batch_turns=config.capture.batch_turns,
@@ -225,19 +226,19 @@ def _capture(  # noqa: PLR0917 - parts of one daemon
 
 
 async def _refusal(state: State, tops: tuple[str, ...]) -> str:
-    """Why nothing of these tops may leave, or nothing; what is paused is known once the state is read."""
+    """Return the reason why no text of these tops may leave, or "", once the state is read."""
     await state.opened()
     return state.pauses.reason(tops)
 
 
-def _record(state: State, governor: Governor, departure: Departure) -> None:
-    """Count what left, and what it cost where nobody else does."""
-    state.outbound.add(departure)
-    if departure.purpose not in GOVERNED:
-        counts = {"calls": departure.calls, "failed": departure.failed}
-        governor.spend(departure.purpose, **counts, prompt_tokens=departure.tokens)
-    elif departure.tokens:  # of vectors that a person had tried; of chats whoever makes them counts
-        governor.spend(departure.purpose, prompt_tokens=departure.tokens)
+def _record(state: State, governor: Governor, record: EgressRecord) -> None:
+    """Count a departure, and its cost if no other part counts it."""
+    state.egress.add(record)
+    if record.purpose not in GOVERNED:
+        counts = {"calls": record.calls, "failed": record.failed}
+        governor.spend(record.purpose, **counts, prompt_tokens=record.tokens)
+    elif record.tokens:  # of vectors in a probe; chat calls count their own
+        governor.spend(record.purpose, prompt_tokens=record.tokens)
 
 
 def log_settings(env: Mapping[str, str], level: str = "") -> LogSettings:
@@ -247,6 +248,7 @@ def log_settings(env: Mapping[str, str], level: str = "") -> LogSettings:
 
 
 def user_top(env: Mapping[str, str]) -> str:
+    """Return the real path of the user's home, the top of the user's memories."""
     return os.path.realpath(address.home(env))
 
 
@@ -256,20 +258,20 @@ def _maps(
     metrics: Metrics,
     governor: Governor,
     *,
-    remembered: Remembered | None,
+    model_cache: ModelCache | None,
     trust: TrustRegistry,
     off: str,
 ) -> tuple[Indexer, Watcher]:
     indexer = Indexer(
-        # What is switched off may still be listed, but calls nobody.
+        # Memory that is off may still be listed, but calls no model.
         embedder=None if off else models.embedder,
         lexical=config.memory.retrieval_lexical_weight > 0 and not off,
         metrics=metrics,
         gated=config.min_score > 0,
         on_roots=lambda roots: watcher.set_roots(roots),  # noqa: PLW0108 - there is none yet
-        remembered=remembered,
-        affords=governor.beyond_today,
-        refusal=models.door.refusal,
+        model_cache=model_cache,
+        affords=governor.over_daily_limit,
+        refusal=models.egress.refusal,
         trust=trust,
         second=None if off else models.cjk,
     )

@@ -1,10 +1,10 @@
-"""Connections of the daemon's Unix socket: who may come in, frames in, replies out, and how they end.
+"""Connections of the daemon's Unix socket: admission, frames, replies, and their ends.
 
-A peer of another user is refused before a byte of it is read. When all places are taken, the quietest goes. A
-request's error becomes its reply. A frame must be complete 5 s after its first byte, a peer that takes no
-reply for 5 s is dropped, and with 64 requests in flight nothing more is read. Only hello and ping are
-answered as they come. When a peer leaves, what only asks is dropped if it has not begun. asyncio's streams
-and plain protocols would allocate a quarter of a megabyte per read and take twice the time.
+A peer of another user is refused before a byte of it is read. When all places are taken, the quietest
+connection is closed. A request's error becomes its reply. A frame must be complete 5 s after its first byte.
+A peer that takes no reply for 5 s is dropped. With 64 requests in flight no more are read. Only hello and
+ping are answered at once. When a peer leaves, its read requests are dropped if they have not begun. asyncio's
+streams and plain protocols would allocate a quarter of a megabyte per read and take twice the time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any, Protocol
 from forged.counters import Metrics
 from forged.daemon.listening import BACKLOG
 from forged.errors import ForgedError
-from forged.fair_queue import FairQueue, QueueClient, logged
+from forged.fair_queue import FairQueue, QueueClient, log_failure
 from forged_client import framing, protocol
 from forged_client.errors import FrameTooLarge, MalformedFrame
 from forged_client.protocol import Failed, HandOver, Reply, Request
@@ -34,30 +34,30 @@ logger = logging.getLogger(__name__)
 FRAME_TIMEOUT_S = 5.0
 READER_TIMEOUT_S = 5.0
 _IN_FLIGHT = 64
-# Frames of one connection that are taken in one turn of the loop.
+# Frames of one connection that are taken in one iteration of the loop.
 _FRAMES_AT_ONCE = 64
-# One connection's requests that wait may have so many bytes, and one more request.
+# Bytes of one connection's waiting requests; one more request is read above that.
 _WAITING_BYTES = protocol.MAX_CAPTURE_BYTES
 _MAX_FRAME_BYTES = protocol.MAX_REPLY_BYTES + framing.HEADER_BYTES
 MAX_CONNECTIONS = 128
 SWEEP_S = 1.0
-# Without a descriptor left asyncio tries so often, complains each time, and pauses for a second.
+# Without a free descriptor asyncio tries so often, logs each failure, and pauses for a second.
 _ACCEPTED_AT_ONCE = 16
-# What was begun when the daemon is told to stop has this long to be answered, and what writes twice as long.
+# Seconds for requests under way when the daemon stops; writes have twice as long.
 _GRACE_S = 1.0
-# Turns of the loop from the acceptance of a connection until asyncio has made it and read what it said.
+# Iterations of the loop from accepting a connection until asyncio has made it and read from it.
 _ACCEPTING_TURNS = 5
 
 
 def has_left(peer: socket.socket) -> bool:
-    """Whether the peer closed altogether, and not only the way from it to us."""
+    """Return True if the peer closed both directions, and not only its sending side."""
     hung_up = select.poll()
     hung_up.register(peer, 0)
     return bool(hung_up.poll(0))
 
 
 def uid_of(peer: socket.socket) -> int:
-    """User id at the other end; -1 when the system cannot tell, which admits nobody."""
+    """Return the user id at the other end; -1, which is never admitted, when the system cannot tell."""
     if hasattr(socket, "SO_PEERCRED"):
         size = struct.calcsize("3i")
         _, uid, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
@@ -69,7 +69,7 @@ def uid_of(peer: socket.socket) -> int:
 
 
 class Service(Protocol):
-    """What answers requests: the handlers' dispatcher, or a stand-in of a test."""
+    """Answers requests: the handlers' dispatcher, or a stand-in of a test."""
 
     def handle(self, request: Request[Any]) -> Reply | Awaitable[Reply] | AsyncIterator[Reply]: ...
 
@@ -77,24 +77,24 @@ class Service(Protocol):
 
 
 class ServerConnection(asyncio.BufferedProtocol):
-    """One peer of a server. `begun` are the requests that are being carried out; streams have no end."""
+    """One peer of a server. `begun` are the requests being carried out; streams have no end."""
 
     def __init__(self, server: Server) -> None:
         self.greeted = False
         self.in_flight = 0
-        self.last_heard = time.monotonic()
+        self.last_active = time.monotonic()
         self._server, self._service, self._metrics = server, server.service, server.metrics
         self._transport: asyncio.Transport | None = None
         self._frames = framing.FrameCutter(protocol.MAX_CAPTURE_BYTES)
         self._began: float | None = None  # when the first byte of an unfinished frame came
         self._stuck_since: float | None = None  # when the peer stopped taking replies
         self._ended = False  # the peer will send no more
-        self._is_deaf = False  # the daemon stops: it reads and begins no more
+        self._is_draining = False  # the daemon stops: it reads and begins no more
         self._unsent = 0
         self._streams: set[asyncio.Task[None]] = set()
         self._questions: set[asyncio.Task[None]] = set()
         self.writes: set[asyncio.Task[None]] = set()
-        self._place = QueueClient(server.line)
+        self._queue_client = QueueClient(server.queue)
         self._waiting: deque[tuple[Request[Any], int]] = deque()  # received and not begun, with their sizes
         self._waiting_bytes = 0
 
@@ -112,30 +112,30 @@ class ServerConnection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._server.connections.discard(self)
         self._transport = None
-        # A request that was begun is carried out: a write half done helps nobody. A stream has no end, and an
-        # answer that nobody hears is not worth a model's time.
+        # A write under way is completed. A stream has no end, and an answer without a reader is not worth a
+        # model's time.
         for task in self._streams | self._questions:
             task.cancel()
         self._waiting = deque(each for each in self._waiting if each[0].is_write)
-        self._place.release()
+        self._queue_client.release()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         return self._frames.room()
 
     def buffer_updated(self, nbytes: int) -> None:
         self._frames.held += nbytes
-        self.last_heard = time.monotonic()
+        self.last_active = time.monotonic()
         self._take_frames()
 
     def _take_frames(self) -> None:
-        """Take what has arrived, as far as there is room for it; the rest stays in the buffer."""
+        """Take complete frames, as far as there is room for requests; the rest stays in the buffer."""
         began, frames, taken = self._began, self._frames, 0
         try:
             while frames.held and self._has_room and (body := frames.take()) is not None:
                 began = None
                 self._receive(body)
                 if (taken := taken + 1) == _FRAMES_AT_ONCE:
-                    self._place.begin(self._take_frames)
+                    self._queue_client.begin(self._take_frames)
                     break
         except FrameTooLarge:
             self._metrics.bad_frames += 1
@@ -147,7 +147,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._began = time.monotonic()
 
     def eof_received(self) -> bool:
-        """Keep the connection of a peer that only says that it will ask no more, until it has its replies."""
+        """Keep a half-closed connection until its replies are sent."""
         self._ended, self._began = True, None
         if self._transport is None or not self.in_flight:
             return False
@@ -158,11 +158,11 @@ class ServerConnection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._unsent = self._transport.get_write_buffer_size()
             self._transport.pause_reading()
-            self._place.hold()
+            self._queue_client.hold()
 
     def resume_writing(self) -> None:
         self._stuck_since = None
-        self._place.release()
+        self._queue_client.release()
         self._listen_again()
 
     # --- the server's side ---
@@ -172,10 +172,10 @@ class ServerConnection(asyncio.BufferedProtocol):
         return self.writes | self._questions
 
     def finish(self) -> None:
-        """Read and begin no more."""
-        self._is_deaf = True
+        """Read and begin no more requests."""
+        self._is_draining = True
         self._waiting.clear()
-        self._place.release()
+        self._queue_client.release()
         if self._transport is not None:
             self._transport.pause_reading()
 
@@ -184,7 +184,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._transport.close()
 
     def refuse(self, code: str, message: str) -> None:
-        """Say why, then close; a peer that does not read it is cut off after 5 s."""
+        """Send an error, then close; a peer that does not read it is cut off after 5 s."""
         self.send(Failed(status="error", reason=code, code=code, message=message))
         if self._transport is not None:
             self._server.connections.discard(self)
@@ -196,7 +196,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         """Cut a peer that took more than 5 s for one frame, or took no reply for 5 s."""
         if self._transport is None:
             return
-        # While it is we who do not read, nobody can finish a frame.
+        # While the daemon does not read, no peer can finish a frame.
         reading = self._has_room and self._transport.is_reading()
         if reading and self._began is not None and now - self._began > FRAME_TIMEOUT_S:
             self._metrics.slow_senders_closed += 1
@@ -224,7 +224,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         return is_whole
 
     def _answer(self, request: Request[Any], reply: Reply) -> None:
-        """Send the reply to a request; of one that injects the service learns whether the kernel has it."""
+        """Send a reply; report to the service if the kernel has taken one that injects."""
         whole = self.send(reply)
         if request.injects:
             wire = self._transport
@@ -232,7 +232,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._service.sent(request, whole=whole and not gone)
 
     def _encoded(self, reply: Reply) -> tuple[bytes, bool]:
-        """The reply's frame, or that of a typed error when it has none; and whether it is no error."""
+        """Return the reply's frame, or that of an error if it cannot be encoded; True for no error."""
         try:
             frame = framing.encode(reply)
         except (TypeError, ValueError, OverflowError) as error:
@@ -244,7 +244,7 @@ class ServerConnection(asyncio.BufferedProtocol):
     # --- requests ---
 
     def _receive(self, body: memoryview) -> None:
-        """Answer one frame, at once or when it is its turn; nothing in a request may end the daemon."""
+        """Answer one frame, at once or when it is its turn; no request can end the daemon."""
         try:
             request = framing.decode_request(body)
         except MalformedFrame as error:
@@ -262,7 +262,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._carry_out(request)
             return
         if isinstance(request, protocol.HandOver):
-            if self._transport is not None:  # answered over a descriptor of its own, which outlives all ours
+            if self._transport is not None:  # answered over a duplicate, which outlives this server
                 self._server.give_way(request, self._transport.get_extra_info("socket").dup())
             return
         self.in_flight += 1
@@ -270,10 +270,10 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._waiting_bytes += len(body)
         if not self._has_room and self._transport is not None:
             self._transport.pause_reading()
-        self._place.begin(self._begin_next)
+        self._queue_client.begin(self._begin_next)
 
     def _begin_next(self) -> None:
-        """Begin what has waited longest; nothing, if it was dropped since."""
+        """Begin the oldest waiting request, unless it was dropped."""
         if not self._waiting:
             return
         request, size = self._waiting.popleft()
@@ -284,7 +284,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._listen_again()
 
     def _carry_out(self, request: Request[Any]) -> bool:
-        """Whether a task was begun for it; else it has its reply."""
+        """Begin a request; return False if it was answered at once."""
         try:
             answer = self._service.handle(request)
         except Exception as error:  # noqa: BLE001 - the request guard: one bad request ends nothing
@@ -298,14 +298,14 @@ class ServerConnection(asyncio.BufferedProtocol):
         else:
             kind = self.writes if request.is_write else self._questions
             task = self._start(self._finish(request, answer), kind)
-            if isinstance(answer, Coroutine):  # cancelled before its first step it is still to be closed
+            if isinstance(answer, Coroutine):  # close it, also if it was cancelled before its first step
                 task.add_done_callback(lambda _: answer.close())
         return True
 
     def _start(self, work: Coroutine[None, None, None], kind: set[asyncio.Task[None]]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work, context=self._place.context)
+        task = asyncio.get_running_loop().create_task(work, context=self._queue_client.context)
         kind.add(task)
-        task.add_done_callback(logged)
+        task.add_done_callback(log_failure)
         task.add_done_callback(kind.discard)
         task.add_done_callback(self._is_over)
         return task
@@ -319,9 +319,9 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     @property
     def _has_room(self) -> bool:
-        """Whether one more request is read: not with 64 in flight, or of a peer that takes no replies."""
+        """True if one more request may be read."""
         open_ = self._transport is not None and not self._transport.is_closing()
-        willing = self._stuck_since is None and not self._is_deaf
+        willing = self._stuck_since is None and not self._is_draining
         return open_ and willing and self.in_flight < _IN_FLIGHT and self._waiting_bytes < _WAITING_BYTES
 
     def _listen_again(self) -> None:
@@ -362,7 +362,7 @@ def _failed(number: int, code: str, message: str) -> Failed:
 
 
 def _undecodable(body: memoryview, error: MalformedFrame) -> Failed:
-    """A frame of an unknown verb still gets its id back; anything else is only called invalid."""
+    """Return the error for a frame; one of an unknown verb gets its id back."""
     try:
         head = framing.decode_head(body)
     except MalformedFrame:
@@ -378,6 +378,8 @@ def _stays(_: HandOver, peer: socket.socket) -> None:
 
 
 class Server:
+    """Accepts connections on the daemon's socket, limits their number and ends slow ones."""
+
     def __init__(
         self,
         service: Service,
@@ -386,10 +388,10 @@ class Server:
         uid: int | None = None,
         give_way: Callable[[HandOver, socket.socket], None] = _stays,
     ) -> None:
-        """`give_way` is told of a daemon that wants this one's place, and owns the connection to it."""
+        """Create a server; `give_way` gets the connection of a daemon that wants to replace this one."""
         self.service, self.metrics, self.give_way = service, metrics, give_way
         self.connections: set[ServerConnection] = set()
-        self.line = FairQueue()
+        self.queue = FairQueue()
         self._uid = os.geteuid() if uid is None else uid
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.Task[None] | None = None
@@ -397,7 +399,7 @@ class Server:
     async def start(self, listening: socket.socket) -> None:
         self._server = await self._accept(listening)
         self._sweeper = asyncio.create_task(self._sweep(), name="sweeper")
-        self._sweeper.add_done_callback(logged)
+        self._sweeper.add_done_callback(log_failure)
 
     async def replace(self, listening: socket.socket) -> None:
         """Serve another socket from now on; open connections stay."""
@@ -406,7 +408,7 @@ class Server:
         self._server = await self._accept(listening)
 
     def listening(self) -> socket.socket:
-        """The socket that is served, once more: whoever connects while this server ends waits in its line."""
+        """Return a duplicate of the served socket: new connections wait there while this server ends."""
         assert self._server is not None
         return self._server.sockets[0].dup()
 
@@ -414,16 +416,16 @@ class Server:
         return ServerConnection(self)
 
     async def _accept(self, listening: socket.socket) -> asyncio.Server:
-        # Who bound the path removes it: it may be the service manager's.
+        # Only its binder, maybe the service manager, removes the path.
         kept: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
         server = await asyncio.get_running_loop().create_unix_server(
             self.connection, sock=listening, backlog=_ACCEPTED_AT_ONCE, **kept
         )
-        listening.listen(BACKLOG)  # asyncio takes as many at once as it lets wait
+        listening.listen(BACKLOG)  # asyncio accepts as many at once as may wait
         return server
 
     async def stop(self) -> None:
-        """Accept, read and begin no more, let what was begun be answered, then end every connection."""
+        """Accept, read and begin no more, let requests under way be answered, then end every connection."""
         if self._server is not None:
             await self._close(self._server)
         if self._sweeper is not None:
@@ -437,7 +439,7 @@ class Server:
         await asyncio.sleep(0)
 
     async def _close(self, server: asyncio.Server) -> None:
-        """Accept no more, and close once what was accepted is made: asyncio would leave it open, unserved."""
+        """Accept no more, and close once accepted connections are made: asyncio would leave them unserved."""
         for each in server.sockets:
             asyncio.get_running_loop().remove_reader(each.fileno())
         for _ in range(_ACCEPTING_TURNS):
@@ -445,7 +447,7 @@ class Server:
         server.close()
 
     def admit(self, connection: ServerConnection, transport: asyncio.Transport) -> str:
-        """Why a new peer must go, or nothing. Makes room by ending the quietest connection."""
+        """Return the reason to refuse a new peer, or ""; closes the quietest connection if all are taken."""
         if uid_of(transport.get_extra_info("socket")) != self._uid:
             self.metrics.foreign_peers_refused += 1
             return "foreign"
@@ -455,14 +457,14 @@ class Server:
                 self.metrics.connections_refused += 1
                 return "busy"
             self.metrics.connections_evicted += 1
-            min(quiet, key=lambda other: (other.greeted, other.last_heard)).refuse(
+            min(quiet, key=lambda other: (other.greeted, other.last_active)).refuse(
                 "busy", "too many connections; this one was quiet for longest"
             )
         self.connections.add(connection)
         return ""
 
     async def _sweep(self) -> None:
-        """End peers that send or take too slowly. One timer for all costs an idle daemon nothing."""
+        """End peers that send or read too slowly. One timer for all costs an idle daemon nothing."""
         while True:
             await asyncio.sleep(SWEEP_S)
             now = time.monotonic()

@@ -1,9 +1,9 @@
-"""Hand over a daemon's place and vectors, to another daemon or to systemd.
+"""Hand over a daemon's socket and vectors, to another daemon or to systemd.
 
-`take` is the side of who begins, `Successor` the one that ends. Either may die at any moment, and never do
-two serve: the successor begins when the place is given and the old one has hung up. A lock belongs to the
-open file, so it passes on with the descriptor. `FdStore` has systemd keep descriptors of vectors for a
-restart (`FileDescriptorStoreMax=`); what cannot be stored is embedded again. Raises AlreadyRunning.
+`take` is the side of the new daemon, `Successor` that of the old one. Either may die at any moment, and never
+do two serve: the new daemon begins when it got the lock and the old one has hung up. A lock belongs to the
+open file, so it is passed on with the descriptor. `FdStore` lets systemd keep descriptors of vectors for a
+restart (`FileDescriptorStoreMax=`); vectors that cannot be stored are computed again. Raises AlreadyRunning.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ import msgspec
 from forged import __version__
 from forged.daemon import listening, systemd
 from forged.daemon.listening import AlreadyRunning
-from forged.maps import MOST_PARCELS, Indexer, Remembered, RootIndex, name_of
+from forged.maps import MOST_PACKS, Indexer, ModelCache, RootIndex, pack_name
 from forged_client import framing
-from forged_client.dial import attempt, growing_pauses
+from forged_client.dial import attempt, retry_pauses
 from forged_client.errors import DaemonAbsent, DaemonUnavailable
 from forged_client.protocol import (
     MAX_REPLY_BYTES,
@@ -46,33 +46,33 @@ logger = logging.getLogger(__name__)
 PATIENCE_S = 12.0
 # The old daemon ends in 5 s in any state.
 _ENDING_S = 6.0
-# The successor has nothing to do but to take it.
+# Seconds that the successor has to take the address.
 _ANSWER_S = 1.0
 _MOST_DESCRIPTORS = 253  # of one message, as Linux has it
-# How long a text that was forgotten may live on as a vector, and how much a crash may cost.
+# Longest life of the vector of a forgotten text, and the most that a crash may lose.
 STORED_EVERY_S = 60.0
 _PREFIX = "vectors-"
 
 
 class AddressClaim(msgspec.Struct, frozen=True):
-    """The place of the daemon: its lock, and `parcels`, descriptors of vectors that came along."""
+    """Ownership of the daemon's address: its lock, and `vector_packs`, descriptors of vectors."""
 
     lock: int
     listening: socket.socket | None = None
-    parcels: tuple[int, ...] = ()
+    vector_packs: tuple[int, ...] = ()
 
 
 class Successor:
-    """Another daemon that asked for our place."""
+    """Another daemon that asked to replace this one."""
 
     def __init__(self, peer: socket.socket, request: HandOver) -> None:
         self.pid = request.pid
         self._peer = peer
         self._id = request.id
 
-    def give(self, lock: int, listening_socket: socket.socket, parcels: Sequence[int]) -> bool:
-        """Whether the place is its own now; else we keep it. Waits for it a second at most."""
-        given = [lock, listening_socket.fileno(), *parcels]
+    def give(self, lock: int, listening_socket: socket.socket, vector_packs: Sequence[int]) -> bool:
+        """Hand over the lock and the socket within a second; return False if they stay here."""
+        given = [lock, listening_socket.fileno(), *vector_packs]
         reply = HandedOver(id=self._id, pid=os.getpid())
         try:
             self._peer.settimeout(_ANSWER_S)
@@ -86,7 +86,7 @@ class Successor:
         return True
 
     def refuse(self, code: str, why: str) -> None:
-        """Say why it does not get the place; `busy`: not now."""
+        """Send the reason for a refusal; the code `busy` means not now."""
         failed = Failed(id=self._id, status="error", reason=why, code=code, message=why)
         with contextlib.suppress(OSError):
             self._peer.settimeout(_ANSWER_S)
@@ -98,9 +98,9 @@ class Successor:
 
 
 def take(path: str, *, replace: bool = False) -> AddressClaim:
-    """Take a place that is free or ends; with `replace` one that serves. Raises AlreadyRunning."""
+    """Claim an address that is free or about to be; with `replace` a used one. Raises AlreadyRunning."""
     deadline = time.monotonic() + PATIENCE_S
-    for pause in growing_pauses():
+    for pause in retry_pauses():
         try:
             return AddressClaim(listening.lock(path))
         except AlreadyRunning:
@@ -113,7 +113,7 @@ def take(path: str, *, replace: bool = False) -> AddressClaim:
 
 
 def _is_deserted(path: str) -> bool:
-    """Whether nobody listens there: whoever has the lock ends, or begins."""
+    """Return True if no daemon listens there: the owner of the lock is ending, or beginning."""
     try:
         opened = attempt(path)
     except DaemonAbsent:
@@ -126,7 +126,7 @@ def _is_deserted(path: str) -> bool:
 
 
 def _asked(path: str) -> AddressClaim | None:
-    """The place if the daemon there gives it; None if nobody is there now who could say."""
+    """Return the address if its daemon gives it; None if no daemon answers any more."""
     try:
         opened = attempt(path)
     except DaemonAbsent:
@@ -140,7 +140,7 @@ def _asked(path: str) -> AddressClaim | None:
 
 
 class _Asking:
-    """A connection to the daemon whose place we want, and what descriptors have come over it."""
+    """Connection to the daemon that is to be replaced, and the descriptors received over it."""
 
     def __init__(self, peer: socket.socket) -> None:
         self._peer = peer
@@ -151,11 +151,12 @@ class _Asking:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close what is not used."""
+        """Close unused descriptors."""
         for descriptor in self._descriptors:
             os.close(descriptor)
 
     def place(self) -> AddressClaim | None:
+        """Ask for the address; return None if the other daemon died or is ending."""
         try:
             self._peer.settimeout(_ENDING_S)
             hello = Hello(
@@ -172,7 +173,7 @@ class _Asking:
         except TimeoutError:
             raise AlreadyRunning("the daemon that is running does not give its place in time") from None
         except OSError:
-            return None  # it has died, or ends
+            return None  # the other daemon died or is ending
 
     def _taken(self, reply: HandedOver) -> AddressClaim | None:
         if len(self._descriptors) < 2:
@@ -180,16 +181,16 @@ class _Asking:
         self._peer.sendall(READY)
         if self._peer.recv(len(YOURS)) != YOURS:
             return None
-        with contextlib.suppress(OSError):  # it is ours, whatever becomes of the other one
-            self._peer.recv(1)  # nothing: it has hung up, and does nothing more
-        lock, listening_at, *parcels = self._descriptors
+        with contextlib.suppress(OSError):  # the address is ours in any case
+            self._peer.recv(1)  # returns once the other daemon has hung up
+        lock, listening_at, *vector_packs = self._descriptors
         self._descriptors = []
         listening.sign(lock)
         logger.info("took over from pid=%d", reply.pid)
-        return AddressClaim(lock, socket.socket(fileno=listening_at), tuple(parcels))
+        return AddressClaim(lock, socket.socket(fileno=listening_at), tuple(vector_packs))
 
     def _reply(self) -> Reply | None:
-        """The answer, None if the connection ends before it. Raises AlreadyRunning for a refusal."""
+        """Return the answer, None if the connection ends before it. Raises AlreadyRunning for a refusal."""
         while (received := self._received()) != 0:
             self._frames.held += received
             while (body := self._frames.take()) is not None:
@@ -217,10 +218,9 @@ def _explained(refusal: Failed) -> str:
 
 
 class FdStore:
-    """Vectors in the hands of systemd, by the names under which it holds them; outlives a configuration.
+    """Vector packs in systemd's descriptor store, by name; outlives a configuration.
 
-    What has changed is packed once a minute and at the end; a root that nobody opened keeps what is stored of
-    it.
+    Changed vectors are packed once a minute and at the end. A root that is not in use keeps its stored pack.
     """
 
     def __init__(self, env: Mapping[str, str]) -> None:
@@ -228,34 +228,34 @@ class FdStore:
         self._is_there = systemd.is_service(env, os.getpid()) and "NOTIFY_SOCKET" in env
         found = systemd.stored(env, os.getpid(), _PREFIX)
         self.received = tuple(descriptor for _, descriptor in found)
-        self._held: dict[str, object] = {name: None for name, _ in found}  # and what of the root it is
+        self._held: dict[str, object] = {name: None for name, _ in found}  # with the stored revision
 
-    async def run(self, indexer: Indexer, remembered: Remembered) -> None:
-        """Store what has changed, once a minute."""
+    async def run(self, indexer: Indexer, model_cache: ModelCache) -> None:
+        """Store changed vectors, once a minute."""
         while self._is_there:
             await asyncio.sleep(STORED_EVERY_S)
-            await self.keep(indexer, remembered)
+            await self.keep(indexer, model_cache)
 
-    async def keep(self, indexer: Indexer, remembered: Remembered) -> None:
-        """Store what has changed since the last time, and nothing else."""
+    async def keep(self, indexer: Indexer, model_cache: ModelCache) -> None:
+        """Store the vectors that changed since the last time."""
         if not self._is_there:
             return
-        used = sorted(indexer.indexes(), key=lambda index: index.used_at)[-MOST_PARCELS:]
+        used = sorted(indexer.indexes(), key=lambda index: index.used_at)[-MOST_PACKS:]
         for index in used:
             await self._store(index, indexer)
-        wanted = {*(name_of(index.root) for index in used), *remembered.parcels.roots}
+        wanted = {*(pack_name(index.root) for index in used), *model_cache.vector_packs.roots}
         for name in self._held.keys() - set(map(_named, wanted)):
             self._drop(name)
 
     async def _store(self, index: RootIndex, indexer: Indexer) -> None:
-        name, now = _named(name_of(index.root)), (ref(index), index.builder.revision)
+        name, now = _named(pack_name(index.root)), (ref(index), index.builder.revision)
         if self._held.get(name) == now:
             return
-        parcel = await indexer.packed(index)
+        vector_pack = await indexer.packed(index)
         if name in self._held:
             self._drop(name)
         state = f"FDSTORE=1\nFDNAME={name}"
-        if parcel is not None and systemd.notify(self._env, state, (parcel.descriptor,)):
+        if vector_pack is not None and systemd.notify(self._env, state, (vector_pack.descriptor,)):
             self._held[name] = now
 
     def _drop(self, name: str) -> None:
@@ -264,5 +264,5 @@ class FdStore:
 
 
 def _named(root: str) -> str:
-    """What systemd calls the vectors of a root: it shows names to whoever asks, and they allow no colon."""
+    """Return the name of a root's pack for systemd, which shows names to anyone and allows no colon."""
     return _PREFIX + hashlib.sha256(root.encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""The one socket and the one daemon behind it: lock, bind, and the check that it is still ours.
+"""The daemon's lock and its socket: lock, bind, and the check that the socket is still ours.
 
 flock decides, never a pid file: it dies with its process. The socket is bound under a name of its own with
 umask 077 and renamed into place, so it is never half made or open to others (CVE-2023-45145).
@@ -13,7 +13,7 @@ import socket
 import stat
 
 from forged.errors import ForgedError
-from forged_client.address import in_the_way, reach
+from forged_client.address import reach, socket_obstacle
 from forged_client.errors import AddressError
 
 BACKLOG = 1024  # a full one makes connect fail at once with EAGAIN
@@ -25,7 +25,7 @@ class AlreadyRunning(ForgedError):  # noqa: N818 - reads as the state it names
 
 
 class AddressUnusable(ForgedError):  # noqa: N818
-    """The directory of the socket is not ours alone; the message says what to do."""
+    """The directory of the socket is not ours alone; the message names the command that helps."""
 
 
 def private_directory(path: str) -> None:
@@ -34,8 +34,8 @@ def private_directory(path: str) -> None:
         os.makedirs(path, mode=0o700, exist_ok=True)
         found = os.lstat(path)
     except OSError as error:
-        told = f"{path} cannot be made: {error.strerror}; set FORGED_SOCKET to another place"
-        raise AddressUnusable(told) from error
+        problem = f"{path} cannot be made: {error.strerror}; set FORGED_SOCKET to another place"
+        raise AddressUnusable(problem) from error
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
         raise AddressUnusable(f"{path} is not a directory of ours; set FORGED_SOCKET to another place")
     if stat.S_IMODE(found.st_mode) & 0o077:
@@ -43,13 +43,13 @@ def private_directory(path: str) -> None:
 
 
 def lock(path: str) -> int:
-    """Take the lock beside the socket, held by the descriptor. Raises AlreadyRunning, AddressUnusable."""
+    """Take the lock next to the socket, held by the descriptor. Raises AlreadyRunning, AddressUnusable."""
     private_directory(os.path.dirname(path))
     try:
         descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        told = f"{path}.lock cannot be opened: {error.strerror}; set FORGED_SOCKET to another place"
-        raise AddressUnusable(told) from error
+        problem = f"{path}.lock cannot be opened: {error.strerror}; set FORGED_SOCKET to another place"
+        raise AddressUnusable(problem) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -61,15 +61,15 @@ def lock(path: str) -> int:
 
 
 def sign(descriptor: int) -> None:
-    """Write into the lock which process holds it now: for people, and for who ends it; it decides nothing."""
+    """Write the pid of the lock's holder into it: for people and for `stop`; it decides nothing."""
     written = f"{os.getpid()}\n".encode()
     os.pwrite(descriptor, written, 0)
     os.ftruncate(descriptor, len(written))
 
 
 def bind(path: str) -> socket.socket:
-    """Listen at `path`, in place of what a dead daemon left; hold the lock first. Raises AddressUnusable."""
-    if obstacle := in_the_way(path):
+    """Listen at `path`, in place of a dead daemon's socket; hold the lock first. Raises AddressUnusable."""
+    if obstacle := socket_obstacle(path):
         raise AddressUnusable(obstacle)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     fresh = f"{path[:-1]}~"  # not longer than the path itself, which may be at the limit
@@ -85,8 +85,8 @@ def bind(path: str) -> socket.socket:
         raise AddressUnusable(str(error)) from error
     except OSError as error:
         listening.close()
-        told = f"no socket can be made at {path}: {error.strerror}; set FORGED_SOCKET to another place"
-        raise AddressUnusable(told) from error
+        problem = f"no socket can be made at {path}: {error.strerror}; set FORGED_SOCKET to another place"
+        raise AddressUnusable(problem) from error
     except BaseException:
         listening.close()
         raise
@@ -98,7 +98,7 @@ def bind(path: str) -> socket.socket:
 
 
 def _unlink(path: str, directory: int) -> None:
-    """Remove what a dead daemon left; in the directory that was opened and checked, if there is one."""
+    """Remove a dead daemon's socket, in the opened and checked directory if there is one."""
     with contextlib.suppress(FileNotFoundError):
         if directory < 0:
             os.unlink(path)
@@ -115,7 +115,7 @@ def _rename(fresh: str, path: str, directory: int) -> None:
 
 
 def turn_away(descriptor: int, frame: bytes) -> None:
-    """Give everyone who waits at a listening socket this frame instead of a connection; never waits."""
+    """Answer all connections that wait at a listening socket with this frame; never waits."""
     with adopt(descriptor) as listening, contextlib.suppress(OSError):
         listening.setblocking(False)
         for _ in range(BACKLOG):
@@ -123,7 +123,7 @@ def turn_away(descriptor: int, frame: bytes) -> None:
             with waiting, contextlib.suppress(OSError):
                 waiting.setblocking(False)
                 waiting.send(frame)
-                waiting.recv(_ASKED_BYTES)  # what is left unread would be told as a connection reset
+                waiting.recv(_ASKED_BYTES)  # unread bytes would reset the connection
 
 
 def adopt(descriptor: int) -> socket.socket:
@@ -132,7 +132,7 @@ def adopt(descriptor: int) -> socket.socket:
 
 
 def identity(path: str) -> tuple[int, int] | None:
-    """Device and inode of the socket at `path`; None when there is none: a cleaner may have taken it."""
+    """Return device and inode of the socket at `path`; None if there is none: a cleaner may remove it."""
     try:
         found = os.lstat(path)
     except OSError:

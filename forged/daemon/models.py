@@ -1,6 +1,6 @@
-"""Choose the models of a configuration, the settings of the capture worker, and one call to each model.
+"""Choose the models of a configuration, the settings of the capture worker, and a probe of each model.
 
-What cannot be had is a reason and no error.
+A missing model is a reason and no error.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from forged.errors import ConfigError, ProviderError
 from forged.fair_queue import Activity
 from forged.models import (
     ChatModel,
-    Door,
+    EgressGuard,
     Embedder,
+    EndpointHealth,
+    EndpointHealths,
     GovernedChat,
     Governor,
-    Health,
-    Healths,
     ProgramChat,
     Prompt,
     Purpose,
@@ -31,7 +31,7 @@ from forged.models import (
     make_chat_model,
     make_classifier,
     make_embedder,
-    make_healths,
+    make_endpoint_healths,
 )
 from forged_client import address
 
@@ -42,10 +42,10 @@ _SYSTEM, _QUESTION = "Answer with one word.", "Say ok."
 
 
 class Models(msgspec.Struct, frozen=True):
-    """The models in use and why one is missing; `worker` are the settings of the capture worker.
+    """Models in use, with the reasons for missing ones; `worker` are the capture worker's settings.
 
-    `no_classifier` says why the model that was asked for cannot decide what is kept; `cjk` embeds Chinese,
-    Japanese and Korean.
+    `no_classifier` is the reason why the configured classifier cannot be used. `cjk` embeds Chinese, Japanese
+    and Korean.
     """
 
     embedder: Embedder | None
@@ -53,23 +53,23 @@ class Models(msgspec.Struct, frozen=True):
     reasons: tuple[str, ...] = ()
     worker: WorkerSettings = WorkerSettings()
     no_classifier: str = ""
-    door: Door = msgspec.field(default_factory=Door)
-    healths: Healths = Healths()
+    egress: EgressGuard = msgspec.field(default_factory=EgressGuard)
+    healths: EndpointHealths = EndpointHealths()
     activity: Activity = msgspec.field(default_factory=Activity)
     cjk: Embedder | None = None
 
 
 def choose_models(loaded: Loaded, env: Mapping[str, str]) -> Models:
-    """Embedder and chat model of a configuration; what cannot be had is a reason, not an error."""
+    """Return the embedder and the chat model of a configuration; a missing one is a reason, not an error."""
     memory = loaded.config.memory
-    door, healths = Door(loaded.config.network), make_healths(loaded.config)
+    egress, healths = EgressGuard(loaded.config.network), make_endpoint_healths(loaded.config)
     activity = Activity()
-    embedding = make_embedder(loaded.config, env, door, healths.embedding, activity)
-    chat = make_chat_model(loaded.config, env, door, healths.hyde)
+    embedding = make_embedder(loaded.config, env, egress, healths.embedding, activity)
+    chat = make_chat_model(loaded.config, env, egress, healths.hyde)
     reasons = []
     cjk = None
     if (second := loaded.config.cjk) is not None:
-        chosen = make_embedder(second, env, door, healths.cjk, activity)
+        chosen = make_embedder(second, env, egress, healths.cjk, activity)
         cjk = chosen.model
         reasons += [f"no vectors of CJK texts: {chosen.reason}"] if cjk is None else []
     if loaded.config.embedder not in {"", BUILTIN_LEXICAL} and embedding.model is None:
@@ -77,7 +77,7 @@ def choose_models(loaded: Loaded, env: Mapping[str, str]) -> Models:
     if memory.retrieval_model and chat.model is None:
         reasons.append(f"no HyDE: {chat.reason}")
     worker, no_classifier = worker_settings(loaded.config, env)
-    healths = Healths(
+    healths = EndpointHealths(
         healths.embedding if embedding.model is not None else None,
         healths.cjk if cjk is not None else None,
         healths.hyde if chat.model is not None else None,
@@ -89,7 +89,7 @@ def choose_models(loaded: Loaded, env: Mapping[str, str]) -> Models:
         tuple(reasons),
         worker,
         no_classifier,
-        door=door,
+        egress=egress,
         healths=healths,
         activity=activity,
         cjk=cjk,
@@ -97,7 +97,7 @@ def choose_models(loaded: Loaded, env: Mapping[str, str]) -> Models:
 
 
 def retrieval_off(loaded: Loaded, models: Models) -> str:
-    """Why retrieval is off altogether, or nothing: a state and not an error."""
+    """Return the reason why retrieval is off altogether, or "": a state and not an error."""
     settings = loaded.config.memory
     if not settings.enabled:
         return "memory.enabled is false"
@@ -111,14 +111,14 @@ def retrieval_off(loaded: Loaded, models: Models) -> str:
 
 
 def capture_off(config: Config) -> str:
-    """Why nothing is captured, or nothing; capture does not depend on retrieval."""
+    """Return the reason why nothing is captured, or ""; capture does not depend on retrieval."""
     if not config.memory.enabled:
         return "memory.enabled is false"
     return "" if config.capture.enabled else "capture.enabled is false"
 
 
 def worker_settings(config: Config, env: Mapping[str, str]) -> tuple[WorkerSettings, str]:
-    """What the worker is told, and why it has no classifier. The rules never decide in a model's place."""
+    """Return the worker's settings, and the reason for a missing classifier, which rules never replace."""
     if config.classifier == BUILTIN_RULES:
         return WorkerSettings(timeout_s=CLASSIFIER_TIMEOUT_S), ""
     if is_program(config.classifier):
@@ -142,7 +142,7 @@ def _program_settings(config: Config, env: Mapping[str, str]) -> tuple[WorkerSet
 
 
 def probes(config: Config, env: Mapping[str, str], models: Models, governor: Governor) -> Iterator[Probe]:
-    """Yield one call to each model; it is counted as `doctor`, and what it sends is ours and public."""
+    """Yield one call to each model; it is counted as `doctor` and sends only public texts."""
     healths = models.healths
     for health, embedder in (healths.embedding, models.embedder), (healths.cjk, models.cjk):
         if health is not None and embedder is not None:
@@ -160,7 +160,7 @@ async def _embed(embedder: Embedder, until: float) -> None:
 async def _ask(chat: ChatModel, governor: Governor, until: float) -> None:
     prompt = Prompt(_SYSTEM, _QUESTION, _PURPOSE)
     completion = await GovernedChat(chat, governor, _PURPOSE.name).complete(prompt, deadline=until)
-    if completion.flaw:
+    if completion.failure:
         raise completion.error()
 
 
@@ -173,11 +173,11 @@ async def _ask_new(make: Callable[[], ChatModel], governor: Governor, until: flo
 
 
 def _classifier(config: Config, env: Mapping[str, str], models: Models) -> ChatModel:
-    """The model that another process asks what is kept. Raises ProviderError if there is none."""
-    health = models.healths.capture or Health()
+    """Return the model that the capture worker uses as classifier. Raises ProviderError."""
+    health = models.healths.capture or EndpointHealth()
     if models.worker.program.command:
-        return ProgramChat(models.worker.program, models.worker.scratch, door=models.door, health=health)
-    chosen = make_classifier(config, env, models.door, health)
+        return ProgramChat(models.worker.program, models.worker.scratch, egress=models.egress, health=health)
+    chosen = make_classifier(config, env, models.egress, health)
     if chosen.model is None:
         raise ProviderError(chosen.reason, reason="auth")
     return chosen.model

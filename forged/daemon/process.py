@@ -1,4 +1,4 @@
-"""The daemon's process and its surroundings: threads, disks, its last resort, its program on record."""
+"""The daemon's process and its environment: threads, disks, a hard stop, its recorded program."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from forged_client.protocol import Failed
 logger = logging.getLogger(__name__)
 
 _DAY_S, _SWEEP_S = 24 * 3600.0, 60.0
-# Seconds that a temporary file may be needed.
+# Seconds after which a temporary file is garbage.
 _TEMPS_S = 3600.0
 
 
 def record(state_dir: str) -> None:
-    """Write down the `forged` beside this interpreter, if there is one; a failure is only logged."""
+    """Record the path of the `forged` next to this interpreter, if it exists; a failure is only logged."""
     program = os.path.join(os.path.dirname(sys.executable), "forged")
     if not os.access(program, os.X_OK):
         return
@@ -46,7 +46,7 @@ def record(state_dir: str) -> None:
 
 
 def turn_away(env: Mapping[str, str], why: str) -> None:
-    """Tell all who wait at the manager's socket why no daemon comes, or it would start us again and again."""
+    """Tell clients at the manager's socket why no daemon starts, or it would be started again and again."""
     inherited = systemd.inherited_socket(env, os.getpid())
     if inherited is not None:
         refused = Failed(status="error", reason=why, code="configuration", message=why)
@@ -54,13 +54,13 @@ def turn_away(env: Mapping[str, str], why: str) -> None:
 
 
 class Threads(ThreadPoolExecutor):
-    """Threads of `asyncio.to_thread`, one at once: where no further is to be had, those there are do."""
+    """Threads of `asyncio.to_thread`; if the system has no more, the existing ones are used."""
 
     def __init__(self) -> None:
         super().__init__(thread_name_prefix="asyncio")
         self.submit(os.getpid).result()
 
-    def _adjust_thread_count(self) -> None:  # there is no public name; in 3.11 to 3.14, a test looks
+    def _adjust_thread_count(self) -> None:  # no public name; a test checks 3.11 to 3.14
         try:
             super()._adjust_thread_count()
         except RuntimeError:
@@ -69,7 +69,7 @@ class Threads(ThreadPoolExecutor):
 
 
 class HardStop:
-    """The end of the process after some seconds, whatever holds it up."""
+    """Ends the process after some seconds, whatever blocks it."""
 
     def __init__(self, seconds: float, code: int) -> None:
         self._timer: threading.Timer | None = threading.Timer(seconds, os._exit, (code,))
@@ -77,7 +77,7 @@ class HardStop:
         try:
             self._timer.start()
         except RuntimeError:
-            # The system has no thread for it: the kernel's timer says less, and ends as well.
+            # Without a thread for it the kernel's timer ends the process, without a message.
             self._timer = None
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.setitimer(signal.ITIMER_REAL, seconds)
@@ -90,25 +90,26 @@ class HardStop:
 
 
 async def housekeeping(daemon: Daemon, state_dir: str) -> None:
-    """Once a day drop for good what was forgotten 7 days ago, and what killed daemons left behind."""
+    """Once a day delete memories forgotten 7 days ago, and files that killed daemons left."""
     while True:
         now = time.time()
         try:
             await asyncio.to_thread(daemon.memories.writer.trash.empty, now)
             await asyncio.to_thread(atomic.sweep_at, state_dir, now - _TEMPS_S)
-        except OSError as error:  # untidy, and no reason to end the daemon
+        except OSError as error:  # no reason to end the daemon
             logger.warning("state directory not tidied error=%s", error)
         await asyncio.sleep(_DAY_S)
 
 
 async def sweep_sessions(daemon: Daemon) -> None:
+    """Once a minute drop expired session memories."""
     while True:
         await asyncio.sleep(_SWEEP_S)
         daemon.session_views.sweep()
 
 
 def note_seen(daemon: Daemon, event: BuildEvent) -> None:
-    """Take note of memories in a new map: between two looks for absent ones a file may come and go."""
+    """Take note of memories in a new map: a file may come and go between two searches for absent ones."""
     if event.kind == "swapped" and daemon.state.absences.of_root(event.root):
         for index in daemon.indexer.indexes():
             if index.root.top == event.root and index.map is not None:
@@ -116,7 +117,7 @@ def note_seen(daemon: Daemon, event: BuildEvent) -> None:
 
 
 async def try_disks(daemon: Daemon, state_dir: str) -> None:
-    """Write once on each disk that memories or the state lie on: it may have been full before."""
+    """Write once to each disk with memories or state: it may have been full before."""
     await daemon.trust.opened()
     roots = [Root(daemon.resolver.home, Scope.USER)]
     roots += [Root(top, Scope.REPO) for top in await daemon.trust.seen()]

@@ -1,8 +1,8 @@
-"""What systemd and the daemon say to each other: readiness, the watchdog, and a socket handed over.
+"""Protocols between systemd and the daemon: readiness, the watchdog, and a passed socket.
 
-Three small protocols over environment variables and one datagram socket, written out here because every
-library for them either needs libsystemd's headers or is longer than this (sd_notify(3), sd_listen_fds(3)).
-The environment comes in as a mapping; without systemd every function does nothing.
+Three small protocols over environment variables and one datagram socket. They are written out here because
+every library for them either needs libsystemd's headers or is longer (sd_notify(3), sd_listen_fds(3)). The
+environment is a mapping; without systemd every function does nothing.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ def notify(env: Mapping[str, str], state: str, descriptors: Sequence[int] = ()) 
             sender.connect(f"\0{address[1:]}" if address[0] == "@" else address)
             socket.send_fds(sender, [state.encode()], list(descriptors))
     except OSError as error:
-        logger.warning("service manager not told state=%r error=%s", state.partition("\n")[0], error)
+        logger.warning("service manager not notified state=%r error=%s", state.partition("\n")[0], error)
         return False
     return True
 
 
 def watchdog_interval(env: Mapping[str, str]) -> float | None:
-    """Seconds between two "WATCHDOG=1", half of what the unit allows; None when nobody watches us."""
+    """Return the seconds between two "WATCHDOG=1", half of the unit's limit; None without a watchdog."""
     if env.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return None
     allowed_us = _number(env, "WATCHDOG_USEC")
@@ -65,12 +65,12 @@ def inherited_socket(env: Mapping[str, str], pid: int) -> int | None:
 
 
 def stored(env: Mapping[str, str], pid: int, prefix: str) -> tuple[tuple[str, int], ...]:
-    """Names that begin so, and descriptors, of what an earlier process of the service had kept."""
+    """Return names with a prefix, and their descriptors, that the service manager kept for us."""
     return tuple((name, fd) for name, fd in _passed(env, pid) if name.startswith(prefix))
 
 
 def _passed(env: Mapping[str, str], pid: int) -> list[tuple[str, int]]:
-    """All that was passed to process `pid`, with the names; without a name it is unknown, as systemd says."""
+    """Return all descriptors passed to process `pid`, with their names, "unknown" for none."""
     if env.get("LISTEN_PID") != str(pid):
         return []
     descriptors = range(_FIRST_FD, _FIRST_FD + min(_number(env, "LISTEN_FDS"), _MOST_PASSED))
@@ -79,12 +79,12 @@ def _passed(env: Mapping[str, str], pid: int) -> list[tuple[str, int]]:
 
 
 def is_service(env: Mapping[str, str], pid: int) -> bool:
-    """Whether the service manager started process `pid`, and waits for its end."""
+    """Return True if the service manager started process `pid`, and waits for its end."""
     return str(pid) in (env.get("LISTEN_PID"), env.get("SYSTEMD_EXEC_PID"))
 
 
 def consumed(env: Mapping[str, str]) -> tuple[str, ...]:
-    """Names of the variables to unset, lest a child process believe that they were meant for it."""
+    """Return the variables to unset, so that child processes do not take them as theirs."""
     return tuple(name for name in _VARIABLES if name in env)
 
 
@@ -108,7 +108,7 @@ def _listens(descriptor: int) -> bool:
 
 
 async def tell(env: Mapping[str, str]) -> None:
-    """Tell the service manager that the socket answers, and then that the loop still turns."""
+    """Tell the service manager that the socket answers, and then that the loop still runs."""
     notify(env, "READY=1\nSTATUS=serving")
     interval = watchdog_interval(env)
     while interval is not None:

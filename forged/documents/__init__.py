@@ -1,11 +1,9 @@
-"""Documents that all agents of a user may search: read, and cut into pieces that overlap.
+"""Documents that all agents of a user can search: read, and cut into overlapping pieces.
 
-    reading   files that a person names, or below a folder: as text, or the reason why not
-    cutting   a text as pieces of so many tokens
-    pieces    these as memories, known by their ids
+    reading   files that a person names, or below a folder: their text, or the reason why not
+    pieces    a text as pieces of a number of tokens, and these as memories with fixed ids
 
-Pure but for `reading`, which opens files as somebody else's: WorkspaceError is raised for a path from which
-nothing can be read.
+Pure except `reading`, which treats files as foreign. It raises WorkspaceError for an unreadable path.
 """
 
 from forged.documents.pieces import pieces

@@ -1,9 +1,9 @@
-"""The pieces of a document as memories, with ids that say which piece of which text they are.
+"""Pieces of a document as memories, with ids made of source, text and position.
 
-The same text from the same source, cut alike, has the same ids wherever and whenever it is ingested. Each
-piece repeats the end of the one before; a token is four bytes in UTF-8. A piece ends at the last heading in
-its last 50 tokens, else at the last end of a sentence or paragraph there, else exactly, but never inside a
-character. Every character is in a piece, unless that would be blank. Nothing is raised.
+The same text from the same source, cut alike, always gets the same ids. Each piece repeats the end of the one
+before. A token is four bytes of UTF-8. A piece ends at the last heading within its last 50 tokens, else at
+the last sentence or paragraph there, else at the limit, but never inside a character. Every character is in a
+piece, except blank ones. Raises nothing.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ MOST_BACK = 50
 _MOST_PATH = 200
 _HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+(\S[^\n]*)", re.MULTILINE)
 _FENCE = re.compile(r"^ {0,3}(```+|~~~+)", re.MULTILINE)
-# Behind a full stop comes a blank; behind one that ends a letter or a number ("e. g.", "3. Mai") it is none,
-# and neither is it before a small letter. The marks of Chinese and Japanese need no blank.
+# A full stop is followed by a blank. After a letter or a number ("e. g.", "3. Mai"), or before a small
+# letter, it ends no sentence. Chinese and Japanese marks need no blank.
 _END = re.compile(
     r"""(?:(?<![\s.]\w)(?<!^\w)\.|[!?…])[)\]}"'»”’“]*(?=\s)|[。！？｡][」』”’）】》]*|\n[ \t]*(?=\n)""",
     re.MULTILINE,
 )
 _NUMBER_BEFORE = re.compile(r"(?:^|\s)\d{1,2}\.$")
-# Joiner and variation selectors, which belong to what stands before them.
+# Joiners and variation selectors, which belong to the character before.
 _JOINING = "\u200d\ufe0e\ufe0f"
 _MOST_JOINED = 8
 
 
 class PieceSpan(msgspec.Struct, frozen=True):
-    """A piece: the characters from `start` to `end`.
+    """Piece of a text: the characters from `start` to `end`.
 
-    `headings` are those above what it says first that the piece before does not, outermost first.
+    `headings` are those above its new text, outermost first.
     """
 
     start: int
@@ -50,7 +50,7 @@ class PieceSpan(msgspec.Struct, frozen=True):
 
     @property
     def path(self) -> str:
-        """The headings as a line, the innermost whole if not all fit."""
+        """Return the headings as one line; if not all fit, the innermost is whole."""
         path = " > ".join(self.headings)
         while len(path) > _MOST_PATH and " > " in path:
             path = path.partition(" > ")[2]
@@ -58,7 +58,7 @@ class PieceSpan(msgspec.Struct, frozen=True):
 
 
 def cut(text: str, size: int, overlap: int, *, markdown: bool = False) -> tuple[PieceSpan, ...]:
-    """The pieces of a text; `size` and `overlap` in tokens, the overlap at most half a piece."""
+    """Return the pieces of a text; `size` and `overlap` in tokens, the overlap at most half a piece."""
     headings = tuple(_headings(text)) if markdown else ()
     places = _Places(text, tuple(at for at, _, _ in headings))
     above, pieces, reached = _Above(headings), [], 0
@@ -70,7 +70,7 @@ def cut(text: str, size: int, overlap: int, *, markdown: bool = False) -> tuple[
 
 
 def _spans(text: str, places: _Places, size: int, overlap: int) -> Iterator[tuple[int, int]]:
-    """Where pieces begin and end."""
+    """Yield start and end of each piece."""
     start, back = 0, min(MOST_BACK, size // 4)
     while start < len(text):
         last = _forth(text, start, size)
@@ -83,14 +83,14 @@ def _spans(text: str, places: _Places, size: int, overlap: int) -> Iterator[tupl
 
 
 def _forth(text: str, start: int, tokens: int) -> int:
-    """The end of at most so many tokens from a place on."""
+    """Return the end of at most so many tokens from an index on."""
     most = tokens * BYTES_PER_TOKEN
     part = text[start : start + most].encode("utf-8", "replace")[:most]
     return _whole(text, start + len(part.decode("utf-8", "ignore")), least=start + 1)
 
 
 def _back(text: str, end: int, tokens: int) -> int:
-    """The beginning of at most so many tokens before a place."""
+    """Return the start of at most so many tokens before an index."""
     most = tokens * BYTES_PER_TOKEN
     part = text[max(0, end - most) : end].encode("utf-8", "replace")
     return _whole(
@@ -99,7 +99,7 @@ def _back(text: str, end: int, tokens: int) -> int:
 
 
 def _whole(text: str, at: int, *, least: int) -> int:
-    """The place itself, or the one before it that is not within what a reader sees as one character."""
+    """Return the index, or an earlier one that is not inside a visible character."""
     for place in range(at, max(at - _MOST_JOINED, least), -1):
         if place >= len(text) or not _is_joined(text[place - 1], text[place]):
             return place
@@ -107,32 +107,34 @@ def _whole(text: str, at: int, *, least: int) -> int:
 
 
 def _is_joined(before: str, after: str) -> bool:
+    """Return True if two characters are displayed as one."""
     if before.isascii() and after.isascii():
         return before == "\r" and after == "\n"
     if before == "\u200d" or after in _JOINING or unicodedata.combining(after):
         return True
-    return "\U0001f3fb" <= after <= "\U0001f3ff"  # the colour of a skin
+    return "\U0001f3fb" <= after <= "\U0001f3ff"  # skin tone
 
 
 class _Places:
-    """Where a piece of a text ends well."""
+    """Good places to end a piece: headings and ends of sentences."""
 
     def __init__(self, text: str, headings: Sequence[int]) -> None:
         self._headings = headings
         self._ends = tuple(_ends(text))
 
     def best(self, first: int, last: int) -> int:
-        """The best place behind `first` and up to `last`, or 0."""
+        """Return the best place after `first` and up to `last`, or 0."""
         return _last_of(self._headings, first, last) or _last_of(self._ends, first, last)
 
 
 def _last_of(places: Sequence[int], first: int, last: int) -> int:
+    """Return the last place in a range, or 0."""
     number = bisect_right(places, last)
     return places[number - 1] if number and places[number - 1] > first else 0
 
 
 def _ends(text: str) -> Iterator[int]:
-    """Behind the ends of sentences and paragraphs."""
+    """Yield the ends of sentences and paragraphs."""
     for found in _END.finditer(text):
         is_stop = found[0].startswith(".")
         if not (is_stop and _goes_on(text, found)):
@@ -140,18 +142,18 @@ def _ends(text: str) -> Iterator[int]:
 
 
 def _goes_on(text: str, found: re.Match[str]) -> bool:
-    """Whether a full stop ends no sentence: what comes next is small, or what stands before is a number."""
+    """Return True if a full stop ends no sentence."""
     before, behind = text[max(0, found.start() - 4) : found.start() + 1], text[found.end() : found.end() + 8]
     return behind.lstrip()[:1].islower() or _NUMBER_BEFORE.search(before) is not None
 
 
-# Headings.
+# A heading: index, level and words.
 
 _Heading = tuple[int, int, str]
 
 
 def _headings(text: str) -> Iterator[_Heading]:
-    """Place, level and words of each; what looks like one in a block of code is none."""
+    """Yield the headings outside code blocks."""
     fences = [(each.start(), each[1]) for each in _FENCE.finditer(text)]
     blocks = tuple(_blocks(fences, len(text)))
     starts = tuple(start for start, _ in blocks)
@@ -162,14 +164,14 @@ def _headings(text: str) -> Iterator[_Heading]:
 
 
 def _words(heading: str) -> str:
-    """A heading without the signs that may close it."""
+    """Return a heading without closing signs."""
     words = heading[:_MOST_PATH].rstrip()
     plain = words.rstrip("#")
     return " ".join((plain if plain != plain.rstrip() else words).split())
 
 
 def _blocks(fences: Sequence[tuple[int, str]], length: int) -> Iterator[tuple[int, int]]:
-    """Where blocks of code begin and end: a fence ends what one of its kind, no longer, began."""
+    """Yield start and end of code blocks."""
     opened: tuple[int, str] | None = None
     for at, fence in fences:
         if opened is None:
@@ -182,14 +184,14 @@ def _blocks(fences: Sequence[tuple[int, str]], length: int) -> Iterator[tuple[in
 
 
 class _Above:
-    """Which headings stand above a place, or there; places are asked for in their order."""
+    """Finds the headings above an index; indexes must be asked in order."""
 
     def __init__(self, headings: Sequence[_Heading]) -> None:
         self._left = list(reversed(headings))
         self._open: list[_Heading] = []
 
     def at(self, place: int) -> tuple[str, ...]:
-        """Outermost first."""
+        """Return the headings above an index, outermost first."""
         while self._left and self._left[-1][0] <= place:
             fresh = self._left.pop()
             self._open = [each for each in self._open if each[1] < fresh[1]] + [fresh]
@@ -202,20 +204,20 @@ FROM_DOCUMENT = "ingest"
 
 
 def document_id(source: str, text: str, size: int, overlap: int) -> str:
-    """By what a document is known, cut in this way."""
+    """Return the id of a document that is cut in this way."""
     said = f"{source}\0{size}\0{overlap}\0{text}".encode("utf-8", "replace")
     return f"doc_{hashlib.sha256(said).hexdigest()[:_HASH_DIGITS]}"
 
 
 def piece_id(document: str, index: int) -> str:
-    """The id of a piece of a document."""
+    """Return the id of a document's piece."""
     return f"mem_{document.removeprefix('doc_')}_{index:05d}"
 
 
 def pieces(
     source: str, text: str, *, size: int, overlap: int, is_markdown: bool, now: str
 ) -> tuple[Memory, ...]:
-    """Its pieces in their order; a text that is blank has none. `now` is the time that they are of."""
+    """Return the pieces of a text in order, none for a blank text; `now` is their time."""
     document = document_id(source, text, size, overlap)
     cuts = cut(text, size, overlap, markdown=is_markdown)
     return tuple(
@@ -238,6 +240,6 @@ def pieces(
 
 
 def _cues(piece: PieceSpan) -> tuple[str, ...]:
-    """The headings above a piece, by which it is found as well, if it does not say them itself."""
+    """Return the headings above a piece as cues, unless it contains them."""
     is_said = all(heading in piece.text for heading in piece.headings)
     return () if is_said else (piece.path,)

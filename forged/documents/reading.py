@@ -1,10 +1,10 @@
-"""Documents out of files that a person names, or that lie below a folder that they name.
+"""Read documents from files that a person names, or below a folder that they name.
 
-Markdown and plain text by the end of the name; a file that is named itself may be called anything. What lies
-there is somebody else's: no link is followed but one that a person names itself, only regular files are
-opened, each of at most 900 KiB, and a walk ends after so many entries and so deep. Hidden files and folders
-are passed by. First all files are `found` by their names, then each is `read`: what is no such text is
-`UnreadFile` with the reason. WorkspaceError is raised for a path that is not there.
+Markdown and plain text are recognised by suffix; a named file may have any name. Files are treated as
+foreign: no link is followed except a named one, only regular files are opened, each of at most 900 KiB, and a
+walk is limited in entries and depth. Hidden files and folders are skipped. First all files are `found` by
+name, then each is `read`. An unreadable one is an `UnreadFile` with the reason. Raises WorkspaceError for a
+missing path.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 class DocumentText(msgspec.Struct, frozen=True):
-    """A text by the name of where it is from."""
+    """Text of a document with the name of its source."""
 
     source: str
     text: str
@@ -38,14 +38,14 @@ class DocumentText(msgspec.Struct, frozen=True):
 
 
 class UnreadFile(msgspec.Struct, frozen=True):
-    """A file that is not read, or what ended a walk, and why."""
+    """File that is not read, or end of a walk, with the reason."""
 
     source: str
     why: str
 
 
 class DocumentFile(msgspec.Struct, frozen=True):
-    """A file that may be a document; `is_named`: a person named it itself."""
+    """File that may be a document; `is_named`: the person named it."""
 
     source: str
     path: str
@@ -53,9 +53,9 @@ class DocumentFile(msgspec.Struct, frozen=True):
 
 
 def found(path: str, source: str = "") -> Iterator[DocumentFile | UnreadFile]:
-    """The files of a path, which names one or a folder, in the order of their names.
+    """Yield the files of a path in the order of their names.
 
-    Each is named by its path, or by `source` with the path below the folder. Raises WorkspaceError.
+    Each is named by its path, or by `source` and the path below the folder. Raises WorkspaceError.
     """
     if not os.path.lexists(path):
         raise WorkspaceError(f"{path} is not there")
@@ -66,7 +66,7 @@ def found(path: str, source: str = "") -> Iterator[DocumentFile | UnreadFile]:
 
 
 def read(file: DocumentFile) -> DocumentText | UnreadFile:
-    """The text of a file."""
+    """Return the text of a file, or the reason why not."""
     try:
         data = _bytes(file)
     except OSError as error:
@@ -80,12 +80,14 @@ def read(file: DocumentFile) -> DocumentText | UnreadFile:
 
 
 class _Walk:
+    """Walk of a folder with limits."""
+
     def __init__(self, source: str) -> None:
         self._source = source.rstrip("/")
         self._room = _MOST_ENTRIES
 
     def below(self, folder: str, below: str, depth: int) -> Iterator[DocumentFile | UnreadFile]:
-        """All documents of a folder, which lies at `below` in the one that was named, with a slash behind."""
+        """Yield all documents of a folder; `below` is its path in the named one, with a final slash."""
         if depth > _MOST_DEPTH:
             yield UnreadFile(self._named(below), f"lies more than {_MOST_DEPTH} folders deep")
             return
@@ -109,17 +111,19 @@ class _Walk:
             )
 
     def _listed(self, folder: str) -> list[os.DirEntry[str]]:
+        """Return the sorted entries of a folder."""
         with os.scandir(folder) as entries:
             found = [entry for entry, _ in zip(entries, range(self._room), strict=False)]
         self._room -= len(found)
         return sorted((each for each in found if _is_shown(each.name)), key=lambda each: each.name)
 
     def _named(self, below: str) -> str:
+        """Return the source name of a path."""
         return f"{self._source}/{below}"
 
 
 def _is_shown(name: str) -> bool:
-    """Whether it is not hidden, and its name can be told to anybody."""
+    """Return True for a name that is not hidden and can be printed."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -128,7 +132,7 @@ def _is_shown(name: str) -> bool:
 
 
 def _bytes(file: DocumentFile) -> bytes | UnreadFile:
-    """Raises OSError."""
+    """Return the bytes of a file, or the reason why not. Raises OSError."""
     descriptor = os.open(file.path, _READ | (0 if file.is_named else os.O_NOFOLLOW))
     with open(descriptor, "rb") as opened:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -140,6 +144,7 @@ def _bytes(file: DocumentFile) -> bytes | UnreadFile:
 
 
 def _text(source: str, data: bytes) -> str | UnreadFile:
+    """Return the text of bytes, or an UnreadFile with the reason."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -1,6 +1,6 @@
-"""What memories speak of, and how one thing relates to another: found in text by rules, joined to a graph.
+"""Entities that memories mention, and their relations: found in text by rules, joined to a graph.
 
-Pure functions over values: `spoken_by` reads a memory, `graph_of` joins those of a root, and `named_in` and
+Pure functions over values: `mentions_of` reads a memory and `graph_of` joins those of a root. `named_in` and
 `two_hops` lead from a question to memories.
 """
 
@@ -10,9 +10,9 @@ from forged import door
 
 if TYPE_CHECKING:
     from forged.entities.graph import EntityGraph, graph_of
+    from forged.entities.mentions import Mentions, mentions_in, mentions_of
     from forged.entities.names import LONGEST_NAME, entity_id
-    from forged.entities.rules import Mentions, spoken_by, spoken_of
-    from forged.entities.walking import ReachedMemory, may_name, named_in, two_hops
+    from forged.entities.traversal import ReachedMemory, named_in, possible_entity_ids, two_hops
 
 __all__ = [
     "LONGEST_NAME",
@@ -21,10 +21,10 @@ __all__ = [
     "ReachedMemory",
     "entity_id",
     "graph_of",
-    "may_name",
+    "mentions_in",
+    "mentions_of",
     "named_in",
-    "spoken_by",
-    "spoken_of",
+    "possible_entity_ids",
     "two_hops",
 ]
 
@@ -32,6 +32,6 @@ __getattr__ = door(
     __name__,
     graph=("EntityGraph", "graph_of"),
     names=("LONGEST_NAME", "entity_id"),
-    rules=("Mentions", "spoken_by", "spoken_of"),
-    walking=("ReachedMemory", "may_name", "named_in", "two_hops"),
+    mentions=("Mentions", "mentions_of", "mentions_in"),
+    traversal=("ReachedMemory", "possible_entity_ids", "named_in", "two_hops"),
 )

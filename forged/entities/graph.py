@@ -1,7 +1,7 @@
-"""Memories as a graph of what they speak of: values, made once for the memories of a root.
+"""Graph of the entities of memories; a value, made once for the memories of a root.
 
-Pure, and made in a thread by who has many memories: 5,000 of them take half a second, and what was read
-lately is not read again.
+Pure. Callers with many memories make it in a thread: 5,000 of them take half a second, and recent texts are
+cached.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import TypeVar
 
 import msgspec
 
+from forged.entities.mentions import Mentions, mentions_of
 from forged.entities.names import entity_id
-from forged.entities.rules import Mentions, spoken_by
 from forged.memory import Entity, Memory
 
 _T = TypeVar("_T")
 
 
-class Tie(msgspec.Struct, frozen=True):
-    """A relation seen from one of its ends; `turned`: from its target. The memory `memory_id` tells of it."""
+class RelationEnd(msgspec.Struct, frozen=True):
+    """Relation seen from one of its ends; `turned`: from its target. The memory `memory_id` states it."""
 
     relation: str
     other: str
@@ -30,60 +30,62 @@ class Tie(msgspec.Struct, frozen=True):
 
 
 class EntityGraph(msgspec.Struct, frozen=True, eq=False):
-    """What the memories of one root speak of; things go by the ids of their names.
+    """Entities of one root's memories, by the ids of their names.
 
-    `names` has each thing as the newest memory names it, `aliases` the ids of other names; `speaking` are the
-    ids of memories that speak of a thing, newest first, `said` the things of a memory, `ties` the relations
-    of a thing, and `linked` the memories that a memory's links lead to, or come from.
+    `names` has each entity as the newest memory names it, `aliases` the ids of other names. `mentioned_by`
+    has the ids of memories that mention an entity, newest first. `mentions` has the entities of a memory,
+    `relations` those of an entity. `linked` has the memories that a memory links to or is linked from.
     """
 
     names: Mapping[str, Entity]
     aliases: Mapping[str, str]
-    speaking: Mapping[str, tuple[str, ...]]
-    said: Mapping[str, tuple[str, ...]]
-    ties: Mapping[str, tuple[Tie, ...]]
+    mentioned_by: Mapping[str, tuple[str, ...]]
+    mentions: Mapping[str, tuple[str, ...]]
+    relations: Mapping[str, tuple[RelationEnd, ...]]
     linked: Mapping[str, tuple[str, ...]]
 
 
 def graph_of(memories: Iterable[Memory]) -> EntityGraph:
-    """The graph of these memories; those that were replaced are not to be among them."""
+    """Return the graph of memories, which must not include replaced ones."""
     newest_first = sorted(memories, key=lambda each: (each.created_at, each.id), reverse=True)
-    spoken = {each.id: spoken_by(each) for each in newest_first}
+    by_memory = {each.id: mentions_of(each) for each in newest_first}
     names, aliases = dict[str, Entity](), dict[str, str]()
-    said = {memory_id: dict.fromkeys(_ids(each)) for memory_id, each in spoken.items()}
-    speaking, ties = defaultdict[str, list[str]](list), defaultdict[str, list[Tie]](list)
-    for memory_id, each in spoken.items():
+    mentions = {memory_id: dict.fromkeys(_ids(each)) for memory_id, each in by_memory.items()}
+    mentioned_by, relations = defaultdict[str, list[str]](list), defaultdict[str, list[RelationEnd]](list)
+    for memory_id, each in by_memory.items():
         for key, entity in zip(_ids(each), each.entities, strict=True):
             names.setdefault(key, entity)
         for key, thing in each.aliases:
             aliases.setdefault(key, thing)
-        for key in said[memory_id]:
-            speaking[key].append(memory_id)
-        for key, tie in _ties(memory_id, each):
-            ties[key].append(tie)
+        for key in mentions[memory_id]:
+            mentioned_by[key].append(memory_id)
+        for key, end in _relation_ends(memory_id, each):
+            relations[key].append(end)
     return EntityGraph(
         names,
         aliases,
-        _frozen(speaking),
-        _frozen(said),
-        _frozen(ties),
+        _frozen(mentioned_by),
+        _frozen(mentions),
+        _frozen(relations),
         _frozen(_linked(newest_first)),
     )
 
 
-def _ids(spoken: Mentions) -> list[str]:
-    return [entity_id(each.name) for each in spoken.entities]
+def _ids(mentioned: Mentions) -> list[str]:
+    """Return the ids of mentioned entities."""
+    return [entity_id(each.name) for each in mentioned.entities]
 
 
-def _ties(memory_id: str, spoken: Mentions) -> Iterable[tuple[str, Tie]]:
-    """Each relation from both of its ends."""
-    for each in spoken.relations:
+def _relation_ends(memory_id: str, mentioned: Mentions) -> Iterable[tuple[str, RelationEnd]]:
+    """Yield each relation from both of its ends."""
+    for each in mentioned.relations:
         source, target = entity_id(each.source), entity_id(each.target)
-        yield source, Tie(each.relation, target, each.weight, False, memory_id)
-        yield target, Tie(each.relation, source, each.weight, True, memory_id)
+        yield source, RelationEnd(each.relation, target, each.weight, False, memory_id)
+        yield target, RelationEnd(each.relation, source, each.weight, True, memory_id)
 
 
 def _linked(memories: Iterable[Memory]) -> Mapping[str, list[str]]:
+    """Return the linked memories of each memory, in both directions."""
     linked = defaultdict[str, list[str]](list)
     for memory in memories:
         for edge in memory.related:
@@ -93,4 +95,5 @@ def _linked(memories: Iterable[Memory]) -> Mapping[str, list[str]]:
 
 
 def _frozen(lists: Mapping[str, Iterable[_T]]) -> dict[str, tuple[_T, ...]]:
+    """Return the lists as tuples."""
     return {key: tuple(found) for key, found in lists.items()}

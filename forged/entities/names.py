@@ -1,8 +1,8 @@
-"""By which name two memories are known to speak of one thing, and which names are those of technologies.
+"""Ids of entity names, and names of technologies.
 
-`entity_id` folds a name: width and case do not tell two things apart, nor do quotes, backticks or brackets
-around it, blanks, a leading `./` or the `()` of a call. `Postgres` and `PostgreSQL` are one technology, by
-the list in `technologies.toml`. The same name has the same id in every root, process and database.
+`entity_id` folds a name: width, case, quotes, backticks, brackets, blanks, a leading `./` and the `()` of a
+call do not count. `Postgres` and `PostgreSQL` are one technology, by `technologies.toml`. A name has the same
+id in every root, process and database.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _AROUND = " \t\n`'\"“”‘’«»[]<>"
 
 
 def _read() -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """Names by how they are written: folded, and as spelled where another spelling is another word."""
+    """Return names by their folded spelling, and by exact spelling if another one is an ordinary word."""
     with open(_FILE, "rb") as file:
         lists = tomllib.load(file)
     folded = {alias.casefold(): name for name, aliases in lists["any"].items() for alias in (name, *aliases)}
@@ -32,7 +32,7 @@ _IDS = {alias: name.casefold() for alias, name in _FOLDED.items()}
 
 
 def entity_id(name: str) -> str:
-    """The id of the thing that a name is of; "" of a name without a letter or digit."""
+    """Return the id of the entity with a name; "" for a name without a letter or digit."""
     text = unicodedata.normalize("NFKC", name[: 2 * LONGEST_NAME]).casefold()
     text = " ".join(text.split()).strip(_AROUND).removeprefix("./").removesuffix("()")[:LONGEST_NAME].strip()
     if not any(map(str.isalnum, text)):
@@ -41,9 +41,9 @@ def entity_id(name: str) -> str:
 
 
 def technology(word: str, *, begins: bool = False) -> str:
-    """The usual name of the technology that a word stands for, or nothing.
+    """Return the usual name of a technology, or "".
 
-    A word that `begins` a sentence is written large whatever it means: "Go on" speaks of no language.
+    A word that `begins` a sentence is capitalised anyway, as in "Go on".
     """
     if found := _FOLDED.get(word.casefold()):
         return found

@@ -28,7 +28,7 @@ import msgspec
 from watchfiles import Change
 from watchfiles._rust_notify import RustNotify  # documented for direct use in watchfiles' API
 
-from forged.fair_queue import retrieved
+from forged.fair_queue import ignore_failure
 from forged.files.directory_events import instances_held, refusal
 from forged.files.roots import Root, upwards
 
@@ -119,7 +119,7 @@ class Watcher:
     async def _follow(self, thread: ThreadPoolExecutor) -> None:
         loop = asyncio.get_running_loop()
         session = loop.run_in_executor(thread, self._session, loop)
-        session.add_done_callback(retrieved)  # the waiting task may be cancelled
+        session.add_done_callback(ignore_failure)  # the waiting task may be cancelled
         try:
             await asyncio.wait([session])
         except asyncio.CancelledError:

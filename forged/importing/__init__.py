@@ -1,21 +1,21 @@
 """Read other programs' memories: rules of agents, notes, exports, memory files of another root.
 
-    taken -> reading     which form a path has
-             sources     files below a path, within bounds
-             rules       CLAUDE.md and its kin, cut into statements by markdown
-             notes       basic-memory
-             dumps       mem0, claude-mem
-             forge       memory files and exports of ours
-             plan        what of it goes where
-    export -> copying    the way out: memory files of several roots in one folder
+    read_path -> reading         format of a path
+                 sources         files below a path, within limits
+                 agent_rules     CLAUDE.md and similar files, cut into statements by markdown
+                 basic_memory    notes of basic-memory
+                 json_exports    mem0, claude-mem
+                 memory_files    memory files and exports of forged
+                 plan            destination of each item
+    export -> exporting          the way out: memory files of several roots in one folder
 
-Raises WorkspaceError for a path that cannot be read, StoreError for an export. Asks no daemon.
+Raises WorkspaceError for an unreadable path, StoreError for an export. Needs no daemon.
 """
 
-from forged.importing.copying import Copy, copied, export, new_file
-from forged.importing.forge import Manifest
-from forged.importing.plan import Destination, PlannedItem, RepositoryPaths, edges, planned
-from forged.importing.reading import FORMS, ReadOptions, joined, taken
+from forged.importing.exporting import Copy, export, new_file, read_root
+from forged.importing.memory_files import Manifest
+from forged.importing.plan import Destination, PlannedItem, RepositoryPaths, plan_items, plan_links
+from forged.importing.reading import FORMS, ReadOptions, merge_batches, read_path
 from forged.importing.values import ImportBatch, SkippedItem
 
 __all__ = [
@@ -28,11 +28,11 @@ __all__ = [
     "ReadOptions",
     "RepositoryPaths",
     "SkippedItem",
-    "copied",
-    "edges",
     "export",
-    "joined",
+    "merge_batches",
     "new_file",
-    "planned",
-    "taken",
+    "plan_items",
+    "plan_links",
+    "read_path",
+    "read_root",
 ]

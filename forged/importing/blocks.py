@@ -1,8 +1,8 @@
-"""The lines of a markdown text as blocks: headings, bullets with all below them, lists, code, tables, text.
+"""Split Markdown lines into blocks: headings, bullets, lists, code, tables, text.
 
-Of markdown only what tells one statement from the next. Code that never ends goes on to the end of the text,
-as renderers have it; a comment or a tag without an end is text. Each line that is not blank is in one block.
-Pure functions; nothing is raised, and no text takes longer than its length allows.
+It knows only as much of Markdown as separates statements. Code without an end runs to the end of the text, as
+in renderers; a comment or tag without an end is text. Each non-blank line is in one block. Pure functions;
+nothing is raised, and time is linear in the text.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-# Of a comment; the end of one that goes on for longer is not looked for, line after line after line.
+# Most lines of a comment; a longer one is not searched for its end, line by line.
 _MOST_BLOCK_LINES = 500
 HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(\S.*))?[ \t]*")
 _UNDERLINE = re.compile(r" {0,3}(=+|-{2,})[ \t]*")
@@ -24,7 +24,7 @@ _TOOL = re.compile(r"[ \t]*<(claude-mem-context|forged-memory|memory-context)\b[
 
 
 class MarkdownBlock(msgspec.Struct, frozen=True):
-    """`kind` is one of heading, comment, tool, code, ruler, bullet, steps, table and text.
+    """Block of lines; `kind` is heading, comment, tool, code, ruler, bullet, steps, table or text.
 
     `first` counts lines from 1, `level` is that of a heading.
     """
@@ -36,20 +36,22 @@ class MarkdownBlock(msgspec.Struct, frozen=True):
 
     @property
     def last(self) -> int:
+        """Return the number of its last line."""
         return self.first + len(self.lines) - 1
 
     @property
     def text(self) -> str:
+        """Return its lines as a text."""
         return "\n".join(self.lines).strip("\n")
 
 
 def lines_of(text: str) -> list[str]:
-    """Its lines, whatever ends them."""
+    """Return the lines of a text, with any line ends."""
     return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
 def blocks(lines: Sequence[str]) -> Iterator[MarkdownBlock]:
-    """All blocks, in their order."""
+    """Yield all blocks in order."""
     at = 0
     while at < len(lines):
         if not lines[at].strip():
@@ -61,6 +63,7 @@ def blocks(lines: Sequence[str]) -> Iterator[MarkdownBlock]:
 
 
 def _block(lines: Sequence[str], at: int) -> MarkdownBlock:
+    """Return the block that begins at a line."""
     line = lines[at]
     if (heading := HEADING.fullmatch(line)) is not None:
         return MarkdownBlock("heading", (line,), at + 1, len(heading[1]))
@@ -83,16 +86,18 @@ def _block(lines: Sequence[str], at: int) -> MarkdownBlock:
 
 
 def _is_underlined(line: str, below: str) -> bool:
+    """Return True for a heading with a line below it."""
     starts_other = _starts_block(line) or line.lstrip().startswith(("|", "<"))
     return not starts_other and _UNDERLINE.fullmatch(below) is not None
 
 
 def _starts_block(line: str) -> bool:
+    """Return True for a line that begins another block."""
     return any(form.fullmatch(line) for form in (HEADING, _FENCE, _RULER, BULLET, _NUMBERED))
 
 
 def _comment_end(lines: Sequence[str], at: int) -> int:
-    """Where a comment that fills its lines ends; `at` if there is none."""
+    """Return the index after a comment that fills its lines, or `at`."""
     if not lines[at].lstrip().startswith("<!--"):
         return at
     for end in range(at, min(at + _MOST_BLOCK_LINES, len(lines))):
@@ -103,7 +108,7 @@ def _comment_end(lines: Sequence[str], at: int) -> int:
 
 
 def _tool_end(lines: Sequence[str], at: int) -> int:
-    """Where the block of another tool ends; `at` if there is none or it has no end."""
+    """Return the index after another tool's block, or `at`."""
     tag = _TOOL.match(lines[at])
     if tag is None:
         return at
@@ -114,7 +119,7 @@ def _tool_end(lines: Sequence[str], at: int) -> int:
 
 
 def _fence_end(lines: Sequence[str], at: int) -> int:
-    """Where a block of code ends; the end of the text if nothing closes it."""
+    """Return the index after a code block, or the end of the text."""
     opening = _FENCE.fullmatch(lines[at])
     assert opening is not None
     for end in range(at + 1, len(lines)):
@@ -125,6 +130,7 @@ def _fence_end(lines: Sequence[str], at: int) -> int:
 
 
 def _text_end(lines: Sequence[str], at: int, kind: str) -> int:
+    """Return the index after a paragraph."""
     end = at + 1
     while end < len(lines) and lines[end].strip() and not _starts_block(lines[end]):
         if (kind == "table") != lines[end].lstrip().startswith("|"):
@@ -134,7 +140,7 @@ def _text_end(lines: Sequence[str], at: int, kind: str) -> int:
 
 
 def _item(lines: Sequence[str], at: int, indent: int) -> tuple[str, ...]:
-    """A bullet with what is indented deeper, and lines that go on with it."""
+    """Return a bullet with deeper lines and its continuation lines."""
     end = at + 1
     while end < len(lines):
         line = lines[end]
@@ -153,6 +159,7 @@ def _item(lines: Sequence[str], at: int, indent: int) -> tuple[str, ...]:
 
 
 def _steps(lines: Sequence[str], at: int) -> tuple[str, ...]:
+    """Return a numbered list."""
     first = _NUMBERED.fullmatch(lines[at])
     assert first is not None
     indent = len(first[1])
@@ -166,10 +173,12 @@ def _steps(lines: Sequence[str], at: int) -> tuple[str, ...]:
 
 
 def _after_blanks(lines: Sequence[str], at: int) -> int:
+    """Return the index of the next non-blank line."""
     while at < len(lines) and not lines[at].strip():
         at += 1
     return at
 
 
 def depth_of(line: str) -> int:
+    """Return the indentation of a line."""
     return len(line) - len(line.lstrip(" \t"))

@@ -1,7 +1,7 @@
-"""Which of the six categories what another program wrote down belongs to, by the words of its own kind.
+"""Map kinds and headings of other programs to the six categories.
 
-Headings, and the kinds of notes and observations, come in; only whole words count, the first of the list that
-fits wins, and what fits nowhere gets the default of its scope.
+It reads headings and kinds of notes and observations. Only whole words count, and the first list that fits
+wins. Anything else gets the default of its scope.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _WORD = re.compile(r"[a-z]+")
 
 
 def category_of(*said: str) -> str:
-    """The category that the last telling word of a kind or of a path of headings stands for, or nothing."""
+    """Return the category of the last word that has one in a kind or a path of headings, or ""."""
     for text in reversed(said):
         words = _WORD.findall(text.lower().replace("'", "").replace("’", ""))
         known = [_BY_WORD[word] for word in words if word in _BY_WORD]
@@ -56,4 +56,5 @@ def category_of(*said: str) -> str:
 
 
 def _rank(category: Category) -> int:
+    """Return the rank of a category."""
     return next(rank for rank, (each, _) in enumerate(_WORDS) if each is category)

@@ -1,9 +1,9 @@
-"""Cut a markdown text into statements, each of which says something by itself. Pure; raises nothing.
+"""Cut Markdown into statements, each of which is meaningful alone. Pure; raises nothing.
 
-A bullet with what is indented below it is one statement, and so is a paragraph, a numbered list and a table;
-a block of code belongs to what is before it. Headings above are given along, and a line above a list that
-ends in a colon. Comments, other tools' blocks, titles and empty headings are named, with their line: a test
-holds that no line with text is lost.
+A bullet with its indented lines is one statement, and so is a paragraph, a numbered list and a table. A code
+block belongs to the text before it. Headings and a line with a colon above a list are attached. Comments,
+other tools' blocks, titles and empty headings are named with their lines. A test checks that no line with
+text is lost.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ TAGS = "tags of HTML alone"
 TOO_LONG = f"longer than {MOST_CHARS:,} characters; make several of it"
 
 _MOST_LEAD_CHARS = 200
-_JOINED = frozenset(("steps", "table", "code"))  # one statement with the line above that leads to it
+_JOINED = frozenset(("steps", "table", "code"))  # one statement with the line above that introduces it
 _TAG = re.compile(r"</?[A-Za-z][^<>]{0,200}>")
 _QUOTE = re.compile(r"^(?:>[ \t]?)+")
-_OF_LINES = re.compile(r"\d{1,9}[.)][ \t]|\||`{3}|~{3}")  # what begins like this needs a line of its own
+_OF_LINES = re.compile(r"\d{1,9}[.)][ \t]|\||`{3}|~{3}")  # needs a line of its own
 
 
 class MarkdownStatement(msgspec.Struct, frozen=True):
-    """Its text without what is around it, the headings above it, and the first and last line, from 1.
+    """Statement with the headings above it, and its first and last line, counted from 1.
 
-    `lead` is the line with a colon at its end above the list that it is in.
+    `lead` is the line with a colon above its list.
     """
 
     text: str
@@ -44,7 +44,7 @@ class MarkdownStatement(msgspec.Struct, frozen=True):
 
     @property
     def said(self) -> str:
-        """All of it as one text."""
+        """Return the statement with its lead as one text."""
         context = " > ".join(self.headings)
         before = [f"{context}:"] if context else []
         before += [self.lead] if self.lead else []
@@ -53,14 +53,14 @@ class MarkdownStatement(msgspec.Struct, frozen=True):
 
 
 class MarkdownStatements(msgspec.Struct, frozen=True):
-    """The statements of a text, and first and last line of what is none, with the reason."""
+    """Statements of a text, and the first and last line of other text with the reason."""
 
     statements: tuple[MarkdownStatement, ...]
     left: tuple[tuple[int, int, str], ...]
 
 
 def cut(text: str) -> MarkdownStatements:
-    """Cut one text."""
+    """Cut a text into statements."""
     one = _Cutting()
     for block in blocks(lines_of(text)):
         one.take(block)
@@ -68,19 +68,20 @@ def cut(text: str) -> MarkdownStatements:
 
 
 class _Cutting:
-    """Takes blocks in their order."""
+    """Collects statements from blocks in order."""
 
     def __init__(self) -> None:
         self._statements: list[MarkdownStatement] = []
         self._left: list[tuple[int, int, str]] = []
         self._headings: list[tuple[int, str, MarkdownBlock]] = []
-        self._used: set[int] = set()  # lines of headings that something stands below
-        self._lead: MarkdownBlock | None = None  # waits for what it leads to
+        self._used: set[int] = set()  # lines of headings with text below
+        self._lead: MarkdownBlock | None = None  # waits for the list that it introduces
         self._is_led = False
         self._is_first = True
         self._may_take_code = False
 
     def take(self, block: MarkdownBlock) -> None:
+        """Add a block."""
         if block.kind == "heading":
             self._heading(block)
         elif block.kind in {"comment", "tool"}:
@@ -98,11 +99,13 @@ class _Cutting:
         self._is_first = self._is_first and block.kind in {"comment", "tool"}
 
     def ended(self) -> MarkdownStatements:
+        """Return the statements after the last block."""
         self._let_lead_go()
         self._close(0)
         return MarkdownStatements(tuple(self._statements), tuple(sorted(self._left)))
 
     def _heading(self, block: MarkdownBlock) -> None:
+        """Open a heading."""
         self._let_lead_go()
         self._may_take_code = False
         if self._is_first and block.level == 1:
@@ -110,17 +113,18 @@ class _Cutting:
             return
         self._close(block.level)
         match = HEADING.fullmatch(block.lines[0])
-        told = (match[2] or "").rstrip(" \t#") if match else block.lines[0]
-        self._headings.append((block.level, told.strip().strip("*_ ").rstrip(":"), block))
+        heading = (match[2] or "").rstrip(" \t#") if match else block.lines[0]
+        self._headings.append((block.level, heading.strip().strip("*_ ").rstrip(":"), block))
 
     def _close(self, level: int) -> None:
-        """Headings of this level and deeper are over; one that nothing stood below is named."""
+        """Close headings of this level and deeper; name one without text."""
         while self._headings and self._headings[-1][0] >= level:
             _, _, block = self._headings.pop()
             if block.first not in self._used:
                 self._left.append((block.first, block.last, EMPTY_HEADING))
 
     def _statement(self, block: MarkdownBlock) -> None:
+        """Add a block as a statement."""
         lead, said = self._lead, _said(block)
         if lead is not None and block.kind in _JOINED:
             self._lead, self._is_led = None, False
@@ -133,6 +137,7 @@ class _Cutting:
             self._add(MarkdownStatement(said, block.first, block.last))
 
     def _append(self, block: MarkdownBlock) -> None:
+        """Append a block to the statement before."""
         before = self._statements[-1]
         longer = f"{before.text}\n{block.text}"
         if len(longer) + len(before.said) - len(before.text) > MOST_CHARS:
@@ -141,12 +146,12 @@ class _Cutting:
         self._statements[-1] = msgspec.structs.replace(before, text=longer, last=block.last)
 
     def _add(self, statement: MarkdownStatement) -> bool:
-        """Whether it is one: not if it is marks alone, or too long."""
+        """Add a statement; return False if it is only marks or too long."""
         if not any(map(str.isalnum, _TAG.sub("", statement.text))):
             if any(map(str.isalnum, statement.text)):
                 self._left.append((statement.first, statement.last, TAGS))
             return False
-        headings = tuple(filter(None, (told for _, told, _ in self._headings)))
+        headings = tuple(filter(None, (heading for _, heading, _ in self._headings)))
         whole = msgspec.structs.replace(statement, headings=headings)
         self._used.update(block.first for _, _, block in self._headings)
         self._may_take_code = len(whole.said) <= MOST_CHARS
@@ -157,7 +162,7 @@ class _Cutting:
         return self._may_take_code
 
     def _let_lead_go(self) -> None:
-        """A line that leads to nothing says what it says."""
+        """Make a lead without a list a statement."""
         lead, self._lead = self._lead, None
         if lead is not None and not self._is_led:
             self._add(MarkdownStatement(_flowing(lead.text), lead.first, lead.last))
@@ -165,6 +170,7 @@ class _Cutting:
 
 
 def _said(block: MarkdownBlock) -> str:
+    """Return the text of a block."""
     if block.kind == "bullet":
         bullet = BULLET.fullmatch(block.lines[0])
         assert bullet is not None
@@ -175,11 +181,12 @@ def _said(block: MarkdownBlock) -> str:
 
 
 def _flowing(text: str) -> str:
-    """A paragraph with its lines as they are, without what stands around them; a quotation is one too."""
+    """Return a paragraph or quotation without outer blanks and marks."""
     return "\n".join(_QUOTE.sub("", line.strip(), count=1).strip() for line in text.split("\n"))
 
 
 def _dedented(lines: Sequence[str]) -> list[str]:
+    """Return lines without their common indentation."""
     indents = [depth_of(line) for line in lines if line.strip()]
     least = min(indents, default=0)
     return [line[least:].rstrip() if line.strip() else "" for line in lines]

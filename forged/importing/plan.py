@@ -1,7 +1,7 @@
-"""What of the items goes where: into which repository or to the user, under which id, linked with what.
+"""Plan the destination of imported items: repository or user, id, and links.
 
-In go items and what a person said of places, out come moves, each text and each id once in a place, and what
-is left. Pure functions; nothing is raised.
+Input: items and the places that the person named. Output: planned items, each text and id once for a place,
+and skipped items. Pure functions; nothing is raised.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from forged.memory import Scope, one_form
 
 
 class Destination(msgspec.Struct, frozen=True, order=True):
-    """A workspace, and whose memories of it are meant."""
+    """Workspace and scope."""
 
     workspace: str
     scope: str
 
 
 class PlannedItem(msgspec.Struct, frozen=True):
-    """An item with the id that it gets, in a place."""
+    """Item with its new id and its destination."""
 
     place: Destination
     memory_id: str
@@ -30,9 +30,9 @@ class PlannedItem(msgspec.Struct, frozen=True):
 
 
 class RepositoryPaths(msgspec.Struct, frozen=True):
-    """Where a person stands, what that repository is called, and where they say that others are, by name.
+    """Current repository with its name, and paths of other repositories by name.
 
-    `into` "" is where all of them go.
+    `into` is the destination of all items, if set.
     """
 
     workspace: str
@@ -40,10 +40,10 @@ class RepositoryPaths(msgspec.Struct, frozen=True):
     into: Mapping[str, str] = {}
 
 
-def planned(
+def plan_items(
     items: Iterable[Item], places: RepositoryPaths
 ) -> tuple[tuple[PlannedItem, ...], tuple[SkippedItem, ...]]:
-    """One move for each item that has a place and is not there twice, in their order."""
+    """Return one planned item for each item with a destination, in order, and the skipped ones."""
     moves: dict[tuple[Destination, str], PlannedItem] = {}
     left: list[SkippedItem] = []
     for item in items:
@@ -58,12 +58,12 @@ def planned(
     return tuple(moves.values()), tuple(left)
 
 
-def edges(
+def plan_links(
     moves: Sequence[PlannedItem], ids: Mapping[tuple[Destination, str], str]
 ) -> tuple[dict[int, tuple[tuple[str, str], ...]], tuple[SkippedItem, ...]]:
-    """The links of each move, by its number, as ids and relationships; and those that lead nowhere.
+    """Return the links of each planned item by its number, and the links without a target.
 
-    `ids` are those under which moves are there in the end.
+    `ids` are the final ids of planned items.
     """
     homes = {(move.place, key): move.memory_id for move in reversed(moves) for key in move.item.keys}
     found: dict[int, tuple[tuple[str, str], ...]] = {}
@@ -84,6 +84,7 @@ def edges(
 
 
 def _place(item: Item, places: RepositoryPaths) -> Destination | None:
+    """Return the destination of an item, or None."""
     scope = item.scope or Scope.REPO.value
     if scope == Scope.USER:
         return Destination(places.workspace, scope)
@@ -98,10 +99,12 @@ def _place(item: Item, places: RepositoryPaths) -> Destination | None:
 
 
 def _elsewhere(repo: str) -> str:
+    """Return the advice for items of an unknown repository."""
     return f"it is of the repository {repo[:80]!r}; --into NAME=PATH says where that is"
 
 
 def _twice(item: Item, first: Item) -> str:
+    """Return the note that an item repeats another."""
     if item.file and item.file != first.file:
         return f"another file has the same id: {first.where}"
     return f"it says the same as {first.where}"

@@ -1,8 +1,8 @@
-"""From a path that a person names to memories: which form a file has, and who reads it.
+"""Read memories from a path: detect the format of each file and call its reader.
 
-A form is known by the file's name or by what is in it; a person may say it. Files of a folder that have none
-of the forms are passed by. The path itself must have one, or WorkspaceError says what to do; it is raised for
-a path that cannot be read as well.
+A format is detected by the file's name or content, or the person names it. Files of a folder without a known
+format are skipped. The path itself must have one; otherwise, or if it cannot be read, WorkspaceError explains
+what to do.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import msgspec
 
 from forged.errors import MemoryFormatError, WorkspaceError
 from forged.files import FOLDERS, MAX_FILE_BYTES, front_matter
-from forged.importing import dumps, forge, notes
-from forged.importing.rules import rules
+from forged.importing import basic_memory, json_exports, memory_files
+from forged.importing.agent_rules import rules
 from forged.importing.sources import SourceFile, Walk, read_file, repository_of
 from forged.importing.values import ImportBatch, Item, SkippedItem
 from forged.memory import Scope, utc
@@ -30,7 +30,7 @@ _RULES = re.compile(
     r"(?:.*/)?(?:(?:CLAUDE|AGENTS|GEMINI|QWEN)(?:\.local)?\.md|\.cursorrules|\.cursor/rules/.*\.mdc"
     r"|\.claude/rules/.*\.md|\.github/copilot-instructions\.md|\.github/instructions/.*\.instructions\.md)"
 )
-# Named by itself, a file may lie anywhere.
+# File names of rules in any place, if the person names the file.
 _RULES_ALONE = re.compile(r".*(?:\.mdc|\.instructions\.md|copilot-instructions\.md)")
 _HOLDERS = re.compile(r"(?:^|/)\.(?:cursor|github|claude)(?:/.*)?$")
 _USERS_OWN = (".claude", ".codex", ".gemini", ".qwen", ".cursor", ".config", ".copilot")
@@ -38,15 +38,15 @@ _OF_A_MEMORY = ("id", "version", "trigger", "scope")
 
 
 class ReadOptions(msgspec.Struct, frozen=True):
-    """What a person says of a path: the form and the scope, if at all, and which home is theirs."""
+    """Options of an import: format and scope if given, and the person's home."""
 
     home: str
     form: str = ""
     scope: str = ""
 
 
-def taken(path: str, asked: ReadOptions) -> ImportBatch:
-    """All that a path comes to."""
+def read_path(path: str, asked: ReadOptions) -> ImportBatch:
+    """Return all items of a path."""
     try:
         is_folder = stat.S_ISDIR(os.stat(path).st_mode)
     except (OSError, ValueError) as error:
@@ -58,7 +58,7 @@ def taken(path: str, asked: ReadOptions) -> ImportBatch:
     try:
         source = read_file(os.path.realpath(path), os.path.basename(path), most)
         source = msgspec.structs.replace(source, path=os.path.abspath(path))
-        if source.name == forge.MANIFEST:
+        if source.name == memory_files.MANIFEST:
             return _folder(os.path.realpath(source.folder), asked)
         found = _file(source, asked, alone=True)
     except MemoryFormatError as error:
@@ -72,7 +72,8 @@ def taken(path: str, asked: ReadOptions) -> ImportBatch:
 
 
 def _folder(top: str, asked: ReadOptions) -> ImportBatch:
-    if os.path.lexists(os.path.join(top, forge.MANIFEST)):
+    """Return the items of a folder."""
+    if os.path.lexists(os.path.join(top, memory_files.MANIFEST)):
         return _export(top, asked)
     below = _memory_folders(top)
     if below:
@@ -83,8 +84,8 @@ def _folder(top: str, asked: ReadOptions) -> ImportBatch:
 
 
 def _memory_folders(top: str) -> tuple[str, ...]:
-    """The folders of a `.forge` that a person means by this path, each with a slash at its end."""
-    if forge.is_memory_folder(top):
+    """Return the memory folders of a `.forge` path, each with a final slash."""
+    if memory_files.is_memory_folder(top):
         return ("",)
     names = [folder.partition("/")[2] for folder in FOLDERS]
     there = tuple(f"{name}/" for name in names if os.path.isdir(os.path.join(top, name)))
@@ -92,13 +93,14 @@ def _memory_folders(top: str) -> tuple[str, ...]:
 
 
 def _size_in(folders: Container[str], where: str) -> int:
-    """How large a memory file may be; nothing else is wanted of these folders."""
+    """Return the size limit of a memory file in some folders, else 0."""
     folder, _, name = where.rpartition("/")
     is_there = (f"{folder}/" if folder else "") in folders
     return MAX_FILE_BYTES if is_there and name.endswith(".md") else 0
 
 
 def _all(top: str, asked: ReadOptions, wanted: Callable[[str], int], form: str) -> ImportBatch:
+    """Return the items of all wanted files below a folder."""
     walk = Walk(top, wanted, with_memories=form == "forge")
     asked = msgspec.structs.replace(asked, form=asked.form or form)
     parts: list[ImportBatch] = []
@@ -109,11 +111,11 @@ def _all(top: str, asked: ReadOptions, wanted: Callable[[str], int], form: str) 
             part = ImportBatch((), (SkippedItem(source.where, str(error)),))
         if part is not None:
             parts.append(part)
-    return joined([*parts, ImportBatch((), tuple(walk.left))])
+    return merge_batches([*parts, ImportBatch((), tuple(walk.left))])
 
 
-def joined(parts: list[ImportBatch]) -> ImportBatch:
-    """Several as one."""
+def merge_batches(parts: list[ImportBatch]) -> ImportBatch:
+    """Merge batches into one."""
     formats: dict[str, int] = {}
     for part in parts:
         for name, count in part.formats.items():
@@ -123,12 +125,14 @@ def joined(parts: list[ImportBatch]) -> ImportBatch:
 
 
 def _size_of(path: str) -> int:
+    """Return the size limit of a path in any format, else 0."""
     if _RULES.fullmatch(path):
         return _TEXT_BYTES
     return MAX_FILE_BYTES if path.endswith(".md") else 0
 
 
 def _size_of_form(where: str, form: str) -> int:
+    """Return the size limit of a path in one format, else 0."""
     if form in {"mem0", "claude-mem"}:
         return _JSON_BYTES if where.endswith(".json") else 0
     names = (".md", ".mdc", ".cursorrules") if form == "rules" else (".md",)
@@ -136,25 +140,27 @@ def _size_of_form(where: str, form: str) -> int:
 
 
 def _export(top: str, asked: ReadOptions) -> ImportBatch:
-    """Every part of an export that its manifest names."""
+    """Return the items of all parts of an export."""
     try:
-        told = forge.manifest(read_file(os.path.join(top, forge.MANIFEST), forge.MANIFEST, _JSON_BYTES).data)
+        manifest = memory_files.manifest(
+            read_file(os.path.join(top, memory_files.MANIFEST), memory_files.MANIFEST, _JSON_BYTES).data
+        )
     except MemoryFormatError as error:
         raise WorkspaceError(f"{top}: {error}") from error
-    homes = {f"{part.folder}/{folder}/": part for part in told.parts for folder in FOLDERS}
+    homes = {f"{part.folder}/{folder}/": part for part in manifest.parts for folder in FOLDERS}
     walk = Walk(top, partial(_size_in, homes), with_memories=True)
     parts: list[ImportBatch] = []
     for source in walk:
         part = homes[f"{source.where.rpartition('/')[0]}/"]
         parts.append(_memory(source, asked.scope or part.scope, part.name))
-    return joined([*parts, ImportBatch((), tuple(walk.left))])
+    return merge_batches([*parts, ImportBatch((), tuple(walk.left))])
 
 
 # --- single files --------------------------------------------------------------------------------------
 
 
 def _file(source: SourceFile, asked: ReadOptions, *, alone: bool) -> ImportBatch | None:
-    """What one file comes to; None if it has no form that is known. Raises MemoryFormatError."""
+    """Return the items of a file, None for an unknown format. Raises MemoryFormatError."""
     form = asked.form or _form(source, alone=alone)
     if form == "rules":
         found = _rules(source, asked)
@@ -162,14 +168,14 @@ def _file(source: SourceFile, asked: ReadOptions, *, alone: bool) -> ImportBatch
         return _memory(source, asked.scope or _stated_scope(source))
     elif form == "basic-memory":
         name = source.name.removesuffix(".md")
-        found = notes.note(source.text(), where=source.where, name=name, scope=asked.scope)
+        found = basic_memory.note(source.text(), where=source.where, name=name, scope=asked.scope)
     elif form == "mem0":
-        found = dumps.mem0(dumps.decoded(source.data), where=source.where, scope=asked.scope)
+        found = json_exports.mem0(json_exports.decoded(source.data), where=source.where, scope=asked.scope)
     elif form == "claude-mem":
-        document = dumps.decoded(source.data)
-        if not dumps.is_claude_mem(document):
+        document = json_exports.decoded(source.data)
+        if not json_exports.is_claude_mem(document):
             raise MemoryFormatError("no list of observations is in it")
-        found = dumps.claude_mem(document, where=source.where, scope=asked.scope)
+        found = json_exports.claude_mem(document, where=source.where, scope=asked.scope)
     else:
         return None
     dated = tuple(_dated(item, source) for item in found.items)
@@ -177,6 +183,7 @@ def _file(source: SourceFile, asked: ReadOptions, *, alone: bool) -> ImportBatch
 
 
 def _form(source: SourceFile, *, alone: bool) -> str:
+    """Return the format of a file, or ""."""
     if _RULES.fullmatch(source.path) or (alone and _RULES_ALONE.fullmatch(source.name)):
         return "rules"
     if source.name.endswith(".json") and alone:
@@ -187,17 +194,19 @@ def _form(source: SourceFile, *, alone: bool) -> str:
         text = source.text()
     except MemoryFormatError:
         return ""
-    return "forge" if _is_memory(text) else "basic-memory" if notes.is_note(text) else ""
+    return "forge" if _is_memory(text) else "basic-memory" if basic_memory.is_note(text) else ""
 
 
 def _form_of_json(data: bytes) -> str:
-    document = dumps.decoded(data)
-    if dumps.is_claude_mem(document):
+    """Return the format of a JSON file, or ""."""
+    document = json_exports.decoded(data)
+    if json_exports.is_claude_mem(document):
         return "claude-mem"
-    return "mem0" if dumps.is_mem0(document) else ""
+    return "mem0" if json_exports.is_mem0(document) else ""
 
 
 def _is_memory(text: str) -> bool:
+    """Return True for the front matter of a memory file."""
     try:
         values = front_matter(text, _OF_A_MEMORY).values
     except MemoryFormatError:
@@ -206,13 +215,16 @@ def _is_memory(text: str) -> bool:
 
 
 def _memory(source: SourceFile, scope: str, repo: str = "") -> ImportBatch:
-    found = forge.memory_file(source.data, name=source.name, where=source.where, scope=scope, repo=repo)
+    """Return the item of a memory file."""
+    found = memory_files.memory_file(
+        source.data, name=source.name, where=source.where, scope=scope, repo=repo
+    )
     items = tuple(msgspec.structs.replace(item, source=source.name) for item in found.items)
     return ImportBatch(items, found.left, {"forge": 1})
 
 
 def _stated_scope(source: SourceFile) -> str:
-    """What the file says of itself: a folder that is no root of ours decides nothing."""
+    """Return the scope that a memory file states, as its folder proves nothing."""
     try:
         values = front_matter(source.data.decode("utf-8", "replace"), ("scope",)).values
     except MemoryFormatError:
@@ -221,6 +233,7 @@ def _stated_scope(source: SourceFile) -> str:
 
 
 def _rules(source: SourceFile, asked: ReadOptions) -> ImportBatch:
+    """Return the items of an agent's rules."""
     home = os.path.realpath(asked.home)
     folder = os.path.realpath(source.folder)
     below = os.path.relpath(folder, home).split("/")
@@ -236,7 +249,7 @@ def _rules(source: SourceFile, asked: ReadOptions) -> ImportBatch:
 
 
 def _dated(item: Item, source: SourceFile) -> Item:
-    """An item that says nothing of its time is as old as its file."""
+    """Return an item with the file's time unless it has its own."""
     created = item.created_at or utc(source.changed)
     return msgspec.structs.replace(
         item, created_at=created, updated_at=item.updated_at or created, source=source.name

@@ -1,8 +1,8 @@
-"""Files that a person names, or that lie below a folder that they name, and their bytes.
+"""Read files that a person names, or that are below a named folder.
 
-Whatever lies there is somebody else's: links are not followed, except the one that a person names by itself;
-only regular files are opened, each at most as large as its kind may be, all of them together as well, and
-a walk ends after so many entries and so deep. What is passed over for one of these reasons is named.
+Files are treated as foreign: no link is followed except a named one. Only regular files are opened, with a
+limit for each kind and for all together, and a walk is limited in entries and depth. Files that are skipped
+for such a reason are named.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class SourceFile(msgspec.Struct, frozen=True):
-    """One file: where it lies, what a person is told of it, and when it was changed, in Unix seconds."""
+    """File with its path, its name on screen, and its modification time in Unix seconds."""
 
     path: str
     where: str
@@ -36,14 +36,16 @@ class SourceFile(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
+        """Return its base name."""
         return os.path.basename(self.path)
 
     @property
     def folder(self) -> str:
+        """Return its folder."""
         return os.path.dirname(self.path)
 
     def text(self) -> str:
-        """Raises MemoryFormatError for bytes that are none."""
+        """Return its text. Raises MemoryFormatError for invalid bytes."""
         try:
             text = self.data.decode("utf-8-sig")
         except UnicodeDecodeError as error:
@@ -54,7 +56,7 @@ class SourceFile(msgspec.Struct, frozen=True):
 
 
 def read_file(path: str, where: str, most: int, *, follow: bool = False) -> SourceFile:
-    """Read one file of at most so many bytes. Raises MemoryFormatError, saying why it is not read."""
+    """Read a file of at most so many bytes. Raises MemoryFormatError with the reason."""
     try:
         fd = os.open(path, _READ | (0 if follow else os.O_NOFOLLOW))
     except OSError as error:
@@ -75,13 +77,10 @@ def read_file(path: str, where: str, most: int, *, follow: bool = False) -> Sour
 
 
 class Walk:
-    """The files below a folder that are `wanted`, in the order of their names.
-
-    `left` is what was passed over.
-    """
+    """Wanted files below a folder, in the order of their names; `left` has the skipped ones."""
 
     def __init__(self, top: str, wanted: Callable[[str], int], *, with_memories: bool = False) -> None:
-        """`wanted` tells how large a file of this path below the top may be, 0 if nobody wants it."""
+        """`wanted` returns the size limit for a path below the top, or 0."""
         self._with_memories = with_memories
         self.left: list[SkippedItem] = []
         self._top = top
@@ -93,6 +92,7 @@ class Walk:
         yield from self._below(self._top, "", 0)
 
     def _below(self, folder: str, below: str, depth: int) -> Iterator[SourceFile]:
+        """Yield the files of a folder and its folders."""
         if depth > MOST_DEPTH:
             self.left.append(SkippedItem(below, f"lies more than {MOST_DEPTH} folders deep"))
             return
@@ -106,12 +106,14 @@ class Walk:
                 yield from self._file(entry, where, most)
 
     def _folder(self, entry: os.DirEntry[str], where: str, depth: int) -> Iterator[SourceFile]:
+        """Yield the files of a subfolder."""
         if entry.name == MEMORIES and not self._with_memories:
             self.left.append(SkippedItem(where, "memories of forged; import that folder by itself"))
         elif self._with_memories or entry.name not in PASSED_BY:
             yield from self._below(entry.path, f"{where}/", depth + 1)
 
     def _listed(self, folder: str, below: str) -> list[os.DirEntry[str]]:
+        """Return the sorted entries of a folder."""
         room = MOST_ENTRIES - self._entries
         try:
             with os.scandir(folder) as entries:
@@ -129,6 +131,7 @@ class Walk:
         return sorted(found[:room], key=lambda entry: entry.name)
 
     def _file(self, entry: os.DirEntry[str], where: str, most: int) -> Iterator[SourceFile]:
+        """Yield a file if it can be read."""
         if entry.is_symlink():
             self.left.append(SkippedItem(where, "a symbolic link; import the file that it leads to"))
             return
@@ -145,9 +148,9 @@ class Walk:
 
 
 def repository_of(folder: str, home: str) -> str:
-    """The top of the repository that a folder lies in, by its `.git`; nothing if it lies in none.
+    """Return the top of the repository that contains a folder, by its `.git`, or "".
 
-    Which memories count there the daemon decides, by rules of its own.
+    The daemon decides by its own rules which memories count there.
     """
     current = os.path.realpath(folder)
     while current != os.path.dirname(current) and current != home:
@@ -158,7 +161,7 @@ def repository_of(folder: str, home: str) -> str:
 
 
 def _is_text(name: str) -> bool:
-    """Whether a name can be told to anybody."""
+    """Return True for a name that can be printed."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -167,4 +170,5 @@ def _is_text(name: str) -> bool:
 
 
 def _size(count: int) -> str:
+    """Return a size in words."""
     return f"{count >> 20} MiB" if count >= 1 << 20 else f"{count >> 10} KiB"

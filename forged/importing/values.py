@@ -1,6 +1,6 @@
-"""What is read out of other programs' files: memories as their source has them, and what cannot be one.
+"""Values of an import: items that become memories, and text that is skipped with a reason.
 
-Every sentence of a source ends in one of the two, so that a person can see what an import loses.
+Every sentence of a source ends in one of them, so that a person sees any loss.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from forged.memory import MOST_CUE_CHARS, MOST_CUES
 from forged.text.same_text import normalised
 
 MOST_CHARS = 16_000
-"""No memory that is made of somebody else's text is longer; whole memory files may be."""
+"""Limit for a memory from foreign text; whole memory files may be longer."""
 
 
 class Link(msgspec.Struct, frozen=True):
-    """From one item to the one of this `key`, with a relationship that memories know."""
+    """Link from an item to the one with this `key`."""
 
     key: str
     relationship: str
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
-    """One memory to be; `where` is the file and line, or the number of the entry, that it was read from.
+    """Memory to import; `where` is its file and line, or the number of its entry.
 
-    `place` is a folder in whose repository it belongs, "" for the importing person's; `repo` a repository by
-    name. `keys` are what links of other items call it. `file` and `name` are a whole memory file, to be there
-    byte by byte; `text` is then its body and `memory_id` its id.
+    `place` is a folder in its repository, "" for the importing person's. `repo` is a repository by name.
+    `keys` are names that links use. `file` and `name` are a whole memory file, imported byte by byte; then
+    `text` is its body and `memory_id` its id.
     """
 
     text: str
@@ -50,14 +50,14 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SkippedItem(msgspec.Struct, frozen=True, order=True):
-    """What was not taken over: where it stands, and why. The text itself is not repeated."""
+    """Text that is not imported: its place and the reason, never the text."""
 
     where: str
     why: str
 
 
 class ImportBatch(msgspec.Struct, frozen=True):
-    """What one or several sources came to. `formats` counts their files."""
+    """Items of one or several sources; `formats` counts their files."""
 
     items: tuple[Item, ...] = ()
     left: tuple[SkippedItem, ...] = ()
@@ -65,12 +65,12 @@ class ImportBatch(msgspec.Struct, frozen=True):
 
 
 def new_id(text: str) -> str:
-    """The id that a text gets by being imported: the same each time, so that nothing is there twice."""
+    """Return the id of an imported text; always the same, so that an import can be repeated."""
     digest = hashlib.blake2b(normalised(text).encode("utf-8", "replace"), digest_size=16).digest()
     return f"mem_{uuid.UUID(bytes=digest, version=5)}"
 
 
 def fitting_cues(lines: tuple[str, ...]) -> tuple[str, ...]:
-    """As many cues as a memory may have, each cut to its length, each once."""
+    """Return as many cues as a memory may have, each cut to the limit and once."""
     cut = (" ".join(line.split())[:MOST_CUE_CHARS].rstrip() for line in lines)
     return tuple(dict.fromkeys(filter(None, cut)))[:MOST_CUES]

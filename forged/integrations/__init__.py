@@ -1,23 +1,23 @@
-"""The agents on this machine: finding them, connecting them, taking the connection away again.
+"""Integrations with the agents on this machine: find, connect and disconnect them.
 
-`report` says how each stands, `connect` and `disconnect` change that step by step, `surroundings` finds what
-else there is: model servers, keys, programs that could classify. Nothing here prints, asks or decides.
+`report` returns the state of each agent. `connect` and `disconnect` change it step by step. `environment`
+finds model servers, keys, and programs that could classify. Nothing here prints, asks or decides.
 """
 
-from forged.integrations.connecting import (
+from forged.integrations.agent_table import agent_rows
+from forged.integrations.connection import (
     connect,
     disconnect,
-    has_service,
-    intended,
-    is_on_record,
-    note_service,
-    remove_own,
+    is_recorded,
+    owns_service,
+    planned_steps,
+    record_service,
+    remove_own_files,
 )
-from forged.integrations.disk import IntegrationError
+from forged.integrations.environment import TURNS, ClassifierProgram, ModelServer, classifiers, keys, servers
+from forged.integrations.file_io import IntegrationError
 from forged.integrations.machine import Machine, machine_of
-from forged.integrations.rows import rows
-from forged.integrations.standing import AgentState, report
-from forged.integrations.surroundings import TURNS, ClassifierProgram, ModelServer, classifiers, keys, servers
+from forged.integrations.status import AgentState, report
 
 __all__ = [
     "TURNS",
@@ -26,17 +26,17 @@ __all__ = [
     "IntegrationError",
     "Machine",
     "ModelServer",
+    "agent_rows",
     "classifiers",
     "connect",
     "disconnect",
-    "has_service",
-    "intended",
-    "is_on_record",
+    "is_recorded",
     "keys",
     "machine_of",
-    "note_service",
-    "remove_own",
+    "owns_service",
+    "planned_steps",
+    "record_service",
+    "remove_own_files",
     "report",
-    "rows",
     "servers",
 ]

@@ -1,8 +1,8 @@
-"""What Codex has written down of our plug-in: whether it is switched on, and whether its hooks are trusted.
+"""Read Codex's own records of the plug-in: if it is enabled, and if its hooks are trusted.
 
-Codex runs a hook once its person has trusted it, and notes the hash of what it would run: its event, its
-command, its timeout. The same is computed here, so that a changed command is seen to need trust anew. What
-else changes in the plug-in, its version too, leaves the trust as it is.
+Codex runs a hook only after you trust it, and stores the hash of its event, command and timeout. The same
+hash is computed here, so that a changed command shows as untrusted. Other changes of the plug-in, also of
+its version, leave the trust as it is.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import re
 import tomllib
 from typing import Literal
 
-from forged.integrations import disk
-from forged.integrations.disk import IntegrationError
+from forged.integrations import file_io
+from forged.integrations.file_io import IntegrationError
 
 Trust = Literal["given", "missing"]
 _HOOKS_FILE = "codex/hooks.json"
 
 
 def is_on(folder: str, plugin: str) -> bool:
-    """Return True if the plug-in is switched on. Raises IntegrationError."""
+    """Return True if the plug-in is enabled. Raises IntegrationError."""
     plugins = _config(folder).get("plugins")
     one = plugins.get(plugin) if isinstance(plugins, dict) else None
     return isinstance(one, dict) and one.get("enabled") is not False
@@ -43,7 +43,7 @@ def trust(folder: str, plugin: str, hooks: dict[str, list[object]]) -> Trust:
 
 
 def _hash(event: str, group: object) -> str:
-    """As Codex computes it: of the hook with all its settings, keys sorted, without blanks."""
+    """Return Codex's hash of a hook: all its settings as JSON, keys sorted, without blanks."""
     one = {"async": False, **group["hooks"][0]} if isinstance(group, dict) else {}
     identity = {"event_name": event, "hooks": [one]}
     text = json.dumps(identity, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
@@ -57,6 +57,6 @@ def _snake(event: str) -> str:
 def _config(folder: str) -> dict[str, object]:
     path = os.path.join(folder, "config.toml")
     try:
-        return tomllib.loads(disk.read(path) or "")
+        return tomllib.loads(file_io.read(path) or "")
     except tomllib.TOMLDecodeError as error:
         raise IntegrationError(f"{path} is no TOML: {error}") from error

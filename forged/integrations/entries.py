@@ -1,9 +1,9 @@
-"""Entries of ours in the settings of an agent: put in, found again, taken out. Texts in, texts out.
+"""Add, find and remove forged's entries in the settings of an agent. Pure functions on texts.
 
-An entry stands at a path of keys: under its own key in an object (`mcpServers`, `forged`), or as an item of
-an array (`hooks`, `Stop`). It is known again by what it runs, whatever else stands beside it and however the
-agent has written the file anew. Containers that had to be made are told, so that they can go again; then the
-text is what it was, byte for byte.
+An entry is at a path of keys: under its own key in an object (`mcpServers`, `forged`), or as an item of an
+array (`hooks`, `Stop`). It is recognized by the program that it runs, even if the agent has rewritten the
+file. `add` returns the containers that it made, so that `remove` can remove them; then the text is the
+original, byte for byte.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ Head = Mapping[str, int]
 
 
 class SettingsEntry(msgspec.Struct, frozen=True):
-    """`key` empty: an item of an array."""
+    """One entry of forged; `key` is empty for an item of an array."""
 
     path: Path
     key: str
     value: object
 
 
-class Unfit(ValueError):  # noqa: N818 - reads as the state it names
-    """The settings are of another form than the agent's own; `str()` says which."""
+class UnfitSettings(ValueError):  # noqa: N818 - reads as the state it names
+    """The settings do not have the agent's own form; the message is the difference."""
 
 
 def add(text: str, entries: Sequence[SettingsEntry], head: Head) -> tuple[str, tuple[Path, ...]]:
-    """The text with the entries, and the containers that were made for them.
+    """Return the text with the entries, and the containers that were made for them.
 
-    A text that is blank is made whole, beginning with `head`, and `()` stands for that. Raises NotJson and
-    Unfit.
+    A blank text becomes a new document that begins with `head`, and the container `()`. Raises NotJson and
+    UnfitSettings.
     """
     made: list[Path] = []
     whole = json.dumps(head) if _is_blank(text) else text
@@ -48,7 +48,7 @@ def add(text: str, entries: Sequence[SettingsEntry], head: Head) -> tuple[str, t
 
 
 def remove(text: str, made: Collection[Path], head: Head) -> str:
-    """The text without entries of ours, and without those of the containers that nothing is left in."""
+    """Return the text without forged's entries and without the containers that are empty now."""
     if _is_blank(text):
         return text
     while (found := next(_ours(text), None)) is not None:
@@ -59,14 +59,14 @@ def remove(text: str, made: Collection[Path], head: Head) -> str:
 
 
 def has_entries(text: str) -> bool:
-    """Whether any entry of ours is in it, of whichever installation; a text that names none is not read."""
+    """Return True if the text has entries of any installation of forged."""
     if not any(program in text for program in _PROGRAMS):
         return False
     return next(_ours(text), None) is not None
 
 
 def has_all(text: str, entries: Sequence[SettingsEntry], *, exact: bool = True) -> bool:
-    """Whether just these entries of ours are in it; `exact`: with the same environment."""
+    """Return True if the text has exactly these entries of forged; `exact`: also their environment."""
     wanted = [_judged(entry.value, exact=exact) for entry in entries]
     found = [_judged(parent.values[number].value, exact=exact) for parent, number in _ours(text)]
     return len(found) == len(wanted) and all(value in found for value in wanted)
@@ -81,19 +81,21 @@ def _judged(value: object, *, exact: bool) -> object:
 def _with(text: str, entry: SettingsEntry, made: list[Path]) -> str:
     node = parse(text)
     if node.kind != "{":
-        raise Unfit("it holds no object")
+        raise UnfitSettings("it holds no object")
     for depth, key in enumerate(entry.path):
         child = node.member(key)
         if child is None:
             made += [entry.path[:length] for length in range(depth + 1, len(entry.path) + 1)]
             return insert(text, node, key, _nested(entry, depth + 1))
         if child.kind != "{" and depth + 1 < len(entry.path):
-            raise Unfit(f"its {key} is of another kind")
+            raise UnfitSettings(f"its {key} is of another kind")
         node = child
     if node.kind != ("{" if entry.key else "["):
-        raise Unfit(f"its {'.'.join(entry.path)} is of another kind")
+        raise UnfitSettings(f"its {'.'.join(entry.path)} is of another kind")
     if entry.key in node.keys:
-        raise Unfit(f"its {'.'.join((*entry.path, entry.key))} is there already and runs something else")
+        raise UnfitSettings(
+            f"its {'.'.join((*entry.path, entry.key))} is there already and runs something else"
+        )
     return insert(text, node, entry.key or None, entry.value)
 
 
@@ -115,7 +117,7 @@ def _without_container(text: str, path: Path) -> str:
 
 
 def _without_head(text: str, head: Head) -> str:
-    """What was blank before, once more, unless something was added to it."""
+    """Return the original blank text, if nothing was added to the document."""
     node = parse(text)
     is_alone = not text[: node.start].strip() and "/" not in text[node.start : node.end]
     return text[node.end :] if is_alone and node.value == head else text

@@ -1,7 +1,7 @@
-"""An agent's own command: called by its absolute path, in a folder of ours, with an end.
+"""Run an agent's own command, by its absolute path, in forged's folder, with a time limit.
 
-Some ask although nobody can answer, and some wait for a network; so each call has a deadline, and what it
-started ends with it.
+Some commands ask questions although no terminal is there, and some wait for a network. So each call has a
+deadline, and its child processes end with it.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 
-from forged.integrations.disk import IntegrationError
+from forged.integrations.agent_table import AgentRow
+from forged.integrations.file_io import IntegrationError
 from forged.integrations.machine import Machine
-from forged.integrations.rows import AgentRow
 
 _WITHIN_S = 120.0
 _ASKED_S = 10.0
 _MOST_SHOWN = 300
-# How programs say that they do not know one of our words: they are of an older version.
+# Error messages for an unknown command or option, which an older version prints.
 _UNKNOWN = re.compile(
     r"(unknown|unrecognized|invalid|unexpected) (sub)?(command|option|argument)", re.IGNORECASE
 )
 
 
 def call(machine: Machine, row: AgentRow, program: str, arguments: Sequence[str]) -> None:
-    """Have the agent do something. Raises IntegrationError with what it said."""
+    """Run a command of the agent. Raises IntegrationError with its output."""
     words = [program, *(argument.replace("{folder}", machine.plugin) for argument in arguments)]
-    code, said = _run(words, _surroundings(machine, row, program), machine.plugin, _WITHIN_S)
+    code, output = _run(words, _environment(machine, row, program), machine.plugin, _WITHIN_S)
     if code == 0:
         return
     shown = f"`{row.program} {' '.join(words[1:])}`"
@@ -37,26 +37,28 @@ def call(machine: Machine, row: AgentRow, program: str, arguments: Sequence[str]
         raise IntegrationError(
             f"{shown} did not end within {_WITHIN_S:.0f} s: run it yourself, then say this again"
         )
-    if code == 127 or "node: No such file" in said:
+    if code == 127 or "node: No such file" in output:
         raise IntegrationError(f"{program} cannot run: it needs Node.js, which is not in PATH (nodejs.org)")
-    last = " ".join((said.strip()[-_MOST_SHOWN:] or f"exit code {code}").split())
-    raise IntegrationError(f"{shown} failed: {last}" + (f"; {newer(row)}" if _UNKNOWN.search(said) else ""))
+    last = " ".join((output.strip()[-_MOST_SHOWN:] or f"exit code {code}").split())
+    raise IntegrationError(
+        f"{shown} failed: {last}" + (f"; {update_advice(row)}" if _UNKNOWN.search(output) else "")
+    )
 
 
-def newer(row: AgentRow) -> str:
-    """What to do about an agent that is too old to have plug-ins."""
+def update_advice(row: AgentRow) -> str:
+    """Return the advice for an agent that is too old to have plug-ins."""
     return f"it was tried with {row.title} {row.tried}: `{row.install}`, then `forgectl setup {row.name}`"
 
 
 def version_of(machine: Machine, row: AgentRow, program: str) -> str:
-    """What an agent says is its version; empty when it says none in time."""
-    code, said = _run([program, "--version"], _surroundings(machine, row, program), machine.home, _ASKED_S)
-    words = said.split() if code == 0 else []
+    """Return the version that the agent prints; empty if it prints none in time."""
+    code, output = _run([program, "--version"], _environment(machine, row, program), machine.home, _ASKED_S)
+    words = output.split() if code == 0 else []
     return next((word for word in words if word[:1].isdigit() and "." in word), "")[:40]
 
 
-def _surroundings(machine: Machine, row: AgentRow, program: str) -> dict[str, str]:
-    """Those of the person, with the program's own folder in PATH: its interpreter often lies there."""
+def _environment(machine: Machine, row: AgentRow, program: str) -> dict[str, str]:
+    """Return the user's environment with the program's folder in PATH, for its interpreter."""
     path = f"{os.path.dirname(program)}:{machine.environ.get('PATH', '/usr/bin:/bin')}"
     return {**machine.environ, **row.env, "PATH": path, "FORGED_BYPASS": "1", "NO_COLOR": "1"}
 
@@ -64,7 +66,7 @@ def _surroundings(machine: Machine, row: AgentRow, program: str) -> dict[str, st
 def _run(
     words: Sequence[str], env: Mapping[str, str], folder: str, within_s: float
 ) -> tuple[int | None, str]:
-    """Exit code, None for one that did not end, and all that was said."""
+    """Return exit code, None after a time-out, and the output."""
     try:
         with subprocess.Popen(
             words,
@@ -75,19 +77,19 @@ def _run(
             stderr=subprocess.STDOUT,
             start_new_session=True,
         ) as process:
-            return _heard(process, within_s)
+            return _output(process, within_s)
     except OSError as error:
         return 127, f"{error.strerror}"
 
 
-def _heard(process: subprocess.Popen[bytes], within_s: float) -> tuple[int | None, str]:
-    """What it says until it ends; then its whole group is ended."""
+def _output(process: subprocess.Popen[bytes], within_s: float) -> tuple[int | None, str]:
+    """Return exit code and output of a process, and end its whole group."""
     try:
-        said, _ = process.communicate(timeout=within_s)
+        output, _ = process.communicate(timeout=within_s)
     except subprocess.TimeoutExpired:
         return None, ""
     else:
-        return process.returncode, said.decode(errors="replace")
+        return process.returncode, output.decode(errors="replace")
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

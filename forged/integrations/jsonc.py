@@ -1,9 +1,9 @@
-"""JSON as people keep it in settings - with comments, with commas before a bracket - read with its places.
+"""Parser and editor of JSON with comments and trailing commas, which keeps all other bytes.
 
-`parse` gives a tree in which each value knows where in the text it stands, so that an edit is an insertion or
-a cut and every other byte stays as it is. What was cut is exactly what was inserted: a new member stands
-first in its object, in the line form of what follows it, with a comma only if something follows.
-Raised is NotJson, for what no agent would read either.
+`parse` returns a tree in which each value has its place in the text. An edit is an insertion or a cut, and
+every other byte stays. A cut is the exact inverse of an insertion. A new member comes first in its object,
+in the line form of the next one, with a comma only if another one follows. Raises NotJson for a text that no
+agent could read either.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _DEEPEST = 100
 
 
 class NotJson(ValueError):  # noqa: N818 - reads as the state it names
-    """The text is no JSON, also with all that is tolerated; `str()` says where."""
+    """The text is not even JSON with comments; the message is the place."""
 
 
 class Node(msgspec.Struct, frozen=True):
-    """A value and where it stands: `text[start:end]`. `keys` are empty but for an object."""
+    """A value and its place: `text[start:end]`. `keys` are empty except for an object."""
 
     start: int
     end: int
@@ -36,20 +36,20 @@ class Node(msgspec.Struct, frozen=True):
     values: tuple[Node, ...] = ()
 
     def member(self, key: str) -> Node | None:
-        """The value of a key; of one that stands there twice the last, as everybody reads it."""
+        """Return the value of a key; the last one if there are several, as JSON parsers do."""
         found = [value for name, value in zip(self.keys, self.values, strict=False) if name == key]
         return found[-1] if found else None
 
     @property
     def value(self) -> object:
-        """What it means."""
+        """Return the value as Python objects."""
         if self.kind == "{":
             return {key: node.value for key, node in zip(self.keys, self.values, strict=True)}
         return [node.value for node in self.values] if self.kind == "[" else self.scalar
 
 
 def parse(text: str) -> Node:
-    """The tree of a text."""
+    """Return the tree of a text."""
     at = _skip(text, 0)
     node = _node(text, at, 0)
     if (rest := _skip(text, node.end)) < len(text):
@@ -58,7 +58,7 @@ def parse(text: str) -> Node:
 
 
 def insert(text: str, parent: Node, key: str | None, value: object) -> str:
-    """The text with a new first member of an object, or a new first item of an array (`key` is None)."""
+    """Return the text with a new first member of an object, or first item of an array (`key` is None)."""
     at = parent.start + 1
     line = _LINE_START.match(text, at)
     lead = line.group() if line and parent.values else ""
@@ -71,7 +71,7 @@ def insert(text: str, parent: Node, key: str | None, value: object) -> str:
 
 
 def cut(text: str, parent: Node, number: int) -> str:
-    """The text without a member or an item, and without the comma that it needed; comments stay."""
+    """Return the text without a member or an item, and without its comma; comments stay."""
     node = parent.values[number]
     start = parent.key_starts[number] if parent.kind == "{" else node.start
     start -= len(text[:start]) - len(text[:start].rstrip(" \t\r\n"))
@@ -85,7 +85,7 @@ def cut(text: str, parent: Node, number: int) -> str:
 
 
 def is_bare(text: str, node: Node) -> bool:
-    """Whether this is an object or array with nothing in it, not even a comment."""
+    """Return True if this is an object or array without content, even without a comment."""
     return bool(node.kind) and not node.values and not text[node.start + 1 : node.end - 1].strip()
 
 
@@ -124,7 +124,7 @@ def _container(text: str, start: int, opened: str, depth: int) -> Node:
 
 
 def _key(text: str, at: int, starts: Sequence[int], depth: int) -> tuple[str, list[int], int]:
-    """A key, the places of keys with this one, and where its value begins."""
+    """Return a key, the places of all keys up to it, and the place of its value."""
     name = _node(text, at, depth + 1)
     colon = _skip(text, name.end)
     if not isinstance(name.scalar, str) or text[colon : colon + 1] != ":":

@@ -1,7 +1,7 @@
-"""Where things lie on this machine: an agent's folder, its program, and what plug-ins run of forged.
+"""Locations on this machine: an agent's folder, its program, and the programs of forged.
 
-A `Machine` is made once at the entry and handed down, so that a test has one of its own. The paths in it are
-absolute and not resolved: an interpreter's link is what makes it that of its environment.
+A `Machine` is made once at the entry point and passed on, so that a test has one of its own. Its paths are
+absolute and not resolved, because an interpreter's link selects its virtual environment.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import msgspec
 import forged
 import forged_client
 from forged import config
-from forged.integrations.rows import AgentRow, rows
+from forged.integrations.agent_table import AgentRow, agent_rows
 from forged_client.address import home
 
-# Beside PATH: where installers put programs that a thin PATH does not know.
-_BESIDE = (".local/bin", ".npm-global/bin", ".bun/bin", ".opencode/bin", ".claude/local")
+# Folders besides PATH where installers put programs.
+_PROGRAM_FOLDERS = (".local/bin", ".npm-global/bin", ".bun/bin", ".opencode/bin", ".claude/local")
 _PLACES = (
     "FORGED_SOCKET",
     "XDG_RUNTIME_DIR",
@@ -31,13 +31,13 @@ _PLACES = (
     "XDG_CACHE_HOME",
 )
 SERVER_VARIABLES = (*_PLACES, "FORGED_BYPASS")
-"""Variables that a server must see as its agent does: where forged's things lie, and whether it is off."""
+"""Variables that an MCP server needs as its agent has them: locations of forged, and the bypass."""
 
 RECORD = "setup.json"
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """`data` is forged's data folder; `workspace` is where the person stands, nothing of it is ever run."""
+    """Environment of setup. `data` is forged's data folder; no program in `workspace` is ever run."""
 
     home: str
     environ: Mapping[str, str]
@@ -49,43 +49,43 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def plugin(self) -> str:
-        """The folder that is a plug-in of three agents."""
+        """Return the folder of the plug-in of three agents."""
         return os.path.join(self.data, "plugin")
 
-    def hook_words(self, agent: str) -> tuple[str, ...]:
-        """What a hook of this agent runs."""
-        signs = (f"--headless={sign}" for sign in rows()[agent].headless)
+    def hook_command(self, agent: str) -> tuple[str, ...]:
+        """Return the command of this agent's hooks, as words."""
+        signs = (f"--headless={sign}" for sign in agent_rows()[agent].headless)
         return (self.python, "-I", "-S", self.hook, agent, *signs)
 
-    def hook_line(self, agent: str) -> str:
-        """The same for a shell. Where forged is gone it says nothing and ends well.
+    def hook_shell_line(self, agent: str) -> str:
+        """Return the command of this agent's hooks for a shell; it succeeds if forged is gone.
 
-        An interpreter without its script ends with 2, a shell without its program with 127; some agents take
-        that for an objection and would stop every turn of a person who has moved or deleted forged.
+        An interpreter without its script ends with 2, a shell without its program with 127. Some agents take
+        that for an objection and would stop every turn after forged was moved or deleted.
         """
-        return f"{shlex.join(self.hook_words(agent))} 2>/dev/null || true"
+        return f"{shlex.join(self.hook_command(agent))} 2>/dev/null || true"
 
     def server(self, agent: str) -> dict[str, Any]:
-        """The command of this agent's MCP server."""
+        """Return the command of this agent's MCP server."""
         return {"command": self.python, "args": ["-I", "-S", self.bridge, agent]}
 
     @property
-    def moved(self) -> dict[str, str]:
-        """The variables that say where forged's things lie, where the person has set them."""
+    def custom_locations(self) -> dict[str, str]:
+        """Return the variables with forged's locations that the user has set."""
         set_here = {name: self.environ.get(name, "") for name in _PLACES}
-        if set_here["XDG_RUNTIME_DIR"].rstrip("/") == f"/run/user/{os.geteuid()}":  # looked for in any case
+        if set_here["XDG_RUNTIME_DIR"].rstrip("/") == f"/run/user/{os.geteuid()}":  # the default
             del set_here["XDG_RUNTIME_DIR"]
         return {name: value for name, value in set_here.items() if value.startswith("/")}
 
     def folder(self, row: AgentRow) -> str:
-        """Where an agent keeps its things, whether or not it is there."""
+        """Return the folder of an agent, even if it does not exist."""
         if sys.platform == "darwin" and row.macos:
             return self.path(row.macos)
         found = (self._named(place) for place in row.places)
         return next((path for path in found if path), self.path(row.places[-1]))
 
     def path(self, place: str) -> str:
-        """A path that may begin with ~."""
+        """Return the absolute path of a place that may begin with ~."""
         return os.path.join(self.home, place[2:]) if place.startswith("~/") else place
 
     def _named(self, place: str) -> str:
@@ -96,17 +96,17 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
         return os.path.join(value, rest).rstrip("/") if os.path.isabs(value) else ""
 
     def program(self, name: str) -> str:
-        """Absolute path of a program; none that the repository brings in which the person stands."""
+        """Return the absolute path of a program, never one in the current repository; "" if there is none."""
         candidates = (os.path.join(folder, name) for folder in self._search())
         usable = (path for path in candidates if os.path.isfile(path) and os.access(path, os.X_OK))
         return next((path for path in usable if not self.is_of_workspace(path)), "")
 
     def _search(self) -> Iterator[str]:
         yield from filter(os.path.isabs, self.environ.get("PATH", "").split(":"))
-        yield from (os.path.join(self.home, folder) for folder in _BESIDE)
+        yield from (os.path.join(self.home, folder) for folder in _PROGRAM_FOLDERS)
 
     def is_of_workspace(self, path: str) -> bool:
-        """Whether a path lies in the repository in which the person stands, by its name or in truth."""
+        """Return True if a path is in the current repository, by its name or after resolving links."""
         top = _top(os.path.realpath(self.workspace)) if self.workspace else "/"
         if top in {"/", os.path.realpath(self.home)}:
             return False
@@ -114,7 +114,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def machine_of(environ: Mapping[str, str], workspace: str) -> Machine:
-    """This machine, as the process's environment shows it. Raises AddressError where there is no home."""
+    """Return this machine by the process's environment. Raises AddressError if there is no home."""
     return Machine(
         home=home(environ),
         environ=environ,

@@ -1,8 +1,8 @@
-"""What setup did on this machine, so that its removal is exact: a small file in forged's data folder.
+"""Record of the changes that setup made, for an exact removal: a file in forged's data folder.
 
-It says by which program each agent was connected, which files and folders were made, and which containers in
-settings. Nothing else depends on it: without it entries of ours are found all the same, and containers that
-were made for them stay behind, empty.
+It has the program by which each agent was connected, the files and folders that were made, and the
+containers in settings. Nothing else depends on it. Without it forged's entries are still found, and empty
+containers stay behind.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import os
 import msgspec
 
 import forged
-from forged.integrations import disk
+from forged.integrations import file_io
 from forged.integrations.machine import RECORD, Machine
 
 
-class Done(msgspec.Struct, frozen=True):
-    """What was done for one agent: by which program, and which files and folders were made.
+class AgentRecord(msgspec.Struct, frozen=True):
+    """Changes for one agent: its program, and the files and folders that were made.
 
-    `made`: containers that were made in its settings, by the file.
+    `made`: the containers that were made in its settings, by file.
     """
 
     program: str = ""
@@ -28,45 +28,45 @@ class Done(msgspec.Struct, frozen=True):
     folders: tuple[str, ...] = ()
 
 
-class Record(msgspec.Struct, frozen=True):
-    """`folders` are those made for our own files, from the top; `service`: the units are setup's."""
+class SetupRecord(msgspec.Struct, frozen=True):
+    """All changes. `folders` were made for forged's files, from the top; `service`: by setup."""
 
     version: str = forged.__version__
-    agents: dict[str, Done] = {}
+    agents: dict[str, AgentRecord] = {}
     folders: tuple[str, ...] = ()
     service: bool = False
 
 
-def load(machine: Machine) -> Record:
-    """What is on record; nothing where there is none that can be read."""
-    text = disk.read(os.path.join(machine.data, RECORD))
+def load(machine: Machine) -> SetupRecord:
+    """Return the record; an empty one if it cannot be read."""
+    text = file_io.read(os.path.join(machine.data, RECORD))
     if text is None:
-        return Record()
+        return SetupRecord()
     try:
-        return msgspec.json.decode(text, type=Record)
+        return msgspec.json.decode(text, type=SetupRecord)
     except msgspec.DecodeError:
-        return Record()
+        return SetupRecord()
 
 
-def save(machine: Machine, record: Record) -> None:
-    """Put it on record. Raises NotDone."""
+def save(machine: Machine, record: SetupRecord) -> None:
+    """Write the record. Raises NotDone."""
     path = os.path.join(machine.data, RECORD)
-    before = disk.read(path)
+    before = file_io.read(path)
     text = msgspec.json.format(msgspec.json.encode(record)).decode() + "\n"
     if text != before:
-        disk.write(path, text, before)
+        file_io.write(path, text, before)
 
 
 def erase(machine: Machine) -> None:
-    """Take the record away, and the folders that were made for it, if nothing else is in them."""
+    """Remove the record, and its folders if they are empty."""
     folders = load(machine).folders
-    disk.remove(os.path.join(machine.data, RECORD))
+    file_io.remove(os.path.join(machine.data, RECORD))
     for folder in reversed(folders):
-        disk.remove_empty(folder)
+        file_io.remove_empty(folder)
 
 
-def noted(record: Record, agent: str, done: Done | None) -> Record:
-    """The record with what was done for an agent, or without that."""
+def with_agent(record: SetupRecord, agent: str, done: AgentRecord | None) -> SetupRecord:
+    """Return the record with the changes for an agent, or without that agent."""
     others = {name: value for name, value in record.agents.items() if name != agent}
     return msgspec.structs.replace(
         record, version=forged.__version__, agents=others if done is None else {**others, agent: done}

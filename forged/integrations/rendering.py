@@ -1,8 +1,8 @@
-"""Templates and the table of agents as the files that agents read. Nothing is written here.
+"""Render templates and the agent table as the files that agents read. Writes no file.
 
-In a template of JSON a string that is a name between @ stands for a value: "@version@", "@hooks@" (all events
-of the agent), "@server@" (forged's MCP server), "@hook@" (the command of its hooks, in words). In one of
-JavaScript it is the same text.
+In a JSON template a string that is a name between @ is replaced by a value: "@version@", "@hooks@" (all
+events of the agent), "@server@" (forged's MCP server), "@hook@" (the command of its hooks, as words). In a
+JavaScript template the same text is replaced.
 """
 
 from __future__ import annotations
@@ -12,46 +12,46 @@ from collections.abc import Mapping
 from typing import Any
 
 import forged
+from forged.integrations.agent_table import AgentRow, agent_rows, template
 from forged.integrations.machine import SERVER_VARIABLES, Machine
-from forged.integrations.rows import AgentRow, rows, template
 
 NAME = "forged"
 
 
 def plugin_files(machine: Machine) -> dict[str, str]:
-    """The folder that is a plug-in of three agents: texts by their names in it."""
-    owners = [row for row in rows().values() if row.way == "plugin"]
+    """Return the files of the plug-in for three agents: texts by their names in its folder."""
+    owners = [row for row in agent_rows().values() if row.way == "plugin"]
     return {name: text for row in owners for name, text in files(row, machine).items()}
 
 
 def files(row: AgentRow, machine: Machine) -> dict[str, str]:
-    """What is rendered for one agent, by the names of the files."""
+    """Return the files for one agent, by name."""
     values = _values(row, machine)
     return {name: _filled(source, values) for name, source in row.files.items()}
 
 
 def hooks(row: AgentRow, machine: Machine) -> dict[str, list[object]]:
-    """The hooks of all events of an agent."""
-    line = machine.hook_line(row.name)
+    """Return the hooks of all events of an agent."""
+    line = machine.hook_shell_line(row.name)
     return {event: [_hook(row, line, round(wait / row.unit_s))] for event, wait in row.events.items()}
 
 
 def server(row: AgentRow, machine: Machine) -> dict[str, Any]:
-    """The MCP server as this agent wants it described.
+    """Return the MCP server in the form of this agent's settings.
 
-    Where the agent passes its environment on, nothing of it is written down: hooks see the agent's, and a
-    server that saw another one would be that of another daemon once the person moves a folder.
+    If the agent passes its environment on, none is written down. Hooks see the agent's environment, and a
+    server with another one would use another daemon after you move a folder.
     """
-    told = machine.server(row.name)
+    entry = machine.server(row.name)
     if row.name == "opencode":
-        return {"type": "local", "command": [told["command"], *told["args"]], "enabled": True}
+        return {"type": "local", "command": [entry["command"], *entry["args"]], "enabled": True}
     if row.name == "vscode":
-        told = {"type": "stdio", **told}
+        entry = {"type": "stdio", **entry}
     if row.server_env == "named":
-        told["env_vars"] = list(SERVER_VARIABLES)
-    elif row.server_env == "written" and machine.moved:
-        told["env"] = machine.moved
-    return told
+        entry["env_vars"] = list(SERVER_VARIABLES)
+    elif row.server_env == "written" and machine.custom_locations:
+        entry["env"] = machine.custom_locations
+    return entry
 
 
 def _hook(row: AgentRow, line: str, timeout: int) -> object:
@@ -66,7 +66,7 @@ def _values(row: AgentRow, machine: Machine) -> dict[str, object]:
         "@version@": forged.__version__,
         "@hooks@": hooks(row, machine),
         "@server@": server(row, machine),
-        "@hook@": list(machine.hook_words(row.name)),
+        "@hook@": list(machine.hook_command(row.name)),
     }
 
 

@@ -1,4 +1,4 @@
-"""Frozen maps of memories, one search over them (`search_maps`), and the gate (`score_search`).
+"""Frozen maps of memories, the search over them (`search_maps`) and the gate (`score_search`).
 
 Pure functions without any I/O. Only the chains are imported at once: the capture worker needs no numpy.
 """

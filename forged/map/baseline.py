@@ -1,10 +1,11 @@
-"""How similar everyday messages are to any memory, for one embedding model: what the gate compares with.
+"""Baseline of the gate: the similarity of everyday messages to any memory, for one embedding model.
 
 Sentence models put all texts into narrow cones: a cosine of 0.8 is nothing for one and a perfect match for
-another. So fixed messages are embedded once per model, as queries and as passages. Both means are
-subtracted, and the two directions in which the messages spread most are dropped: with multilingual-e5-small
-the writing system (r 0.94) and code against chat (r 0.70). A `Calibration` holds a dense index's rows against
-this, computed once; that of an edited index (`carry_calibration`, `thinned`) costs what the edit changed.
+another. So fixed messages are embedded once per model, as queries and as passages. Both means are subtracted.
+The two directions in which the messages spread most are dropped: with multilingual-e5-small these are the
+writing system (r 0.94) and code against chat (r 0.70). A `Calibration` holds the values that a dense index
+needs for this, computed once. The calibration of an edited index (`carry_calibration`, `thin_calibration`)
+costs as much as the edit changed.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from numpy.typing import NDArray
 from forged.map.dense import DenseIndex, cosines_into
 from forged.models import Vectors
 
-# Own set, area under the curve of unrelated against related: 0.86, 0.91, 0.91 for 0, 1, 2; 3-6 are like 2.
+# Own set, area under the curve of unrelated against related: 0.86, 0.91, 0.91 for 0, 1, 2; 3-6 equal 2.
 _AXES = 2
-# With fewer numbers than this two axes are half of everything, and no language model has so few.
+# Below this dimension two axes would be a large part of a vector; no language model has so few.
 LEAST_DIMENSION = 64
 _SAME = 1e-6
 
@@ -29,8 +30,8 @@ _SAME = 1e-6
 class Baseline(msgspec.Struct, frozen=True, eq=False):
     """Common part of everyday messages, for vectors of d numbers by the embedder of `key`.
 
-    `query_mean` and `passage_mean` (d,) are their means as queries and passages; `dropped_axes` (2, d) unit
-    directions; `messages` (b, d) the messages as queries without mean and axes, of unit length.
+    `query_mean` and `passage_mean` (d,) are their means as queries and passages. `dropped_axes` (2, d) are
+    unit directions. `messages` (b, d) are the messages as queries, without mean and axes, of unit length.
     """
 
     key: str
@@ -41,7 +42,7 @@ class Baseline(msgspec.Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, key: str, queries: Vectors, passages: Vectors) -> Baseline:
-        """Learn from the same messages as queries and as passages, unit rows (b, d) each."""
+        """Compute the baseline from the same messages as queries and as passages, unit rows (b, d) each."""
         query_mean, passage_mean = queries.mean(axis=0), passages.mean(axis=0)
         spread = np.vstack([queries - query_mean, passages - passage_mean])
         values, directions = np.linalg.eigh(spread @ spread.T)  # (2b, 2b): a tenth of the work of an SVD
@@ -53,16 +54,16 @@ class Baseline(msgspec.Struct, frozen=True, eq=False):
         return cls(key, query_mean, passage_mean, axes, messages)
 
     def fits(self, index: DenseIndex) -> bool:
-        """Whether an index is of the same model; one that was replaced behind its name has other vectors."""
+        """Return True if an index holds vectors of the same model."""
         return self.key == index.key and self.messages.shape[1] == index.dimension
 
     @property
     def directions(self) -> Vectors:
-        """What every row is multiplied with once, (2 + axes, d): the axes, both means."""
+        """The vectors that every row is multiplied with once, (2 + axes, d): the axes and both means."""
         return np.vstack([self.dropped_axes, self.query_mean, self.passage_mean])
 
     def scales(self, products: Vectors) -> NDArray[np.float32]:
-        """One over what is left of each row's length, (n,), by its products with `directions`; 0 for none."""
+        """Return the inverse of each row's remaining length, (n,), by its products; 0 for none."""
         along = products[:-2] - (self.dropped_axes @ self.passage_mean)[:, None]
         square = 1 - 2 * products[-1] + self.passage_mean @ self.passage_mean
         square -= np.einsum("ij,ij->j", along, along)
@@ -72,18 +73,19 @@ class Baseline(msgspec.Struct, frozen=True, eq=False):
     def of_messages(
         self, products: Vectors, scales: NDArray[np.float32], some: NDArray[np.intp] | None = None
     ) -> Vectors:
-        """Products of messages, all or some, with unit rows to cosines without mean and axes of the rows."""
+        """Turn products of messages with unit rows into cosines without mean and axes of the rows."""
         messages = self.messages if some is None else self.messages[some]
         cosines: Vectors = (products - (messages @ self.passage_mean)[:, None]) * scales
         return cosines
 
 
 class Calibration(msgspec.Struct, frozen=True, eq=False):
-    """The rows of one dense index held against a baseline.
+    """Values of the rows of one dense index against a baseline.
 
-    `products` float32 (2 + axes, n), of each row with the dropped axes and the query mean, and ones; `scales`
-    float32 (n,), one over what is left of each row's length without mean and axes, 0 where nothing is left;
-    `best` float32 (b,), the greatest cosine that each everyday message reaches; `holders` intp (b,), where.
+    `products` float32 (2 + axes, n) are the products of each row with the dropped axes and the query mean,
+    and ones. `scales` float32 (n,) are the inverse of each row's length without mean and axes, 0 if nothing
+    remains. `best` float32 (b,) is the greatest cosine that each everyday message reaches. `holders` intp
+    (b,) are the rows with that cosine.
     """
 
     baseline: Baseline
@@ -94,7 +96,7 @@ class Calibration(msgspec.Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, index: DenseIndex, baseline: Baseline) -> Calibration:
-        """Hold every row against the baseline: 64 products a row, 15 ms at 10,000. One row has a vector."""
+        """Compute the calibration of all rows: 64 products a row, 15 ms at 10,000. One row has a vector."""
         directions = baseline.directions
         products = np.empty((len(directions), len(index)), np.float32)
         cosines_into(products, index, directions)
@@ -120,9 +122,9 @@ class Calibration(msgspec.Struct, frozen=True, eq=False):
         return Calibration(self.baseline, self.products, self.scales, best, holders)
 
     def edited(self, places: NDArray[np.int64], index: DenseIndex) -> Calibration:
-        """The calibration of an index that came of this one's by an edit; row i was `places[i]`, new at -1.
+        """Return the calibration of an index after an edit: row i was `places[i]`, or is new at -1.
 
-        Costs as much as the rows that are new, unless one went on which a message had its best.
+        The cost is that of the new rows, unless a row is gone that was the best of a message.
         """
         fresh = np.flatnonzero((places < 0) & ~index.missing)
         kept = np.flatnonzero(places >= 0)
@@ -151,7 +153,7 @@ kept_calibrations: WeakKeyDictionary[DenseIndex, Calibration] = WeakKeyDictionar
 
 
 def calibration_of(index: DenseIndex, baseline: Baseline) -> Calibration:
-    """The calibration of an index, computed once. `index` has at least one vector."""
+    """Return the calibration of an index with at least one vector, computed once."""
     known = _known(index, baseline)
     if known is None:
         known = kept_calibrations[index] = Calibration.of(index, baseline)
@@ -161,9 +163,9 @@ def calibration_of(index: DenseIndex, baseline: Baseline) -> Calibration:
 def carry_calibration(
     before: DenseIndex | None, places: NDArray[np.int64], index: DenseIndex, baseline: Baseline
 ) -> None:
-    """Calibrate an index that came of `before` by an edit, if of anything, unless it is of another model.
+    """Calibrate an index from that of `before`, if there is one; an index of another model is skipped.
 
-    Row i was `places[i]` there, or is new at -1.
+    Row i of the index was row `places[i]` of `before`, or is new at -1.
     """
     _calibrate(before, index, baseline, lambda known: known.edited(places, index))
 

@@ -1,9 +1,9 @@
-"""Walks over memories: version chains along `supersedes`, and hops along `related`.
+"""Version chains along `supersedes`, and the memories that `related` links lead to.
 
-Pure functions. People edit these links by hand, so walks expect forks, cycles and ids that lead nowhere: a
-chain is the connected set of memories that supersede one another, its head the greatest of (version,
+Pure functions. People edit these links by hand, so forks, cycles and ids without a memory are expected. A
+chain is the connected set of memories that supersede one another. Its head is the greatest of (version,
 created_at, id). Two versions that replaced the same one are both heads, until one names the other in
-`supersedes`, or in `related` by that word.
+`supersedes`, or in `related` with that word.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 
 class Chains(msgspec.Struct, frozen=True, eq=False):
-    """Chains of one root that have several members or an odd link. Never changed after `build_chains`.
+    """Version chains of one root with several members or an odd link. Never changed after `build_chains`.
 
-    `members` maps a head to all ids of its chain, oldest first, and `head_of` each of those to the head;
-    `flags` maps a head to what is odd: "fork", "cycle", "missing:<id>", `concurrent_heads` the head of a fork
-    to its other heads, oldest first. A memory in none of them is its own head.
+    `members` maps a head to all ids of its chain, oldest first. `head_of` maps each of those ids to the head.
+    `flags` maps a head to the names of its oddities: "fork", "cycle", "missing:<id>". `concurrent_heads` maps
+    the head of a fork to its other heads, oldest first. A memory in none of them is its own head.
     """
 
     head_of: dict[str, str]
@@ -32,33 +32,33 @@ class Chains(msgspec.Struct, frozen=True, eq=False):
     concurrent_heads: dict[str, tuple[str, ...]] = {}
 
     def head(self, memory_id: str) -> str:
-        """The head of its chain, of a fork the greatest."""
+        """Return the head of a memory's chain; of a fork the greatest."""
         return self.head_of.get(memory_id, memory_id)
 
     def concurrent_with(self, memory_id: str) -> tuple[str, ...]:
-        """The heads that stand beside this one; none unless it is a head of a fork."""
+        """Return the other heads of a fork; nothing unless this memory is one of the heads."""
         head = self.head(memory_id)
         heads = (*self.concurrent_heads.get(head, ()), head)
         return tuple(each for each in heads if each != memory_id) if memory_id in heads else ()
 
     def chain(self, memory_id: str) -> tuple[str, ...]:
-        """All ids of the chain, oldest first; the id alone when it has no chain."""
+        """Return all ids of a chain, oldest first; the id alone if it has no chain."""
         return self.members.get(self.head(memory_id), (memory_id,))
 
     def is_head(self, memory_id: str) -> bool:
-        """Whether nothing replaces it."""
+        """Return True if no memory replaces this one."""
         head = self.head(memory_id)
         return head == memory_id or memory_id in self.concurrent_heads.get(head, ())
 
     def heads(self, memories: Iterable[Memory]) -> list[Memory]:
-        """Those of some memories that nothing replaces."""
+        """Return the memories that no other memory replaces."""
         gone = {each for each, head in self.head_of.items() if each != head}.difference(
             *self.concurrent_heads.values()
         )
         return [memory for memory in memories if memory.id not in gone]
 
     def may_change_with(self, memories: Iterable[Memory]) -> bool:
-        """Whether chains may be others after an edit of these memories, as they were and as they are."""
+        """Return True if an edit of these memories may change a chain; pass their old and new versions."""
         missing = {flag for flags in self.flags.values() for flag in flags}
         return any(
             memory.supersedes or memory.id in self.head_of or f"missing:{memory.id}" in missing
@@ -97,18 +97,18 @@ def build_chains(memories: Collection[Memory]) -> Chains:
 
 
 def _unreplaced(present: Sequence[Memory]) -> set[str]:
-    """Ids of a chain that nothing in it replaces."""
+    """Return the ids of a chain that no member replaces."""
     return {memory.id for memory in present}.difference(*map(replaced_ids, present))
 
 
 def replaced_ids(memory: Memory) -> set[str]:
-    """The ids that a memory says it replaces, itself left out."""
+    """Return the ids that a memory says it replaces, its own left out."""
     named = {edge.id for edge in memory.related if edge.relationship == Relationship.SUPERSEDES}
     return (named | {memory.supersedes or ""}) - {memory.id}
 
 
 def _connected(successors: Iterable[Memory]) -> Iterable[list[str]]:
-    """Group ids that are joined by `supersedes`, including ids that no longer exist."""
+    """Group ids that `supersedes` joins, including ids that no longer exist."""
     neighbours: dict[str, list[str]] = {}
     for memory in successors:
         older = memory.supersedes or ""
@@ -141,10 +141,10 @@ def _oddities(present: Sequence[Memory], everyone: dict[str, Memory], *, is_fork
 def follow_links(
     seeds: Sequence[_Key], neighbours: Callable[[_Key], Iterable[_Key]], *, depth: int, limit: int
 ) -> list[_Key]:
-    """What is reached from `seeds` in at most `depth` steps, nearest first, none twice, at most `limit`.
+    """Return the keys that links reach from `seeds` in at most `depth` steps, nearest first, none twice.
 
-    A key is whatever tells one memory from any other. `neighbours` yields those that a memory leads to and
-    leaves out what does not exist. The limit keeps one hub from filling the answer.
+    A key is any value that identifies a memory. `neighbours` yields the keys that a memory links to and
+    leaves out missing ones. At most `limit` keys are returned, so that one hub does not fill the answer.
     """
     seen = set(seeds)
     found: list[_Key] = []

@@ -1,11 +1,12 @@
-"""The dense half of a vector map: unit rows, exact cosines, and centring without a second matrix.
+"""Dense index of a vector map: unit rows, exact cosines, and centring without a second matrix.
 
-Every row is compared with every query: for one person's memories that beats indexes. Rows are kept in blocks
-of 64, transposed, two to three times faster than row-major blocks of 128 (`make bench`). Sentence models put
-all texts in one narrow cone; since (x - m)·(q - m) is x·q - x·m plus a constant of the query, subtracting the
-mean needs two numbers per row. The mean is that of all rows that a request sees: one per index would move a
-small unrelated index to the front. Chinese, Japanese and Korean (CJK) lose a mean of their own, so that a
-question finds its answer in another language (own set: recall@10 of 10 such 0.47 -> 0.87).
+Every row is compared with every query: for the memories of one person that is faster than an approximate
+index. Rows are kept in transposed blocks of 64, two to three times faster than row-major blocks of 128 (`make
+bench`). Sentence models put all texts in one narrow cone. Since (x - m)·(q - m) is x·q - x·m plus a constant
+of the query, subtracting the mean needs two numbers per row. The mean is that of all rows that a request
+sees: a mean per index would move a small unrelated index to the front. Chinese, Japanese and Korean (CJK)
+texts have a mean of their own, so that a question finds its answer in another language (own set: recall@10 of
+10 such 0.47 -> 0.87).
 """
 
 from __future__ import annotations
@@ -22,21 +23,22 @@ from forged.models import Vectors
 
 # Rows of a block: four vectors of 16 numbers. Measured at 384 and 1,536 dimensions: 32 and 96 are slower.
 BLOCK = 64
-# With fewer vectors than this their mean says more about them than about the model.
+# With fewer vectors their mean says more about them than about the model.
 _CENTRED_FROM = 50
-# A script's own mean is drawn to the common one as by so many rows; 3-30 are alike.
+# The common mean counts as so many rows in the mean of a script; 3-30 are equal.
 _DRAWN_BY = 10
-# Squared distance that is nothing but rounding.
+# Squared distance that is only rounding.
 _SAME = 1e-6
 _NONE = np.empty(0, np.intp)
 
 
 class DenseIndex(msgspec.Struct, frozen=True, eq=False, dict=True, weakref=True):
-    """Vectors of one map, made by one model.
+    """Vectors of one map part, made by one model.
 
-    `key` is the embedder's; `blocks` float32 (b, d, 64) holds row i as column i % 64 of block i // 64, of
-    unit length or zero without a vector; `missing` bool (n,), the zero rows; `total` float64 (d,), the sum of
-    all rows. `gone` intp (g,) are missing rows that the blocks, shared with an older index, still hold.
+    `key` is the embedder's. `blocks` float32 (b, d, 64) holds row i as column i % 64 of block i // 64, of
+    unit length, or zero without a vector. `missing` bool (n,) are the zero rows. `total` float64 (d,) is the
+    sum of all rows. `gone` intp (g,) are missing rows that the blocks, shared with an older index, still
+    hold.
     """
 
     key: str
@@ -53,32 +55,33 @@ class DenseIndex(msgspec.Struct, frozen=True, eq=False, dict=True, weakref=True)
         return int(self.blocks.shape[1])
 
     def row(self, number: int) -> Vectors:
-        """One row, (d,), as a view."""
+        """Return one row, (d,), as a view."""
         return self.blocks[number // BLOCK, :, number % BLOCK]
 
     def some(self, numbers: NDArray[np.intp]) -> Vectors:
-        """Some rows, (c, d), as a copy."""
+        """Return some rows, (c, d), as a copy."""
         rows: Vectors = self.blocks[numbers // BLOCK, :, numbers % BLOCK]
         return rows
 
     def without(self, gone: NDArray[np.bool_]) -> DenseIndex:
-        """The index in which these rows are missing; it is asked of one that lacks none that it holds."""
+        """Return the index with these rows missing. Call it on an index whose missing rows are zero."""
         rows = np.flatnonzero(gone & ~self.missing)
         total = self.total - self.some(rows).sum(axis=0, dtype=np.float64)
         return DenseIndex(self.key, self.blocks, self.missing | gone, total, rows)
 
     @cached_property
     def present(self) -> int:
-        """Number of rows that hold a vector."""
+        """Number of rows with a vector."""
         return len(self) - int(np.count_nonzero(self.missing))
 
 
 class Centre(msgspec.Struct, frozen=True, eq=False):
-    """What centring needs beside the raw cosines, for some indexes that are seen together.
+    """Values for centring cosines, for some indexes that are searched together.
 
-    `means` float32 (2, d): of other and of CJK rows; `mixed` tells whether there are both. For each index
-    `scripts`, intp (n,), which mean a row loses; `shifts`, float32 (2, n), its rows' products with the means;
-    `scales`, float32 (n,), one over its rows' distances to their mean, 0 for rows that have none.
+    `means` float32 (2, d) are those of other rows and of CJK rows; `mixed` is True if there are both. Each
+    index has three arrays. `scripts` intp (n,) is the number of the mean that a row loses. `shifts` float32
+    (2, n) are the products of its rows with the means. `scales` float32 (n,) are the inverse distances of its
+    rows to their mean, 0 for rows without one.
     """
 
     means: NDArray[np.float32]
@@ -90,9 +93,9 @@ class Centre(msgspec.Struct, frozen=True, eq=False):
     def apply(
         self, index: int, cosines: Vectors, queries: Vectors, cjk: NDArray[np.bool_], out: Vectors
     ) -> None:
-        """Write the cosines between centred rows and queries, each query's times its distance to its mean.
+        """Write the cosines between centred rows and queries, times each query's distance to its mean.
 
-        `cjk` (q,) says which queries are CJK texts. Scores are standardised next, which drops the constant.
+        `cjk` (q,) is True for CJK queries. Scores are standardised next, which drops the constant.
         """
         script = cjk.astype(np.intp) if self.mixed else np.zeros(len(queries), np.intp)
         np.subtract(cosines, self.shifts[index][script] if self.mixed else self.shifts[index][0], out=out)
@@ -101,7 +104,7 @@ class Centre(msgspec.Struct, frozen=True, eq=False):
         out *= self.scales[index]
 
     def rows(self, index: int, of: DenseIndex, numbers: NDArray[np.intp]) -> Vectors:
-        """Centred unit rows (c, d) of some rows of an index; zero where there is none."""
+        """Return centred unit rows (c, d) of some rows of an index; zero for missing rows."""
         rows = of.some(numbers)
         rows -= self.means[self.scripts[index][numbers]] if self.mixed else self.means[0]
         rows *= self.scales[index][numbers, None]
@@ -110,7 +113,7 @@ class Centre(msgspec.Struct, frozen=True, eq=False):
 
 def cosines_into(out: Vectors, index: DenseIndex, queries: Vectors) -> None:
     """Write the cosines of `queries` (q, d) with all rows of `index`, shape (q, n), into `out`."""
-    if len(queries) == 1:  # alone it takes a slower way through OpenBLAS than two do
+    if len(queries) == 1:  # OpenBLAS is slower for one row than for two
         two = np.empty((2, out.shape[1]), np.float32)
         cosines_into(two, index, np.repeat(queries, 2, axis=0))
         out[0] = two[0]
@@ -126,32 +129,33 @@ def cosines_into(out: Vectors, index: DenseIndex, queries: Vectors) -> None:
 def joint_centre(
     indexes: Sequence[DenseIndex],
     cjk: Sequence[NDArray[np.bool_]],
-    beside: Sequence[tuple[DenseIndex, NDArray[np.bool_]]] = (),
+    extra: Sequence[tuple[DenseIndex, NDArray[np.bool_]]] = (),
 ) -> Centre | None:
-    """Centre of indexes of one dimension, or None while they hold fewer than 50 vectors.
+    """Return the centre of indexes of one dimension, or None while they hold fewer than 50 vectors.
 
-    `cjk` says which rows of each index are CJK texts. Legs `beside`, with theirs, are centred behind the
-    others and do not count. Costs one query the first time; kept for as long as the first index lives.
+    `cjk` is True for CJK rows of each index. The `extra` indexes, with their own flags, are centred after the
+    others and do not count for the means. The first call costs as much as a query. The result is kept as long
+    as the first index lives.
     """
     if sum(index.present for index in indexes) < _CENTRED_FROM:
         return None
     known = _centres.get(indexes[0])
-    others = [*indexes[1:], *(index for index, _ in beside)]
+    others = [*indexes[1:], *(index for index, _ in extra)]
     if known is not None and [other() for other in known[0]] == others:
         return known[1]
-    fresh = _centre(indexes, cjk, beside)
+    fresh = _centre(indexes, cjk, extra)
     _centres[indexes[0]] = (tuple(map(ref, others)), fresh)
     return fresh
 
 
-# Weak on both sides: a replaced map must not live on because somebody once searched it.
+# Weak on both sides: a search must not keep a replaced map alive.
 _centres: WeakKeyDictionary[DenseIndex, tuple[tuple[ref[DenseIndex], ...], Centre]] = WeakKeyDictionary()
 
 
 def _centre(
     indexes: Sequence[DenseIndex],
     cjk: Sequence[NDArray[np.bool_]],
-    beside: Sequence[tuple[DenseIndex, NDArray[np.bool_]]],
+    extra: Sequence[tuple[DenseIndex, NDArray[np.bool_]]],
 ) -> Centre:
     present = sum(index.present for index in indexes)
     total = np.sum([index.total for index in indexes], axis=0)
@@ -169,7 +173,7 @@ def _centre(
             (cjk_total + drawn) / (count + _DRAWN_BY),
         ]
     ).astype(np.float32)
-    everything = [*zip(indexes, cjk, strict=True), *beside]
+    everything = [*zip(indexes, cjk, strict=True), *extra]
     scripts = tuple(own.astype(np.intp) if count else np.zeros(len(own), np.intp) for _, own in everything)
     distances = [
         _distances(index, means, script) for (index, _), script in zip(everything, scripts, strict=True)
@@ -181,7 +185,7 @@ def _centre(
 def _distances(
     index: DenseIndex, means: NDArray[np.float32], script: NDArray[np.intp]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Each row's products with the means, (2, n), and one over its distance to its own, (n,)."""
+    """Return each row's products with the means, (2, n), and its inverse distance to its own mean, (n,)."""
     shifts = np.empty((len(means), len(index)), np.float32)
     cosines_into(shifts, index, means)
     own = np.take_along_axis(shifts, script[None], axis=0)[0]

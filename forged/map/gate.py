@@ -1,16 +1,16 @@
-"""The gate: decides from the results of a search whether a store holds anything relevant to a message.
+"""Gate: decides from the results of a search which memories are injected.
 
-`score_search` makes of cosines, postings and the model's baseline a `GateScore`: the evidence of a request
-and of each row. `gate_decisions` lets memories in by it. Nothing is raised. Evidence is how far the best row
-is above what everyday messages reach *in this store*, in standard deviations, for every model and size of
-store; `retrieval_min_score` is the share of unrelated messages that are not strong.
+`score_search` turns cosines, postings and the model's baseline into a `GateScore`: the evidence of the
+request and of each row. `gate_decisions` admits memories by it. Nothing is raised. Evidence is the distance
+of the best row above everyday messages *in this store*, in standard deviations, for every model and size of
+store. `retrieval_min_score` is the share of unrelated messages that must not be strong.
 
-Vectors: the best cosine without the baseline, standardised by what its 64 messages reach. Words add the log
-odds that the message was written with a row in mind (`LexicalOdds`). A likelihood ratio exceeds x by chance
-with a probability of at most exp(-x), so alone it needs no statistics of the store, however small.
+Vectors: the best cosine without the baseline, standardised by the cosines of its 64 messages. Words add the
+log odds that the message was written with a row in mind (`LexicalOdds`). A likelihood ratio exceeds x by
+chance with a probability of at most exp(-x), so words alone need no statistics of the store.
 
-A session is given more than a message alone: its messages are likelier to be about the project, and memories
-stay in context for all turns that follow, so the first turn may bring most, and later ones fewer and fewer.
+A session gets more than a single message: its messages are likelier to be about the project, and memories
+stay in context for later turns. So the first turn may bring most, and later ones fewer and fewer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from forged.map.baseline import LEAST_DIMENSION, Baseline, Calibration, calibration_of, kept_calibrations
-from forged.map.lexical import Matches
+from forged.map.lexical import TermMatches
 from forged.map.search import MapSearch, Ranked
 from forged.models import Vectors
 from forged.text.english import EVERYDAY_MESSAGES, EVERYDAY_WORDS
@@ -34,10 +34,10 @@ from forged.text.terms import Terms, are_stems, distinct, terms
 UNGATED = float("inf")
 """Evidence where there is nothing to compare with: everything passes."""
 
-# The bound on chance is loose by so many nats: at most 5 % of unrelated messages reach 0.75 nats in stores of
+# Slack of the bound on chance, in nats: at most 5 % of unrelated messages reach 0.75 nats in stores of
 # 1 to 330 rows of LoCoMo's development half and of our own set.
 _SLACK = 2.25
-# Deviations that one nat of words adds to vectors (0.1-0.3 are alike), from LEAST on, so that words only ever
+# Deviations that one nat of words adds to vectors (0.1-0.3 are equal), from LEAST on, so that words only ever
 # add: 5 % of unrelated messages reach 1.46 to 1.65 in stores of 1 to 330 rows of both sets (by chance 1.645).
 _NAT_WEIGHT = 0.15
 _SAME = 1e-6
@@ -45,17 +45,17 @@ _NORMAL = NormalDist()
 
 
 def threshold(min_score: float) -> float:
-    """Evidence that lets a request pass when this share of unrelated ones must not; -inf for 0 or less."""
+    """Return the evidence that the given share of unrelated requests does not reach; -inf for 0 or less."""
     return _NORMAL.inv_cdf(min(min_score, 1 - 1e-9)) if min_score > 0 else -np.inf
 
 
 class GateScore(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """How much one search has to do with its queries.
+    """Evidence that one search is about its queries.
 
-    `evidence` is in standard deviations above an everyday message, the mean of all queries; `UNGATED` where
-    there is nothing to compare with. `cosines` float32 (queries, rows) are those without the baseline, times
-    `lengths` (queries, 1), -inf for a row without a vector of the model, None if no row has one; `usual` is
-    the mean of what everyday messages reach, `spread` its standard deviation.
+    `evidence` is in standard deviations above an everyday message, the mean of all queries; `UNGATED` without
+    a baseline or odds. `cosines` float32 (queries, rows) are those without the baseline, times `lengths`
+    (queries, 1); -inf for a row without a vector, None if no row has one. `usual` is the mean of the best
+    cosines of everyday messages, `spread` their standard deviation.
     """
 
     found: MapSearch
@@ -67,14 +67,14 @@ class GateScore(msgspec.Struct, frozen=True, eq=False, dict=True):
     odds: LexicalOdds | None = None
 
     def evidence_of(self, map_index: int, row: int) -> float:
-        """How much speaks for one row, in the unit of `evidence`; `UNGATED` where nothing can be compared.
+        """Return the evidence of one row, in the unit of `evidence`; `UNGATED` if there is no comparison.
 
         Of several queries the mean of the best and of the user's own message counts, as in the ranking.
         """
         return self.evidences([(map_index, row)])[0]
 
     def evidences(self, rows: Sequence[tuple[int, int]]) -> list[float]:
-        """The same of some rows, each by its map and place there, at once."""
+        """Return the evidence of some rows, each by its map and its row there."""
         if self.evidence == UNGATED:
             return [UNGATED] * len(rows)
         fresh = [each for each in rows if each not in self._known]
@@ -100,7 +100,7 @@ class GateScore(msgspec.Struct, frozen=True, eq=False, dict=True):
         return [other if alone else own for own, other, alone in zip(found, by_words, bare, strict=True)]
 
     def _odds_of(self, odds: LexicalOdds, columns: NDArray[np.intp]) -> NDArray[np.float64]:
-        """Of columns, (queries, n)."""
+        """Return the odds of columns, (queries, n)."""
         found = np.empty((odds.queries, len(columns)))
         for part, own in enumerate(self.found.columns):
             here = np.flatnonzero((columns >= own.start) & (columns < own.stop))
@@ -119,9 +119,9 @@ class GateScore(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 
 def score_search(found: MapSearch, baseline: Baseline | None) -> GateScore:
-    """Weigh a search; words alone until there is a baseline of its model.
+    """Score a search; by words alone until there is a baseline of its model.
 
-    The mean of the queries counts: one lucky guess among five hypotheses let a third of the unrelated in.
+    The mean of the queries counts: one lucky guess among five hypotheses admitted a third of the unrelated.
     """
     if found.vectors is not None and found.vectors.shape[1] < LEAST_DIMENSION:
         return GateScore(found, UNGATED)
@@ -147,32 +147,32 @@ def _of_both(
     heights: NDArray[np.float64],
     calibrations: Mapping[int, Calibration],
 ) -> float:
-    """Evidence of vectors, by how far each query's best row stands above everyday messages, and of words."""
+    """Return the evidence of vectors, by the height of each query's best row, and of words."""
     if odds is None:
         return float(heights.sum() / len(heights))
     words = _weighed(found, clip_odds(odds.best()))
     evidence = float((heights + _NAT_WEIGHT * (words - LEAST)).mean())
     homes = [place for place, home in enumerate(found.maps) for _ in home.parts]
     known = {homes[number] for number in calibrations}
-    # A map whose vectors are still on their way has words to say, and no height to be held against it.
+    # A map whose vectors are not embedded yet counts by its words alone.
     bare = [number for number, home in enumerate(homes) if home not in known]
     return evidence if len(known) == len(found.maps) else max(evidence, _of_words(found, odds, bare))
 
 
 def _of_words(found: MapSearch, odds: LexicalOdds | None, indexes: Sequence[int] | None = None) -> float:
-    """Evidence of words alone: the standard score of an unrelated message that has such odds by chance."""
+    """Return the evidence of words: the standard score of an unrelated message with such odds."""
     return (
         UNGATED if odds is None else _standard(float(_weighed(found, clip_odds(odds.best(indexes))).mean()))
     )
 
 
 def _weighed(found: MapSearch, values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Values of queries, (queries,), or the weighed mean of a message and its context, (1,)."""
+    """Return values of queries, (queries,), or the weighted mean of a message and its context, (1,)."""
     return values if found.shares is None else np.array([found.shares @ values])
 
 
 def _weighed_rows(found: MapSearch, values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The same of several rows, (queries, n): each for itself, so that no sum depends on its neighbours."""
+    """Weight the values of several rows, (queries, n), each row for itself."""
     if found.shares is None:
         return values
     return np.array([[found.shares @ each for each in np.ascontiguousarray(values.T)]])
@@ -186,7 +186,7 @@ def _standard(odds: float) -> float:
 
 
 def _calibrations_of(found: MapSearch, baseline: Baseline | None) -> dict[int, Calibration]:
-    """By part, for those whose vectors were compared with the queries and are of the baseline's model."""
+    """Return the calibrations by part, for those compared with the queries and of the baseline's model."""
     if found.cosines is None or baseline is None:
         return {}
     dimension = baseline.messages.shape[1]
@@ -204,12 +204,7 @@ def _calibrations_of(found: MapSearch, baseline: Baseline | None) -> dict[int, C
 def _without_baseline(
     found: MapSearch, baseline: Baseline, calibrations: Mapping[int, Calibration]
 ) -> tuple[Vectors, Vectors]:
-    """Cosines of queries and rows without mean and axes, (queries, rows), -inf where there are none.
-
-    Each query's are times what is left of its length, the second result, (queries, 1). A query without its
-    mean m and its shares s of the axes a has the product q @ row - m @ row - s @ (a @ row) with a row, and
-    the `Calibration` has what does not depend on the query.
-    """
+    """Return cosines without mean and axes, (queries, rows), and the lengths of the queries, (queries, 1)."""
     compared = found.cosines
     assert compared is not None, "there are calibrations of what was compared"
     rest = compared.queries - baseline.query_mean
@@ -233,11 +228,11 @@ def _without_baseline(
 
 # --- words ------------------------------------------------------------------------------------------
 
-# A term of the message comes from the row with this share, else from the prior; 0.25-0.6 are alike. Of a long
+# A term of the message comes from the row with this share, else from the prior; 0.25-0.6 are equal. Of a long
 # message, as of a pasted log, only so many terms speak of a memory.
 _TERM_SHARE, _MAX_TERMS = 0.4, 5.0
-# Share of a term that no everyday message has (3e-5 to 3e-4 are alike), the least share of a common word, and
-# what a short row counts as.
+# Share of a term that no everyday message has (3e-5 to 3e-4 are equal), the least share of a common word, and
+# the least length of a row.
 _RAREST, _COMMON = 1e-4, 5e-4
 _SHORTEST = 8
 LEAST, MOST = -2.0, 10.0
@@ -245,20 +240,20 @@ LEAST, MOST = -2.0, 10.0
 
 
 class LexicalOdds(msgspec.Struct, frozen=True, eq=False):
-    """`rows[index]` are float64 (queries, rows), before the size of the store is taken off."""
+    """Log odds by words: `rows[index]` are float64 (queries, rows), before the size of the store counts."""
 
     rows: tuple[NDArray[np.float64], ...]
     sizes: tuple[int, ...]
     queries: int
 
     @classmethod
-    def of(cls, matches: Matches) -> LexicalOdds:
+    def of(cls, matches: TermMatches) -> LexicalOdds:
         prior = _prior_of(matches.terms)
         rows = tuple(_of_index(matches, number, prior) for number in range(len(matches.indexes)))
         return cls(rows, tuple(index.size for index in matches.indexes), len(matches.stem_ends))
 
     def best(self, indexes: Sequence[int] | None = None) -> NDArray[np.float64]:
-        """Log odds that each query was written with the best of the rows in mind, (queries,)."""
+        """Return the log odds that each query was written with the best of the rows in mind, (queries,)."""
         numbers = range(len(self.rows)) if indexes is None else indexes
         size = sum(self.sizes[number] for number in numbers)
         if not size:
@@ -268,7 +263,7 @@ class LexicalOdds(msgspec.Struct, frozen=True, eq=False):
         return odds - float(np.log(size))
 
     def of_rows(self, index: int, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-        """Of some rows of an index, (queries, n), within the limits."""
+        """Return the odds of some rows of an index, (queries, n), within the limits."""
         known = self.rows[index]
         found, there = np.full((self.queries, len(rows)), LEAST), rows < known.shape[1]
         found[:, there] = clip_odds(known[:, rows[there]] - float(np.log(max(sum(self.sizes), 1))))
@@ -276,11 +271,12 @@ class LexicalOdds(msgspec.Struct, frozen=True, eq=False):
 
 
 def clip_odds(odds: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Limit odds to the range from LEAST to MOST."""
     within: NDArray[np.float64] = np.clip(odds, LEAST, MOST)
     return within
 
 
-def _of_index(matches: Matches, number: int, prior: NDArray[np.float64]) -> NDArray[np.float64]:
+def _of_index(matches: TermMatches, number: int, prior: NDArray[np.float64]) -> NDArray[np.float64]:
     index = matches.indexes[number]
     in_row = 1 / np.maximum(index.lengths, _SHORTEST)
     odds = np.zeros((len(matches.stem_ends), len(in_row)))
@@ -290,9 +286,9 @@ def _of_index(matches: Matches, number: int, prior: NDArray[np.float64]) -> NDAr
 
 
 def _of_query(
-    matches: Matches, number: int, query: int, prior: NDArray[np.float64], in_row: NDArray[np.float64]
+    matches: TermMatches, number: int, query: int, prior: NDArray[np.float64], in_row: NDArray[np.float64]
 ) -> NDArray[np.float64] | float:
-    """Log likelihood ratio of an index's rows, in nats; `in_row` is the share of one term in each row."""
+    """Return the log likelihood ratio of an index's rows; `in_row` is a term's share of each row."""
     first, last = matches.begins[query], matches.stem_ends[query]
     if first == last:
         return 0.0
@@ -311,7 +307,7 @@ def _of_query(
 
 
 def _prior_of(wanted: Terms) -> NDArray[np.float64]:
-    """Share of each term in what is said every day; the rarest has one as well."""
+    """Return the share of each term in everyday messages; rare terms get a minimum."""
     known, share = _prior()
     at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
     return np.where(known[at] == wanted, np.maximum(share[at], _RAREST), _RAREST)
@@ -334,14 +330,14 @@ def _stems(texts: Sequence[str]) -> Terms:
     return found[are_stems(found)]
 
 
-# --- what is let in ---------------------------------------------------------------------------------
+# --- decisions ---------------------------------------------------------------------------------------
 
 
 class Margins(msgspec.Struct, frozen=True):
-    """Margins of a decision, in deviations below a strong request.
+    """Margins of a decision, in standard deviations below a strong request.
 
-    A request may be `weak` by so many, a memory `short`. A memory also needs `part` of the best's evidence,
-    or `least_part` where that is beyond doubt; 0 for none. At most `most` come.
+    A `weak` request and a `short` memory may be lower by so many. A memory also needs `part` of the best
+    one's evidence, or `least_part` if that one is beyond doubt; 0 for none. At most `most` are admitted.
     """
 
     weak: float
@@ -351,39 +347,40 @@ class Margins(msgspec.Struct, frozen=True):
     most: int = 100
 
     def weak_at(self, turn: int) -> float:
-        """How weak a request may be; people begin a session with what it is about, so it may be weaker."""
+        """Return the margin of a request, larger in the first turn, which names the subject."""
         return self.short if turn == 1 else self.weak
 
     def lowest(self, least: float, best: float) -> float:
-        """The evidence that a memory needs beside the best one."""
+        """Return the evidence that a memory needs next to the best one."""
         part = self.least_part if best >= _DOUBTLESS * least else self.part
         return max(least - self.short, min(best, part * best)) if part else least - self.short
 
 
-# Beyond doubt: so many times what makes a request strong.
+# A source is beyond doubt at so many times the threshold of a strong request.
 _DOUBTLESS = 1.5
 # By vectors, on the development halves. Alone 1.25 to 1.4 trade recall for memories per unrelated message,
 # and parts of 0.3 to 0.6 for the share that answers. In a session 2.1 to 2.6 trade recall for tokens.
 _ALONE, _SESSION = Margins(1.25, 1.25, 0.6, 0.3, 5), Margins(1.65, 2.5)
-# By words alone one word in common is chance: a message alone gets nothing for it.
+# By words alone one common word is chance: without a session nothing is admitted for it.
 _ALONE_WORDS, _SESSION_WORDS = Margins(0.0, 9.0), Margins(1.0, 9.0)
-# What any turn of a session may bring, however many came before it.
+# The least limit of a turn, however many memories came before it.
 _FEWEST = 3
 
 FAINT, FAR, FULL = "faint", "far", "full"
 
 
 def is_hopeless(gate_score: GateScore, least: float, *, turn: int = 0) -> bool:
-    """Whether nothing can be let in, so that nobody needs to look for candidates."""
+    """Return True if no memory can be admitted, so that no candidates are needed."""
     return gate_score.evidence < least - _margins(gate_score, turn).weak_at(turn)
 
 
 def gate_decisions(
     gate_score: GateScore, candidates: Sequence[Ranked], least: float, *, turn: int = 0, most: int
 ) -> list[Ranked]:
-    """The candidates with their evidence and why each came or stayed; at most `most` come.
+    """Return the candidates with their evidence and the rule that admitted or rejected each.
 
-    `least` is the evidence of a strong request; `turn` the number of a session's turn, 0 without a session.
+    At most `most` are admitted. `least` is the evidence of a strong request. `turn` is the number of a
+    session's turn, 0 without a session.
     """
     if gate_score.evidence == UNGATED:
         return [each if n < most else replace(each, rejected=FULL) for n, each in enumerate(candidates)]
@@ -396,7 +393,7 @@ def gate_decisions(
 
 
 def admission_limit(*, turn: int, most: int, by_vectors: bool) -> int:
-    """How many of `most` may come of a request, whatever speaks for them and wherever they lie."""
+    """Return the number of memories that a request may admit, whatever their evidence."""
     if turn:
         return _few(_SESSION if by_vectors else _SESSION_WORDS, turn, most)
     return _few(_ALONE if by_vectors else _ALONE_WORDS, turn, most)
@@ -407,7 +404,7 @@ def _few(margins: Margins, turn: int, most: int) -> int:
 
 
 def _judged(gate_score: GateScore, candidates: Sequence[Ranked], least: float, turn: int) -> Iterator[Ranked]:
-    """Each candidate by itself, however many may come."""
+    """Decide on each candidate by itself, without a limit on their number."""
     margins = _margins(gate_score, turn)
     evidence = gate_score.evidences([(each.map_index, each.row) for each in candidates])
     best = max(evidence, default=0.0)
@@ -424,7 +421,7 @@ def _judged(gate_score: GateScore, candidates: Sequence[Ranked], least: float, t
 
 
 def label_confidence(gate_score: GateScore, candidates: Sequence[Ranked], strong: float) -> list[Ranked]:
-    """The candidates with a word for their evidence, as people read it; none where nothing is compared."""
+    """Return the candidates with a confidence label in `admitted_as`; unchanged without a gate."""
     if gate_score.evidence == UNGATED:
         return list(candidates)
     evidence = gate_score.evidences([(each.map_index, each.row) for each in candidates])
@@ -435,19 +432,19 @@ def label_confidence(gate_score: GateScore, candidates: Sequence[Ranked], strong
 
 
 def confidence_label(evidence: float, strong: float) -> str:
-    """Evidence in a word for people."""
+    """Return evidence as a label for people: strong, near or weak."""
     if evidence >= strong:
         return "strong"
     return "near" if _is_near(evidence, strong) else "weak"
 
 
 def _is_near(evidence: float, least: float) -> bool:
-    """Whether so much speaks for a memory as a weak request that stands alone may be given."""
+    """Return True if evidence is enough for a memory of a weak request without a session."""
     return evidence >= least - _ALONE.short
 
 
 def may_follow(gate_score: GateScore, source: tuple[int, int], target: tuple[int, int], least: float) -> bool:
-    """Return True if a link leads on: weak evidence of the target, or a source beyond doubt."""
+    """Return True if a link may be followed: weak evidence of the target, or a source beyond doubt."""
     if gate_score.evidence == UNGATED:
         return True
     has_some = _is_near(gate_score.evidence_of(*target), least)

@@ -1,9 +1,9 @@
-"""The lexical half of a vector map: BM25 over hashed terms, held in a few numpy arrays.
+"""Lexical index of a vector map: BM25 over hashed terms, held in a few numpy arrays.
 
-An index is a compressed sparse matrix, terms down and memories across: 10,000 memories cost 5 MB and assemble
-in tens of milliseconds. Terms are 32-bit hashes; a collision makes two words one. Document frequency and
-average length are taken at query time over all indexes that a request sees: statistics of each index would
-let a small unrelated one crowd in, and an edit could not splice its own postings and leave the rest alone.
+An index is a compressed sparse matrix, terms down and memories across: 10,000 memories cost 5 MB and are
+assembled in tens of milliseconds. Terms are 32-bit hashes; a collision makes two words one. Document
+frequency and average length are taken at query time over all indexes that a request sees. Statistics of each
+index would favour a small unrelated one, and an edit could not splice its own postings alone.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _K1 = 1.2
 _B = 0.75
 _NO_TERMS = np.empty(0, np.uint32)
 _NOWHERE = np.empty(0, np.intp)
-# What the beginnings of words count beside their stems; 0.1-0.4 are alike.
+# Weight of the beginnings of words against their stems; 0.1-0.4 are equal.
 _BEGINNINGS = 0.2
 
 
 class LexicalIndex(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """Postings of one map: `rows[offsets[i]:offsets[i + 1]]` are the memories that hold `terms[i]`.
+    """Postings of one map part: `rows[offsets[i]:offsets[i + 1]]` are the memories that hold `terms[i]`.
 
-    The arrays are those of `postings.Postings`, and `offsets` int32 (t + 1,). `gone` bool (n,) are memories
-    that count nowhere any more, None if there are none; their postings stay, shared with the index before.
+    The arrays are those of `postings.Postings`, with `offsets` int32 (t + 1,). `gone` bool (n,) are memories
+    that no longer count, None if there are none. Their postings stay, shared with the index before the edit.
     """
 
     terms: Terms
@@ -47,7 +47,7 @@ class LexicalIndex(msgspec.Struct, frozen=True, eq=False, dict=True):
     gone: NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
-        """Count the rows, those without a single term and those that are gone included."""
+        """Count the rows, including those without a term and those that are gone."""
         return len(self.lengths)
 
     @cached_property
@@ -57,15 +57,15 @@ class LexicalIndex(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def stems(self) -> int:
-        """Number of stems of all memories that count."""
+        """Number of stems in all memories that count."""
         return int(self.lengths.sum() - (self.lengths[self.gone].sum() if self.gone is not None else 0))
 
     def without(self, gone: NDArray[np.bool_]) -> LexicalIndex:
-        """The index with these memories gone, and no others."""
+        """Return the index with exactly these memories gone."""
         return msgspec.structs.replace(self, gone=gone)
 
     def spans(self, wanted: Terms) -> tuple[Ints, Ints]:
-        """Where the postings of each wanted term start, and how many they are; none of an unknown term."""
+        """Return the start and the number of the postings of each wanted term; 0 for an unknown term."""
         at = find_terms(self.terms, wanted)
         start = self.offsets[at]
         return start, np.where(at < 0, 0, self.offsets[at + 1] - start)
@@ -74,14 +74,14 @@ class LexicalIndex(msgspec.Struct, frozen=True, eq=False, dict=True):
 EMPTY_INDEX = LexicalIndex(
     _NO_TERMS, np.zeros(1, np.int32), np.empty(0, np.int32), np.empty(0, np.uint8), np.empty(0, np.int32)
 )
-"""Stands in for the index of a map that has none: nothing matches."""
+"""Index without rows, for a map without a lexical index."""
 
 
-class Hits(msgspec.Struct, frozen=True, eq=False):
-    """Where the terms of one query stand in one index.
+class TermHits(msgspec.Struct, frozen=True, eq=False):
+    """Postings of the terms of one query in one index.
 
-    `rows`, intp, are the memories that hold them, term by term, also those that are gone; `lengths` (terms,)
-    is their number for each, and `frequency` (terms,) the number of those that count.
+    `rows` intp are the memories with each term, term by term, including those that are gone. `lengths`
+    (terms,) is the number of rows of each term. `frequency` (terms,) is the number of rows that count.
     """
 
     rows: NDArray[np.intp]
@@ -89,8 +89,8 @@ class Hits(msgspec.Struct, frozen=True, eq=False):
     frequency: Ints
 
     @classmethod
-    def of(cls, index: LexicalIndex, spans: Ints) -> Hits:
-        """These stretches of postings; `spans` (2, t) are their starts and lengths."""
+    def of(cls, index: LexicalIndex, spans: Ints) -> TermHits:
+        """Read stretches of postings; `spans` (2, t) are their starts and lengths."""
         rows, lengths = _gathered(index.rows, spans), spans[1]
         frequency = lengths
         if index.gone is not None:
@@ -100,12 +100,12 @@ class Hits(msgspec.Struct, frozen=True, eq=False):
         return cls(rows.astype(np.intp), lengths, frequency)
 
 
-class Matches(msgspec.Struct, frozen=True, eq=False):
-    """Where the terms of some queries stand in some indexes: one walk over the postings, for every reader.
+class TermMatches(msgspec.Struct, frozen=True, eq=False):
+    """Postings of the terms of all queries in all indexes, read once for every scorer.
 
-    `terms` uint32 (t,) are each query's distinct terms in turn, its stems first; a query's terms begin at
-    `begins` (queries + 1,), and its stems end at `stem_ends` (queries,). `spans` int32 (indexes, 2, t) are
-    the starts and lengths of a term's postings in an index; `hits[index][query]` are the rows there.
+    `terms` uint32 (t,) are the distinct terms of each query in turn, its stems first. The terms of a query
+    begin at `begins` (queries + 1,), its stems end at `stem_ends` (queries,). `spans` int32 (indexes, 2, t)
+    are the starts and lengths of a term's postings in an index. `hits[index][query]` are the rows.
     """
 
     indexes: tuple[LexicalIndex, ...]
@@ -113,16 +113,16 @@ class Matches(msgspec.Struct, frozen=True, eq=False):
     begins: tuple[int, ...]
     stem_ends: tuple[int, ...]
     spans: Ints
-    hits: tuple[tuple[Hits, ...], ...]
+    hits: tuple[tuple[TermHits, ...], ...]
 
     @property
     def frequency(self) -> NDArray[np.intp]:
-        """How many memories hold each of `terms`."""
+        """Number of memories that hold each of `terms`."""
         indexes = [np.concatenate([_NOWHERE, *(each.frequency for each in own)]) for own in self.hits]
         return np.sum(indexes, axis=0, dtype=np.intp) if indexes else np.zeros(len(self.terms), np.intp)
 
 
-def match(indexes: Sequence[LexicalIndex], queries: Sequence[str]) -> Matches:
+def match(indexes: Sequence[LexicalIndex], queries: Sequence[str]) -> TermMatches:
     """Look up the distinct terms of all queries in all indexes."""
     ordered = list[Terms]()
     for query in queries:
@@ -135,27 +135,27 @@ def match(indexes: Sequence[LexicalIndex], queries: Sequence[str]) -> Matches:
 
 def _looked_up(
     indexes: Sequence[LexicalIndex], wanted: Terms, begins: tuple[int, ...], stem_ends: tuple[int, ...]
-) -> Matches:
+) -> TermMatches:
     spans = np.array([index.spans(wanted) for index in indexes], np.int32).reshape(
         len(indexes), 2, len(wanted)
     )
     hits = tuple(
-        tuple(Hits.of(index, own[:, first:last]) for first, last in pairwise(begins))
+        tuple(TermHits.of(index, own[:, first:last]) for first, last in pairwise(begins))
         for index, own in zip(indexes, spans, strict=True)
     )
-    return Matches(tuple(indexes), wanted, begins, stem_ends, spans, hits)
+    return TermMatches(tuple(indexes), wanted, begins, stem_ends, spans, hits)
 
 
 def _gathered(postings: NDArray[_Value], spans: Ints) -> NDArray[_Value]:
-    """Stretches of postings, joined; `spans` (2, t) are their starts and lengths."""
+    """Join stretches of postings; `spans` (2, t) are their starts and lengths."""
     return np.concatenate([postings[:0], *(postings[at : at + length] for at, length in spans.T.tolist())])
 
 
-def scores(matches: Matches) -> list[Scores]:
-    """BM25 of every row for every query, float32 (queries, rows) for each index; 0 where no term matches.
+def scores(matches: TermMatches) -> list[Scores]:
+    """Return the BM25 of every row for every query, float32 (queries, rows) for each index.
 
-    Divided by the weight of the query's known terms, so that queries of any length can be compared: a memory
-    with each stem once reaches about 1, and the beginnings of its words add a fifth.
+    Scores are divided by the weight of the query's known terms, so that queries of any length can be
+    compared. A memory with each stem once reaches about 1; the beginnings of its words add a fifth.
     """
     weight = _weights(matches, matches.frequency)
     size = sum(index.size for index in matches.indexes)
@@ -163,17 +163,17 @@ def scores(matches: Matches) -> list[Scores]:
     return [_index_scores(matches, number, weight, average) for number in range(len(matches.indexes))]
 
 
-def cue_scores(matches: Matches, indexes: Sequence[LexicalIndex]) -> list[Scores]:
-    """Score rows of other indexes by the frequencies of those searched, at least 1 for a term they have."""
-    beside = _looked_up(indexes, matches.terms, matches.begins, matches.stem_ends)
-    known = np.maximum(matches.frequency, beside.frequency > 0)
+def cue_scores(matches: TermMatches, indexes: Sequence[LexicalIndex]) -> list[Scores]:
+    """Score the rows of the cues' indexes with the term frequencies of the memories, at least 1."""
+    cue_matches = _looked_up(indexes, matches.terms, matches.begins, matches.stem_ends)
+    known = np.maximum(matches.frequency, cue_matches.frequency > 0)
     weight = _weights(matches, known)
     average = max(1.0, sum(index.stems for index in indexes) / max(1, sum(index.size for index in indexes)))
-    return [_index_scores(beside, number, weight, average) for number in range(len(indexes))]
+    return [_index_scores(cue_matches, number, weight, average) for number in range(len(indexes))]
 
 
-def _weights(matches: Matches, frequency: NDArray[np.intp]) -> NDArray[np.float64]:
-    """What each term adds to a row that holds it once, (t,)."""
+def _weights(matches: TermMatches, frequency: NDArray[np.intp]) -> NDArray[np.float64]:
+    """Return the weight that each term adds to a row with one occurrence, (t,)."""
     size = max(sum(index.size for index in matches.indexes), 1)
     rarity = np.log1p((size - frequency + 0.5) / (frequency + 0.5))
     known = rarity * (frequency > 0)
@@ -184,11 +184,8 @@ def _weights(matches: Matches, frequency: NDArray[np.intp]) -> NDArray[np.float6
     return weight
 
 
-def _index_scores(matches: Matches, number: int, weight: NDArray[np.float64], average: float) -> Scores:
-    """Add the weights of the terms that match, damped by occurrences and length, (queries, rows).
-
-    Query by query: what one of them touches fits the processor's cache, which halves the time.
-    """
+def _index_scores(matches: TermMatches, number: int, weight: NDArray[np.float64], average: float) -> Scores:
+    """Add up the weights of matching terms, damped by occurrences and length, (queries, rows)."""
     index = matches.indexes[number]
     norm = (_K1 * (1 - _B + _B / average * index.lengths)).astype(np.float32)
     sums = np.zeros((len(matches.stem_ends), len(index.lengths)), np.float32)
@@ -208,7 +205,7 @@ def _index_scores(matches: Matches, number: int, weight: NDArray[np.float64], av
 
 
 def find_terms(names: Terms, wanted: Terms) -> NDArray[np.int64]:
-    """Position of each wanted term in the ascending `names`, -1 where it is unknown."""
+    """Return the position of each wanted term in the ascending `names`, -1 for an unknown one."""
     if not len(names):
         return np.full(len(wanted), -1)
     at = np.minimum(np.searchsorted(names, wanted), len(names) - 1)

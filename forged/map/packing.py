@@ -1,4 +1,4 @@
-"""Dense indexes made of vectors: anew, or from one before by an edit."""
+"""Build dense indexes from vectors, or from an older index by an edit."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from forged.map.dense import BLOCK, DenseIndex
 from forged.models import Vectors
 
-# New rows that are packed at once: all of a large store's would be a second matrix beside the first.
+# New rows that are packed at once: all rows of a large store would be a second matrix.
 _PACKED_AT_ONCE = 64 * BLOCK
 # Unit rows that came through float16 or text are off by this much.
 _UNIT_TOLERANCE = 1e-3
 
 
 def build_dense(key: str, rows: Vectors) -> DenseIndex:
-    """Pack `rows` of shape (n, d). Rows that are not unit length are made so; zero stays zero.
+    """Pack `rows` of shape (n, d) into an index. Rows are scaled to unit length; zero stays zero.
 
     A row with a value that is not finite counts as missing.
     """
@@ -28,7 +28,7 @@ def build_dense(key: str, rows: Vectors) -> DenseIndex:
 def edit_dense(index: DenseIndex, places: NDArray[np.int64], fresh: Mapping[int, Vectors]) -> DenseIndex:
     """Return an index after an edit, equal to one built from scratch.
 
-    Its row i is the index's row `places[i]`, or where that is -1 `fresh[i]`, or zero.
+    Its row i is row `places[i]` of the older index; at -1 it is `fresh[i]`, or zero.
     """
     blocks = _moved(index.blocks, places)
     kept = places >= 0
@@ -47,7 +47,7 @@ def edit_dense(index: DenseIndex, places: NDArray[np.int64], fresh: Mapping[int,
 
 
 def _units(rows: Vectors) -> tuple[Vectors, NDArray[np.bool_]]:
-    """Rows of unit length, zero where there is no usable vector, and which those are."""
+    """Return rows of unit length, zero without a usable vector, and the mask of the missing ones."""
     lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
     missing = ~np.isfinite(lengths) | (lengths == 0)
     if np.any(lengths[missing]) or np.any(np.abs(lengths[~missing] - 1) > _UNIT_TOLERANCE):
@@ -71,10 +71,7 @@ def _packed(rows: Vectors) -> Vectors:
 
 
 def _moved(blocks: Vectors, places: NDArray[np.int64]) -> Vectors:
-    """Blocks whose row i is row `places[i]` of the given ones, or zero where that is -1.
-
-    Copied run by run, a run ending where a block does on either side.
-    """
+    """Return blocks with row `places[i]` of the given ones as row i, zero at -1; copies whole runs."""
     moved = np.zeros((-(-len(places) // BLOCK), *blocks.shape[1:]), np.float32)
     ends = (np.diff(places) != 1) | (places[1:] % BLOCK == 0)
     ends[BLOCK - 1 :: BLOCK] = True

@@ -1,4 +1,4 @@
-"""Parts of a map: memories whose rows were laid out together, with their words, vectors, traits and cues.
+"""Parts of a map: memories whose rows were laid out together, with words, vectors, traits and cues.
 
 An edit copies nothing large: it marks rows as gone.
 """
@@ -19,9 +19,10 @@ from forged.text.terms import is_cjk
 
 
 class Traits(msgspec.Struct, frozen=True, eq=False):
-    """What a search asks about the memories of a part beside their words and vectors: two arrays (n,).
+    """Dates and scripts of the memories of a part: two arrays (n,).
 
-    `created` int64, seconds since the epoch, 0 if unknown; `is_cjk` bool, Chinese, Japanese or Korean.
+    `created` int64 are seconds since the epoch, 0 if unknown. `is_cjk` bool is True for Chinese, Japanese or
+    Korean.
     """
 
     created: Seconds
@@ -29,12 +30,12 @@ class Traits(msgspec.Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, memories: Sequence[Memory]) -> Traits:
-        """Look at all of `memories`."""
+        """Compute the traits of `memories`."""
         created = np.fromiter((_seconds(memory.created_at) for memory in memories), np.int64, len(memories))
         return cls(created, are_cjk(memory.content for memory in memories))
 
     def edited(self, memories: Sequence[Memory], kept_old: Ints, kept_new: Ints, fresh: Ints) -> Traits:
-        """Traits of `memories`: rows `kept_new` were `kept_old` here, and rows `fresh` are looked at."""
+        """Return the traits after an edit: rows `kept_new` were `kept_old`, rows `fresh` are computed."""
         created, is_cjk = np.zeros(len(memories), np.int64), np.zeros(len(memories), np.bool_)
         created[kept_new], is_cjk[kept_new] = self.created[kept_old], self.is_cjk[kept_old]
         looked = Traits.of([memories[row] for row in fresh.tolist()])
@@ -47,14 +48,15 @@ def _seconds(created_at: str) -> int:
 
 
 def are_cjk(texts: Iterable[str]) -> NDArray[np.bool_]:
-    """Which texts are Chinese, Japanese or Korean, as far as their characters tell."""
+    """Return True for each text that is Chinese, Japanese or Korean by its characters."""
     return np.fromiter(map(is_cjk, texts), np.bool_)
 
 
 class Cues(msgspec.Struct, frozen=True, eq=False):
-    """The cues of a part's memories, one row each; they rank their memory and are counted nowhere.
+    """Cues of a part's memories, one row each. They rank their memory and count in no statistics.
 
-    `owners` intp (m,), ascending, are the rows of the memories that have any, `begins` intp (m,) their first.
+    `owners` intp (m,), ascending, are the rows of the memories with cues. `begins` intp (m,) are their first
+    cues.
     """
 
     owners: NDArray[np.intp]
@@ -64,7 +66,7 @@ class Cues(msgspec.Struct, frozen=True, eq=False):
     dense: DenseIndex | None = None
 
     def without(self, gone: NDArray[np.bool_]) -> Cues:
-        """The same rows, of which those of memories that are gone count no more."""
+        """Return the same rows; those of memories that are gone no longer count."""
         lost = np.repeat(gone[self.owners], np.diff(self.begins, append=len(self.is_cjk)))
         return msgspec.structs.replace(
             self,
@@ -77,7 +79,7 @@ class Cues(msgspec.Struct, frozen=True, eq=False):
     ) -> None:
         """Raise `values` (queries, rows) to the best of each row's cues in `ours` (queries, c).
 
-        Rows that are `fixed` stay as they are.
+        Rows that are `fixed` keep their values.
         """
         free = slice(None) if fixed is None else np.flatnonzero(~fixed[self.owners])
         best = np.maximum.reduceat(ours, self.begins, axis=1)[:, free]
@@ -88,10 +90,10 @@ class Cues(msgspec.Struct, frozen=True, eq=False):
 class MapPart(msgspec.Struct, frozen=True, eq=False):
     """Memories whose rows were laid out together.
 
-    `memories` are sorted by id, and no id is twice among them; a memory's place among them is its row in both
-    indexes and in the traits. An index is None until it is built. `gone` bool (n,) are rows that an edit
-    replaced or removed since: the indexes find nothing of them and count them nowhere. None stands for no
-    such row, as it does for no `cues`. `second` are vectors by another model than the map's own.
+    `memories` are sorted by unique id. A memory's place among them is its row in both indexes and in the
+    traits. An index is None until it is built. `gone` bool (n,) are rows that an edit replaced or removed
+    since: the indexes neither find nor count them. None means no such row, and for `cues` no cues. `second`
+    are vectors by another model than the map's own.
     """
 
     memories: tuple[Memory, ...]
@@ -103,7 +105,7 @@ class MapPart(msgspec.Struct, frozen=True, eq=False):
     second: DenseIndex | None = None
 
     def without(self, gone: NDArray[np.bool_]) -> MapPart:
-        """The same rows, of which these are gone, and no others; nothing large is copied."""
+        """Return the same rows with exactly these gone; copies nothing large."""
         return MapPart(
             self.memories,
             self.lexical.without(gone) if self.lexical is not None else None,
@@ -115,6 +117,6 @@ class MapPart(msgspec.Struct, frozen=True, eq=False):
         )
 
     def numbered(self) -> Iterator[tuple[int, Memory]]:
-        """The rows that are not gone, with their memories."""
+        """Yield the rows that are not gone, with their memories."""
         rows = enumerate(self.memories)
         return rows if self.gone is None else ((row, each) for row, each in rows if not self.gone[row])

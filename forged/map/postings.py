@@ -1,7 +1,6 @@
-"""Postings of terms, and the lexical indexes made of them, anew or from one before by an edit.
+"""Postings of terms, and lexical indexes built from them, from scratch or by an edit.
 
-They are made of some thousand memories at a time, so that little is held beside the result.
-
+Postings are made of some thousand memories at a time, so that memory use stays near the size of the result.
 Numpy sorts numbers of 16 bits by radix, in a fifth of the time of longer ones: terms are sorted by halves.
 """
 
@@ -21,20 +20,21 @@ from forged.text.terms import Terms, are_stems, distinct
 _Value = TypeVar("_Value", np.int32, np.uint8)
 
 _NO_TERMS = np.empty(0, np.uint32)
-# Terms that are sorted at once: what that takes fits the processor's cache.
+# Terms that are sorted at once: they fit the processor's cache.
 _SORTED_AT_ONCE = 1 << 18
 _MAX_TF = 255
 # Rows that are renumbered at once: their indices, 8 bytes each, fit the processor's cache.
 _RENUMBERED_AT_ONCE = 1 << 17
-# Between fewer cuts than one in so many postings whole stretches are copied, in a quarter of the time.
+# With fewer cuts than one in so many postings, whole stretches are copied, in a quarter of the time.
 _STRETCH = 64
 
 
 class Postings(msgspec.Struct, frozen=True, eq=False):
-    """Which rows hold which terms: `frequency[i]` of `rows` and `counts` in turn belong to `terms[i]`.
+    """Postings of some memories: `frequency[i]` of `rows` and `counts` in turn belong to `terms[i]`.
 
-    `terms` uint32 (t,) ascending and unique; `frequency` int32 (t,), at least 1; `rows` int32 (p,) ascending
-    within a term; `counts` uint8 (p,), occurrences up to 255; `lengths` int32 (n,), stems of each memory.
+    `terms` uint32 (t,) are ascending and unique. `frequency` int32 (t,) is at least 1. `rows` int32 (p,)
+    ascend within a term. `counts` uint8 (p,) are occurrences up to 255. `lengths` int32 (n,) are the stems of
+    each memory.
     """
 
     terms: Terms
@@ -45,7 +45,7 @@ class Postings(msgspec.Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, docs: Iterable[Terms]) -> Postings:
-        """Those of memories 0 to n - 1, which are asked for one after the other."""
+        """Build the postings of memories 0 to n - 1; `docs` is consumed one by one."""
         parts: list[Postings] = []
         row = 0
         for some in _parted(docs):
@@ -67,7 +67,7 @@ def _parted(docs: Iterable[Terms]) -> Iterator[list[Terms]]:
 
 
 def _of_few(first_row: int, docs: Sequence[Terms]) -> Postings:
-    """Postings of memories that can be sorted at once; the first of them is row `first_row`."""
+    """Build the postings of memories that can be sorted at once; the first of them is row `first_row`."""
     found = np.concatenate([*docs, _NO_TERMS])
     sizes = np.fromiter(map(len, docs), np.int32, len(docs))
     holders = np.repeat(np.arange(first_row, first_row + len(docs), dtype=np.int32), sizes)
@@ -85,21 +85,21 @@ def _of_few(first_row: int, docs: Sequence[Terms]) -> Postings:
 
 
 def _order(found: Terms) -> NDArray[np.intp]:
-    """What puts terms in order, and leaves equal ones in theirs."""
+    """Return the stable order of terms."""
     by_low = np.argsort((found & np.uint32(0xFFFF)).astype(np.uint16), kind="stable")
     by_high = np.argsort((found >> np.uint32(16)).astype(np.uint16)[by_low], kind="stable")
     return by_low[by_high]
 
 
 def _begins(values: NDArray[np.uint32] | Ints) -> NDArray[np.bool_]:
-    """Where a new value begins."""
+    """Mark the first element of each run of equal values."""
     begins = np.ones(len(values), np.bool_)
     np.not_equal(values[1:], values[:-1], out=begins[1:])
     return begins
 
 
 def _joined(parts: Sequence[Postings]) -> Postings:
-    """The postings of all parts; the rows of each are greater than those of the parts before."""
+    """Join the postings of all parts; the rows of each part are greater than those before."""
     terms = distinct(np.concatenate([part.terms for part in parts]))
     places = [np.searchsorted(terms, part.terms) for part in parts]
     frequency = np.zeros(len(terms), np.int32)
@@ -116,11 +116,11 @@ def _joined(parts: Sequence[Postings]) -> Postings:
     return Postings(terms, frequency, rows, counts, np.concatenate([part.lengths for part in parts]))
 
 
-# --- indexes of them ------------------------------------------------------------------------------------
+# --- lexical indexes ------------------------------------------------------------------------------------
 
 
 def build_lexical(docs: Iterable[Terms]) -> LexicalIndex:
-    """Assemble the index of memories 0 to n - 1 from their terms, which are asked for one by one."""
+    """Build the index of memories 0 to n - 1 from their terms; `docs` is consumed one by one."""
     of = Postings.of(docs)
     return LexicalIndex(of.terms, _offsets(of.frequency), of.rows, of.counts, of.lengths)
 
@@ -168,7 +168,7 @@ def splice_lexical(
 def _renumbered(
     index: LexicalIndex, kept_old: Ints, kept_new: Ints
 ) -> tuple[Terms, NDArray[np.int64], Ints, NDArray[np.uint8]]:
-    """Terms, frequencies, rows and counts of the memories that stay."""
+    """Return terms, frequencies, rows and counts of the memories that stay."""
     target = np.full(len(index.lengths), -1, np.int32)
     target[kept_old] = kept_new
     rows = np.empty_like(index.rows)
@@ -183,7 +183,7 @@ def _renumbered(
 
 
 def _offsets(frequency: NDArray[np.integer]) -> Ints:
-    """Where the postings of each term begin, and behind the last of them."""
+    """Return the start of the postings of each term, and the end of the last."""
     return np.append(0, np.cumsum(frequency)).astype(np.int32)
 
 
@@ -201,7 +201,7 @@ def _insertion_points(
 
 
 def _without(postings: NDArray[_Value], gone: NDArray[np.intp]) -> NDArray[_Value]:
-    """`np.delete`, for ascending places."""
+    """Delete elements at ascending places, like `np.delete`."""
     if _STRETCH * len(gone) > len(postings):
         return np.delete(postings, gone)
     gaps: list[int] = gone.tolist()
@@ -210,7 +210,7 @@ def _without(postings: NDArray[_Value], gone: NDArray[np.intp]) -> NDArray[_Valu
 
 
 def _with(postings: NDArray[_Value], at: NDArray[np.int64], fresh: NDArray[_Value]) -> NDArray[_Value]:
-    """`np.insert`, for ascending places."""
+    """Insert elements at ascending places, like `np.insert`."""
     if _STRETCH * len(at) > len(postings):
         return np.insert(postings, at, fresh)
     cuts = pairwise([0, *at.tolist(), len(postings)])

@@ -1,11 +1,11 @@
-"""The search over the maps that a request sees, as if they were one.
+"""Search over the maps that a request sees, as if they were one.
 
-In: maps, and queries as texts and vectors; out: `MapSearch`, the cosines and postings, which the gate reads
-too, and `MapSearch.best`, the candidates in one total order. Both indexes are standardised over all visible
-rows and added: statistics of each map would move a small unrelated map to the front. The best of several
-queries counts, which equals ADR-0047's union of each query's top k. A lexical weight of 0 is plain cosine.
-Else the message counts beside every hypothesis, a day that a query names is preferred, and the best 64 are
-smoothed.
+In: maps, and queries as texts and vectors. Out: `MapSearch`, the cosines and postings that the gate reads
+too, and `MapSearch.best`, the candidates in one total order. Dense and lexical scores are standardised over
+all visible rows and added: statistics of each map would move a small unrelated map to the front. The best of
+several queries counts, which equals ADR-0047's union of each query's top k. A lexical weight of 0 is plain
+cosine. Otherwise the message counts next to every hypothesis, a day that a query names is preferred, and the
+best 64 are smoothed.
 
 Smoothing measured on LoCoMo's development half, 631 questions, e5, recall@10 / nDCG@10 in points, each added
 alone and left out of everything (own set in brackets): neighbours +1.2/+0.9 and 0.6/0.3 (+0.2/+0.8, 1.1/1.0);
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from forged.map import lexical
 from forged.map.dense import Centre, DenseIndex, cosines_into, joint_centre
-from forged.map.lexical import EMPTY_INDEX, Matches
+from forged.map.lexical import EMPTY_INDEX, TermMatches
 from forged.map.parts import Cues, MapPart, are_cjk
 from forged.map.vector_map import VectorMap
 from forged.memory import Memory
@@ -36,12 +36,12 @@ Columns = NDArray[np.intp]
 
 _NONE = np.empty(0, np.int64)
 _NO_SCORES = np.empty((1, 0), np.float32)
-# Share of what a message goes on from in its score; 0.4 to 0.6 are alike.
+# Share of the continued text in the score of a message; 0.4 to 0.6 are equal.
 _CONTINUED = 0.5
 
 
 class CueCosines(msgspec.Struct, frozen=True, eq=False):
-    """Queries compared with the cues of a part: `raw` (queries, c); `columns` are the part's rows."""
+    """Cosines of the queries with the cues of a part: `raw` (queries, c); `columns` are the part's rows."""
 
     cues: Cues
     index: DenseIndex
@@ -50,10 +50,10 @@ class CueCosines(msgspec.Struct, frozen=True, eq=False):
 
 
 class Cosines(msgspec.Struct, frozen=True, eq=False):
-    """Queries compared with all rows that have a vector: `raw` (queries, rows), 0 where `missing`.
+    """Cosines of the queries with all rows that have a vector: `raw` (queries, rows), 0 if `missing`.
 
-    `places` are the parts whose `indexes` were compared, `columns` their rows, `cued` the cues of some of
-    them.
+    `places` are the numbers of the parts whose `indexes` were compared, `columns` their rows, `cued` the
+    cosines with the cues of some of them.
     """
 
     raw: Vectors
@@ -66,7 +66,7 @@ class Cosines(msgspec.Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, maps: Sequence[VectorMap], queries: Vectors, key: str | None) -> Cosines | None:
-        """The one product of queries and rows, or None when no map has vectors to compare with."""
+        """Compute the product of queries and rows, or None when no map has vectors to compare with."""
         parts, columns = _parts_of(maps)
         usable = [
             (place, index, own)
@@ -93,7 +93,7 @@ class Cosines(msgspec.Struct, frozen=True, eq=False):
         return cls(raw, missing, queries, places, indexes, of_indexes, there)
 
     def some(self, first: int, last: int) -> Cosines:
-        """Those of some of the queries."""
+        """Return the cosines of queries `first` to `last`."""
         return msgspec.structs.replace(
             self,
             raw=self.raw[first:last],
@@ -103,15 +103,15 @@ class Cosines(msgspec.Struct, frozen=True, eq=False):
 
 
 def _index_of(part: MapPart, key: str | None) -> DenseIndex | None:
-    """The vectors by the model of a key, the map's own or the second; None stands for the map's own."""
+    """Return the dense index of the model `key`, the map's own or the second; None means the map's own."""
     indexes = (part.dense,) if key is None else (part.dense, part.second)
     return next((each for each in indexes if each is not None and key in {None, each.key}), None)
 
 
-def _cued(cues: Cues | None, beside: DenseIndex, columns: slice, queries: Vectors) -> CueCosines | None:
-    """The cues of a part compared, if their vectors are of the model of the others."""
+def _cued(cues: Cues | None, own_index: DenseIndex, columns: slice, queries: Vectors) -> CueCosines | None:
+    """Compare the queries with the cues of a part, if their vectors are of the same model."""
     index = cues.dense if cues is not None else None
-    if cues is None or index is None or (index.key, index.dimension) != (beside.key, beside.dimension):
+    if cues is None or index is None or (index.key, index.dimension) != (own_index.key, own_index.dimension):
         return None
     raw = np.empty((len(queries), len(index)), np.float32)
     cosines_into(raw, index, queries)
@@ -121,7 +121,10 @@ def _cued(cues: Cues | None, beside: DenseIndex, columns: slice, queries: Vector
 def compare_batch(
     maps: Sequence[VectorMap], asked: Sequence[Vectors], key: str | None
 ) -> tuple[Cosines | None, ...]:
-    """The cosines of each asker's vectors, which all have one dimension. `key` is their embedder."""
+    """Return the cosines of each caller's vectors, all of one dimension, from one product.
+
+    `key` is their embedder.
+    """
     together = asked[0] if len(asked) == 1 else np.concatenate(asked)
     found = Cosines.of(maps, together, key)
     if found is None or len(asked) == 1:
@@ -131,27 +134,25 @@ def compare_batch(
 
 
 def _parts_of(maps: Sequence[VectorMap]) -> tuple[tuple[MapPart, ...], tuple[slice, ...]]:
-    """The parts of all maps, and the rows of each in one numbering of all of them."""
+    """Return the parts of all maps, and their rows in one numbering."""
     parts = tuple(part for each in maps for part in each.parts)
     sizes = accumulate((len(part.memories) for part in parts), initial=0)
     return parts, tuple(slice(*own) for own in pairwise(sizes))
 
 
 class Ranked(msgspec.Struct, frozen=True):
-    """One memory that was found, the head of its chain, with its older versions, newest first.
+    """One memory that a search found: the head of its chain, with its older versions, newest first.
 
-    `cosine` is the best raw one, None without a vector; `lexical` the best BM25 as a share of what is
-    attainable, None where no word matches. Both and `score` are of the best version: `row` of a map, as the
-    map numbers it. Scores of two sources are in different units. `root` is the top of its file root: an id
-    means something there only. `concurrent_heads` are heads of the same chain that nobody has said anything
-    about.
+    `cosine` is the best raw one, None without a vector. `lexical` is the best BM25 as a share of the
+    attainable, None if no word matches. Both and `score` are of the best version, which is `row` of a map.
+    Scores of two stores are in different units. `root` is the top of its file root; an id is unique only
+    there. `concurrent_heads` are the other heads of a forked chain.
 
-    `found_by` is how it was found: "search" or "hop" (or, in a session, "standing", "heard", "correction").
-    `admitted_as` is why it was let in: strong, near the best, weak (the best of a weak request), hop (a link
-    leads to it) or standing (it is in every session). `rejected` is why it was not: faint (too little
-    evidence), far (too little beside the best), full (others came before it) or given (it is in context).
-    Both are "" where nothing was decided. `evidence` is what speaks for it, infinite where there is nothing
-    to compare with.
+    `found_by` is the way it was found: "search", "link", "entity", or in a session "pinned", "injected",
+    "correction". `admitted_as` is the gate rule that admitted it: strong, near, weak (best of a weak
+    request), link, pinned. `rejected` is the reason of the gate against it: faint (too little evidence), far
+    (too little next to the best), full (others came first), given (already in context). Both are "" without a
+    decision. `evidence` is its gate score, infinite without a baseline.
     """
 
     memory: Memory
@@ -177,12 +178,12 @@ class Ranked(msgspec.Struct, frozen=True):
 
     @property
     def same(self) -> tuple[str, str]:
-        """Equal for two finds of one memory, in a file and on a server."""
+        """Key that is equal for one memory found in a file and on a server."""
         return self.memory.scope, self.memory.id
 
     @property
     def key(self) -> tuple[str, str]:
-        """Tells this memory from any other: two roots may hold one id."""
+        """Key that tells this memory from any other: two roots may hold one id."""
         return self.root, self.memory.id
 
 
@@ -197,13 +198,13 @@ def search_maps(
     cosines: Cosines | None = None,
     continued: int | None = None,
 ) -> MapSearch:
-    """Compare the queries with every memory of the maps; of two maps that hold one id, two memories.
+    """Compare the queries with every memory of the maps; one id in two maps is two memories.
 
-    `vectors` are the queries as unit float32 rows by the embedder of `key`, or None: then words decide alone.
+    `vectors` are the queries as unit float32 rows by the embedder of `key`; with None only words count.
     `lexical_weight` is the share of words in the score; 0 is plain cosine without centring. `message` and
-    `continued` are the queries of the user's own words and of what these go on from; scores are then a mean
-    of the two. `cosines` are those of `vectors`, if known. Raises ValueError when texts and vectors are both
-    needed and differ in number.
+    `continued` are the numbers of two queries: the user's own words, and the text that they continue. With
+    `continued` a score is the mean of the two. `cosines` are those of `vectors`, if already computed. Raises
+    ValueError when texts and vectors are both needed and differ in number.
     """
     if cosines is None and vectors is not None:
         (cosines,) = compare_batch(maps, [vectors], key)
@@ -226,7 +227,7 @@ def search_maps(
 
 
 def _shares(count: int, message: int | None, continued: int | None) -> Vectors | None:
-    """The share of each query, (queries,), where one is what the message goes on from; else None."""
+    """Return the weight of each query, (queries,), if the message continues another; else None."""
     if continued is None or message is None:
         return None
     shares = np.zeros(count, np.float32)
@@ -235,11 +236,11 @@ def _shares(count: int, message: int | None, continued: int | None) -> Vectors |
 
 
 class MapSearch(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
-    """The queries of one search against all rows of all maps, in one numbering, the columns.
+    """One search: its queries against all rows of all maps, in one numbering, the columns.
 
-    `columns` are the rows of each of `parts`; `cosines` is None without vectors to compare; `matches`, one
-    index for each part, is None without a lexical weight. Most searches are only weighed, so `best` computes
-    its scores when it is first called.
+    `columns` are the rows of each of `parts`. `cosines` is None without vectors to compare. `matches`, one
+    index for each part, is None without a lexical weight. Most searches only need the gate, so scores are
+    computed at the first call of `best`.
     """
 
     maps: tuple[VectorMap, ...]
@@ -250,11 +251,11 @@ class MapSearch(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     message: int | None
     lexical_weight: float
     cosines: Cosines | None
-    matches: Matches | None
+    matches: TermMatches | None
     shares: Vectors | None = None
 
     def best(self, k: int) -> list[Ranked]:
-        """The best k rows of all maps, best first; of equal ones the stale last, then by id."""
+        """Return the best k rows of all maps, best first; of equal ones the stale last, then by id."""
         if k < 1 or not len(self._totals):
             return []
         if self.matches is None:
@@ -268,12 +269,12 @@ class MapSearch(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return self._ranked(columns[:k], scores[:k])
 
     def column(self, map_index: int, row: int) -> int:
-        """The column of a row of a map."""
+        """Return the column of a row of a map."""
         return int(self._starts[map_index]) + row
 
     @cached_property
     def _bm25(self) -> Scores | None:
-        """BM25 of every row, (queries, rows), 0 where no word matches."""
+        """BM25 of every row, (queries, rows), 0 if no word matches."""
         if self.matches is None:
             return None
         scores = np.zeros((len(self.texts), int(self._starts[-1])), np.float32)
@@ -283,7 +284,7 @@ class MapSearch(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def _cued_bm25(self) -> Scores | None:
-        """The best BM25 of every row or one of its cues, by which it is ranked and which is no evidence."""
+        """Best BM25 of every row or one of its cues: used for the ranking, not for the gate."""
         cued = [
             (part.cues, own)
             for part, own in zip(self.parts, self.columns, strict=True)
@@ -300,7 +301,7 @@ class MapSearch(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def _centre(self) -> Centre | None:
-        """The joint centre of the indexes compared, None for few vectors."""
+        """Joint centre of the compared indexes, None for few vectors."""
         if self.cosines is None:
             return None
         is_cjk = [self.parts[place].traits.is_cjk for place in self.cosines.places]
@@ -327,17 +328,14 @@ class MapSearch(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return scores
 
     def _trust_words(self, cosines: Scores, bm25: Scores, missing: NDArray[np.int64]) -> None:
-        """Let words decide of a row whose vector is unknown, or it would rank behind strangers.
-
-        It counts as near as the nearest row that has one, by the share of the query's words that it answers.
-        """
+        """Score rows without a vector by their words: as near as the nearest row, times their BM25."""
         if len(missing):
             nearest = cosines.max(axis=1, initial=0, keepdims=True)
             cosines[:, missing] = nearest * bm25[:, missing]
 
     @cached_property
     def _totals(self) -> Scores:
-        """What a row is selected by, (rows,); -inf where there is neither a vector nor a matching word."""
+        """Total score of each row, (rows,); -inf without a vector or a matching word."""
         if not self.maps or not self._scores.size:
             return np.empty(0, np.float32)
         shares = self.shares
@@ -346,16 +344,13 @@ class MapSearch(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         if self._cued_bm25 is not None:
             absent = absent & ~(self._cued_bm25 > 0).any(axis=0)
             if self.message is not None and shares is None:
-                # Hypotheses that miss the point cost 14 points less of recall@10 so, and good ones lose 0.7.
+                # With this mean, wrong hypotheses cost 14 points less of recall@10, and good ones lose 0.7.
                 best = (best + self._scores[self.message]) / 2
         best[absent] = -np.inf
         return best
 
     def _standard_cosines(self, cosines: Cosines) -> Scores:
-        """Cosines, centred if there are enough of them, in deviations from their mean; 0 where missing.
-
-        Those of its cues count for a memory where they are higher than its own.
-        """
+        """Return standardised cosines, 0 if missing; a better cue raises its memory."""
         best, cued = self._centred(cosines)
         for each, ours in zip(cosines.cued, cued, strict=True):
             known = np.where(each.index.missing, np.float32(-np.inf), ours)
@@ -363,7 +358,7 @@ class MapSearch(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return standardised(best, np.flatnonzero(cosines.missing))
 
     def _centred(self, cosines: Cosines) -> tuple[Scores, list[Scores]]:
-        """Cosines of the rows, which the caller may change, and of the cues."""
+        """Return centred cosines of the rows, which the caller may change, and of the cues."""
         of_cues = [each.raw for each in cosines.cued]
         if self._centre is None:
             return cosines.raw.copy() if of_cues else cosines.raw, of_cues
@@ -376,7 +371,7 @@ class MapSearch(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return centred, cued
 
     def _rows(self, columns: Columns) -> Vectors | None:
-        """Unit rows of some columns, (c, d), centred if all are; zero where there is no vector."""
+        """Return unit rows of some columns, (c, d), centred if all are; zero without a vector."""
         if self.cosines is None:
             return None
         rows = np.zeros((len(columns), self.cosines.queries.shape[1]), np.float32)
@@ -390,7 +385,7 @@ class MapSearch(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return rows
 
     def _occasions(self, columns: Columns) -> NDArray[np.int64]:
-        """The occasion of each column, (c,); occasions of two maps are two."""
+        """Return the occasion of each column, (c,); occasions of two maps differ."""
         found = np.empty(len(columns), np.int64)
         for place, each in enumerate(self.maps):
             rows = columns - self._starts[place]
@@ -399,15 +394,15 @@ class MapSearch(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return found
 
     def _foremost(self, k: int) -> Columns:
-        """The k best columns that are not -inf; in order only where more than k reach the last score."""
+        """Return the k best columns that are not -inf, ordered only if more than k reach the last score."""
         columns = top_columns(self._totals, k)
         return columns if len(columns) <= k else self._ordered(columns, self._totals[columns])[0][:k]
 
     def _ordered(self, columns: Columns, scores: Scores) -> tuple[Columns, Scores]:
-        """Columns and their scores by (-score, whether it may be outdated, id), the first map first."""
+        """Order columns and scores by (-score, stale, id), the first map first."""
         order = np.argsort(-scores, kind="stable")
         columns, scores = columns[order], without_noise(scores[order])
-        # Noise was taken out from the best on, so the scores stand in order; only equal ones may move.
+        # The scores are in descending order; only equal ones may change places.
         if np.all(scores[:-1] > scores[1:]):
             return columns, scores
         memories = [self.maps[place].at(row) for place, row in self.where(columns)]
@@ -416,14 +411,14 @@ class MapSearch(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return np.array([column for *_, column in ranked], np.intp), scores
 
     def where(self, columns: Columns) -> list[tuple[int, int]]:
-        """Map and row of each column."""
+        """Return map and row of each column."""
         starts = self._starts
         places = np.searchsorted(starts[:-1], columns, side="right") - 1
         return list(zip(places.tolist(), (columns - starts[places]).tolist(), strict=True))
 
     @cached_property
     def _starts(self) -> Columns:
-        """The first column of each map, and behind them the number of columns."""
+        """First column of each map, and the number of columns."""
         return np.cumsum([0, *(each.starts[-1] for each in self.maps)])
 
     def _ranked(self, columns: Columns, scores: Scores) -> list[Ranked]:
@@ -432,7 +427,7 @@ class MapSearch(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         best = nothing if cosines is None else cosines.raw[:, columns].max(axis=0).tolist()
         missing = nothing if cosines is None else cosines.missing[columns].tolist()
         if bm25 is not None and self.shares is not None:
-            bm25 = bm25[[self.message or 0]]  # the other query is what the message goes on from
+            bm25 = bm25[[self.message or 0]]  # the other query is the continued text
         words = nothing if bm25 is None else bm25[:, columns].max(axis=0).tolist()
         rows = self.where(columns)
         heads = [
@@ -456,15 +451,15 @@ class MapSearch(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
 # --- scores on one scale, and the best of them --------------------------------------------------------
 
-# Equal rows differ in the last bits, according to where they lie in a block; this near, scores are equal.
+# Equal rows differ in the last bits, by their place in a block: scores this near are equal.
 _SAME = 1e-6
 _LOWEST = float(np.finfo(np.float32).min)
-# Selecting among the maxima of groups of so many takes a quarter of the time of one partition.
+# Selecting among the maxima of groups of this size takes a quarter of the time of one partition.
 _GROUP = 64
 
 
 def standardised(scores: Scores, missing: NDArray[np.int64] = _NONE) -> Scores:
-    """Each query's scores in deviations from their mean; 0 where all are equal.
+    """Return each query's scores in standard deviations from their mean; 0 if all are equal.
 
     Scores of `missing` columns are 0, before and after, and do not count.
     """
@@ -477,7 +472,7 @@ def standardised(scores: Scores, missing: NDArray[np.int64] = _NONE) -> Scores:
 
 
 def top_columns(scores: Scores, k: int) -> Columns:
-    """The columns whose scores the k best reach, and those that are equal to the last; never of -inf."""
+    """Return the columns of the k best scores and of those equal to the last; never of -inf."""
     count = len(scores)
     groups = scores[: count // _GROUP * _GROUP].reshape(_GROUP, -1).max(axis=0)
     if len(groups) <= k:
@@ -489,7 +484,7 @@ def top_columns(scores: Scores, k: int) -> Columns:
 
 
 def _cutoff(scores: Scores, k: int) -> float:
-    """What is equal to the k-th best score or better; all that are not -inf, where there are fewer."""
+    """Return the k-th best score less rounding errors; the lowest number for fewer scores."""
     if k >= len(scores):
         return _LOWEST
     kth = float(np.partition(scores, len(scores) - k)[len(scores) - k])
@@ -497,7 +492,7 @@ def _cutoff(scores: Scores, k: int) -> float:
 
 
 def without_noise(descending: Scores) -> Scores:
-    """Scores, best first, in which each takes the value of the one before when they differ by rounding."""
+    """Return descending scores; each takes the value before it if they differ only by rounding."""
     if np.all(descending[:-1] - descending[1:] > 2 * _SAME * np.maximum(1, np.abs(descending[1:]))):
         return descending
     values: list[float] = descending.tolist()
@@ -507,15 +502,15 @@ def without_noise(descending: Scores) -> Scores:
     return np.array(values, np.float32)
 
 
-# --- scores raised by more than words and vector --------------------------------------------------------
+# --- dates, neighbours and occasions ------------------------------------------------------------------
 
-CANDIDATES = 64  # 32-100 are alike
-# Standard deviations that a memory of a named date is ahead; 0.5-1.5 are alike. Worth 2.2 points of recall@10
+CANDIDATES = 64  # 32-100 are equal
+# Bonus of a memory of a named date, in standard deviations; 0.5-1.5 are equal. Worth 2.2 points of recall@10
 # and 1.6 of nDCG@10 on LoCoMo's development half, where 74 of 631 questions name a date, and none is lost.
 _NAMED_DATE = 1.0
-_NEIGHBOUR_WEIGHT = 0.4  # of the neighbours' mean, beside 1 of the candidate's own score; 0.2-0.5 are alike
+_NEIGHBOUR_WEIGHT = 0.4  # of the neighbours' mean, against 1 of the own score; 0.2-0.5 are equal
 _NEIGHBOURS = 5
-_OCCASION_WEIGHT = 0.3  # of the best score of the occasion; 0.2-0.5 are alike
+_OCCASION_WEIGHT = 0.3  # of the best score of the occasion; 0.2-0.5 are equal
 
 
 def prefer_named_dates(
@@ -523,8 +518,8 @@ def prefer_named_dates(
 ) -> None:
     """Raise, in `scores` (queries, rows), the memories of a date that a query names.
 
-    `scores` are in standard deviations; with `words_only` BM25: a deviation is then that of the matching
-    rows, and only those are raised. `created` is one array for each part.
+    `scores` are in standard deviations. With `words_only` they are BM25: a deviation is then that of the
+    matching rows, and only those are raised. `created` is one array for each part.
     """
     for own, text in zip(scores, texts, strict=True):
         named = of_named_time(text, np.concatenate(created)) if A_TIME.search(text) else None
@@ -537,10 +532,10 @@ def prefer_named_dates(
 
 
 def smoothed(scores: Scores, rows: Vectors | None, occasion: NDArray[np.int64]) -> Scores:
-    """Scores (c,) of candidates, from one another's: one near other good ones is more likely right.
+    """Smooth scores (c,) of candidates by one another: one near other good ones is more likely right.
 
-    `rows` (c, d) are their centred unit rows, zero where there is none; None without vectors. `occasion` (c,)
-    is equal for those that were made on one occasion.
+    `rows` (c, d) are their centred unit rows, zero for a missing one; None without vectors. `occasion` (c,)
+    is equal for memories of one occasion.
     """
     if rows is not None and len(scores) > 1:
         neighbours = _NEIGHBOUR_WEIGHT * _of_neighbours(scores, rows)
@@ -553,7 +548,7 @@ def smoothed(scores: Scores, rows: Vectors | None, occasion: NDArray[np.int64]) 
 
 
 def _of_neighbours(scores: Scores, rows: Vectors) -> Scores:
-    """Mean score of each candidate's nearest others, weighted by their cosine; its own where none is near."""
+    """Return the mean score of each candidate's nearest others, weighted by cosine; its own without any."""
     near = np.maximum(rows @ rows.T, 0)
     np.fill_diagonal(near, 0)
     most = min(_NEIGHBOURS, len(scores) - 1)

@@ -1,7 +1,8 @@
-"""What a request searches: maps, each the memories of one root frozen together with their indexes.
+"""Vector map: the memories of one root, frozen together with their indexes.
 
 A rebuild swaps a new map in by one assignment, so no search waits or sees half a map. A map has one part, or
-a large one and a small one of later edits: an edit copies nothing large, and marks rows of the large as gone.
+a large one and a small one of later edits. An edit copies nothing large, and marks rows of the large part as
+gone.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _NONE = np.empty(0, np.int64)
 
 
 class HeadList(msgspec.Struct, frozen=True, eq=False):
-    """Memories that nothing replaces, the newest first, and the place of each id among them.
+    """Memories that no other memory replaces, newest first, with the place of each id.
 
     `sizes` int64 (n,) are the characters of their texts.
     """
@@ -47,17 +48,17 @@ class HeadList(msgspec.Struct, frozen=True, eq=False):
         return cls(tuple(memories), {each.id: place for place, each in enumerate(memories)}, sizes)
 
     def fitting(self, room: Callable[[], int]) -> Iterator[Memory]:
-        """Those whose text was within what there is room for, some hundred looked at at a time."""
+        """Yield the memories whose text is at most `room()` long, checked some hundred at a time."""
         for begin in range(0, len(self.sizes), _LOOKED_AT):
             for place in np.flatnonzero(self.sizes[begin : begin + _LOOKED_AT] <= room()).tolist():
                 yield self.memories[begin + place]
 
 
 class VectorMap(msgspec.Struct, frozen=True, eq=False, dict=True, weakref=True):
-    """Everything one root can answer with.
+    """All searchable memories of one root, with their indexes and version chains.
 
     `memories` are all that are visible, sorted by unique id. A row is a place in the parts, one after the
-    other; each of `memories` has one row, and any other row is gone.
+    other. Each of `memories` has one row; all other rows are gone.
     """
 
     root: str
@@ -72,58 +73,58 @@ class VectorMap(msgspec.Struct, frozen=True, eq=False, dict=True, weakref=True):
 
     @cached_property
     def has_words(self) -> bool:
-        """Whether it can be searched by words."""
+        """True if the map has a lexical index."""
         return any(part.lexical is not None for part in self.parts)
 
     @cached_property
     def dense(self) -> tuple[DenseIndex, ...]:
-        """Its dense indexes, none before there are vectors."""
+        """Dense indexes of the parts, none before there are vectors."""
         return tuple(part.dense for part in self.parts if part.dense is not None)
 
     @cached_property
     def starts(self) -> tuple[int, ...]:
-        """The first row of each part, and behind them the number of rows."""
+        """First row of each part, and the number of all rows."""
         return tuple(accumulate((len(part.memories) for part in self.parts), initial=0))
 
     def find(self, memory_id: str) -> Memory | None:
-        """The memory of an id, by bisection: a dict of all of them would make an edit a fifth slower."""
+        """Return the memory of an id, by bisection: a dict would make an edit a fifth slower."""
         row = self.row_of(memory_id)
         return self.at(row) if row is not None else None
 
     def head(self, memory_id: str) -> Memory | None:
-        """The head of a memory's chain, the memory itself where it has none."""
+        """Return the head of a memory's chain, the memory itself without a chain."""
         return self.find(self.chains.head_of.get(memory_id, memory_id))
 
     def heads_of(self, rows: Iterable[int]) -> list[Memory]:
-        """The head of the chain of each row; no row is gone."""
+        """Return the head of the chain of each row; no row may be gone."""
         starts, head_of = self.starts, self.chains.head_of
         places = [(bisect_right(starts, row) - 1, row) for row in rows]
         found = [self.parts[place].memories[row - starts[place]] for place, row in places]
         return [self.find(head_of[each.id]) or each if each.id in head_of else each for each in found]
 
     def linked_heads(self, memory_id: str) -> list[Memory]:
-        """The heads that a memory's `related` edges lead to; edges into nothing are left out."""
+        """Return the heads that a memory's `related` links lead to; links to nothing are left out."""
         memory = self.find(memory_id)
         edges = memory.related if memory is not None else ()
         return [head for each in edges if self.find(each.id) and (head := self.head(each.id)) is not None]
 
     def chain(self, memory_id: str) -> tuple[Memory, ...]:
-        """The chain of a memory, oldest first."""
+        """Return the chain of a memory, oldest first."""
         return tuple(memory for memory in map(self.find, self.chains.chain(memory_id)) if memory is not None)
 
     def versions(self, head: str) -> tuple[tuple[Memory, ...], tuple[Memory, ...]]:
-        """The older versions of a chain's head, newest first, and its rivals, also newest first."""
-        beside = self.chains.concurrent_with(head)
+        """Return the older versions of a chain's head and its concurrent heads, both newest first."""
+        concurrent = self.chains.concurrent_with(head)
         others = [each for each in reversed(self.chain(head)) if each.id != head]
-        older = tuple(each for each in others if each.id not in beside)
-        return older, tuple(each for each in others if each.id in beside)
+        older = tuple(each for each in others if each.id not in concurrent)
+        return older, tuple(each for each in others if each.id in concurrent)
 
     def with_heads(self, ids: Iterable[str]) -> dict[str, tuple[Memory | None, Memory | None]]:
-        """Return the memory of each id and the head of its chain, as far as they are there."""
+        """Return the memory of each id and the head of its chain, None for missing ones."""
         return {each: (self.find(each), self.head(each)) for each in ids}
 
     def row_of(self, memory_id: str) -> int | None:
-        """The row of an id, if there is such a memory; one that was found is not looked for again."""
+        """Return the row of an id, None if there is no such memory. Found rows are cached."""
         known = self._rows.get(memory_id)
         if known is not None:
             return known
@@ -137,23 +138,23 @@ class VectorMap(msgspec.Struct, frozen=True, eq=False, dict=True, weakref=True):
 
     @cached_property
     def _rows(self) -> dict[str, int]:
-        """The rows that were found: a session looks for all that it has heard, turn by turn."""
+        """Cache of found rows by id: a session looks up its injected set in each turn."""
         return {}
 
     def at(self, row: int) -> Memory:
-        """The memory of a row that is not gone."""
+        """Return the memory of a row that is not gone."""
         place = bisect_right(self.starts, row) - 1
         return self.parts[place].memories[row - self.starts[place]]
 
     def numbered(self) -> Iterator[tuple[int, Memory]]:
-        """The rows with their memories, by part and then by id."""
+        """Yield the rows with their memories, by part and then by id."""
         for start, part in zip(self.starts, self.parts, strict=False):
             for row, memory in part.numbered():
                 yield start + row, memory
 
     @cached_property
     def heads(self) -> Mapping[str, HeadList]:
-        """The memories that nothing replaces, by category; sorted when somebody asks for them first."""
+        """Memories that no other memory replaces, by category; sorted at the first use."""
         chains, found = self.chains, dict[str, list[Memory]]()
         replaced = {each for each in chains.head_of if not chains.is_head(each)}
         for memory in sorted(self.memories, key=_CREATED, reverse=True):
@@ -163,19 +164,20 @@ class VectorMap(msgspec.Struct, frozen=True, eq=False, dict=True, weakref=True):
 
     @cached_property
     def created(self) -> Seconds:
-        """When the memory of each row was made, 0 if that is unknown."""
+        """Creation time of the memory of each row, 0 if unknown."""
         return np.concatenate([_NONE, *(part.traits.created for part in self.parts)])
 
     @cached_property
     def occasions(self) -> Ints:
-        """The occasion of each row, looked for when it is asked for first: an edit may move any of them."""
+        """Occasion number of each row, computed at the first use: an edit may change any of them."""
         return occasions(np.concatenate([_NONE, *map(_visibly_created, self.parts)]))
 
 
 def occasions(created: Seconds) -> Ints:
-    """A number for each memory, shared in a chain by those made within an hour of one another.
+    """Number memories by occasion: one number for a chain of memories made within an hour of one another.
 
-    They are mostly about one thing. Memories without a date, and those of a run of more than 50, are alone.
+    Such memories are mostly about one subject. Memories without a date, and those of a run of more than 50,
+    have a number of their own.
     """
     order = np.argsort(created, kind="stable")
     begins = np.ones(len(created), np.bool_)
@@ -194,7 +196,7 @@ def _visibly_created(part: MapPart) -> Seconds:
 def newest_page(
     rows: Sequence[tuple[VectorMap, Sequence[int]]], start: int, count: int
 ) -> list[tuple[VectorMap, Memory]]:
-    """Places `start` to `start + count` of the rows by (newest, id).
+    """Return places `start` to `start + count` of the rows, newest first, then by id.
 
     Only rows in the page or at its edges are parsed to the nanosecond, which takes 30 ms for 10,000.
     """

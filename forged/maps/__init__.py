@@ -1,24 +1,24 @@
-"""Keeping the vector map of every root current with its files.
+"""Keep the vector map of every root current with its files.
 
-The `Indexer` has all roots in use: it opens them, builds their maps, and `mark` names changes. A
+The `Indexer` holds all roots in use. It opens them, builds their maps, and takes note of changes by `mark`. A
 `RootIndex` is one of them, with its map and its generations.
 """
 
 from forged.maps.builds import BuildEvent, RootIndex
 from forged.maps.embedding import EmbeddingQueue, text_hash
-from forged.maps.identity import Remembered
 from forged.maps.indexer import Indexer
-from forged.maps.parcel import MOST_PARCELS, name_of
+from forged.maps.model_identity import ModelCache
 from forged.maps.rows import RowMaker
+from forged.maps.vector_pack import MOST_PACKS, pack_name
 
 __all__ = [
-    "MOST_PARCELS",
+    "MOST_PACKS",
     "BuildEvent",
     "EmbeddingQueue",
     "Indexer",
-    "Remembered",
+    "ModelCache",
     "RootIndex",
     "RowMaker",
-    "name_of",
+    "pack_name",
     "text_hash",
 ]

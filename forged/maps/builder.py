@@ -1,12 +1,12 @@
-"""Makes one root's next map from its files and the map before.
+"""Builds the next map of one root from its files and the map before.
 
-`draft` (in a thread) scans the files and brings the lexical index up to date; `embed` (on the loop) gets the
-missing vectors and returns what failed as a whole; `finish` (in a thread) freezes the map, maybe twice:
+`draft` (in a thread) scans the files and updates the lexical index. `embed` (on the loop) gets the missing
+vectors and returns the error if the endpoint failed. `finish` (in a thread) freezes the map, maybe twice:
 before and after the vectors come. Threads leave the loop free. Memories of a second model are a layer of
-their own, of which failures keep no map back. Problems on disk are named and never raised.
+their own, whose failures delay no map. Problems on disk are named and never raised.
 
-A large store has a base of rows and beside it a few that came since, so that an edit copies nothing large: a
-`Layout`. A `Layer` holds the memories of a root that one model embeds.
+A large store has a base of rows and a few recent rows, so that an edit copies nothing large: a `Layout`. A
+`Layer` holds the memories of a root that one model embeds.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from forged.errors import ProviderError
 from forged.files import EvidenceChecker, MemoryStore, Root, Snapshot, scan
 from forged.map import Chains, DenseIndex, MapPart, VectorMap, build_chains, thin_calibration
 from forged.maps.embedding import EmbeddingQueue, EmbeddingRun, ModelReplacedError
-from forged.maps.parcel import Parcel, Shelf, Stock, name_of
-from forged.maps.rows import Embedded, RowMaker, Rows, differing
+from forged.maps.rows import Embedded, MapRows, RowMaker, changed_memories
+from forged.maps.vector_pack import PackPart, PackSource, VectorPack, pack_name
 from forged.maps.vectors import KnownVectors
 from forged.memory import Memory, Problem
 from forged.models import cleaned
@@ -36,8 +36,8 @@ _PAUSE_S = 0.0005
 _ID = operator.attrgetter("id")
 # Fewer rows are laid out anew in less than a millisecond.
 _WORTH_KEEPING = 256
-# With so many rows beside the large ones an edit takes a millisecond more, and all are laid out anew.
-_MOST_BESIDE = 512
+# With so many recent rows an edit takes a millisecond more, so all rows are laid out anew.
+_MOST_RECENT = 512
 # One over the share of the large rows that may be gone.
 _MOST_GONE = 4
 
@@ -46,60 +46,63 @@ Admit = Callable[[Root, Snapshot], Admitted]
 
 
 class Layout(msgspec.Struct, frozen=True, eq=False):
-    """The large rows, `base`, of which `gone` bool (n,) count no more, and `beside` the rows that came since.
+    """Rows of a layer: the large `base`, of which `gone` bool (n,) no longer count, and the `recent` rows.
 
-    A base that nothing was edited of has neither.
+    A base without edits has neither.
     """
 
-    base: Rows
+    base: MapRows
     gone: NDArray[np.bool_] | None = None
-    beside: Rows | None = None
+    recent: MapRows | None = None
 
     @property
-    def newest(self) -> Rows:
-        """The rows that were made last: those beside, else the base."""
-        return self.base if self.beside is None else self.beside
+    def newest(self) -> MapRows:
+        """Rows that were laid out last: the recent ones, else the base."""
+        return self.base if self.recent is None else self.recent
 
     @property
     def hashes(self) -> tuple[tuple[bytes, ...], ...]:
-        """The hashes of each part of the map, also of rows that count no more."""
-        return tuple(rows.hashes for rows in (self.base, self.beside) if rows is not None)
+        """Hashes of each part of the map, including rows that no longer count."""
+        return tuple(rows.hashes for rows in (self.base, self.recent) if rows is not None)
 
     @property
     def cue_hashes(self) -> tuple[tuple[bytes, ...], ...]:
-        """The same of the cues in each part."""
-        laid = (rows.cues for rows in (self.base, self.beside) if rows is not None)
+        """Hashes of the cues of each part."""
+        laid = (rows.cues for rows in (self.base, self.recent) if rows is not None)
         return tuple(cues.hashes if cues is not None else () for cues in laid)
 
     def hashed(self) -> Iterator[tuple[Memory, bytes]]:
-        """The memories that count, with the hashes of their texts and cues."""
+        """Yield the memories that count, with the hashes of their texts and cues."""
         gone = self.gone.tolist() if self.gone is not None else (False,) * len(self.base.memories)
         for memory, key, is_gone in zip(self.base.memories, self.base.hashes, gone, strict=True):
             if not is_gone:
                 yield memory, key
         if self.base.cues is not None:
             yield from (pair for pair in self.base.cues.hashed() if not self._is_gone(pair[0].id))
-        if self.beside is not None:
-            yield from zip(self.beside.memories, self.beside.hashes, strict=True)
-            yield from self.beside.cues.hashed() if self.beside.cues is not None else ()
+        if self.recent is not None:
+            yield from zip(self.recent.memories, self.recent.hashes, strict=True)
+            yield from self.recent.cues.hashed() if self.recent.cues is not None else ()
 
     def _is_gone(self, memory_id: str) -> bool:
         row = self.base.row_of(memory_id)
         return row is None or (self.gone is not None and bool(self.gone[row]))
 
-    def edited(self, went: Sequence[Memory], came: Sequence[Memory], maker: RowMaker) -> Layout | None:
-        """The layout after an edit; a memory that changed went and came."""
+    def edited(self, removed: Sequence[Memory], added: Sequence[Memory], maker: RowMaker) -> Layout | None:
+        """Return the layout after an edit, None if all rows have to be laid out anew.
+
+        A changed memory is in both `removed` and `added`.
+        """
         if len(self.base.memories) < _WORTH_KEEPING:
             return None
-        beside = self.beside if self.beside is not None else maker.rows((), None)
-        ids = {memory.id for memory in went}
-        kept = [memory for memory in beside.memories if memory.id not in ids]
-        if len(kept) + len(came) > _MOST_BESIDE:
+        recent = self.recent if self.recent is not None else maker.rows((), None)
+        ids = {memory.id for memory in removed}
+        kept = [memory for memory in recent.memories if memory.id not in ids]
+        if len(kept) + len(added) > _MOST_RECENT:
             return None
         gone = self._gone_with(ids)
         if _MOST_GONE * np.count_nonzero(gone) > len(gone):
             return None
-        return Layout(self.base, gone, maker.rows(tuple(sorted((*kept, *came), key=_ID)), beside))
+        return Layout(self.base, gone, maker.rows(tuple(sorted((*kept, *added), key=_ID)), recent))
 
     def _gone_with(self, ids: set[str]) -> NDArray[np.bool_]:
         gone = np.zeros(len(self.base.memories), np.bool_) if self.gone is None else self.gone.copy()
@@ -109,10 +112,10 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
         return gone
 
 
-class Sheet(msgspec.Struct, frozen=True, eq=False):
-    """The rows of a layer's next part of the map; `missing` are the texts, by hash, that lack a vector.
+class LayerDraft(msgspec.Struct, frozen=True, eq=False):
+    """Rows of a layer's next map part. `missing` are the texts, by hash, that lack a vector.
 
-    `large` is the layout's base with its vectors where rows are to stand beside it.
+    `large` is the layout's base with its vectors, if recent rows are added to it.
     """
 
     memories: tuple[Memory, ...]
@@ -122,9 +125,9 @@ class Sheet(msgspec.Struct, frozen=True, eq=False):
 
 
 class Layer:
-    """The memories of a root whose texts one model embeds, or that have no vectors at all.
+    """Memories of a root that one model embeds, or that have no vectors at all.
 
-    A layer of a `second` model has vectors beside those of the map's own, and none of cues.
+    A layer of a `second` model adds its vectors to those of the map's own model; it has none of cues.
     """
 
     def __init__(
@@ -134,42 +137,45 @@ class Layer:
         embedded: Embedded,
         *,
         top: str,
-        parcel: Parcel | None = None,
+        vector_pack: VectorPack | None = None,
         second: bool = False,
     ) -> None:
-        """`embedded` is a text of a memory as it is embedded; `parcel` holds vectors of these texts."""
+        """Create an empty layer.
+
+        `embedded` returns the text of a memory as it is embedded. `vector_pack` holds vectors of these texts.
+        """
         self.queue = queue
-        self.vectors = KnownVectors(queue, top, parcel) if queue is not None else None
+        self.vectors = KnownVectors(queue, top, vector_pack) if queue is not None else None
         self.parts: tuple[MapPart, ...] = ()
         self._maker = maker
         self._embedded = embedded
         self._second = second
-        self._sheet: Sheet | None = None  # of the parts
+        self._layer_draft: LayerDraft | None = None  # of the parts
         self._shown: tuple[tuple[MapPart, ...], Layout] | None = None  # both of one moment
-        self._large: MapPart | None = None  # its base, if that lacks no vector: edits may stand beside it
-        self._is_complete = False  # the parts lack no vector that is to be had
-        self._left_out = frozenset[bytes]()  # texts that the parts lack as the model refuses them
+        self._large: MapPart | None = None  # its base, if that lacks no vector: edits may add recent rows
+        self._is_complete = False  # the parts have all vectors that can be had
+        self._left_out = frozenset[bytes]()  # texts without a vector, as the model refuses them
 
     @property
     def memories(self) -> tuple[Memory, ...]:
-        """The memories of the parts."""
-        return self._sheet.memories if self._sheet is not None else ()
+        """Memories of the current parts."""
+        return self._layer_draft.memories if self._layer_draft is not None else ()
 
     def hashed(self) -> Iterator[tuple[Memory, bytes]]:
-        """The memories of the parts, with the hashes of their texts and cues."""
-        shown = self._shown  # a build in its thread may be swapping it just now
+        """Yield the memories of the parts, with the hashes of their texts and cues."""
+        shown = self._shown  # a build may be swapping it in its thread
         return shown[1].hashed() if shown is not None else iter(())
 
     @property
     def set_aside(self) -> Mapping[bytes, tuple[str, float]]:
-        """Texts of this layer that the model refuses: why, and until when."""
+        """Texts of this layer that the model refuses, by hash: the reason, and the time of the next try."""
         if self.queue is None or not self._left_out:
             return {}
         held = self.queue.set_aside
         return {key: held[key] for key in self._left_out if key in held}
 
     def is_outdated(self, *, renew: bool, retry: bool) -> bool:
-        """Forget vectors that are to be made again; true if there are any."""
+        """Drop vectors that have to be made again; return True if there are any."""
         if self.vectors is None or self.queue is None:
             return False
         if retry:
@@ -182,21 +188,23 @@ class Layer:
             return True
         return False
 
-    def draft(self, memories: tuple[Memory, ...], went: Sequence[Memory], came: Sequence[Memory]) -> Sheet:
-        """The rows of `memories`, of which some came and others went since the last map."""
-        before, large = self._sheet, self._large
-        if before is not None and self._is_complete and not went and not came:
+    def draft(
+        self, memories: tuple[Memory, ...], removed: Sequence[Memory], added: Sequence[Memory]
+    ) -> LayerDraft:
+        """Return the rows of `memories` after an edit of the last map."""
+        before, large = self._layer_draft, self._large
+        if before is not None and self._is_complete and not removed and not added:
             return before
         layout = None
         if before is not None and large is not None:
-            layout = before.layout.edited(went, came, self._maker)
+            layout = before.layout.edited(removed, added, self._maker)
         if layout is None:
             base = before.layout.base if before is not None else None
             layout, large = Layout(self._maker.rows(memories, base)), None
-        return Sheet(memories, layout, large, self._missing(layout.newest))
+        return LayerDraft(memories, layout, large, self._missing(layout.newest))
 
-    def _missing(self, rows: Rows) -> dict[bytes, str]:
-        """The texts that have to be embedded, the newest first, and then cues."""
+    def _missing(self, rows: MapRows) -> dict[bytes, str]:
+        """Return the texts to embed by hash, the newest first, then the cues."""
         if self.vectors is None or self.queue is None:
             return {}
         memories, hashes, held = rows.memories, rows.hashes, self.queue.set_aside
@@ -208,52 +216,54 @@ class Layer:
             texts |= {cues.hashes[row]: cues.texts[row] for row in missing}
         return texts
 
-    def unknown(self, sheet: Sheet) -> set[bytes]:
-        """The missing texts that have no vector by now, but for those that the model refuses."""
+    def unknown(self, layer_draft: LayerDraft) -> set[bytes]:
+        """Return the missing texts that still have no vector, without those that the model refuses."""
         if self.vectors is None or self.queue is None:
             return set()
-        found = {key for key in sheet.missing if self.vectors.get(key) is None}
+        found = {key for key in layer_draft.missing if self.vectors.get(key) is None}
         return found - self.queue.set_aside.keys()
 
-    def lost(self, sheet: Sheet) -> set[bytes]:
-        """Texts of memories that the next map would have no vector of."""
+    def lost(self, layer_draft: LayerDraft) -> set[bytes]:
+        """Return the texts of memories that would have no vector in the next map."""
         if self.vectors is None or self.queue is None:
             return set()
-        known = self.vectors.of_one_time(all_new=not self.unknown(sheet))
-        lost = {key for key in sheet.missing if known(key) is None} - self.queue.set_aside.keys()
-        return lost.intersection(sheet.layout.newest.hashes)
+        known = self.vectors.of_one_time(all_new=not self.unknown(layer_draft))
+        lost = {key for key in layer_draft.missing if known(key) is None} - self.queue.set_aside.keys()
+        return lost.intersection(layer_draft.layout.newest.hashes)
 
-    def left(self, sheet: Sheet) -> dict[bytes, str]:
-        """The texts still missing once the model is known; none if it is another one."""
+    def left(self, layer_draft: LayerDraft) -> dict[bytes, str]:
+        """Return the texts still missing once the model is known; none if another model answers."""
         if self.vectors is None or self.vectors.are_outdated():
             return {}
-        return {key: text for key, text in sheet.missing.items() if self.vectors.get(key) is None}
+        return {key: text for key, text in layer_draft.missing.items() if self.vectors.get(key) is None}
 
-    def finish(self, sheet: Sheet, *, is_complete: bool) -> None:
-        """Lay the rows out with the vectors that are known: all, or all but some that are on their way."""
-        if sheet is self._sheet:
-            return  # the edit was another layer's
-        parts = self._laid_out(sheet, all_new=is_complete)
-        if sheet.large is None:
+    def finish(self, layer_draft: LayerDraft, *, is_complete: bool) -> None:
+        """Lay the rows out with the known vectors; `is_complete`: no vector is still to come."""
+        if layer_draft is self._layer_draft:
+            return  # the edit is in another layer
+        parts = self._laid_out(layer_draft, all_new=is_complete)
+        if layer_draft.large is None:
             self._large = parts[0] if is_complete else None
         held = self.queue.set_aside if self.queue is not None else {}
-        left_out = (key for _, key in sheet.layout.hashed() if key in held) if held else ()
+        left_out = (key for _, key in layer_draft.layout.hashed() if key in held) if held else ()
         self._left_out = frozenset(left_out)
         self.parts, self._is_complete = parts, is_complete
-        self._sheet = Sheet(sheet.memories, sheet.layout, None, {})
-        self._shown = parts, sheet.layout
+        self._layer_draft = LayerDraft(layer_draft.memories, layer_draft.layout, None, {})
+        self._shown = parts, layer_draft.layout
         if is_complete and self.vectors is not None:
             self.vectors.settle()
 
-    def _laid_out(self, sheet: Sheet, *, all_new: bool) -> tuple[MapPart, ...]:
-        """All rows, or a few next to those that are there."""
-        rows, gone = sheet.layout.newest, sheet.layout.gone
-        large = sheet.large.without(gone) if sheet.large is not None and gone is not None else None
+    def _laid_out(self, layer_draft: LayerDraft, *, all_new: bool) -> tuple[MapPart, ...]:
+        """Return the parts: all rows, or the recent ones next to the large part."""
+        rows, gone = layer_draft.layout.newest, layer_draft.layout.gone
+        large = (
+            layer_draft.large.without(gone) if layer_draft.large is not None and gone is not None else None
+        )
         if self.vectors is None or self.queue is None:
             part = rows.with_vectors(None)
             return (part,) if large is None else (large, part)
         baseline, cues = self.queue.learner.baseline, rows.cues.hashes if rows.cues is not None else ()
-        index = partial(self.vectors.index, all_new=all_new, beside=large is not None)
+        index = partial(self.vectors.index, all_new=all_new, recent=large is not None)
         cued = index(cues, None, cues=True)
         dense = index(rows.hashes, baseline)
         part = rows.with_vectors(None, second=dense) if self._second else rows.with_vectors(dense, cued)
@@ -266,45 +276,53 @@ class Layer:
     def _dense(self, part: MapPart) -> DenseIndex | None:
         return part.second if self._second else part.dense
 
-    def stock(self, name: str) -> Stock | Parcel | None:
-        """Vectors of the parts, to be packed under a name while builds go on."""
+    def pack_source(self, name: str) -> PackSource | VectorPack | None:
+        """Return the vectors of the parts for packing; builds may go on meanwhile."""
         if self.vectors is None:
             return None
-        shelves: list[Shelf] = []
+        pack_parts: list[PackPart] = []
         if self._shown is not None:
             parts, layout = self._shown
             rows = zip(layout.hashes, parts, strict=True)
-            shelves = [Shelf(hashes, part.dense) for hashes, part in rows]
+            pack_parts = [PackPart(hashes, part.dense) for hashes, part in rows]
             cued = zip(layout.cue_hashes, parts, strict=True)
-            shelves += [Shelf(own, part.cues.dense) for own, part in cued if part.cues is not None]
-        return self.vectors.stock(name, shelves)
+            pack_parts += [PackPart(own, part.cues.dense) for own, part in cued if part.cues is not None]
+        return self.vectors.pack_source(name, pack_parts)
 
 
 class MapDraft(msgspec.Struct, frozen=True, eq=False):
-    """A map without vectors: a sheet for each layer."""
+    """A map before it is frozen: one draft for each layer."""
 
     memories: tuple[Memory, ...]
-    sheets: dict[Layer, Sheet]
+    layer_drafts: dict[Layer, LayerDraft]
     chains: Chains
 
     @property
     def missing(self) -> dict[bytes, str]:
-        """The texts, by hash, that have to be embedded, by whichever model."""
-        return {key: text for sheet in self.sheets.values() for key, text in sheet.missing.items()}
+        """Texts, by hash, that have to be embedded by any model."""
+        return {
+            key: text
+            for layer_draft in self.layer_drafts.values()
+            for key, text in layer_draft.missing.items()
+        }
 
     @property
-    def lacking(self) -> dict[EmbeddingQueue, tuple[Layer, Sheet]]:
-        """The models that have to embed something."""
-        found = self.sheets.items()
-        return {layer.queue: (layer, sheet) for layer, sheet in found if layer.queue and sheet.missing}
+    def lacking(self) -> dict[EmbeddingQueue, tuple[Layer, LayerDraft]]:
+        """Layer and draft of each model that has to embed texts."""
+        found = self.layer_drafts.items()
+        return {
+            layer.queue: (layer, layer_draft)
+            for layer, layer_draft in found
+            if layer.queue and layer_draft.missing
+        }
 
 
 class Builder:
     """State of one root between builds. Used by one build at a time.
 
-    `snapshot` are the files as last scanned; `complete`: the last map shows all of it that is not
-    quarantined. `withheld` are memories on disk that do not count, `redacted` ids of those shown without a
-    secret in their file, `stale` ids of those that stand on files which changed.
+    `snapshot` are the files as last scanned. `complete` is True if the last map shows all of it except
+    quarantined texts. `withheld` are memories on disk that do not count. `redacted` are ids of memories shown
+    without a secret of their file. `stale` are ids of memories with changed evidence files.
     """
 
     def __init__(
@@ -314,12 +332,13 @@ class Builder:
         *,
         lexical: bool,
         admit: Admit | None = None,
-        parcel: Parcel | None = None,
+        vector_pack: VectorPack | None = None,
         second: EmbeddingQueue | None = None,
     ) -> None:
-        """`parcel` holds vectors of this root's texts that another daemon packed.
+        """Create the builder of one root.
 
-        The `second` model embeds the texts that it takes, if there is one.
+        `vector_pack` holds vectors of this root's texts from another daemon. The `second` model, if any,
+        embeds the texts that it takes.
         """
         self.store = store
         self.snapshot: Snapshot | None = None
@@ -338,32 +357,32 @@ class Builder:
         maker = partial(RowMaker, lexical=lexical, pause=self._pause)
         top, text = store.root.top, self._embedded
         own = maker(embedded=text if queue is not None else None)
-        self._main = Layer(own, queue, text, top=top, parcel=parcel)
+        self._main = Layer(own, queue, text, top=top, vector_pack=vector_pack)
         self._layers: tuple[Layer, ...] = (self._main,)
         if second is not None:
             theirs = maker(embedded=self._embedded_by_second, embeds_cues=False)
             self._layers += (Layer(theirs, second, self._embedded_by_second, top=top, second=True),)
         self._map: VectorMap | None = None
-        self._renew = self._retry = False  # asked for, and done by the next draft
+        self._renew = self._retry = False  # requests for the next draft
 
     @property
     def unsettled(self) -> bool:
-        """True if the last look met a file in the middle of something: look again soon."""
+        """True if the last scan met a file that is being changed: scan again soon."""
         return self._may_change or (self.snapshot is not None and self.snapshot.unsettled)
 
     @property
     def starts_anew(self) -> bool:
-        """True if vectors on their way are of no use any more: all are to be embedded anew."""
+        """True if vectors under way are useless, because all texts are to be embedded anew."""
         return any(each.vectors is not None and each.vectors.starts_anew for each in self._layers)
 
     @property
     def serves_older(self) -> bool:
-        """True if vectors on their way will be seen only when the last of them is there."""
+        """True if vectors under way are shown only after the last of them has come."""
         return self._main.vectors is not None and self._main.vectors.serves_older
 
     @property
     def cut(self) -> tuple[str, ...]:
-        """Ids of memories of which only the beginning fits into the model."""
+        """Ids of memories that exceed the model's input length."""
         found = list[str]()
         for layer in self._layers:
             held = layer.vectors.cut if layer.vectors is not None else frozenset[bytes]()
@@ -372,12 +391,12 @@ class Builder:
 
     @property
     def quarantined(self) -> Mapping[bytes, tuple[str, float]]:
-        """Texts that the endpoint refuses, by hash: why, and until when (`time.monotonic()`)."""
+        """Texts that the endpoint refuses, by hash: the reason, and the time of the next try (monotonic)."""
         return {key: each for layer in self._layers for key, each in layer.set_aside.items()}
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Files that are not indexed, and memories whose text was refused by the endpoint."""
+        """Files that are not indexed, and memories with a text that the endpoint refused."""
         files = self._unshown + (self.snapshot.problems if self.snapshot is not None else ())
         if not (held := self.quarantined):
             return files
@@ -390,27 +409,27 @@ class Builder:
         return files + tuple(sorted(texts))
 
     def forget_vectors(self) -> None:
-        """The next build embeds everything anew: `rebuild --full`. Until it has, the old vectors serve."""
+        """Let the next build embed everything anew: `rebuild --full`. The old vectors serve until then."""
         self._renew = True
 
-    def stock(self) -> Stock | Parcel | None:
-        """Vectors of the texts that the map shows, to be packed while builds go on."""
-        return self._main.stock(name_of(self.store.root))
+    def pack_source(self) -> PackSource | VectorPack | None:
+        """Return the vectors of the map's texts for packing; builds may go on meanwhile."""
+        return self._main.pack_source(pack_name(self.store.root))
 
     @property
     def revision(self) -> tuple[int, int, bool]:
-        """Changes when `stock` does: with the map, with vectors that are in none yet, with a full rebuild."""
+        """Value that changes with `pack_source`: with the map, with new vectors, with a full rebuild."""
         waiting = self._main.vectors.waiting if self._main.vectors is not None else 0
         return self._map.generation if self._map is not None else 0, waiting, self.serves_older
 
     def retry_quarantined(self) -> None:
-        """The next build tries the refused texts again: any rebuild that a person asks for."""
+        """Let the next build try the refused texts again, after a rebuild that a person asked for."""
         self._retry = True
 
     def draft(self, files: frozenset[str] = frozenset()) -> MapDraft | None:
-        """Scan and index; None when the map already shows what is on disk. Runs in a thread.
+        """Scan and index; return None when the map already shows the files on disk. Runs in a thread.
 
-        With `files`, paths that are known to have changed, only these are looked at.
+        With `files`, paths of changed files, only these are scanned.
         """
         self._apply_pending_requests()
         before = self.snapshot
@@ -427,14 +446,14 @@ class Builder:
         return self._drafted(memories)
 
     def _apply_pending_requests(self) -> None:
-        """Apply `forget_vectors` and `retry_quarantined`: a build may have been under way when they came."""
+        """Apply `forget_vectors` and `retry_quarantined`, which may come during a build."""
         for layer in self._layers:
             if layer.is_outdated(renew=self._renew, retry=self._retry):
                 self.complete = False
         self._renew = self._retry = False
 
     def _admitted(self, found: Snapshot, admit: Admit) -> tuple[Memory, ...]:
-        """The memories that count; the others are on disk as if they were not."""
+        """Return the memories that count by their trust state."""
         admitted = admit(self.store.root, found)
         self.withheld, self._may_change = admitted.withheld, admitted.may_change
         self.redacted, self._unshown = admitted.redacted, admitted.problems
@@ -442,7 +461,7 @@ class Builder:
         return admitted.memories
 
     def _with_stale(self, memories: tuple[Memory, ...], *, afresh: bool) -> tuple[Memory, ...]:
-        """The memories, of which those whose evidence is not as it was say so."""
+        """Return the memories, marked as stale if their evidence files changed."""
         if not any(each.evidence for each in memories):
             self._grounds, self.stale = None, ()
             return memories
@@ -452,31 +471,31 @@ class Builder:
         return memories
 
     def _drafted(self, memories: tuple[Memory, ...]) -> MapDraft:
-        went, came = differing(self._map.memories if self._map is not None else (), memories)
-        sheets = {each: self._sheet(each, memories, went, came) for each in self._layers}
-        return MapDraft(memories, sheets, self._chains(memories, (*went, *came)))
+        removed, added = changed_memories(self._map.memories if self._map is not None else (), memories)
+        layer_drafts = {each: self._layer_draft(each, memories, removed, added) for each in self._layers}
+        return MapDraft(memories, layer_drafts, self._chains(memories, (*removed, *added)))
 
-    def _sheet(
-        self, layer: Layer, memories: tuple[Memory, ...], went: Sequence[Memory], came: Sequence[Memory]
-    ) -> Sheet:
-        """The next sheet of a layer; where there are two, of the memories that are its own."""
+    def _layer_draft(
+        self, layer: Layer, memories: tuple[Memory, ...], removed: Sequence[Memory], added: Sequence[Memory]
+    ) -> LayerDraft:
+        """Return the next draft of a layer, from the memories of its model."""
         if self._second is not None:
             is_second = layer is not self._main
-            went, came = (
+            removed, added = (
                 [each for each in some if self._second.takes(each.content) is is_second]
-                for some in (went, came)
+                for some in (removed, added)
             )
-            gone = {each.id for each in went}
+            gone = {each.id for each in removed}
             kept = (each for each in layer.memories if each.id not in gone)
-            memories = tuple(sorted((*kept, *came), key=_ID)) if went or came else layer.memories
-        return layer.draft(memories, went, came)
+            memories = tuple(sorted((*kept, *added), key=_ID)) if removed or added else layer.memories
+        return layer.draft(memories, removed, added)
 
     def _chains(self, memories: Sequence[Memory], changed: Sequence[Memory]) -> Chains:
         before = self._map.chains if self._map is not None else None
         return build_chains(memories) if before is None or before.may_change_with(changed) else before
 
     def _embedded(self, memory: Memory, text: str) -> str:
-        """A text as it is embedded, to the letter, "" if it is not: a secret leaves for nobody."""
+        """Return a text as the first model embeds it, "" if it does not."""
         if self._second is not None and self._second.takes(text):
             return ""
         return self._embedded_by_second(memory, text)
@@ -492,21 +511,21 @@ class Builder:
         used_at: Callable[[], float] = lambda: 0.0,
         progress: Callable[[int], None] = lambda _: None,
     ) -> dict[EmbeddingQueue, EmbeddingRun]:
-        """A run for each model that has to embed something; they have to leave again."""
+        """Begin a run for each model that has to embed texts; the caller calls `leave` on each."""
         return {
-            queue: layer.vectors.begin(len(sheet.missing), used_at, progress)
-            for queue, (layer, sheet) in draft.lacking.items()
+            queue: layer.vectors.begin(len(layer_draft.missing), used_at, progress)
+            for queue, (layer, layer_draft) in draft.lacking.items()
             if layer.vectors is not None and queue not in leaving_out
         }
 
     async def embed(self, draft: MapDraft, queue: EmbeddingQueue, run: EmbeddingRun) -> ProviderError | None:
-        """Get the missing vectors of a model; a failure as a whole is returned: `finish` comes all the same.
+        """Get the missing vectors of a model; return the error if the endpoint failed.
 
         When another model turns out to answer, nothing is taken and the map stays incomplete.
         """
-        layer, sheet = draft.lacking[queue]
+        layer, layer_draft = draft.lacking[queue]
         try:
-            await queue.embed(run, partial(layer.left, sheet))
+            await queue.embed(run, partial(layer.left, layer_draft))
         except ModelReplacedError:
             pass
         except ProviderError as error:
@@ -517,18 +536,20 @@ class Builder:
         return queue.identity.refusal
 
     def finish(self, draft: MapDraft, generation: int) -> VectorMap | None:
-        """Freeze the next map from a draft and the vectors known by now. Runs in a thread.
+        """Freeze the next map from a draft and the known vectors. Runs in a thread.
 
-        Without a lexical index a memory that has no vector cannot be found, so its older text is kept; None
-        when there is no older map either.
+        Without a lexical index a memory without a vector cannot be found, so its older text is kept. Returns
+        None when there is no older map either.
         """
-        complete = {layer: not layer.unknown(sheet) for layer, sheet in draft.sheets.items()}
-        if not self._lexical and (lost := self._main.lost(draft.sheets[self._main])):
+        complete = {
+            layer: not layer.unknown(layer_draft) for layer, layer_draft in draft.layer_drafts.items()
+        }
+        if not self._lexical and (lost := self._main.lost(draft.layer_drafts[self._main])):
             if self._map is None:
                 return None
             draft = self._with_older_texts(draft, lost)
-        for layer, sheet in draft.sheets.items():
-            layer.finish(sheet, is_complete=complete[layer])
+        for layer, layer_draft in draft.layer_drafts.items():
+            layer.finish(layer_draft, is_complete=complete[layer])
         shown = [self._main, *(layer for layer in self._layers[1:] if layer.memories)]
         self._map = VectorMap(
             root=self.store.root.top,
@@ -544,12 +565,12 @@ class Builder:
     def _with_older_texts(self, draft: MapDraft, unknown: set[bytes]) -> MapDraft:
         before = self._map
         assert before is not None
-        rows = draft.sheets[self._main].layout.newest
+        rows = draft.layer_drafts[self._main].layout.newest
         lost = {memory.id for memory, key in zip(rows.memories, rows.hashes, strict=True) if key in unknown}
         kept = (each if each.id not in lost else before.find(each.id) for each in draft.memories)
         return self._drafted(tuple(memory for memory in kept if memory is not None))
 
     def _pause(self) -> None:
-        """Be patient beside a map that serves; before the first one, someone is waiting for it."""
+        """Pause while a map serves requests; the first build of a root takes no pauses."""
         if self._map is not None:
             time.sleep(_PAUSE_S)

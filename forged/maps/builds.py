@@ -1,10 +1,10 @@
-"""One root's map, and the course of its builds: scan, draft, embed, swap, and again when the root is marked.
+"""Builds of one root's map: scan, draft, embed, swap, repeated after each mark.
 
-A writer marks the root and gets a generation: a number that says when the change is visible. Marks that come
-while a build runs are one more build. A reader of a generation waits until a build has *tried* to show it.
-One task a root (`keep_current`), so its builds come one after another. Texts without vectors are found by
-words, and changes on disk are shown, without waiting for an embedding. Nothing is raised: a failure is in the
-root's `progress` and in the log, and is tried again when the back-off ends; so are a second model's texts.
+A writer marks the root and gets a generation: the number of the map that will show the change. Marks during a
+build lead to one more build. A reader of a generation waits until a build has *tried* to show it. Each root
+has one task (`keep_current`), so its builds run one after another. Words find texts without vectors, and
+changes on disk are shown without waiting for an embedding. Nothing is raised: a failure is in the root's
+`progress` and in the log, and is tried again after a back-off, also for a second model.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import msgspec
 
 from forged.counters import Metrics
 from forged.errors import ForgedError, ProviderError
-from forged.fair_queue import retrieved
+from forged.fair_queue import ignore_failure
 from forged.files import Root
 from forged.map import VectorMap
 from forged.maps.builder import Builder, MapDraft
@@ -42,12 +42,12 @@ _RETRY_S, _RETRY_MOST_S = 1.0, 60.0
 _RICHER_S = 10.0
 
 Errors = dict[EmbeddingQueue, ProviderError]
-"""Why texts of these models have no vectors."""
+"""Errors because of which texts of these models have no vectors."""
 Run = asyncio.Task[ProviderError | None]
 
 
 class BuildEvent(msgspec.Struct, frozen=True):
-    """A step of a build, for who waits for a rebuild; `rate` and `left_s` are those of the embedding."""
+    """A step of a build, for clients that wait for a rebuild; `rate` and `left_s` are of the embedding."""
 
     kind: str
     root: str
@@ -59,23 +59,23 @@ class BuildEvent(msgspec.Struct, frozen=True):
 
 
 class BuildEvents:
-    """The listeners to the builds of all roots."""
+    """Listeners to the builds of all roots."""
 
     def __init__(self) -> None:
         self._listeners: set[Callable[[BuildEvent], None]] = set()
 
     def listen(self, listener: Callable[[BuildEvent], None]) -> Callable[[], None]:
-        """Have `listener` called for every event; returns what ends that."""
+        """Call `listener` for every event; return a function that ends that."""
         self._listeners.add(listener)
         return lambda: self._listeners.discard(listener)
 
-    def tell(self, event: BuildEvent) -> None:
+    def publish(self, event: BuildEvent) -> None:
         for listener in tuple(self._listeners):
             listener(event)
 
 
-class Progress(msgspec.Struct):
-    """State of one root's builds, for status. `held`: why texts that have no vector may not leave for one."""
+class BuildState(msgspec.Struct):
+    """State of one root's builds, for status. `held` is the reason why texts may not leave for a vector."""
 
     state: str = "loading"
     embedded: int = 0
@@ -87,7 +87,7 @@ class Progress(msgspec.Struct):
 
 
 class Generations(msgspec.Struct):
-    """How far one root has come; each number is the greatest generation of its kind.
+    """Progress of one root; each number is the greatest generation of its kind.
 
     | field    | the greatest generation                                               |
     |----------|-----------------------------------------------------------------------|
@@ -110,14 +110,14 @@ class Generations(msgspec.Struct):
 class RootIndex:
     """One root: its map, its generations and its builder task. `used_at` is `time.monotonic()`.
 
-    `run` are its texts on their way to be embedded, while there are some. `richer` is set when enough
-    of them have a vector to be worth another map.
+    `run` is the embedding under way, if any. `richer` is set when enough new vectors have come for another
+    map.
     """
 
     def __init__(self, root: Root, builder: Builder, next_generation: Callable[[], int]) -> None:
         self.root = root
         self.builder = builder
-        self.progress = Progress()
+        self.progress = BuildState()
         self.map: VectorMap | None = None
         self.generations = Generations(next_generation())
         self.used_at = time.monotonic()
@@ -126,17 +126,17 @@ class RootIndex:
         self.marked.set()
         self.run: EmbeddingRun | None = None
         self.richer = asyncio.Event()
-        self._everything = True  # has to be looked at, and not only these files:
+        self._everything = True  # has to be scanned, and not only these files:
         self._files: set[str] = set()
         self._changed = asyncio.Event()
         self._next_generation = next_generation
 
     def mark(self, files: frozenset[str] = frozenset(), *, after_s: float = 0.0) -> int:
-        """Ask for a rescan; return the generation in which what is on disk now will be visible.
+        """Ask for a rescan; return the generation that will show the files as they are on disk now.
 
-        With `files`, paths of changed memory files, only they are looked at. With `after_s` the build, which
+        With `files`, paths of changed memory files, only they are scanned. With `after_s` the build, which
         shares the interpreter with requests, begins so much later, or when a request waits for it. Files that
-        wait already are not hurried.
+        already wait keep their delay.
         """
         if files and files <= self._files:
             return self.generations.wanted
@@ -155,18 +155,18 @@ class RootIndex:
             self.marked.set()
 
     def take_marks(self) -> frozenset[str]:
-        """Begin a build of what is wanted now: the files it has to look at, or nothing for all of them."""
+        """Begin a build of the wanted generation; return the files to scan, nothing for all of them."""
         self.marked.clear()
         self.generations.building = self.generations.wanted
         files = frozenset() if self._everything else frozenset(self._files)
         self._everything, self._files = False, set()
         return files
 
-    async def stirred_before(self, run: asyncio.Task[T]) -> bool:
-        """Whether the root is marked, or has enough new vectors to show, before a run is over."""
+    async def interrupted_before(self, run: asyncio.Task[T]) -> bool:
+        """Return True if a mark, or enough new vectors, come before a run is over."""
         stirs = [asyncio.create_task(event.wait()) for event in (self.marked, self.richer)]
         for stir in stirs:
-            stir.add_done_callback(retrieved)
+            stir.add_done_callback(ignore_failure)
         try:
             await asyncio.wait({run, *stirs}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -175,7 +175,7 @@ class RootIndex:
         return not run.done()
 
     def notify_waiters(self) -> None:
-        """Wake everyone who waits for this root to come further."""
+        """Wake all tasks that wait for a generation of this root."""
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -183,11 +183,11 @@ class RootIndex:
         return self._reached(self.generations.ended, generation)
 
     async def until_tried(self, generation: int, deadline: float) -> bool:
-        """Wait until a build has tried to show `generation`, and say whether that was before `deadline`."""
+        """Wait until a build has tried to show `generation`; return False at the deadline."""
         return await self._until(lambda: self._reached(self.generations.tried, generation), deadline)
 
     async def until_ended(self, generation: int, deadline: float | None = None) -> bool:
-        """Wait until that build is over, however long it takes if there is no deadline.
+        """Wait until the build of a generation is over; return False at the deadline, if there is one.
 
         Words are searchable before the vectors are there.
         """
@@ -209,9 +209,9 @@ class RootIndex:
 
 
 class Builds(msgspec.Struct, frozen=True, eq=False):
-    """The builds of all roots.
+    """Builds of all roots.
 
-    `lexical`: words find what has no vector yet. `main` is the queue of the maps' own model.
+    With `lexical`, words find texts without vectors. `main` is the queue of the maps' own model.
     """
 
     queues: Sequence[EmbeddingQueue]
@@ -222,7 +222,7 @@ class Builds(msgspec.Struct, frozen=True, eq=False):
     trust: TrustRegistry | None
 
     async def keep_current(self, index: RootIndex) -> None:
-        """The single builder of a root: build when marked; after a failure also when the back-off ends."""
+        """Build a root whenever it is marked, and after a failure when the back-off ends. One task a root."""
         if self.trust is not None:
             await self.trust.opened()
         await asyncio.to_thread(index.builder.store.sweep_temps)
@@ -237,7 +237,7 @@ class Builds(msgspec.Struct, frozen=True, eq=False):
             retry_s = retry_after(error, retry_s) if error is not None else None
 
     async def _attempt(self, index: RootIndex, files: frozenset[str]) -> Exception | None:
-        """One build; why it must be tried again, if so. What was served before is served on."""
+        """Run one build; return the error if it must be tried again. The older map serves on."""
         started, before = time.monotonic(), _large_rows(index)
         try:
             waits = await self._build(index, files)
@@ -257,7 +257,7 @@ class Builds(msgspec.Struct, frozen=True, eq=False):
         reached.ended = reached.building
         index.notify_waiters()
         if progress.build_ms > _LONG_BUILD_MS or _large_rows(index) is not before:
-            await asyncio.to_thread(give_back)
+            await asyncio.to_thread(trim_memory)
         logger.debug("build done root=%s took_ms=%.1f", index.root.top, progress.build_ms)
         return waits
 
@@ -271,11 +271,11 @@ class Builds(msgspec.Struct, frozen=True, eq=False):
         index.progress.state, index.progress.error, index.progress.held = "failed", reason, ""
         index.generations.tried = index.generations.ended = goal
         self.metrics.rebuild_failures += 1
-        self.events.tell(BuildEvent("failed", index.root.top, generation=goal))
+        self.events.publish(BuildEvent("failed", index.root.top, generation=goal))
         index.notify_waiters()
 
     def _held(self, index: RootIndex, error: ProviderError) -> None:
-        """Nothing may leave, which is no failure: till `resumed`, words find what has no vector."""
+        """Take note that texts may not leave, which is no failure: words serve until `resumed`."""
         progress, reached = index.progress, index.generations
         progress.state, progress.held = "held", str(error)
         progress.error = "" if index.map is not None else str(error)
@@ -283,13 +283,10 @@ class Builds(msgspec.Struct, frozen=True, eq=False):
         index.notify_waiters()
 
     async def _build(self, index: RootIndex, files: frozenset[str]) -> ProviderError | None:
-        """Scan, draft, embed, swap. Raises ProviderError when vectors are missing at the end.
-
-        Returns why those of a second model are, if that is to be tried again.
-        """
-        if not index.progress.error:  # what failed is shown as failed until it has gone well
+        """Scan, draft, embed and swap; return a passing error of a second model. Raises ProviderError."""
+        if not index.progress.error:  # a failure is shown until a build succeeds
             index.progress.state = "building" if index.map is not None else "loading"
-        self.events.tell(BuildEvent("scanning", index.root.top, generation=index.generations.building))
+        self.events.publish(BuildEvent("scanning", index.root.top, generation=index.generations.building))
         draft = await self._draft(index, files)
         if draft is None:
             return None
@@ -324,7 +321,7 @@ class Builds(msgspec.Struct, frozen=True, eq=False):
         tasks = {each: asyncio.create_task(embed(draft, each, run)) for each, run in runs.items()}
         try:
             for queue, task in tasks.items():
-                task.add_done_callback(retrieved)
+                task.add_done_callback(ignore_failure)
                 index.run = runs[queue]
                 shows = self.lexical or queue is not self.main
                 draft = await self._serve_meanwhile(index, draft, task, shows=shows)
@@ -339,13 +336,13 @@ class Builds(msgspec.Struct, frozen=True, eq=False):
                 run.leave()
             index.run = None
         is_due = self.main not in errors and (not errors or draft is not first)
-        if is_due and not index.builder.complete:  # what changed meanwhile is still to be embedded
+        if is_due and not index.builder.complete:  # changes during the run are still to be embedded
             index.generations.building = goal
             index.marked.set()
         return errors
 
     def _counting(self, index: RootIndex, goal: int) -> Callable[[int], None]:
-        """Count texts that are done with; enough of them are worth another map."""
+        """Return a callback that counts finished texts and asks for another map after enough of them."""
         progress, worth = index.progress, 1
 
         def progressed(count: int) -> None:
@@ -354,7 +351,7 @@ class Builds(msgspec.Struct, frozen=True, eq=False):
             self.metrics.texts_embedded += count
             rate, left_s = (index.run.rate, index.run.left_s) if index.run is not None else (0.0, None)
             numbers = progress.embedded, progress.to_embed, goal, rate, left_s
-            self.events.tell(BuildEvent("embedding", index.root.top, *numbers))
+            self.events.publish(BuildEvent("embedding", index.root.top, *numbers))
             if progress.embedded >= worth and time.monotonic() - progress.built_at >= _RICHER_S:
                 worth = 2 * progress.embedded
                 index.richer.set()
@@ -362,10 +359,7 @@ class Builds(msgspec.Struct, frozen=True, eq=False):
         return progressed
 
     async def _serve_meanwhile(self, index: RootIndex, draft: MapDraft, run: Run, *, shows: bool) -> MapDraft:
-        """Keep the map as good as it can be until a run is over; returns the draft to show then.
-
-        `shows`: a map without the vectors of this run is worth showing.
-        """
+        """Update the map until a run is over; return the draft to show then."""
         if shows:
             # Ready at once, better soon: the lexical index needs no model.
             await asyncio.wait({run}, timeout=_PATIENCE_S if index.map is not None else 0)
@@ -373,19 +367,19 @@ class Builds(msgspec.Struct, frozen=True, eq=False):
                 await self._swap(index, draft)
                 self._shown(index)
                 index.progress.state = "failed" if index.progress.error else "building"
-        while await index.stirred_before(run):
+        while await index.interrupted_before(run):
             enough = index.richer.is_set()
             index.richer.clear()
             if index.marked.is_set():
                 draft = await self._follow(index, draft)
             if index.builder.starts_anew:
-                run.cancel()  # nobody would see what it still brings
+                run.cancel()  # its vectors would not be shown
             elif enough and shows and not index.builder.serves_older:
                 await self._swap(index, draft)
         return draft
 
     async def _follow(self, index: RootIndex, draft: MapDraft) -> MapDraft:
-        """Show what changed on disk while texts are on their way: removals, and new memories by words."""
+        """Show changes on disk while texts are being embedded: removals, and new memories by words."""
         before = index.builder.snapshot
         newer = await self._draft(index, index.take_marks())
         if newer is None or index.builder.snapshot is before:
@@ -406,34 +400,34 @@ class Builds(msgspec.Struct, frozen=True, eq=False):
         if self.lexical:
             self._shown(index)
         self.metrics.rebuilds += 1
-        self.events.tell(BuildEvent("swapped", index.root.top, len(new.memories), len(new.memories), goal))
+        self.events.publish(BuildEvent("swapped", index.root.top, len(new.memories), len(new.memories), goal))
         logger.info("map swapped root=%s memories=%d generation=%d", index.root.top, len(new.memories), goal)
         return {}
 
     def _shown(self, index: RootIndex) -> None:
-        """Note that the draft can be found, be some of its vectors there or not."""
+        """Take note that the draft is visible, with or without its vectors."""
         index.generations.visible = index.generations.tried = index.generations.building
         index.notify_waiters()
 
 
 def _large_rows(index: RootIndex) -> object:
-    """The identity of a map's large rows: where these are laid out anew, those before are freed."""
+    """Return an object that changes when the large rows are laid out anew and older ones are freed."""
     return index.map.parts[0].traits if index.map is not None and len(index.map.memories) >= _LARGE else None
 
 
 def retry_after(error: Exception, before: float | None) -> float:
-    """Seconds until the next attempt: what the endpoint asks for, else twice as long as `before`."""
+    """Return the seconds until the next attempt: the endpoint's wish, else twice as long as `before`."""
     asked = error.retry_after_s if isinstance(error, ProviderError) else None
     if asked is not None:
         return min(max(asked, _RETRY_S), LONGEST_ASKED_S)
     return min((before or _RETRY_S / 2) * 2, _RETRY_MOST_S)
 
 
-def give_back() -> None:
+def trim_memory() -> None:
     """Return freed pages to the system, in milliseconds; does nothing without glibc.
 
-    After the first build of 10,000 memories with vectors it kept 28 of 122 MiB. Fewer arenas or a lower
-    threshold for the process would make every allocation pay.
+    After the first build of 10,000 memories with vectors glibc kept 28 of 122 MiB. Fewer arenas or a lower
+    threshold for the process would make every allocation slower.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:

@@ -1,10 +1,10 @@
-"""Embedding: one queue for each model, of all texts that lack a vector, and the baseline of that model.
+"""Embedding queue of each model, for all texts that lack a vector, and the model's baseline.
 
-Builds, sessions and server rows hand in texts by hash; four chunks are out at a time. The run asked for last
-goes first; in the same second the one with the fewest texts left, so that small roots do not wait for large
-ones. A chunk that fails as one text may make it fail is halved until that text is alone; the rest goes out
-again. A text is set aside when it failed alone twice and the public sentences (`identity`) got through in
-between. When these fail too the endpoint is at fault: ProviderError ends the run. Neighbours that got through
+Builds, sessions and server rows hand in texts by hash; four chunks are out at a time. The latest run goes
+first. Within the same second the run with the fewest texts goes first, so that small roots do not wait for
+large ones. A failed chunk that one text may have caused is halved until that text is alone; the rest goes out
+again. A text is set aside when it failed alone twice and the public sentences (`model_identity`) got through
+in between. When these fail too the endpoint is at fault: ProviderError ends the run. Chunks that got through
 earlier prove nothing: an outage may begin in mid-run.
 """
 
@@ -22,9 +22,9 @@ import msgspec
 import numpy as np
 
 from forged.errors import ProviderError
-from forged.fair_queue import Rank, Slots, logged, retrieved
+from forged.fair_queue import PrioritySemaphore, Rank, ignore_failure, log_failure
 from forged.map import LEAST_DIMENSION, Baseline
-from forged.maps.identity import Identity, Remembered
+from forged.maps.model_identity import ModelCache, ModelIdentity
 from forged.models import Embedder, Kind, Purpose, Vectors
 from forged.text.english import EVERYDAY_MESSAGES
 
@@ -47,38 +47,38 @@ _MESSAGES_AT_ONCE = 32
 _GATE = Purpose("gate")
 _PASSES = frozenset({"timeout", "unreachable", "server"})
 
-Part = list[tuple[bytes, str]]
+Chunk = list[tuple[bytes, str]]
 Refusal = Callable[[tuple[str, ...]], Awaitable[str]]
-"""Says why texts of these roots may not leave now, or nothing."""
+"""Returns the reason why texts of these roots may not leave now; empty if they may."""
 Holds = Callable[[], Iterable[tuple[tuple[str, ...], Mapping[bytes, str]]]]
-"""All texts of a holder by hash, in groups by the roots under which they may leave."""
+"""Yields all texts of a holder by hash, grouped by the roots whose egress rules apply."""
 
 
 def text_hash(text: str) -> bytes:
-    """The name of a text among vectors."""
+    """Return the key of a text among vectors."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
 class ModelReplacedError(ProviderError):
-    """Another model answers behind the name: what it has embedded so far belongs to no map."""
+    """Another model answers under the name: the vectors so far belong to no map."""
 
 
 def _pause(embedder: Embedder) -> ProviderError | None:
-    """Why an endpoint should be left alone for a while, if it should."""
-    trouble = embedder.health.trouble() if embedder.health is not None else None
-    return trouble.error() if trouble is not None and trouble.wait_s > 0 else None
+    """Return the error of an endpoint that should be left alone for a while, if it should."""
+    outage = embedder.health.outage() if embedder.health is not None else None
+    return outage.error() if outage is not None and outage.wait_s > 0 else None
 
 
 class EmbeddingQueue:
-    """All texts of one model on their way, and the vectors of holders that lay out none themselves.
+    """Queue of all texts that one model embeds, with the vectors of holders that lay out none themselves.
 
-    `revision` changes when there are other vectors to `get`. Belongs to one event loop.
+    `revision` changes when `get` may return other vectors. Belongs to one event loop.
     """
 
     def __init__(
         self,
         embedder: Embedder,
-        remembered: Remembered | None = None,
+        model_cache: ModelCache | None = None,
         *,
         gated: bool = False,
         refusal: Refusal | None = None,
@@ -87,27 +87,30 @@ class EmbeddingQueue:
         clock: Callable[[], float] = time.monotonic,
         takes: Callable[[str], bool] = lambda _: True,
     ) -> None:
-        """`gated`: the model's baseline is needed. `takes` tells which texts are this model's to embed."""
+        """Create the queue of one model.
+
+        `gated`: the model's baseline is needed. `takes` returns True for texts that this model embeds.
+        """
         self.takes = takes
-        self.identity = Identity(
-            embedder, remembered, clock=clock, obstacle=obstacle, on_change=self._model_changed
+        self.identity = ModelIdentity(
+            embedder, model_cache, clock=clock, obstacle=obstacle, on_change=self._model_changed
         )
         self.learner = BaselineLearner(self.identity, needed=gated)
-        self.slots = Slots(lambda: AT_ONCE)
+        self.semaphore = PrioritySemaphore(lambda: AT_ONCE)
         self.revision = 0
         self._on_change = on_change
         self._refusal = refusal if embedder.replaceable else None
         self._clock = clock
         self.runs: list[EmbeddingRun] = []
         self._done: deque[tuple[float, int]] = deque()
-        self._since: float | None = None  # when the first texts of the runs under way were done
+        self._since: float | None = None  # time of the first finished texts of the current runs
         self._set_aside: dict[bytes, tuple[str, float]] = {}
         self._holders: list[Holds] = []
         self._vectors: dict[bytes, Vectors] = {}
         self._key = self.identity.key  # of the model that made them
         self._woken = asyncio.Event()
 
-    # --- texts on their way ---------------------------------------------------------------------------
+    # --- texts being embedded -------------------------------------------------------------------------
 
     def enter(
         self,
@@ -117,9 +120,9 @@ class EmbeddingQueue:
         used_at: Callable[[], float] = lambda: 0.0,
         progress: Callable[[int], None] = lambda _: None,
     ) -> EmbeddingRun:
-        """Begin a run over so many texts; it has to leave again.
+        """Begin a run over so many texts; the caller calls `leave` on it.
 
-        `used_at` ranks it among others; `progress` is called with the number of finished texts.
+        `used_at` ranks it among others. `progress` is called with the number of finished texts.
         """
         if not self.runs:
             self._since = None
@@ -129,9 +132,9 @@ class EmbeddingQueue:
         return run
 
     async def embed(self, run: EmbeddingRun, wanted: Callable[[], Mapping[bytes, str]]) -> None:
-        """Embed the wanted texts, which a thread asks for once it is known which model answers.
+        """Embed the wanted texts, which a thread collects once the answering model is known.
 
-        Raises ProviderError when they failed as a whole; earlier vectors are in the run.
+        Raises ProviderError when the endpoint failed; earlier vectors are in the run.
         """
         self.learner.learn()
         await self.identity.begin()
@@ -147,7 +150,7 @@ class EmbeddingQueue:
         self.learner.try_again()
 
     async def embedded(self, texts: Sequence[str], deadline: float) -> list[Vectors | None]:
-        """The vectors of a few urgent texts, as far as they can be had until `deadline`."""
+        """Return the vectors of a few urgent texts, None for those that do not come until `deadline`."""
         now = time.monotonic()
         run, keys = self.enter(texts=len(texts), used_at=lambda: now), list(map(text_hash, texts))
         left = {key: text for key, text in zip(keys, texts, strict=True) if key not in self.set_aside}
@@ -161,7 +164,7 @@ class EmbeddingQueue:
         return list(map(run.vectors.get, keys))
 
     async def obstacle(self, tops: tuple[str, ...]) -> ProviderError | None:
-        """The reason for which no texts of these roots are embedded now."""
+        """Return the error that keeps texts of these roots from being embedded now, if any."""
         if self._refusal is not None and (why := await self._refusal(tops)):
             return ProviderError(why, reason="held")
         return _pause(self.identity.embedder)
@@ -187,14 +190,17 @@ class EmbeddingQueue:
 
     @property
     def set_aside(self) -> Mapping[bytes, tuple[str, float]]:
-        """Texts that are not asked for now, by hash: why, and until when. Replaced, never changed."""
+        """Texts that are not asked for now, by hash: the reason and the time of the next try.
+
+        The mapping is replaced, never changed.
+        """
         now = self._clock()
         if any(until <= now for _, until in self._set_aside.values()):
             self._set_aside = {key: each for key, each in self._set_aside.items() if each[1] > now}
         return self._set_aside
 
     def retry(self, keys: Collection[bytes]) -> None:
-        """Ask for these again."""
+        """Ask for these texts again."""
         self._set_aside = {key: each for key, each in self._set_aside.items() if key not in keys}
 
     # --- vectors of holders ---------------------------------------------------------------------------
@@ -204,16 +210,16 @@ class EmbeddingQueue:
         self._holders.append(holds)
 
     def get(self, key: bytes) -> Vectors | None:
-        """The vector of a holder's text by hash, if it is there."""
+        """Return the vector of a holder's text by hash, None if it is not there."""
         self._of_this_model()
         return self._vectors.get(key)
 
     def wake(self) -> None:
-        """A holder has other texts."""
+        """Take note that a holder has other texts."""
         self._woken.set()
 
     async def run(self) -> None:
-        """Embed what holders lack, until cancelled; what failed as a whole is tried again later."""
+        """Embed the missing texts of holders until cancelled; failures are tried again later."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_AGAIN_S):
@@ -229,12 +235,12 @@ class EmbeddingQueue:
             self._vectors = {key: row for key, row in self._vectors.items() if key in there}
 
     async def close(self) -> None:
-        """End the tasks in the background."""
+        """End the background tasks."""
         await self.learner.close()
         await self.identity.close()
 
     async def _supply(self, tops: tuple[str, ...], texts: Mapping[bytes, str]) -> None:
-        """Embed what is lacking. Raises ProviderError, unless that is the pause of these roots."""
+        """Embed missing texts. Raises ProviderError, unless memory is paused in these roots."""
 
         def lacking() -> dict[bytes, str]:
             known = self._vectors.keys() | self.set_aside.keys()
@@ -256,7 +262,7 @@ class EmbeddingQueue:
             self.revision += bool(run.vectors)
 
     def _of_this_model(self) -> None:
-        """Vectors of two models are never compared."""
+        """Drop the vectors of a model that was replaced: vectors of two models are never compared."""
         if self._key != self.identity.key:
             self._key, self._vectors, self._set_aside = self.identity.key, {}, {}
             self.revision += 1
@@ -268,7 +274,7 @@ class EmbeddingQueue:
 
 
 class EmbeddingRun:
-    """Texts of one caller on their way; `left` is the number of those that are still to be embedded.
+    """Texts of one caller that are being embedded; `left` is the number of those still missing.
 
     `vectors`, `culprits` and `cut` (texts embedded by their beginning) outlive an outage in mid-run.
     """
@@ -294,7 +300,7 @@ class EmbeddingRun:
         self._progress = progress
 
     def rank(self) -> Rank:
-        """The order among runs: the highest goes first."""
+        """Return the order among runs: the highest goes first."""
         return (int(self._used_at()), -self.left)
 
     @property
@@ -303,33 +309,35 @@ class EmbeddingRun:
 
     @property
     def left_s(self) -> float | None:
-        """Seconds until this run has its vectors, if nothing else is asked for; None while unknown."""
+        """Estimated seconds until this run is over, if no other begins; None while unknown."""
         own, rate = self.rank(), self.rate
         ahead = (each.left for each in self._queue.runs if each is self or each.rank() > own)
         return round(sum(ahead) / rate, 1) if rate else None
 
     def leave(self) -> None:
+        """End the run."""
         self._queue.runs.remove(self)
 
-    def did(self, count: int) -> None:
+    def count_finished(self, count: int) -> None:
+        """Count finished texts and report them."""
         self.left -= count
         self._queue.done(count)
         self._progress(count)
 
     @contextlib.asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """Embed one of the chunks that are out within it."""
-        await self._queue.slots.take(self.rank)
+        """Wait for one of the slots for chunks, and hold it in the block."""
+        await self._queue.semaphore.take(self.rank)
         try:
             yield
         finally:
-            self._queue.slots.give_back()
+            self._queue.semaphore.release()
 
     async def run(self, texts: Mapping[bytes, str]) -> None:
         """Embed `texts` by hash, the first ones first.
 
-        Raises ProviderError when the endpoint, not a text, is at fault; ModelReplacedError when another
-        model answers than the one that the run began with.
+        Raises ProviderError when the endpoint, not a text, is at fault, and ModelReplacedError when the
+        answering model changes during the run.
         """
         items, size = list(texts.items()), self._embedder.chunk
         starts = iter(range(size, len(items), size))
@@ -337,7 +345,7 @@ class EmbeddingRun:
         async def work() -> None:
             for at in starts:
                 async with self.turn():
-                    await asyncio.sleep(0)  # where an embedder has nothing to wait for, others have
+                    await asyncio.sleep(0)  # an embedder that never waits must let other tasks run
                     await self._embed(items[at : at + size])
 
         # The first chunk goes alone: an endpoint that is down is asked once, not four times.
@@ -345,7 +353,7 @@ class EmbeddingRun:
             await self._embed(items[:size])
         tasks = [asyncio.create_task(work()) for _ in range(min(AT_ONCE, -(-len(items) // size) - 1))]
         for task in tasks:
-            task.add_done_callback(retrieved)
+            task.add_done_callback(ignore_failure)
         try:
             await asyncio.gather(*tasks)
         finally:
@@ -353,29 +361,29 @@ class EmbeddingRun:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _embed(self, part: Part) -> None:
-        """Embed all of `part` but the culprits in it, one after the other."""
+    async def _embed(self, part: Chunk) -> None:
+        """Embed all of `part` except the refused texts in it."""
         while part:
             error = await self._try(part, _CHUNK_S, self._purpose)
-            if error is not None and error.reason != "bad_input":  # an endpoint that refuses is there
+            if error is not None and error.reason != "bad_input":  # an endpoint that refuses answers
                 await self._acquit_endpoint(error)
                 error = await self._try(part, _CHUNK_S) if error.reason in _MAY_PASS else error
             part = await self._isolate(part) if error is not None else []
 
-    async def _isolate(self, part: Part) -> Part:
-        """Halve a failed chunk until one text is left, and judge it; returns the texts not asked for."""
-        aside: Part = []
+    async def _isolate(self, part: Chunk) -> Chunk:
+        """Halve a failed chunk until one text is left, and try it alone; return the texts not asked for."""
+        aside: Chunk = []
         while len(part) > 1:
             middle = len(part) // 2
             if await self._try(part[:middle], _HALF_S) is None:
-                part = part[middle:]  # not asked for: it is in here, if anywhere
+                part = part[middle:]  # not tried: it holds the culprit, if any text does
             else:
                 part, aside = part[:middle], part[middle:] + aside
         await self._judge(part[0])
         return aside
 
     async def _judge(self, suspect: tuple[bytes, str]) -> None:
-        """Quarantine a text unless it gets through alone."""
+        """Set a text aside unless it gets through alone."""
         alone = await self._try([suspect], _ALONE_S)
         if alone is None:
             return
@@ -383,10 +391,10 @@ class EmbeddingRun:
         again = await self._try([suspect], _ALONE_S)
         if again is not None:
             self.culprits[suspect[0]] = f"{again.reason}: {again}"
-            self.did(1)
+            self.count_finished(1)
 
     async def _acquit_endpoint(self, error: ProviderError) -> None:
-        """Raise what failed if the endpoint is at fault, or the model has become another one."""
+        """Raise the error if the endpoint is at fault, or the model has changed."""
         before = self._identity.key
         try:
             await self._identity.look()
@@ -395,8 +403,10 @@ class EmbeddingRun:
         if self._identity.key != before:
             raise ModelReplacedError(f"{error}", reason="bad_reply")
 
-    async def _try(self, part: Part, within_s: float, purpose: Purpose | None = None) -> ProviderError | None:
-        """Embed `part` by one call, or say why not. Raises what no text is the cause of."""
+    async def _try(
+        self, part: Chunk, within_s: float, purpose: Purpose | None = None
+    ) -> ProviderError | None:
+        """Embed `part` by one call; return the error if a text may have caused it, else raise it."""
         texts, until = [text for _, text in part], time.monotonic() + within_s
         try:
             rows = await self._embedder.embed(texts, purpose=purpose or self._suspect, deadline=until)
@@ -413,7 +423,7 @@ class EmbeddingRun:
             self.vectors[key] = np.asarray(row)
             if self._embedder.is_cut(text):
                 self.cut.add(key)
-        self.did(len(part))
+        self.count_finished(len(part))
         return None
 
 
@@ -421,14 +431,14 @@ class EmbeddingRun:
 
 
 class BaselineLearner:
-    """Learns one baseline for all roots, once for each model; `baseline` may be of a model before.
+    """Computes one baseline for all roots, once for each model.
 
-    Until one is known the gate goes by words. It is tried again by the next build that embeds, by the next
-    scan and, where the reason may pass, as a build ends whose texts were answered. `is_wanting` while that of
-    the model that answers is missing: vectors say nothing of a message then.
+    Until one is known the gate uses words. A failure is tried again by the next build that embeds, by the
+    next scan and, if the reason may pass, after a build whose texts were answered. `is_wanting` is True while
+    the baseline of the answering model is missing: its vectors tell nothing about a message then.
     """
 
-    def __init__(self, identity: Identity | None, *, needed: bool) -> None:
+    def __init__(self, identity: ModelIdentity | None, *, needed: bool) -> None:
         self.baseline: Baseline | None = None
         self._identity = identity
         self._needed = needed
@@ -440,7 +450,7 @@ class BaselineLearner:
 
     @property
     def state(self) -> tuple[str, str]:
-        """State of the gate: off, words, learning, vectors or failing; and the reason of a failure."""
+        """State of the gate (off, words, learning, vectors or failing), and the reason of a failure."""
         if not self._needed:
             return "off", ""
         if self._identity is not None and not self.is_wanting:
@@ -450,7 +460,7 @@ class BaselineLearner:
         return ("failing", self._problem) if self._learning.done() else ("learning", "")
 
     def know(self, baseline: Baseline | None) -> None:
-        """Take a baseline of the model that answers, or of one before it."""
+        """Take a baseline of the answering model, or of an earlier one."""
         self.baseline = baseline
         self._compare()
 
@@ -459,21 +469,21 @@ class BaselineLearner:
         self.is_wanting = self._needed and self._identity is not None and known != self._identity.key
 
     def recall(self) -> None:
-        """Take a remembered baseline, so that not even the first map waits for one."""
+        """Take a cached baseline, so that even the first map needs no wait."""
         identity = self._identity
         if self.is_wanting and identity is not None and identity.is_certain:
-            self.know(identity.remembered.baselines.get(identity.key, self.baseline))
+            self.know(identity.model_cache.baselines.get(identity.key, self.baseline))
 
     def learn(self) -> None:
-        """Start to learn what is not known, unless that is under way or the endpoint fails."""
+        """Start to compute a missing baseline, unless that is under way or the endpoint fails."""
         if not self.is_wanting or self._identity is None or _pause(self._identity.embedder) is not None:
             return
         if self._learning is None or self._learning.done():
             self._learning = asyncio.create_task(self._learn(self._identity), name="baseline")
-            self._learning.add_done_callback(logged)
+            self._learning.add_done_callback(log_failure)
 
     def try_again(self) -> None:
-        """Learn again, now that the endpoint answers, after a failure that may pass."""
+        """Compute again after a failure that may pass, now that the endpoint answers."""
         if self._problem in _PASSES:
             self.learn()
 
@@ -482,16 +492,16 @@ class BaselineLearner:
             self._learning.cancel()
             await asyncio.gather(self._learning, return_exceptions=True)
 
-    async def _learn(self, identity: Identity) -> None:
+    async def _learn(self, identity: ModelIdentity) -> None:
         try:
             await identity.begin()
             key = identity.key
-            if (known := identity.remembered.baselines.get(key)) is not None:
+            if (known := identity.model_cache.baselines.get(key)) is not None:
                 self.know(known)
                 return
             queries, passages = await _embedded(identity, "query"), await _embedded(identity, "passage")
         except ProviderError as error:
-            if error.reason == "held":  # no failure: asked again with the next texts that may leave
+            if error.reason == "held":  # no failure: tried again with the next texts that may leave
                 self._learning = None
                 return
             if error.reason != self._problem:  # once per change, not once per retry
@@ -500,15 +510,15 @@ class BaselineLearner:
             return
         self._problem = ""
         if queries.shape[1] < LEAST_DIMENSION:
-            self._needed = False  # there is nothing to learn, however often it is tried
+            self._needed = False  # such vectors have no baseline
             self._compare()
             return
         found = await asyncio.to_thread(Baseline.of, key, queries, passages)
-        identity.remembered.baselines[key] = found
+        identity.model_cache.baselines[key] = found
         self.know(found)
 
 
-async def _embedded(identity: Identity, kind: Kind) -> Vectors:
+async def _embedded(identity: ModelIdentity, kind: Kind) -> Vectors:
     size = _MESSAGES_AT_ONCE
     parts = (list(EVERYDAY_MESSAGES[at : at + size]) for at in range(0, len(EVERYDAY_MESSAGES), size))
     return np.concatenate([await identity.embedder.embed(part, kind, purpose=_GATE) for part in parts])

@@ -1,8 +1,8 @@
-"""The current vector map of every root, and how it is replaced.
+"""Indexer: the current vector map of every root, replaced after each change.
 
 Maps are frozen and a rebuild swaps in a new one, so no reader waits for a build or sees half of one. A root's
-single builder does all changes since the last build in one more. Writers and the watcher only mark; a scan of
-the disk tells the changes. Nothing is raised: a build that fails is tried again, and the older map serves.
+single builder applies all changes since the last build at once. Writers and the watcher only mark; a scan of
+the disk finds the changes. Nothing is raised: a failed build is tried again, and the older map serves.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from collections.abc import Callable
 from functools import partial
 
 from forged.counters import Metrics
-from forged.fair_queue import logged
+from forged.fair_queue import log_failure
 from forged.files import MemoryStore, Root, Snapshot, drop_lost_watches
 from forged.maps.builder import Builder
 from forged.maps.builds import BuildEvents, Builds, RootIndex
 from forged.maps.embedding import BaselineLearner, EmbeddingQueue, Refusal
-from forged.maps.identity import Remembered
-from forged.maps.parcel import Parcel, Stock, Unusable, pack
+from forged.maps.model_identity import ModelCache
+from forged.maps.vector_pack import PackSource, UnusablePack, VectorPack, pack
 from forged.memory import Scope
 from forged.models import Embedder
 from forged.text.terms import is_cjk
@@ -38,7 +38,7 @@ _FOLLOW_S = 5.0
 
 
 class Indexer:
-    """All roots that are in use."""
+    """Indexes of all roots that are in use."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Indexer:
         metrics: Metrics,
         on_roots: Callable[[frozenset[Root]], None] = lambda _: None,
         gated: bool = False,
-        remembered: Remembered | None = None,
+        model_cache: ModelCache | None = None,
         affords: Callable[[int], str] = lambda _: "",
         refusal: Refusal | None = None,
         trust: TrustRegistry | None = None,
@@ -56,12 +56,13 @@ class Indexer:
         reconcile_s: float = RECONCILE_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`lexical` off (weight 0) and no embedder leaves maps that can be listed but not searched.
+        """Create an indexer without roots.
 
-        `on_roots` gets all roots when one comes or goes. `gated`: the embedder's baseline is needed. Without
-        `trust` everything on disk counts. `remembered` is an earlier indexer's; `affords` says why so many
-        tokens may not be embedded now, or nothing; `refusal` is the door's. The `second` model, if any,
-        embeds texts in Chinese, Japanese and Korean.
+        `lexical` off (weight 0) and no embedder leave maps that can be listed but not searched. `on_roots`
+        gets all roots whenever one comes or goes. `gated`: the embedder's baseline is needed. Without `trust`
+        every memory on disk counts. `model_cache` is that of an earlier indexer. `affords` returns the reason
+        why so many tokens may not be embedded now, or "". `refusal` is that of the egress guard. The `second`
+        model, if any, embeds texts in Chinese, Japanese and Korean.
         """
         self._lexical = lexical
         self._on_roots = on_roots
@@ -71,9 +72,9 @@ class Indexer:
         self._next_generation = itertools.count(1).__next__
         self._affords = affords
         self.events = BuildEvents()
-        self._remembered = remembered or Remembered()
+        self._remembered = model_cache or ModelCache()
         queue = partial(
-            EmbeddingQueue, remembered=self._remembered, gated=gated, refusal=refusal, clock=clock
+            EmbeddingQueue, model_cache=self._remembered, gated=gated, refusal=refusal, clock=clock
         )
         self.queue = self.second = self.identity = None
         self.learner = BaselineLearner(None, needed=gated)
@@ -88,52 +89,57 @@ class Indexer:
         )
 
     def queue_of(self, text: str) -> EmbeddingQueue | None:
-        """The queue of the model that is to embed a text, if there is one."""
+        """Return the queue of the model that embeds a text, if there is one."""
         return self.second if self.second is not None and self.second.takes(text) else self.queue
 
     def _obstacle(self) -> str:
-        """Why not all that is in use may be embedded anew now, or nothing."""
+        """Return the reason why not all memories in use may be embedded anew now, or ""."""
         maps = (index.map for index in self._roots.values() if index.map is not None)
         memories = (memory for each in maps for memory in each.memories)
         texts = (text for each in memories for text in (each.content, *each.counting_cues))
         return self._affords(estimate(*texts))
 
     def open(self, root: Root) -> RootIndex:
-        """The index of a root; the first call starts its first build, and nobody waits for it here."""
+        """Return the index of a root; the first call starts its first build without waiting for it."""
         index = self._roots.get(root)
         if index is None:
             store = MemoryStore(root)
             admit = self._trust.admit if self._trust is not None else None
-            parcel = self._remembered.parcels.take(root)
+            vector_pack = self._remembered.vector_packs.take(root)
             builder = Builder(
-                store, self.queue, lexical=self._lexical, admit=admit, parcel=parcel, second=self.second
+                store,
+                self.queue,
+                lexical=self._lexical,
+                admit=admit,
+                vector_pack=vector_pack,
+                second=self.second,
             )
             index = self._roots[root] = RootIndex(root, builder, self._next_generation)
             self._on_roots(frozenset(self._roots))
             index.task = asyncio.create_task(self._builds.keep_current(index), name=f"build {root.scope}")
-            index.task.add_done_callback(logged)
+            index.task.add_done_callback(log_failure)
         index.used_at = time.monotonic()
         return index
 
     def forget_vectors(self, index: RootIndex) -> None:
-        """The next build of this root embeds everything anew, by whatever model answers: `rebuild --full`."""
+        """Let the next build of this root embed everything anew: `rebuild --full`."""
         index.builder.forget_vectors()
         for queue in self.queues:
             queue.identity.renew()
 
     def mark(self, top: str, files: frozenset[str] = frozenset()) -> None:
-        """Something under this top may have changed: these files, or anything."""
+        """Take note that files under this top may have changed: these, or any."""
         for root, index in self._roots.items():
             if root.top == top:
                 index.mark(files)
 
     def mark_all(self) -> None:
-        """Text may leave again, and what was in doubt may hold again: look at everything."""
+        """Rescan all roots, after a change of permissions or of the model."""
         for index in self._roots.values():
             index.mark()
 
     async def run(self) -> None:
-        """Reconcile with the disk every 25 s, and tidy it; drop what is gone or unused for a day."""
+        """Reconcile with the disk every 25 s and tidy it; drop roots that are gone or unused for a day."""
         while True:
             await asyncio.sleep(self._reconcile_s)
             now = time.monotonic()
@@ -146,12 +152,12 @@ class Indexer:
                     index.mark()
                     await asyncio.to_thread(index.builder.store.sweep_temps)
             await asyncio.to_thread(drop_lost_watches)
-            self._remembered.parcels.drop_old()
+            self._remembered.vector_packs.drop_old()
             has_vectors = any(index.map is not None and index.map.dense for index in self._roots.values())
             for queue in self.queues:
                 queue.identity.tick()
                 if has_vectors:
-                    queue.learner.learn()  # where the endpoint refused it at first
+                    queue.learner.learn()  # after a refusal of the endpoint
 
     async def close(self) -> None:
         for queue in self.queues:
@@ -160,12 +166,12 @@ class Indexer:
             await self._unload(root)
 
     def snapshot(self, root: Root) -> Snapshot | None:
-        """The files of a root as they were last scanned, if it is in use."""
+        """Return the files of a root as they were last scanned, if it is in use."""
         index = self._roots.get(root)
         return None if index is None else index.builder.snapshot
 
     async def follow(self, top: str) -> None:
-        """Have what is known of a root's files in its map, as far as five seconds allow."""
+        """Wait at most five seconds until a root's map shows its files."""
         for root, index in list(self._roots.items()):
             if root.top == top:
                 await index.until_tried(index.mark(), time.monotonic() + _FOLLOW_S)
@@ -174,17 +180,21 @@ class Indexer:
         return tuple(self._roots.values())
 
     async def pack(self) -> None:
-        """Leave the vectors of all roots among the parcels, for the next indexer or another daemon."""
+        """Pack the vectors of all roots, for the next indexer or another daemon."""
         for index in sorted(self._roots.values(), key=lambda index: index.used_at):
-            if (parcel := await self.packed(index)) is not None:
-                self._remembered.parcels.put(parcel)
+            if (vector_pack := await self.packed(index)) is not None:
+                self._remembered.vector_packs.put(vector_pack)
 
-    async def packed(self, index: RootIndex) -> Parcel | None:
-        """What is known now of a root's vectors; None where nothing is, or nothing can be packed."""
-        stock = index.builder.stock()
+    async def packed(self, index: RootIndex) -> VectorPack | None:
+        """Return the known vectors of a root as a pack; None if there are none, or packing fails."""
+        pack_source = index.builder.pack_source()
         try:
-            return await asyncio.to_thread(pack, stock) if isinstance(stock, Stock) else stock
-        except Unusable as error:
+            return (
+                await asyncio.to_thread(pack, pack_source)
+                if isinstance(pack_source, PackSource)
+                else pack_source
+            )
+        except UnusablePack as error:
             logger.warning("vectors not packed error=%s", error)
             return None
 

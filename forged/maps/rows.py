@@ -1,7 +1,7 @@
-"""Rows of a map without their vectors: made of memories, and of the rows before as far as these are the same.
+"""Rows of a map without their vectors, built from memories and reusing unchanged older rows.
 
-In: memories sorted by id and the rows before; out: rows equal to those made from scratch, of the memories and
-of their cues. New texts are looked at at a pace that leaves the event loop free. Nothing is raised.
+In: memories sorted by id and the rows before. Out: rows equal to those made from scratch, of the memories and
+of their cues. New texts are read at a pace that leaves the event loop free. Nothing is raised.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ Embedded = Callable[[Memory, str], str]
 
 
 class Changes(msgspec.Struct, frozen=True, eq=False):
-    """From the rows of one map to those of the next.
+    """Differences between the rows of one map and those of the next.
 
-    kept_old, kept_new: rows of texts that stay, in the old and in the new order, both ascending.
-    added: new rows of texts that were not there; redated: of texts that stay under other front matter.
+    `kept_old` and `kept_new` are rows of unchanged texts, in the old and in the new order, both ascending.
+    `added` are rows of new texts. `redated` are rows of unchanged texts with other front matter.
     """
 
     kept_old: Numbers
@@ -40,7 +40,7 @@ class Changes(msgspec.Struct, frozen=True, eq=False):
     redated: Numbers
 
 
-def compared(old: tuple[Memory, ...], new: tuple[Memory, ...], pace: Pace) -> Changes:
+def compare_rows(old: tuple[Memory, ...], new: tuple[Memory, ...], pace: Pace) -> Changes:
     """Compare the rows of `old` and `new`, both ordered by id. Equal ends are not compared."""
     head, tail = unchanged_ends(old, new)
     kept_old, kept_new, added, redated = [], [], [], []
@@ -63,16 +63,18 @@ def compared(old: tuple[Memory, ...], new: tuple[Memory, ...], pace: Pace) -> Ch
     )
 
 
-def differing(old: tuple[Memory, ...], new: tuple[Memory, ...]) -> tuple[list[Memory], list[Memory]]:
-    """The memories of each that the other does not have as they are; both are ordered by id."""
+def changed_memories(old: tuple[Memory, ...], new: tuple[Memory, ...]) -> tuple[list[Memory], list[Memory]]:
+    """Return the memories that only `old`, and those that only `new` has; both are ordered by id."""
     head, tail = unchanged_ends(old, new)
-    went, came = old[head : len(old) - tail], new[head : len(new) - tail]
-    before, after = set(map(id, went)), set(map(id, came))
-    return [each for each in went if id(each) not in after], [each for each in came if id(each) not in before]
+    removed, added = old[head : len(old) - tail], new[head : len(new) - tail]
+    before, after = set(map(id, removed)), set(map(id, added))
+    return [each for each in removed if id(each) not in after], [
+        each for each in added if id(each) not in before
+    ]
 
 
 def _framed(head: int, middle: list[int], size: int, tail: int) -> Numbers:
-    """The first `head` rows, those in the middle, and the last `tail` of `size`."""
+    """Return the first `head` rows, those in the middle, and the last `tail` of `size`."""
     return np.concatenate((np.arange(head), _numbers(middle), np.arange(size - tail, size)), dtype=np.int32)
 
 
@@ -81,10 +83,10 @@ def _numbers(rows: list[int]) -> Numbers:
 
 
 class CueRows(msgspec.Struct, frozen=True, eq=False):
-    """The memories that have cues, where these begin among all `texts`, and what is known of each of those.
+    """Cues of the memories that have some, without vectors.
 
-    `owners` and `begins` are as in a map's `Cues`; `texts` are as they are embedded, `hashes` of them, b""
-    where nobody embeds.
+    `owners` and `begins` are as in a map's `Cues`. `texts` are as they are embedded. `hashes` are of them,
+    b"" without an embedder.
     """
 
     memories: tuple[Memory, ...]
@@ -98,7 +100,7 @@ class CueRows(msgspec.Struct, frozen=True, eq=False):
         return Cues(self.owners, self.begins, are_cjk(self.texts), self.lexical, dense)
 
     def hashed(self) -> Iterator[tuple[Memory, bytes]]:
-        """The memories, with the hash of each of their cues."""
+        """Yield the memories, with the hash of each of their cues."""
         ends = (*self.begins[1:].tolist(), len(self.texts))
         for memory, first, last in zip(self.memories, self.begins.tolist(), ends, strict=True):
             for key in self.hashes[first:last]:
@@ -113,7 +115,10 @@ def cue_rows(
     embedded: Embedded | None,
     pace: Pace,
 ) -> CueRows | None:
-    """The rows of the cues of `memories`; `embedded` is the text of a cue as it is embedded."""
+    """Return the rows of the cues of `memories`, None without cues.
+
+    `embedded` returns the text of a cue as it is embedded.
+    """
     owners = [row for row, memory in enumerate(memories) if memory.cues and memory.counting_cues]
     if not owners:
         return None
@@ -150,7 +155,7 @@ def _words(
     before: CueRows | None,
     pace: Pace,
 ) -> LexicalIndex:
-    """Words of the cues; those of memories whose cues stay are not looked at again."""
+    """Index the words of the cues; unchanged cues keep their postings."""
     kept_old, kept_new = _kept(memories, begins, before)
     known = set(kept_new)
     added = [row for row in range(len(texts)) if row not in known]
@@ -175,7 +180,7 @@ def _tokenised(texts: Iterable[str], pace: Pace) -> Iterator[Terms]:
 def _kept(
     memories: Sequence[Memory], begins: NDArray[np.intp], before: CueRows | None
 ) -> tuple[list[int], list[int]]:
-    """Cues that stay: their rows before and now. Both are in the order of ids, so both ascend."""
+    """Return the rows of unchanged cues before and now, both ascending."""
     if before is None:
         return [], []
     there = {
@@ -193,8 +198,8 @@ def _kept(
     return old, new
 
 
-class Rows(msgspec.Struct, frozen=True, eq=False):
-    """Memories, sorted by id, and what is known of each; `hashes` are of their texts, b"" for a blank one."""
+class MapRows(msgspec.Struct, frozen=True, eq=False):
+    """Memories, sorted by id, without their vectors; `hashes` are of their texts, b"" for a blank one."""
 
     memories: tuple[Memory, ...]
     hashes: tuple[bytes, ...]
@@ -203,22 +208,23 @@ class Rows(msgspec.Struct, frozen=True, eq=False):
     cues: CueRows | None = None
 
     def row_of(self, memory_id: str) -> int | None:
+        """Return the row of a memory id, None if it is missing."""
         row = bisect_left(self.memories, memory_id, key=_ID)
         return row if row < len(self.memories) and self.memories[row].id == memory_id else None
 
     def with_vectors(
         self, dense: DenseIndex | None, cued: DenseIndex | None = None, *, second: DenseIndex | None = None
     ) -> MapPart:
-        """A part of a map; `second` are vectors by another model than the map's own."""
+        """Return a part of a map; `second` are vectors by another model than the map's own."""
         cues = self.cues.with_vectors(cued) if self.cues is not None else None
         return MapPart(self.memories, self.lexical, dense, self.traits, cues=cues, second=second)
 
 
 class RowMaker:
-    """Makes rows with words or without, and with hashes where somebody embeds.
+    """Builds the rows of memories, with words or without, and with hashes if there is an embedder.
 
-    `embedded` is a text of a memory, its own or a cue, as it is embedded; None where nobody does. `pause` is
-    called after each slice of work.
+    `embedded` returns the text of a memory or of a cue as it is embedded; None without an embedder. `pause`
+    is called after each slice of work.
     """
 
     def __init__(
@@ -234,11 +240,11 @@ class RowMaker:
         self._embedded_cue = embedded if embeds_cues else None
         self._pause = pause
 
-    def rows(self, memories: tuple[Memory, ...], before: Rows | None) -> Rows:
-        """The rows of `memories`."""
+    def rows(self, memories: tuple[Memory, ...], before: MapRows | None) -> MapRows:
+        """Return the rows of `memories`."""
         pace = Pace(self._pause)
-        changes = compared(before.memories if before is not None else (), memories, pace)
-        return Rows(
+        changes = compare_rows(before.memories if before is not None else (), memories, pace)
+        return MapRows(
             memories,
             self._hashes(memories, before, changes, pace),
             self._words(memories, before, changes, pace) if self._lexical else None,
@@ -253,7 +259,7 @@ class RowMaker:
         )
 
     def _hashes(
-        self, memories: Sequence[Memory], before: Rows | None, changes: Changes, pace: Pace
+        self, memories: Sequence[Memory], before: MapRows | None, changes: Changes, pace: Pace
     ) -> tuple[bytes, ...]:
         if self._embedded is None:
             return (b"",) * len(memories)
@@ -267,7 +273,7 @@ class RowMaker:
         return tuple(hashes.tolist())
 
     def _words(
-        self, memories: Sequence[Memory], before: Rows | None, changes: Changes, pace: Pace
+        self, memories: Sequence[Memory], before: MapRows | None, changes: Changes, pace: Pace
     ) -> LexicalIndex:
         docs = _tokenised((memories[row].content for row in changes.added.tolist()), pace)
         if before is None or before.lexical is None:
@@ -281,7 +287,7 @@ class RowMaker:
             size=len(memories),
         )
 
-    def _traits(self, memories: Sequence[Memory], before: Rows | None, changes: Changes) -> Traits:
+    def _traits(self, memories: Sequence[Memory], before: MapRows | None, changes: Changes) -> Traits:
         if before is None:
             return Traits.of(memories)
         fresh = np.concatenate((changes.added, changes.redated))

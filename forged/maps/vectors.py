@@ -1,8 +1,8 @@
-"""Vectors of one root's texts, from one build to the next, and the dense index that is laid out from them.
+"""Vectors of one root's texts, kept from one build to the next, and the dense index made from them.
 
-A vector is known from a map, now or before, from the run that embeds now, or from a parcel of another daemon,
-if the same model answers. A `VectorCache` makes the cost of a map grow with the change. After `renew` the old
-vectors serve until the last text is embedded anew. To be used by one build at a time.
+A vector comes from an earlier map, from the run that embeds now, or from a pack of another daemon if the same
+model answers. With a `VectorCache` the cost of a map grows only with the change. After `renew` the old
+vectors serve until the last text is embedded anew. Used by one build at a time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from forged.map import Baseline, DenseIndex, build_dense, carry_calibration, edit_dense
 from forged.maps.embedding import EmbeddingQueue, EmbeddingRun
-from forged.maps.parcel import Label, Parcel, Shelf, Stock, Unusable
+from forged.maps.vector_pack import PackLabel, PackPart, PackSource, UnusablePack, VectorPack
 from forged.models import Purpose, Vectors
 
 logger = logging.getLogger(__name__)
@@ -29,24 +29,24 @@ _KEPT_AT_LEAST = 1024
 
 
 class VectorCache:
-    """Rows of one root by one model, `key`: those of the index `live` and those beside, retired ones by copy.
+    """Rows of one root by one model, `key`: the `live` index, recent rows, copies of retired rows.
 
-    As many retired rows are kept as are live, so that a branch switched away and back costs nothing.
+    As many retired rows are kept as are live, so that switching a branch back and forth costs nothing.
     """
 
     def __init__(self, key: str = "") -> None:
         self.key = key
         self.live: DenseIndex | None = None
         self._row_of: dict[bytes, int] = {}
-        self._beside: dict[bytes, Vectors] = {}
+        self._recent: dict[bytes, Vectors] = {}
         self._retired: OrderedDict[bytes, Vectors] = OrderedDict()
 
     def get(self, key: bytes) -> Vectors | None:
-        """The unit row of a text hash, shape (dimension,), if it is known."""
+        """Return the unit row of a text hash, shape (dimension,), if it is known."""
         row = self._row_of.get(key)
         if row is not None and self.live is not None:
             return self.live.row(row)
-        return self._beside.get(key, self._retired.get(key))
+        return self._recent.get(key, self._retired.get(key))
 
     @property
     def is_empty(self) -> bool:
@@ -54,38 +54,38 @@ class VectorCache:
 
     @property
     def dimension(self) -> int:
-        """Length of the live rows, 0 if there are none."""
+        """Dimension of the live rows, 0 if there are none."""
         return 0 if self.live is None else self.live.dimension
 
     def places(self, keys: Sequence[bytes]) -> NDArray[np.int64]:
-        """The row of each text hash in `live`, -1 where it is not."""
+        """Return the row of each text hash in `live`, -1 for a missing one."""
         return np.fromiter(map(self._row_of.get, keys, repeat(-1)), np.int64, len(keys))
 
     def adopt(self, keys: Sequence[bytes], index: DenseIndex) -> None:
-        """Make the rows of `index`, one for each of `keys`, the live ones; zero rows are unknown texts."""
+        """Make `index` the live one, with a row for each of `keys`; zero rows are unknown texts."""
         known = ~index.missing
         live = dict(zip(compress(keys, known), np.flatnonzero(known).tolist(), strict=True))
-        left = self._beside
+        left = self._recent
         if self.live is not None:
             row = self.live.row
             left = left | {
                 key: row(self._row_of[key]) for key in filterfalse(live.__contains__, self._row_of)
             }
-        self.live, self._row_of, self._beside = index, live, {}
+        self.live, self._row_of, self._recent = index, live, {}
         self._retire(left)
 
-    def keep_beside(self, keys: Sequence[bytes], index: DenseIndex) -> None:
-        """Make the rows of `index`, one for each of `keys`, those that stand beside the live ones."""
-        before, there = self._beside, np.flatnonzero(~index.missing).tolist()
-        self._beside = {keys[row]: index.row(row) for row in there if keys[row] not in self._row_of}
+    def keep_recent(self, keys: Sequence[bytes], index: DenseIndex) -> None:
+        """Make the rows of `index`, one for each of `keys`, the recent ones."""
+        before, there = self._recent, np.flatnonzero(~index.missing).tolist()
+        self._recent = {keys[row]: index.row(row) for row in there if keys[row] not in self._row_of}
         self._retire(before)
 
     def _retire(self, left: dict[bytes, Vectors]) -> None:
-        """Copy rows that have left and stand nowhere else; those that are back are not retired any more."""
+        """Copy rows that are in no index any more; rows that are back are no longer retired."""
         for key, row in left.items():
-            if key not in self._row_of and key not in self._beside:
+            if key not in self._row_of and key not in self._recent:
                 self._retired[key] = row.copy()
-        for key in (self._retired.keys() & self._beside.keys()) | (
+        for key in (self._retired.keys() & self._recent.keys()) | (
             self._retired.keys() & self._row_of.keys()
         ):
             del self._retired[key]
@@ -96,10 +96,10 @@ class VectorCache:
 class KnownVectors:
     """Vectors of one model by text hash, b"" for none.
 
-    `cut` are hashes of texts embedded by their beginning. `starts_anew`: the run under way is of no use.
+    `cut` are hashes of texts embedded by their beginning. `starts_anew`: the run under way is useless.
     """
 
-    def __init__(self, queue: EmbeddingQueue, top: str, parcel: Parcel | None = None) -> None:
+    def __init__(self, queue: EmbeddingQueue, top: str, vector_pack: VectorPack | None = None) -> None:
         self.cut = frozenset[bytes]()
         self.starts_anew = False
         self._queue = queue
@@ -109,18 +109,18 @@ class KnownVectors:
         self._cues = VectorCache(identity.kept)
         self._older: tuple[VectorCache, VectorCache] | None = None  # both, from before `renew`
         self._run: EmbeddingRun | None = None
-        self._parcel = parcel
-        self._unpacked: Known | None = None  # what reads the parcel
+        self._parcel = vector_pack
+        self._unpacked: Known | None = None  # lookup in the pack
 
     def get(self, key: bytes) -> Vectors | None:
-        """The newest vector of a text, if there is one."""
+        """Return the newest vector of a text, if there is one."""
         fresh = self._run.vectors.get(key) if self._run is not None else None
         if fresh is None:
             fresh = _held(key, (self._cache, self._cues))
         return self._packed(key) if fresh is None else fresh
 
     def missing(self, hashes: Sequence[bytes]) -> list[int]:
-        """Rows of the texts that have to be embedded."""
+        """Return the rows of the texts that have to be embedded."""
         rows = np.flatnonzero(self._cache.places(hashes) < 0).tolist()
         return [row for row in rows if hashes[row] and self.get(hashes[row]) is None]
 
@@ -130,13 +130,13 @@ class KnownVectors:
         return self._older is not None
 
     def are_outdated(self) -> bool:
-        """True if these are of another model than maps are to hold; an empty store takes that model."""
+        """Return True if the vectors are of another model than maps hold; an empty store takes that model."""
         if self._cache.is_empty and (self._run is None or not self._run.vectors):
             self._cache.key = self._cues.key = self._identity.kept
         return self._cache.key != self._identity.kept
 
     def renew(self) -> None:
-        """Know nothing; what was known serves on until all texts of a map are embedded anew."""
+        """Forget all vectors; the old ones serve until all texts of a map are embedded anew."""
         if self._older is None and not self._cache.is_empty:
             self._older = self._cache, self._cues
         self.starts_anew, self._run = self._run is not None, None
@@ -147,7 +147,7 @@ class KnownVectors:
     def begin(
         self, texts: int, used_at: Callable[[], float], progress: Callable[[int], None]
     ) -> EmbeddingRun:
-        """A new run, with what got through before an outage."""
+        """Begin a new run, with the vectors that came before an outage."""
         self.starts_anew = False
         run = self._queue.enter(self._purpose, texts=texts, used_at=used_at, progress=progress)
         before, self._run = self._run, run
@@ -157,12 +157,12 @@ class KnownVectors:
         return run
 
     def take(self, run: EmbeddingRun) -> None:
-        """Keep in mind what a run, which may have been given up, found out of its texts."""
+        """Take the cut texts of a run, which may have been given up."""
         if run is self._run:
             self.cut |= run.cut
 
     def of_one_time(self, *, all_new: bool) -> Known:
-        """The source of the next map's vectors: the old ones until the last new one is there."""
+        """Return the lookup of the next map's vectors: the old ones until the last new one is there."""
         older = self._older
         return self.get if older is None or all_new else lambda key: _held(key, older)
 
@@ -172,30 +172,30 @@ class KnownVectors:
         baseline: Baseline | None,
         *,
         all_new: bool,
-        beside: bool = False,
+        recent: bool = False,
         cues: bool = False,
     ) -> DenseIndex | None:
-        """The dense index of texts by hash, calibrated for the gate; None without any vector.
+        """Return the dense index of texts by hash, calibrated for the gate; None without any vector.
 
-        A few texts may stand `beside` the index that was laid out last. Those of `cues` have no baseline.
+        With `recent` the texts are added next to the index that was laid out last. Cues have no baseline.
         """
         caches = (self._cache, self._cues)
         cache = (caches if self._older is None or all_new else self._older)[cues]
         known, places = self.of_one_time(all_new=all_new), _NO_PLACES
-        if beside:
-            index = self._beside(hashes, cache, known)
+        if recent:
+            index = self._recent(hashes, cache, known)
         else:
             places = cache.places(hashes)
             index = self._laid_out(hashes, places, cache, known)
         if index is None:
             return None
         if baseline is not None:
-            carry_calibration(None if beside else cache.live, places, index, baseline)
+            carry_calibration(None if recent else cache.live, places, index, baseline)
         if cache in caches:
-            (cache.keep_beside if beside else cache.adopt)(hashes, index)
+            (cache.keep_recent if recent else cache.adopt)(hashes, index)
         return index
 
-    def _beside(self, hashes: Sequence[bytes], cache: VectorCache, known: Known) -> DenseIndex | None:
+    def _recent(self, hashes: Sequence[bytes], cache: VectorCache, known: Known) -> DenseIndex | None:
         vectors = [known(key) if key else None for key in hashes]
         dimension = cache.dimension or max((len(each) for each in vectors if each is not None), default=0)
         rows = np.zeros((len(hashes), dimension), np.float32)
@@ -205,45 +205,48 @@ class KnownVectors:
         return build_dense(cache.key, rows) if rows.any() else None
 
     def settle(self) -> None:
-        """All vectors stand in the map now."""
+        """Take note that all vectors are in the map now."""
         if self._run is not None:
             self.take(self._run)
         self._run = self._older = self._parcel = self._unpacked = None
 
     @property
     def waiting(self) -> int:
+        """Number of vectors of the current run that no map has yet."""
         return 0 if self._run is None else len(self._run.vectors)
 
-    def stock(self, root: str, shelves: Sequence[Shelf]) -> Stock | Parcel | None:
-        """Vectors to be packed: of a map's parts, or of a run that is to bring the first map.
+    def pack_source(self, root: str, pack_parts: Sequence[PackPart]) -> PackSource | VectorPack | None:
+        """Return the vectors to pack: of a map's parts, or of a run for the first map.
 
-        While nothing is known but what was packed, it is the parcel itself.
+        While only packed vectors are known, this is the pack itself.
         """
         fresh = {} if self._run is None else self._run.vectors.copy()
-        usable = tuple(map(self._without_older, shelves)) or (Shelf(tuple(fresh), None),)
-        if not fresh and all(shelf.dense is None for shelf in usable):
+        usable = tuple(map(self._without_older, pack_parts)) or (PackPart(tuple(fresh), None),)
+        if not fresh and all(pack_part.dense is None for pack_part in usable):
             return self._parcel
         key = self._cache.key
-        known = self._identity.remembered.label(self._identity.embedder.key, key)
+        known = self._identity.model_cache.label(self._identity.embedder.key, key)
         cut = self.cut if self._run is None else self.cut | self._run.cut
-        return Stock(Label(root, key, known=known), usable, fresh, cut)
+        return PackSource(PackLabel(root, key, known=known), usable, fresh, cut)
 
-    def _without_older(self, shelf: Shelf) -> Shelf:
-        """A part of a map without vectors that serve only until the new ones are there."""
-        is_older = shelf.dense is not None and (shelf.dense.key != self._cache.key or self._older is not None)
-        return Shelf(shelf.hashes, None) if is_older else shelf
+    def _without_older(self, pack_part: PackPart) -> PackPart:
+        """Return a map part without vectors that only serve until the new ones are there."""
+        is_older = pack_part.dense is not None and (
+            pack_part.dense.key != self._cache.key or self._older is not None
+        )
+        return PackPart(pack_part.hashes, None) if is_older else pack_part
 
     def _packed(self, key: bytes) -> Vectors | None:
-        """The vector of a text as it was packed, once it is certain that the same model answers."""
+        """Return the packed vector of a text, once it is certain that the same model answers."""
         if self._parcel is not None and self._unpacked is None and self._identity.is_certain:
             self._unpack(self._parcel)
         return None if self._unpacked is None else self._unpacked(key)
 
-    def _unpack(self, parcel: Parcel) -> None:
+    def _unpack(self, vector_pack: VectorPack) -> None:
         try:
-            self._unpacked, cut = parcel.read(self._identity.kept, self._identity.dimension)
+            self._unpacked, cut = vector_pack.read(self._identity.kept, self._identity.dimension)
             self.cut |= cut
-        except Unusable as error:
+        except UnusablePack as error:
             logger.warning("packed vectors not used, their texts are embedded anew error=%s", error)
             self._parcel = None
 
@@ -268,5 +271,5 @@ class KnownVectors:
 
 
 def _held(key: bytes, caches: Sequence[VectorCache]) -> Vectors | None:
-    """The vector of a text in the first cache that has it."""
+    """Return the vector of a text from the first cache that has it."""
     return next((held for cache in caches if (held := cache.get(key)) is not None), None)

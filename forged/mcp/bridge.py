@@ -1,7 +1,7 @@
-"""What an agent runs: `python -I -S .../forged/mcp/bridge.py [HARNESS] [--workspace DIR]`.
+"""Program of the MCP server: `python -I -S .../forged/mcp/bridge.py [HARNESS] [--workspace DIR]`.
 
-Isolated and without site-packages, as finding those takes longer than all answers before a tool is called.
-This file is compiled at every start, so it is short.
+It runs isolated and without site-packages, because finding those takes longer than all answers before the
+first call of a tool. This file is compiled at every start, so it is short.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ USAGE = "usage: bridge.py [HARNESS] [--workspace DIR]\n"
 
 
 def main(arguments: list[str]) -> int:
-    """Serve on stdin and stdout until the agent hangs up; the exit code."""
-    from forged.mcp import chosen, serve  # noqa: PLC0415 - where it lies is known only now
+    """Serve on stdin and stdout until the agent hangs up; return the exit code."""
+    from forged.mcp import parse_arguments, serve  # noqa: PLC0415 - its path is known only now
 
-    place = chosen(arguments)
+    place = parse_arguments(arguments)
     if place is None:
         sys.stderr.write(USAGE)
         return 2
@@ -27,6 +27,6 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    # Behind the standard library, which nothing beside forged may take the place of.
+    # After the standard library, so that no module next to forged hides one of Python's.
     sys.path.append(__file__.rpartition("/forged/mcp/")[0])
     sys.exit(main(sys.argv[1:]))

@@ -1,8 +1,8 @@
-"""Carry out an agent's calls: requests to the daemon, and its replies as text. Imported with the first call.
+"""Carry out an agent's tool calls by requests to the daemon, and return text. Lazily imported.
 
-A call that fails is a result that says what is wrong and what to do next, because a model reads results and
-not errors of a protocol. What an agent keeps is of origin `agent`. It cannot insist on keeping a secret, and
-is named no command by which memories of others would come into use.
+A failed call is a result with the problem and the next step, because a model reads results and not protocol
+errors. A memory that an agent saves has the origin `agent`. An agent cannot insist on saving a secret. No
+result names a command that would put memories of other people into use.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from forged.mcp import offered, shown
+from forged.mcp import rendering, tools
 from forged.mcp.messages import NO_RESOURCE, Json, MessageError
-from forged_client.address import bypassed, environment, working_directory
+from forged_client.address import environment, is_bypassed, working_directory
 from forged_client.client import Client
 from forged_client.errors import ClientError, DaemonUnavailable, DeadlineExceeded, RequestFailed
 from forged_client.protocol import (
@@ -36,32 +36,32 @@ from forged_client.protocol import (
 )
 
 TIMEOUT_S = 10.0
-# Where a harness says which folder its session is about; any other starts us there.
+# Variable with the folder of the session; other harnesses start this server in that folder.
 _FOLDERS = {"claude": "CLAUDE_PROJECT_DIR", "gemini": "GEMINI_PROJECT_DIR"}
 _PAGE = 20
 _HITS = 10
 
 
 class CallError(Exception):
-    """Why a call did nothing, for the agent; `off` where that is somebody's wish."""
+    """A call without effect, with the reason for the agent; `off` if the user has switched memory off."""
 
-    def __init__(self, told: str, *, off: bool = False) -> None:
-        super().__init__(told)
+    def __init__(self, message: str, *, off: bool = False) -> None:
+        super().__init__(message)
         self.off = off
 
 
 class Calls:
-    """Carries out calls for one agent; threads may share it."""
+    """Carries out tool calls for one agent; threads may share it."""
 
     def __init__(self, harness: str = "", workspace: str = "") -> None:
-        """`harness` is the agent's program, `workspace` a folder that overrules all others."""
+        """Set up the calls. `harness` is the agent's program, `workspace` overrides other folders."""
         self._workspace = workspace
         self._harness = harness
-        self._written = ""  # the generation that shows what this agent has changed; it sees no older one
+        self._written = ""  # the generation with this agent's own changes; it sees no older one
         self._client = Client(
             timeout_s=TIMEOUT_S,
             autostart=True,
-            executable=_beside(),
+            executable=_daemon_executable(),
             strict=True,
             name=f"mcp {harness}".strip(),
         )
@@ -75,27 +75,27 @@ class Calls:
         }
 
     def tool(self, params: Json, root: str) -> Json:
-        """The result of one call of a tool; `root` is the URI of the agent's first folder, if it said one."""
+        """Return the result of a tool call; `root` is the URI of the agent's first folder, if known."""
         name = str(params["name"])
         try:
-            given = offered.checked(offered.BY_NAME[name], params.get("arguments", {}))
+            given = tools.checked_arguments(tools.BY_NAME[name], params.get("arguments", {}))
             return _result(self._carried_out(self._tools[name], root, **given))
-        except offered.WrongArgument as wrong:
+        except tools.WrongArgument as wrong:
             return _result(str(wrong), failed=True)
         except CallError as why:
             return _result(str(why), failed=not why.off)
 
     def resource(self, params: Json, root: str) -> Json:
-        """One memory as a resource. Raises MessageError."""
+        """Return one memory as a resource. Raises MessageError."""
         uri = str(params["uri"])
         try:
-            text = self._carried_out(self._get, root, ids=[unquote(uri.removeprefix(offered.URI))])
+            text = self._carried_out(self._get, root, ids=[unquote(uri.removeprefix(tools.URI))])
         except CallError as why:
             raise MessageError(NO_RESOURCE, str(why)) from None
         return {"contents": [{"uri": uri, "mimeType": "text/markdown", "text": text}]}
 
     def _carried_out(self, tool: Callable[..., str], root: str, **given: object) -> str:
-        if bypassed():
+        if is_bypassed():
             raise CallError("Memory is off here: FORGED_BYPASS is set.", off=True)
         try:
             return tool(self._place(root), **given)
@@ -103,27 +103,29 @@ class Calls:
             raise CallError(_sentence(error)) from None
 
     def _place(self, root: str) -> str:
-        """The workspace: as we were started, as the harness says, its first folder, where we stand."""
-        told = environment().get(_FOLDERS.get(self._harness, ""), "")
+        """Return the workspace: the option, the harness's variable, its first folder, or the current one."""
+        folder = environment().get(_FOLDERS.get(self._harness, ""), "")
         here = working_directory()
-        named = self._workspace or told or _folder(root)
+        named = self._workspace or folder or _folder(root)
         place = os.path.join(here, named) if named else here
         if not place.startswith("/"):
             raise CallError("The folder where this server was started is gone; memory has no workspace.")
         return place
 
     def _ask(self, request: Request[R]) -> R:
-        return _checked(self._client.ask(request))
+        return _checked_reply(self._client.ask(request))
 
-    # --- the tools; arguments are as in offered.py ---------------------------------------------------------
+    # --- the tools; arguments are as in tools.py ---------------------------------------------------------
 
     def _search(self, place: str, hypotheses: list[str], query: str = "", limit: int = _HITS) -> str:
         options: dict[str, Any] = {"rated": True, "min_generation": self._written, "agent": self._harness}
-        found = _checked(self._client.search(place, query, hypotheses=hypotheses, limit=limit, **options))
+        found = _checked_reply(
+            self._client.search(place, query, hypotheses=hypotheses, limit=limit, **options)
+        )
         if not found.memories:
             return _nothing(found, "No memory fits.")
-        head = f"{shown.counted(len(found.memories))}, best first; get_memories has them whole."
-        return _framed(head + _remark(found), map(shown.gist, found.memories))
+        head = f"{rendering.counted(len(found.memories))}, best first; get_memories has them whole."
+        return _framed(head + _remark(found), map(rendering.list_entry, found.memories))
 
     def _get(self, place: str, ids: list[str]) -> str:
         wanted = tuple(dict.fromkeys(ids))
@@ -137,9 +139,9 @@ class Calls:
         gone = _missing(found)
         if not found.memories:
             raise CallError(f"{gone} search_memories and list_memories say which ids there are.")
-        count = shown.fitting(found.memories)
+        count = rendering.fitting(found.memories)
         later = [each.id for each in found.memories[count:]]
-        text = _framed(f"{shown.counted(count)}.", map(shown.page, found.memories[:count]))
+        text = _framed(f"{rendering.counted(count)}.", map(rendering.full_entry, found.memories[:count]))
         more = f"No room for {', '.join(later)}: ask for them in another call." if later else ""
         return "\n".join(filter(None, (text, gone, more)))
 
@@ -165,38 +167,37 @@ class Calls:
             none = "more memories" if start else "such memories" if scope or category else there
             return _nothing(found, f"There are no {none}.")
         end = start + len(found.memories)
-        head = (
-            f"{start + 1} to {end} of {shown.counted(found.total)}, newest first; get_memories has the rest."
-        )
-        text = _framed(head + _remark(found), map(shown.gist, found.memories))
+        total = rendering.counted(found.total)
+        head = f"{start + 1} to {end} of {total}, newest first; get_memories has the rest."
+        text = _framed(head + _remark(found), map(rendering.list_entry, found.memories))
         return f'{text}\nThe next page: cursor "{end}".' if end < found.total else text
 
-    def _remember(self, place: str, text: str, **beside: Any) -> str:
-        cues, evidence = (tuple(beside.pop(field, ())) for field in ("cues", "evidence"))
-        told = Remember(workspace=place, content=text, origin="agent", cues=cues, evidence=evidence)
-        request = msgspec.structs.replace(told, **beside, agent_id=self._agent(beside.get("scope", "")))
+    def _remember(self, place: str, text: str, **options: Any) -> str:
+        cues, evidence = (tuple(options.pop(field, ())) for field in ("cues", "evidence"))
+        request = Remember(workspace=place, content=text, origin="agent", cues=cues, evidence=evidence)
+        request = msgspec.structs.replace(request, **options, agent_id=self._agent(options.get("scope", "")))
         reply = self._ask(request)
         self._written = reply.generation
-        return shown.remembered(reply)
+        return rendering.remembered(reply)
 
     def _forget(self, place: str, ids: list[str]) -> str:
-        told, failed = list[str](), False
+        lines, failed = list[str](), False
         for each in dict.fromkeys(ids):
             try:
                 reply = self._forgotten(Forget(workspace=place, memory_id=each))
                 self._written = reply.generation
-                told.append(shown.forgotten(reply))
+                lines.append(rendering.forgotten(reply))
             except ClientError as error:
-                told.append(f"{each[:80]}: {_sentence(error)}")
+                lines.append(f"{each[:80]}: {_sentence(error)}")
                 failed = True
-                if not isinstance(error, RequestFailed):  # nor would the next one be answered
+                if not isinstance(error, RequestFailed):  # the next one would fail too
                     break
         if failed:
-            raise CallError("\n".join(told))
-        return "\n".join(told)
+            raise CallError("\n".join(lines))
+        return "\n".join(lines)
 
     def _forgotten(self, request: Forget) -> Forgotten:
-        """Taken away where it is: of the repository, of the user, or of this agent."""
+        """Forget a memory in its scope: of the repository, of the user, or of this agent."""
         try:
             return self._ask(request)
         except RequestFailed as failed:
@@ -211,27 +212,27 @@ class Calls:
         return {"scope": "agent", "agent_id": self._agent("agent")}
 
     def _agent(self, scope: str) -> str:
-        """Return the caller, where that matters. Raises CallError."""
+        """Return the calling agent for scopes that need it. Raises CallError."""
         if scope != "agent":
             return ""
         if not self._harness:
-            raise CallError("This server was not told which agent you are; use scope repo or user.")
+            raise CallError("This server does not know which agent you are; use scope repo or user.")
         return self._harness
 
     def _status(self, place: str) -> str:
         report = self._ask(Status(workspace=place))
         try:
             (repository,) = self._ask(Trust(workspace=place)).roots
-        except RequestFailed:  # the place has none
-            return shown.status(report, "")
-        return shown.status(report, repository.root)
+        except RequestFailed:  # the workspace has no repository
+            return rendering.status(report, "")
+        return rendering.status(report, repository.root)
 
 
 _Answer = TypeVar("_Answer", bound=Reply)
 
 
-def _checked(reply: _Answer) -> _Answer:
-    """A reply that says something. Raises CallError."""
+def _checked_reply(reply: _Answer) -> _Answer:
+    """Return a reply that has content. Raises CallError."""
     if reply.status == "disabled":
         raise CallError(f"Memory is off here: {reply.reason}.", off=True)
     if reply.status == "not_ready":
@@ -246,11 +247,11 @@ def _result(text: str, *, failed: bool = False) -> Json:
 
 
 def _framed(head: str, entries: Iterable[str]) -> str:
-    return shown.framed(os.urandom(8).hex(), head, entries)
+    return rendering.framed(os.urandom(8).hex(), head, entries)
 
 
-def _nothing(reply: Found | Memories, told: str) -> str:
-    return f"{told} ({reply.reason})" if reply.reason else told
+def _nothing(reply: Found | Memories, message: str) -> str:
+    return f"{message} ({reply.reason})" if reply.reason else message
 
 
 def _missing(reply: Memories) -> str:
@@ -278,13 +279,13 @@ def _refusal(error: RequestFailed) -> str:
     if error.code == "unknown_verb":
         return f"Not done: {error.message}. It is of an older forged; the user can run `forgectl restart`."
     if error.code == "forgotten":
-        what = error.message.partition(",")[0]  # behind it a person is told how to keep it
+        what = error.message.partition(",")[0]  # the rest is advice for a person
         return (
             f"Not kept: {what}. Leave it out; only the user can have it kept again, with `forgectl remember`."
         )
     if error.code != "secret":
         return f"Not done: {error.message.partition('; `forgectl review')[0]}."
-    what = error.message.partition(";")[0]  # behind it a person is told how to insist, which an agent cannot
+    what = error.message.partition(";")[0]  # the rest is advice for a person
     return f"Not kept: {what}. Say it without the secret; only the user can insist, with `forgectl remember`."
 
 
@@ -293,7 +294,7 @@ def _folder(uri: str) -> str:
     return unquote(parts.path) if parts.scheme == "file" and parts.netloc in {"", "localhost"} else ""
 
 
-def _beside() -> str | None:
-    """The daemon that belongs to this interpreter; where there is none, the one that last ran is started."""
+def _daemon_executable() -> str | None:
+    """Return the daemon's program next to this interpreter; without it, the recorded one is started."""
     path = os.path.join(os.path.dirname(sys.executable), "forged")
     return path if os.path.exists(path) else None

@@ -1,9 +1,8 @@
-"""The loop of the bridge: lines from stdin, answers to stdout, until the agent hangs up.
+"""Loop of the MCP server: lines from stdin, answers to stdout, until the agent hangs up.
 
-What needs no daemon is answered at once, also while a tool is at work: each call of a tool has a thread of
-its own, in which the client of the daemon is imported when it is first wanted. A call ends by the client's
-deadline; one that the agent cancels is not answered. Nothing but messages goes to stdout, and nothing that
-comes in, however wrong, ends the loop.
+Requests that need no daemon are answered at once, also while a tool runs. Each tool call has a thread of its
+own, and the first one imports the client of the daemon. A call ends by the client's deadline; a cancelled
+call is not answered. Only messages go to stdout, and no input, however wrong, ends the loop.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import time
 from _thread import LockType, allocate_lock, start_new_thread
 from contextlib import suppress
 
-from forged.mcp import messages, offered
+from forged.mcp import messages, tools
 from forged.mcp.messages import Json, JsonRpcMessage, MessageError
 
 TYPE_CHECKING = False  # `typing` costs more than all of this module
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 # Bytes of a line; the daemon takes a request of 1 MiB, and its text may be escaped.
 LONGEST = 8 << 20
-# Calls at once. They take turns at the daemon; more is a client that has lost its head.
+# Concurrent calls, which take turns at the daemon. A client with more is defective.
 _MOST_CALLS = 64
 _LAST_CALLS_S = 1.0
 _ROOTS = "forged-roots"
@@ -36,8 +35,8 @@ _ASK_FOR_ROOTS = {"notifications/initialized", "notifications/roots/list_changed
 _HARNESS = re.compile(r"[a-z][a-z0-9-]{0,39}")
 
 
-def chosen(arguments: list[str]) -> tuple[str, str] | None:
-    """Harness and workspace of a command line, empty where they are not said; None if it is no such line."""
+def parse_arguments(arguments: list[str]) -> tuple[str, str] | None:
+    """Return harness and workspace of a command line, empty if not given; None for an invalid one."""
     words, workspace = list(arguments), ""
     if "--workspace" in words[:-1]:
         place = words.index("--workspace")
@@ -49,12 +48,12 @@ def chosen(arguments: list[str]) -> tuple[str, str] | None:
 
 
 def serve(harness: str = "", workspace: str = "") -> None:
-    """Answer what comes on stdin; returns when it ends, or when nobody reads stdout any more."""
+    """Answer the messages on stdin; return when it ends, or when the agent stops reading stdout."""
     if sys.stdin is None or sys.stdout is None:
         return
     if sys.stdin.isatty():
-        _complain("this is for agents, which speak MCP on stdin; Ctrl-D ends it")
-    lines, out = sys.stdin.buffer, _apart(sys.stdout.fileno())
+        _log("this is for agents, which speak MCP on stdin; Ctrl-D ends it")
+    lines, out = sys.stdin.buffer, _reserve_stdout(sys.stdout.fileno())
     bridge = Bridge(out, harness, workspace)
     while not bridge.is_over and (line := lines.readline(LONGEST + 1)):
         if len(line) > LONGEST:
@@ -65,9 +64,9 @@ def serve(harness: str = "", workspace: str = "") -> None:
     bridge.finish()
 
 
-def _apart(stdout: int) -> io.FileIO:
-    """Take stdout for messages alone: all else that this process or a child prints there goes to stderr."""
-    # An agent may have closed stderr, whose number the messages must not get.
+def _reserve_stdout(stdout: int) -> io.FileIO:
+    """Reserve stdout for messages; other output of this process and its children goes to stderr."""
+    # An agent may have closed stderr, and the messages must not get its number.
     other = posix.open("/dev/null", posix.O_WRONLY) if sys.stderr is None else sys.stderr.fileno()
     out = io.FileIO(posix.dup(stdout), "wb")
     posix.dup2(other, stdout)
@@ -81,7 +80,7 @@ def _skip(lines: BinaryIO, line: bytes) -> None:
 
 
 class Bridge:
-    """One agent's conversation. `is_over` when nobody reads what is sent."""
+    """One agent's conversation. `is_over` when the agent stopped reading."""
 
     def __init__(self, out: io.FileIO, harness: str, workspace: str) -> None:
         self.is_over = False
@@ -95,18 +94,18 @@ class Bridge:
         self._local: dict[str, Callable[[Json], Json]] = {
             "initialize": self._initialize,
             "ping": lambda _: {},
-            "tools/list": lambda _: {"tools": list(offered.TOOLS)},
-            "prompts/list": lambda _: {"prompts": list(offered.PROMPTS)},
+            "tools/list": lambda _: {"tools": list(tools.TOOLS)},
+            "prompts/list": lambda _: {"prompts": list(tools.PROMPTS)},
             "prompts/get": _prompt,
             "resources/list": lambda _: {"resources": []},
-            "resources/templates/list": lambda _: {"resourceTemplates": list(offered.TEMPLATES)},
+            "resources/templates/list": lambda _: {"resourceTemplates": list(tools.TEMPLATES)},
         }
         self._remote = {"tools/call": _tool, "resources/read": _resource}
 
     def take(self, line: bytes) -> None:
-        """Deal with one line."""
+        """Handle one line."""
         try:
-            self._deal(messages.read(line))
+            self._dispatch(messages.read(line))
         except MessageError as refused:
             self.refuse(refused)
 
@@ -114,25 +113,29 @@ class Bridge:
         self._send(messages.refusal(refused))
 
     def finish(self) -> None:
-        """The agent has hung up: what it asked for last may still be answered."""
+        """Answer the last requests after the agent has hung up."""
         end = time.monotonic() + _LAST_CALLS_S
         for done in list(self._running.values()):
             done.acquire(timeout=max(end - time.monotonic(), 0.0))
 
-    def _deal(self, message: JsonRpcMessage) -> None:
+    def _dispatch(self, message: JsonRpcMessage) -> None:
         number, method = message.number, message.method
         if not method:
-            self._answered(message)
+            self._take_roots(message)
         elif number is None:
-            self._told(message)
+            self._take_notification(message)
         elif method in self._local:
-            self._send(messages.answer(number, self._within(number, self._local[method], message.params)))
+            self._send(
+                messages.answer(number, self._with_number(number, self._local[method], message.params))
+            )
         elif method in self._remote:
-            self._begin(number, method, self._within(number, self._remote[method], message.params))
+            self._start_tool_thread(
+                number, method, self._with_number(number, self._remote[method], message.params)
+            )
         else:
             raise MessageError(messages.NO_METHOD, f"there is no method {method[:80]!r}", number)
 
-    def _within(self, number: str | int, work: Callable[[Json], Json], params: Json) -> Json:
+    def _with_number(self, number: str | int, work: Callable[[Json], Json], params: Json) -> Json:
         """Return the result for params. Raises MessageError with the number of the request."""
         try:
             return work(params)
@@ -142,10 +145,10 @@ class Bridge:
     def _initialize(self, params: Json) -> Json:
         able = params.get("capabilities")
         self._has_roots = isinstance(able, dict) and "roots" in able
-        return offered.initialized(params.get("protocolVersion"))
+        return tools.initialize_result(params.get("protocolVersion"))
 
-    def _told(self, message: JsonRpcMessage) -> None:
-        """A notification; one that means nothing here is passed over."""
+    def _take_notification(self, message: JsonRpcMessage) -> None:
+        """Handle a notification; unknown ones are ignored."""
         if message.method == "notifications/cancelled":
             number = message.params.get("requestId")
             if isinstance(number, (str, int)):
@@ -153,13 +156,13 @@ class Bridge:
         elif self._has_roots and message.method in _ASK_FOR_ROOTS:
             self._send(messages.question(_ROOTS, "roots/list"))
 
-    def _answered(self, message: JsonRpcMessage) -> None:
-        """The agent's folders, the only thing that it is asked."""
+    def _take_roots(self, message: JsonRpcMessage) -> None:
+        """Store the agent's folders, the only request that this server makes."""
         found = message.result.get("roots") if isinstance(message.result, dict) else None
         if message.number == _ROOTS and isinstance(found, list) and found and isinstance(found[0], dict):
             self._root = str(found[0].get("uri", ""))
 
-    def _begin(self, number: str | int, method: str, asked: Json) -> None:
+    def _start_tool_thread(self, number: str | int, method: str, asked: Json) -> None:
         if number in self._running or len(self._running) >= _MOST_CALLS:
             why = "this id is in use" if number in self._running else "too many calls at once"
             raise MessageError(messages.NO_REQUEST, why, number)
@@ -167,32 +170,32 @@ class Bridge:
         done.acquire()
         self._running[number] = done
         try:
-            start_new_thread(self._carry_out, (number, method, asked, done))
+            start_new_thread(self._run_tool, (number, method, asked, done))
         except RuntimeError:
             del self._running[number]
             raise MessageError(messages.OUR_FAULT, "no thread could be started", number) from None
 
-    def _carry_out(self, number: str | int, method: str, asked: Json, done: LockType) -> None:
+    def _run_tool(self, number: str | int, method: str, asked: Json, done: LockType) -> None:
         try:
-            calls = self._with_daemon()
+            calls = self._daemon_calls()
             work = calls.tool if method == "tools/call" else calls.resource
             line = messages.answer(number, work(asked, self._root))
         except MessageError as refused:
             line = messages.refusal(MessageError(refused.code, str(refused), number))
-        except Exception as error:  # noqa: BLE001 - a thread that ends without a word leaves the agent waiting
-            _complain(f"{method} failed: {type(error).__name__}")
-            told = f"memory failed ({type(error).__name__}); the user finds out why with `forgectl doctor`"
-            line = messages.refusal(MessageError(messages.OUR_FAULT, told, number))
+        except Exception as error:  # noqa: BLE001 - without an answer the agent would wait
+            _log(f"{method} failed: {type(error).__name__}")
+            reason = f"memory failed ({type(error).__name__}); the user finds out why with `forgectl doctor`"
+            line = messages.refusal(MessageError(messages.OUR_FAULT, reason, number))
         if self._running.get(number) is done:  # else it was cancelled
             self._send(line)
             self._running.pop(number, None)
         done.release()
 
-    def _with_daemon(self) -> Calls:
+    def _daemon_calls(self) -> Calls:
         with self._loading:
             if self._calls is None:
                 if sys.flags.no_site:
-                    import site  # noqa: PLC0415 - finds where msgspec is; nothing before needs it
+                    import site  # noqa: PLC0415 - finds where msgspec is; only calls need it
 
                     site.main()
                 from forged.mcp.calls import Calls  # noqa: PLC0415
@@ -209,8 +212,8 @@ class Bridge:
                 self.is_over = True
 
 
-def _complain(sentence: str) -> None:
-    """On stderr, which agents keep in a log, close, or do not read."""
+def _log(sentence: str) -> None:
+    """Write to stderr, which agents log, close, or ignore."""
     with suppress(OSError, AttributeError):
         sys.stderr.write(f"forgectl: {sentence}\n")
         sys.stderr.flush()
@@ -219,23 +222,23 @@ def _complain(sentence: str) -> None:
 def _prompt(params: Json) -> Json:
     given = params.get("arguments")
     topic = given.get("topic") if isinstance(given, dict) else None
-    if params.get("name") != offered.PROMPT:
-        raise MessageError(messages.WRONG_PARAMS, f"there is one prompt, {offered.PROMPT}")
+    if params.get("name") != tools.PROMPT:
+        raise MessageError(messages.WRONG_PARAMS, f"there is one prompt, {tools.PROMPT}")
     if not isinstance(topic, str) or not topic.strip():
         raise MessageError(messages.WRONG_PARAMS, "topic is missing: what to recall")
-    return offered.recall(topic)
+    return tools.recall_prompt(topic)
 
 
 def _tool(params: Json) -> Json:
     name = params.get("name")
-    if not isinstance(name, str) or name not in offered.BY_NAME:
-        known = ", ".join(offered.BY_NAME)
+    if not isinstance(name, str) or name not in tools.BY_NAME:
+        known = ", ".join(tools.BY_NAME)
         raise MessageError(messages.WRONG_PARAMS, f"there is no tool {str(name)[:80]!r}, only {known}")
     return params
 
 
 def _resource(params: Json) -> Json:
     uri = params.get("uri")
-    if not isinstance(uri, str) or not uri.startswith(offered.URI) or uri == offered.URI:
-        raise MessageError(messages.NO_RESOURCE, f"there is no such resource; memories are {offered.URI}ID")
+    if not isinstance(uri, str) or not uri.startswith(tools.URI) or uri == tools.URI:
+        raise MessageError(messages.NO_RESOURCE, f"there is no such resource; memories are {tools.URI}ID")
     return params

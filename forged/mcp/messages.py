@@ -1,7 +1,7 @@
-"""JSON-RPC 2.0, one message a line, as MCP has it: what a line says, and what is sent back as a line.
+"""JSON-RPC 2.0 messages of MCP, one a line: parse a line, and encode an answer.
 
-A line comes from any program and is taken for nothing until it was looked at. Raised is MessageError, which
-is what goes back for it. Batches are refused: MCP had them in one version, and no client of it sends any.
+A line may come from any program, so it is validated. Raises MessageError, which is the answer to an invalid
+line. Batches are refused: MCP had them in one version, and no client of it sends any.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ NO_RESOURCE = -32002
 
 
 class MessageError(Exception):
-    """A message that cannot be carried out; `number` is its id, if that is known."""
+    """An error answer to a message; `number` is the id of the message, if that is known."""
 
     def __init__(self, code: int, message: str, number: str | int | None = None) -> None:
         super().__init__(message)
@@ -24,7 +24,7 @@ class MessageError(Exception):
 
 
 class JsonRpcMessage:
-    """A request, a notification (its `number` is None) or the answer to a request of ours (no `method`)."""
+    """A request, a notification (`number` is None) or the answer to this server's request (no `method`)."""
 
     __slots__ = ("method", "number", "params", "result")
 
@@ -36,19 +36,19 @@ class JsonRpcMessage:
 
 
 def read(line: bytes) -> JsonRpcMessage:
-    """The message of a line. Raises MessageError."""
+    """Return the message of a line. Raises MessageError."""
     try:
-        said = json.loads(line, parse_constant=_no_number)
+        fields = json.loads(line, parse_constant=_no_number)
     except (ValueError, RecursionError):
         raise MessageError(NOT_JSON, "this line is no JSON in UTF-8") from None
-    if isinstance(said, list):
+    if isinstance(fields, list):
         raise MessageError(NO_REQUEST, "batches are not taken; send one message a line")
-    if not isinstance(said, dict) or said.get("jsonrpc") != "2.0":
+    if not isinstance(fields, dict) or fields.get("jsonrpc") != "2.0":
         raise MessageError(NO_REQUEST, "this is no message of JSON-RPC 2.0")
-    number = _number(said)
-    if "method" not in said and ("result" in said or "error" in said):
-        return JsonRpcMessage("", number, {}, said.get("result"))
-    method, params = said.get("method"), said.get("params", {})
+    number = _number(fields)
+    if "method" not in fields and ("result" in fields or "error" in fields):
+        return JsonRpcMessage("", number, {}, fields.get("result"))
+    method, params = fields.get("method"), fields.get("params", {})
     if not isinstance(method, str) or not method:
         raise MessageError(NO_REQUEST, "there is no method in it", number)
     if not isinstance(params, dict):
@@ -65,21 +65,21 @@ def refusal(refused: MessageError) -> bytes:
 
 
 def question(number: str, method: str) -> bytes:
-    """A request of ours."""
+    """Return a request of this server as a line."""
     return _line({"id": number, "method": method})
 
 
-def _line(said: Json) -> bytes:
-    """In ASCII: half a character that came in a text of JSON goes out again, and no line has two ends."""
-    return json.dumps({"jsonrpc": "2.0", **said}, separators=(",", ":")).encode() + b"\n"
+def _line(fields: Json) -> bytes:
+    """Encode as ASCII, so that a lone surrogate is passed through and no line has a second line break."""
+    return json.dumps({"jsonrpc": "2.0", **fields}, separators=(",", ":")).encode() + b"\n"
 
 
-def _number(said: Json) -> str | int | None:
-    """The id, None for a notification. Raises MessageError."""
-    number = said.get("id")
+def _number(fields: Json) -> str | int | None:
+    """Return the id, None for a notification. Raises MessageError."""
+    number = fields.get("id")
     if isinstance(number, str) or (isinstance(number, int) and not isinstance(number, bool)):
         return number
-    if "id" in said:
+    if "id" in fields:
         raise MessageError(NO_REQUEST, "an id is a text or a whole number")
     return None
 

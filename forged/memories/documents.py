@@ -31,8 +31,8 @@ from forged.memory import Memory
 from forged.stores import Workplace
 from forged.text.redaction import shapes_in
 from forged.writing import WriteRequest, Written
-from forged_client.private import without_private
-from forged_client.protocol import Document, DocumentFate
+from forged_client.private_spans import without_private
+from forged_client.protocol import Document, DocumentOutcome
 
 _MOST_SOURCE = 1024
 
@@ -54,17 +54,17 @@ class _PlannedDocument(msgspec.Struct, frozen=True):
         return tuple(each for each in self.pieces if each.id not in self.forgotten)
 
     @property
-    def became(self) -> str:
+    def result(self) -> str:
         if self.older:
             return "replaced"
         if not self.missing:
-            return "there"
+            return "exists"
         return "new" if len(self.missing) == len(self.pieces) else "completed"
 
-    def fate(self, written: int) -> DocumentFate:
-        return DocumentFate(
+    def outcome(self, written: int) -> DocumentOutcome:
+        return DocumentOutcome(
             source=self.source,
-            became=self.became,
+            result=self.result,
             document_id=document_of(self.pieces[0]),
             pieces=len(self.pieces),
             written=written,
@@ -81,14 +81,14 @@ async def ingest(
     only_shows: bool = False,
     allow_secret: bool = False,
     allow_forgotten: bool = False,
-) -> tuple[tuple[DocumentFate, ...], RootIndex, int]:
+) -> tuple[tuple[DocumentOutcome, ...], RootIndex, int]:
     """Write new and changed documents, one by one; with `only_shows` only return the plan.
 
     Returns their fates, the root, and the generation that shows them.
     """
     await memories.trust.opened()
     index = await org_index(memories, place, make=not only_shows)
-    fates: list[DocumentFate] = []
+    outcomes: list[DocumentOutcome] = []
     generation = index.generations.wanted
     tops = tuple(dict.fromkeys((index.root.top, *place.tops)))
     since = memories.state.forgotten.since
@@ -101,17 +101,19 @@ async def ingest(
         for each in asked:
             cut = partial(_made, how=memories.config.knowledge, allow_secret=allow_secret)
             made = await asyncio.to_thread(cut, each, there, is_forgotten)
-            if isinstance(made, DocumentFate) or only_shows:
-                fates.append(made if isinstance(made, DocumentFate) else made.fate(len(made.missing)))
+            if isinstance(made, DocumentOutcome) or only_shows:
+                outcomes.append(
+                    made if isinstance(made, DocumentOutcome) else made.outcome(len(made.missing))
+                )
                 continue
-            fate, seen = await _written(memories, index, made, said)
-            fates.append(fate)
+            outcome, seen = await _written(memories, index, made, said)
+            outcomes.append(outcome)
             generation = max(generation, seen)
-            if fate.became != "refused":
+            if outcome.result != "refused":
                 there[made.source] = {piece.id: piece for piece in made.pieces}
-    if any(fate.became == "replaced" for fate in fates) and not only_shows:
+    if any(outcome.result == "replaced" for outcome in outcomes) and not only_shows:
         await index.until_tried(generation, time.monotonic() + PATIENCE_S)
-    return tuple(fates), index, generation
+    return tuple(outcomes), index, generation
 
 
 def attributes_of(agent_id: str, metadata: dict[str, Any]) -> FactsPatch:
@@ -134,21 +136,21 @@ def _made(
     *,
     how: KnowledgeConfig,
     allow_secret: bool,
-) -> _PlannedDocument | DocumentFate:
+) -> _PlannedDocument | DocumentOutcome:
     source, text = asked.source, without_private(asked.text)
     if problem := _problem(asked):
-        return DocumentFate(source=source[:_MOST_SOURCE], became="refused", reason=problem)
+        return DocumentOutcome(source=source[:_MOST_SOURCE], result="refused", reason=problem)
     secrets = secrets_now(text, (source,))
     if secrets and not allow_secret:
         reason = f"it holds what looks like a secret ({', '.join(secrets)})"
-        return DocumentFate(source=source, became="secret", reason=reason)
+        return DocumentOutcome(source=source, result="secret", reason=reason)
     pieces = documents.pieces(
         source, text, size=how.chunk_size, overlap=how.overlap, is_markdown=asked.is_markdown,
         now=memory.utc_now(),
     )  # fmt: skip
     if not pieces:
         reason = "nothing is left of it without what is marked private"
-        return DocumentFate(source=source, became="refused", reason=reason)
+        return DocumentOutcome(source=source, result="refused", reason=reason)
     there_now, ids = there.get(source, {}), {each.id for each in pieces}
     absent = [each for each in pieces if each.id not in there_now]
     forgotten = frozenset(each.id for each in absent if is_forgotten(each.content))
@@ -173,7 +175,7 @@ def _problem(asked: Document) -> str:
 
 async def _written(
     memories: MemoryParts, index: RootIndex, made: _PlannedDocument, said: FactsPatch
-) -> tuple[DocumentFate, int]:
+) -> tuple[DocumentOutcome, int]:
     """Write missing pieces, then remove replaced ones; return the fate and the generation."""
     drafts = [WriteRequest(each, insisted=made.insisted, again=True, said=said) for each in made.missing]
     done = await memories.writer.add_all(index, drafts)
@@ -182,9 +184,9 @@ async def _written(
     generation = max((each.generation for each in written), default=index.generations.wanted)
     failed = next((each for each in done if isinstance(each, StoreError)), None)
     if failed is not None:
-        refused = {"became": "refused", "reason": str(failed), "code": failed.code}
-        return replace(made.fate(len(written)), **refused), generation
+        refused = {"result": "refused", "reason": str(failed), "code": failed.code}
+        return replace(made.outcome(len(written)), **refused), generation
     there = await send_to_server(memories, made.kept, made.older_documents, said)
     if made.older:
         generation = await remove_pieces(memories, index, made.older)
-    return replace(made.fate(len(written)), shared=there), generation
+    return replace(made.outcome(len(written)), shared=there), generation

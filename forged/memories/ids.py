@@ -130,7 +130,7 @@ async def narrowed(
 def check_scope(scope: str) -> None:
     """Refuse the scope that has no files. Raises InvalidRequest."""
     if scope == Scope.SESSION:
-        raise InvalidRequest("what a session remembers is no file; `forgectl recall --session` finds it")
+        raise InvalidRequest("memories of a session have no file; `forgectl search --session ID` finds them")
 
 
 def check_changeable(scope: str) -> None:

@@ -28,8 +28,8 @@ from forged.memory import Memory, Origin, Related, Trigger, default_category, on
 from forged.stores import Workplace
 from forged.text.same_text import normalised
 from forged.writing import WriteRequest, Written
-from forged_client.private import without_private
-from forged_client.protocol import Draft, Fate
+from forged_client.private_spans import without_private
+from forged_client.protocol import ImportedDraft, ImportOutcome
 
 _MOST_SOURCE = 64
 
@@ -63,7 +63,7 @@ class ImportJob(msgspec.Struct, frozen=True):
 
     index: RootIndex
     tops: tuple[str, ...]
-    made: Sequence[WriteRequest | Fate]
+    made: Sequence[WriteRequest | ImportOutcome]
     there: _RootContents
     terms: Terms
 
@@ -71,7 +71,7 @@ class ImportJob(msgspec.Struct, frozen=True):
     def drafts(self) -> list[WriteRequest]:
         return [each for each in self.made if isinstance(each, WriteRequest)]
 
-    def fates(self, done: Sequence[Written | StoreError] = ()) -> tuple[Fate, ...]:
+    def outcomes(self, done: Sequence[Written | StoreError] = ()) -> tuple[ImportOutcome, ...]:
         """Return the fates of all drafts; without `done` the expected ones."""
         pairs = zip_longest(done, self.drafts)
         ends = (_fate(end, draft, self.there) for end, draft in pairs)
@@ -81,9 +81,9 @@ class ImportJob(msgspec.Struct, frozen=True):
 async def prepare(
     memories: MemoryParts,
     place: Workplace,
-    asked: Sequence[Draft],
+    asked: Sequence[ImportedDraft],
     terms: Terms,
-    check: Callable[[Draft], None],
+    check: Callable[[ImportedDraft], None],
 ) -> ImportJob:
     """Look at the current files and prepare drafts; `check` refuses invalid words of a draft.
 
@@ -94,7 +94,7 @@ async def prepare(
     there = await asyncio.to_thread(_contents_of, await look(memories, index))
     # A text forgotten in the repository does not come back for the user, nor the reverse.
     tops = tuple(dict.fromkeys((index.root.top, *place.tops)))
-    made: Sequence[WriteRequest | Fate] = await asyncio.to_thread(
+    made: Sequence[WriteRequest | ImportOutcome] = await asyncio.to_thread(
         lambda: [_made(each, terms, there, check) for each in asked]
     )
     if not terms.allow_forgotten:
@@ -103,7 +103,7 @@ async def prepare(
     return ImportJob(index, tops, made, there, terms)
 
 
-async def write(memories: MemoryParts, job: ImportJob) -> tuple[tuple[Fate, ...], int]:
+async def write(memories: MemoryParts, job: ImportJob) -> tuple[tuple[ImportOutcome, ...], int]:
     """Write the drafts durably; return all fates and the generation that shows them."""
     done = await memories.writer.add_all(job.index, job.drafts)
     fresh = [each for each in done if isinstance(each, Written) and not each.existed]
@@ -113,12 +113,12 @@ async def write(memories: MemoryParts, job: ImportJob) -> tuple[tuple[Fate, ...]
             await memories.state.forgotten.withdraw(top, texts, ids)
     memories.metrics.remembered += len(fresh)
     generation = max((each.generation for each in fresh), default=job.index.generations.wanted)
-    return job.fates(done), generation
+    return job.outcomes(done), generation
 
 
-def as_planned(now: Fate, planned: Fate) -> Fate:
+def as_planned(now: ImportOutcome, planned: ImportOutcome) -> ImportOutcome:
     """Return the fate of a draft of a repeated request: a memory written before a kill is its own."""
-    is_ours = now.became == "there" and (planned.became, planned.memory_id) == ("new", now.memory_id)
+    is_ours = now.result == "exists" and (planned.result, planned.memory_id) == ("new", now.memory_id)
     return planned if is_ours else now
 
 
@@ -136,12 +136,12 @@ def _contents_of(seen: RootOnDisk) -> _RootContents:
 
 
 def _made(
-    asked: Draft, terms: Terms, there: _RootContents, check: Callable[[Draft], None]
-) -> WriteRequest | Fate:
+    asked: ImportedDraft, terms: Terms, there: _RootContents, check: Callable[[ImportedDraft], None]
+) -> WriteRequest | ImportOutcome:
     try:
         new = _copied(asked, terms) if asked.file else _drafted(asked, terms, check)
     except (MemoryFormatError, InvalidRequest, SecretFound) as error:
-        return Fate(became="refused", memory_id=asked.memory_id, reason=str(error))
+        return ImportOutcome(result="refused", memory_id=asked.memory_id, reason=str(error))
     if known := _known(new, there):
         return known
     made = new.memory
@@ -149,13 +149,13 @@ def _made(
     secrets = secrets_now(made.content, fields)
     if secrets and not terms.allow_secret:
         reason = f"it holds what looks like a secret ({', '.join(secrets)})"
-        return Fate(became="secret", memory_id=made.id, reason=reason)
+        return ImportOutcome(result="secret", memory_id=made.id, reason=reason)
     return replace(new, insisted=bool(secrets))
 
 
 def _without_forgotten(
-    made: Iterable[WriteRequest | Fate], since: Callable[[str, str], float | None]
-) -> list[WriteRequest | Fate]:
+    made: Iterable[WriteRequest | ImportOutcome], since: Callable[[str, str], float | None]
+) -> list[WriteRequest | ImportOutcome]:
     """Drop drafts whose text or id was forgotten, and older versions of these."""
     made = list(made)
     memories = [each.memory for each in made if isinstance(each, WriteRequest)]
@@ -169,41 +169,43 @@ def _without_forgotten(
         "`forgectl restore` shows what lies in the trash"
     )
     return [
-        Fate(became="forgotten", memory_id=each.memory.id, reason=reason)
+        ImportOutcome(result="forgotten", memory_id=each.memory.id, reason=reason)
         if isinstance(each, WriteRequest) and each.memory.id in gone
         else each
         for each in made
     ]
 
 
-def _known(new: WriteRequest, there: _RootContents) -> Fate | None:
+def _known(new: WriteRequest, there: _RootContents) -> ImportOutcome | None:
     wanted = new.memory.id
     if wanted in there.withheld and wanted not in there.files:
         reason = "it lies here and is withheld; `forgectl review` shows it"
-        return Fate(became="refused", memory_id=wanted, reason=reason)
+        return ImportOutcome(result="refused", memory_id=wanted, reason=reason)
     if new.data:
         if hashlib.sha256(new.data).hexdigest() in there.files.get(wanted, ()):
-            return Fate(became="there", memory_id=wanted)
+            return ImportOutcome(result="exists", memory_id=wanted)
         if wanted in there.files or one_form(new.name) in there.names:
             reason = "this id is there with another content; it stays as it is"
-            return Fate(became="conflict", memory_id=wanted, reason=reason)
+            return ImportOutcome(result="conflict", memory_id=wanted, reason=reason)
         return None
     same = wanted if wanted in there.files else there.by_text.get(normalised(new.memory.content))
-    return Fate(became="there", memory_id=same) if same else None
+    return ImportOutcome(result="exists", memory_id=same) if same else None
 
 
-def _fate(done: Written | StoreError | None, draft: WriteRequest, there: _RootContents) -> Fate:
+def _fate(done: Written | StoreError | None, draft: WriteRequest, there: _RootContents) -> ImportOutcome:
     """Return the fate of a draft, or the expected one if nothing was done."""
     older = draft.memory.supersedes or ""
     if isinstance(done, StoreError):
-        became = "conflict" if isinstance(done, MemoryExists) else "refused"
-        return Fate(became=became, memory_id=draft.memory.id, reason=str(done), code=done.code)
+        result = "conflict" if isinstance(done, MemoryExists) else "refused"
+        return ImportOutcome(result=result, memory_id=draft.memory.id, reason=str(done), code=done.code)
     if done is not None and done.existed:
-        return Fate(became="there", memory_id=done.memory.id)
-    return Fate(became="new", memory_id=draft.memory.id, replaces=older if older in there.files else "")
+        return ImportOutcome(result="exists", memory_id=done.memory.id)
+    return ImportOutcome(
+        result="new", memory_id=draft.memory.id, replaces=older if older in there.files else ""
+    )
 
 
-def _copied(asked: Draft, terms: Terms) -> WriteRequest:
+def _copied(asked: ImportedDraft, terms: Terms) -> WriteRequest:
     name = asked.name or f"{asked.memory_id}.md"
     if len(asked.file) > MAX_FILE_BYTES or not _is_file_name(name):
         raise InvalidRequest(f"{name[:80]!r} cannot be the file of a memory")
@@ -219,7 +221,7 @@ def _is_file_name(name: str) -> bool:
     return is_plain and name.endswith(".md") and 3 < len(name.encode("utf-8", "surrogateescape")) <= 255
 
 
-def _drafted(asked: Draft, terms: Terms, check: Callable[[Draft], None]) -> WriteRequest:
+def _drafted(asked: ImportedDraft, terms: Terms, check: Callable[[ImportedDraft], None]) -> WriteRequest:
     content = without_private(asked.content).strip()
     if not content:
         raise InvalidRequest("nothing is left of it without what is marked private")

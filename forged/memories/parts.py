@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from forged.capture import Pipeline
+from forged.capture import CaptureService
 from forged.config import Config
 from forged.counters import Metrics
 from forged.maps import Indexer
@@ -38,7 +38,7 @@ class MemoryParts(msgspec.Struct, frozen=True, kw_only=True):
     writer: Writer
     trust: TrustRegistry
     state: State
-    capture: Pipeline
+    capture: CaptureService
     sessions: Sessions
     session_memories: SessionMemories
     session_views: SessionViews

@@ -88,7 +88,7 @@ async def forget_in_session(memories: MemoryParts, memory_id: str) -> CutCount |
 async def purge_texts(memories: MemoryParts, contents: Collection[str]) -> CutCount:
     """Remove texts from all pending events and proposals, and from the memories of sessions."""
     texts = await asyncio.to_thread(lambda: [words for words in map(words_of, contents) if words])
-    await memories.sessions.held.cut(texts)
+    await memories.sessions.buffer.cut(texts)
     for row in memories.session_memories.remove_saying(lambda text: without_sentences(text, texts)[1] > 0):
         await _drop_session_memory(memories, row, contents)
     cut = await memories.capture.purge(texts)
@@ -100,7 +100,7 @@ async def drop_proposals(memories: MemoryParts, drop: Sequence[DecidedMemory]) -
     """Erase proposals that were refused."""
     if drop:
         await memories.state.to_review.remove([each.memory.id for each in drop])
-        await memories.state.judged.forget((), [each.memory.content for each in drop])
+        await memories.state.capture_log.forget((), [each.memory.content for each in drop])
         await memories.state.erase_traces()
 
 

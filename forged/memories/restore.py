@@ -31,7 +31,7 @@ from forged.state import Intent, MoveTarget
 from forged.stores import Workplace
 from forged.trust import elsewhere, stored_identity
 from forged.writing import RemovalTerms, TrashEntry, Written, new_batch
-from forged_client.private import without_private
+from forged_client.private_spans import without_private
 
 logger = logging.getLogger(__name__)
 

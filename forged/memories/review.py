@@ -22,7 +22,7 @@ from forged.memory import Memory, Origin, Scope, Trigger, utc_now
 from forged.state import DecidedMemory
 from forged.stores import Workplace
 from forged.trust import elsewhere
-from forged_client.private import without_private
+from forged_client.private_spans import without_private
 
 
 def proposals(memories: MemoryParts, place: Workplace) -> tuple[DecidedMemory, ...]:
@@ -65,12 +65,27 @@ async def check_here(document: DecidedMemory) -> None:
         )
 
 
+def in_scope(document: DecidedMemory, place: Workplace, scope: str) -> DecidedMemory:
+    """Return a proposal for another scope of the workspace; "" leaves it. Raises InvalidRequest."""
+    if scope in {"", document.root.scope}:
+        return document
+    root = next((each for each in place.roots if each.scope == scope), None)
+    if root is None:
+        raise InvalidRequest(f"there is no place for scope {scope} here; use a workspace in a repository")
+    memory = replace(document.memory, scope=scope, version=1, supersedes=None, related=(), evidence=())
+    return replace(
+        document, root=root, memory=memory, attributes=replace(document.attributes, memory_type=None)
+    )
+
+
 async def keep_proposal(
     memories: MemoryParts, document: DecidedMemory, text: str, *, allow_secret: bool
 ) -> None:
     """Write a proposal, with another text if one is given; it is in force on return."""
     memory = await _written(memories, document, text, allow_secret=allow_secret)
-    memories.state.judged.decide(document.memory.id, memory.content, memory_id=memory.id)
+    memories.state.capture_log.decide(
+        document.memory.id, memory.content, memory_id=memory.id, root=document.root
+    )
     await memories.state.to_review.remove([document.memory.id])
 
 
@@ -78,7 +93,9 @@ async def refuse_proposals(memories: MemoryParts, drop: Sequence[DecidedMemory])
     """Forget proposals, so that their messages do not bring them back."""
     for document in drop:
         await memories.state.forgotten.add(document.root.top, [document.memory.content])
-        memories.state.judged.decide(document.memory.id, "", reason="you dropped it in `forgectl review`")
+        memories.state.capture_log.decide(
+            document.memory.id, "", reason="you dropped it in `forgectl review`"
+        )
     await drop_proposals(memories, drop)
 
 
@@ -103,10 +120,10 @@ async def _written(
     )
     write, insisted = memories.writer.add, bool(secrets)
     try:
-        written = await write(index, memory, insisted=insisted, said=document.said)
+        written = await write(index, memory, insisted=insisted, said=document.attributes)
     except MemoryNotFound:
         alone = replace(memory, supersedes=None, version=1)
-        written = await write(index, alone, insisted=insisted, said=document.said)
+        written = await write(index, alone, insisted=insisted, said=document.attributes)
     memories.metrics.remembered += 1
     await index.until_tried(written.generation, time.monotonic() + PATIENCE_S)
     return written.memory

@@ -31,7 +31,7 @@ from forged.memories.write import (
 from forged.memory import Evidence, Memory, Origin, Related, Trigger
 from forged.stores import Workplace
 from forged.writing import WriteRequest, Written
-from forged_client.private import without_private
+from forged_client.private_spans import without_private
 
 # Attempts, if the head changes while its next version is being written.
 _TRIES = 8

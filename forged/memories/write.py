@@ -33,7 +33,7 @@ from forged.memory import (
 from forged.stores import SessionMemory, Workplace, new_session_memory
 from forged.text.redaction import INLINE_LENGTH, shapes_in
 from forged.writing import Written
-from forged_client.private import without_private
+from forged_client.private_spans import without_private
 
 # Session id of memories written outside of any session.
 BY_HAND = "explicit"
@@ -153,7 +153,7 @@ def root_of(memories: MemoryParts, place: Workplace, scope: str) -> RootIndex:
     check_scope(scope)
     if scope != Scope.REPO:
         raise InvalidRequest(f"this goes to repo or user and not to scope {scope}")
-    raise InvalidRequest("this workspace has no repository root; remember it with scope user")
+    raise InvalidRequest("there is no repository here; save it for all your repositories with --scope user")
 
 
 async def whole_links(
@@ -282,7 +282,7 @@ async def check_wanted(
     """
     if origin == Origin.EXPLICIT:
         return
-    held = memories.sessions.held.held(tops)
+    held = memories.sessions.buffer.of_roots(tops)
     sessions = {session_id, *(each.session_id for each in held)} - {""}
     refused = memories.capture.off_record.of_all(sessions)
     prompts = [text for each in held for text in each.waiting_prompts]

@@ -1,15 +1,15 @@
-"""Contract of models: an `Embedder` makes vectors, a `ChatModel` completes a prompt.
+"""Contract of models: an `Embedder` returns vectors, a `ChatModel` completes a prompt.
 
-Both raise ProviderError and nothing else. `factory` makes them from the configuration, or says why there is
-none, which is a state and no error (ADR-0045). Importing this package imports no provider's module.
+Both raise ProviderError and nothing else. `factory` makes them from the configuration, or returns the reason
+that there is none, which is a state and no error (ADR-0045). Importing this package imports no provider.
 """
 
 from __future__ import annotations
 
 import os
 
-# Nothing leaves the machine: from 1.29 on onnxruntime tells its maker of the process and the machine as soon
-# as it is imported, before it can be asked not to, unless it finds this. Set before any other thread runs.
+# From 1.29 on onnxruntime reports the process and the machine to its maker as soon as it is imported, unless
+# this variable is set. Set before any other thread runs.
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 from collections.abc import Callable
@@ -21,24 +21,24 @@ from numpy.typing import NDArray
 
 from forged import door
 from forged.errors import ProviderError
-from forged.models.health import LONGEST_ASKED_S, Attempt, Health, RetryBudget
+from forged.models.health import LONGEST_ASKED_S, Attempt, EndpointHealth, RetryBudget
 from forged.models.texts import sendable
 
 if TYPE_CHECKING:
     from forged.models.budget import GovernedChat, Governor
+    from forged.models.egress import GOVERNED, EgressGuard, cleaned
     from forged.models.factory import (
-        Healths,
+        EndpointHealths,
         classifier_key,
         make_chat_model,
         make_classifier,
         make_embedder,
-        make_healths,
+        make_endpoint_healths,
     )
     from forged.models.in_process import LAYERS, split_layers
-    from forged.models.outbound import GOVERNED, Door, cleaned
     from forged.models.programs.chat import ProgramChat
 
-# "layers": what the local model says of a text on its way, beside its vector as a query.
+# "layers": layers of the local model for a text, next to its vector as a query.
 Kind = Literal["query", "passage", "layers"]
 Vectors = NDArray[np.float32]
 Enough = Callable[[str], bool]
@@ -50,12 +50,12 @@ __all__ = [
     "Attempt",
     "ChatModel",
     "Completion",
-    "Door",
+    "EgressGuard",
     "Embedder",
+    "EndpointHealth",
+    "EndpointHealths",
     "GovernedChat",
     "Governor",
-    "Health",
-    "Healths",
     "Kind",
     "ProgramChat",
     "Prompt",
@@ -67,7 +67,7 @@ __all__ = [
     "make_chat_model",
     "make_classifier",
     "make_embedder",
-    "make_healths",
+    "make_endpoint_healths",
     "sendable",
     "split_layers",
 ]
@@ -76,25 +76,26 @@ __getattr__ = door(
     __name__,
     budget=("GovernedChat", "Governor"),
     factory=(
-        "Healths",
+        "EndpointHealths",
         "classifier_key",
         "make_chat_model",
         "make_classifier",
         "make_embedder",
-        "make_healths",
+        "make_endpoint_healths",
     ),
     in_process=("LAYERS", "split_layers"),
-    outbound=("GOVERNED", "Door", "cleaned"),
+    egress=("GOVERNED", "EgressGuard", "cleaned"),
     **{"programs.chat": ("ProgramChat",)},
 )
 
 
 class Purpose(msgspec.Struct, frozen=True):
-    """What a text leaves the machine for, and whose it is.
+    """The purpose of a call that sends text, and the roots that the text comes from.
 
-    `name` is query, build, gate, identity, hyde, capture, doctor or shared. `tops` are of the roots it comes
-    from; none for texts of our own. `waiting` is the agent that waits: no call is made that is not worth the
-    wait. `suspect`: a text may be at fault, so a failure says nothing about the endpoint.
+    `name` is query, build, gate, identity, hyde, capture, doctor or shared. `tops` are the roots' top
+    folders; none for forged's own texts. `waiting` is the budget of a waiting agent; a call that cannot be
+    in time is not made. `suspect`: the text may be the cause of a failure, so a failure is no evidence about
+    the endpoint.
     """
 
     name: str
@@ -104,11 +105,11 @@ class Purpose(msgspec.Struct, frozen=True):
 
 
 class Prompt(msgspec.Struct, frozen=True):
-    """One question to a chat model: an instruction (`system`) and what it is applied to (`user`).
+    """One prompt of a chat model: an instruction (`system`) and its input (`user`).
 
-    `schema` of the JSON is a wish, for not every server grants it. `enough` is asked about the text so far,
-    where the server lets it be watched; True ends the call. `clear` is asked whether a text can be no thought
-    that a chat template began; without it such a reply is used only as a whole.
+    `schema` of the JSON is optional for the server. `enough` gets the text so far, where the server streams;
+    True ends the call. `clear` returns True for a text that cannot be leaked reasoning. Without it a
+    streamed reply is used only as a whole.
     """
 
     system: str
@@ -120,67 +121,68 @@ class Prompt(msgspec.Struct, frozen=True):
 
 
 class Completion(msgspec.Struct, frozen=True):
-    """A chat model's answer without its thoughts, and the tokens it took: counted there or estimated here.
+    """A chat model's answer without its reasoning, and its tokens, counted by the endpoint or estimated.
 
-    Not `whole` when it broke off, or the caller had enough. `flaw` is why it is no answer to rely on
-    (refused, filtered, cut, empty, or server), `told` the sentence; the text is what came all the same.
+    Not `whole` when it was cut off, or the caller had enough. `failure` is the reason that the answer is
+    unreliable (refused, filtered, cut, empty, or server), and `message` its sentence. The text is kept in
+    any case.
     """
 
     text: str
     prompt_tokens: int = 0
     completion_tokens: int = 0
     whole: bool = True
-    flaw: str = ""
-    told: str = ""
+    failure: str = ""
+    message: str = ""
 
     def error(self) -> ProviderError:
-        """What is wrong with it, to be raised by whoever needs an answer."""
-        return ProviderError(self.told, reason=self.flaw)
+        """Return the failure as an error, for a caller that needs an answer."""
+        return ProviderError(self.message, reason=self.failure)
 
 
 class Embedder(Protocol):
-    """Texts to unit vectors. Safe for concurrent use on one event loop."""
+    """Turns texts into unit vectors. Safe for concurrent use on one event loop."""
 
     @property
     def key(self) -> str:
-        """What the vectors depend on: endpoint, model and prefixes. Equal keys, equal vectors."""
+        """Return the identity of the vectors: endpoint, model and prefixes. Equal keys, equal vectors."""
         ...
 
     @property
     def replaceable(self) -> bool:
-        """Whether another model may come to answer behind the key: an endpoint tells nobody."""
+        """Return True if the model behind the key may change, as an endpoint can replace it silently."""
         ...
 
     @property
     def chunk(self) -> int:
-        """How many passages to ask for at a time; who watches sees progress after each."""
+        """Return the number of passages per call of `embed`, after which progress is reported."""
         ...
 
     @property
     def engine(self) -> str:
-        """What runs a model in this process; nothing for an endpoint's."""
+        """Return the engine of a model in this process; empty for an endpoint."""
         ...
 
     @property
     def gives_layers(self) -> bool:
-        """Return True if "layers" of a text may be asked for: of the local model, by one of its engines."""
+        """Return True if the kind "layers" may be used: by the local model with one of its engines."""
         ...
 
     @property
-    def health(self) -> Health | None:
-        """The health of its endpoint; None in this process, and where another lets calls through."""
+    def health(self) -> EndpointHealth | None:
+        """Return the health of its endpoint; None in this process, and where the caller admits calls."""
         ...
 
     renamed: Callable[[], None]
-    """Called, by any thread, when `key` has changed; for whoever keeps vectors to set."""
+    """Callback for a changed `key`, from any thread; the owner of stored vectors sets it."""
 
     @property
-    def told(self) -> str:
-        """What a person should know of the engine, or nothing: why it is not the one that was meant."""
+    def engine_note(self) -> str:
+        """Return the reason that another engine than the intended one runs, for the person; or ""."""
         ...
 
     async def prepare(self) -> None:
-        """Return when `key` is what it will be while this process lives. Raises ProviderError."""
+        """Return when `key` is final for this process. Raises ProviderError."""
         ...
 
     async def embed(
@@ -188,30 +190,30 @@ class Embedder(Protocol):
     ) -> Vectors:
         """Return finite float32 unit rows of shape (len(texts), dimension). Raises ProviderError.
 
-        No text is blank; the prefix of `kind` is added, long texts are clipped, and batches are made.
-        Nothing is retried past `deadline`, `time.monotonic()` seconds.
+        No text may be blank. The prefix of `kind` is added, long texts are clipped, and batches are made. No
+        attempt is made after `deadline`, in `time.monotonic()` seconds.
         """
         ...
 
     def is_cut(self, text: str) -> bool:
-        """Whether only the beginning of this passage, which was embedded, fits into the model."""
+        """Return True if only the beginning of this embedded passage fits into the model."""
         ...
 
     async def aclose(self) -> None: ...
 
 
 class ChatModel(Protocol):
-    """One completion of a prompt."""
+    """Completes prompts."""
 
     @property
-    def health(self) -> Health | None:
-        """See `Embedder`."""
+    def health(self) -> EndpointHealth | None:
+        """Return the health of its endpoint; see `Embedder`."""
         ...
 
     async def complete(self, prompt: Prompt, *, deadline: float) -> Completion:
         """Return the reply; `deadline` is absolute `time.monotonic()` seconds. Raises ProviderError.
 
-        Of a prompt that is watched also for a reply that was refused, filtered or cut with nothing to read.
+        For a streamed prompt it also raises if the reply was refused, filtered or cut without any text.
         """
         ...
 

@@ -1,9 +1,9 @@
-"""What model calls cost, and when the next one has to wait: limits, and accounts by day.
+"""Token budget and rate limit of model calls, and their daily accounts.
 
-One Governor counts for the whole daemon, because a limit that each part keeps for itself is no limit. Days
-are UTC. It decides before a call on an estimate and counts after it what was really used; a call that fails
-is counted too, since a provider may have charged for it. The accounts are in memory: `restore` takes those
-of an earlier daemon, `accounts` are what is written down for the next.
+One Governor counts for the whole daemon, so that a limit holds over all of its parts. Days are UTC. It
+decides before a call on an estimate and counts the real use after it. A failed call is counted too, because
+a provider may have charged for it. The accounts are in memory: `restore` loads those of an earlier daemon,
+and `accounts` are saved for the next.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from forged_client.protocol import DayCost
 
 _DAY_S, _MINUTE_S = 86_400, 60.0
 _DAYS_KEPT = 90
-_MOST_TOKENS = 10**9  # of one call: an endpoint may claim anything
-# Failures of a call that nobody read and so nobody charged for.
+_MOST_TOKENS = 10**9  # of one call, because an endpoint may report any number
+# Failures of a call that the endpoint has not read, and so not charged for.
 _UNREAD = frozenset({"unreachable", "auth", "rate_limited", "held"})
 _WITHOUT_CALL = frozenset({"limit", "held", "storage", "internal"})
 
 
 class LimitReached(msgspec.Struct, frozen=True):
-    """Which limit stands in the way, for how many seconds, and a sentence that tells a person both."""
+    """The limit that refuses a call, the wait in seconds, and a sentence about both."""
 
     reason: Literal["daily_token_limit", "calls_per_minute"]
     wait_s: float
@@ -47,7 +47,7 @@ _Days = dict[tuple[str, str], DayCost]
 class Governor:
     """Limits and accounts of all model calls; belongs to one event loop.
 
-    A limit of 0 is none. `clock` gives Unix seconds.
+    A limit of 0 is none. `clock` returns Unix seconds.
     """
 
     def __init__(
@@ -56,23 +56,23 @@ class Governor:
         self._token_limit = daily_token_limit
         self.calls_per_minute = calls_per_minute
         self._clock = clock
-        self._slots: deque[float] = deque()  # when each call of the last minute falls out
+        self._slots: deque[float] = deque()  # expiry of each call of the last minute
         self._under_way = 0
         self._days: _Days = {}
 
     def restore(self, days: Iterable[DayCost]) -> None:
-        """Add what an earlier daemon counted in the last 90 days."""
+        """Add the counts of an earlier daemon in the last 90 days."""
         for day in days:
             self._add(day)
 
     def accounts(self) -> tuple[DayCost, ...]:
-        """All days and purposes that are kept."""
+        """Return the counts of all saved days and purposes."""
         return tuple(self._days.values())
 
     def admit(self, tokens: int, *, can_wait: bool = True) -> LimitReached | None:
-        """Whether a call of about so many tokens may go now; None is yes, and its slot is taken.
+        """Take a slot for a call of about `tokens`, or return the limit that refuses it.
 
-        The calls of a minute limit only what `can_wait`: an agent that asks for its memories cannot.
+        Calls per minute limit only calls with `can_wait`; an agent that waits for its memories cannot.
         """
         refusal = self._beyond_day(tokens) or (self._beyond_minute() if can_wait else None)
         if refusal is None:
@@ -89,15 +89,15 @@ class Governor:
         completion_tokens: int = 0,
         said_tokens: int = 0,
     ) -> None:
-        """Count what was used. Of several calls the first had its slot from `admit`; the others take one.
+        """Count the use of calls. The first has its slot from `admit`; each further call takes one.
 
-        `said_tokens` are those among the prompt tokens that a conversation takes.
+        `said_tokens` are the prompt tokens of the conversation.
         """
         now = self._clock()
         self._slots.extend([now + _MINUTE_S] * (calls - 1))
         prompted, completed = _plausible(prompt_tokens), _plausible(completion_tokens)
-        said = min(said_tokens, prompted)
-        self._add(DayCost(utc_day(now), purpose, calls, failed, prompted, completed, said))
+        conversation = min(said_tokens, prompted)
+        self._add(DayCost(utc_day(now), purpose, calls, failed, prompted, completed, conversation))
 
     def _add(self, day: DayCost) -> None:
         key = (day.day, day.purpose)
@@ -107,7 +107,7 @@ class Governor:
 
     @contextlib.contextmanager
     def under_way(self, tokens: int) -> Iterator[None]:
-        """A running call counts by its estimate: calls side by side must not pass the limit together."""
+        """Count a running call by its estimate, so that concurrent calls do not exceed the limit together."""
         self._under_way += tokens
         try:
             yield
@@ -121,18 +121,18 @@ class Governor:
 
     @property
     def resets_at(self) -> str:
-        """When the count of today starts anew, as RFC 3339 text."""
+        """Return the time at which today's count restarts, as RFC 3339 text."""
         now = self._clock()
         return datetime.fromtimestamp(now + _until_midnight(now), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def days(self, number: int) -> tuple[DayCost, ...]:
-        """What the last days cost, today included: newest first, purposes in their order as text."""
+        """Return the cost of the last days, today included: newest first, purposes in alphabetical order."""
         since = utc_day(self._clock(), back=number - 1)
         chosen = sorted((day for day in self._days.values() if day.day >= since), key=lambda day: day.purpose)
         return tuple(sorted(chosen, key=lambda day: day.day, reverse=True))
 
-    def beyond_today(self, tokens: int) -> str:
-        """Why so many tokens more would be too many for today, or nothing; no call is meant yet."""
+    def over_daily_limit(self, tokens: int) -> str:
+        """Return the reason that `tokens` more exceed today's limit, or ""; takes no slot."""
         refusal = self._beyond_day(tokens)
         return refusal.message if refusal is not None else ""
 
@@ -148,7 +148,7 @@ class Governor:
 
     def _beyond_minute(self) -> LimitReached | None:
         now = self._clock()
-        # A clock that was set back leaves slots that would never fall out.
+        # A clock that was set back leaves slots that would never expire.
         while self._slots and not now < self._slots[0] <= now + _MINUTE_S:
             self._slots.popleft()
         if not self.calls_per_minute or len(self._slots) < self.calls_per_minute:
@@ -162,7 +162,7 @@ class Governor:
 
 
 class GovernedChat:
-    """A ChatModel that asks the governor first and tells it afterwards; for calls that somebody waits for."""
+    """A ChatModel that asks the governor first and reports its use; for calls with a waiting caller."""
 
     def __init__(self, model: ChatModel, governor: Governor, purpose: str) -> None:
         self._model = model
@@ -171,14 +171,14 @@ class GovernedChat:
         self._purpose = purpose
 
     async def complete(self, prompt: Prompt, *, deadline: float) -> Completion:
-        """See `ChatModel`; also raises ProviderError of reason `limit`, without a call."""
+        """Complete as `ChatModel`; also raises ProviderError of reason `limit`, without a call."""
         tokens = estimate(prompt.system, prompt.user)
         if refusal := self._governor.admit(tokens, can_wait=False):
             raise ProviderError(refusal.message, reason="limit", retry_after_s=refusal.wait_s)
         with self._governor.under_way(tokens):
             try:
                 done = await self._model.complete(prompt, deadline=deadline)
-            except BaseException as error:  # a cancelled call was on its way as well
+            except BaseException as error:  # a cancelled call has left as well
                 unread = isinstance(error, ProviderError) and error.reason in _UNREAD
                 self._governor.spend(self._purpose, failed=1, prompt_tokens=0 if unread else tokens)
                 raise

@@ -1,10 +1,11 @@
-"""Call one base URL under a deadline; the only module that knows httpx.
+"""HTTP client for one base URL, with a deadline; the only module that imports httpx.
 
-A `Call` becomes what was read of a reply that is no failure; all else raises ProviderError, a URL that cannot
-be called ConfigError. The body holds only what the door (`outbound`) let through. The model's `Health` is
-asked before each call and hears of each attempt. One deadline is over connecting, every attempt and the last
-byte: httpx's own time-out is per read. Replies are inflated under the cap they are read under: 194 KB of gzip
-became 200 MB. Redirects are not followed and no proxy comes from the environment. httpx costs 80-100 ms.
+A `Call` returns the content of a good reply. Anything else raises ProviderError, and an invalid URL raises
+ConfigError. The body holds only text that the egress guard returned. The model's `EndpointHealth` is asked
+before each call and gets the result of each attempt. One deadline covers connecting, every attempt and the
+last byte, because httpx's own time-out is per read. The size cap also holds for inflated replies: 194 KB of
+gzip became 200 MB. Redirects are not followed, and no proxy comes from the environment. Importing httpx
+takes 80-100 ms.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ import httpx
 import msgspec
 
 from forged.config import is_usable_url, shown_url
-from forged.counters import Departure
+from forged.counters import EgressRecord
 from forged.errors import ConfigError, ProviderError
 from forged.models import Purpose, streams
+from forged.models.egress import EgressAttempt, EgressGuard
+from forged.models.error_sanitizing import SensitiveTexts, sanitized
 from forged.models.failures import Fault, fault_of
-from forged.models.health import Attempt, Health
-from forged.models.outbound import Door, Leaving
-from forged.models.quoting import Unsaid, quotable
+from forged.models.health import Attempt, EndpointHealth
 from forged.models.texts import sendable
 
 logger = logging.getLogger(__name__)
@@ -41,10 +42,10 @@ _ERROR_REPLY_BYTES = 64 << 10
 _CONNECT_S = 5.0
 _KEEP_ALIVE_S = 50.0  # a TLS handshake is a large part of a 2 s budget
 _LONGEST_PAUSE_S = 8.0
-_CONNECTIONS = 32  # so many that a new turn finds a free one beside builds and late pipelines
-# What agents wait for.
+_CONNECTIONS = 32  # enough for a new turn next to builds and late pipelines
+# Purposes for which an agent waits.
 _TIMED = frozenset({"query", "hyde"})
-# Whoever builds tries again.
+# Purposes whose caller retries.
 _TRIED_ONCE = frozenset({"build", "identity"})
 
 R = TypeVar("R")
@@ -53,9 +54,9 @@ R = TypeVar("R")
 class Call(msgspec.Struct, frozen=True):
     """One request and its limits.
 
-    `texts` come from a person, uncut; `fit` cuts what the door leaves of each, `body` makes the request of
-    these. `deadline` is `time.monotonic()` seconds, `cap` bytes of a reply, `never_retried` a status. With
-    `watch` a reply is read no further than is enough, and one that breaks off is an answer if it can stand.
+    `texts` come from a person, uncut. `fit` cuts each text that the egress guard returns, and `body` builds
+    the request from them. `deadline` is `time.monotonic()` seconds, `cap` bytes of a reply, `never_retried`
+    a status. With `watch` a reply is read until it is enough, and a broken-off reply counts if it is usable.
     """
 
     path: str
@@ -65,12 +66,12 @@ class Call(msgspec.Struct, frozen=True):
     deadline: float
     cap: int
     never_retried: int | None = None
-    watch: Callable[[], streams.Watch] | None = None
+    watch: Callable[[], streams.StreamWatch] | None = None
     fit: Callable[[str], str] = sendable
 
 
 class _Request(msgspec.Struct, frozen=True):
-    """A call behind the door: no error message may repeat `sent`, the texts as they leave."""
+    """A call after the egress guard: no error message may repeat `sent`, the texts as they leave."""
 
     call: Call
     body: bytes
@@ -78,9 +79,9 @@ class _Request(msgspec.Struct, frozen=True):
 
 
 class Endpoint:
-    """One base URL with its key, kept connected; retries `retries` times and never outstays a deadline.
+    """One base URL with its key and kept connections; retries `retries` times within the deadline.
 
-    Without the `health` of its model every call is made, for a process whose calls another lets through.
+    Without the `health` of its model every call is made, for a process whose calls another one admits.
     """
 
     def __init__(
@@ -88,12 +89,12 @@ class Endpoint:
         base_url: str,
         key: str = "",
         *,
-        door: Door,
-        health: Health | None = None,
+        egress: EgressGuard,
+        health: EndpointHealth | None = None,
         backoff_s: float = 0.5,
         retries: int = 1,
     ) -> None:
-        """Take the URL as it is, without a guess at `/v1`. Raises ConfigError if it is not one."""
+        """Take the URL as it is, without adding `/v1`. Raises ConfigError if it is invalid."""
         if not is_usable_url(base_url):
             raise ConfigError(f"{shown_url(base_url)} is not an http or https URL")
         try:
@@ -102,7 +103,7 @@ class Endpoint:
             raise ConfigError(f"{shown_url(base_url)} is not a URL that can be called") from error
         parts = urlsplit(base_url)
         user, _, host = parts.netloc.rpartition("@")
-        self._proxy = door.proxy_for(base_url, key)
+        self._proxy = egress.proxy_for(base_url, key)
         self._parts = parts._replace(netloc=host, path=parts.path.rstrip("/"), fragment="")
         self._headers = {"content-type": "application/json", "accept-encoding": "identity"}
         basic = base64.b64encode(unquote(user).encode()).decode()
@@ -111,16 +112,16 @@ class Endpoint:
         elif user:
             self._headers["authorization"] = f"Basic {basic}"
         self._secrets = tuple(filter(None, (key, unquote(user), basic, parts.query)))
-        self._door = door
+        self._egress = egress
         self._place = host
-        self._health = health or Health(self.host)
+        self._health = health or EndpointHealth(self.host)
         self._is_watched = health is not None
         self._backoff_s = backoff_s
         self._retries = retries
         self._client: httpx.AsyncClient | None = None
 
     def used(self, purpose: Purpose, tokens: int) -> None:
-        self._door.record(Departure(self._place, purpose.name, tokens=tokens))
+        self._egress.record(EgressRecord(self._place, purpose.name, tokens=tokens))
 
     def url(self, path: str) -> str:
         return urlunsplit(self._parts._replace(path=self._parts.path + path))
@@ -129,7 +130,7 @@ class Endpoint:
         return shown_url(self.url(path))
 
     async def post(self, call: Call, read: Callable[[bytes], R]) -> R:
-        """Return what `read` makes of a good reply. Raises ProviderError; SizeRefused if less may pass."""
+        """Return the result of `read` on a good reply. Raises ProviderError; SizeRefused if less may pass."""
         where, left = self.shown(call.path), call.deadline - time.monotonic()
         if left <= 0:
             raise ProviderError(f"no time left for {where}", reason="timeout")
@@ -137,7 +138,7 @@ class Endpoint:
             self._health.admit(call.purpose.waiting)
         try:
             async with asyncio.timeout(left):
-                sent = tuple(map(call.fit, await self._door.cleared(call.texts)))
+                sent = tuple(map(call.fit, await self._egress.cleared(call.texts)))
                 request = _Request(call, call.body(sent), sent)
                 return await self._retrying(request, read)
         except TimeoutError as error:
@@ -178,7 +179,7 @@ class Endpoint:
         attempt, late = self._health.begin(waiting, timed=call.purpose.name in _TIMED), None
         if waiting is not None:
             left = waiting.until - time.monotonic()
-            late = asyncio.get_running_loop().call_later(max(left, 0.0), attempt.outlived)
+            late = asyncio.get_running_loop().call_later(max(left, 0.0), attempt.caller_left)
         try:
             yield attempt
         except ProviderError as error:
@@ -188,7 +189,7 @@ class Endpoint:
         except asyncio.CancelledError:
             now = time.monotonic()
             if waiting is not None and now >= waiting.until:
-                attempt.outlived()
+                attempt.caller_left()
             if now >= call.deadline and not call.purpose.suspect:
                 attempt.failed(_late(self.shown(call.path)))
             raise
@@ -204,17 +205,17 @@ class Endpoint:
         return min(_LONGEST_PAUSE_S, self._backoff_s * 2.0**attempt) * jitter
 
     async def _once(self, request: _Request, read: Callable[[bytes], R]) -> R | Fault:
-        """One attempt through the door: a pause that came meanwhile holds, and what leaves is counted."""
+        """Make one attempt through the egress guard, which may refuse it, and record it."""
         purpose = request.call.purpose
-        await self._door.check(purpose, request.sent)
-        with Leaving(self._door.record, self._place, purpose, request.sent) as leaving:
+        await self._egress.check(purpose, request.sent)
+        with EgressAttempt(self._egress.record, self._place, purpose, request.sent) as leaving:
             reply = await self._exchange(request, leaving)
             answer = reply if isinstance(reply, Fault) else read(reply)
             leaving.answered = not isinstance(reply, Fault)
             return answer
 
-    async def _exchange(self, request: _Request, leaving: Leaving) -> bytes | Fault:
-        call, unsaid = request.call, Unsaid(request.sent, self._secrets)
+    async def _exchange(self, request: _Request, leaving: EgressAttempt) -> bytes | Fault:
+        call, unsaid = request.call, SensitiveTexts(request.sent, self._secrets)
         where, url, traced = self.shown(call.path), self.url(call.path), {"trace": leaving.trace}
         options: dict[str, Any] = {"content": request.body, "headers": self._headers, "extensions": traced}
         seen = call.watch() if call.watch is not None else None
@@ -228,14 +229,14 @@ class Endpoint:
         if body is None and status == 200:
             return Fault("bad_reply", f"{where} sent over {call.cap} bytes or an unknown encoding", 200)
         body = body or b""
-        if status == 200 and seen is not None and seen.stands:
+        if status == 200 and seen is not None and seen.has_answer:
             return body
-        told = streams.error_in(body) or body
-        return fault_of(where, status, headers, told, unsaid, now=time.time()) or body
+        message = streams.error_in(body) or body
+        return fault_of(where, status, headers, message, unsaid, now=time.time()) or body
 
     def _connected(self) -> httpx.AsyncClient:
         if self._client is None:
-            # Loading certificates takes 20 ms; without TLS nothing is ever verified with them.
+            # Loading certificates takes 20 ms; without TLS they are not needed.
             secure = self._parts.scheme == "https"
             context = httpx.create_ssl_context(trust_env=False) if secure else False
             if not isinstance(context, bool):
@@ -255,20 +256,17 @@ def _late(where: str) -> ProviderError:
     return ProviderError(f"{where} gave no answer in time", reason="timeout")
 
 
-async def _read(response: httpx.Response, cap: int, seen: streams.Watch | None = None) -> bytes | None:
-    """Return the body, inflated if need be; None if it is over the cap.
-
-    Or its beginning: `seen` gets each chunk, and an empty one now and then, until it returns True.
-    """
+async def _read(response: httpx.Response, cap: int, seen: streams.StreamWatch | None = None) -> bytes | None:
+    """Return the body, inflated, or None if it is over the cap; `seen` returns True to stop early."""
     encoding = response.headers.get("content-encoding", "identity").lower()
     if encoding not in ("identity", "", "gzip", "deflate"):
         return None
     inflate = zlib.decompressobj(47).decompress if encoding in ("gzip", "deflate") else None
     content, received = bytearray(), 0
     try:
-        async with streams.ended_by(seen):
+        async with streams.stop_when(seen):
             async for chunk in response.aiter_raw():
-                # Counted on both sides of zlib, which keeps all that follows the end of what was packed.
+                # Counted on both sides of zlib, which keeps all data after the end of the compressed stream.
                 received += len(chunk)
                 plain = chunk if inflate is None else inflate(chunk, cap + 1 - len(content))
                 content += plain
@@ -279,18 +277,18 @@ async def _read(response: httpx.Response, cap: int, seen: streams.Watch | None =
     except zlib.error:
         return None
     except httpx.HTTPError:
-        if seen is None or not seen.stands:
+        if seen is None or not seen.has_answer:
             raise
     return bytes(content)
 
 
-def _transport_fault(where: str, error: httpx.HTTPError, unsaid: Unsaid) -> Fault:
-    # Something answered, but not in HTTP, if the parser's own error is behind that of the transport.
+def _transport_fault(where: str, error: httpx.HTTPError, unsaid: SensitiveTexts) -> Fault:
+    # If the parser's error caused the transport error, the peer answered, but not in HTTP.
     garbled = isinstance(error, httpx.RemoteProtocolError) and any(
         type(each).__module__.partition(".")[0] == "h11" for each in _causes(error)
     )
-    told = quotable(str(error), unsaid) or type(error).__name__
-    return Fault("bad_reply" if garbled else "unreachable", f"{where}: {told}", retry=True)
+    message = sanitized(str(error), unsaid) or type(error).__name__
+    return Fault("bad_reply" if garbled else "unreachable", f"{where}: {message}", retry=True)
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -1,7 +1,7 @@
-"""From the configuration to the models it names, or to the reason why there is none.
+"""Make the configured models, or return the reason that there is none.
 
-A model that cannot be used is a state that status shows and never a failed start: search by words and
-capture work without it. A name that means nothing here was refused when the configuration was loaded.
+An unusable model is a state in status and never a failed start: search by words and capture work without it.
+Unknown names were refused when the configuration was loaded.
 """
 
 from __future__ import annotations
@@ -28,45 +28,45 @@ from forged.config import (
 )
 from forged.errors import ConfigError
 from forged.fair_queue import Activity
-from forged.models import ChatModel, Door, Embedder, Health
+from forged.models import ChatModel, EgressGuard, Embedder, EndpointHealth
 
 _M = TypeVar("_M")
 
 
-class Healths(msgspec.Struct, frozen=True):
-    """How each model fares that a configuration asks over HTTP; one that is asked for two things is one."""
+class EndpointHealths(msgspec.Struct, frozen=True):
+    """Health of each model that the configuration uses over HTTP; two uses of one model share one."""
 
-    embedding: Health | None = None
-    cjk: Health | None = None
-    hyde: Health | None = None
-    capture: Health | None = None
+    embedding: EndpointHealth | None = None
+    cjk: EndpointHealth | None = None
+    hyde: EndpointHealth | None = None
+    capture: EndpointHealth | None = None
 
     @property
-    def each(self) -> tuple[Health, ...]:
+    def each(self) -> tuple[EndpointHealth, ...]:
         all_ = (self.embedding, self.cjk, self.hyde, self.capture)
         return tuple({id(health): health for health in all_ if health is not None}.values())
 
 
-def make_healths(config: Config) -> Healths:
-    """Return a health for each endpoint's model in use, of which nothing is known yet."""
+def make_endpoint_healths(config: Config) -> EndpointHealths:
+    """Return a health, still untried, for each endpoint's model in use."""
     memory, llm = config.memory, config.llm.base_url
-    known: dict[tuple[str, str], Health] = {}
+    known: dict[tuple[str, str], EndpointHealth] = {}
 
-    def of(url: str, model: str, use: str) -> Health | None:
+    def of(url: str, model: str, use: str) -> EndpointHealth | None:
         if is_program(model):
-            url, health = "", Health(*model.partition("/")[::2])
+            url, health = "", EndpointHealth(*model.partition("/")[::2])
         elif (
             model in {"", BUILTIN_LEXICAL, BUILTIN_RULES} or runs_in_process(model) or not is_usable_url(url)
         ):
             return None
         else:
-            health = Health(urlsplit(url).netloc.rpartition("@")[2], model)
+            health = EndpointHealth(urlsplit(url).netloc.rpartition("@")[2], model)
         health = known.setdefault((url, model), health)
         health.use(use)
         return health
 
     cjk = config.cjk
-    return Healths(
+    return EndpointHealths(
         cjk=of(memory.embedding_base_url, cjk.embedder, "CJK embeddings") if cjk is not None else None,
         embedding=of(memory.embedding_base_url, config.embedder, "embeddings"),
         hyde=of(llm, memory.retrieval_model if memory.retrieval_strategy != "direct" else "", "HyDE"),
@@ -74,8 +74,8 @@ def make_healths(config: Config) -> Healths:
     )
 
 
-class Choice(msgspec.Struct, Generic[_M], frozen=True):
-    """A model, or None and why; `reason` is a sentence for status, without secrets."""
+class ModelChoice(msgspec.Struct, Generic[_M], frozen=True):
+    """A model, or None and the `reason`, a sentence for status without secrets."""
 
     model: _M | None = None
     reason: str = ""
@@ -84,54 +84,54 @@ class Choice(msgspec.Struct, Generic[_M], frozen=True):
 def make_embedder(
     config: Config,
     env: Mapping[str, str],
-    door: Door,
-    health: Health | None = None,
+    egress: EgressGuard,
+    health: EndpointHealth | None = None,
     activity: Activity | None = None,
-) -> Choice[Embedder]:
-    """Return the model that embeds. Blocks up to 5 s when the key comes from a command.
+) -> ModelChoice[Embedder]:
+    """Return the embedding model. Blocks up to 5 s if the key comes from a command.
 
-    Texts leave by `door`. A model that runs in process is loaded with the first text, not here; what of it is
-    for nobody in particular steps back when `activity` says that somebody asks.
+    Texts leave through `egress`. A model in this process is loaded with the first text. Its background work
+    yields while `activity` shows that agents ask.
     """
     memory, name = config.memory, config.embedder
     if not name:
-        return Choice(reason="memory.embedding_model is empty")
+        return ModelChoice(reason="memory.embedding_model is empty")
     if name == BUILTIN_LEXICAL:
-        return Choice(reason="the built-in lexical model is used")
+        return ModelChoice(reason="the built-in lexical model is used")
     if runs_in_process(name):
         return _in_process(config, env, activity)
     try:
         key = endpoint_key("memory.embedding_api_key", config, env)
-        # Imported here: httpx costs 80-100 ms of start-up, and the built-in model never needs it.
+        # Imported here: httpx takes 80-100 ms of start-up, and the built-in model never needs it.
         from forged.models.openai_compatible import OpenAICompatibleEmbedder  # noqa: PLC0415
 
-        return Choice(
+        return ModelChoice(
             OpenAICompatibleEmbedder(
                 memory.embedding_base_url,
                 name,
                 key,
-                door=door,
+                egress=egress,
                 health=health,
                 query_prefix=memory.query_prefix,
                 passage_prefix=memory.passage_prefix,
             )
         )
     except ConfigError as error:
-        return Choice(reason=str(error))
+        return ModelChoice(reason=str(error))
 
 
-def _in_process(config: Config, env: Mapping[str, str], activity: Activity | None) -> Choice[Embedder]:
+def _in_process(config: Config, env: Mapping[str, str], activity: Activity | None) -> ModelChoice[Embedder]:
     memory, name = config.memory, config.embedder
     folder = model_folder(name, memory.embedding_model_dir, env)
     if reason := missing(name, folder):
-        return Choice(reason=f"{name}: {reason}")
+        return ModelChoice(reason=f"{name}: {reason}")
     if name == LOCAL:
         from forged.models.local import local_embedder  # noqa: PLC0415
 
-        return Choice(local_embedder(derived_files_folder(env), lacks_onnxruntime(), activity))
+        return ModelChoice(local_embedder(derived_files_folder(env), lacks_onnxruntime(), activity))
     from forged.models.fastembed import fastembed_embedder  # noqa: PLC0415
 
-    return Choice(
+    return ModelChoice(
         fastembed_embedder(
             name,
             folder,
@@ -143,42 +143,46 @@ def _in_process(config: Config, env: Mapping[str, str], activity: Activity | Non
 
 
 def make_chat_model(
-    config: Config, env: Mapping[str, str], door: Door, health: Health | None = None
-) -> Choice[ChatModel]:
+    config: Config, env: Mapping[str, str], egress: EgressGuard, health: EndpointHealth | None = None
+) -> ModelChoice[ChatModel]:
     """Return the model that writes hypotheses, `memory.retrieval_model` at the endpoint of `[llm]`.
 
     Blocks as `make_embedder` does.
     """
     name = config.memory.retrieval_model
     if not name:
-        return Choice(reason="memory.retrieval_model is empty")
+        return ModelChoice(reason="memory.retrieval_model is empty")
     try:
         key = endpoint_key("llm.api_key", config, env)
         from forged.models.openai_compatible import OpenAICompatibleChat  # noqa: PLC0415
 
-        return Choice(OpenAICompatibleChat(config.llm.base_url, name, key, door=door, health=health))
+        return ModelChoice(OpenAICompatibleChat(config.llm.base_url, name, key, egress=egress, health=health))
     except ConfigError as error:
-        return Choice(reason=str(error))
+        return ModelChoice(reason=str(error))
 
 
-def make_classifier(config: Config, env: Mapping[str, str], door: Door, health: Health) -> Choice[ChatModel]:
-    """Return the model that decides what is kept, for a person who wants to see whether it answers.
+def make_classifier(
+    config: Config, env: Mapping[str, str], egress: EgressGuard, health: EndpointHealth
+) -> ModelChoice[ChatModel]:
+    """Return the classifier model, for a test call of `forgectl doctor`.
 
-    What it decides is asked by another process. Blocks as `make_embedder` does.
+    Classification itself runs in the capture worker. Blocks as `make_embedder` does.
     """
     key, lacking = classifier_key(config, env)
     if lacking:
-        return Choice(reason=lacking)
+        return ModelChoice(reason=lacking)
     from forged.models.openai_compatible import OpenAICompatibleChat  # noqa: PLC0415
 
-    return Choice(OpenAICompatibleChat(config.llm.base_url, config.classifier, key, door=door, health=health))
+    return ModelChoice(
+        OpenAICompatibleChat(config.llm.base_url, config.classifier, key, egress=egress, health=health)
+    )
 
 
 def classifier_key(config: Config, env: Mapping[str, str]) -> tuple[str, str]:
-    """Return the key of the model that decides what is kept, `config.classifier`, and why there is none.
+    """Return the key of the classifier, `config.classifier`, and the reason if there is none.
 
-    No model, because the process that asks it is another one. It is asked at the endpoint of `[llm]`; blocks
-    as `make_embedder` does.
+    It returns no model, because another process calls it, at the endpoint of `[llm]`. Blocks as
+    `make_embedder` does.
     """
     if config.classifier == BUILTIN_RULES:
         return "", f"{BUILTIN_RULES} is used"

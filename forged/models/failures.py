@@ -1,7 +1,7 @@
-"""Judge status, headers and body of an endpoint's reply into one `Fault`, or None. Pure.
+"""Classify status, headers and body of an endpoint's reply as a `Fault`, or None. Pure functions.
 
-Every provider words its errors in another shape: `error` as object or text, in a list, at top level, as
-`detail`, or inside a 200. Kept are the status, the provider's code and one cut sentence (`quoting`).
+Each provider has another form of error: `error` as object or text, in a list, at top level, as `detail`, or
+inside a 200. A fault has the status, the provider's code and one cut sentence (`error_sanitizing`).
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from email.utils import parsedate_to_datetime
 import msgspec
 
 from forged.errors import ProviderError, SizeRefused
-from forged.models.quoting import MAX_TOLD, Unsaid, quotable
+from forged.models.error_sanitizing import MAX_QUOTED, SensitiveTexts, sanitized
 
-_MAX_ERROR_BYTES = 64 << 10  # a longer 200 is an answer, and decoding it twice would cost
+_MAX_ERROR_BYTES = 64 << 10  # a longer 200 is an answer, and decoding it twice would take time
 _DEEPEST = 4
 _MAX_RETRY_AFTER_S = 300.0
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """Why one attempt failed. `reason` as in ProviderError; `retry` says whether another may help."""
+    """The reason that one attempt failed. `reason` as in ProviderError; `retry`: a retry may help."""
 
     reason: str
     message: str
@@ -36,10 +36,10 @@ class Fault(msgspec.Struct, frozen=True):
         return kind(self.message, reason=self.reason, status=self.status, retry_after_s=self.retry_after_s)
 
 
-# What a message must speak of for a smaller request to be worth a try. A refusal names what was too
-# much in any words, so one of them will do; a 500 has many other causes, so it must name the excess as well.
-# "Invalid input" and "disallowed special token" are said of what a text holds, whatever its size; "$.input"
-# is what OpenAI names when a list has too many.
+# Words that a message needs before a smaller request is tried. A 4xx names the excess in some way, so one
+# word is enough. A 500 has many other causes, so it must name size and excess. "Invalid input" and
+# "disallowed special token" are about the content, whatever its size. "$.input" is the word of OpenAI for a
+# list that is too long.
 _SPEAKS_OF_SIZE = re.compile(r"(?i)batch|tokens\b|token (?:limit|count)|context|length|\$\.input")
 _SPEAKS_OF_MATTER = re.compile(r"(?i)batch|input|token|context|length")
 _SPEAKS_OF_EXCESS = re.compile(
@@ -50,8 +50,8 @@ _SPEAKS_OF_MODEL = re.compile(
     r"|(?:invalid|unknown|unsupported|failed to load) model|no models? "
 )
 _SPEAKS_OF_KEY = re.compile(r"(?i)api.?key|unauthorized|authentication")
-_EXCEEDS_A_MINUTE = re.compile(r"(?i)request too large")  # OpenAI: waiting for the next one is in vain
-# How servers say that there is nothing at this path, where they say anything.
+_EXCEEDS_A_MINUTE = re.compile(r"(?i)request too large")  # OpenAI: waiting for the next minute does not help
+# Messages of servers for an unknown path.
 _SPEAKS_OF_PATH = re.compile(
     r"(?i)^not found\W*$|page not found|unexpected endpoint|invalid url|cannot post"
     r"|(?:unknown|no|no such) (?:route|path|endpoint)\b"
@@ -60,7 +60,7 @@ _RETRIED = frozenset({408, 409, 429})
 
 
 class _Complaint(msgspec.Struct, frozen=True):
-    """What an error body says, in whatever form: a code, a sentence, and a wait in seconds."""
+    """The content of an error body in any form: a code, a sentence, and a wait in seconds."""
 
     code: str = ""
     message: str = ""
@@ -69,11 +69,12 @@ class _Complaint(msgspec.Struct, frozen=True):
 
 
 def fault_of(
-    where: str, status: int, headers: Mapping[str, str], body: bytes, unsaid: Unsaid, *, now: float
+    where: str, status: int, headers: Mapping[str, str], body: bytes, unsaid: SensitiveTexts, *, now: float
 ) -> Fault | None:
-    """Return why a reply is no answer, or None if it is one.
+    """Return the reason that a reply is no answer, or None if it is one.
 
-    `where` is the endpoint as it may be shown; `headers` are looked up in lower case; `now` is `time.time()`.
+    `where` is the endpoint as it may be shown. `headers` are looked up in lower case. `now` is
+    `time.time()`.
     """
     complaint = _complaint(body) if status != 200 or _holds_error(body) else None
     if status == 200:
@@ -93,53 +94,53 @@ def fault_of(
 
 
 def _judge(status: int, complaint: _Complaint) -> tuple[str, bool]:
-    """Return the reason word, and whether a smaller request may pass."""
-    told = f"{complaint.code} {complaint.message}"
+    """Return the reason word, and True if a smaller request may pass."""
+    message = f"{complaint.code} {complaint.message}"
     if status in (401, 402, 403, 407):
         return "auth", False
     if status == 429:
-        return "rate_limited", bool(_EXCEEDS_A_MINUTE.search(told))
+        return "rate_limited", bool(_EXCEEDS_A_MINUTE.search(message))
     if status == 408:
         return "timeout", False
     if status == 413:
         return "bad_input", True
     if status in (400, 422):
-        return _judge_refusal(told)
-    if status == 500 and _names_excess(told):
-        return "bad_input", True  # llama.cpp, when an input does not fit its batch
+        return _judge_refusal(message)
+    if status == 500 and _names_excess(message):
+        return "bad_input", True  # llama.cpp, when an input exceeds its batch
     if status >= 500 and status != 501:
-        return ("bad_input" if "NaN" in told else "server"), False  # Ollama, when a vector came out as NaN
-    # 409 is a state of the server, as is an unknown error in a 200. What is left says that the address, the
-    # model or the server is not made for this: a wrong path, a redirect, 501.
+        return ("bad_input" if "NaN" in message else "server"), False  # Ollama, when a vector became NaN
+    # 409 is a state of the server, as is an unknown error in a 200. All other statuses mean that the
+    # address, the model or the server is wrong for this: a wrong path, a redirect, 501.
     unknown = status in (0, 200, 409) and not _SPEAKS_OF_PATH.search(complaint.message)
     return ("server" if unknown else "bad_reply"), False
 
 
-def _judge_refusal(told: str) -> tuple[str, bool]:
-    # Size goes first when it is certain: a proxy quotes the whole error of its upstream, and "This model's
-    # maximum context length ... invalid_request_error" is no word about the model's name.
-    if _names_excess(told):
+def _judge_refusal(message: str) -> tuple[str, bool]:
+    # A certain size error goes first: a proxy quotes the whole error of its upstream, and "This model's
+    # maximum context length ... invalid_request_error" is not about the model's name.
+    if _names_excess(message):
         return "bad_input", True
-    if _SPEAKS_OF_KEY.search(told):
+    if _SPEAKS_OF_KEY.search(message):
         return "auth", False
-    if _SPEAKS_OF_MODEL.search(told):
+    if _SPEAKS_OF_MODEL.search(message):
         return "bad_reply", False
-    return "bad_input", bool(_SPEAKS_OF_SIZE.search(told) or _SPEAKS_OF_EXCESS.search(told))
+    return "bad_input", bool(_SPEAKS_OF_SIZE.search(message) or _SPEAKS_OF_EXCESS.search(message))
 
 
-def _names_excess(told: str) -> bool:
-    return bool(_SPEAKS_OF_MATTER.search(told) and _SPEAKS_OF_EXCESS.search(told))
+def _names_excess(message: str) -> bool:
+    return bool(_SPEAKS_OF_MATTER.search(message) and _SPEAKS_OF_EXCESS.search(message))
 
 
 def _may_retry(status: int, headers: Mapping[str, str], *, too_large: bool) -> bool:
-    told = headers.get("x-should-retry", "").lower()
-    if told in ("true", "false"):
-        return told == "true"
+    message = headers.get("x-should-retry", "").lower()
+    if message in ("true", "false"):
+        return message == "true"
     return not too_large and (status in _RETRIED or (status >= 500 and status != 501))
 
 
 def _holds_error(body: bytes) -> bool:
-    """Whether a 200 is an error all the same (OpenRouter, LM Studio)."""
+    """Return True if a 200 contains an error (OpenRouter, LM Studio)."""
     if len(body) > _MAX_ERROR_BYTES or not (b'"error"' in body or b'"detail"' in body):
         return False
     document = _first(_json(body))
@@ -162,21 +163,21 @@ def _complaint(body: bytes) -> _Complaint | None:
     found = document.get("error") or document.get("detail") or _choice_error(document) or document
     found = _first(found)
     if isinstance(found, str):
-        return _Complaint(message=found[:MAX_TOLD])
+        return _Complaint(message=found[:MAX_QUOTED])
     if not isinstance(found, dict) or not ("message" in found or "code" in found or "msg" in found):
         return None
     code = found.get("code")
     named = next((v for v in (code, found.get("type"), found.get("status")) if isinstance(v, str)), "")
     return _Complaint(
         code=named if re.fullmatch(r"[A-Za-z0-9_.-]{1,40}", named) else "",
-        message=_told(found),
+        message=_message_of(found),
         status=_status(code),
         retry_after_s=_retry_delay(found.get("details")),
     )
 
 
 def _first(document: object) -> object:
-    """Return what a list holds first: Gemini wraps an error in one, FastAPI lists what it refuses."""
+    """Return the first item of a list: Gemini wraps an error in one, FastAPI lists refused fields."""
     if isinstance(document, list):
         return document[0] if document else None
     return document
@@ -188,26 +189,28 @@ def _choice_error(document: dict[str, object]) -> object:
     return choice.get("error") if isinstance(choice, dict) else None
 
 
-def _told(found: dict[str, object]) -> str:
-    """Return the sentence of an error, and what the upstream said where OpenRouter passes it on."""
+def _message_of(found: dict[str, object]) -> str:
+    """Return the sentence of an error, and the upstream's message that OpenRouter passes on."""
     metadata = found.get("metadata")
     raw = metadata.get("raw") if isinstance(metadata, dict) else None
     sentence = _words(found.get("message") or found.get("msg"))
-    return (f"{sentence}: {raw}" if isinstance(raw, str) else sentence)[:MAX_TOLD]
+    return (f"{sentence}: {raw}" if isinstance(raw, str) else sentence)[:MAX_QUOTED]
 
 
-def _words(told: object) -> str:
-    """Return the sentence in a `message` that is none: LiteLLM and Mistral nest another error there."""
+def _words(message: object) -> str:
+    """Return the sentence in a `message` that is an object: LiteLLM and Mistral nest another error."""
     for _ in range(_DEEPEST):
-        told = _first(told)
-        if not isinstance(told, dict):
+        message = _first(message)
+        if not isinstance(message, dict):
             break
-        told = next((told[key] for key in ("message", "msg", "error", "detail") if told.get(key)), "")
-    return told if isinstance(told, str) else ""
+        message = next(
+            (message[key] for key in ("message", "msg", "error", "detail") if message.get(key)), ""
+        )
+    return message if isinstance(message, str) else ""
 
 
 def _status(code: object) -> int:
-    """Return the HTTP status that an error names itself, as a number or as text, else 0."""
+    """Return the HTTP status inside an error, as a number or as text, else 0."""
     number = int(code) if isinstance(code, str) and re.fullmatch("[45][0-9]{2}", code) else code
     return number if type(number) is int and 400 <= number < 600 else 0
 
@@ -248,12 +251,12 @@ def _seconds(text: str, *, unit: float = 1.0) -> float | None:
     return min(max(0.0, seconds), _MAX_RETRY_AFTER_S) if math.isfinite(seconds) else None
 
 
-def _sentence(where: str, status: int, complaint: _Complaint, unsaid: Unsaid) -> str:
-    is_tellable = quotable(complaint.code, unsaid) == complaint.code
+def _sentence(where: str, status: int, complaint: _Complaint, unsaid: SensitiveTexts) -> str:
+    is_tellable = sanitized(complaint.code, unsaid) == complaint.code
     code = f" {complaint.code}" if complaint.code and is_tellable else ""
-    # A 401 says what is known, and often with a part of the refused key.
-    told = "" if status == 401 else quotable(complaint.message, unsaid)
+    # The message of a 401 adds nothing, and often holds a part of the refused key.
+    message = "" if status == 401 else sanitized(complaint.message, unsaid)
     silent = status == 404 and not complaint.message
     wrong_path = silent or (status in (0, 404) and _SPEAKS_OF_PATH.search(complaint.message))
     hint = "; is /v1 missing in the base URL?" if wrong_path else ""
-    return f"{where} answered {status or 'an error'}{code}" + (f": {told}" if told else "") + hint
+    return f"{where} answered {status or 'an error'}{code}" + (f": {message}" if message else "") + hint

@@ -1,8 +1,8 @@
-"""`fastembed:<name>`: an ONNX model, such as BGE-small, from a folder that the user has filled.
+"""Embedder for `fastembed:<name>`: an ONNX model, such as BGE-small, from a folder of the user.
 
-fastembed would download what is missing and blocks 39 s where it cannot, so it is always given the folder,
-and `config.missing` has looked into it before. It leaves the prefix of a query to its caller. Without
-onnxruntime's arena a process has 300 to 500 MB with a 23 MB model, with it 900.
+fastembed downloads missing files, and blocks 39 s where it cannot. So it always gets the folder, which
+`config.missing` has checked before. It leaves the prefix of a query to its caller. Without onnxruntime's
+arena a process needs 300 to 500 MB for a 23 MB model, with it 900.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def fastembed_embedder(
     passage_prefix: str = "",
     activity: Activity | None = None,
 ) -> InProcessEmbedder:
-    """Return the embedder of a model that fastembed knows by this name, whoever published it.
+    """Return the embedder of a model that fastembed has under this name, from any publisher.
 
-    Nothing is imported or opened before the first text. The package must be installed.
+    No module is imported and no file opened before the first text. The package must be installed.
     """
     version = importlib.metadata.version("fastembed")
     return InProcessEmbedder(

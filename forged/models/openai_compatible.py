@@ -1,6 +1,6 @@
-"""`Embedder` and `ChatModel` over any OpenAI-compatible endpoint: what a request holds, cut to what is taken.
+"""`Embedder` and `ChatModel` over any OpenAI-compatible endpoint: builds requests that it accepts.
 
-`endpoint` makes the call; `replies` and `streams` read what comes back. Raises ProviderError alone.
+`endpoint` makes the call; `replies` and `streams` read the reply. Raises ProviderError alone.
 """
 
 from __future__ import annotations
@@ -15,9 +15,19 @@ import msgspec
 import numpy as np
 
 from forged.errors import ProviderError, SizeRefused
-from forged.models import Completion, Door, Enough, Health, Kind, Prompt, Purpose, Vectors, streams
-from forged.models.endings import without_doubt
+from forged.models import (
+    Completion,
+    EgressGuard,
+    EndpointHealth,
+    Enough,
+    Kind,
+    Prompt,
+    Purpose,
+    Vectors,
+    streams,
+)
 from forged.models.endpoint import Call, Endpoint
+from forged.models.finish_reasons import without_possible_reasoning
 from forged.models.replies import completion_of, read_vectors, vector_tokens
 from forged.models.texts import exceeds, fitting, ready, sendable
 from forged.text.tokens import estimate
@@ -30,8 +40,8 @@ _VECTOR_BYTES = 128 << 10  # of one vector as text: 4,096 numbers take 90 kB
 _CHAT_REPLY_BYTES = 4 << 20
 _DEFAULT_TIME_S = 60.0
 _MAX_TEXT_TOKENS = 8_000
-_SMALLEST_LEARNED = 4  # a few long texts drive the number down too
-_REFUSED = (400, 422)  # statuses of a request that holds what the server does not know
+_SMALLEST_LEARNED = 4  # because a few long texts lower the number too
+_REFUSED = (400, 422)  # statuses of a request with a part that the server does not know
 # Codes of a prompt that a filter refused (Azure, OpenAI, DashScope).
 _SPEAKS_OF_FILTER = re.compile(r"(?i)content_?filter|content_policy|data_?inspection")
 _SYSTEM = "system"
@@ -45,8 +55,8 @@ _SPEAKS_OF_PART = {
     ),
 }
 _GOES_WITH = {"stream": ("stream_options",)}
-_SMALLEST_CUT = 64  # tokens; no model takes less
-# Texts and estimated tokens in one request: what the endpoint allows, where it is known to differ.
+_SMALLEST_CUT = 64  # tokens; every model accepts so many
+# Texts and estimated tokens in one request: the endpoint's limit, where it is known to differ.
 _BATCH = (96, 8_000)
 _DASHSCOPE = (10, 8_000)
 _BATCH_BY_HOST = {
@@ -58,17 +68,17 @@ _BATCH_BY_HOST = {
 
 
 class OpenAICompatibleEmbedder:
-    """`Embedder` over `POST {base_url}/embeddings`; sends `model` and `input` and nothing else.
+    """`Embedder` over `POST {base_url}/embeddings`; sends only `model` and `input`.
 
-    A call goes out in batches; a refusal for size halves them, and the smaller number is remembered while the
-    process lives. A single text that is refused so is cut to a half, a quarter and so on: llama.cpp takes 512
-    tokens by default. A call succeeds as a whole or raises on the first batch that cannot be done.
+    A call is sent in batches. A refusal for size halves them, and the smaller number stays for the process.
+    A single text that is refused for size is cut to a half, a quarter and so on: llama.cpp takes 512 tokens
+    by default. A call succeeds as a whole or raises at the first batch that fails.
     """
 
     chunk = 64
     replaceable = True
     gives_layers = False
-    engine = told = ""
+    engine = engine_note = ""
     renamed: Callable[[], None]  # never called
 
     def __init__(
@@ -77,27 +87,27 @@ class OpenAICompatibleEmbedder:
         model: str,
         key: str = "",
         *,
-        door: Door,
-        health: Health | None = None,
+        egress: EgressGuard,
+        health: EndpointHealth | None = None,
         query_prefix: str = "",
         passage_prefix: str = "",
         backoff_s: float = 0.5,
     ) -> None:
         self.health = health
-        self._endpoint = Endpoint(base_url, key, door=door, health=health, backoff_s=backoff_s)
+        self._endpoint = Endpoint(base_url, key, egress=egress, health=health, backoff_s=backoff_s)
         self._model = model
         self._prefixes: dict[Kind, str] = {"query": query_prefix, "passage": passage_prefix}
         self.key = f"{self._endpoint.shown()}\n{model}\n{passage_prefix}\n{query_prefix}"
         self._batch, self._batch_tokens = _BATCH_BY_HOST.get(self._endpoint.host, _BATCH)
-        self._cut: set[int] = set()  # hashes of texts of which only a beginning was taken
+        self._cut: set[int] = set()  # hashes of texts that were cut
 
     async def prepare(self) -> None:
-        """Return at once: the key does not depend on who answers."""
+        """Return at once: the key does not depend on the endpoint's answer."""
 
     async def embed(
         self, texts: list[str], kind: Kind = "passage", *, purpose: Purpose, deadline: float | None = None
     ) -> Vectors:
-        """See `Embedder`. Without a deadline it may take 60 s. A blank text is refused without a request."""
+        """Embed as `Embedder`; 60 s without a deadline. A blank text is refused without a request."""
         until = time.monotonic() + _DEFAULT_TIME_S if deadline is None else deadline
         if not all(text.strip() for text in texts):
             raise ProviderError("a text to embed is blank", reason="bad_input")
@@ -113,15 +123,15 @@ class OpenAICompatibleEmbedder:
                     logger.debug("batch halved host=%s texts=%d", self._endpoint.host, most)
                     continue
                 done.append(await self._embed_cut(batch[0], kind, purpose, until, refusal))
-                most, growth = 1, 2  # it was this text
+                most, growth = 1, 2  # the cause was this text
             left = left[len(batch) :]
             most = min(most * growth, self._batch)
-        # Learned only from a call that went through: a poisoned text also drives the number down.
+        # Learned only from a call that succeeded, because a faulty text also lowers the number.
         if growth == 1:
             self._batch = min(self._batch, max(most, _SMALLEST_LEARNED))
         if len({rows.shape[1] for rows in done}) > 1:
-            told = f"{self._endpoint.shown()} sent vectors of several lengths"
-            raise ProviderError(told, reason="bad_reply")
+            message = f"{self._endpoint.shown()} sent vectors of several lengths"
+            raise ProviderError(message, reason="bad_reply")
         return np.concatenate(done) if done else np.zeros((0, 0), dtype=np.float32)
 
     def is_cut(self, text: str) -> bool:
@@ -171,21 +181,22 @@ class OpenAICompatibleEmbedder:
         raise refusal
 
 
-class EmptyStream(ProviderError):  # noqa: N818 - reads as what happened
-    """A stream with nothing in it: so llama_cpp.server says that a window is too long."""
+class EmptyStream(ProviderError):  # noqa: N818 - reads as the event it names
+    """The stream held nothing, which is llama_cpp.server's answer to a too long window."""
 
 
 class OpenAICompatibleChat:
     """`ChatModel` over `POST {base_url}/chat/completions`; sends `model` and `messages`.
 
-    A schema goes as nested `json_schema`, a watched reply comes as a stream that ends with its account of
-    tokens, and the instruction has the role `system`. A server that refuses one of these is asked without it,
-    and never again with it if that helped. The part that a refusal names goes first, else the least known.
-    With `retries` 0 each request is made once, and a 500, which some servers answer to a schema, is raised.
+    A schema goes as nested `json_schema`. A watched reply comes as a stream that ends with its token counts.
+    The instruction has the role `system`. If a server refuses one of these, the request is repeated without
+    it, and never sent with it again if that helped. The part that a refusal names goes first, else the least
+    common one. With `retries` 0 each request is made once, and a 500, which some servers answer to a schema,
+    is raised.
 
-    Some chat templates begin a thought themselves. So a text is used before it is whole only if it can be no
-    thought: one was seen before it, the prompt knows (`Prompt.clear`), or this model has answered as a whole
-    without any.
+    Some chat templates open the reasoning themselves. So a text is used before it is whole only if it cannot
+    be reasoning. That is so if reasoning came before it, if `Prompt.clear` accepts it, or if this model has
+    answered as a whole without any.
     """
 
     def __init__(
@@ -194,19 +205,19 @@ class OpenAICompatibleChat:
         model: str,
         key: str = "",
         *,
-        door: Door,
-        health: Health | None = None,
+        egress: EgressGuard,
+        health: EndpointHealth | None = None,
         backoff_s: float = 0.5,
         retries: int = 1,
     ) -> None:
-        made = Endpoint(base_url, key, door=door, health=health, backoff_s=backoff_s, retries=retries)
+        made = Endpoint(base_url, key, egress=egress, health=health, backoff_s=backoff_s, retries=retries)
         self._endpoint, self.health, self._model = made, health, model
         self._refused, self._takes_system = frozenset[str](), False
-        self._begins_in_thought: bool | None = None
+        self._starts_in_reasoning: bool | None = None
         self._schema_refused = _REFUSED if retries == 0 else (*_REFUSED, 500)
 
     async def complete(self, prompt: Prompt, *, deadline: float) -> Completion:
-        """See `ChatModel`."""
+        """Complete the prompt as `ChatModel`."""
         wishes = {name: value for name, value in _wishes(prompt).items() if name not in self._refused}
         named, last = set[str](), ""
         while True:
@@ -237,14 +248,14 @@ class OpenAICompatibleChat:
         def read(reply: bytes) -> Completion:
             if "stream" in wishes and not reply.strip():
                 raise EmptyStream(f"{where} sent a stream of nothing", reason="empty", status=200)
-            said = streams.said(where, reply)
-            if said.whole and said.content:
-                self._begins_in_thought = bool(self._begins_in_thought) or said.begins_in_thought
+            parsed = streams.parse_reply(where, reply)
+            if parsed.whole and parsed.content:
+                self._starts_in_reasoning = bool(self._starts_in_reasoning) or parsed.starts_in_reasoning
             is_watched = prompt.enough is not None
-            said = without_doubt(said, clear) if is_watched else said
-            done = completion_of(where, said, tuple(map(sendable, texts)))
-            if is_watched and done.flaw not in {"", "empty"} and not done.text:
-                raise done.error()  # here, so that the model's health hears of it
+            parsed = without_possible_reasoning(parsed, clear) if is_watched else parsed
+            done = completion_of(where, parsed, tuple(map(sendable, texts)))
+            if is_watched and done.failure not in {"", "empty"} and not done.text:
+                raise done.error()  # raised here, so that the model's health records it
             return done
 
         call = Call(
@@ -255,14 +266,14 @@ class OpenAICompatibleChat:
             deadline,
             cap=_CHAT_REPLY_BYTES,
             never_retried=500 if "response_format" in wishes else None,
-            watch=partial(streams.Watch, prompt.enough, clear) if prompt.enough else None,
+            watch=partial(streams.StreamWatch, prompt.enough, clear) if prompt.enough else None,
         )
         return await self._endpoint.post(call, read)
 
     def _clear(self, prompt: Prompt) -> Enough:
-        if self._begins_in_thought is None:
+        if self._starts_in_reasoning is None:
             return prompt.clear or (lambda _: False)
-        clear = not self._begins_in_thought
+        clear = not self._starts_in_reasoning
         return lambda _: clear
 
     def _is_refusal(self, error: ProviderError, wishes: dict[str, object]) -> bool:
@@ -275,14 +286,14 @@ class OpenAICompatibleChat:
 
     def _body(self, wishes: dict[str, object], sent: tuple[str, ...]) -> bytes:
         joined = [("user", "\n\n".join(sent).strip())]
-        said = zip((_SYSTEM, "user"), sent, strict=True) if _SYSTEM in wishes else joined
-        messages = [{"role": role, "content": text} for role, text in said]
+        roles = zip((_SYSTEM, "user"), sent, strict=True) if _SYSTEM in wishes else joined
+        messages = [{"role": role, "content": text} for role, text in roles]
         parts = {name: value for name, value in wishes.items() if name != _SYSTEM}
         return msgspec.json.encode({"model": self._model, "messages": messages, **parts})
 
 
 def _named_part(error: ProviderError, wishes: Collection[str]) -> str:
-    """The part of a request that a refusal names, or "". llama.cpp's templates refuse with a 500."""
+    """Return the part of a request that a refusal names, or "". llama.cpp's templates refuse with 500."""
     if isinstance(error, SizeRefused) or error.status not in (*_REFUSED, 500):
         return ""
     names = _SPEAKS_OF_PART if error.status in _REFUSED else (_SYSTEM,)
@@ -290,7 +301,7 @@ def _named_part(error: ProviderError, wishes: Collection[str]) -> str:
 
 
 def _wishes(prompt: Prompt) -> dict[str, object]:
-    """Parts of a request that a server may refuse, the least known last."""
+    """Return the optional parts of a request that a server may refuse, the least common last."""
     wishes: dict[str, object] = {_SYSTEM: True}
     if prompt.enough is not None:
         wishes |= {"stream": True, "stream_options": {"include_usage": True}}

@@ -1,7 +1,8 @@
-"""Read what an OpenAI-compatible endpoint answers: vectors, or a text and what it cost. Pure.
+"""Parse the replies of an OpenAI-compatible endpoint: vectors, or a text and its tokens.
 
-`index` may be missing or wrong, numbers base64, JSON with NaN, thoughts beside the answer. Only finite unit
-rows of one size get out, and a strange account of tokens costs no answer. Raises ProviderError, bad_reply.
+Pure functions. `index` may be missing or wrong, numbers may be base64, JSON may have NaN, and reasoning may
+be next to the answer. Only finite unit rows of one size are returned. Invalid token counts do not spoil an
+answer. Raises ProviderError, bad_reply.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 
 from forged.errors import ProviderError
 from forged.models import Completion, Vectors
-from forged.models.endings import ModelReply, breaks_off, flaw_of, text_of
+from forged.models.finish_reasons import ModelReply, failure_of, is_truncated, text_of
 from forged.text.tokens import estimate
 
 
@@ -34,7 +35,7 @@ class _VectorReply(msgspec.Struct, frozen=True):
 
 
 class ChatMessage(msgspec.Struct, frozen=True):
-    """What a model says, or a part of it: text or parts of text, and thoughts under either name."""
+    """A message of a model, or a part of it: text or parts of text, and reasoning under either name."""
 
     content: str | list[dict[str, object]] | None = None
     reasoning_content: object = None
@@ -45,19 +46,19 @@ class ChatMessage(msgspec.Struct, frozen=True):
 
     @property
     def thoughts(self) -> str:
-        """What was thought, where that is told as text."""
+        """Return the reasoning, if it is text."""
         return next((each for each in (self.reasoning_content, self.reasoning) if isinstance(each, str)), "")
 
     @property
     def text(self) -> str:
-        """What is said, put together if it comes in parts."""
+        """Return the text, joined if it has parts."""
         if isinstance(self.content, list):
             return "".join(str(part.get("text") or "") for part in self.content)
         return self.content or ""
 
     @property
     def is_refusal(self) -> bool:
-        """Whether it is told, beside the text or as a part of it, that the model will not answer."""
+        """Return True if the message, or a part of it, marks a refusal of the model."""
         parts = self.content if isinstance(self.content, list) else []
         return bool(_words(self.refusal)) or any(part.get("type") == "refusal" for part in parts)
 
@@ -85,8 +86,8 @@ _CHAT = msgspec.json.Decoder(_ChatReply)
 def read_vectors(where: str, body: bytes, count: int) -> Vectors:
     """Return float32 unit rows, shape (count, dimension), in the order of the inputs.
 
-    Raises ProviderError: bad_reply when the reply is no such thing; bad_input when some rows, or the only
-    one, are zero or not finite, which is the fault of those texts and not of the endpoint.
+    Raises ProviderError. bad_reply: the reply has another form. bad_input: some rows, or the only one, are
+    zero or not finite, which is due to those texts and not to the endpoint.
     """
     items = _decoded(where, body, _VECTORS).data
     if len(items) != count:
@@ -101,7 +102,7 @@ def read_vectors(where: str, body: bytes, count: int) -> Vectors:
 
 
 def vector_tokens(body: bytes) -> int:
-    """Return what an endpoint counted for a reply of vectors, 0 where it does not say."""
+    """Return the token count in a reply of vectors, 0 if there is none."""
     try:
         return _counted(_USAGE.decode(body).usage, _PROMPT)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -109,7 +110,7 @@ def vector_tokens(body: bytes) -> int:
 
 
 def order(indexes: list[int | None]) -> list[int]:
-    """Return the place of each item: its `index` if these form exactly 0..n-1, else where it stands.
+    """Return the place of each item: its `index` if these form exactly 0..n-1, else its position.
 
     A single missing index is the free place (Gemini leaves out 0); several are filled by position.
     """
@@ -148,7 +149,7 @@ def _unit_rows(where: str, rows: list[list[float | None] | Vectors]) -> Vectors:
 
 def _decoded(where: str, body: bytes, decoder: msgspec.json.Decoder[_R]) -> _R:
     try:
-        body.decode()  # the decoder does not look into what it skips
+        body.decode()  # the decoder does not check the fields that it skips
     except UnicodeDecodeError as error:
         raise _bad_reply(f"{where} sent bytes that are no UTF-8") from error
     try:
@@ -157,7 +158,7 @@ def _decoded(where: str, body: bytes, decoder: msgspec.json.Decoder[_R]) -> _R:
         raise _bad_reply(f"{where} sent JSON that is too deep") from error
     except msgspec.DecodeError:
         pass
-    # Python servers write NaN and Infinity, which JSON has not; one such row must not hide the others.
+    # Python servers write NaN and Infinity, which are not JSON; one such row must not hide the others.
     try:
         return msgspec.convert(json.loads(body), decoder.type)
     except msgspec.ValidationError as error:
@@ -174,20 +175,20 @@ def _bad_reply(message: str) -> ProviderError:
 
 # --- chat --------------------------------------------------------------------------------------------
 
-# What the two numbers are called, first by OpenAI, then by proxies that pass on what Anthropic counts.
+# Names of the two counts: first those of OpenAI, then those of proxies for Anthropic.
 _PROMPT = ("prompt_tokens", "input_tokens")
 _COMPLETION = ("completion_tokens", "output_tokens")
 _MOST_TOKENS = 1_000_000_000
 
 
-def read_said(where: str, body: bytes) -> ModelReply:
-    """Return the first choice of a reply in one piece. Raises ProviderError with reason bad_reply."""
+def read_reply(where: str, body: bytes) -> ModelReply:
+    """Return the first choice of a reply that is not streamed. Raises ProviderError, bad_reply."""
     reply = _decoded(where, body, _CHAT)
     if not reply.choices:
         raise _bad_reply(f"{where} sent no choice")
     choice = reply.choices[0]
     message, finish = choice.message or ChatMessage(), _words(choice.finish_reason)
-    said = ModelReply(
+    parsed = ModelReply(
         content=message.text,
         thoughts=message.thoughts,
         finish=finish,
@@ -195,31 +196,31 @@ def read_said(where: str, body: bytes) -> ModelReply:
         called=message.is_call,
         usage=reply.usage,
     )
-    flaw = flaw_of(said)
-    if choice.message is None and (flaw is None or flaw.reason == "empty"):
+    failure = failure_of(parsed)
+    if choice.message is None and (failure is None or failure.reason == "empty"):
         raise _bad_reply(f"{where} sent a choice without a message")
-    return said
+    return parsed
 
 
-def completion_of(where: str, said: ModelReply, sent: Sequence[str]) -> Completion:
-    """Make a completion of what came: its text without think blocks, or what is wrong with it.
+def completion_of(where: str, parsed: ModelReply, sent: Sequence[str]) -> Completion:
+    """Return the completion of a reply: its text without reasoning, and its failure.
 
-    Tokens that the endpoint does not count are estimated from `sent`, the prompts, and from what came,
-    thoughts included.
+    Tokens that the endpoint does not count are estimated from `sent`, the prompts, and from the reply with
+    its reasoning.
     """
-    flaw = flaw_of(said)
+    failure = failure_of(parsed)
     return Completion(
-        text_of(said),
-        _counted(said.usage, _PROMPT) or estimate(*sent),
-        _counted(said.usage, _COMPLETION) or estimate(said.content, said.thoughts),
-        not breaks_off(said),
-        flaw.reason if flaw else "",
-        f"{where}: {flaw.told}" if flaw else "",
+        text_of(parsed),
+        _counted(parsed.usage, _PROMPT) or estimate(*sent),
+        _counted(parsed.usage, _COMPLETION) or estimate(parsed.content, parsed.thoughts),
+        not is_truncated(parsed),
+        failure.reason if failure else "",
+        f"{where}: {failure.message}" if failure else "",
     )
 
 
 def _counted(usage: object, names: Sequence[str]) -> int:
-    """Return the first of these numbers that is one, be it written as text; else 0."""
+    """Return the first of these values that is a number, perhaps written as text; else 0."""
     found = [usage.get(name) for name in names] if isinstance(usage, dict) else []
     for value in found:
         try:

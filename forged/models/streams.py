@@ -1,8 +1,8 @@
-"""Read a chat reply while it is being written: from server-sent events to the text so far.
+"""Read a streamed chat reply: from server-sent events to the text so far.
 
-A caller with a time limit uses the lines that have arrived. Each `data:` line is mostly a JSON event by
-itself, so a line that cannot be read costs nothing but itself; an event over several lines is one, too. A
-server that knows no streams answers in one piece.
+A caller with a time limit uses the lines that have arrived. Most `data:` lines are one JSON event, so an
+unreadable line loses only itself. An event over several lines is read too. A server without streams answers
+in one piece.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from forged.fair_queue import retrieved
+from forged.fair_queue import ignore_failure
 from forged.models import Completion, Enough
-from forged.models.endings import ModelReply
-from forged.models.replies import ChatMessage, completion_of, read_said
+from forged.models.finish_reasons import ModelReply
+from forged.models.replies import ChatMessage, completion_of, read_reply
 
 _DATA, _DONE = b"data:", b"[DONE]"
-# How llama.cpp gave up until the end of 2025, over a window that is too long for one.
+# Prefix of llama.cpp's error in a stream until the end of 2025, for a too long window.
 _ERROR = b"error:"
 _FIELDS = (_DATA, _ERROR, b"event:", b"id:", b"retry:", b":")
 _BOM = b"\xef\xbb\xbf"
@@ -42,9 +42,9 @@ _EVENT, _NOTHING = msgspec.json.Decoder(_Event), _Event()
 
 
 class Stream:
-    """One reply as far as it has come; `feed` it chunk by chunk.
+    """Parser of one reply; `feed` it chunk by chunk.
 
-    `over` says whether nothing more is to come, `error` holds the event in which the server gave up.
+    `over`: the stream is complete. `error` holds the event with which the server broke off.
     """
 
     def __init__(self) -> None:
@@ -57,10 +57,10 @@ class Stream:
         self._usage: object = None
         self._rest = bytearray()
         self._begun = self._after_return = False
-        self._parts: list[bytes] = []  # of an event that no line so far holds
+        self._parts: list[bytes] = []  # lines of an incomplete event
 
     def feed(self, chunk: bytes) -> None:
-        """Read on. A line counts when it is complete; it ends with LF, CR or both, also over two chunks."""
+        """Parse a chunk. A line counts when it is complete; it ends with LF, CR or both."""
         if self._after_return and chunk:
             chunk = chunk.removeprefix(b"\n")
             self._after_return = False
@@ -72,7 +72,8 @@ class Stream:
         self._after_return = chunk.endswith(b"\r") or (self._after_return and not chunk)
 
     @property
-    def said(self) -> ModelReply:
+    def reply(self) -> ModelReply:
+        """Return the reply as far as it has arrived."""
         return ModelReply(
             content=self._content,
             thoughts=self._thoughts,
@@ -103,7 +104,7 @@ class Stream:
             self._parts.append(data)
 
     def _take(self, data: bytes) -> bool:
-        """Add what an event says; false if this is none, or an object with nothing of one."""
+        """Add the content of an event; return False if the data is none, or an empty object."""
         try:
             event = _EVENT.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -115,22 +116,22 @@ class Stream:
         choice = event.choices[0] if event.choices else _Choice()
         if event.error or event.kind == "error" or choice.error:
             self.error = data
-        said = choice.delta or ChatMessage()
-        self._content += said.text
-        self._thoughts += said.thoughts
-        self._refused |= said.is_refusal
-        self._called |= said.is_call
+        reply = choice.delta or ChatMessage()
+        self._content += reply.text
+        self._thoughts += reply.thoughts
+        self._refused |= reply.is_refusal
+        self._called |= reply.is_call
         if choice.finish_reason:
             self._finish = str(choice.finish_reason)
         return True
 
 
-class Watch:
-    """Looks at one reply while it comes in: called with each chunk, it tells whether the text is enough.
+class StreamWatch:
+    """Callback for the chunks of one reply; returns True when the text is enough.
 
-    An empty chunk says that none came for a while: time went by, and a stream that is over may not be closed.
-    A text that may be a thought, because the chat template began one, is never enough; `clear` is asked about
-    each whether it can be none.
+    An empty chunk means that none came for a while: time has passed, and a finished stream may still be
+    open. A text that may be reasoning, because the chat template opened it, is never enough. `clear` returns
+    True for a text that cannot be reasoning.
     """
 
     def __init__(self, enough: Enough, clear: Enough) -> None:
@@ -144,37 +145,37 @@ class Watch:
             return True
         if stream.events == (before if chunk else 0):
             return False
-        said = stream.said
-        return self._is_answer(said) and self._enough(said.answer)
+        reply = stream.reply
+        return self._is_answer(reply) and self._enough(reply.answer)
 
     @property
-    def stands(self) -> bool:
-        """Whether there are finished lines of an answer that could do if nothing more comes."""
-        said = self._stream.said
-        return bool(said.answer) and "\n" in said.lines and self._is_answer(said)
+    def has_answer(self) -> bool:
+        """Return True if the finished lines are a usable answer in case no more arrive."""
+        reply = self._stream.reply
+        return bool(reply.answer) and "\n" in reply.lines and self._is_answer(reply)
 
-    def _is_answer(self, said: ModelReply) -> bool:
-        return said.is_told_apart or self._clear(said.lines)
+    def _is_answer(self, reply: ModelReply) -> bool:
+        return reply.has_separate_reasoning or self._clear(reply.lines)
 
 
 def is_stream(body: bytes) -> bool:
-    """Whether a reply's beginning is one of events, and not of JSON."""
+    """Return True if a reply begins with events, and not with JSON."""
     return body.removeprefix(_BOM).lstrip().startswith(_FIELDS)
 
 
 def error_in(body: bytes) -> bytes:
-    """Return the event in which a server gave up, as an error body; empty if there is none."""
+    """Return the error event of a reply as an error body; empty if there is none."""
     return _read_whole(body).error if b"error" in body and is_stream(body) else b""
 
 
-def said(where: str, body: bytes) -> ModelReply:
-    """Return what a reply says, streamed or not. Raises ProviderError: bad_reply."""
-    return _read_whole(body).said if is_stream(body) else read_said(where, body)
+def parse_reply(where: str, body: bytes) -> ModelReply:
+    """Return the parsed reply, streamed or not. Raises ProviderError: bad_reply."""
+    return _read_whole(body).reply if is_stream(body) else read_reply(where, body)
 
 
 def completion(where: str, body: bytes, sent: Sequence[str]) -> Completion:
-    """Return the completion that a reply is; see `completion_of`. Raises ProviderError: bad_reply."""
-    return completion_of(where, said(where, body), sent)
+    """Return the completion of a reply; see `completion_of`. Raises ProviderError: bad_reply."""
+    return completion_of(where, parse_reply(where, body), sent)
 
 
 def _read_whole(body: bytes) -> Stream:
@@ -184,15 +185,15 @@ def _read_whole(body: bytes) -> Stream:
 
 
 @asynccontextmanager
-async def ended_by(seen: Callable[[bytes], bool] | None) -> AsyncIterator[None]:
-    """End what is done inside as soon as `seen`, asked every 50 ms whether chunks come or not, says so."""
+async def stop_when(seen: Callable[[bytes], bool] | None) -> AsyncIterator[None]:
+    """Cancel the body as soon as `seen`, called with an empty chunk every 50 ms, returns True."""
     if seen is None:
         yield
         return
     try:
         async with asyncio.timeout(None) as limit:
             looking = asyncio.create_task(_end_when(seen, limit))
-            looking.add_done_callback(retrieved)
+            looking.add_done_callback(ignore_failure)
             try:
                 yield
             finally:

@@ -1,4 +1,4 @@
-"""Texts made ready for a model, and counted into requests by their estimated tokens."""
+"""Prepare texts for a model, and batch them by their estimated tokens."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from forged.text.tokens import BYTES_PER_TOKEN, estimate
 
 
 def ready(text: str, prefix: str, tokens: int) -> str:
-    """Return what is sent to be embedded: trimmed, sendable, behind its prefix, cut to `tokens`.
+    """Return the text to embed: trimmed, sendable, with its prefix, cut to `tokens`.
 
-    Trimmed, since a file's last line end is one more token to some models (cosine 0.97 to the text without).
-    Raises ProviderError, bad_input, for a blank text.
+    A file's final line break is one more token for some models (cosine 0.97 to the text without). Raises
+    ProviderError, bad_input, for a blank text.
     """
     text = sendable(text).strip()
     if not text:
@@ -19,7 +19,7 @@ def ready(text: str, prefix: str, tokens: int) -> str:
 
 
 def exceeds(text: str, prefix: str, tokens: int) -> bool:
-    """Return whether `ready` cuts a text."""
+    """Return True if `ready` cuts a text."""
     most = BYTES_PER_TOKEN * tokens
     # A character is four bytes at most.
     if 4 * (len(prefix) + len(text)) <= most:
@@ -28,7 +28,7 @@ def exceeds(text: str, prefix: str, tokens: int) -> bool:
 
 
 def sendable(text: str) -> str:
-    """Replace what JSON or a tokenizer cannot take: lone surrogates and NUL, by U+FFFD."""
+    """Replace characters that JSON or a tokenizer cannot take, lone surrogates and NUL, by U+FFFD."""
     whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return whole.replace("\0", "\ufffd")
 

@@ -72,7 +72,7 @@ class ServerDocuments:
 
     async def _asked(self, statement: str, **values: object) -> list[Any]:
         try:
-            await self._shared.door.check(PURPOSE, ())
+            await self._shared.egress.check(PURPOSE, ())
         except ProviderError as error:
             raise SharedError(str(error), reason="unreachable") from error
         async with self._shared.connection(time.monotonic() + _ASK_S) as connection:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from forged.errors import SharedError
-from forged.models import Door, sendable
+from forged.models import EgressGuard, sendable
 from forged.postgres.failures import wrong_dimension
 from forged.postgres.values import Stored
 
@@ -22,12 +22,14 @@ MOST_METADATA, MOST_KEYS = 4096, 32
 _TEXTS, _FACTS = ("content", "category"), ("agent_id", "user_id", "memory_type", "source")
 
 
-async def redacted_rows(rows: Sequence[Stored], door: Door, dimension: int, now: datetime) -> list[Stored]:
+async def redacted_rows(
+    rows: Sequence[Stored], egress: EgressGuard, dimension: int, now: datetime
+) -> list[Stored]:
     """Return the rows as they may leave. Raises SharedError for one that no such server accepts."""
-    return [await _redacted_row(row, door, dimension, now) for row in rows]
+    return [await _redacted_row(row, egress, dimension, now) for row in rows]
 
 
-async def _redacted_row(row: Stored, door: Door, dimension: int, now: datetime) -> Stored:
+async def _redacted_row(row: Stored, egress: EgressGuard, dimension: int, now: datetime) -> Stored:
     if any("\0" in name for name in (row.owner, row.id, row.document_id, row.supersedes)):
         raise SharedError(
             "a name of a shared memory has a character that no database takes", reason="invalid"
@@ -38,7 +40,7 @@ async def _redacted_row(row: Stored, door: Door, dimension: int, now: datetime) 
     said += [sendable(getattr(row.facts, name)) for name in _FACTS]
     metadata = _checked(row.facts.metadata)
     file = None if row.file is None else row.file.decode("utf-8", "replace")
-    *clean, clean_metadata, clean_file = await door.cleared([*said, metadata, file or ""])
+    *clean, clean_metadata, clean_file = await egress.cleared([*said, metadata, file or ""])
     changes: dict[str, Any] = dict(zip(_TEXTS, clean[: len(_TEXTS)], strict=True))
     facts: dict[str, Any] = dict(zip(_FACTS, clean[len(_TEXTS) :], strict=True))
     facts["metadata"] = _decoded(clean_metadata)

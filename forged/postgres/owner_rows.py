@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from forged.attributes import Facts
-from forged.counters import Departure
+from forged.counters import EgressRecord
 from forged.errors import SharedError
 from forged.files import MAX_FILE_BYTES, parse
 from forged.memory import Scope, time_ns
@@ -51,7 +51,7 @@ class OwnerRows:
     async def news(self, since: int) -> RemoteChanges:
         values = {"since": since or -1, "owner": self._owner, "scope": str(self._scope)}
         versions, marks, cursor = {}, {}, since
-        await self._shared.door.check(self._purpose, ())
+        await self._shared.egress.check(self._purpose, ())
         async with self._shared.connection(time.monotonic() + _ASK_S) as connection:
             found = await (await connection.execute(self._sql.news, values)).fetchall()
         for kind, memory_id, sha256, at, supersedes, changed in found:
@@ -74,11 +74,11 @@ class OwnerRows:
     async def push(self, changes: Mapping[str, FileChange]) -> PushResult:
         rows = [self._row(each, change) for each, change in changes.items()]
         clean = await egress.redacted_rows(
-            rows, self._shared.door, self._shared.settings.model.dimension, datetime.now(UTC)
+            rows, self._shared.egress, self._shared.settings.model.dimension, datetime.now(UTC)
         )
         leaves = [row for row in clean if row.file is not None]
         kept = frozenset(row.id for row in clean if row.file is None)
-        await self._shared.door.check(self._purpose, egress.egress_texts(leaves))
+        await self._shared.egress.check(self._purpose, egress.egress_texts(leaves))
         taken = await self._pushed(leaves, {each: change.expected for each, change in changes.items()})
         if self._shared.queue is not None and taken.ids:
             await self._shared.outbox.add([spooling.fill(row) for row in leaves if row.id in taken.ids])
@@ -103,7 +103,7 @@ class OwnerRows:
 
     async def _written(self, rows: Sequence[Stored], expected: Mapping[str, str]) -> frozenset[str]:
         texts = egress.egress_texts(rows)
-        departure = Departure(
+        record = EgressRecord(
             self._shared.host, "shared", calls=1, texts=len(texts), characters=sum(map(len, texts))
         )
         values = {"owner": self._owner, "scope": str(self._scope), "ids": [row.id for row in rows]}
@@ -119,7 +119,7 @@ class OwnerRows:
                 ).fetchall()
             }
             fits = [row for row in rows if there.get(row.id, ("", False)) == (expected[row.id], False)]
-            self._shared.door.record(departure)
+            self._shared.egress.record(record)
             if fits:
                 given = [TABLES[self._scope].values(row) for row in fits]
                 await connection.cursor().executemany(self._sql.put, given)

@@ -19,7 +19,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from forged.errors import SharedError
-from forged.fair_queue import logged
+from forged.fair_queue import log_failure
 from forged.postgres.connecting import CONNECT_S, Connection, connect, parameters, set_up, shut_socket
 from forged.postgres.failures import shared_error
 from forged.postgres.migrating import require_current
@@ -215,7 +215,7 @@ class Pool:
         if self.health.failed(failure):
             await self._drop_idle()
             self._looking = asyncio.create_task(self._look(), name="look for the server")
-            self._looking.add_done_callback(logged)
+            self._looking.add_done_callback(log_failure)
 
     async def _look(self) -> None:
         while self.health.trouble is not None:

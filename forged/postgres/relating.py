@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 from psycopg.types.json import Jsonb
 
-from forged.entities import Mentions, entity_id, spoken_by
+from forged.entities import Mentions, entity_id, mentions_of
 from forged.errors import ForgedError
 from forged.files import parse
 from forged.memory import Entity, Memory, Scope, Trigger
@@ -228,7 +228,7 @@ class EntityTables:
 
 
 def _mentions_of(scope: Scope, rows: Sequence[tuple[Any, ...]]) -> dict[str, Mentions]:
-    return {memory_id: spoken_by(_memory(scope, *row)) for row in rows for memory_id in row[:1]}
+    return {memory_id: mentions_of(_memory(scope, *row)) for row in rows for memory_id in row[:1]}
 
 
 def _memory(scope: Scope, memory_id: str, content: str, file: bytes | None) -> Memory:

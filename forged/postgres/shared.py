@@ -19,12 +19,12 @@ from typing import Any
 import msgspec
 from psycopg.types.json import Jsonb
 
-from forged.counters import Departure
-from forged.entities import may_name
+from forged.counters import EgressRecord
+from forged.entities import possible_entity_ids
 from forged.errors import ProviderError, SharedError
 from forged.maps import EmbeddingQueue
 from forged.memory import Scope
-from forged.models import Door, Purpose, sendable
+from forged.models import EgressGuard, Purpose, sendable
 from forged.postgres import egress, spooling, statements
 from forged.postgres.connecting import Connection, parameters
 from forged.postgres.failures import wrong_dimension
@@ -126,7 +126,7 @@ class SharedServer:
         settings: Settings,
         *,
         state: State,
-        door: Door,
+        egress: EgressGuard,
         queue: EmbeddingQueue | None = None,
         daemon: str = "",
         clock: Clock = lambda: datetime.now(UTC),
@@ -136,7 +136,7 @@ class SharedServer:
         self.settings = settings
         self.state = state
         self.outbox = state.outbox
-        self.door = door
+        self.egress = egress
         self.queue = queue
         self.daemon = daemon
         self._clock = clock
@@ -252,13 +252,15 @@ class SharedServer:
         ProviderError while nothing may leave.
         """
         owners = {scope: each for scope, each in owners.items() if scope in self.scopes - {Scope.SESSION}}
-        names = may_name(*await self.door.cleared([sendable(query)])) if owners else ()
+        names = possible_entity_ids(*await self.egress.cleared([sendable(query)])) if owners else ()
         if not names:
             return []
-        await self.door.check(Purpose("shared", tops), names)
+        await self.egress.check(Purpose("shared", tops), names)
         async with self.connection(deadline) as connection:
             characters = sum(map(len, names))
-            self.door.record(Departure(self.host, "shared", calls=1, texts=len(names), characters=characters))
+            self.egress.record(
+                EgressRecord(self.host, "shared", calls=1, texts=len(names), characters=characters)
+            )
             lists = [
                 await EntityTables(connection, *whose).reached(names, filters, least)
                 for whose in owners.items()
@@ -278,7 +280,7 @@ class SharedServer:
         Raises SharedError for rows that the server will never accept, StoreError if the queue is full.
         """
         await self.state.opened()
-        clean = await egress.redacted_rows(rows, self.door, self.settings.model.dimension, self._clock())
+        clean = await egress.redacted_rows(rows, self.egress, self.settings.model.dimension, self._clock())
         whole = await self._with_vectors(clean)
         fills = [spooling.fill(row) for row in without_vector(whole)] if self.queue is not None else []
         async with self._order:
@@ -330,11 +332,11 @@ class SharedServer:
 
     async def _send(self, write: Callable[[RowWriter], Any], texts: Sequence[str]) -> None:
         """Let the server write. Raises SharedError, or ProviderError while nothing may leave."""
-        await self.door.check(PURPOSE, texts)
+        await self.egress.check(PURPOSE, texts)
         async with self.writer(time.monotonic() + _WRITE_S) as writer:
             characters = sum(map(len, texts))
-            departure = Departure(self.host, "shared", calls=1, texts=len(texts), characters=characters)
-            self.door.record(departure)
+            record = EgressRecord(self.host, "shared", calls=1, texts=len(texts), characters=characters)
+            self.egress.record(record)
             await write(writer)
 
     async def _with_vectors(self, rows: Sequence[Stored]) -> list[Stored]:

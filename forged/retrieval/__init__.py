@@ -1,10 +1,10 @@
-"""From a turn to the memories that it should see, by a deadline (ADR-0047).
+"""Find the memories for a turn, by a deadline (ADR-0047).
 
-`Retriever.retrieve` answers an `Ask` in a workplace with an `Answer`, of which `forged.sessions` makes the
-text that is injected; `search` returns a list. A `KeptAnswer` is that of a turn.
+`Retriever.retrieve` answers an `Ask` in a workplace with an `Answer`, which `forged.sessions` turns into the
+injected text. `search` returns a list. A `CachedAnswer` holds the answer of a turn.
 """
 
-from forged.retrieval.retriever import KeptAnswer, Retriever
+from forged.retrieval.retriever import CachedAnswer, Retriever
 from forged.retrieval.values import Answer, Ask
 
-__all__ = ["Answer", "Ask", "KeptAnswer", "Retriever"]
+__all__ = ["Answer", "Ask", "CachedAnswer", "Retriever"]

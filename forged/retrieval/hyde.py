@@ -1,10 +1,10 @@
-"""HyDE: sentences that a relevant memory might contain, written by a chat model from the window.
+"""HyDE: a chat model writes sentences that a relevant memory might contain.
 
-Memories are terse and declarative, conversation is neither: hypotheses in the memories' register make their
-embeddings comparable (ADR-0047). The prompt and its measured worth are in forged/text/prompts/hyde*.md.
+Memories are terse and declarative, conversation is neither: hypotheses in the style of memories make their
+embeddings comparable (ADR-0047). The prompt and its measured effect are in forged/text/prompts/hyde*.md.
 Models number, bullet, quote, fence, explain, answer in JSON, repeat themselves, copy the prompt or the user's
 message, refuse, or write one long paragraph: each was seen from a real model. Sentences that cannot find
-anything new are dropped. Truth is not judged: a wrong guess about the right subject still finds the memory.
+anything new are dropped. Truth does not matter: a wrong guess about the right subject still finds the memory.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from forged.models import ChatModel, Prompt, Purpose
 from forged.text import prompts
 
 _SYSTEM, _ASK = prompts.text("hyde"), prompts.template("hyde.ask")
-# Characters: of a window that no model refuses for its size, and of a reply whose model does not stop.
+# Characters of a window that no model refuses, and of a reply of a model that does not stop.
 _SHORT, _LONG = 3_000, 16_000
 
 
 class Hypotheses(msgspec.Struct, frozen=True):
-    """What a model guessed. `partial` says, as a sentence, why there are fewer than it was about to write."""
+    """Hypotheses of a model. `partial` is the reason, as a sentence, why they are fewer than asked for."""
 
     texts: tuple[str, ...] = ()
     partial: str = ""
@@ -43,11 +43,11 @@ async def hypotheses(
     deadline: float,
     is_late: Callable[[], bool],
 ) -> Hypotheses:
-    """Ask for `count` hypotheses; `deadline` is `time.monotonic()` seconds. Empty window: no call.
+    """Ask a chat model for `count` hypotheses until `deadline` (monotonic); an empty window needs no call.
 
-    The reply is read as it is written, up to `count` lines, or up to the finished ones once it `is_late` or
-    breaks off. A model that refuses the window, as local ones often do, is asked once more with the newest
-    messages alone: they hold the question. Raises ProviderError.
+    The reply is read while it is written, up to `count` lines, or up to the finished ones once it `is_late`
+    or breaks off. A model that refuses the window, as local ones often do, is asked once more with the newest
+    messages, which hold the question. Raises ProviderError.
     """
     if not window:
         return Hypotheses()
@@ -72,40 +72,40 @@ async def _ask(
 ) -> Hypotheses:
     user = _ASK.substitute(window=conversation.as_text(window), count=count)
     known = f"{_SYSTEM}\n{conversation.last_user_text(window)}"
-    stood, found, left = "", tuple[str, ...](), False
+    read, found, has_enough = "", tuple[str, ...](), False
 
     def enough(text: str) -> bool:
-        nonlocal stood, found, left
+        nonlocal read, found, has_enough
         lines = _finished(text)
-        if lines != stood:  # a model writes words, and thoughts for minutes; reading takes a millisecond
-            stood, found = lines, sentences(lines, count, known=known)
-        left = len(found) == count or (bool(found) and is_late()) or len(text) > _LONG
-        return left
+        if lines != read:  # once per line: reading takes a millisecond
+            read, found = lines, sentences(lines, count, known=known)
+        has_enough = len(found) == count or (bool(found) and is_late()) or len(text) > _LONG
+        return has_enough
 
     done = await model.complete(Prompt(_SYSTEM, user, purpose, enough=enough, clear=clear), deadline=deadline)
     texts = sentences(done.text if done.whole else _finished(done.text) or done.text, count, known=known)
-    if not texts and done.flaw not in {"", "empty"}:
+    if not texts and done.failure not in {"", "empty"}:
         raise done.error()
     if done.whole or len(texts) == count:
         return Hypotheses(texts)
-    because = "the time was nearly over" if left else "the reply broke off"
+    because = "the time was nearly over" if has_enough else "the reply broke off"
     return Hypotheses(texts, f"{len(texts)} of {count} hypotheses: {because}")
 
 
 def _finished(text: str) -> str:
-    """What of a text will not grow any more: whole lines, or JSON, of which only whole strings are read."""
+    """Return the part of a text that is complete: whole lines, or JSON as it is."""
     return text if begins_as_json(text) else text.rpartition("\n")[0]
 
 
-# Characters. A longer sentence is a paragraph, and a longer note a thought.
+# Characters. A longer sentence is a paragraph; a longer note is leaked reasoning.
 _LONGEST, _LONGEST_NOTE = 400, 200
-# Bytes. Fewer letters than this are part of almost any text, so finding them in one proves no echo.
+# Bytes. Fewer letters occur in almost any text, so they prove no echo.
 _TELLING = 12
 _DEEPEST = 4
 
 # A byte order mark and other characters of no width, which some models and servers put in front.
 _INVISIBLE = re.compile(r"[\ufeff\u200b\u2060]")
-# A fence that stands on the line of a sentence, or on that of the JSON behind it.
+# A fence on the line of a sentence, or of the JSON after it.
 _LEANING_FENCE = re.compile(
     r"^([^\S\n]*```(?:json)?)[^\S\n]*(?=[\[{])|(?<=[^\s`])[^\S\n]*```[^\S\n]*$", re.MULTILINE
 )
@@ -132,17 +132,17 @@ _REMARK = re.compile(
     re.IGNORECASE,
 )
 _QUOTES = {'"': '"', "'": "'", "“": "”", "‘": "’", "「": "」", "『": "』", "«": "»", "`": "`", "**": "**"}
-# Where a paragraph has an end of a sentence, or a number that would have begun a line.
+# End of a sentence in a paragraph, or a number that would begin a line.
 _END = re.compile(r"(?<=[.!?])\s+(?=[\"“`'(]?[A-Z0-9])|(?<=[。！？])\s*(?=\S)|,?\s+(?=\d{1,2}[.)]\s+\w)")
-# Blanks of its own line only: a model that writes nothing but line breaks would take the square of them.
+# Blanks of one line only: line breaks alone would take quadratic time.
 _JSON = re.compile(r"^[^\S\n]*([\[{])\s*[\"'\[{]", re.MULTILINE)
 _FROM_THE_BEGINNING = re.compile(r"[\s\ufeff]*(?:```(?:json)?\s*)?[\[{]\s*[\"\[{]")
-# Words that lead up to JSON on its own line: "Here you go: {" or "hypotheses = [".
+# Words before JSON on its line: "Here you go: {" or "hypotheses = [".
 _LED_UP_TO = re.compile(
     r"\A\s*(?:\w+ ?|(?:here|sure|certainly|ok(?:ay)?)\b[^\n\[{\"]{0,60})[:=][^\S\n]*(?=[\[{]\s*[\"'\[{])",
     re.IGNORECASE,
 )
-# A colon behind it tells a key. Python's form of a list has quotes of either kind.
+# A colon after it marks a key. Python's form of a list has quotes of either kind.
 _STRING = re.compile(r'"(?P<text>(?>(?:[^"\\]++|\\.)*))"(?P<colon>\s*:)?')
 _QUOTED = re.compile(
     r"""(?P<quote>["'])(?P<text>(?>(?:(?!(?P=quote))[^\\]|\\.)*))(?P=quote)(?P<colon>\s*:)?"""
@@ -153,14 +153,14 @@ _DECODER = json.JSONDecoder(strict=False)  # models break lines inside strings
 
 
 def begins_as_json(text: str) -> bool:
-    """Whether a text, however little of it is there, is JSON from its beginning on, fenced or not."""
+    """Return True if a text, even a beginning of it, is JSON from its first character, fenced or not."""
     return _FROM_THE_BEGINNING.match(text) is not None
 
 
 def sentences(reply: str, count: int, *, known: str = "") -> tuple[str, ...]:
-    """Return at most `count` sentences of a reply in order, none twice and none that stands in `known`.
+    """Return at most `count` sentences of a reply in order, none twice and none that `known` contains.
 
-    `known` is the prompt with its example, and the message. Letters alone are compared, not case.
+    `known` is the prompt with its example, and the message. Letters are compared without case.
     """
     text = _INVISIBLE.sub("", _TOKEN.sub("", _THINKING.sub("", reply[:_LONG])))
     text = _LED_UP_TO.sub("", _LEANING_FENCE.sub(r"\1\n", text))
@@ -173,8 +173,8 @@ def sentences(reply: str, count: int, *, known: str = "") -> tuple[str, ...]:
 
 
 def _said(text: str) -> Iterator[str]:
-    """Sentences of a JSON reply, else of its lines, else of the paragraph that is all there is."""
-    # Of JSON that is only begun, lines are no sentences.
+    """Yield the sentences of a JSON reply, else of its lines, else of its only paragraph."""
+    # Lines of unfinished JSON are no sentences.
     written = _listed(text) if _JSON.search(text) else map(_plain, text.splitlines())
     found = list(filter(None, written))
     for line in found if len(found) > 1 else _END.split("".join(found)):
@@ -184,7 +184,7 @@ def _said(text: str) -> Iterator[str]:
 
 
 def _plain(line: str) -> str:
-    """Return a line without what stands around the sentence; nothing if it is none."""
+    """Return a line without the marks around the sentence; "" if it holds none."""
     line = "" if _NOISE.fullmatch(line.strip()) else line.strip()
     while (shorter := _unwrapped(line)) != line:
         line = shorter
@@ -192,7 +192,7 @@ def _plain(line: str) -> str:
 
 
 def _unwrapped(line: str) -> str:
-    """Take off one pair of quotes with the comma behind it, one marker or one label."""
+    """Strip one pair of quotes with the comma after it, one marker or one label."""
     quoted = line.removesuffix(",")
     for opening, closing in _QUOTES.items():
         inner = quoted[len(opening) : -len(closing)]
@@ -203,7 +203,7 @@ def _unwrapped(line: str) -> str:
 
 
 def _listed(text: str) -> Iterator[str]:
-    """Strings of the JSON in a reply, be it fenced, one object a line or cut off; none if there is none."""
+    """Yield the strings of the JSON in a reply, fenced, one object a line or cut off."""
     end = 0
     while start := _JSON.search(text, end):
         try:
@@ -215,7 +215,7 @@ def _listed(text: str) -> Iterator[str]:
 
 
 def _strings(broken: str) -> Iterator[str]:
-    """Whole strings of JSON that is cut off, by the rule of `_leaves`; the very last may become a key."""
+    """Yield whole strings of JSON that is cut off, by the rule of `_leaves`; the last may become a key."""
     named, end = False, len(broken.rstrip())
     strings = _QUOTED if _SINGLE_QUOTES.match(broken) else _STRING
     for match in strings.finditer(broken):
@@ -239,7 +239,7 @@ def _leaves(value: object, depth: int) -> Iterator[str]:
 
 
 def _is_word(text: str) -> bool:
-    """Whether it is a word alone, which in an object is its category or scope."""
+    """Return True for a single word, which in an object is its category or scope."""
     return text.isascii() and " " not in text
 
 
@@ -247,11 +247,11 @@ def _bare(text: str) -> str:
     return "".join(letter for letter in text.casefold() if letter.isalnum())
 
 
-# --- notes and thoughts ---------------------------------------------------------------------------------
+# --- leaked reasoning -----------------------------------------------------------------------------------
 
-# Some chat templates begin a thought in the prompt, so that only its end tells it from an answer. Thoughts
-# are about the task, the user or themselves, in English or Chinese; a note is one short plain statement about
-# something else. In doubt the end of the reply is waited for.
+# Some chat templates begin the reasoning in the prompt, so that only its end tells it from an answer. It
+# is about the task, the user or itself, in English or Chinese; a note is one short plain statement about
+# another subject. In doubt the whole reply is read.
 
 _BULLET = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)])\s+")
 _BEGINS_A_THOUGHT = re.compile(
@@ -282,7 +282,7 @@ _THINKS_IN_CHINESE = re.compile(
 
 
 def clear(text: str) -> bool:
-    """Return True if a text is JSON, or all of its finished lines, at least one, are such statements."""
+    """Return True if a text is JSON, or if all its finished lines, at least one, are plain statements."""
     if begins_as_json(text):
         return True
     lines = [line for line in text.split("\n")[:-1] if line.strip()]

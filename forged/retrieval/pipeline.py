@@ -1,9 +1,8 @@
 """One retrieval from its queries to its answer: hypotheses, vectors, search and fallbacks.
 
-In: an `Ask` and its `Workplace`; out: an `Answer`. Nothing is raised for a model or endpoint that fails:
-`hyde` answers with nothing, `auto` falls back to the direct strategy and then to words, and the answer says
-so. A model that its `Health` says is not worth the wait is skipped. Vectors are asked for once; then words
-decide.
+In: an `Ask` and its `Workplace`. Out: an `Answer`. A failing model or endpoint raises nothing: `hyde` answers
+with nothing, `auto` falls back to the direct strategy and then to words, and the answer says so. A model that
+its `Health` calls too slow or failing is skipped. Vectors are asked for once; after that words decide.
 """
 
 from __future__ import annotations
@@ -47,43 +46,44 @@ from forged.text.chat import is_chat
 logger = logging.getLogger(__name__)
 
 LATE_S = 15.0
-# A root that is found empty shows its changes within such a moment, before a model is asked.
+# Seconds that an empty root has to show changes before a model is asked.
 MOMENT_S = 0.05
-# What the direct strategy may take in place of hypotheses that came to nothing late.
+# Seconds of the direct strategy after hypotheses failed late.
 _DIRECT_S = 0.5
-# Memories while there is no baseline: the words of a small store fit any message.
+# Limit without a baseline: the words of a small store fit any message.
 _FEW = 2
-# The default gate, where answers are rated and there is none.
+# Share of the default gate, for confidence labels without a gate.
 _USUAL_SHARE = 0.95
-# The part of the budget that `auto` keeps for its fallback, and the most that it keeps.
+# Share of the time that `auto` keeps for its fallback, and its limit in seconds.
 _RESERVE, _RESERVE_S = 0.25, 0.5
-# Of that part, before the deadline, from when on the hypotheses and sources that are there have to do.
+# Factor of that reserve: so long before the deadline, missing hypotheses and stores are given up.
 _NEAR = 1.5
 
 
-class Queried(msgspec.Struct, frozen=True):
-    """Unit vectors of some texts, and of each the layers before it where the model gives them out."""
+class QueryVectors(msgspec.Struct, frozen=True):
+    """Unit vectors of some texts, and their hidden layers if the model returns them."""
 
     texts: tuple[str, ...] = ()
     vectors: Vectors | None = None
-    before: Vectors | None = None
+    layers: Vectors | None = None
 
     def is_chat(self, message: str) -> bool:
-        """Whether a message is chat, by its layers if it is one of the texts."""
-        if self.before is None or message not in self.texts:
+        """Return True if a message is small talk, by its layers if it is one of the texts."""
+        if self.layers is None or message not in self.texts:
             return is_chat(message)
-        return is_chat(message, self.before[self.texts.index(message)].tolist())
+        return is_chat(message, self.layers[self.texts.index(message)].tolist())
 
 
-_NO_VECTORS = Queried()
+_NO_VECTORS = QueryVectors()
 
 
-class Flight:
-    """One run of the pipeline: what it and those who wait for it know of each other.
+class PipelineRun:
+    """One run of the pipeline, shared by all requests that wait for it.
 
-    `waiting` is the first asker's budget, None if nobody waits; `embeds` says that its queries were given to
-    the embedding model. Hypotheses written so far have to do just before a deadline, so that there is time to
-    embed them, and not after: who is late waits for all of them, for the sake of the next ask.
+    `waiting` is the retry budget of the first request, None if no request waits. `embeds` is True once its
+    queries were given to the embedding model. Just before a deadline the hypotheses written so far are used,
+    so that there is time to embed them. After the deadline all hypotheses are waited for, for the next
+    request.
     """
 
     task: asyncio.Task[Answer]
@@ -92,19 +92,20 @@ class Flight:
         self.waiting = waiting
         self.waiters = 0
         self.embeds = False
-        self._windows = [] if waiting is None else [(near(waiting.until), waiting.until)]
+        self._windows = [] if waiting is None else [(cutoff_before(waiting.until), waiting.until)]
 
     def join(self, deadline: float) -> None:
-        """Add an asker, who waits until `deadline`."""
-        self._windows.append((near(deadline), deadline))
+        """Add a request that waits until `deadline`."""
+        self._windows.append((cutoff_before(deadline), deadline))
 
-    def is_near(self) -> bool:
+    def is_past_cutoff(self) -> bool:
+        """Return True between the cutoff and the deadline of a waiting request."""
         now = time.monotonic()
-        return any(near <= now < deadline for near, deadline in self._windows)
+        return any(cutoff_before <= now < deadline for cutoff_before, deadline in self._windows)
 
 
 class Pipeline:
-    """Carries out asks; one for the daemon."""
+    """Runs retrievals; one for the daemon."""
 
     def __init__(
         self,
@@ -114,7 +115,7 @@ class Pipeline:
         cjk: SecondModel | None,
         metrics: Metrics,
     ) -> None:
-        """`cjk` is the model of Chinese, Japanese and Korean memories."""
+        """Create the pipeline of a configuration; `cjk` embeds Chinese, Japanese and Korean memories."""
         settings, share = config.memory, config.min_score
         is_hyde = settings.retrieval_strategy == "hyde"
         self.embedder = embedder
@@ -141,108 +142,114 @@ class Pipeline:
         self.thread.shutdown(wait=False, cancel_futures=True)
 
     def _second(self, view: View, tops: tuple[str, ...]) -> tuple[CjkSearcher, str] | None:
-        """The second model's search of a view, and its key; None if it has no vectors there."""
+        """Return the second model's searcher of a view, and its key; None if it has no vectors there."""
         if self._cjk is None or self._cjk.second_view(view) is None:
             return None
         return CjkSearcher(self._cjk, view, tops, self.thread), self._cjk.identity.key
 
-    def should_look(self, deadline: float) -> bool:
-        """Return True if a skipped model may be tried now, with an asker who waits until `deadline`."""
+    def should_probe(self, deadline: float) -> bool:
+        """Return True if a skipped model may be tried now, with a request that waits until `deadline`."""
         for model in (self._chat, self.embedder):
-            trouble = model.health.trouble(left(deadline)) if model is not None and model.health else None
-            if trouble is not None and trouble.wait_s <= 0:
+            outage = (
+                model.health.outage(seconds_left(deadline)) if model is not None and model.health else None
+            )
+            if outage is not None and outage.wait_s <= 0:
                 return True
         return False
 
-    async def run(self, ask: Ask, place: Workplace, flight: Flight) -> Answer:
-        """Queries, their vectors, the search: until 15 s past the deadline, for who asks again."""
+    async def run(self, ask: Ask, place: Workplace, pipeline_run: PipelineRun) -> Answer:
+        """Run one retrieval; continue up to 15 s past the deadline so that a retry finds the result."""
         limit = ask.deadline + LATE_S
         try:
             async with asyncio.timeout_at(limit):
                 moment = min(time.monotonic() + MOMENT_S, ask.deadline)
                 view = await place.files.view(ask.min_generation, moment)
-                if not place.others and _holds_nothing(view, ask.min_generation):
+                if not place.others and _is_empty(view, ask.min_generation):
                     reason = reasons.none_usable(view)
                     return Answer(status="empty", reason=reason, generation=view.generation)
                 if self._judges and not ask.hypotheses and ask.is_idle:
                     return self._idle(view, reasons.IDLE)
-                self._spare_hypotheses(view, flight)
-                strategy, queries, partial = await self._queries(ask, place, limit, flight)
+                self._check_embedder(view, pipeline_run)
+                strategy, queries, partial = await self._queries(ask, place, limit, pipeline_run)
                 if not queries:
                     reason = reasons.NO_MESSAGE if strategy == "direct" else "no_hypotheses"
                     return Answer(status="empty", reason=reason, strategy=strategy)
                 view = await place.files.view(ask.min_generation, limit)
                 learning = self._is_learning(view)
-                found = _NO_VECTORS if learning else await self.embed(place, view, queries, limit, flight)
+                found = (
+                    _NO_VECTORS if learning else await self.embed(place, view, queries, limit, pipeline_run)
+                )
                 return await self.search(ask, place, view, queries, found, strategy=strategy, partial=partial)
         except (ProviderError, TimeoutError) as error:
             reason = reasons.reason_of(error)
             logger.debug("retrieval failed reason=%s", reason)
-            fallback = await self.next_best(ask, place, reason, flight) if self.falls_back else None
+            fallback = await self.fall_back(ask, place, reason, pipeline_run) if self.falls_back else None
             return fallback or Answer(status="error", reason=f"provider: {reason}")
 
-    def _spare_hypotheses(self, view: View, flight: Flight) -> None:
-        """Ask nobody for hypotheses that could not be embedded. Raises ProviderError."""
+    def _check_embedder(self, view: View, pipeline_run: PipelineRun) -> None:
+        """Skip hypotheses that could not be embedded. Raises ProviderError."""
         health = self.embedder.health if self.embedder is not None else None
-        if health is not None and flight.waiting is not None and _dense_indexes(view):
-            flight.embeds = True
-            health.admit(flight.waiting)
-            flight.embeds = False
+        if health is not None and pipeline_run.waiting is not None and _dense_indexes(view):
+            pipeline_run.embeds = True
+            health.admit(pipeline_run.waiting)
+            pipeline_run.embeds = False
 
     async def _queries(
-        self, ask: Ask, place: Workplace, limit: float, flight: Flight
+        self, ask: Ask, place: Workplace, limit: float, pipeline_run: PipelineRun
     ) -> tuple[str, tuple[str, ...], str]:
-        """The strategy's name, its query texts, and why there are fewer of a model's than it could write."""
+        """Return the strategy's name, its query texts, and the reason for missing hypotheses."""
         message = _plain_queries(ask) if self._asks_message else ()
         if ask.hypotheses:
             return "caller", tuple(dict.fromkeys((*ask.hypotheses, *message))), ""
         if self._chat is None:
-            return "direct", _with_before(ask, message), ""
+            return "direct", _with_context(ask, message), ""
         if self._chat.health is not None:
-            self._chat.health.admit(flight.waiting)
+            self._chat.health.admit(pipeline_run.waiting)
         found = await hyde.hypotheses(
             self._chat,
             conversation.window(ask.window),
-            Purpose("hyde", place.tops, flight.waiting),
+            Purpose("hyde", place.tops, pipeline_run.waiting),
             count=self._hypotheses,
             deadline=limit,
-            is_late=flight.is_near,
+            is_late=pipeline_run.is_past_cutoff,
         )
         if not found.texts and self.falls_back:
             raise ProviderError("the model wrote no hypothesis", reason="no_hypotheses")
         return "hyde", (*found.texts, *message) if found.texts else (), found.partial
 
-    async def next_best(self, ask: Ask, place: Workplace, reason: str, flight: Flight) -> Answer | None:
-        """`auto` without what failed: the direct strategy if HyDE was in the way, else words alone."""
+    async def fall_back(
+        self, ask: Ask, place: Workplace, reason: str, pipeline_run: PipelineRun
+    ) -> Answer | None:
+        """Run `auto` without the failed model: the direct strategy if HyDE failed, else words alone."""
         self._metrics.retrieve_fallbacks += 1
-        if self._chat is None or ask.hypotheses or flight.embeds:
+        if self._chat is None or ask.hypotheses or pipeline_run.embeds:
             return await self.by_words(ask, place, reason)
         deadline = max(ask.deadline, time.monotonic() + _DIRECT_S)
-        queries, because = _with_before(ask, _plain_queries(ask)), f"hyde: {reason}"
+        queries, because = _with_context(ask, _plain_queries(ask)), f"hyde: {reason}"
         try:
             async with asyncio.timeout_at(deadline):
                 view = await place.files.view(ask.min_generation, deadline)
-                found = await self.embed(place, view, queries, deadline, flight)
+                found = await self.embed(place, view, queries, deadline, pipeline_run)
             return await self.search(ask, place, view, queries, found, because=because)
         except (ProviderError, TimeoutError) as error:
             return await self.by_words(ask, place, reasons.reason_of(error))
 
     async def by_words(self, ask: Ask, place: Workplace, reason: str) -> Answer | None:
-        """The answer of the lexical index, which needs nobody; None if there is no such index."""
+        """Return the answer of the lexical index, which needs no model; None if there is no such index."""
         view = await place.files.view(ask.min_generation, ask.deadline)
         if "lexical" not in view.indexes:
             return None
-        queries = _with_before(ask, _plain_queries(ask))
+        queries = _with_context(ask, _plain_queries(ask))
         return await self.search(ask, place, view, queries, because=f"provider: {reason}")
 
     async def embed(
-        self, place: Workplace, view: View, queries: Sequence[str], limit: float, flight: Flight
-    ) -> Queried:
-        """The queries' vectors, or none where no map has any to compare them with (yet)."""
+        self, place: Workplace, view: View, queries: Sequence[str], limit: float, pipeline_run: PipelineRun
+    ) -> QueryVectors:
+        """Return the queries' vectors, or none if no map has vectors to compare them with."""
         if self.embedder is None or not (place.others or _dense_indexes(view)):
             return _NO_VECTORS
-        flight.embeds = True
-        purpose = Purpose("query", place.tops, flight.waiting)
+        pipeline_run.embeds = True
+        purpose = Purpose("query", place.tops, pipeline_run.waiting)
         return await queried(self.embedder, queries, purpose, limit, (view,))
 
     async def search(
@@ -251,14 +258,14 @@ class Pipeline:
         place: Workplace,
         view: View,
         queries: tuple[str, ...],
-        found: Queried = _NO_VECTORS,
+        found: QueryVectors = _NO_VECTORS,
         *,
         strategy: str = "direct",
         because: str = "",
         partial: str = "",
         inject: bool = True,
     ) -> Answer:
-        """Search all sources; with `inject` gated. `because` says why this is a fallback."""
+        """Search all stores; with `inject` through the gate. `because` is the reason for a fallback."""
         if inject and self._judges and not ask.hypotheses:
             if ask.is_idle:
                 return self._idle(view, reasons.IDLE, partial)
@@ -272,9 +279,9 @@ class Pipeline:
             vectors=vectors,
             top_k=min(ask.top_k, _FEW) if learning else ask.top_k,
             hop_depth=0 if learning else ask.hop_depth,
-            deadline=near(ask.deadline),
+            deadline=cutoff_before(ask.deadline),
             least_evidence=self._least if inject else float("-inf"),
-            continued=queries.index(ask.before) if ask.before in queries else None,
+            continued=queries.index(ask.context) if ask.context in queries else None,
             turn=ask.turn,
             pinned=ask.pinned,
             explains=ask.explains,
@@ -285,11 +292,11 @@ class Pipeline:
         rows = await self.stores.search(place.others, question, own=view, tops=place.tops)
         missing = FIRST_BUILD if view.waiting else view.problem
         lacking = missing or self._dense_problem(view, vectors) or (reasons.UNCALIBRATED if learning else "")
-        held_back = "" if rows.ranked else reasons.held_back(rows, question)
-        # Words and the gate speak for the roots that are there; the answer may lie in the one that is not.
+        held_back = "" if rows.ranked else reasons.gate_reason(rows, question)
+        # Words and the gate cover only the roots that are there; another root may hold the answer.
         if not rows.ranked and (missing or (lacking == reasons.OTHER_MODEL and not held_back)):
             return Answer(status="not_ready" if view.waiting else "error", reason=lacking, partial=partial)
-        given = "" if rows.ranked else reasons.given(rows, ask)
+        given = "" if rows.ranked else reasons.already_injected(rows, ask)
         nothing = "" if rows.ranked or given else held_back or reasons.nothing_found(view)
         return Answer(
             status="ok" if rows.ranked else "empty",
@@ -305,7 +312,7 @@ class Pipeline:
         )
 
     def _idle(self, view: View, reason: str, partial: str = "") -> Answer:
-        """The answer to a message that says nothing."""
+        """Return the answer to a message without content."""
         return Answer(
             status="empty",
             reason=reason,
@@ -318,13 +325,13 @@ class Pipeline:
         )
 
     def _is_learning(self, view: View) -> bool:
-        """Return True if only words can judge a message, as there is no baseline yet."""
+        """Return True if only words can be used, as there is no baseline yet."""
         return self._calibrates and view.is_uncalibrated and not self._is_all_cjk(view)
 
     def _dense_problem(self, view: View, vectors: Vectors | None) -> str:
-        """Why the dense index could not take part as it should, or nothing."""
+        """Return the reason why the dense index could not take part, or ""."""
         if vectors is not None:
-            # A model was replaced behind its name: some map cannot be compared with the queries.
+            # Another model answers under the name: some map cannot be compared with the queries.
             size, key, indexes = vectors.shape[1], view.key, _dense_indexes(view)
             compared = all(index.dimension == size and key in {None, index.key} for index in indexes)
             return "" if compared else reasons.OTHER_MODEL
@@ -337,7 +344,7 @@ class Pipeline:
         return f"no vectors ({why}); answered by words" if why else reasons.WORDS_ONLY
 
     def _is_all_cjk(self, view: View) -> bool:
-        """Whether nothing in the view is the first model's."""
+        """Return True if the first model embeds nothing in the view."""
         parts = (part for each in view.maps for part in each.parts)
         return self._cjk is not None and all(part.traits.is_cjk.all() for part in parts)
 
@@ -348,20 +355,20 @@ async def queried(
     purpose: Purpose,
     deadline: float,
     views: Sequence[View] = (),
-) -> Queried:
-    """Ask for the vectors of texts as queries, to compare them with views. Raises ProviderError.
+) -> QueryVectors:
+    """Return the vectors of texts as queries, to compare them with views. Raises ProviderError.
 
-    One pass of the local model gives the layers, which say whether a message is chat, and the vector.
+    One pass of the local model gives the layers, which detect small talk, and the vector.
     """
     if embedder.health is not None:
         embedder.health.admit(purpose.waiting)
     kind: Kind = "layers" if embedder.gives_layers else "query"
     rows = await embedder.embed(list(texts), kind, purpose=purpose, deadline=deadline)
-    before, vectors = split_layers(rows) if kind == "layers" else (None, rows)
+    layers, vectors = split_layers(rows) if kind == "layers" else (None, rows)
     if embedder.replaceable:
         for view in views:
             view.used(vectors.shape[1])
-    return Queried(tuple(texts), vectors, before)
+    return QueryVectors(tuple(texts), vectors, layers)
 
 
 def _dense_indexes(view: View) -> list[DenseIndex]:
@@ -369,29 +376,29 @@ def _dense_indexes(view: View) -> list[DenseIndex]:
 
 
 def _plain_queries(ask: Ask) -> tuple[str, ...]:
-    """What is looked for without a model's help: the message, else the caller's own hypotheses."""
+    """Return the queries of the direct strategy: the message, else the caller's own hypotheses."""
     return (ask.message,) if ask.message.strip() else ask.hypotheses
 
 
-def _with_before(ask: Ask, queries: tuple[str, ...]) -> tuple[str, ...]:
-    """The message and, as one more query, what it goes on from."""
-    return tuple(dict.fromkeys((*queries, ask.before))) if ask.before and queries else queries
+def _with_context(ask: Ask, queries: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the message and, as one more query, its context."""
+    return tuple(dict.fromkeys((*queries, ask.context))) if ask.context and queries else queries
 
 
-def _holds_nothing(view: View, min_generation: int) -> bool:
-    """Whether every root is known to be empty: then neither a model nor an endpoint is asked."""
+def _is_empty(view: View, min_generation: int) -> bool:
+    """Return True if every root is known to be empty: then no model is asked."""
     return not (view.size or view.waiting or view.problem) and view.generation >= min_generation
 
 
-def near(deadline: float) -> float:
-    """From when on a deadline is near: what is not there then is done without."""
-    return deadline - _NEAR * reserve(deadline)
+def cutoff_before(deadline: float) -> float:
+    """Return the time before a deadline at which missing results are given up."""
+    return deadline - _NEAR * reserved_s(deadline)
 
 
-def reserve(deadline: float) -> float:
-    """Seconds before a deadline that are kept for the next best answer."""
-    return min(_RESERVE * left(deadline), _RESERVE_S)
+def reserved_s(deadline: float) -> float:
+    """Return the seconds before a deadline that are kept for a fallback."""
+    return min(_RESERVE * seconds_left(deadline), _RESERVE_S)
 
 
-def left(deadline: float) -> float:
+def seconds_left(deadline: float) -> float:
     return max(deadline - time.monotonic(), 0.0)

@@ -1,4 +1,4 @@
-"""Reasons in an answer: why there is nothing, or less than there could be."""
+"""Reasons of an answer: why it is empty, or less than it could be."""
 
 from __future__ import annotations
 
@@ -10,57 +10,58 @@ NO_MEMORIES = "no memories yet"
 NO_MESSAGE = "there is no message to find memories for"
 IDLE = "the message says nothing that there could be evidence for (memory.retrieval_min_score)"
 CHAT = "the message is taken for chat, which no memory helps with (memory.retrieval_min_score)"
-BESIDE_THE_POINT = "nothing here is about this message"
+OFF_TOPIC = "nothing here is about this message"
 WORDS_ONLY = "vectors are on their way; answered by words"
 OTHER_MODEL = "the embedding model has become another one; answered by words"
 UNCALIBRATED = "the gate does not know the embedding model yet; a few memories at most, by words"
-_TURNS_TOLD = 3
+_TURNS_SHOWN = 3
 
 
-def late(view: View) -> Answer:
-    """Answer that the time is over, or that nothing can be found yet."""
+def late_answer(view: View) -> Answer:
+    """Return the answer after the deadline, or before the first build."""
     if view.waiting:
         return Answer(status="not_ready", reason=FIRST_BUILD)
     return Answer(status="timeout", reason="retrieval_timeout_s is over", generation=view.generation)
 
 
 def none_usable(view: View) -> str:
-    """Why an index is empty: there are no memories, or all of them are left out."""
+    """Return the reason why an index is empty: no memories, or all of them are left out."""
     left_out = view.left_out()
     return f"no memory can be used here: {left_out}" if left_out else NO_MEMORIES
 
 
 def nothing_found(view: View) -> str:
-    """Why an answer is empty where the gate held nothing back."""
+    """Return the reason why an answer is empty although the gate rejected nothing."""
     if not view.size:
         return none_usable(view)
     return "; ".join(filter(None, ("no memory matches", view.left_out())))
 
 
-def held_back(rows: SearchResult, question: Question) -> str:
-    """Why the gate let nothing through, or nothing."""
+def gate_reason(rows: SearchResult, question: Question) -> str:
+    """Return the reason why the gate admitted nothing, or ""."""
     stayed = any(each.rejected != GIVEN for each in rows.rejected)
     if rows.evidence >= question.least_evidence and not stayed:
         return ""
-    return f"{BESIDE_THE_POINT} (too little evidence for any memory: memory.retrieval_min_score)"
+    return f"{OFF_TOPIC} (too little evidence for any memory: memory.retrieval_min_score)"
 
 
-def given(rows: SearchResult, ask: Ask) -> str:
-    """Name the turns that brought the fitting memories which are in context already, or nothing."""
+def already_injected(rows: SearchResult, ask: Ask) -> str:
+    """Name the turns that injected the fitting memories, or return ""."""
     fit = dict.fromkeys(each.key for each in rows.rejected if each.rejected == GIVEN)
     if not fit:
         return ""
     turns = list(dict.fromkeys(filter(None, (ask.in_context.get(key) for key in fit))))
-    when = f"{'turn' if len(turns) == 1 else 'turns'} {', '.join(turns[:_TURNS_TOLD])}"
-    when += " and others" if len(turns) > _TURNS_TOLD else ""
+    when = f"{'turn' if len(turns) == 1 else 'turns'} {', '.join(turns[:_TURNS_SHOWN])}"
+    when += " and others" if len(turns) > _TURNS_SHOWN else ""
     what = "1 memory that fits was" if len(fit) == 1 else f"{len(fit):,} memories that fit were"
     return f"{what} given in {when if turns else 'this session'}"
 
 
-def held_by(error: ProviderError | TimeoutError) -> str:
-    """Why no text may leave, if that is what stands in the way: somebody's wish, and no failure."""
+def egress_reason(error: ProviderError | TimeoutError) -> str:
+    """Return the reason why no text may leave, such as a pause, or "" for a failure."""
     return str(error) if reason_of(error) == "held" else ""
 
 
 def reason_of(error: ProviderError | TimeoutError) -> str:
+    """Return the reason code of an error."""
     return error.reason if isinstance(error, ProviderError) else "timeout"

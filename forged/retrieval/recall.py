@@ -10,7 +10,7 @@ import msgspec
 
 from forged.errors import ProviderError
 from forged.models import Purpose, RetryBudget, Vectors
-from forged.retrieval.pipeline import MOMENT_S, Pipeline, near, queried
+from forged.retrieval.pipeline import MOMENT_S, Pipeline, cutoff_before, queried
 from forged.retrieval.reasons import reason_of
 from forged.stores import Limits, Question, RemoteStore, SearchResult, Store
 
@@ -25,11 +25,11 @@ async def recall(
     deadline: float,
     tops: tuple[str, ...],
 ) -> tuple[SearchResult, float]:
-    """Search the stores of a recall until `deadline`; also the milliseconds that the query's vector took.
+    """Search the stores of a recall until `deadline`; also return the milliseconds of the embedding.
 
-    A store that could not take part as it should is named, which is no error. Distance alone decides where
-    all its memories have a vector of the model that answers; else words do. `tops` are the asker's roots,
-    and `admits` says by root and id what may be found.
+    A store that could not take part is named, which is no error. Distance alone decides if all memories have
+    a vector of the answering model; otherwise words do. `tops` are the caller's roots. `admits` filters by
+    root and id.
     """
     began = time.monotonic()
     vectors, key, lacks = None, None, ""
@@ -44,7 +44,7 @@ async def recall(
         vectors=vectors,
         top_k=0,
         hop_depth=0,
-        deadline=near(deadline),
+        deadline=cutoff_before(deadline),
         admits=admits,
         key=key,
         limits=limits,
@@ -57,10 +57,7 @@ async def recall(
 async def _vector_of(
     pipeline: Pipeline, query: str, stores: Sequence[Store], deadline: float, tops: tuple[str, ...]
 ) -> tuple[Vectors | None, str | None]:
-    """The query's vector (1, d) if there is anything to compare it with, and its model's key.
-
-    Raises ProviderError.
-    """
+    """Return the query's vector (1, d), if needed, and its model's key. Raises ProviderError."""
     if pipeline.embedder is None:
         return None, None
     moment = min(time.monotonic() + MOMENT_S, deadline)
@@ -68,7 +65,7 @@ async def _vector_of(
     is_wanted = any("dense" in view.indexes or view.waiting for view in views)
     if not is_wanted and not any(isinstance(each, RemoteStore) for each in stores):
         return None, None
-    until, purpose = near(deadline), Purpose("query", tops, RetryBudget(deadline))
+    until, purpose = cutoff_before(deadline), Purpose("query", tops, RetryBudget(deadline))
     async with asyncio.timeout_at(until):
         found = await queried(pipeline.embedder, (query,), purpose, until, views)
     return found.vectors, next((view.key for view in views if view.key is not None), None)

@@ -1,9 +1,9 @@
-"""Answers asks by their deadlines, one pipeline for all that ask for the same turn.
+"""Answers retrieval requests by their deadlines, with one pipeline run for all requests of a turn.
 
-In: an `Ask` and its `Workplace`; out: an `Answer` (`pipeline` says which when a model or source fails).
-Nothing is raised. A turn is its user message: what assistant and tools add asks for the same. A late
-pipeline runs on, so that a second ask finds it done; it ends when the last agent that waits for it hangs up.
-A model that is skipped is tried again beside a turn, one at a time and as often as its `Health` allows.
+In: an `Ask` and its `Workplace`. Out: an `Answer` (`pipeline` describes the fallbacks). Nothing is raised. A
+turn is its user message: later text of assistant and tools asks for the same. A late run goes on, so that a
+second request finds it done; it ends when the last waiting agent hangs up. A skipped model is tried again
+next to a turn, one at a time and as often as its `Health` allows.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from functools import partial
 from forged.config import Config
 from forged.counters import Metrics
 from forged.errors import ProviderError
-from forged.fair_queue import retrieved
+from forged.fair_queue import ignore_failure
 from forged.models import ChatModel, Embedder, RetryBudget
-from forged.retrieval.pipeline import Flight, Pipeline, left, reserve
-from forged.retrieval.reasons import held_by, late, reason_of
+from forged.retrieval.pipeline import Pipeline, PipelineRun, reserved_s, seconds_left
+from forged.retrieval.reasons import egress_reason, late_answer, reason_of
 from forged.retrieval.recall import recall
 from forged.retrieval.values import Answer, Ask
 from forged.stores import FIRST_BUILD, SecondModel, Workplace
 
-# A failure or a fallback is kept for so long: a hiccup neither mutes a long turn nor causes a storm of calls.
+# Seconds that a failure or fallback is cached: long enough against a storm of calls, short for a long turn.
 FAILURE_TTL_S = 5.0
-# Late pipelines that run on: they hold connections that a new turn needs.
+# Limit on late runs: they hold connections that a new turn needs.
 LATE_AT_ONCE = 4
 
 
-class KeptAnswer:
-    """The answer of one turn, or none. Its turn owns it; who looks for the answer puts it here."""
+class CachedAnswer:
+    """Cache of one turn's answer, owned by the turn and filled by the retriever."""
 
     __slots__ = ("_answer", "_clock", "_expires")
 
@@ -41,16 +41,16 @@ class KeptAnswer:
         self._expires = 0.0
 
     def get(self, min_generation: int) -> Answer | None:
-        """Return the answer if it is still good and new enough."""
+        """Return the answer if it is still valid and new enough."""
         if self._answer is not None and self._clock() >= self._expires:
             self._answer = None
         answer = self._answer
         return None if answer is None or answer.generation < min_generation else answer
 
     def put(self, answer: Answer) -> None:
-        """Keep an answer: for good, or for a short while if it is a failure or a fallback.
+        """Cache an answer: for good, or briefly if it is a failure or a fallback.
 
-        Those never replace a good one, which still serves whoever asks for no newer generation.
+        A failure never replaces a good answer, which still serves requests for no newer generation.
         """
         lasting = _is_lasting(answer)
         if not lasting and self._answer is not None and self._expires == float("inf"):
@@ -59,70 +59,70 @@ class KeptAnswer:
         self._expires = float("inf") if lasting else self._clock() + FAILURE_TTL_S
 
     def drop(self) -> None:
-        """Answer this turn anew."""
+        """Forget the answer of this turn."""
         self._answer = None
 
 
-class Flights:
-    """The pipelines under way, by the turn whose answer they look for."""
+class PipelineRuns:
+    """Pipeline runs under way, by the turn that they answer."""
 
     def __init__(self) -> None:
-        self._flights: dict[tuple[KeptAnswer, int], Flight] = {}
+        self._by_turn: dict[tuple[CachedAnswer, int], PipelineRun] = {}
         self._running: set[asyncio.Task[Answer]] = set()
-        self._late: list[Flight] = []
-        self._beside: dict[asyncio.Task[Answer], KeptAnswer] = {}
+        self._late: list[PipelineRun] = []
+        self._fillers: dict[asyncio.Task[Answer], CachedAnswer] = {}
 
-    def under_way(self, kept: KeptAnswer, min_generation: int) -> Flight | None:
-        """Return the pipeline that answers this turn just now."""
-        return self._flights.get((kept, min_generation))
+    def under_way(self, kept: CachedAnswer, min_generation: int) -> PipelineRun | None:
+        """Return the run that answers this turn now."""
+        return self._by_turn.get((kept, min_generation))
 
-    def begin(self, kept: KeptAnswer, min_generation: int, flight: Flight) -> None:
-        """Share a pipeline with whoever asks for the same turn until it ends, and keep its answer then."""
-        self._flights[kept, min_generation] = flight
-        self._running.add(flight.task)
+    def begin(self, kept: CachedAnswer, min_generation: int, pipeline_run: PipelineRun) -> None:
+        """Share a run with other requests for the same turn until it ends, and cache its answer then."""
+        self._by_turn[kept, min_generation] = pipeline_run
+        self._running.add(pipeline_run.task)
 
         def landed(task: asyncio.Task[Answer]) -> None:
             self._running.discard(task)
-            if self._flights.get((kept, min_generation)) is not flight:
-                return  # purged meanwhile: it may have seen what is gone
-            del self._flights[kept, min_generation]
+            if self._by_turn.get((kept, min_generation)) is not pipeline_run:
+                return  # purged meanwhile: it may hold removed memories
+            del self._by_turn[kept, min_generation]
             if not task.cancelled() and task.exception() is None and task.result().status != "not_ready":
                 kept.put(task.result())
 
-        flight.task.add_done_callback(landed)
+        pipeline_run.task.add_done_callback(landed)
 
-    def fill(self, kept: KeptAnswer, task: asyncio.Task[Answer]) -> None:
-        """Keep what this finds for the turn, if it is better than a stopgap; nobody waits for it."""
+    def fill(self, kept: CachedAnswer, task: asyncio.Task[Answer]) -> None:
+        """Cache the result of a background run for the turn, if it is no fallback."""
         self._running.add(task)
-        self._beside[task] = kept
+        self._fillers[task] = kept
 
         def landed(task: asyncio.Task[Answer]) -> None:
             self._running.discard(task)
-            wanted = self._beside.pop(task, None) is not None
+            wanted = self._fillers.pop(task, None) is not None
             if wanted and not task.cancelled() and task.exception() is None and _is_lasting(task.result()):
                 kept.put(task.result())
 
         task.add_done_callback(landed)
 
-    def left(self, flight: Flight) -> None:
-        """The last who waited for a flight has an answer without it: the newest few of such fly on."""
-        late = [one for one in self._late if not (one.task.done() or one.waiters or one is flight)]
-        self._late = [*late, flight]
+    def run_late(self, pipeline_run: PipelineRun) -> None:
+        """Let a run without waiting requests continue; only the newest few of such runs go on."""
+        late = [one for one in self._late if not (one.task.done() or one.waiters or one is pipeline_run)]
+        self._late = [*late, pipeline_run]
         for one in self._late[:-LATE_AT_ONCE]:
             self.abandon(one)
 
-    def abandon(self, flight: Flight) -> None:
-        """End a flight that nobody waits for; whoever asks now begins another."""
-        self._flights = {key: each for key, each in self._flights.items() if each is not flight}
-        flight.task.cancel()
+    def abandon(self, pipeline_run: PipelineRun) -> None:
+        """Cancel a run without waiting requests; a new request begins another."""
+        self._by_turn = {key: each for key, each in self._by_turn.items() if each is not pipeline_run}
+        pipeline_run.task.cancel()
 
     def purge(self) -> None:
-        """Let nobody join a pipeline or keep its answer; who waits for one still gets it."""
-        self._flights.clear()
-        self._beside.clear()
+        """Let no request join a run and cache no answer; waiting requests still get theirs."""
+        self._by_turn.clear()
+        self._fillers.clear()
 
     def close(self) -> None:
-        """End what runs late."""
+        """Cancel all runs."""
         for task in self._running:
             task.cancel()
 
@@ -132,7 +132,7 @@ def _is_lasting(answer: Answer) -> bool:
 
 
 class Retriever:
-    """Answers asks; shared by all connections of the daemon. `flights` are its pipelines under way.
+    """Answers retrieval requests; shared by all connections of the daemon. `runs` are those under way.
 
     `recall` searches the stores of a recall, by the same models.
     """
@@ -146,18 +146,18 @@ class Retriever:
         cjk: SecondModel | None = None,
         metrics: Metrics,
     ) -> None:
-        """`cjk` is the model of Chinese, Japanese and Korean memories."""
-        self.flights = Flights()
+        """Create the retriever of a configuration; `cjk` embeds Chinese, Japanese and Korean memories."""
+        self.runs = PipelineRuns()
         self._pipeline = Pipeline(config, embedder, chat, cjk, metrics)
-        self._looking: asyncio.Task[Answer] | None = None
+        self._probing: asyncio.Task[Answer] | None = None
         self.recall = partial(recall, self._pipeline)
 
     async def retrieve(
-        self, ask: Ask, place: Workplace, kept: KeptAnswer | None = None
+        self, ask: Ask, place: Workplace, kept: CachedAnswer | None = None
     ) -> tuple[Answer, bool]:
-        """Answer by `ask.deadline`; the flag says that `kept` had the answer.
+        """Answer by `ask.deadline`; the flag is True if `kept` had the answer.
 
-        Without `kept` nobody asks for this turn again.
+        Without `kept` there is no second request for this turn.
         """
         if not ask.hypotheses and not ask.window:
             return Answer(status="empty", reason="empty_window"), False
@@ -166,30 +166,30 @@ class Retriever:
         known = kept.get(ask.min_generation)
         if known is not None:
             return known, True
-        flight = self.flights.under_way(kept, ask.min_generation)
-        if flight is None:
-            self._look(ask, place, kept)
-            flight = self._launch(ask, place)
-            self.flights.begin(kept, ask.min_generation, flight)
+        pipeline_run = self.runs.under_way(kept, ask.min_generation)
+        if pipeline_run is None:
+            self._probe(ask, place, kept)
+            pipeline_run = self._launch(ask, place)
+            self.runs.begin(kept, ask.min_generation, pipeline_run)
         else:
-            flight.join(ask.deadline)
-        return await self._shared(flight, ask, place), False
+            pipeline_run.join(ask.deadline)
+        return await self._shared(pipeline_run, ask, place), False
 
     async def search(self, ask: Ask, place: Workplace, *, inject: bool = False) -> Answer:
-        """A list for the message and hypotheses of `ask`, with no gate; with `inject` what would be injected.
+        """Return a list for the message and hypotheses of `ask`; with `inject` only admitted memories.
 
-        Neither asks for hypotheses or is kept for a turn.
+        It neither asks for hypotheses nor caches its answer for a turn.
         """
-        flight, queries = Flight(RetryBudget(ask.deadline)), ask.own_queries
+        pipeline_run, queries = PipelineRun(RetryBudget(ask.deadline)), ask.own_queries
         view = await place.files.view(ask.min_generation, ask.deadline)
         search = partial(self._pipeline.search, ask, place, view, queries, inject=inject)
-        self._look(ask, place)
+        self._probe(ask, place)
         try:
             async with asyncio.timeout_at(ask.deadline):
-                found = await self._pipeline.embed(place, view, queries, ask.deadline, flight)
+                found = await self._pipeline.embed(place, view, queries, ask.deadline, pipeline_run)
             return await search(found)
         except (ProviderError, TimeoutError) as error:
-            reason, held = reason_of(error), held_by(error)
+            reason, held = reason_of(error), egress_reason(error)
         because = held or f"provider: {reason}"
         if (self._pipeline.falls_back or held) and "lexical" in view.indexes:
             return await search(because=because)
@@ -199,68 +199,68 @@ class Retriever:
         return Answer(status=status, reason=because, generation=view.generation)
 
     def close(self) -> None:
-        """Stop what runs late."""
-        self.flights.close()
-        if self._looking is not None:
-            self._looking.cancel()
+        """Cancel late runs."""
+        self.runs.close()
+        if self._probing is not None:
+            self._probing.cancel()
         self._pipeline.close()
 
     async def _alone(self, ask: Ask, place: Workplace) -> Answer:
-        """A turn that nobody asks for again is answered once and never kept, so nobody waits for it late."""
-        self._look(ask, place)
-        flight = self._launch(ask, place)
+        """Answer a request that is never repeated; its run ends with it."""
+        self._probe(ask, place)
+        pipeline_run = self._launch(ask, place)
         try:
-            return await self._by_deadline(flight, ask, place)
+            return await self._by_deadline(pipeline_run, ask, place)
         finally:
-            flight.task.cancel()
+            pipeline_run.task.cancel()
 
-    async def _shared(self, flight: Flight, ask: Ask, place: Workplace) -> Answer:
-        """The answer of a flight that others may wait for, too; it ends with the last of them to hang up."""
-        flight.waiters += 1
+    async def _shared(self, pipeline_run: PipelineRun, ask: Ask, place: Workplace) -> Answer:
+        """Return the answer of a shared run; it ends when the last waiting request hangs up."""
+        pipeline_run.waiters += 1
         try:
-            answer = await self._by_deadline(flight, ask, place)
+            answer = await self._by_deadline(pipeline_run, ask, place)
         except asyncio.CancelledError:
-            if flight.waiters == 1:
-                self.flights.abandon(flight)
+            if pipeline_run.waiters == 1:
+                self.runs.abandon(pipeline_run)
             raise
         finally:
-            flight.waiters -= 1
-        if not (flight.task.done() or flight.waiters):
-            self.flights.left(flight)
+            pipeline_run.waiters -= 1
+        if not (pipeline_run.task.done() or pipeline_run.waiters):
+            self.runs.run_late(pipeline_run)
         return answer
 
-    def _launch(self, ask: Ask, place: Workplace) -> Flight:
-        flight = Flight(RetryBudget(ask.deadline))
-        flight.task = asyncio.create_task(self._pipeline.run(ask, place, flight))
-        flight.task.add_done_callback(retrieved)
-        return flight
+    def _launch(self, ask: Ask, place: Workplace) -> PipelineRun:
+        pipeline_run = PipelineRun(RetryBudget(ask.deadline))
+        pipeline_run.task = asyncio.create_task(self._pipeline.run(ask, place, pipeline_run))
+        pipeline_run.task.add_done_callback(ignore_failure)
+        return pipeline_run
 
-    def _look(self, ask: Ask, place: Workplace, kept: KeptAnswer | None = None) -> None:
-        """Have a look beside the turn whether a model that is skipped is back, if it is time for one."""
-        under_way = self._looking is not None and not self._looking.done()
-        if under_way or not self._pipeline.should_look(ask.deadline):
+    def _probe(self, ask: Ask, place: Workplace, kept: CachedAnswer | None = None) -> None:
+        """Try a skipped model again next to the turn, if it is time for one."""
+        under_way = self._probing is not None and not self._probing.done()
+        if under_way or not self._pipeline.should_probe(ask.deadline):
             return
-        self._looking = asyncio.create_task(self._pipeline.run(ask, place, Flight()))
-        self._looking.add_done_callback(retrieved)
+        self._probing = asyncio.create_task(self._pipeline.run(ask, place, PipelineRun()))
+        self._probing.add_done_callback(ignore_failure)
         if kept is not None:
-            self.flights.fill(kept, self._looking)
+            self.runs.fill(kept, self._probing)
 
-    async def _by_deadline(self, flight: Flight, ask: Ask, place: Workplace) -> Answer:
-        """The flight's answer, or at the deadline the best that can be had without it."""
-        task, answer = flight.task, None
-        kept_s = reserve(ask.deadline) if self._pipeline.falls_back else 0.0
-        await asyncio.wait({task}, timeout=left(ask.deadline) - kept_s)
+    async def _by_deadline(self, pipeline_run: PipelineRun, ask: Ask, place: Workplace) -> Answer:
+        """Return the run's answer, or at the deadline the best fallback."""
+        task, answer = pipeline_run.task, None
+        kept_s = reserved_s(ask.deadline) if self._pipeline.falls_back else 0.0
+        await asyncio.wait({task}, timeout=seconds_left(ask.deadline) - kept_s)
         if task.done():
             return task.result()
         if self._pipeline.falls_back:
-            fallback = asyncio.create_task(self._pipeline.next_best(ask, place, "timeout", flight))
-            fallback.add_done_callback(retrieved)
+            fallback = asyncio.create_task(self._pipeline.fall_back(ask, place, "timeout", pipeline_run))
+            fallback.add_done_callback(ignore_failure)
             try:
-                await asyncio.wait({task, fallback}, timeout=left(ask.deadline))
+                await asyncio.wait({task, fallback}, timeout=seconds_left(ask.deadline))
                 if task.done():
                     return task.result()
                 by_words = self._pipeline.by_words
                 answer = fallback.result() if fallback.done() else await by_words(ask, place, "timeout")
             finally:
                 fallback.cancel()
-        return answer or late(await place.files.view(ask.min_generation, 0.0))
+        return answer or late_answer(await place.files.view(ask.min_generation, 0.0))

@@ -1,7 +1,7 @@
-"""The question and the answer of a retrieval, and messages that go on from what was said before.
+"""Question and answer of a retrieval, and messages that continue earlier ones.
 
-"do it" and "and the tests?" name nothing that a memory could be found by; what they continue does. So such a
-message is asked together with the user's previous message and the end of the assistant's answer (`before`).
+"do it" and "and the tests?" hold no words of a memory; the text that they continue does. So such a message is
+searched together with the user's previous message and the end of the assistant's answer (`context_of`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _LAUGHS = re.compile(r"\W*(?:(?:lol|lmao|rofl|(?:ha|he|ja|ah){2,}h?|k{3,})\b|哈哈|呵呵|笑)", re.IGNORECASE)
 _SEES = re.compile(r"\W*(?:ah|oh)+\W+(?:yes|yeah|yep|ja|sí|si|oui|sim)\W*", re.IGNORECASE)
 _BETWEEN_CJK = re.compile(r"[\s、。,，.!！?？~〜…]+")
-# Words of a message that are too few to say what it is about, and of one that leans on what was said.
+# Words of a message too short to name a subject, and of one that may depend on an earlier one.
 _SHORT, _SHORT_CJK, _LEANING, _LEANING_CJK = 5, 8, 25, 40
 # Characters of the assistant's last answer, and of each end of the user's message before it; of a long one,
 # mostly a pasted error or log, also so many names between its ends, and characters of one name.
@@ -40,18 +40,18 @@ _NAME = re.compile(r"\b(?:[^\W\d]\w*(?:(?:\.|::)[^\W\d]\w*)+|[^\W\d]*[a-z][A-Z]\
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """One retrieval.
+    """One retrieval request.
 
     window: the messages since the last summary.
     message: the last user message, of a very long one the end; the direct strategy's query.
     hypotheses: the caller's own queries, in place of a model's.
     deadline: `time.monotonic()` seconds.
     min_generation: the number that the maps must have reached, 0 for any.
-    before: what the message goes on from, as one text; "" for a message that stands alone.
+    context: the text that the message continues, with the message; "" for a message with content of its own.
     turn: the number of a session's turn since its pinned memories came, 0 without a session.
-    pinned: keys of memories that come to the session with this turn, whatever is found.
-    explains: memories that stay out are wanted as well.
-    rated: each memory of a list without a gate has a word for its evidence.
+    pinned: keys of memories that this turn injects anyway.
+    explains: rejected memories are wanted as well.
+    rated: each memory of an ungated list gets a confidence label.
     in_context: keys (root, id) of memories in the session's context, with the turn of each; not found again.
     """
 
@@ -62,7 +62,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     hop_depth: int
     deadline: float
     min_generation: int = 0
-    before: str = ""
+    context: str = ""
     turn: int = 0
     explains: bool = False
     pinned: frozenset[tuple[str, str]] = frozenset()
@@ -72,31 +72,31 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @classmethod
     def about(cls, window: tuple[Utterance, ...], **fields: Any) -> Ask:
         """Ask about the newest message of a window; `fields` are the other ones."""
-        return cls(window=window, message=last_user_text(window), before=before(window), **fields)
+        return cls(window=window, message=last_user_text(window), context=context_of(window), **fields)
 
     @property
     def own_queries(self) -> tuple[str, ...]:
-        """The caller's hypotheses, and the message if it says something or is alone."""
+        """The caller's hypotheses, and the message if it is not blank or is the only query."""
         said = dict.fromkeys(filter(str.strip, (*self.hypotheses, self.message)))
         return tuple(said) or (self.message,)
 
     @cached_property
     def says_nothing(self) -> bool:
-        """Whether the message has no content that a memory could be about."""
+        """True if the message has no content that a memory could be about."""
         return says_nothing(self.message)
 
     @cached_property
     def is_idle(self) -> bool:
         """True if neither the message nor the one that it continues has content."""
-        return self.says_nothing or (only_goes_on(self.message) and not goes_on(self.window))
+        return self.says_nothing or (only_continues(self.message) and not has_earlier_message(self.window))
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found, whatever of it has room in a prompt.
+    """Memories that were found, before the token budget cuts them.
 
-    `status` is ok, empty, not_ready, timeout or error. `degraded` marks a fallback of `auto`, or that a root
-    or another source could not be searched. `ranked` is best first; `rejected` was near the top and is not in
-    it. `partial` is a sentence: why the model wrote fewer hypotheses.
+    `status` is ok, empty, not_ready, timeout or error. `degraded` marks a fallback of `auto`, or a store that
+    could not be searched. `ranked` is best first. `rejected` were near the top and are not in it. `partial`
+    is a sentence: the reason for fewer hypotheses.
     """
 
     status: str
@@ -111,19 +111,19 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     partial: str = ""
 
     def __post_init__(self) -> None:
-        """Let no memory be among `ranked` and `rejected` at once, and none twice among `rejected`."""
+        """Keep memories of `ranked` out of `rejected`, and let none be twice in `rejected`."""
         if self.rejected:
             came = {each.key for each in self.ranked}
             stayed = {each.key: each for each in reversed(self.rejected)}
-            left = [each for key, each in reversed(stayed.items()) if key not in came]
-            msgspec.structs.force_setattr(self, "rejected", tuple(left))
+            others = [each for key, each in reversed(stayed.items()) if key not in came]
+            msgspec.structs.force_setattr(self, "rejected", tuple(others))
 
 
 # --- follow-ups -----------------------------------------------------------------------------------------
 
 
 def says_nothing(message: str) -> bool:
-    """Whether a message has no content that a memory could be about: thanks, consent, a greeting."""
+    """Return True if a message has no content that a memory could be about: thanks, consent, a greeting."""
     if _SEES.fullmatch(message):
         return True
     if CJK.search(message):
@@ -131,18 +131,19 @@ def says_nothing(message: str) -> bool:
     return all(word in _ALONG for word in _words(message))
 
 
-def only_goes_on(message: str) -> bool:
-    """Whether a message only asks for more of the same: "go on", "yes, do it"."""
+def only_continues(message: str) -> bool:
+    """Return True if a message only asks to continue: "go on", "yes, do it"."""
     return all(word in _ALONG or word in _GOES_ON for word in _words(message)) and not CJK.search(message)
 
 
-def before(window: Sequence[Utterance]) -> str:
-    """What the newest user message goes on from, the message included; "" where it stands alone.
+def context_of(window: Sequence[Utterance]) -> str:
+    """Return the text that the newest user message continues, the message included; "" for none.
 
-    A message stands alone that names its subject (also a pasted error), says nothing or begins with laughter.
+    A message has no such context if it names its subject (also a pasted error), has no content or begins with
+    laughter.
     """
     place = next((n for n in reversed(range(len(window))) if window[n].role == "user"), -1)
-    if place < 1 or not leans(message := window[place].text):
+    if place < 1 or not is_elliptical(message := window[place].text):
         return ""
     answers = [each.text for each in window[:place] if each.role == "assistant"][-1:]
     asked = [each.text for each in window[:place] if each.role == "user"][-1:]
@@ -151,7 +152,7 @@ def before(window: Sequence[Utterance]) -> str:
 
 
 def _shortened(text: str) -> str:
-    """Both ends of a long text, and the names between them."""
+    """Return both ends of a long text, and the names between them."""
     if len(text) <= 2 * _SIDE:
         return text
     found = _NAME.findall(text[_SIDE:-_SIDE])
@@ -159,13 +160,13 @@ def _shortened(text: str) -> str:
     return "\n".join((text[:_SIDE], *list(names)[:_NAMES], text[-_SIDE:]))
 
 
-def goes_on(window: Sequence[Utterance]) -> bool:
-    """Whether the user said something before the newest message."""
+def has_earlier_message(window: Sequence[Utterance]) -> bool:
+    """Return True if the user sent a message before the newest one."""
     return sum(each.role == "user" for each in window) > 1
 
 
-def leans(message: str) -> bool:
-    """Whether a message can only be understood by what was said before it."""
+def is_elliptical(message: str) -> bool:
+    """Return True if a message can only be understood by an earlier one."""
     if says_nothing(message) or _LAUGHS.match(message):
         return False
     if CJK.search(message):
@@ -179,5 +180,5 @@ def leans(message: str) -> bool:
 
 
 def _words(message: str) -> Iterator[str]:
-    """Yield the words of a message, of which most are never asked for: a log may be pasted into it."""
+    """Yield the words of a message lazily: a long log may be pasted into it."""
     return (found[0].lower().replace("’", "'") for found in _WORD.finditer(message))

@@ -1,23 +1,23 @@
-"""Sessions of agents: what each was injected, what it said, and how it ends.
+"""Sessions of agents: their injected sets, their messages, and their ends.
 
 `Sessions` opens a `Session`, a `Session` its `Turn`s. `clean_transcript` is the only form in which the daemon
-sees a conversation, `render` a block of memories without a session.
+reads a conversation. `render` makes a block of memories without a session.
 """
 
 from forged.sessions.block import render
 from forged.sessions.registry import Sessions
 from forged.sessions.session import MODES, Session, Turn, budget_of
-from forged.sessions.transcript import asked, clean_transcript, sentences_of, unreadable
+from forged.sessions.transcript import clean_hypotheses, clean_query, clean_transcript, count_unreadable
 
 __all__ = [
     "MODES",
     "Session",
     "Sessions",
     "Turn",
-    "asked",
     "budget_of",
+    "clean_hypotheses",
+    "clean_query",
     "clean_transcript",
+    "count_unreadable",
     "render",
-    "sentences_of",
-    "unreadable",
 ]

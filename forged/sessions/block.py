@@ -1,4 +1,4 @@
-"""Text of ranked memories as one block without a session, under its own digest. Nothing is raised."""
+"""Render ranked memories as one block without a session, with its own digest. Nothing is raised."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _STALE_LIMIT = 2
 
 
 class Injection(msgspec.Struct, frozen=True):
-    """The block and what went into it. `text` is empty when nothing fits or there is nothing."""
+    """A block and its counts. `text` is empty when nothing fits or there is nothing."""
 
     text: str = ""
     digest: str = ""
@@ -32,7 +32,7 @@ class Injection(msgspec.Struct, frozen=True):
 def render(ranked: Sequence[Ranked], budget_tokens: int = 0) -> Injection:
     """Render `ranked`, best first, as a block of at most `budget_tokens` (0: no limit) of 4 bytes each."""
     limit = budget_tokens * BYTES_PER_TOKEN if budget_tokens else sys.maxsize
-    # What cannot fit is not even quoted: a file may hold 256 KiB.
+    # Memories that cannot fit are not quoted: a file may hold 256 KiB.
     small = takewhile(lambda each: len(each.memory.content.rstrip()) <= limit, ranked)
     there = {each.key: each.memory for each in ranked}
     texts = [_plain_entry(number, each, there) for number, each in enumerate(small, 1)]
@@ -45,7 +45,7 @@ def render(ranked: Sequence[Ranked], budget_tokens: int = 0) -> Injection:
 
 
 def _frames_fitting(texts: Sequence[str], limit: int, total: int) -> int:
-    """How many of `texts`, from the front, fit with their frame into `limit` bytes; `total` were found."""
+    """Return how many of `texts`, from the front, fit with their frame into `limit` bytes."""
     used = 0
     for count, text in enumerate(texts, 1):
         used += len(text.encode())
@@ -72,14 +72,17 @@ def _plain_entry(number: int, ranked: Ranked, there: Mapping[tuple[str, str], Me
     facts = [memory.category, memory.scope, f"v{memory.version}", local_day(memory.created_at), memory.id]
     if ranked.found_by != "search":
         facts.append(f"via {ranked.found_by}")
-    told = " | ".join(label(fact, _LABEL_LIMIT) for fact in facts if fact)
-    lines = [f"\n## {number}. [{told}]", quoted(memory.content)]
+    facts_shown = " | ".join(label(fact, _LABEL_LIMIT) for fact in facts if fact)
+    lines = [f"\n## {number}. [{facts_shown}]", quoted(memory.content)]
     if memory.stale:
         lines.append(f"({outdated(memory)})")
     if (other := newer_than(ranked, there)) is not None:
         lines.append(f"(newer than {_named(other)}, which it may contradict)")
-    for rival in ranked.concurrent_heads:
-        lines += [f"(beside it stands {_named(rival)}; neither replaces the other)", quoted(rival.content)]
+    for other_head in ranked.concurrent_heads:
+        lines += [  # word: the injected block has a wording of its own
+            f"(beside it stands {_named(other_head)}; neither replaces the other)",
+            quoted(other_head.content),
+        ]
     for older in ranked.older[:_OLDER_LIMIT]:
         lines += [f"(replaces {_named(older)})", quoted(one_line(older.first_line, _OLDER_LINE_LIMIT))]
     if len(ranked.older) > _OLDER_LIMIT:
@@ -88,7 +91,7 @@ def _plain_entry(number: int, ranked: Ranked, there: Mapping[tuple[str, str], Me
 
 
 def newer_than(ranked: Ranked, there: Mapping[tuple[str, str], Memory]) -> Memory | None:
-    """The older one of two that may contradict each other, where both are there."""
+    """Return the older of two memories that may contradict each other, if both are in the block."""
     memory = ranked.memory
     others = (
         there.get((ranked.root, edge.id))
@@ -99,6 +102,7 @@ def newer_than(ranked: Ranked, there: Mapping[tuple[str, str], Memory]) -> Memor
 
 
 def outdated(memory: Memory) -> str:
+    """Return the warning for a memory with changed evidence files."""
     changed = ", ".join(label(path, _LABEL_LIMIT) for path in memory.stale[:_STALE_LIMIT])
     more = " and more" if len(memory.stale) > _STALE_LIMIT else ""
     return f"may be outdated: {changed}{more} changed"

@@ -1,10 +1,10 @@
-"""Text of what a turn injects: the injected set of a session with what is new.
+"""Text that a turn injects: the injected set of a session, with new memories.
 
-`compose` keeps nothing: the same turn in the same maps has the same bytes. A `block` is the set in its order,
-corrections, pinned memories, then what is new; over its budget the oldest half of the set goes at once,
-pinned memories last, so that many turns pass until the next cut. `append` gives only what is new. A memory
+`compose` keeps no state: the same turn in the same maps has the same bytes. A `block` is the set in its
+order, corrections, pinned memories, then new ones. Over its budget the oldest half of the set goes at once,
+pinned memories last, so that many turns pass until the next cut. `append` gives only new memories. A memory
 that is gone or changed leaves the set; its new text comes as a correction. Every line of a memory is quoted,
-so none can pass for the frame. A budget cuts whole memories and is never exceeded. Nothing is raised.
+so that none can pass for the frame. A budget cuts whole memories and is never exceeded. Nothing is raised.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _WORDS = {
 
 
 class _Names:
-    """Short names of memories, none twice among those that were named here."""
+    """Short names of memories, unique in one block."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
@@ -70,7 +70,7 @@ class _Names:
 
 
 def most_bytes(memory: Memory) -> int:
-    """What a memory takes at most as an entry without a mark or a warning, if nothing in it is escaped."""
+    """Return the most bytes of a memory as an entry without a mark or a warning."""
     head = len("[ ]\n") + _LONGEST_NAME + len(_word(memory).encode()) + len(_WHOSE.get(memory.scope, ""))
     lines = len(memory.content.splitlines()) or 1
     return head + len(memory.content.encode()) + _QUOTE * lines + 1
@@ -86,10 +86,10 @@ _DIGEST_BYTES = 6
 _TAIL = 64  # bytes; a closing has 60 at most
 
 
-class Content(msgspec.Struct, frozen=True, kw_only=True):
-    """Content of a turn: `pinned` memories, if they come with it (`has_pinned`), and what was `found`.
+class TurnContent(msgspec.Struct, frozen=True, kw_only=True):
+    """Content of a turn: `pinned` memories, if they come with it (`has_pinned`), and those `found`.
 
-    `limit` is in bytes; `whole`: a block, and not only what is new. `name` is that of the turn.
+    `limit` is in bytes. `whole`: a block, and not only new memories. `name` is that of the turn.
     """
 
     pinned: tuple[Ranked, ...] = ()
@@ -105,7 +105,8 @@ class _Row(msgspec.Struct, frozen=True):
     ranked: Ranked
 
 
-def compose(before: InjectedSet, maps: Sequence[VectorMap], turn: Content) -> TurnReply:
+def compose(before: InjectedSet, maps: Sequence[VectorMap], turn: TurnContent) -> TurnReply:
+    """Compose the reply of a turn, with the injected set after its delivery."""
     versions = _versions(before.entries, maps)
     rows = _still_there(before.entries, versions)
     while True:
@@ -135,7 +136,7 @@ def compose(before: InjectedSet, maps: Sequence[VectorMap], turn: Content) -> Tu
 
 
 def _as_injected(answer: Answer, ranked: tuple[Ranked, ...], *, has_text: bool) -> Answer:
-    """Return an answer as its session gets it: the injected set stays, whatever has failed."""
+    """Return an answer as its session gets it: the injected set stays, also after a failure."""
     status, reason = answer.status, answer.reason
     if has_text:
         status = "ok"
@@ -153,9 +154,9 @@ def _memories(rows: Sequence[_Row]) -> tuple[Ranked, ...]:
 
 
 def _remaining(
-    before: InjectedSet, kept: Collection[Key], comes: Sequence[_Row], versions: _Versions, turn: Content
+    before: InjectedSet, kept: Collection[Key], comes: Sequence[_Row], versions: _Versions, turn: TurnContent
 ) -> Iterator[InjectedEntry]:
-    """Yield what stays: unchanged or unreadable memories, and appended texts until the new text comes."""
+    """Yield the entries that stay: unchanged, unreadable or, in `append`, not yet corrected."""
     again = {_key(row.entry) for row in comes}
     for each in before.entries:
         key = _key(each)
@@ -164,11 +165,12 @@ def _remaining(
 
 
 def digest_of(memory: Memory) -> bytes:
+    """Return the digest of a memory's text, by which an entry notices changes."""
     return hashlib.blake2b(memory.content.encode(), digest_size=_DIGEST_BYTES).digest()
 
 
 def _versions(entries: Sequence[InjectedEntry], maps: Sequence[VectorMap]) -> _Versions:
-    """Return the memory of each entry and the head of its chain, by root and id, where the root is read."""
+    """Return the memory of each entry and the head of its chain, by root and id, if the root is read."""
     found: dict[tuple[str, str], tuple[Memory | None, Memory | None]] = {}
     for home in maps:
         versions = home.with_heads([each.id for each in entries if each.root == home.root])
@@ -188,13 +190,13 @@ def _still_there(entries: Sequence[InjectedEntry], versions: _Versions) -> dict[
 
 
 def _new(
-    kept: Mapping[Key, _Row], before: InjectedSet, versions: _Versions, turn: Content
+    kept: Mapping[Key, _Row], before: InjectedSet, versions: _Versions, turn: TurnContent
 ) -> tuple[_Row, ...]:
-    """Return what follows `kept`, nothing twice: corrections, pinned memories, and what was found."""
+    """Return the rows after `kept`, nothing twice: corrections, pinned memories, and found ones."""
     rows: dict[Key, _Row] = {}
     corrections = _corrections(before.entries, kept, versions)
     pinned = (_Row(_entry(each, pinned=True), each) for each in turn.pinned)
-    found = (row for each in turn.found.ranked for row in _with_rivals(each))
+    found = (row for each in turn.found.ranked for row in _with_concurrent_heads(each))
     for row in (*corrections, *pinned, *found):
         if (key := _key(row.entry)) not in kept:
             rows.setdefault(key, row)
@@ -205,7 +207,7 @@ def _new(
 
 
 def _dated(row: _Row, known: Mapping[tuple[str, str], Memory]) -> _Row:
-    """With a word that it is newer than one that it may contradict, where nothing else is said of it."""
+    """Mark a row as newer than one that it may contradict, unless it has another mark."""
     other = None if row.entry.mark else newer_than(row.ranked, known)
     return row if other is None else _Row(replace(row.entry, mark="newer than", of=other.id), row.ranked)
 
@@ -229,12 +231,13 @@ def _corrections(
             yield _Row(_entry(ranked, "replaces", each.id), ranked)
 
 
-def _with_rivals(ranked: Ranked) -> Iterator[_Row]:
-    """A memory, and behind it those that stand beside it: nobody has said which replaces which."""
+def _with_concurrent_heads(ranked: Ranked) -> Iterator[_Row]:
+    """Yield a memory, and after it the other heads of its fork."""
     yield _Row(_entry(ranked), ranked)
     for other in ranked.concurrent_heads:
-        beside = Ranked(other, ranked.score, found_by=ranked.found_by, root=ranked.root)
-        yield _Row(_entry(beside, "beside", ranked.memory.id), beside)
+        concurrent = Ranked(other, ranked.score, found_by=ranked.found_by, root=ranked.root)
+        entry = _entry(concurrent, "beside", ranked.memory.id)  # word: the wording of the injected block
+        yield _Row(entry, concurrent)
 
 
 def _entry(ranked: Ranked, mark: str = "", of: str = "", *, pinned: bool = False) -> InjectedEntry:
@@ -250,23 +253,23 @@ def _cut(kept: dict[Key, _Row]) -> dict[Key, _Row]:
     for is_pinned in (False, True):
         of_kind = [key for key, row in kept.items() if row.entry.pinned == is_pinned]
         if of_kind:
-            gone = {key[:2] for key in of_kind[: -(-len(of_kind) // 2)]}  # and what is said of them
+            gone = {key[:2] for key in of_kind[: -(-len(of_kind) // 2)]}  # and warnings about them
             return {key: row for key, row in kept.items() if key[:2] not in gone}
     return kept
 
 
 def _block(
-    before: InjectedSet, kept: Sequence[_Row], new: Sequence[_Row], turn: Content
+    before: InjectedSet, kept: Sequence[_Row], new: Sequence[_Row], turn: TurnContent
 ) -> tuple[str, int, bool]:
-    """Return a text, how many of what is new are in it, and whether these are all that could have room."""
+    """Return a text, the number of new rows in it, and whether all of them fit."""
     names = _Names()
-    if new:  # an earlier memory keeps its name where it is not shown again
+    if new:  # an earlier memory keeps its name, also if it is not shown again
         for row in kept:
             names.of(row.ranked.memory.id)
     rule = _RULE if turn.whole or not before.entries else ""
     notes = [f"<{TAG} {before.token}>\n{rule}", *(_lines(kept, names) if turn.whole else ())]
     room = turn.limit - _TAIL - sum(len(note.encode()) for note in notes)
-    # A file may hold 256 KiB, which nobody quotes.
+    # Memories that cannot fit are not quoted: a file may hold 256 KiB.
     small = new[: _fitting((len(row.ranked.memory.content) for row in new), turn.limit)]
     fresh = _lines(small, names)
     count = _fitting((len(note.encode()) for note in fresh), room)
@@ -278,7 +281,7 @@ def _block(
 
 
 def _lines(rows: Sequence[_Row], names: _Names) -> list[str]:
-    """Return the text of each memory; of one that is marked `OUTDATED` a warning alone."""
+    """Return the text of each memory; of one with the mark `OUTDATED` only a warning."""
     contents = ["" if row.entry.mark == OUTDATED else row.ranked.memory.content for row in rows]
     texts = map(quoted, contents)
     return [_line(row.entry, row.ranked.memory, text, names) for row, text in zip(rows, texts, strict=True)]
@@ -294,5 +297,5 @@ def _line(entry: InjectedEntry, memory: Memory, text: str, names: _Names) -> str
 
 
 def _fitting(sizes: Iterable[int], room: int) -> int:
-    """Return how many, from the front, have room."""
+    """Return how many sizes, from the front, fit into `room`."""
     return sum(1 for _ in takewhile(room.__ge__, accumulate(sizes)))

@@ -1,8 +1,8 @@
-"""Messages that hooks tell of sessions, since the newest summary of each, in memory alone.
+"""Messages that hooks report of sessions, since the newest summary of each, in memory alone.
 
 A turn is captured with its prompt, and before a compaction all messages since the last one. Private spans are
-cut out. A turn is known by its id, or by its prompt where its harness has none, so nothing that its end tells
-again is new.
+cut out. A turn is identified by its id, or by its prompt if its harness has none, so the end of a turn adds
+nothing twice.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from forged.sessions.transcript import text_of
 from forged.stores import Workplace
 from forged.text.tokens import BYTES_PER_TOKEN
 from forged_client import protocol as wire
-from forged_client.private import cut_private, without_private
+from forged_client.private_spans import cut_private, without_private
 
-# How much is said until a conversation surely was compacted.
+# Limits after which a conversation must have been compacted.
 _GROWN_TURNS, _GROWN_BYTES = 30, 60_000 * BYTES_PER_TOKEN
-# Messages that a prompt is asked about together with, itself included.
+# Messages of a retrieval for a prompt, with the prompt.
 BEFORE = 8
 _TURNS = 32
-# Seconds between two prompts at least.
+# Least seconds between two prompts.
 _APART_S = 1e-5
-# Messages that are kept however long they are: a prompt and the reply to it.
+# Messages that are kept at any length: a prompt and its reply.
 _ALWAYS = 2
 
 
-class Room(msgspec.Struct):
-    """Bytes of all messages that share a bound."""
+class ByteCount(msgspec.Struct):
+    """Bytes of all messages that share a limit."""
 
     used: int = 0
 
 
-class Messages:
-    """The messages of a session in one set of roots; `turn_id` and `asked_at` (Unix seconds) are the newest.
+class SessionMessages:
+    """Messages of a session in one set of roots; `turn_id` and `asked_at` (Unix seconds) are the newest.
 
-    `open_spans` counts private spans that are begun and not ended. `refusal` is why capture last took
-    nothing, `lost` how many messages were dropped before capture took them. `has_left`: they are no session's
+    `open_spans` counts private spans without an end. `refusal` is the reason why capture last took nothing.
+    `lost` counts messages that were dropped before capture took them. `has_left`: they belong to no session
     any more.
     """
 
@@ -62,45 +62,50 @@ class Messages:
         self.open_spans = 0
         self.asked_at = self._asked_last = 0.0
         self.said = self._captured = self._compacted = 0  # messages, dropped ones included
-        self._room, self._size = Room(), 0
+        self._room, self._size = ByteCount(), 0
         self._turns: OrderedDict[str, None] = OrderedDict()
         self._newest = ("", 0)  # turn and hash of the newest prompt
-        self._is_open = False  # whether what ends now may be the turn of the newest prompt
-        self._times: list[float] = []  # of each message, when its prompt was sent
+        self._is_open = False  # True while the turn of the newest prompt has no end
+        self._times: list[float] = []  # time of each message's prompt
 
     @property
-    def prompt(self) -> int:
+    def prompt_hash(self) -> int:
+        """Hash of the newest prompt."""
         return self._newest[1]
 
     @property
-    def waits(self) -> bool:
+    def has_waiting(self) -> bool:
+        """True if messages wait for capture."""
         return self.said > self._captured
 
     @property
     def waiting(self) -> Sequence[wire.Message]:
-        return self.messages[-(self.said - self._captured) :] if self.waits else ()
+        return self.messages[-(self.said - self._captured) :] if self.has_waiting else ()
 
     @property
     def waiting_prompts(self) -> tuple[str, ...]:
         return tuple(text_of(each) for each in self.waiting if each.role == "user")
 
     @property
-    def is_grown(self) -> bool:
+    def exceeds_context(self) -> bool:
+        """True if the conversation must have been compacted by now."""
         return self._turns_said >= _GROWN_TURNS or self._bytes_said >= _GROWN_BYTES
 
     @property
     def newest(self) -> tuple[wire.Message, ...]:
+        """Newest messages, for a retrieval."""
         return tuple(self.messages[-BEFORE:])
 
-    def use(self, room: Room) -> None:
+    def count_in(self, room: ByteCount) -> None:
+        """Count the bytes of these messages in this sum."""
         self._room.used -= self._size
         self._room = room
         room.used += self._size
 
-    # --- what hooks tell --------------------------------------------------------------------------------
+    # --- reports of hooks -------------------------------------------------------------------------------
 
-    def asked(self, event: HookEvent, at: float | None = None) -> bool:
-        """Add a prompt, sent now or `at`, unless it comes again. Return False if all of it is private."""
+    def add_prompt(self, event: HookEvent, at: float | None = None) -> bool:
+        """Add a prompt, sent now or `at`, unless it is repeated. Return False if all of it is private."""
         newest = (event.turn_id, hash(event.prompt))
         if event.turn_id and newest == self._newest:
             return self._is_open
@@ -114,10 +119,10 @@ class Messages:
             self._add("user", prompt)
         return self._is_open
 
-    def answered(self, event: HookEvent) -> bool:
+    def add_reply(self, event: HookEvent) -> bool:
         """Add the reply of a turn that ended. Return False if its prompt is unknown, in the event as well."""
-        if event.prompt and hash(event.prompt) != self.prompt:
-            self.asked(event, self.asked_at if self._is_open else 0.0)
+        if event.prompt and hash(event.prompt) != self.prompt_hash:
+            self.add_prompt(event, self.asked_at if self._is_open else 0.0)
         reply = "" if self.open_spans else without_private(event.reply)
         newest = self.messages[-1] if self.messages else wire.Message("")
         if newest.role == "assistant" and text_of(newest).strip() == reply.strip():
@@ -129,8 +134,8 @@ class Messages:
             self._add("assistant", reply)
         return True
 
-    def recalled(self, turn_id: str, said: Sequence[Utterance], asked_at: float) -> None:
-        """Take over the newest turn of what a harness has written down, without the turns before it."""
+    def restore_turn(self, turn_id: str, said: Sequence[Utterance], asked_at: float) -> None:
+        """Add the newest turn of a harness's transcript, without the turns before it."""
         self.asked_at = asked_at
         prompts = [at for at, each in enumerate(said) if each.role == "user"]
         if prompts:
@@ -154,12 +159,13 @@ class Messages:
         self._times.append(self.asked_at)
         self._grow(size)
 
-    # --- what capture takes -----------------------------------------------------------------------------
+    # --- capture ----------------------------------------------------------------------------------------
 
     def uncaptured(self, *, whole: bool) -> tuple[tuple[wire.Message, float], ...]:
         """Return the messages to capture, each with the time of its prompt or 0; or nothing.
 
-        A few before the new ones let the session be known again. `whole`: all messages, for a compaction.
+        Some older messages precede the new ones, so that capture recognises the session. `whole`: all
+        messages, for a compaction.
         """
         new = self.said - (self._compacted if whole else self._captured)
         if not new:
@@ -174,18 +180,18 @@ class Messages:
             self._compacted = upto
 
     def compacted(self) -> None:
-        """Drop messages before the newest prompt that capture has taken: a summary replaced them."""
+        """Drop captured messages before the newest prompt: a summary replaced them."""
         prompts = [at for at, each in enumerate(self.messages) if each.role == "user"]
         start = prompts[-1] if prompts else len(self.messages)
         self._drop(min(start, self._taken))
         self._turns_said = self._bytes_said = 0
 
     def clear(self) -> None:
-        """Drop all messages; what is private goes on being so."""
+        """Drop all messages; open private spans stay open."""
         self._drop(len(self.messages))
 
     def trim(self, most: int, most_waiting: int) -> None:
-        """Drop the oldest but two until `most` bytes are left; waiting ones beyond `most_waiting` alone."""
+        """Drop the oldest messages, except two, above `most` bytes; waiting ones above `most_waiting`."""
         while self._size > most and len(self.messages) > _ALWAYS:
             is_waiting = not self._taken
             if is_waiting and self._size <= most_waiting:
@@ -194,7 +200,7 @@ class Messages:
             self._drop(1)
 
     def without(self, left: Mapping[int, str]) -> None:
-        """Put the rest of messages, by the `id` of each, in their places; a turn without a prompt is none."""
+        """Replace messages, by the `id` of each, with their remaining text; a turn needs a prompt."""
         for at, each in enumerate(self.messages):
             if (text := left.get(id(each))) is not None:
                 self._grow(len(text.encode("utf-8", "surrogatepass")) - _size(each))

@@ -1,9 +1,9 @@
-"""Pinned memories: they come once, at the start of a session, without a search.
+"""Pinned memories: they are injected once, at the start of a session, without a search.
 
 A rule such as "answer briefly" resembles no message, so no search finds it. In order of weight: corrections,
-the user's preferences, the repository's conventions; within each by how many sessions found them by search,
-then the newest; last an agent's own personas. Only what a person typed or asked for counts, of roots that are
-trusted or own. If all visible heads fit into the budget, all are pinned. Nothing is raised.
+the user's preferences, the repository's conventions. Within each kind the most used by searches come first,
+then the newest. An agent's own personas come last. Only memories that a person typed or asked for count, of
+roots that are trusted or own. If all visible heads fit into the budget, all are pinned. Nothing is raised.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ Head = tuple[VectorMap, Memory]
 Uses = Callable[[VectorMap], Mapping[str, int]]
 Cost = Callable[[Memory], int]
 
-# Bytes; no memory with its head has fewer.
+# Least bytes of a memory with its heading.
 _LEAST = 24
 _BY_A_PERSON = {Origin.TYPED, Origin.EXPLICIT}
-_BY_NOBODY_KNOWN = {"", Origin.FILE}
+_BY_AN_UNKNOWN_AUTHOR = {"", Origin.FILE}
 _KINDS = (
     (Category.CORRECTIONS, ""),
     (Category.CODING_PREFERENCES, Scope.USER),
@@ -59,7 +59,7 @@ def _personas_of(place: Workplace, state: State) -> list[Head]:
 
 
 def _uses(state: State, home: VectorMap) -> dict[str, int]:
-    """Return how many sessions found each head, or a memory that it replaced, by search."""
+    """Return the number of sessions that found each head, or a memory that it replaced, by search."""
     found: dict[str, int] = {}
     for memory_id, count in state.injected_sets.uses.of_root(home.root).items():
         head = home.chains.head(memory_id)
@@ -71,7 +71,7 @@ def _uses(state: State, home: VectorMap) -> dict[str, int]:
 def pinned(
     maps: Sequence[VectorMap], trusted: Collection[str], budget: int, uses: Uses, cost: Cost = most_bytes
 ) -> tuple[Head, ...]:
-    """Return the pinned heads whose `cost` adds up to at most `budget`; `uses` counts searches of a map."""
+    """Return the pinned heads with a total `cost` of at most `budget`; `uses` counts searches of a map."""
     may = partial(_may_be_pinned, trusted)
     if (every := _all(maps, budget, cost)) is not None:
         return tuple(filter(may, every))
@@ -90,7 +90,7 @@ def pinned(
 
 
 def personas(heads: Sequence[Head], budget: int, chosen: Sequence[Head]) -> Iterator[Head]:
-    """Newest personas of an agent that a person gave it, as far as they fit in behind `chosen`."""
+    """Yield the newest personas that a person gave an agent, within the budget left by `chosen`."""
     budget -= sum(most_bytes(each) for _, each in chosen)
     for home, memory in sorted(heads, key=_made, reverse=True):
         taken = most_bytes(memory)
@@ -104,7 +104,7 @@ def _heads(maps: Sequence[VectorMap]) -> Iterator[Head]:
 
 
 def _all(maps: Sequence[VectorMap], budget: int, cost: Cost) -> list[Head] | None:
-    """All heads, None if they are too much."""
+    """Return all heads, None if they exceed the budget."""
     found: list[Head] = []
     for head in _heads(maps):
         budget -= cost(head[1])
@@ -116,11 +116,11 @@ def _all(maps: Sequence[VectorMap], budget: int, cost: Cost) -> list[Head] | Non
 
 def _may_be_pinned(trusted: Collection[str], head: Head) -> bool:
     home, memory = head
-    return memory.origin in _BY_A_PERSON or (memory.origin in _BY_NOBODY_KNOWN and home.root in trusted)
+    return memory.origin in _BY_A_PERSON or (memory.origin in _BY_AN_UNKNOWN_AUTHOR and home.root in trusted)
 
 
 def _in_order(maps: Sequence[VectorMap], uses: Uses, room: Callable[[], int]) -> Iterator[Head]:
-    """Yield the heads of the pinned kinds, most used first; texts longer than `room` may be passed over."""
+    """Yield the heads of the pinned kinds, most used first; may skip texts longer than `room`."""
     counts = {home.root: uses(home) for home in maps}
     for category, scope in _KINDS:
         homes = [home for home in maps if category in home.heads and scope in {"", home.scope}]

@@ -1,7 +1,7 @@
-"""All sessions of the daemon, by agent and id: opened, bounded, handed over to capture.
+"""All sessions of the daemon, by agent and id: opened, limited in number, handed over to capture.
 
-Messages of sessions that end, are silent for an hour, or are left when the daemon stops are captured without
-the end of their turn. At most 20,000 sessions are known; the one unused for longest makes room.
+Messages of sessions that end, are silent for an hour, or are open when the daemon stops are captured without
+the end of their turn. At most 20,000 sessions are kept; the one unused for the longest time is dropped first.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from forged.attributes import Facts
-from forged.capture import Outcome, Pipeline, Submission, response_in
+from forged.capture import CaptureService, Outcome, Submission, response_in
 from forged.config import Config
 from forged.counters import Metrics
 from forged.errors import ForgedError, WorkspaceError
 from forged.memory import Origin, Scope
 from forged.retrieval import Retriever
-from forged.sessions.held import HeldMessages
-from forged.sessions.messages import Messages
-from forged.sessions.session import Session, Shared, Turn
+from forged.sessions.message_buffer import MessageBuffer
+from forged.sessions.messages import SessionMessages
+from forged.sessions.session import Session, SharedParts, Turn
 from forged.sessions.transcript import clean_transcript
 from forged.sessions.turns import OpenTurn, OpenTurns
 from forged.state import Kind, State
@@ -34,18 +34,18 @@ logger = logging.getLogger(__name__)
 
 MOST_SESSIONS, _TRIED = 20_000, 8
 _MOST_NAME = 256
-# Seconds between two looks at the sessions that are silent.
+# Seconds between two searches for silent sessions.
 _LOOKS_S = 60.0
 
 
 class Sessions:
-    """One for the daemon; lives in its event loop. `held` are the messages of hooks."""
+    """Registry of all sessions; lives in the daemon's event loop. `buffer` holds the messages of hooks."""
 
     def __init__(
         self,
         config: Config,
         state: State,
-        capture: Pipeline,
+        capture: CaptureService,
         memories: SessionMemories,
         *,
         retriever: Retriever,
@@ -53,15 +53,16 @@ class Sessions:
         metrics: Metrics,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.held = HeldMessages(clock)
+        self.buffer = MessageBuffer(clock)
         self._turns = OpenTurns()
-        self._shared = Shared(state, config, memories, capture, self.held, self._turns, clock)
+        self._shared = SharedParts(state, config, memories, capture, self.buffer, self._turns, clock)
         self._capture, self._resolver, self._metrics = capture, resolver, metrics
         self._retriever, self._keeps_responses = retriever, Scope.SESSION in config.scopes.retrieved
         self._sessions: OrderedDict[tuple[str, str], Session] = OrderedDict()
-        self._replies: dict[int, Turn] = {}  # on their way, by the identity of the request that is answered
+        self._replies: dict[int, Turn] = {}  # replies being sent, by the identity of their request
 
     def open(self, agent: str, session_id: str) -> Session:
+        """Return a session, a new one if it is unknown."""
         key = agent, session_id
         session = self._sessions.get(key)
         if session is None:
@@ -73,7 +74,7 @@ class Sessions:
         return session
 
     def _make_room(self) -> None:
-        """Let go of the session that was not used for longest; one with a private span gets another round."""
+        """Drop the session unused for the longest time; one with a private span is skipped once."""
         for _ in range(_TRIED):
             key, oldest = next(iter(self._sessions.items()))
             if oldest.messages is None or not oldest.messages.open_spans:
@@ -81,12 +82,13 @@ class Sessions:
             self._sessions.move_to_end(key)
         del self._sessions[key]
         if oldest.messages is not None:
-            self.held.early += oldest.messages.waits
-            self.held.leave(oldest.messages)
+            self.buffer.early += oldest.messages.has_waiting
+            self.buffer.leave(oldest.messages)
 
     # --- replies ----------------------------------------------------------------------------------------
 
-    def replies(self, request: wire.Request[Any], turn: Turn) -> None:
+    def expect_delivery(self, request: wire.Request[Any], turn: Turn) -> None:
+        """Take note that a turn's reply is about to be sent."""
         self._replies[id(request)] = turn
 
     def sent(self, request: wire.Request[Any], *, whole: bool) -> None:
@@ -100,14 +102,14 @@ class Sessions:
         return self._turns.last(session_id, tops)
 
     def purge(self) -> None:
-        """Drop all answers. Who waits for a pipeline still gets its answer, but nobody joins or keeps it."""
+        """Drop all answers. Waiting requests still get that of their run, but no other joins or caches it."""
         self._turns.purge()
-        self._retriever.flights.purge()
+        self._retriever.runs.purge()
 
     def forget(self, root: str, ids: Collection[str]) -> None:
         """Drop all answers, and these memories of a root from the record of each session."""
         self._turns.forget(root, ids)
-        self._retriever.flights.purge()
+        self._retriever.runs.purge()
 
     # --- capture ----------------------------------------------------------------------------------------
 
@@ -133,7 +135,7 @@ class Sessions:
             kind=kind,
             session_id=session.session_id[:_MOST_NAME],
             roots=place.roots,
-            said=found.said,
+            messages=found.said,
             injected=self._turns.injected(session.session_id, place.tops, session.agent),
             event_id=event_id,
             part=part,
@@ -144,21 +146,17 @@ class Sessions:
             said_at=tuple(said_at[at] for at in found.places) if said_at else (),
             headless=headless,
         )
-        outcome = await self._capture.hear(spoken)
+        outcome = await self._capture.submit(spoken)
         self._metrics.echoes_removed += found.echoes
         if outcome.word != "rejected":
             await self._keep_response(place, spoken)
         return outcome
 
     async def _keep_response(self, place: Workplace, spoken: Submission) -> None:
-        """Keep a turn's newest response in its session, where `[scopes].retrieve` names sessions.
-
-        It is clean, without secrets and at most as long as a piece of a document; a repeated turn adds
-        nothing.
-        """
+        """Keep a turn's newest response as a session memory, if `[scopes].retrieve` has sessions."""
         is_wanted = self._keeps_responses and spoken.session_id
         is_whole = spoken.parts == 1 and not (spoken.begun or spoken.goes_on)
-        newest = spoken.said[-1:]
+        newest = spoken.messages[-1:]
         is_response = spoken.kind == "turn" and all(each.role != "user" for each in newest)
         if not (is_wanted and is_whole and is_response):
             return
@@ -168,8 +166,8 @@ class Sessions:
             kept = new_session_memory(text, spoken.session_id, now, origin=Origin.AGENT)
             memories.add(SessionMemory(kept, Facts(agent_id=spoken.agent), now, place.tops))
 
-    async def capture_new(self, messages: Messages, kind: Kind, place: Workplace) -> None:
-        """Have the new ones of a session's messages captured; their `refusal` says why nothing was taken."""
+    async def capture_new(self, messages: SessionMessages, kind: Kind, place: Workplace) -> None:
+        """Capture the new messages of a session; their `refusal` is the reason if nothing was taken."""
         is_whole, upto = kind == "compaction", messages.said
         messages.refusal = ""
         if not (new := messages.uncaptured(whole=is_whole)):
@@ -185,8 +183,8 @@ class Sessions:
             messages.refusal = outcome.reason
 
     async def hand_over(self, *, all_of_them: bool = False, again: bool = False) -> None:
-        """Have captured what is due; `again`: silent sessions and refused messages, too."""
-        for messages in self.held.due(all_of_them=all_of_them, again=again):
+        """Capture the messages that are due; `again`: silent sessions and refused messages, too."""
+        for messages in self.buffer.due(all_of_them=all_of_them, again=again):
             try:
                 await self._handed_over(messages)
             except ForgedError as error:
@@ -196,12 +194,12 @@ class Sessions:
                     "a session waits for capture agent=%s error=%s", messages.agent, messages.refusal
                 )
             else:
-                self.held.settled(messages)
+                self.buffer.settled(messages)
 
-    async def _handed_over(self, messages: Messages) -> None:
-        """Have messages captured where they were said, unless memory is off or paused there by now."""
+    async def _handed_over(self, messages: SessionMessages) -> None:
+        """Capture messages in their roots, unless memory is off or paused there by now."""
         place = messages.place
-        with contextlib.suppress(WorkspaceError):  # a folder that is gone: its repository need not be
+        with contextlib.suppress(WorkspaceError):  # the folder may be gone while its repository exists
             now = await self._resolver.resolve(messages.workspace)
             place = now if now.tops == place.tops else place
         if place.off or self._shared.state.pauses.reason(place.tops):
@@ -210,7 +208,7 @@ class Sessions:
             await self.capture_new(messages, "turn", place)
 
     async def run(self) -> None:
-        """Hand over, minute by minute, what waits of sessions that left or are silent. Ends never."""
+        """Hand over, minute by minute, messages of sessions that ended or are silent. Never ends."""
         while True:
             await asyncio.sleep(_LOOKS_S)
             await self.hand_over(again=True)
@@ -219,5 +217,5 @@ class Sessions:
         """Drop all messages of hooks where this root counts, or anywhere."""
         for session in tuple(self._sessions.values()):
             if session.messages is not None and (top is None or top in session.messages.place.tops):
-                session.empty()
-        self.held.clear(top)
+                session.drop_messages()
+        self.buffer.clear(top)

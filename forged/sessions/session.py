@@ -1,9 +1,9 @@
-"""One conversation of one agent, and its turns: a memory is injected into a session once.
+"""Session: one conversation of one agent. A memory is injected into it once.
 
-A reply counts only when the kernel took it whole and in time (`Turn.delivered`); the same turn is answered
+A reply counts only when the kernel took it whole and in time (`Turn.delivered`). The same turn is answered
 from the set as it was before, so that its bytes stay the same. A session has one injected set for each set of
-roots, which survives restarts. It is emptied by `compacted`, by a summary that moved and after 24 hours;
-where no harness ever tells of a compaction also after 30 turns or 60,000 tokens. Explicit `hyde`, mode
+roots, which survives restarts. It is emptied by `compacted`, by a newer summary and after 24 hours. If the
+harness never reports a compaction, it is also emptied after 30 turns or 60,000 tokens. Explicit `hyde`, mode
 `plain` and a request without a session have no injected set.
 """
 
@@ -17,19 +17,19 @@ from secrets import token_hex
 import msgspec
 from msgspec.structs import replace
 
-from forged.capture import Pipeline
+from forged.capture import CaptureService
 from forged.config import Config
 from forged.conversation import Utterance
 from forged.hooks import HookEvent
 from forged.map import VectorMap
 from forged.retrieval import Answer, Ask
 from forged.sessions.block import render
-from forged.sessions.held import HeldMessages
-from forged.sessions.injected_set import Content, compose
-from forged.sessions.messages import Messages
+from forged.sessions.injected_set import TurnContent, compose
+from forged.sessions.message_buffer import MessageBuffer
+from forged.sessions.messages import SessionMessages
 from forged.sessions.pinned import pinned_in
-from forged.sessions.transcript import clean_transcript, sentences_of, size_of, without_echoes
-from forged.sessions.turns import OpenTurn, OpenTurns, Round, TurnKey, TurnKeys, TurnReply
+from forged.sessions.transcript import clean_hypotheses, clean_transcript, size_of, without_echoes
+from forged.sessions.turns import CurrentTurn, OpenTurn, OpenTurns, TurnKey, TurnKeys, TurnReply
 from forged.state import InjectedSet, InjectionRecord, RecordedMemory, SetKey, State
 from forged.stores import Ranked, SessionMemories, Workplace
 from forged.text.tokens import BYTES_PER_TOKEN
@@ -37,7 +37,7 @@ from forged_client import protocol as wire
 
 MODES = ("block", "append", "plain")
 BLOCK_TOKENS = 4_000
-# "No limit" still has to fit into a reply, which holds each memory twice: 1 MiB of injection.
+# "No limit" still fits a reply, which holds each memory twice: 1 MiB of injection.
 MOST_TOKENS = 256 << 10
 _TOKEN_BYTES = 4
 _MOST_NAME = 80
@@ -46,31 +46,31 @@ _DAY_S, _TURNS, _WINDOW_TOKENS = 24 * 3600.0, 30, 60_000
 _TURNS_OF_ONE = 8
 
 
-class Shared(msgspec.Struct):
-    """Parts that all sessions share. `clock` gives Unix seconds."""
+class SharedParts(msgspec.Struct):
+    """Parts of the daemon that all sessions share. `clock` returns Unix seconds."""
 
     state: State
     config: Config
     memories: SessionMemories
-    capture: Pipeline
-    held: HeldMessages
+    capture: CaptureService
+    buffer: MessageBuffer
     turns: OpenTurns
     clock: Callable[[], float] = time.time
 
 
 class Session:
-    """A session of an agent; `silenced` is the hash of a prompt that must not be kept with its turn's end."""
+    """A session of an agent; `silenced` is the hash of a prompt that must not be kept at its turn's end."""
 
     __slots__ = (
         *("_keys", "_messages", "_newest", "_notices", "_turns"),
         *("agent", "session_id", "shared", "silenced"),
     )
 
-    def __init__(self, shared: Shared, agent: str, session_id: str) -> None:
+    def __init__(self, shared: SharedParts, agent: str, session_id: str) -> None:
         self.agent, self.session_id = agent, session_id
         self.silenced: int | None = None
         self.shared = shared
-        self._messages: Messages | None = None
+        self._messages: SessionMessages | None = None
         self._turns: dict[TurnKey, OpenTurn] = {}
         self._newest: dict[tuple[str, ...], OpenTurn] = {}  # the newest answered one, by its roots
         self._keys = TurnKeys(session_id)
@@ -79,7 +79,7 @@ class Session:
     # --- turns ------------------------------------------------------------------------------------------
 
     def open(self, turn: Turn) -> OpenTurn:
-        """Return the open turn of a request; those that differ in budget or deadline alone have the same."""
+        """Return the open turn of a request; a different budget or deadline alone makes no other turn."""
         what, place = (turn.hypotheses, turn.mode), turn.place
         key = self._keys.of(place, turn.turn_id, turn.messages, turn.summary, *what)
         known = None if key is None else self._turns.get(key)
@@ -90,7 +90,7 @@ class Session:
         return known
 
     def keep(self, turn: OpenTurn) -> None:
-        """Let a turn be the newest open one; the oldest makes room. Of turns without a key one is kept."""
+        """Make a turn the newest open one; the oldest is dropped. Of turns without a key one is kept."""
         known = self._turns.pop(turn.slot, None)
         if known is not None and known is not turn:
             self.shared.turns.drop(known)
@@ -115,11 +115,11 @@ class Session:
         return is_first
 
     def before(self, turn: Turn) -> InjectedSet:
-        """Return the injected set before a turn; one that is over begins anew."""
+        """Return the injected set before a turn; one that has expired begins anew."""
         known, key = turn.open, self.set_key(turn.open.tops)
         now = self.shared.state.injected_sets.now.get(key)
         if now is not None and now.summary == turn.summary:
-            if known.round is not None and self.is_newest(known):  # under way: it is answered as it was
+            if known.round is not None and self.is_newest(known):  # under way: its set stays as it was
                 return known.round.before
             if not self._is_over(now, turn):
                 return now
@@ -132,13 +132,14 @@ class Session:
         return now
 
     def is_newest(self, turn: OpenTurn) -> bool:
+        """Return True for the turn of the session that was answered last in its roots."""
         return turn.key is not None and self._newest.get(turn.tops) is turn
 
-    def begin_round(self, turn: OpenTurn, before: InjectedSet, *, speaks: bool) -> Round:
-        """Return the round of a turn that is answered now, a new one unless it was answered last."""
+    def begin_round(self, turn: OpenTurn, before: InjectedSet, *, speaks: bool) -> CurrentTurn:
+        """Return the state of a turn that is answered now, a new one unless it was answered last."""
         known = turn.round
         if known is None or known.before is not before or not self.is_newest(turn):
-            known = turn.round = Round(before, speaks, {})
+            known = turn.round = CurrentTurn(before, speaks, {})
         self._newest[turn.tops] = turn
         return known
 
@@ -146,11 +147,11 @@ class Session:
         return SetKey(self.agent, self.session_id, tops)
 
     def put(self, key: SetKey, injected: InjectedSet) -> None:
-        """Let this be the injected set of the session; it has its row within five seconds."""
+        """Replace an injected set of the session; it is written to disk within five seconds."""
         self.shared.state.injected_sets.put(key, injected)
 
     def _is_over(self, known: InjectedSet, turn: Turn) -> bool:
-        """Return True after a day, or if a harness has surely compacted by now without a word of it."""
+        """Return True after a day, or if the harness must have compacted by now without a report."""
         if self.shared.clock() - known.began > _DAY_S:
             return True
         is_long = known.turns >= _TURNS or turn.size - known.window > _WINDOW_TOKENS * BYTES_PER_TOKEN
@@ -159,42 +160,43 @@ class Session:
     # --- messages of hooks ------------------------------------------------------------------------------
 
     @property
-    def messages(self) -> Messages | None:
-        """Messages of hooks since the summary; None if there are none, or they made room."""
+    def messages(self) -> SessionMessages | None:
+        """Messages of hooks since the summary; None if there are none, or they were handed over."""
         return None if self._messages is None or self._messages.has_left else self._messages
 
-    def begin(self, workspace: str, place: Workplace, *, headless: bool = False) -> Messages:
-        """Return the messages to add to, new ones in other roots or another kind of run; privacy goes on."""
-        known, messages = self._messages, self.messages  # what made room had private spans as well
+    def begin(self, workspace: str, place: Workplace, *, headless: bool = False) -> SessionMessages:
+        """Return the messages to add to, new ones in other roots or another kind of run."""
+        known, messages = self._messages, self.messages  # dropped messages may have had private spans
         if messages is None or (messages.place.tops, messages.is_headless) != (place.tops, headless):
-            messages = Messages(self.agent, self.session_id, workspace, place, headless=headless)
+            messages = SessionMessages(self.agent, self.session_id, workspace, place, headless=headless)
             messages.open_spans = known.open_spans if known is not None else 0
         messages.workspace, messages.place = workspace, place
-        self.hold(messages)
+        self.set_messages(messages)
         return messages
 
-    def hold(self, messages: Messages) -> None:
+    def set_messages(self, messages: SessionMessages) -> None:
+        """Make these the messages of the session, and hand over others."""
         known, self._messages = self.messages, messages
         if known is not None and known is not messages:
-            self.shared.held.leave(known)
-        self.shared.held.touch(messages)
+            self.shared.buffer.leave(known)
+        self.shared.buffer.touch(messages)
 
-    def asked(self, event: HookEvent) -> bool:
+    def add_prompt(self, event: HookEvent) -> bool:
         """Add a prompt. Return False if all of it is private."""
-        return self._add(Messages.asked, event)
+        return self._add(SessionMessages.add_prompt, event)
 
-    def answered(self, event: HookEvent) -> bool:
+    def add_reply(self, event: HookEvent) -> bool:
         """Add the reply of a turn that ended. Return False if its prompt is unknown."""
-        return self._add(Messages.answered, event)
+        return self._add(SessionMessages.add_reply, event)
 
-    def _add(self, add: Callable[[Messages, HookEvent], bool], event: HookEvent) -> bool:
+    def _add(self, add: Callable[[SessionMessages, HookEvent], bool], event: HookEvent) -> bool:
         if (messages := self.messages) is None:
             return False
         counts = add(messages, event)
-        self.hold(messages)
+        self.set_messages(messages)
         return counts
 
-    def take_up(
+    def resume_turn(
         self,
         event: HookEvent,
         place: Workplace,
@@ -203,33 +205,34 @@ class Session:
         *,
         headless: bool,
     ) -> bool:
-        """Take up a turn that began before this daemon. Return False if its prompt is unknown."""
-        messages = Messages(self.agent, self.session_id, event.workspace, place, headless=headless)
+        """Continue a turn that began before this daemon. Return False if its prompt is unknown."""
+        messages = SessionMessages(self.agent, self.session_id, event.workspace, place, headless=headless)
         if not event.prompt:
-            messages.recalled(event.turn_id, said, asked_at)
-        is_known = messages.answered(event)
+            messages.restore_turn(event.turn_id, said, asked_at)
+        is_known = messages.add_reply(event)
         if is_known or messages.open_spans:
-            self.hold(messages)
+            self.set_messages(messages)
         return is_known
 
     def is_silenced(self, prompt: str) -> bool:
+        """Return True for a prompt that must not be kept."""
         return bool(prompt) and self.silenced == hash(prompt)
 
-    def empty(self, tops: tuple[str, ...] | None = None) -> None:
-        """Drop messages where memory is off, of other roots than `tops` hand them over; privacy goes on."""
+    def drop_messages(self, tops: tuple[str, ...] | None = None) -> None:
+        """Drop messages where memory is off; hand them over if they are of other roots than `tops`."""
         if (messages := self.messages) is None:
             return
-        self.silenced = messages.prompt
-        self.shared.held.leave(messages, drops=tops is None or messages.place.tops == tops)
+        self.silenced = messages.prompt_hash
+        self.shared.buffer.leave(messages, drops=tops is None or messages.place.tops == tops)
         if messages.open_spans:
-            left = Messages(self.agent, self.session_id, messages.workspace, messages.place)
+            left = SessionMessages(self.agent, self.session_id, messages.workspace, messages.place)
             left.open_spans = messages.open_spans
-            self.hold(left)
+            self.set_messages(left)
 
     # --- ends -------------------------------------------------------------------------------------------
 
     def fork(self, parent: str) -> None:
-        """Begin with the injected sets of the session of the same agent that this one was forked from."""
+        """Copy the injected sets of the parent session of the same agent."""
         sets = self.shared.state.injected_sets
         for key, injected in sets.of_session(self.agent, parent).items():
             if (own := self.set_key(key.tops)) not in sets.now:
@@ -245,7 +248,7 @@ class Session:
             self.messages.compacted()
 
     def end(self, *, may_resume: bool = False) -> None:
-        """End the session and its memories; one that may resume has all else in context then."""
+        """End the session and its memories; with `may_resume` its injected sets stay."""
         self.shared.memories.end(self.session_id, self.agent)
         if may_resume:
             return
@@ -254,12 +257,12 @@ class Session:
         for held in (self._turns, self._newest, self._notices):
             held.clear()
         if self.messages is not None:
-            self.shared.held.leave(self.messages)
+            self.shared.buffer.leave(self.messages)
         self._messages = None
 
 
 class Turn:
-    """A turn as a request or a hook asks about it; `composed` is its reply, `sentences` are for the person.
+    """A turn as a request or a hook asks for it; `composed` is its reply, `sentences` are for the person.
 
     `summary` is an index in `messages`, `deadline` monotonic.
     """
@@ -293,15 +296,16 @@ class Turn:
         self._ask: Ask | None = None
         self._pinned: tuple[Ranked, ...] = ()
         self._pinned_from: tuple[VectorMap, ...] = ()
-        self._round: Round | None = None
+        self._round: CurrentTurn | None = None
 
     @cached_property
     def size(self) -> int:
+        """Characters of the conversation."""
         return size_of(self.messages)
 
     @property
     def answer(self) -> Answer | None:
-        """The kept answer; None if there is none, or another turn or another injected set came between."""
+        """The cached answer; None if there is none, or if another turn or injected set came after it."""
         if self.kept is None or (answer := self.kept.get(self.min_generation)) is None:
             return None
         if self.place.others and not self.place.is_whole(answer.ranked):
@@ -314,12 +318,13 @@ class Turn:
         return None if self._is_of_another else answer
 
     def budget(self, wanted: int | None) -> int:
+        """Return the token budget of the turn's text."""
         is_block = self.mode == "block" and not self.is_stateless
         none = BLOCK_TOKENS if is_block else MOST_TOKENS  # a block has the whole injected set
         return budget_of(wanted, self.place, none)
 
     async def ask(self, budget: int) -> Ask:
-        """Return what to look for: the window without echoes, and what not to find again."""
+        """Return the retrieval request: the window without echoes, and the memories in context."""
         settings, session = self.place.settings, self.session
         known: InjectedSet | None = None
         if not self.is_stateless:
@@ -330,7 +335,7 @@ class Turn:
         injected = session.shared.turns.injected(session.session_id, self.place.tops, session.agent)
         ask = Ask.about(
             without_echoes(said, injected),
-            hypotheses=sentences_of(self.hypotheses),
+            hypotheses=clean_hypotheses(self.hypotheses),
             top_k=settings.retrieval_top_k,
             hop_depth=settings.retrieval_hop_depth,
             deadline=self.deadline,
@@ -339,7 +344,7 @@ class Turn:
         if known is not None:
             ask = self._of_session(ask, known, budget)
         if self._is_of_another and self.kept is not None and not ask.in_context:
-            self.kept.drop()  # what it left out as in context is gone from there
+            self.kept.drop()  # memories that it left out are no longer in context
         self._ask = ask
         return ask
 
@@ -353,7 +358,7 @@ class Turn:
         return replace(ask, turn=number, pinned=comes, in_context=known_turns)
 
     def reply(self, answer: Answer, budget: int) -> TurnReply:
-        """Compose the reply: of the same answer the same, whatever became of its memories since."""
+        """Compose the reply: equal answers give equal replies, whatever became of the memories since."""
         session = self.session
         if self.is_stateless:
             block = render(answer.ranked, budget)
@@ -364,8 +369,8 @@ class Turn:
                 self._record(reply)
         else:
             shared, name = session.shared, session.session_id
-            if shared.config.capture.tell and name in self._state.judged.due:
-                self.sentences = shared.capture.news.of(name)
+            if shared.config.capture.tell and name in self._state.capture_log.due:
+                self.sentences = shared.capture.notifications.of(name)
             reply = self._composed(answer, budget)
         self.composed = reply
         self.open.answered(reply)
@@ -389,9 +394,9 @@ class Turn:
         if may_pin := speaks and not known.has_pinned:
             is_fresh = self._pinned_from == maps
             chosen = self._pinned if is_fresh else pinned_in(self._state, self.place, limit)
-        content = Content(
+        content = TurnContent(
             pinned=chosen,
-            # A root that is not read yet may have pinned memories as well.
+            # A root that is not read yet may also have pinned memories.
             has_pinned=may_pin and len(self.place.files.maps()) == len(self.place.roots),
             found=answer,
             limit=limit,
@@ -401,9 +406,11 @@ class Turn:
         return compose(known, maps, content)
 
     def delivered(self) -> None:
-        """Put the reply's memories into the injected set: the kernel took the reply whole and in time."""
+        """Add the reply's memories to the injected set: the kernel took the reply whole and in time."""
         if self.sentences:
-            self.session.shared.capture.news.told(self.session.session_id, len(self.sentences))
+            self.session.shared.capture.notifications.mark_reported(
+                self.session.session_id, len(self.sentences)
+            )
         if (turn := self._round) is None:
             return
         reply = self.composed
@@ -420,7 +427,7 @@ class Turn:
                     sets.used(each.root, each.memory.id)
 
     def _record(self, reply: TurnReply) -> tuple[Ranked, ...]:
-        """Put on record which memories a turn got that its session did not have, and return them."""
+        """Record the memories that a turn adds to its session, and return them."""
         if not (new := reply.new):
             return ()
         found = ((each, each.memory) for each in new)
@@ -442,6 +449,6 @@ class Turn:
 
 
 def budget_of(wanted: int | None, place: Workplace, none: int = MOST_TOKENS) -> int:
-    """Return the tokens that a text may have, where so many are `wanted`; `none` where nobody limits them."""
+    """Return the token budget of a text: `wanted`, else the configured one; `none` for no limit."""
     wanted = place.settings.injection_token_budget if wanted is None else wanted
     return min(wanted, MOST_TOKENS) if wanted > 0 else none

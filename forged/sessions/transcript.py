@@ -1,8 +1,8 @@
-"""Clean transcript of a conversation: the only form in which any part of the daemon sees one.
+"""Clean transcript of a conversation: the only form in which any part of the daemon reads one.
 
-Input: messages of any client, and the index after the newest summary. Output: user and assistant text as it
+Input: messages of any client, and the index after the newest summary. Output: user and assistant text that
 may be remembered or sent to a model, without private spans, own injections, tool content, thoughts and text
-of the harness. They are cut in this order, so that nothing in one can hide another. Nothing is raised.
+of the harness. They are cut in this order, so that none can hide another. Nothing is raised.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from forged.text import harnesses
 from forged.text.injected_text import InjectedText, without_blocks
 from forged.text.tool_markup import without_tool_text
 from forged_client import protocol as wire
-from forged_client.private import open_before, without_private
+from forged_client.private_spans import open_spans_before, without_private
 
 _TEXT_PARTS = {"text", "input_text", "output_text"}
-# Parts that nobody said, by the beginnings of their names.
+# Parts without text of user or assistant, by the beginning of their type.
 _SILENT = (
     *("tool", "function", "server_tool", "mcp", "web_search"),
     *("thinking", "redacted_thinking", "reasoning"),
 )
 _SPEAKERS: dict[str, Speaker] = {"user": "user", "assistant": "assistant", **harnesses.ROLES}
-# Characters that are looked through on the event loop, a few milliseconds at most; more goes to a thread.
+# Characters that are read on the event loop, a few milliseconds at most; more go to a thread.
 _INLINE_LENGTH = 64_000
-# Characters of a query or hypothesis that count.
+# Characters of a query or hypothesis that are read.
 _MOST_ASKED = 16_000
 _MOST_HYPOTHESES = 32
 
 
 class CleanTranscript(msgspec.Struct, frozen=True):
-    """Utterances, how many blocks of own injections were cut out, and which messages they are of."""
+    """Utterances, the number of own injections that were cut out, and the places of their messages."""
 
     said: tuple[Utterance, ...]
     echoes: int
@@ -44,9 +44,9 @@ class CleanTranscript(msgspec.Struct, frozen=True):
 
 
 async def clean_transcript(messages: Sequence[wire.Message], start: int = 0) -> CleanTranscript:
-    """Return the utterances since the summary, without blank ones; a `start` that is no place means all.
+    """Return the utterances since the summary, without blank ones; an invalid `start` means all.
 
-    A long conversation is read in a thread, so that nobody waits for it.
+    A long conversation is read in a thread, so that the event loop stays free.
     """
     texts = [text_of(message) for message in messages]
     if sum(map(len, texts)) < _INLINE_LENGTH:
@@ -55,7 +55,9 @@ async def clean_transcript(messages: Sequence[wire.Message], start: int = 0) -> 
 
 
 def _cleaned(messages: Sequence[wire.Message], texts: Sequence[str], start: int) -> CleanTranscript:
-    spans = open_before([(message.role, (text,)) for message, text in zip(messages, texts, strict=True)])
+    spans = open_spans_before(
+        [(message.role, (text,)) for message, text in zip(messages, texts, strict=True)]
+    )
     found, kept, echoes = [], [], 0
     for place in range(window_start(messages, start), len(messages)):
         speaker, open_spans = _SPEAKERS.get(messages[place].role), spans[place]
@@ -70,7 +72,7 @@ def _cleaned(messages: Sequence[wire.Message], texts: Sequence[str], start: int)
 
 
 def newest_typed(messages: Sequence[wire.Message], since: int) -> tuple[int, str] | None:
-    """Return the newest typed message and its text; private spans that began before it are not seen."""
+    """Return the newest typed message and its text; earlier private spans are not taken into account."""
     for place in range(len(messages) - 1, since - 1, -1):
         if _SPEAKERS.get(messages[place].role) == "user" and (text := text_of(messages[place])):
             typed = without_tool_text(without_blocks(without_private(text))[0]).strip()
@@ -80,17 +82,17 @@ def newest_typed(messages: Sequence[wire.Message], since: int) -> tuple[int, str
 
 
 def is_said(message: wire.Message) -> bool:
-    """Whether a message is of a person or the model."""
+    """Return True for a message of a person or the model."""
     return message.role in _SPEAKERS
 
 
 def window_start(messages: Sequence[wire.Message], start: int) -> int:
-    """Where the window begins: a `start` that is no place in `messages` is that of all of them."""
+    """Return the beginning of the window: `start`, or 0 if it is no index of `messages`."""
     return start if 0 <= start <= len(messages) else 0
 
 
-def unreadable(messages: Sequence[wire.Message], start: int) -> int:
-    """How many messages of user and assistant since the summary hold something that is no text."""
+def count_unreadable(messages: Sequence[wire.Message], start: int) -> int:
+    """Count the messages of user and assistant since the summary with content that is no text."""
     return sum(map(_has_unread, messages[window_start(messages, start) :]))
 
 
@@ -101,7 +103,7 @@ def _has_unread(message: wire.Message) -> bool:
 
 
 def without_echoes(said: Sequence[Utterance], injected: Collection[str]) -> tuple[Utterance, ...]:
-    """Drop memories that the assistant repeats; a person who says one again asks about it."""
+    """Drop memories that the assistant repeats; a person who repeats one asks about it."""
     if not injected or all(utterance.role != "assistant" for utterance in said):
         return tuple(said)
     ours, room = InjectedText(injected), conversation.WINDOW_LIMIT
@@ -116,25 +118,27 @@ def without_echoes(said: Sequence[Utterance], injected: Collection[str]) -> tupl
     return tuple(reversed(newest_first))
 
 
-def asked(text: str) -> str:
-    """Return the beginning of a query as it may be sent to a model; what is nothing but markup is left."""
+def clean_query(text: str) -> str:
+    """Return the beginning of a query as it may be sent to a model; pure markup is kept."""
     public = without_private(text[:_MOST_ASKED])
     said = without_tool_text(without_blocks(public)[0])
     return said if said.strip() else public
 
 
-def sentences_of(hypotheses: Iterable[str]) -> tuple[str, ...]:
+def clean_hypotheses(hypotheses: Iterable[str]) -> tuple[str, ...]:
     """Return hypotheses of a caller as they may be sent to a model: non-blank ones, at most 32."""
-    return tuple(islice((text for each in hypotheses if (text := asked(each)).strip()), _MOST_HYPOTHESES))
+    return tuple(
+        islice((text for each in hypotheses if (text := clean_query(each)).strip()), _MOST_HYPOTHESES)
+    )
 
 
 def size_of(messages: Iterable[wire.Message]) -> int:
-    """Return how many characters they hold."""
+    """Return the characters of all messages."""
     return sum([len(text_of(each)) for each in messages])
 
 
 def text_of(message: wire.Message) -> str:
-    """What its text parts hold; in Gemini's form they have another name, and thoughts look like them."""
+    """Return the text parts of a message; in Gemini's form they are in `parts`, next to thoughts."""
     if isinstance(message.content, str):
         return message.content
     parts = message.parts if message.content is None else message.content

@@ -1,8 +1,8 @@
-"""Open turns: their keys, and what is kept of each between the requests for it.
+"""Open turns: their keys, and their state between requests.
 
 A turn is its newest typed message, so each further model call of a turn has the key of the first. An agent's
-list of messages grows from call to call: of a list that goes on only new messages are read, and hashes of the
-others are kept. An agent that cuts its list from the front has a new key then. Nothing is raised.
+list of messages grows from call to call: of a list that continues only new messages are read, and hashes of
+the others are kept. An agent that cuts its list from the front gets a new key. Nothing is raised.
 """
 
 from __future__ import annotations
@@ -15,22 +15,23 @@ from collections.abc import Callable, Collection, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from forged.retrieval import Answer, KeptAnswer
+from forged.retrieval import Answer, CachedAnswer
 from forged.sessions.block import Injection
 from forged.sessions.transcript import is_said, newest_typed, text_of, window_start
 from forged.state import InjectedSet
 from forged.stores import Ranked, Workplace
 from forged_client import protocol as wire
 
-# Open turns of all sessions, and lists of messages of one whose newest prompt is known.
+# Open turns of all sessions, and message lists of one session with a known newest prompt.
 OPEN_TURNS, _LISTS = 512, 8
-# Messages before a typed one, and characters of each, that tell its turn from one in which the same is said.
+# Messages before a typed one, and characters of each, that tell its turn from one with the same
+# text.
 _BEFORE, _BEFORE_LENGTH = 8, 4_096
 
 _encoded = msgspec.msgpack.Encoder().encode
 
 TurnKey = tuple[tuple[str, ...], str, bytes]
-"""Tops of the roots, the turn's name or nothing, and a digest of what is asked."""
+"""Tops of the roots, the turn's name or "", and a digest of the request."""
 
 
 class TurnReply(msgspec.Struct, frozen=True):
@@ -48,12 +49,12 @@ class TurnReply(msgspec.Struct, frozen=True):
 
     @property
     def new(self) -> tuple[Ranked, ...]:
-        """The memories that were not in the injected set."""
+        """Memories that were not in the injected set."""
         return self.answer.ranked[self.known : self.block.included]
 
 
-class Round(msgspec.Struct, eq=False):
-    """A turn while it is the newest: the injected set before it, and its replies by their budgets."""
+class CurrentTurn(msgspec.Struct, eq=False):
+    """The newest turn of a session: the injected set before it, and its replies by budget."""
 
     before: InjectedSet
     speaks: bool
@@ -62,10 +63,10 @@ class Round(msgspec.Struct, eq=False):
 
 
 class OpenTurn:
-    """State of a turn between the requests for it; `let_go` has its session forget it.
+    """State of a turn between its requests; `let_go` removes it from its session.
 
-    `slot` is the key by which its session finds it: of the turns without a key the same. `reply` is the last
-    one, `at` Unix seconds; `cleared` counts memories that were taken out of it.
+    `slot` is the key by which its session finds it: the same for all turns without a key. `reply` is the last
+    one, `at` Unix seconds. `cleared` counts memories that were removed from it.
     """
 
     __slots__ = (
@@ -83,8 +84,8 @@ class OpenTurn:
     ) -> None:
         self.agent, self.session_id, self.key, self.tops, self.let_go = agent, session_id, key, tops, let_go
         self.slot: TurnKey = (tops, "", b"") if key is None else key
-        self.kept = KeptAnswer()
-        self.round: Round | None = None
+        self.kept = CachedAnswer()
+        self.round: CurrentTurn | None = None
         self.reply: TurnReply | None = None
         self.at, self.cleared = 0.0, 0
 
@@ -93,10 +94,11 @@ class OpenTurn:
         return "" if self.key is None else self.key[1]
 
     def answered(self, reply: TurnReply) -> None:
+        """Take note of the turn's reply."""
         self.reply, self.at, self.cleared = reply, time.time(), 0
 
     def forget(self, root: str, ids: Collection[str]) -> None:
-        """Take memories out of the reply; their texts stay in context until the next one."""
+        """Remove memories from the reply; their texts stay in context until the next one."""
         if (reply := self.reply) is None:
             return
 
@@ -119,12 +121,14 @@ class OpenTurns:
         self._turns: OrderedDict[OpenTurn, None] = OrderedDict()
 
     def used(self, turn: OpenTurn) -> None:
+        """Make a turn the most recently used one; the oldest is dropped above the limit."""
         self._turns[turn] = None
         self._turns.move_to_end(turn)
         while len(self._turns) > OPEN_TURNS:
             self.drop(next(iter(self._turns)))
 
     def drop(self, turn: OpenTurn) -> None:
+        """Drop a turn, also in its session."""
         self._turns.pop(turn, None)
         turn.let_go(turn)
 
@@ -138,12 +142,12 @@ class OpenTurns:
         return None
 
     def injected(self, session_id: str, tops: tuple[str, ...], agent: str) -> tuple[str, ...]:
-        """Return the texts of memories that a session got last; none without a session."""
+        """Return the texts of memories in the last reply of a session; none without a session."""
         last = self.last(session_id, tops, agent) if session_id else None
         return last.reply.contents if last is not None and last.reply is not None else ()
 
     def purge(self) -> None:
-        """Drop all answers; what each session got last stays on record."""
+        """Drop all answers; the last reply of each session stays on record."""
         for turn in self._turns:
             turn.kept.drop()
 
@@ -155,7 +159,7 @@ class OpenTurns:
 
 
 class _Typed(msgspec.Struct, frozen=True):
-    """The newest typed message at `place` in a list of `length` messages since `start`, with two hashes."""
+    """Newest typed message, at `place` in a list of `length` messages since `start`, with two hashes."""
 
     place: int
     digest: bytes
@@ -165,7 +169,7 @@ class _Typed(msgspec.Struct, frozen=True):
     last: int
 
     def goes_on(self, messages: Sequence[wire.Message], start: int) -> bool:
-        """Return True if these messages are those of the list, with more behind them or without."""
+        """Return True if these messages begin with those of the list."""
         return (
             self.start == start
             and len(messages) >= self.length
@@ -175,7 +179,7 @@ class _Typed(msgspec.Struct, frozen=True):
 
 
 class TurnKeys:
-    """Keys of the turns of one session, with the newest lists of messages that were looked through."""
+    """Keys of the turns of one session, with the newest lists of messages that were read."""
 
     __slots__ = ("_seen", "_session_id")
 
@@ -186,10 +190,10 @@ class TurnKeys:
     def of(
         self, place: Workplace, turn_id: str, messages: Sequence[wire.Message], summary: int, *what: object
     ) -> TurnKey | None:
-        """Return the key of a turn that asks for `what`; None where neither turn nor session has a name.
+        """Return the key of a turn that asks for `what`; None if neither turn nor session has a name.
 
-        What assistant and tools add behind its newest typed message changes nothing. Without a `turn_id` its
-        place since the summary, what was said just before and the maps count too, so that no other message
+        Messages of assistant and tools after its newest typed message change nothing. Without a `turn_id` the
+        place since the summary, the messages just before and the maps count too, so that no other message
         gets its answer.
         """
         if not (turn_id or self._session_id):
@@ -211,7 +215,7 @@ class TurnKeys:
     def _typed(
         self, name: tuple[str, tuple[str, ...]], messages: Sequence[wire.Message], start: int
     ) -> _Typed | None:
-        """Return the newest typed message since `start`; of a list that goes on the new ones are read."""
+        """Return the newest typed message since `start`; reads only new messages of a known list."""
         known = self._seen.get(name)
         if known is not None and not known.goes_on(messages, start):
             known = None
@@ -231,7 +235,7 @@ class TurnKeys:
 
 
 def _alone(ranked: Ranked, root: str, ids: Collection[str]) -> Ranked:
-    """Return a memory without those of its older versions and rivals that are gone."""
+    """Return a memory without those of its older versions and concurrent heads that are gone."""
     if ranked.root != root:
         return ranked
     older = tuple(each for each in ranked.older if each.id not in ids)

@@ -12,13 +12,13 @@ from forged.state.event_values import DeadLetter, DecidedMemory, Event, Kind, ne
 
 if TYPE_CHECKING:
     from forged.state.attributes import Attributes
+    from forged.state.capture_log import CaptureLog, CaptureLogEntry
     from forged.state.captures import CaptureCursor, CapturePart, LearnedSession, digests, new_of
     from forged.state.cutting import CutCount, CutEvent, cut
     from forged.state.database import Change
     from forged.state.forgotten import ForgottenTexts
     from forged.state.injected_sets import InjectedEntry, InjectedSet, InjectionRecord, RecordedMemory, SetKey
     from forged.state.intents import Intent, Intents, Rewrite
-    from forged.state.judged import Judgement, JudgementLog
     from forged.state.outbox import Write, WriteKind
     from forged.state.removal import MoveTarget, RootIds, RootListing, TrashedRows
     from forged.state.replicas import NEVER_MET, RemovalMark, Replica, Replicas, is_newer
@@ -32,6 +32,8 @@ __all__ = [
     "NEVER_MET",
     "Attributes",
     "CaptureCursor",
+    "CaptureLog",
+    "CaptureLogEntry",
     "CapturePart",
     "Change",
     "CutCount",
@@ -47,8 +49,6 @@ __all__ = [
     "InjectionRecord",
     "Intent",
     "Intents",
-    "Judgement",
-    "JudgementLog",
     "Kind",
     "LearnedSession",
     "MoveTarget",
@@ -89,7 +89,7 @@ __getattr__ = door(
     captures=("CaptureCursor", "CapturePart", "LearnedSession", "digests", "new_of"),
     injected_sets=("RecordedMemory", "InjectedEntry", "InjectedSet", "InjectionRecord", "SetKey"),
     intents=("Intent", "Intents", "Rewrite"),
-    judged=("JudgementLog", "Judgement"),
+    capture_log=("CaptureLog", "CaptureLogEntry"),
     outbox=("Write", "WriteKind"),
     removal=("MoveTarget", "RootListing", "TrashedRows", "RootIds"),
     replicas=("NEVER_MET", "RemovalMark", "Replica", "Replicas", "is_newer"),

@@ -1,12 +1,12 @@
-"""Which messages were judged, by session; captures that come in numbered parts; and which captures are done.
+"""Capture cursors of sessions, parts of captures, and captures that are done.
 
-A capture cursor is in memory first, and in the file with the transaction that stores the messages as events:
-it is never more durable than they are. What is judged of a past session is stored with its events, too; its
-mark is its reader's word for all that it said. A message beyond a bound is judged once more.
+A capture cursor changes in memory first. The transaction that stores the messages as events also writes it,
+so it is never more durable than they are. Progress with a past session is stored with its events, too, and
+its mark covers everything that its reader saw. Messages beyond a limit are classified again.
 
-A part is on disk before it is answered, so a sender goes on after a kill where it was. When all parts are
-there, they are taken out in the transaction that stores the events they come to, and the id is kept for a
-day: what is sent again is known then, also to another daemon. What its sender gave up goes after a day.
+A part is on disk before it is acknowledged, so a sender continues after a kill. When all parts are there, the
+transaction that stores their events removes them, and keeps the id for a day. So a repeated capture is
+recognised, also by another daemon. Abandoned parts are removed after a day.
 """
 
 from __future__ import annotations
@@ -26,39 +26,43 @@ from forged.state.rows import CachedRow, Rows
 from forged.text.forgetting import Words, without_sentences
 
 DIGEST_BYTES = 8
-# Of live sessions, and of past ones.
+# Limits for live sessions, and for past ones.
 MOST_MESSAGES, MOST_CURSORS, MOST_BYTES = 1 << 15, 20_000, 32 << 20
 MOST_SESSIONS, MOST_LEARNED_BYTES = 20_000, 16 << 20
 KEPT_S = 24 * 3600
 
-# How many messages were first said at a time, in Unix seconds; 0: nobody knows when.
+# Count of messages and the Unix time when they were first sent; 0 if unknown.
 Run = tuple[int, float]
 
 
 def digests(said: Iterable[Utterance], key: str) -> bytes:
-    """Join the digests of messages, under a key; blanks around them do not count, as sources differ there."""
+    """Return the joined digests of messages under a key.
+
+    Blanks around a message do not count, because sources differ there.
+    """
     salt = hashlib.blake2b(key.encode(), digest_size=32).digest()
     texts = (f"{each.role}\n{each.text.strip()}".encode("utf-8", "surrogatepass") for each in said)
     return b"".join(hashlib.blake2b(text, digest_size=DIGEST_BYTES, key=salt).digest() for text in texts)
 
 
 class CaptureCursor(msgspec.Struct, frozen=True):
-    """Digests of the judged messages of a session, in order, and runs of messages judged together."""
+    """Digests of a session's classified messages in order, and runs of messages with one time."""
 
     digests: bytes = b""
     runs: tuple[Run, ...] = ()
 
     @property
     def times(self) -> tuple[float, ...]:
-        """When each message was first said."""
+        """Return the time when each message was first sent."""
         return tuple(at for count, at in self.runs for _ in range(count))
 
     @property
     def newest(self) -> float:
+        """Return the time of the newest message, 0 without messages."""
         return max((at for _, at in self.runs), default=0.0)
 
     def grown(self, digests: bytes, at: float) -> CaptureCursor:
-        """With messages that were said now; of too many the newest are left."""
+        """Return a cursor extended by messages at one time; beyond the limit the oldest are dropped."""
         if not digests:
             return self
         runs = [*self.runs, (len(digests) // DIGEST_BYTES, at)]
@@ -71,16 +75,17 @@ class CaptureCursor(msgspec.Struct, frozen=True):
         return CaptureCursor((self.digests + digests)[-MOST_MESSAGES * DIGEST_BYTES :], tuple(runs))
 
     def grown_by(self, window: bytes, places: Sequence[int | None], times: Sequence[float]) -> CaptureCursor:
-        """With the new messages of a window, each said at its time."""
+        """Return a cursor extended by the new messages of a window, each at its time."""
         new, cursor = [at for at, place in enumerate(places) if place is None], self
         for time_, some in groupby(new, key=times.__getitem__):
             cursor = cursor.grown(b"".join(_at(window, each) for each in some), time_)
         return cursor
 
     def places(self, window: bytes) -> tuple[int | None, ...]:
-        """Return the place of each message of a window, None for a new one.
+        """Return the index of each message of a window, None for a new one.
 
-        Windows grow, lose their beginning, come late or again, and agents may share a session.
+        It finds windows that grow, lose their beginning, come late or come again, and windows of agents that
+        share a session.
         """
         known, count = self.digests, len(window) // DIGEST_BYTES
         at = known.rfind(window)
@@ -95,7 +100,7 @@ class CaptureCursor(msgspec.Struct, frozen=True):
 
 
 def _overlap(known: bytes, window: bytes) -> int:
-    """With how many of its messages the window begins where the known sequence ends: the most."""
+    """Return how many messages at the window's start are the last known ones."""
     first = window[:DIGEST_BYTES]
     for size in range(min(len(known), len(window)), 0, -DIGEST_BYTES):
         start = len(known) - size
@@ -105,6 +110,7 @@ def _overlap(known: bytes, window: bytes) -> int:
 
 
 def _by_counts(known: bytes, window: bytes) -> tuple[int | None, ...]:
+    """Match messages from the end by digest, each known one once."""
     there = defaultdict[bytes, list[int]](list)
     for place, digest in enumerate(_each(known)):
         there[digest].append(place)
@@ -118,10 +124,12 @@ def new_of(window: bytes, places: Sequence[int | None]) -> bytes:
 
 
 def _each(row: bytes) -> list[bytes]:
+    """Split joined digests."""
     return [_at(row, place) for place in range(len(row) // DIGEST_BYTES)]
 
 
 def _at(row: bytes, place: int) -> bytes:
+    """Return the digest at an index."""
     return row[place * DIGEST_BYTES : (place + 1) * DIGEST_BYTES]
 
 
@@ -129,7 +137,7 @@ NOTHING = CaptureCursor()
 
 
 class CaptureCursors(Rows[CaptureCursor]):
-    """One for the daemon; `pending` is what the transaction that stores events has to write."""
+    """Capture cursors by session. One for the daemon; events are stored together with `pending`."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(
@@ -142,11 +150,12 @@ class CaptureCursors(Rows[CaptureCursor]):
         )
 
     def of(self, session: str) -> CaptureCursor:
+        """Return the cursor of a session, empty if unknown."""
         kept = self._kept.get(session)
         return NOTHING if kept is None else kept.value
 
     def said_last(self, turn: Sequence[Utterance]) -> float:
-        """Return when any session last said this prompt and reply (Unix seconds), 0 for never. Slow."""
+        """Return when any session last had this prompt and reply (Unix seconds), 0 for never. Slow."""
         newest = 0.0
         for key, known in self.items():
             places = known.places(digests(turn, key))
@@ -155,11 +164,11 @@ class CaptureCursors(Rows[CaptureCursor]):
         return newest
 
     async def save(self) -> None:
-        """Write nothing: the file has it with the events or not at all."""
+        """Write nothing: cursors are only written together with events."""
 
 
 class LearnedSession(msgspec.Struct, frozen=True, kw_only=True):
-    """Digests of the judged messages of a past session, in order, and the time of the last judgement."""
+    """Digests of a past session's classified messages in order, and the time of the last one."""
 
     agent: str
     session_id: str
@@ -169,7 +178,7 @@ class LearnedSession(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LearnedSessions(Rows[LearnedSession]):
-    """One for the daemon. The key of a session is that of its live captures."""
+    """Past sessions that were learned from, by the key of their live captures. One for the daemon."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(
@@ -183,7 +192,7 @@ class LearnedSessions(Rows[LearnedSession]):
         )
 
     def before(self, session: str, live: CaptureCursor) -> CaptureCursor:
-        """Return the cursor of all that is known of a session: what was learned, and its live captures."""
+        """Return the cursor of all known messages of a session, learned or live."""
         kept = self._kept.get(session)
         if kept is None:
             return live
@@ -191,14 +200,14 @@ class LearnedSessions(Rows[LearnedSession]):
         return CaptureCursor(kept.value.digests + live.digests, runs)
 
     def marks(self, agent: str) -> dict[str, str]:
-        """The marks of an agent's sessions, by their ids."""
+        """Return the marks of an agent's sessions by id."""
         return {each.session_id: each.mark for each in self.values() if each.agent == agent}
 
 
 class CapturePart(msgspec.Struct, frozen=True):
-    """Messages as they may be kept, None for one of which nothing may be, and the digests of all of them.
+    """Cleaned messages of a part (None if removed), and the digests of all its messages.
 
-    The first is the rest of a message if the part is `begun`, the last only the beginning if it `goes_on`.
+    `begun`: the first message continues an earlier one. `goes_on`: the last one is continued.
     """
 
     window: tuple[Utterance | None, ...]
@@ -208,22 +217,22 @@ class CapturePart(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Estimated bytes in memory and on disk."""
+        """Return the estimated bytes in memory and on disk."""
         said = (len(each.text.encode()) + 64 for each in self.window if each is not None)
         return 512 + sum(said) + len(self.digests)
 
 
 class _Slot(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One row: a part of a capture, or of how many slices a capture that is done consists."""
+    """Row: a part of a capture, or the count of slices of a capture that is done."""
 
     part: CapturePart | None = None
     slices: int = 0
 
 
 class CaptureParts(Rows[_Slot]):
-    """One for the daemon, by a capture's id and the number of a part, or a capture's id alone.
+    """Parts of captures by id and number, and captures that are done by id. One for the daemon.
 
-    `bytes` is what all parts take. `clock` gives Unix seconds.
+    `bytes` is the size of all parts. `clock` returns Unix seconds.
     """
 
     def __init__(self, database: Database, *, clock: Callable[[], float] = time.time) -> None:
@@ -238,10 +247,12 @@ class CaptureParts(Rows[_Slot]):
         )
 
     def _replace(self, rows: Mapping[str, CachedRow[_Slot]]) -> None:
-        self._numbers: dict[str, set[int]] = {}  # of the parts that are there
+        """Replace all rows and index their parts."""
+        self._numbers: dict[str, set[int]] = {}  # numbers of the stored parts
         super()._replace(rows)
 
     def _apply(self, rows: Mapping[str, CachedRow[_Slot] | None], *, renew: bool = True) -> None:
+        """Apply changes and index their parts."""
         super()._apply(rows, renew=renew)
         for key, kept in rows.items():
             event_id, _, number = key.partition("/")
@@ -254,22 +265,22 @@ class CaptureParts(Rows[_Slot]):
                 self._numbers.pop(event_id, None)
 
     def done(self, event_id: str) -> int | None:
-        """In how many slices a capture is judged, None if it is not known to be there whole."""
+        """Return the count of slices of a capture that is done, else None."""
         kept = self._kept.get(event_id)
         return None if kept is None else kept.value.slices
 
     def of(self, event_id: str) -> dict[int, CapturePart]:
-        """The parts of a capture that are there, by their numbers."""
+        """Return the stored parts of a capture by number."""
         numbers = sorted(self._numbers.get(event_id, ()))
         slots = ((number, self.get(f"{event_id}/{number}")) for number in numbers)
         return {number: slot.part for number, slot in slots if slot is not None and slot.part is not None}
 
     async def put(self, event_id: str, number: int, part: CapturePart) -> None:
-        """Keep a part, which may be there already. Raises StoreError."""
+        """Store a part, which may be stored already. Raises StoreError."""
         await self.store({f"{event_id}/{number}": _Slot(part)}, renew=False)
 
     async def cut(self, unwanted: Sequence[Words]) -> CutCount:
-        """Take sentences that hold an unwanted text out of all parts; what was done. Raises StoreError."""
+        """Remove sentences with an unwanted text from all parts; return the counts. Raises StoreError."""
         done, left = CutCount(), dict[str, _Slot]()
         for key, slot in self.items():
             if slot.part is not None and (found := _without(slot.part, unwanted))[1]:
@@ -279,7 +290,7 @@ class CaptureParts(Rows[_Slot]):
         return done
 
     def finishing(self, event_id: str, slices: int, *, at_once: bool = False) -> Change:
-        """Return what takes a capture's parts out and notes that it is done; `at_once` in memory, too."""
+        """Return the change that removes a capture's parts and marks it done; `at_once` also in memory."""
         parts = (f"{event_id}/{number}" for number in self._numbers.get(event_id, ()))
         rows: dict[str, _Slot | None] = dict.fromkeys(parts)
         rows[event_id] = _Slot(slices=slices)
@@ -290,7 +301,7 @@ class CaptureParts(Rows[_Slot]):
 
 
 def _without(part: CapturePart, unwanted: Sequence[Words]) -> tuple[CapturePart, int]:
-    """A part without some sentences, and how many these were; its messages keep their places."""
+    """Return a part without some sentences, and their count; messages keep their places."""
     window: list[Utterance | None] = []
     sentences = 0
     for each in part.window:

@@ -63,13 +63,13 @@ def _with_texts(event: Event, texts: Sequence[str]) -> Event:
     return msgspec.structs.replace(
         event,
         window=tuple(Utterance(event.window[number].role, texts[number]) for number in kept),
-        heard_at=tuple(event.heard_at[number] for number in kept) if event.heard_at else (),
+        said_at=tuple(event.said_at[number] for number in kept) if event.said_at else (),
     )
 
 
 def _with_text(document: DecidedMemory, text: str, count: int, unwanted: Sequence[Words]) -> DecidedMemory:
-    beside, beside_count = without_sentences(document.beside, unwanted)
-    if not count and not beside_count:
+    pasted, pasted_count = without_sentences(document.pasted, unwanted)
+    if not count and not pasted_count:
         return document
     memory = msgspec.structs.replace(document.memory, content=text.strip()) if count else document.memory
-    return msgspec.structs.replace(document, memory=memory, beside=beside)
+    return msgspec.structs.replace(document, memory=memory, pasted=pasted)

@@ -24,10 +24,10 @@ from operator import itemgetter
 import msgspec
 from msgspec.structs import replace
 
-from forged.counters import Departure, summed
+from forged.counters import EgressRecord, summed
 from forged.memory import utc, utc_day
 from forged.text.local_time import day_of
-from forged_client.protocol import DayOutbound
+from forged_client.protocol import DayEgress
 
 
 class Spending(Rows[DayCost]):
@@ -50,27 +50,27 @@ class Spending(Rows[DayCost]):
         await super().save()
 
 
-_OUTBOUND_S = 90 * 24 * 3600.0
+_EGRESS_S = 90 * 24 * 3600.0
 
 
-class OutboundCounts(Rows[DayOutbound]):
+class EgressCounts(Rows[DayEgress]):
     """The record. `clock` gives Unix seconds."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         super().__init__(
-            database, "outbound", DayOutbound, keep_s=_OUTBOUND_S, merge=summed, is_copied=True, clock=clock
+            database, "egress", DayEgress, keep_s=_EGRESS_S, merge=summed, is_copied=True, clock=clock
         )
 
-    def add(self, departure: Departure) -> None:
+    def add(self, record: EgressRecord) -> None:
         """Count what left just now, or that it came to nothing."""
-        if not (departure.calls or departure.failed):
+        if not (record.calls or record.failed):
             return
-        day, host, purpose = utc_day(self._clock(), 0), departure.host, departure.purpose
-        counts = departure.calls, departure.failed, departure.texts, departure.characters
-        key, before = f"{day} {host} {purpose}", DayOutbound(day, host, purpose)
-        self.update({key: summed(self.get(key, before), DayOutbound(day, host, purpose, *counts))})
+        day, host, purpose = utc_day(self._clock(), 0), record.host, record.purpose
+        counts = record.calls, record.failed, record.texts, record.characters
+        key, before = f"{day} {host} {purpose}", DayEgress(day, host, purpose)
+        self.update({key: summed(self.get(key, before), DayEgress(day, host, purpose, *counts))})
 
-    def days(self, number: int) -> tuple[DayOutbound, ...]:
+    def days(self, number: int) -> tuple[DayEgress, ...]:
         """What left in the last days, today included: newest first, then by host and purpose."""
         since = utc_day(self._clock(), number - 1)
         chosen = (each for each in self.values() if each.day >= since)

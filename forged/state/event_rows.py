@@ -1,7 +1,6 @@
-"""Tables of capture events: waiting, what they come to, given up.
+"""Tables of capture events: waiting, decided, and given up.
 
-Each method is done in the thread of the database, within a transaction. Damaged says that a row is not what
-was written.
+Each method runs in the database's thread within a transaction. Damaged means that a row cannot be read.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class StoredEvents(msgspec.Struct, frozen=True):
-    """What a file holds: events that wait, in order, with their bytes; documents by event; how many dead."""
+    """Contents of the tables: waiting events with their sizes, documents by event, count of dead events."""
 
     events: tuple[tuple[Event, int], ...] = ()
     documents: tuple[tuple[str, Decision], ...] = ()
@@ -32,7 +31,7 @@ class StoredEvents(msgspec.Struct, frozen=True):
 
 
 class EventTables:
-    """The three tables; `restored` is called with what they hold when the file is open."""
+    """The three tables of events; `restored` gets their contents when the file is open."""
 
     def __init__(self, database: Database, restored: Callable[[StoredEvents], object]) -> None:
         self._restored = restored
@@ -41,6 +40,7 @@ class EventTables:
         self._dead = Table(database, "dead", DeadLetter)
 
     def _load(self, connection: Connection) -> Callable[[], object]:
+        """Read all events, and return a callback that hands them over."""
         stored = StoredEvents(
             tuple((row.value, row.size) for row in self.waiting.read_all(connection)),
             tuple((row.key, row.value) for row in self.journal.read_all(connection)),
@@ -49,14 +49,14 @@ class EventTables:
         return lambda: self._restored(stored)
 
     def remove(self, connection: Connection, event_id: str) -> None:
-        """Forget an event that waits, and what was decided about it."""
+        """Delete a waiting event and its documents."""
         self.waiting.erase(connection, event_id)
         self.journal.erase(connection, event_id)
 
     def give_up(self, connection: Connection, dead: DeadLetter, most_bytes: int) -> int:
-        """Move an event to the dead, which are kept to `most_bytes` if turns can pay for it.
+        """Move an event to the dead events, limited to `most_bytes`; return their count.
 
-        Returns how many there are.
+        Only turns are removed to keep the limit.
         """
         self._dead.write(connection, dead.event.id, dead)
         self._trim(connection, most_bytes)
@@ -64,6 +64,7 @@ class EventTables:
         return self._dead.rows_in(connection)
 
     def _trim(self, connection: Connection, most_bytes: int) -> None:
+        """Delete the oldest dead turns beyond the limit."""
         sizes = self._dead.sizes(connection)
         over = sum(sizes.values()) - most_bytes
         for event_id, size in sizes.items():
@@ -76,11 +77,12 @@ class EventTables:
                 logger.warning("dead turn erased, there are too many event=%s bytes=%d", event_id, size)
 
     def dead(self, connection: Connection) -> tuple[DeadLetter, ...]:
-        """All that were given up, oldest first."""
+        """Return all dead events, oldest first."""
         rows = self._dead.read_all(connection)
         return tuple(msgspec.structs.replace(row.value, bytes=row.size) for row in rows)
 
     def revive(self, event_id: str, connection: Connection) -> tuple[Event, int, Decision | None] | None:
+        """Move a dead event back to the waiting ones; None if it cannot be read."""
         found = self._dead.read(connection, event_id)
         if found is None or not found.event.window:
             return None
@@ -91,10 +93,11 @@ class EventTables:
         return found.event, len(self.waiting.encode(found.event)), found.documents
 
     def drop(self, event_ids: Sequence[str], connection: Connection) -> int:
+        """Delete dead events; return their count."""
         return self._dead.erase(connection, *event_ids)
 
     def cut_dead(self, unwanted: Sequence[Words], connection: Connection) -> tuple[CutCount, int]:
-        """Take sentences out of all dead events; what was done, and how many of them are gone with it."""
+        """Remove sentences from all dead events; return the counts and the events that are left."""
         done, gone = CutCount(), 0
         for row in tuple(self._dead.read_all(connection)):
             left = cut(row.value.event, row.value.documents, unwanted)

@@ -1,6 +1,6 @@
-"""A capture event as it waits, what was decided about it, and an event that was given up. Values only.
+"""Values of capture events: an event, the documents decided for it, and a dead event.
 
-`encoded` makes bytes of the first two and raises StoreError for what could not be read back.
+`encoded` makes bytes of the first two, and raises StoreError for text that could not be read back.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from forged_client.protocol import CaptureKind
 
 Kind = Literal[CaptureKind, "learned"]
 
-# What is on disk before it is acknowledged; a turn is within a second.
+# Kinds that are on disk before they are acknowledged; a turn is within a second.
 DURABLE: frozenset[str] = frozenset({"compaction", "explicit", "session_end", "learned"})
 
 _ID = re.compile(r"ev_[A-Za-z0-9_-]{1,64}")
 
 
 def new_event_id() -> str:
-    """An id whose order as text is the order of acceptance, also across restarts."""
+    """Return a new id; ids sort in the order of acceptance, also across restarts."""
     return f"ev_{time.time_ns():020d}_{secrets.token_hex(4)}"
 
 
 def is_event_id(text: str) -> bool:
+    """Return True for an event id."""
     return _ID.fullmatch(text) is not None
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """A few turns, a compaction, an explicit request, an end of session, a past session, or a slice of one.
+    """Capture event: a few turns, a compaction, a request, a session end, a past session, or a slice.
 
-    `window` holds user and assistant text, already without tool content, private spans, our own injections
-    and secrets. `heard_at` is when each message of it was first heard, in Unix seconds; () says that all of
-    them were when the event was received. Of a message that is too long for one window the first message may
-    be the rest, if the window is `begun`, and the last one only the beginning, if it `goes_on`. `roots` are
-    those the workspace sees, repo before user, and `identities` which folder each of them was when the event
-    was accepted. `agent` is who handed it over, or nothing. Of a `headless` one, which a script said, at most
-    explicit requests are kept.
+    `window` has user and assistant text without tool content, private spans, own injections and secrets.
+    `said_at` has the Unix time of each message; () means the time of receipt. If the window is `begun`, its
+    first message continues an earlier one; if it `goes_on`, its last message is continued. `roots` are those
+    that the workspace sees, repository before user, and `identities` their folders when the event was
+    accepted. `agent` is the sender, or "". In a `headless` event, sent by a script, only explicit requests
+    are kept.
     """
 
     id: str = msgspec.field(default_factory=new_event_id)
@@ -54,7 +54,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     roots: tuple[Root, ...] = ()
     window: tuple[Utterance, ...] = ()
     received_at: str = msgspec.field(default_factory=utc_now)
-    heard_at: tuple[float, ...] = ()
+    said_at: tuple[float, ...] = ()
     begun: bool = False
     goes_on: bool = False
     agent: str = ""
@@ -63,63 +63,66 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def stored_roots(self) -> tuple[tuple[Root, str], ...]:
-        """Its roots, each with the identity that it had."""
+        """Return its roots, each with its identity at acceptance."""
         return tuple(zip(self.roots, self.identities, strict=False))
 
     @property
     def is_slice(self) -> bool:
-        """Whether it is one of several that a capture was too long for."""
+        """Return True for one of several windows of a long capture."""
         return "-" in self.id
 
     @property
     def is_durable(self) -> bool:
+        """Return True if it is on disk before it is acknowledged."""
         return self.kind in DURABLE
 
     @property
     def times(self) -> tuple[float, ...]:
-        """When each message was first heard."""
-        return self.heard_at or (time_ns(self.received_at) / 1e9,) * len(self.window)
+        """Return the time of each message."""
+        return self.said_at or (time_ns(self.received_at) / 1e9,) * len(self.window)
 
     @property
     def length(self) -> int:
-        """Characters of all messages."""
+        """Return the characters of all messages."""
         return sum(len(utterance.text) for utterance in self.window)
 
     @property
     def size(self) -> int:
-        """Estimated bytes in memory and on disk."""
+        """Return the estimated bytes in memory and on disk."""
         return 512 + sum(len(utterance.text.encode()) + 64 for utterance in self.window)
 
     @property
     def tops(self) -> tuple[str, ...]:
+        """Return the tops of its roots."""
         return tuple(root.top for root in self.roots)
 
 
 class DecidedMemory(msgspec.Struct, frozen=True):
-    """A memory that is decided upon, with its id, and the root that it will be written to.
+    """Memory that capture decided to write, with its id and its root.
 
-    `why` it was taken up: request, rule, head, model. One that `waits` is not written until a person says so:
-    the sentence says why, `beside` is what was pasted next to it, and `agent` whose session it was. One of a
-    past session was `learned_at` a time (Unix seconds): the memory's own are of when it was said. `said` are
-    its attributes. `identity` is which folder the root was.
+    `why` is request, rule, linear or model. If it `waits`, a person must accept it first: `waits` is the
+    reason, `pasted` the text that was pasted near it, and `agent` the session's agent. One from a past
+    session was `learned_at` a Unix time, while the memory's times are those of the statement. `identity` is
+    the root's folder.
     """
 
     root: Root
     memory: Memory
     why: str = ""
     waits: str = ""
-    beside: str = ""
+    pasted: str = ""
     agent: str = ""
     learned_at: float = 0.0
-    said: FactsPatch = UNCHANGED
+    attributes: FactsPatch = UNCHANGED
     identity: str = ""
 
 
 Decision = tuple[DecidedMemory, ...]
-"""What an event comes to."""
+"""Documents that were decided for an event."""
 
 
 def encoded(value: Event | Decision) -> bytes:
+    """Return the bytes of an event or its documents."""
     try:
         return msgspec.msgpack.encode(value)
     except UnicodeEncodeError as error:
@@ -127,10 +130,10 @@ def encoded(value: Event | Decision) -> bytes:
 
 
 class DeadLetter(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An event that was given up: why, when (UTC), how many bytes its row takes.
+    """Dead event: the reason, the UTC time, and the bytes of its row.
 
-    `documents` are what had been decided about it, None if nothing had. Of an event that could not be read
-    only the id is known, and its window is empty.
+    `documents` are those decided for it, or None. If the event cannot be read, only its id is known and the
+    window is empty.
     """
 
     event: Event

@@ -1,9 +1,9 @@
-"""Capture events on stable storage until their memories are: waiting, decided upon, or given up.
+"""Capture events on stable storage: waiting, decided, or given up.
 
-`put` stores an event, `journal` its documents: from then on no model is asked about it. `remove` forgets it
-when its files are there, `give_up` moves it to the dead, where a person may `revive` or `drop` it. Each is
-one transaction. Beyond a cap the oldest dead *turns* go; what was acknowledged as durable never does. All
-methods that are awaited raise StoreError unless they say otherwise.
+`put` stores an event. `journal` stores its documents; after that no model is asked about it. `remove` deletes
+it when its files are written. `give_up` moves it to the dead events, where a person may `revive` or `drop`
+it. Each is one transaction. Beyond a limit the oldest dead *turns* are removed, durable events never. All
+async methods raise StoreError unless they say otherwise.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from forged.errors import StoreError
-from forged.fair_queue import logged
+from forged.fair_queue import log_failure
 from forged.files import Root
 from forged.memory import utc_now
 from forged.state.cutting import CutCount, CutEvent
@@ -36,10 +36,10 @@ T = TypeVar("T")
 
 
 class EventStore:
-    """One for the daemon; lives in its event loop.
+    """Store of capture events. One for the daemon; lives in its event loop.
 
-    `restored` is set when the file is open. `dead_count` is how many events were given up, `trouble` why the
-    last one could not be stored or removed, or nothing.
+    `restored` is set when the file is open. `dead_count` counts dead events. `trouble` explains why the last
+    event could not be stored or removed, or is empty.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class EventStore:
         self._max_dead_bytes = max_dead_bytes
         self._retry_s = retry_s
         self._sizes: dict[str, int] = {}
-        self._storing: set[str] = set()  # of these, in a transaction that has not ended
+        self._storing: set[str] = set()  # events in an unfinished transaction
         self._documents: dict[str, Decision] = {}
         self._journalled: set[str] = set()
         self._unremoved: set[str] = set()
@@ -70,38 +70,39 @@ class EventStore:
 
     @property
     def count(self) -> int:
-        """Events that wait on disk, or are on their way there."""
+        """Return the count of events on disk or being written."""
         return len(self._sizes)
 
     @property
     def bytes(self) -> int:
+        """Return the size of events on disk or being written."""
         return sum(self._sizes.values())
 
     @property
     def stored(self) -> tuple[int, int]:
-        """Events that are on disk by now, and their bytes."""
+        """Return the count and bytes of events on disk."""
         sizes = [size for event_id, size in self._sizes.items() if event_id not in self._storing]
         return len(sizes), sum(sizes)
 
     def holds(self, event_id: str) -> bool:
-        """Whether anything of an event is on disk."""
+        """Return True if anything of an event is on disk."""
         return event_id in self._sizes or event_id in self._journalled
 
     def documents(self, event_id: str) -> Decision | None:
-        """What was decided about an event, None if nothing was."""
+        """Return the documents decided for an event, or None."""
         return self._documents.get(event_id)
 
     def stored_roots(self, event: Event) -> list[tuple[Root, str]]:
-        """The roots of an event and of what was decided about it, each with the identity that it had."""
+        """Return the roots of an event and its documents, each with its identity at that time."""
         stored = [*zip(event.roots, event.identities, strict=False)]
         return stored + [(each.root, each.identity) for each in self._documents.get(event.id, ())]
 
     def is_journalled(self, event_id: str) -> bool:
-        """Whether what was decided will survive a power cut."""
+        """Return True if the decision survives a power cut."""
         return event_id in self._journalled
 
     def restore(self, stored: StoredEvents) -> None:
-        """Take over what a file holds, as it is opened."""
+        """Load the contents of a file that was opened."""
         self._left = stored
         self._sizes = {event.id: size for event, size in stored.events}
         self._documents |= dict(stored.documents)
@@ -110,7 +111,7 @@ class EventStore:
         self.restored.set()
 
     def left(self) -> tuple[Event, ...]:
-        """Events to be done, in order, once. Of one that only memory held there may be documents alone."""
+        """Return stored events in order, once; a lost turn may have only documents."""
         left, self._left = self._left, StoredEvents()
         if left.events or left.documents:
             logger.info("events taken up events=%d decided=%d", len(left.events), len(left.documents))
@@ -119,21 +120,21 @@ class EventStore:
         return tuple(event for _, event in sorted({**decided, **waiting}.items()))
 
     def has_room(self, count: int, size: int) -> bool:
-        """Whether so many further events of so many bytes in all may wait."""
+        """Return True if so many more events of so many bytes may wait."""
         return self.count + count <= self._max_events and self.bytes + size <= self._max_bytes
 
     async def put(self, event: Event) -> bool:
-        """Whether there was room; the event will survive a power cut then."""
+        """Store an event durably; return False without room."""
         if not self.has_room(1, len(encoded(event))):
             return False
         await self.put_all([event])
         return True
 
     async def put_all(self, events: Sequence[Event], *also: Change) -> None:
-        """Store events in place of those with their ids, and what belongs to them, whatever room there is."""
+        """Store events and related changes, regardless of room; events with known ids are replaced."""
         rows = [(event.id, encoded(event)) for event in events]
         before = {event_id: self._sizes.get(event_id) for event_id, _ in rows}
-        # Who removes an event while it is being stored must find it here.
+        # A concurrent removal must find the event here.
         self._sizes |= {event_id: len(data) for event_id, data in rows}
         fresh = {event_id for event_id, size in before.items() if size is None}
         self._storing |= fresh
@@ -150,11 +151,11 @@ class EventStore:
             self._storing -= fresh
 
     def decided(self, event_id: str, documents: Decision) -> None:
-        """Take note of what an event comes to, as yet in memory only."""
+        """Set the documents of an event, in memory only."""
         self._documents[event_id] = documents
 
     async def journal(self, event_id: str, *also: Change) -> None:
-        """Make durable what was decided about an event, as it is by then, and what belongs to it."""
+        """Store the documents of an event and related changes durably."""
         written: Decision | None = None
         while (documents := self._documents.get(event_id)) is not written and documents is not None:
             await self._commit(self._tables.journal.change({event_id: documents}), *also)
@@ -162,7 +163,7 @@ class EventStore:
         self._journalled.add(event_id)
 
     async def rewrite(self, left: CutEvent) -> None:
-        """Put what is left of an event in the place of what there is of it, and nothing where it has gone."""
+        """Replace an event and its documents by what is left after a cut, unless it is gone."""
         event_id = left.event.id
         if left.documents is not None and event_id in self._documents:
             self._documents[event_id] = left.documents
@@ -173,18 +174,19 @@ class EventStore:
             self._sizes[event_id] = len(encoded(left.event))
 
     async def remove(self, event_id: str) -> None:
-        """Forget an event, or see to it as soon as the disk allows. Raises nothing.
+        """Delete an event, later if the disk fails now. Raises nothing.
 
-        It counts against the cap until it is gone, and a daemon may run for weeks.
+        Until then it counts against the limit.
         """
         self._documents.pop(event_id, None)
         if not self.holds(event_id):
             return
         if not await self._removed(event_id) and self._removing is None:
             self._removing = asyncio.create_task(self._keep_removing(), name="remove events")
-            self._removing.add_done_callback(logged)
+            self._removing.add_done_callback(log_failure)
 
     async def _removed(self, event_id: str) -> bool:
+        """Delete an event; return False if that failed."""
         try:
             await self._run(partial(self._remove, event_id))
         except StoreError as error:
@@ -197,23 +199,24 @@ class EventStore:
         return True
 
     async def _keep_removing(self) -> None:
+        """Retry deletions until none is left."""
         try:
             while self._unremoved:
                 await asyncio.sleep(self._retry_s)
                 for event_id in sorted(self._unremoved):
                     await self._removed(event_id)
         finally:
-            self._removing = None  # from here on another one is needed
+            self._removing = None  # a later failure starts a new task
 
     def stop(self) -> None:
-        """What could not be removed is done again, to no effect, by the next daemon."""
+        """Stop retrying; the next daemon repeats unfinished removals, which changes nothing."""
         if self._removing is not None:
             self._removing.cancel()
 
     async def give_up(self, event: Event, reason: str, *, is_decided: bool = True) -> None:
-        """Move an event, which need not be on disk, to the dead: with what was decided about it, if anything.
+        """Move an event to the dead events, with its documents if any.
 
-        Unless it `is_decided` it will be found out anew what it comes to.
+        Unless it `is_decided`, it is classified again when revived.
         """
         documents = self._documents.get(event.id) if is_decided else None
         dead = DeadLetter(event, reason[:_REASON_LENGTH], utc_now(), documents=documents)
@@ -221,13 +224,13 @@ class EventStore:
         self._gone(event.id)
 
     async def dead(self) -> tuple[DeadLetter, ...]:
-        """Events that were given up, oldest first."""
+        """Return dead events, oldest first."""
         found = await self._run(self._tables.dead)
         self.dead_count = len(found)
         return found
 
     async def revive(self, event_id: str) -> Event | None:
-        """Let a dead event wait again, whatever room there is; None if there is none that could be read."""
+        """Let a dead event wait again, regardless of room; None if it does not exist or cannot be read."""
         found = await self._run(partial(self._tables.revive, event_id))
         if found is None:
             return None
@@ -240,23 +243,25 @@ class EventStore:
         return event
 
     async def drop(self, event_id: str) -> bool:
-        """Erase a dead event; false if there is none of this id."""
+        """Delete a dead event; return False for an unknown id."""
         dropped = await self._run(partial(self._tables.drop, [event_id]))
         self.dead_count -= dropped
         return dropped > 0
 
     async def cut_dead(self, unwanted: Sequence[Words]) -> CutCount:
-        """Take the sentences that hold an unwanted text out of dead events; empty ones are erased."""
+        """Remove sentences with an unwanted text from dead events; empty events are deleted."""
         done, gone = await self._run(partial(self._tables.cut_dead, unwanted))
         self.dead_count -= gone
         return done
 
     def _gone(self, event_id: str) -> None:
+        """Forget an event in memory."""
         self._sizes.pop(event_id, None)
         self._documents.pop(event_id, None)
         self._journalled.discard(event_id)
 
     async def _run(self, work: Callable[[Connection], T]) -> T:
+        """Run work in a transaction and record failures."""
         try:
             result = await self._database.run(work)
         except StoreError as error:
@@ -266,6 +271,7 @@ class EventStore:
         return result
 
     async def _commit(self, *changes: Change) -> None:
+        """Write pending events in one transaction."""
         try:
             await self._database.commit(*changes)
         except StoreError as error:
@@ -274,15 +280,18 @@ class EventStore:
         self.trouble = ""
 
     def _rewrite(self, left: CutEvent, waits: bool, is_journalled: bool, connection: Connection) -> None:
+        """Rewrite an event and its documents in a transaction."""
         event_id = left.event.id
-        # What is not there went while this waited for its turn.
+        # An event that is missing was removed meanwhile.
         if waits and self._tables.waiting.erase(connection, event_id):
             self._tables.waiting.write(connection, event_id, left.event)
         if is_journalled and left.documents is not None and self._tables.journal.erase(connection, event_id):
             self._tables.journal.write(connection, event_id, left.documents)
 
     def _remove(self, event_id: str, connection: Connection) -> None:
+        """Delete an event in a transaction."""
         self._tables.remove(connection, event_id)
 
     def _give_up(self, dead: DeadLetter, connection: Connection) -> int:
+        """Move an event to the dead events in a transaction."""
         return self._tables.give_up(connection, dead, self._max_dead_bytes)

@@ -1,7 +1,7 @@
-"""What has to be brought to its end although the daemon may be killed on the way: removals, moves, returns.
+"""Intents: removals, moves and restores that must be completed after a kill.
 
-A verb that takes several steps on disk puts down what it is about before the first and takes that away after
-the last; a daemon that starts finds what the one before it did not finish. Ids and hashes only, never text.
+A verb with several steps on disk stores its intent before the first step and deletes it after the last. A
+starting daemon completes the intents that it finds. They hold ids and hashes, never text.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from forged.state.rows import Rows
 
 
 class Rewrite(msgspec.Struct, frozen=True, order=True):
-    """A file that names `older` as its predecessor and not `former`: the hashes before and after."""
+    """File that now names `older` as its predecessor instead of `former`, with its hashes."""
 
     id: str
     before: str
@@ -25,11 +25,11 @@ class Rewrite(msgspec.Struct, frozen=True, order=True):
 
 
 class Intent(msgspec.Struct, frozen=True):
-    """One such verb in one root, of this `top` and `scope`.
+    """One such verb in the root with this `top` and `scope`.
 
-    `kind`: remove, restore or move. `ids` are taken away (or come back, in `batch`), `erase` for good; `why`
-    is kept with them in the trash. `became` is the id of the new file of a move, in the root `to_top`, of the
-    scope `to_scope`. `identity` and `to_identity` are which folders the two roots were.
+    `kind` is remove, restore or move. `ids` are removed (or restored from `batch`), `erase` for good; the
+    trash stores `why`. `became` is the id of a move's new file, in the root `to_top` of the scope `to_scope`.
+    `identity` and `to_identity` are the folders of the two roots.
     """
 
     key: str
@@ -49,7 +49,7 @@ class Intent(msgspec.Struct, frozen=True):
 
 
 class Intents(Rows[Intent]):
-    """All that is not finished; `resumed` is clear while a starting daemon finishes older ones."""
+    """Unfinished verbs; `resumed` is clear while a starting daemon completes older ones."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database, "intents", Intent, durable=True)
@@ -57,24 +57,25 @@ class Intents(Rows[Intent]):
         self.resumed.set()
 
     async def begin(self, intent: Intent) -> None:
-        """Put it down, durably on return. Raises StoreError.
+        """Store an intent durably. Raises StoreError.
 
-        A return withdraws each removal of the same ids that is unfinished: the next start would do it again.
+        A restore deletes unfinished removals of the same ids, which the next start would repeat.
         """
         opposed = self._opposed(intent) if intent.kind == "restore" else ()
         await self.store(dict.fromkeys(opposed) | {intent.key: intent})
 
     async def end(self, intent: Intent) -> None:
-        """Drop what is done, and with it what is unfinished and does the opposite to the same ids."""
+        """Delete a completed intent, and unfinished ones that do the opposite to the same ids."""
         await self.drop(intent.key, *self._opposed(intent))
 
     async def drop(self, *keys: str) -> None:
-        """Forget these. What cannot be written down is found done again at the next start."""
+        """Delete these intents; if that fails, the next start finds them completed."""
         dropped = dict.fromkeys(key for key in keys if key in self)
         self.hold(dropped)
         await self.store(dropped)
 
     def _opposed(self, intent: Intent) -> tuple[str, ...]:
+        """Return the unfinished intents that do the opposite to the same ids."""
         returns, ids = intent.kind == "restore", frozenset(intent.ids)
         return tuple(
             each.key

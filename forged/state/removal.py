@@ -16,9 +16,9 @@ import msgspec
 
 from forged.attributes import UNKNOWN, Facts
 from forged.state.attributes import Access, Accesses, Attributes
+from forged.state.capture_log import CaptureLog
 from forged.state.database import Change, Database
 from forged.state.injected_sets import InjectedSets, Injections
-from forged.state.judged import JudgementLog
 from forged.state.outbox import Outbox
 from forged.state.rows import MemoryRows, Rows, key_of
 from forged.state.to_review import ToReview
@@ -104,14 +104,14 @@ class Removal:
         accesses: Accesses,
         injected_sets: InjectedSets,
         injections: Injections,
-        judged: JudgementLog,
+        capture_log: CaptureLog,
         to_review: ToReview,
         outbox: Outbox,
         trust: TrustRecords,
         absences: Absences,
     ) -> None:
         self._attributes, self._accesses, self._absences = attributes, accesses, absences
-        self._injected_sets, self._injections, self._judged = injected_sets, injections, judged
+        self._injected_sets, self._injections, self._capture_log = injected_sets, injections, capture_log
         self._to_review, self._outbox, self._trust = to_review, outbox, trust
         self._database = database
         self._places = Rows(database, "places", str, durable=True, most=_MOST_ROOTS)
@@ -122,7 +122,7 @@ class Removal:
         await self._injections.forget(root.top, ids)
         await self._injected_sets.forget(root.top, ids)  # counts of uses, too
         await self._accesses.forget(root.top, ids)
-        await self._judged.forget(ids, contents)
+        await self._capture_log.forget(ids, contents)
         await self._rest_forgotten(root, ids)
 
     def trashed(self, top: str, ids: Collection[str]) -> dict[str, TrashedRows]:
@@ -156,7 +156,7 @@ class Removal:
             self._accesses.moved(root.top, ids, became.top, became.id),
             self._injected_sets.uses.moved(root.top, ids, became.top, became.id),
         )
-        await self._judged.moved(ids, became.id, became.top, became.scope)
+        await self._capture_log.moved(ids, became.id, became.top, became.scope)
         await self._rest_forgotten(root, ids)
 
     async def _rest_forgotten(self, root: RootIds, ids: Collection[str]) -> None:

@@ -24,14 +24,14 @@ from forged.files import atomic
 from forged.memory import utc
 from forged.state import daily_copy, damage
 from forged.state.attributes import Accesses, Attributes
+from forged.state.capture_log import CaptureLog
 from forged.state.captures import CaptureCursors, CaptureParts, LearnedSessions
-from forged.state.daily_counts import Agents, OutboundCounts, Spending
+from forged.state.daily_counts import Agents, EgressCounts, Spending
 from forged.state.database import Database, explained
 from forged.state.events import EventStore
 from forged.state.forgotten import ForgottenTexts
 from forged.state.injected_sets import InjectedSets, Injections
 from forged.state.intents import Intents
-from forged.state.judged import JudgementLog
 from forged.state.outbox import Outbox
 from forged.state.pauses import Pauses
 from forged.state.removal import Absences, Removal
@@ -73,7 +73,7 @@ class State:
         self.pauses = Pauses(self._database)
         self.spending = Spending(self._database, governor)
         self.trust = TrustRecords(self._database, self.pauses)
-        self.outbound = OutboundCounts(self._database)
+        self.egress = EgressCounts(self._database)
         self.intents = Intents(self._database)
         self.attributes = Attributes(self._database)
         self.requests = Requests(self._database, self.trust, self.attributes)
@@ -82,7 +82,7 @@ class State:
         self.parts = CaptureParts(self._database)
         self.injected_sets = InjectedSets(self._database)
         self.to_review = ToReview(self._database)
-        self.judged = JudgementLog(self._database)
+        self.capture_log = CaptureLog(self._database)
         self.injections = Injections(self._database)
         self.agents = Agents(self._database)
         self.learned = LearnedSessions(self._database)
@@ -97,7 +97,7 @@ class State:
             accesses=self.accesses,
             injected_sets=self.injected_sets,
             injections=self.injections,
-            judged=self.judged,
+            capture_log=self.capture_log,
             to_review=self.to_review,
             outbox=self.outbox,
             trust=self.trust,

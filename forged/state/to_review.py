@@ -1,9 +1,9 @@
-"""What a classifier proposed beside pasted text or of a past session: it waits until a person decides.
+"""Proposals that wait for a person: from pasted text or from past sessions.
 
-A `DecidedMemory` that `waits` lies here and nowhere else: in no file, in no map, in no prompt. Of too many
-the oldest go, and so does what nobody looked at for 30 days. What was learned of past sessions does not push
-anything out, nor is it pushed out: who learns stops at MOST_LEARNED. Answered from memory; what is awaited
-is durable on return and raises StoreError.
+A waiting `DecidedMemory` is stored here only: in no file, map or prompt. Beyond the limit the oldest are
+dropped, and so are those older than 30 days. Proposals from past sessions neither displace others nor are
+displaced; learning stops at MOST_LEARNED. Reads use memory. Async methods are durable on return and raise
+StoreError.
 """
 
 from __future__ import annotations
@@ -27,30 +27,33 @@ HELD_S = 30 * 24 * 3600.0
 
 
 class ToReview(Rows[DecidedMemory]):
-    """One for the daemon, by the memory's id; lives in its event loop. `clock` gives Unix seconds."""
+    """Waiting proposals by memory id. One for the daemon; lives in its event loop.
+
+    `clock` returns Unix seconds.
+    """
 
     def __init__(self, database: Database, most: int = MOST, clock: Callable[[], float] = time.time) -> None:
         super().__init__(database, "to_review", DecidedMemory, durable=True, clock=clock)
         self._room = most
-        # Whoever changes it has read it before, and waits for the disk between.
+        # A change reads first and waits for the disk in between.
         self._one_at_a_time = asyncio.Lock()
 
     def of(self, roots: Collection[Root] | None = None) -> tuple[DecidedMemory, ...]:
-        """What waits in these roots, or in all, oldest first."""
+        """Return the waiting proposals of these roots, or of all, oldest first."""
         since = self._clock() - HELD_S
-        told = (each for each in self.values() if roots is None or each.root in roots)
-        fresh = (each for each in told if _at(each) > since)
+        listed = (each for each in self.values() if roots is None or each.root in roots)
+        fresh = (each for each in listed if _at(each) > since)
         return tuple(sorted(fresh, key=lambda each: (each.memory.created_at, each.memory.id)))
 
     @property
     def learned(self) -> int:
-        """How many of those that wait were learned of past sessions."""
+        """Return the count of waiting proposals from past sessions."""
         return sum(bool(each.learned_at) for each in self.of())
 
     async def add(self, documents: Sequence[DecidedMemory]) -> tuple[str, ...]:
-        """Let these wait; the same words of a root wait once. The ids of those that are new.
+        """Add proposals, each text of a root once; return the ids of new ones.
 
-        One that is to replace what waits itself takes its place: of two that wait the newest word counts.
+        One that replaces a waiting proposal takes its place.
         """
         async with self._one_at_a_time:
             waiting = {each.memory.id: each for each in self.of()}
@@ -70,22 +73,23 @@ class ToReview(Rows[DecidedMemory]):
             return tuple(new)
 
     def _without_room(self, waiting: Iterable[DecidedMemory]) -> list[str]:
-        heard = sorted((each for each in waiting if not each.learned_at), key=_at)
-        return [each.memory.id for each in heard[: -self._room]]
+        """Return the oldest live proposals beyond the limit."""
+        live = sorted((each for each in waiting if not each.learned_at), key=_at)
+        return [each.memory.id for each in live[: -self._room]]
 
     async def remove(self, ids: Collection[str]) -> None:
-        """Let these wait no longer."""
+        """Remove proposals."""
         async with self._one_at_a_time:
             await self.store({each: None for each in ids if each in self})
 
     async def forget(self, top: str, memory_ids: Collection[str]) -> None:
-        """Let none of what waits name these memories of a root: it stands alone from now on."""
+        """Remove references to forgotten memories of a root from its proposals."""
         async with self._one_at_a_time:
             alone = {key: _alone(each, memory_ids) for key, each in self.items() if each.root.top == top}
             await self.store({key: each for key, each in alone.items() if each != self[key]})
 
     async def cut(self, unwanted: Sequence[Words]) -> CutCount:
-        """Take away what says an unwanted text, and the text out of what was pasted beside the others."""
+        """Remove proposals with an unwanted text, and the text from pasted text."""
         async with self._one_at_a_time:
             left = {key: _without(each, unwanted) for key, each in self.items()}
             changed = {key: document for key, (document, count) in left.items() if count}
@@ -94,14 +98,16 @@ class ToReview(Rows[DecidedMemory]):
 
 
 def _without(document: DecidedMemory, unwanted: Sequence[Words]) -> tuple[DecidedMemory | None, int]:
+    """Return a proposal without unwanted text, None if its content has it, and the count of sentences."""
     _, said = without_sentences(document.memory.content, unwanted)
-    beside, count = without_sentences(document.beside, unwanted)
+    pasted, count = without_sentences(document.pasted, unwanted)
     if said:
         return None, said + count
-    return (msgspec.structs.replace(document, beside=beside) if count else document), count
+    return (msgspec.structs.replace(document, pasted=pasted) if count else document), count
 
 
 def _alone(document: DecidedMemory, gone: Collection[str]) -> DecidedMemory:
+    """Return a proposal without references to memories that are gone."""
     memory = document.memory
     related = tuple(edge for edge in memory.related if edge.id not in gone)
     memory = msgspec.structs.replace(memory, related=related)
@@ -111,11 +117,12 @@ def _alone(document: DecidedMemory, gone: Collection[str]) -> DecidedMemory:
 
 
 def _at(document: DecidedMemory) -> float:
+    """Return the time of a proposal."""
     return document.learned_at or time_ns(document.memory.created_at) / 1e9
 
 
 def _in_place(document: DecidedMemory, other: DecidedMemory | None) -> DecidedMemory:
-    """A document with what another one that waited was to replace, if there was one."""
+    """Return a proposal that replaces the memory which another one was to replace."""
     if other is None:
         return document
     memory = msgspec.structs.replace(

@@ -1,4 +1,4 @@
-"""Stores: what a request may search, and the one search over all of them."""
+"""Stores of memories that a request may search, and the one search over all of them."""
 
 from forged.map import Ranked
 from forged.stores.recall import RecallSearch, comparison_key, matches_filters

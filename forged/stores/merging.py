@@ -1,9 +1,9 @@
-"""One list of the lists that stores and models found.
+"""Merge the lists that several stores and models found into one.
 
-Where all rows have a vector of one model, the nearest comes first. Else scores are in different units, and
+If all rows have a vector of one model, the nearest comes first. Otherwise scores are in different units, and
 reciprocal rank fusion decides: a row counts 1 / (60 + place) for each list that has it. A second model has
-Chinese, Japanese and Korean: each language is one list, so that what words and vectors both find is counted
-once against the other.
+Chinese, Japanese and Korean. Each language is then one list, so that a row found by words and vectors does
+not count twice against the other language.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from forged.map import Ranked, admission_limit
 from forged.stores.values import Question, SearchResult
 from forged.text.terms import is_cjk
 
-# So many that were followed over what memories speak of come.
+# Most memories that are reached through entities.
 MOST_REACHED = 10
-# The usual constant: how little the first place is worth more than the tenth.
+# The usual constant of reciprocal rank fusion: the greater, the flatter.
 _K = 60
 _SAME, _KEY = attrgetter("same"), attrgetter("key")
 _Key = TypeVar("_Key", bound=Hashable)
 
 
 def without_linked(rows: SearchResult) -> list[Ranked]:
-    """Leave out what links led to."""
+    """Return the rows that were found by the search itself and not by links."""
     return [each for each in rows.ranked if each.found_by == "search"]
 
 
 def merge_ranked(
     lists: Sequence[Sequence[Ranked]], same: Callable[[Ranked], _Key], *, by_rank: bool = False
 ) -> list[tuple[Ranked, float]]:
-    """One list of many with what each is worth: by distance where all can be compared, else by rank.
+    """Merge lists and return each row with its score: by distance if all are comparable, else by rank.
 
-    Nothing comes twice; of equals, and of two rows of one memory, the earlier list's comes.
+    Nothing comes twice; of equal rows, and of two rows of one memory, that of the earlier list comes.
     """
     rows: dict[_Key, Ranked] = {}
     for ranked in lists:
@@ -66,11 +66,13 @@ def merge_models(own: SearchResult, second: SearchResult | None, question: Quest
 
 
 def merge_stores(found: Sequence[SearchResult], question: Question) -> SearchResult:
-    """Merge the results of all stores; where a gate holds, no more than one store alone might give."""
+    """Merge the results of all stores; a gate limits them to the number that one store may give."""
     most = question.top_k
     if question.least_evidence != float("-inf"):
         most = admission_limit(turn=question.turn, most=most, by_vectors=question.vectors is not None)
-    most += sum(each.key in question.pinned for rows in found for each in rows.ranked)  # these come anyhow
+    most += sum(
+        each.key in question.pinned for rows in found for each in rows.ranked
+    )  # pinned memories come anyway
     return _merged(found, list(map(without_linked, found)), most, most)
 
 
@@ -80,10 +82,12 @@ def _merged(
     best = _fused(lists)[:most]
     keys = {each.key for each in best}
     led = {each.key: each for rows in found for each in rows.ranked if each.found_by != "search"}
-    beside = [each for key, each in led.items() if key not in keys]
+    linked = [each for key, each in led.items() if key not in keys]
     return SearchResult(
-        ranked=(*best, *beside[:most_hops]),
-        rejected=tuple(each for rows in found for each in rows.rejected),  # those that came leave the answer
+        ranked=(*best, *linked[:most_hops]),
+        rejected=tuple(
+            each for rows in found for each in rows.rejected
+        ),  # an `Answer` drops those that are admitted
         evidence=max((rows.evidence for rows in found if rows.ranked), default=found[0].evidence),
     )
 
@@ -93,9 +97,9 @@ def _fused(lists: Sequence[Sequence[Ranked]]) -> list[Ranked]:
 
 
 def merge_recalled(lists: Sequence[Sequence[Ranked]], led: Sequence[Ranked], query: str) -> list[Ranked]:
-    """Lists of a recall as one, and what was `led` to, by rank; each scored by what it is worth.
+    """Merge the lists of a recall and the linked memories in `led`, by rank, with the resulting scores.
 
-    Lists in the script of the query stand before those in another: of equal places they come first.
+    Lists in the script of the query precede those in another script: of equal places they come first.
     """
     asked = is_cjk(query)
     some = sorted(filter(None, lists), key=lambda rows: is_cjk(rows[0].memory.content) is not asked)
@@ -116,7 +120,7 @@ def _scored(rows: Iterable[tuple[Ranked, float]]) -> list[Ranked]:
 
 
 def merge_reached(lists: Iterable[Sequence[Ranked]]) -> list[Ranked]:
-    """Merge the memories that were reached here and on a server, each once."""
+    """Merge the memories that were reached through entities here and on a server, each once."""
     best = dict[tuple[str, str], Ranked]()
     for each in (each for rows in lists for each in rows):
         if each.same not in best or each.score > best[each.same].score:

@@ -1,7 +1,7 @@
-"""The search of a recall: many stores, each with a limit of its own, and what memories speak of.
+"""Search of a recall: many stores with their own limits, and memories reached through entities.
 
-A store is searched by distance alone where all that it holds has a vector of the model that answers, else by
-words too. A store that could not take part as it should is named, with the reason.
+A store is searched by distance alone if all its memories have a vector of the answering model, otherwise by
+words too. A store that could not take part is named, with the reason.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from forged.text.terms import is_cjk
 
 _UNREAD = f"is not read yet: {FIRST_BUILD}"
 _ENTITIES = "over entities"
-_MOST_LED = 64  # looked at in a graph
+_MOST_REACHED_IN_GRAPH = 64
 
 
 class RecallSearch:
-    """One for the daemon, over the search of its stores."""
+    """Searches of recalls; one for the daemon, over the search of its stores."""
 
     def __init__(self, search: StoreSearch, thread: Executor) -> None:
         self._search = search
@@ -41,9 +41,9 @@ class RecallSearch:
     async def search(
         self, stores: Sequence[Store], question: Question, *, until: float, tops: tuple[str, ...] = ()
     ) -> SearchResult:
-        """One list of all stores, no memory twice, and as many of each scope as may come.
+        """Return one list of all stores, no memory twice, within the limits of each scope.
 
-        What is not there at `until` is left out. `tops` are the roots of whoever asks.
+        Stores that have not answered at `until` are left out. `tops` are the roots of the caller.
         """
         limits = question.limits
         assert limits is not None, "a recall has limits"
@@ -63,7 +63,7 @@ class RecallSearch:
     def _searches(
         self, stores: Sequence[Store], question: Question, limits: Limits, tops: tuple[str, ...]
     ) -> Searches:
-        """A search for each store and for what else is asked, by name; nearer ones come before servers."""
+        """Return a search for each store and over entities, by name; nearer stores precede servers."""
         here = [each for each in stores if not isinstance(each, RemoteStore)]
         there = [each for each in stores if isinstance(each, RemoteStore)]
         searches: Searches = {each.name: self._in_store(each, question, limits) for each in here}
@@ -74,7 +74,7 @@ class RecallSearch:
         return searches | {f"{each.name} {_ENTITIES}": _reached(each, question) for each in there}
 
     async def _in_store(self, store: Store, question: Question, limits: Limits) -> StoreResult:
-        """By distance alone where all that it holds has a vector of the model that answers; else by words."""
+        """Search a store by distance alone if the answering model made all vectors; else by words too."""
         view = await store.view(question.generation, question.deadline)
         if not view.size:
             return StoreResult(missing=_UNREAD if view.waiting else view.problem, unread=view.waiting)
@@ -109,7 +109,7 @@ class RecallSearch:
         return StoreResult((_by_model(rows, key),), indexes=frozenset({"dense"}))
 
     async def _over_entities(self, stores: Sequence[Store], question: Question) -> StoreResult:
-        """Follow the query over what the memories of all stores speak of."""
+        """Follow the entities of the query through the memories of all stores."""
         views = await asyncio.gather(*(each.view(question.generation, question.deadline) for each in stores))
         homes = [home for view in views for home in view.maps]
         rows, admits = list[Ranked](), question.admits
@@ -132,14 +132,14 @@ async def _reached(store: RemoteStore, question: Question) -> StoreResult:
 
 
 def _by_model(rows: SearchResult, key: str | None) -> SearchResult:
-    """Rows that can be compared with others by their distance."""
+    """Return rows that are comparable with others by their distance."""
     return SearchResult(
         tuple(replace(each, model=comparison_key(key, each.memory.content)) for each in rows.ranked)
     )
 
 
 def _is_whole(part: MapPart, key: str | None, dimension: int, *, routes: bool) -> bool:
-    """Tell whether every row can be compared with the query; where `routes`, CJK rows are another model's."""
+    """Return True if every row is comparable with the query; with `routes`, CJK rows are another model's."""
     lacks = np.ones(len(part.memories), np.bool_)
     index = part.dense
     if index is not None and index.dimension == dimension and key in {None, index.key}:
@@ -152,7 +152,7 @@ def _is_whole(part: MapPart, key: str | None, dimension: int, *, routes: bool) -
 
 
 def _scripts(view: View) -> tuple[str, ...]:
-    """The scripts of its memories: distances are compared within one, as a model keeps scripts apart."""
+    """Return the scripts of a view's memories: distances are compared within one script."""
     are = [part.traits.is_cjk for home in view.maps for part in home.parts]
     there = (("other", not all(each.all() for each in are)), ("cjk", any(each.any() for each in are)))
     return tuple(script for script, is_there in there if is_there)
@@ -161,7 +161,7 @@ def _scripts(view: View) -> tuple[str, ...]:
 def _of_script(
     view: View, script: str, admits: Callable[[str, str], bool] | None
 ) -> Callable[[str, str], bool]:
-    """Return a filter for memories of one script that `admits` lets come."""
+    """Return a filter for memories of one script that `admits` accepts."""
     homes = {home.root: home for home in view.maps}
 
     def may_come(root: str, memory_id: str) -> bool:
@@ -173,9 +173,10 @@ def _of_script(
 
 
 class EntitySearch:
-    """Searches over what memories speak of; one for the daemon.
+    """Searches over the entities of memories; one for the daemon.
 
-    A map's graph of its heads is made in a thread when a query first needs it, and lives as long as the map.
+    The entity graph of a map's heads is built in a thread at the first query that needs it, and lives as long
+    as the map.
     """
 
     def __init__(self, thread: Executor) -> None:
@@ -183,7 +184,7 @@ class EntitySearch:
         self._graphs = WeakKeyDictionary[VectorMap, EntityGraph]()
 
     async def search(self, maps: Sequence[VectorMap], query: str) -> tuple[ReachedMemory, ...]:
-        """The best first; `place` of each is the map's among `maps`, and the memory's id."""
+        """Return the memories reached, best first; `place` is the map's number and the memory's id."""
         if not any(home.memories for home in maps):
             return ()
         return await fair_queue.in_thread(self._thread, partial(self._search, tuple(maps), query))
@@ -191,7 +192,7 @@ class EntitySearch:
     def _search(self, maps: Sequence[VectorMap], query: str) -> tuple[ReachedMemory, ...]:
         graphs = [self._graph(home) for home in maps]
         named = named_in(graphs, query)
-        return two_hops(graphs, named, _MOST_LED) if named else ()
+        return two_hops(graphs, named, _MOST_REACHED_IN_GRAPH) if named else ()
 
     def _graph(self, home: VectorMap) -> EntityGraph:
         graph = self._graphs.get(home)
@@ -202,7 +203,7 @@ class EntitySearch:
 
 
 def matches_filters(facts: Facts, filters: Mapping[str, Any], least_importance: float) -> bool:
-    """Tell whether a memory has all of these values in its metadata, and is important enough."""
+    """Return True if a memory has all these metadata values and is important enough."""
     if facts.importance < least_importance:
         return False
     known = facts.metadata
@@ -210,7 +211,7 @@ def matches_filters(facts: Facts, filters: Mapping[str, Any], least_importance: 
 
 
 def _is_same(one: object, other: object) -> bool:
-    """JSON equality: 1 is 1.0, and true is not 1, at any depth."""
+    """Compare JSON values: 1 equals 1.0, and true does not equal 1, at any depth."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, dict) and isinstance(other, dict):
@@ -221,5 +222,5 @@ def _is_same(one: object, other: object) -> bool:
 
 
 def comparison_key(key: str | None, content: str) -> str:
-    """Equal for two texts whose distances to a query can be compared: one model, and one script."""
+    """Return a key that is equal for texts with comparable distances: one model, and one script."""
     return f"{key} {'cjk' if is_cjk(content) else 'other'}"

@@ -1,8 +1,9 @@
-"""The way from the path that an agent works in, in any spelling, to the stores that it may see.
+"""Resolver: maps the path that an agent works in, in any spelling, to its stores.
 
-Raises WorkspaceError for no directory that can be entered. Disks are looked at in threads of this module,
-never on the event loop: 64 KiB of TOML took 336 ms. Answers are kept for 5 s, roots by spelling and settings
-by repository; a configuration is parsed once for each of its versions. Askers of one answer share one look.
+Raises WorkspaceError for a path that is no directory. Disks are read in threads of this module, never on the
+event loop: 64 KiB of TOML took 336 ms. Answers are kept for 5 s, roots by spelling and settings by
+repository. A configuration is parsed once for each of its versions. Concurrent requests for one answer share
+one look-up.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ from forged_client.envelope import identity_of
 KEPT_S = 5.0
 MOST_KEPT = 1024
 _MOST_SEEN = 64
-# Characters. No path is longer, and a spelling may hold any number of `/./`.
+# Characters of a cached key: no path is longer, but a spelling may hold any number of `/./`.
 _LONGEST = 4096
-# A disk that hangs holds one of them; the others go on.
+# A hanging disk blocks one thread; the others go on.
 _THREADS = 4
 
 _T = TypeVar("_T")
@@ -48,7 +49,7 @@ _Found = TypeVar("_Found")
 class Workplace(msgspec.Struct, frozen=True, eq=False):
     """A workspace: its roots (repo before user), their tops, and its settings.
 
-    `files` is the store of those roots, `others` are those searched with it; `off` is why memory is off.
+    `files` is the store of those roots, `others` are searched with it. `off` is the reason why memory is off.
     """
 
     roots: tuple[Root, ...]
@@ -61,10 +62,11 @@ class Workplace(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def stores(self) -> tuple[Store, ...]:
+        """All stores of the workplace."""
         return (self.files, *self.others)
 
     def maps(self) -> tuple[VectorMap, ...]:
-        """The maps that are there now, of all stores."""
+        """Return the maps of all stores that exist now."""
         return tuple(home for each in self.stores for home in each.maps())
 
     def shown(self) -> tuple[tuple[str, int], ...]:
@@ -72,14 +74,14 @@ class Workplace(msgspec.Struct, frozen=True, eq=False):
         return tuple((home.root, home.generation) for home in self.maps())
 
     def is_whole(self, found: Iterable[Ranked]) -> bool:
-        """Tell whether all finds of other stores are still there: a session's memories expire."""
+        """Return True if memories found in other stores still exist: those of a session expire."""
         homes = {home.root: home for home in self.maps()}
         others = (each for each in found if each.root not in self.tops)
         return all(each.root in homes and homes[each.root].find(each.memory.id) for each in others)
 
 
 class Resolver:
-    """Resolves workspaces for all requests of one daemon. To be used on its event loop."""
+    """Resolves workspaces for all requests of one daemon. Used on its event loop."""
 
     def __init__(
         self,
@@ -91,9 +93,10 @@ class Resolver:
         state: State | None = None,
         sessions: tuple[SessionMemories, SessionViews] | None = None,
     ) -> None:
-        """`home` is the user's directory; a repository may set four keys of the configuration `user`.
+        """Create a resolver without cached answers.
 
-        Without `sessions` no session remembers anything.
+        `home` is the user's directory. A repository may set four keys of the configuration `user`. Without
+        `sessions` there are no session memories.
         """
         self.home = home
         self._user = user
@@ -106,13 +109,15 @@ class Resolver:
         self._repositories = _LookupCache(self._repository, clock)
         self._agents = _LookupCache(self._agent, clock)
         self._versions: OrderedDict[str, _Version] = OrderedDict()
-        self._agreed: OrderedDict[frozenset[tuple[str, str]], float] = OrderedDict()  # until when
+        self._agreed: OrderedDict[frozenset[tuple[str, str]], float] = (
+            OrderedDict()
+        )  # with the end of their validity
 
     async def check_paths(self, seen: Mapping[str, str]) -> None:
         """Compare the client's view of its paths with the daemon's, by a fresh look.
 
-        A mismatch is looked at once more: a folder may have been replaced meanwhile. Raises WorkspaceError
-        where they mean different folders, as in containers that share a HOME.
+        A mismatch is checked once more: a folder may have been replaced meanwhile. Raises WorkspaceError if
+        they mean different folders, as in containers that share a HOME.
         """
         if len(seen) > _MOST_SEEN:
             raise WorkspaceError(f"a request may name {_MOST_SEEN} paths, and this one names {len(seen)}")
@@ -125,18 +130,18 @@ class Resolver:
         raise WorkspaceError(_disagreement(path, found[path], seen[path]))
 
     def has_checked(self, seen: Mapping[str, str]) -> bool:
-        """Return True if a look of the last seconds found just this at these paths. Switches no task.
+        """Return True if a check of the last seconds found just this at these paths. Switches no task.
 
         Only a mount that changes for the daemon alone is noticed later.
         """
         return not seen or self._agreed.get(frozenset(seen.items()), 0.0) > self._clock()
 
     def resolve(self, workspace: str) -> Awaitable[Workplace]:
-        """The place of a path. Switches no task while it is known. Raises WorkspaceError."""
+        """Return the workplace of a path. Switches no task while it is known. Raises WorkspaceError."""
         return self._places.find(workspace)
 
     async def with_others(self, place: Workplace, *, agent: str, session_id: str) -> Workplace:
-        """The place with the stores that the configuration retrieves with it."""
+        """Return the workplace with the stores that `[scopes].retrieve` adds to it."""
         if not self._user.scopes.retrieve:
             return place
         wanted = self._user.scopes.retrieved
@@ -148,7 +153,7 @@ class Resolver:
     async def stores(
         self, place: Workplace, scopes: Iterable[Scope], *, agent: str, session_id: str
     ) -> tuple[Store, ...]:
-        """The stores of scopes in their order, of this agent and session. Raises WorkspaceError."""
+        """Return the stores of scopes in their order, of this agent and session. Raises WorkspaceError."""
         found = list[Store]()
         for scope in scopes:
             if scope is not Scope.SESSION:
@@ -172,9 +177,9 @@ class Resolver:
     async def within(
         self, place: Workplace, scope: str, agent_id: str = "", *, make: bool = False
     ) -> Workplace:
-        """A place of one root alone: an agent's, which may have none yet, or the organization's.
+        """Return a workplace of one root alone: an agent's, which may have none yet, or the organization's.
 
-        Raises WorkspaceError for what is no agent's id, StoreError where a root is to be made and cannot be.
+        Raises WorkspaceError for an invalid agent id, StoreError if a root has to be made and cannot be.
         """
         roots: tuple[Root, ...]
         if scope == Scope.ORG:
@@ -189,7 +194,7 @@ class Resolver:
         return self.of_roots(place, roots)
 
     def of_roots(self, place: Workplace, roots: tuple[Root, ...]) -> Workplace:
-        """The place with these roots alone."""
+        """Return the workplace with these roots alone."""
         tops = tuple(root.top for root in roots)
         return msgspec.structs.replace(place, roots=roots, files=self._files(roots), tops=tops)
 
@@ -198,7 +203,7 @@ class Resolver:
 
     async def _place(self, workspace: str) -> tuple[Workplace, float]:
         found = await self._in_thread(partial(resolve, workspace, self.home))
-        # The work tree's own, which the store in a bare clone's git directory has not.
+        # The top of the work tree; a store in a bare clone's git directory has none.
         repos = [root for root in found if root.scope is Scope.REPO]
         top = next((root.top for root in sorted(repos, key=lambda each: not each.has_files)), None)
         if top is None:
@@ -211,7 +216,7 @@ class Resolver:
         return () if root is None else (root,), self._clock() + KEPT_S
 
     async def _repository(self, top: str) -> tuple[tuple[MemoryConfig, tuple[str, ...], float], float]:
-        """The settings of a repository, their warnings, and until when they need no new look."""
+        """Return the settings of a repository, their warnings, and the time of the next look."""
         version = await self._in_thread(partial(_read, top, self._versions.get(top)))
         _keep(self._versions, top, version)
         until = self._clock() + KEPT_S
@@ -229,7 +234,7 @@ class Resolver:
 
 
 class _Version(msgspec.Struct, frozen=True):
-    """One version of a repository's file: what tells it from the next, and what it asks for."""
+    """One version of a repository's configuration file: its identity and its settings."""
 
     identity: tuple[int, int, int] | None
     asked: RepoConfig
@@ -237,7 +242,7 @@ class _Version(msgspec.Struct, frozen=True):
 
 
 class _LookupCache(Generic[_T]):
-    """Answers of a slow look by key, each kept until the look's time; one look at a time for each key."""
+    """Cache of slow look-ups by key, each kept until its own time; one look-up at a time for a key."""
 
     def __init__(
         self, look: Callable[[str], Awaitable[tuple[_T, float]]], clock: Callable[[], float]
@@ -247,7 +252,7 @@ class _LookupCache(Generic[_T]):
         self._under_way: dict[str, asyncio.Future[tuple[_T, float]]] = {}
 
     async def find(self, key: str) -> _T:
-        """The answer for a key. Raises what the look raises; a failure is not kept."""
+        """Return the answer for a key. Raises the error of the look-up; a failure is not kept."""
         kept = self._kept.get(key)
         if kept is not None and self._clock() < kept[1]:
             return kept[0]
@@ -255,11 +260,11 @@ class _LookupCache(Generic[_T]):
         if look is None:
             look = self._under_way[key] = asyncio.ensure_future(self._look(key))
             look.add_done_callback(partial(self._ended, key))
-        answer, _ = await asyncio.shield(look)  # one who gives up does not take it from the others
+        answer, _ = await asyncio.shield(look)  # a cancelled caller does not cancel it for the others
         return answer
 
     def drop(self, key: str) -> None:
-        """Look again the next time."""
+        """Forget an answer, so that the next call looks again."""
         self._kept.pop(key, None)
 
     def _ended(self, key: str, look: asyncio.Future[tuple[_T, float]]) -> None:
@@ -288,7 +293,7 @@ def _disagreement(path: str, here: str, there: str) -> str:
 
 
 def _keep(kept: OrderedDict[_Key, _T], key: _Key, answer: _T) -> None:
-    """Put an answer in, and drop the oldest while there are too many."""
+    """Put an answer into a cache, and drop the oldest while there are too many."""
     kept[key] = answer
     kept.move_to_end(key)
     while len(kept) > MOST_KEPT:
@@ -296,7 +301,7 @@ def _keep(kept: OrderedDict[_Key, _T], key: _Key, answer: _T) -> None:
 
 
 def _read(top: str, known: _Version | None) -> _Version:
-    """A repository's file as it is now; `known` itself if it has not changed. Runs in a thread."""
+    """Return the current version of a repository's file; `known` itself if it is unchanged."""
     identity = config.repo_identity(Path(top))
     if known is not None and identity is not None and known.identity == identity:
         return known

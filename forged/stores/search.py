@@ -1,7 +1,7 @@
-"""The search of a retrieval: of the maps of a view as one store, and of other stores at the same time.
+"""Search of a retrieval: the maps of a view as one store, and other stores at the same time.
 
-In: stores and a `Question`; out: `SearchResult` of the best heads, each chain once, gated where asked for,
-then those that links lead to, and those that stayed out. A long search runs in the given thread, so that
+In: stores and a `Question`. Out: a `SearchResult` with the best heads, each chain once, gated where asked
+for, then memories that links lead to, and the rejected ones. A long search runs in the given thread, so that
 other requests are answered meanwhile. A store that is late or fails is named: it neither delays an answer
 beyond the deadline nor fails it.
 """
@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from forged import fair_queue
 from forged.errors import ForgedError
-from forged.fair_queue import retrieved
+from forged.fair_queue import ignore_failure
 from forged.map import (
     CANDIDATES,
     Cosines,
@@ -47,35 +47,35 @@ from forged.stores.values import GIVEN, Question, SearchResult
 
 logger = logging.getLogger(__name__)
 
-# A store shows its memories within such a moment; its first build is not waited for.
+# Seconds that a store has to show its memories; its first build is not waited for.
 MOMENT_S = 0.05
-# Multiply-adds that are searched on the event loop, some milliseconds; more goes to the thread.
+# Multiply-adds that run on the event loop, some milliseconds; more run in the thread.
 _INLINE_WORK = 20_000_000
-# Candidates that are looked at for each one that may come: by evidence the order is another.
+# Candidates for each memory that may be admitted: evidence orders them anew.
 _POOL = 2
-# So many cost no more than fewer. Memories in context seldom take the first places of a large store.
+# So many cost no more than fewer. Memories in context seldom are the first of a large store.
 _FREE = CANDIDATES // 2
 
 Id = tuple[str, str]
-"""A memory by the top of its root and the id of its newest version."""
+"""Key of a memory: the top of its root and the id of its newest version."""
 
 Place = tuple[int, int]
-"""A row of a map, by the map's place."""
+"""Number of a map, and a row of it."""
 
 
 class Searcher(Protocol):
-    """A search of one view."""
+    """Search of one view."""
 
     async def search(self, question: Question) -> SearchResult:
-        """The best rows for a question. May raise anything and may be cancelled at the deadline."""
+        """Return the best rows for a question. May raise anything and may be cancelled at the deadline."""
 
 
 Second = Callable[[View, tuple[str, ...]], tuple[Searcher, str] | None]
-"""A second model's source of a view under some roots, and its key; None where it knows nothing."""
+"""Returns a second model's searcher of a view under some roots, and its key; None without vectors."""
 
 
 class StoreResult(msgspec.Struct, frozen=True):
-    """The result of one store; `missing` is why that is not all of it, `indexes` are those that answered."""
+    """Result of one store; `missing` is the reason if it is incomplete, `indexes` are those that answered."""
 
     lists: tuple[SearchResult, ...] = ()
     missing: str = ""
@@ -88,7 +88,10 @@ Searches = dict[str, Coroutine[Any, Any, StoreResult]]
 
 
 class StoreSearch:
-    """One for the daemon; `second` gives a second model's source of a view, if there is one."""
+    """Searches of retrievals; one for the daemon.
+
+    `second` returns a second model's searcher of a view, if there is one.
+    """
 
     def __init__(self, *, lexical_weight: float, thread: Executor, second: Second | None = None) -> None:
         self._lexical_weight = lexical_weight
@@ -104,10 +107,10 @@ class StoreSearch:
         own: View | None = None,
         tops: tuple[str, ...] = (),
     ) -> SearchResult:
-        """Search stores, and `own`, the view that a request is about.
+        """Search stores, and `own`, the view of the request's workspace.
 
-        `own` has no limit, and what its search raises is raised; the rest has until the question's deadline.
-        `tops` are the roots of whoever asks.
+        `own` has no deadline, and an error of its search is raised. The other stores have until the
+        question's deadline. `tops` are the roots of the caller.
         """
         second = self.second(own, tops) if self.second is not None and own is not None else None
         searches: Searches = {} if second is None else {"cjk": _of_second(second, question)}
@@ -128,7 +131,7 @@ class StoreSearch:
         return replace(rows, missing=missing) if missing else rows
 
     def _searches(self, stores: Sequence[Store], question: Question, tops: tuple[str, ...]) -> Searches:
-        """A search for each store, by name; nearer ones come before servers."""
+        """Return a search for each store, by name; nearer stores precede servers."""
         here = [each for each in stores if not isinstance(each, RemoteStore)]
         there = [each for each in stores if isinstance(each, RemoteStore)]
         searches: Searches = {each.name: self._in_store(each, question) for each in here}
@@ -149,7 +152,7 @@ class StoreSearch:
         return StoreResult() if second is None else await _of_second(second, question)
 
     def files(self, view: View, *, by_distance: bool = False) -> ViewSearcher:
-        """The search of a view, by words and vectors or by distance alone."""
+        """Return the search of a view, by words and vectors or by distance alone."""
         weight = 0.0 if by_distance else self._lexical_weight
         return ViewSearcher(view, lexical_weight=weight, thread=self._thread, batch=self._batch)
 
@@ -177,10 +180,10 @@ async def gathered(
     *,
     says_why: bool = False,
 ) -> tuple[SearchResult | None, dict[str, StoreResult]]:
-    """Wait for `whole`, and until a deadline for each search: its result, or that it was late or failed."""
+    """Wait for `whole`, and until a deadline for each search; name searches that were late or failed."""
     tasks = {name: asyncio.ensure_future(search) for name, search in searches.items()}
     for task in tasks.values():
-        task.add_done_callback(retrieved)
+        task.add_done_callback(ignore_failure)
     try:
         first = await whole if whole is not None else None
         if tasks:
@@ -208,19 +211,23 @@ def _brought(name: str, task: asyncio.Future[StoreResult], *, says_why: bool) ->
 
 
 class ViewSearcher:
-    """A view as a source: its maps are searched as if they were one store. Raises nothing."""
+    """Searches the maps of a view as if they were one store. Raises nothing."""
 
     def __init__(
         self, view: View, *, lexical_weight: float, thread: Executor, batch: list[BatchedSearch] | None = None
     ) -> None:
-        """`lexical_weight` is the share of words in a score; `batch` are the searches that wait."""
+        """Create the searcher of a view.
+
+        `lexical_weight` is the share of words in a score. `batch` holds the searches that wait for their
+        turn.
+        """
         self._view = view
         self._lexical_weight = lexical_weight
         self._thread = thread
         self._batch = [] if batch is None else batch
 
     async def search(self, question: Question) -> SearchResult:
-        """The heads that answer best, each once, with the best score of its chain; then what hops reach."""
+        """Return the best heads, each with the best score of its chain, then linked memories."""
         vectors = question.vectors
         if vectors is None:
             await fair_queue.turn()
@@ -235,51 +242,53 @@ class ViewSearcher:
     def _rows(self, question: Question, cosines: Cosines | None = None) -> SearchResult:
         if question.least_evidence == float("-inf") or not self._view.size:
             return self._ungated(question, cosines)
-        found, gate_score = self._weighed(question, cosines)
+        found, gate_score = self._scored(question, cosines)
         least, turn, most = question.least_evidence, question.turn, _POOL * question.top_k
         if not question.explains and is_hopeless(gate_score, least, turn=turn):
             return SearchResult(evidence=gate_score.evidence)
         candidates = self._candidates(found, question, most + len(question.pinned))
-        judged = self._judged(gate_score, candidates, question)
-        kept = self._kept(gate_score, [each for each in judged if not each.rejected], question)
+        judged = self._decided(gate_score, candidates, question)
+        kept = self._admitted(gate_score, [each for each in judged if not each.rejected], question)
         came = {(each.root, each.memory.id) for each in kept}
         out = (each for each in judged if each.rejected and (each.root, each.memory.id) not in came)
-        fit = self._given(found, question, most)
+        fit = self._already_injected(found, question, most)
         if fit:
             words = gate_decisions(gate_score, fit, least, turn=turn, most=len(fit))
             fit = [replace(each, admitted_as="", rejected=GIVEN) for each in words if not each.rejected]
         return SearchResult(kept, (*fit, *islice(out, question.top_k)), gate_score.evidence)
 
-    def _judged(
+    def _decided(
         self, gate_score: GateScore, candidates: Mapping[Id, Ranked], question: Question
     ) -> Sequence[Ranked]:
-        """Judge each; one that comes anyhow takes no place of others."""
+        """Decide on each candidate; pinned ones take no place of others."""
         least, turn = question.least_evidence, question.turn
         anyhow = [key for key in candidates if key in question.pinned]
         others = [each for key, each in candidates.items() if key not in anyhow]
         judged = gate_decisions(gate_score, others, least, turn=turn, most=question.top_k)
         if not anyhow:
             return judged
-        beside = [candidates[key] for key in anyhow]
+        pinned = [candidates[key] for key in anyhow]
         found = dict(
-            zip(anyhow, gate_decisions(gate_score, beside, least, turn=turn, most=len(beside)), strict=True)
+            zip(anyhow, gate_decisions(gate_score, pinned, least, turn=turn, most=len(pinned)), strict=True)
         )
         rest = iter(judged)
         return [found[key] if key in found else next(rest) for key in candidates]
 
     def _ungated(self, question: Question, cosines: Cosines | None) -> SearchResult:
-        """The best, of which nothing is held back; with a word for each where that is asked for."""
+        """Return the best without a gate, with a confidence label for each where asked for."""
         found = self._found(question, cosines)
-        given = [replace(each, rejected=GIVEN) for each in self._given(found, question, question.top_k)]
+        given = [
+            replace(each, rejected=GIVEN) for each in self._already_injected(found, question, question.top_k)
+        ]
         candidates = list(self._candidates(found, question, question.top_k).values())
         if question.strong is not None:
             candidates = label_confidence(
                 score_search(found, self._view.baseline), candidates, question.strong
             )
-        return SearchResult(self._ranked(candidates, question), tuple(given))
+        return SearchResult(self._answers(candidates, question), tuple(given))
 
-    def _weighed(self, question: Question, cosines: Cosines | None) -> tuple[MapSearch, GateScore]:
-        """A message that is strong by itself speaks for itself; any other goes on from what was said."""
+    def _scored(self, question: Question, cosines: Cosines | None) -> tuple[MapSearch, GateScore]:
+        """Search and score the message alone if that is strong; otherwise with its context."""
         if question.continued is not None:
             vectors = None if question.vectors is None else question.vectors[:1]
             by_itself = replace(question, texts=question.texts[:1], vectors=vectors, continued=None)
@@ -290,30 +299,30 @@ class ViewSearcher:
         found = self._found(question, cosines)
         return found, score_search(found, self._view.baseline)
 
-    def _kept(
+    def _admitted(
         self, gate_score: GateScore, let_in: Sequence[Ranked], question: Question
     ) -> tuple[Ranked, ...]:
-        """Return the memories that may be injected, and those that links lead to for a reason."""
+        """Return the admitted memories, and linked ones with enough evidence."""
         maps, reached = self._view.maps, dict[Place, None]()
         for each in let_in:
             heads = maps[each.map_index].linked_heads(each.memory.id) if each.memory.related else ()
             rows = (maps[each.map_index].row_of(head.id) for head in heads)
             reached |= {(each.map_index, row): None for row in rows if row is not None}
-        if reached:  # at once: one by one that takes as long as a search
+        if reached:  # at once: one by one takes as long as a search
             gate_score.evidences(list(reached))
         leads_on = partial(may_follow, gate_score, least=question.least_evidence)
-        return self._ranked(let_in, question, may_follow=leads_on)
+        return self._answers(let_in, question, may_follow=leads_on)
 
-    def _given(self, found: MapSearch, question: Question, places: int) -> list[Ranked]:
-        """Those of the first `places` memories that the session has in context."""
+    def _already_injected(self, found: MapSearch, question: Question, places: int) -> list[Ranked]:
+        """Return those of the first `places` memories that the session has in context."""
         if not question.in_context:
             return []
         best = found.best(places + len(question.in_context))
         first = _first_of_chains(best, question, lets_in_context=True)
         return [each for key, each in islice(first.items(), places) if key in question.in_context]
 
-    def _ranked(self, candidates: Sequence[Ranked], question: Question, **how: Any) -> tuple[Ranked, ...]:
-        """Answers, without those that a link leads to and that are in context or not wanted."""
+    def _answers(self, candidates: Sequence[Ranked], question: Question, **how: Any) -> tuple[Ranked, ...]:
+        """Return answers, without linked memories that are in context or not wanted."""
         top_k = question.top_k + len(question.pinned)
         ranked = rank_heads(self._view.maps, candidates, top_k=top_k, hop_depth=question.hop_depth, **how)
         return tuple(_first_of_chains(ranked, question).values())
@@ -332,7 +341,7 @@ class ViewSearcher:
         )
 
     def _candidates(self, found: MapSearch, question: Question, count: int) -> dict[Id, Ranked]:
-        """The best of `count` chains: versions of one memory may take all first places."""
+        """Return the best of `count` chains: versions of one memory may take all first places."""
         superseded = sum(len(each.chains.head_of) for each in self._view.maps)
         few = count + min(superseded, 3 * count)
         most = few + len(question.in_context)
@@ -342,19 +351,19 @@ class ViewSearcher:
             candidates = _first_of_chains(best, question)
             if len(best) < k or len(candidates) >= count:
                 return dict(islice(candidates.items(), count))
-            # What a filter wants is rare or it is not: then all rows are looked through, once.
+            # With a filter all rows are read, once: the wanted ones may be rare.
             more = 4 * k if question.admits is None else sum(each.starts[-1] for each in self._view.maps)
             k = most if k < most else max(k + 1, more)
 
 
-# Queries of one product: with more the next ping would wait longer, and little more is saved.
+# Queries of one product: more would delay the next ping and save little.
 _MOST_TOGETHER = 16
 
 
 class BatchedSearch:
-    """One question's vectors among those that wait for their turn, and the cosines found for it.
+    """Vectors of one question that waits for its turn, and the cosines found for it.
 
-    Whoever has its turn first compares all that see the same maps; who gives up takes no further part.
+    The first one in turn compares all that see the same maps. One that is cancelled leaves the batch.
     """
 
     def __init__(
@@ -366,7 +375,7 @@ class BatchedSearch:
         self._alike = maps, key, vectors.shape[1]
 
     def cosines(self) -> Cosines | None:
-        """Compared now, with those that wait and ask the same maps, unless one of them has done it."""
+        """Return the cosines; compute them for all waiting searches of the same maps, unless it is done."""
         if self.found is None:
             group = self._group()
             maps, key, _ = self._alike
@@ -390,7 +399,7 @@ class BatchedSearch:
 def in_batch(
     batch: list[BatchedSearch], maps: tuple[VectorMap, ...], vectors: Vectors, key: str | None
 ) -> Iterator[BatchedSearch]:
-    """Wait among others until the end of the block."""
+    """Add a search to a batch until the end of the block."""
     waiting = BatchedSearch(batch, maps, vectors, key)
     batch.append(waiting)
     try:
@@ -402,7 +411,7 @@ def in_batch(
 def _first_of_chains(
     found: Iterable[Ranked], question: Question, *, lets_in_context: bool = False
 ) -> dict[Id, Ranked]:
-    """Return the best of each memory in any version; none that may not come, or that is in context."""
+    """Return the best row of each memory in any version, without excluded ones and those in context."""
     first: dict[Id, Ranked] = {}
     in_context, admits = frozenset[Id]() if lets_in_context else question.in_context, question.admits
     for each in found:
@@ -420,9 +429,9 @@ def rank_heads(
     hop_depth: int,
     may_follow: Callable[[Place, Place], bool] = lambda _source, _target: True,
 ) -> tuple[Ranked, ...]:
-    """Candidates to answers: a chain's head once, with the best score of the chain; then what hops reach.
+    """Turn candidates into answers: each chain's head once with its best score, then linked memories.
 
-    `may_follow` says whether a hop may go from one head to another.
+    `may_follow` returns True if a link from one head to another may be followed.
     """
     best: dict[tuple[int, str], Ranked] = {}
     for each in candidates:
@@ -454,7 +463,7 @@ def rank_heads(
 
 
 def _with_versions(maps: Sequence[VectorMap], head: Ranked) -> Ranked:
-    """The head of a chain with its older versions and its rivals."""
+    """Return the head of a chain with its older versions and its concurrent heads."""
     home = maps[head.map_index]
     if head.memory.id not in home.chains.head_of:
         return head

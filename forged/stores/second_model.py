@@ -1,7 +1,7 @@
-"""Memories in Chinese, Japanese and Korean under a model of their own, as a source.
+"""Second embedding model, for memories in Chinese, Japanese and Korean.
 
-Maps hold the vectors of both models (`Part.second`), and a query goes to both. Cues are found by words alone,
-and no vector outlives the process.
+Maps hold the vectors of both models (`MapPart.second`), and a query goes to both. Cues are found by words
+alone, and no vector outlives the process.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _QUERIES_KEPT = 16
 
 
 class SecondModel:
-    """The model as searches ask it: for a view by its vectors, and for the vector of a query."""
+    """The second model for searches: a view by its vectors, and the vector of a query."""
 
     def __init__(self, queue: EmbeddingQueue) -> None:
         self.identity = queue.identity
@@ -34,14 +34,14 @@ class SecondModel:
         self._asked: OrderedDict[str, asyncio.Task[Vectors]] = OrderedDict()
 
     def second_view(self, view: View) -> View | None:
-        """The same maps by this model's vectors; None if they have none."""
+        """Return the same maps by this model's vectors; None if they have none."""
         if all(part.second is None for each in view.maps for part in each.parts):
             return None
         learner, key = self._queue.learner, self.identity.key
         return View(maps=view.maps, baseline=learner.baseline, is_uncalibrated=learner.is_wanting, key=key)
 
     async def vector(self, text: str, tops: tuple[str, ...], waiting: RetryBudget) -> Vectors:
-        """The unit row (d,) of a query; who asks for the same one shares it. Raises ProviderError."""
+        """Return the unit row (d,) of a query; equal queries share one request. Raises ProviderError."""
         task = self._asked.get(text)
         if task is None:
             if (health := self.identity.embedder.health) is not None:
@@ -53,7 +53,7 @@ class SecondModel:
         return await asyncio.shield(task)
 
     def _answered(self, text: str, task: asyncio.Task[Vectors]) -> None:
-        """Keep no failure: who asks next tries again, whether or not anybody still waits for this one."""
+        """Drop a failure, so that the next caller tries again."""
         is_failure = task.cancelled() or task.exception() is not None
         if is_failure and self._asked.get(text) is task:
             del self._asked[text]
@@ -67,7 +67,7 @@ class SecondModel:
 
 
 class CjkSearcher:
-    """A view as the second model searches it; `name` is "cjk"."""
+    """Searches a view by the second model; `name` is "cjk"."""
 
     name = "cjk"
 
@@ -75,7 +75,7 @@ class CjkSearcher:
         self._model, self._view, self._tops, self._thread = model, view, tops, thread
 
     async def search(self, question: Question) -> SearchResult:
-        """By vectors alone. Raises ProviderError."""
+        """Search by vectors alone. Raises ProviderError."""
         second_view = self._model.second_view(self._view)
         is_gated = question.least_evidence > float("-inf")
         if second_view is None or (is_gated and second_view.is_uncalibrated):

@@ -1,8 +1,8 @@
-"""Memories of sessions: they live in this process alone, for a while, and are gone when it ends.
+"""Memories of sessions: they live in this process for a while, and are gone when it ends.
 
-A memory lasts as long as its session, and at most the time to live. A session keeps its newest; all sessions
-together keep a number of bytes, and the one not added to for the longest goes first. Expired memories are
-not given out. Nothing is raised, and nothing is written to a disk.
+A memory lasts as long as its session, and at most the time to live. A session keeps its newest memories. All
+sessions together keep a number of bytes; the one without additions for the longest time is dropped first.
+Expired memories are not returned. Nothing is raised, and nothing is written to a disk.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from forged.attributes import Facts
 from forged.memory import Memory, Scope, Trigger
 
 MOST_BYTES = 64 << 20
-# What a row takes beside its text: the values around it, and a vector.
+# Bytes of a row without its text: the values around it, and a vector.
 _OVERHEAD_BYTES = 4096
 
 
 class SessionMemory(msgspec.Struct, frozen=True):
     """One memory of a session, `memory.session_id`. `created` is in seconds since 1970.
 
-    `tops` are the roots that the session saw: where one of them is paused, its text leaves for no model.
+    `tops` are the roots that the session saw: if one of them is paused, no model gets its text.
     """
 
     memory: Memory
@@ -45,7 +45,7 @@ class SessionMemory(msgspec.Struct, frozen=True):
 def new_session_memory(
     content: str, session_id: str, now: float, *, category: str = "", origin: str = ""
 ) -> Memory:
-    """A text as a memory of a session."""
+    """Return a text as a memory of a session."""
     at = memory.utc(now)
     return Memory(
         id=memory.new_id(),
@@ -62,7 +62,7 @@ def new_session_memory(
 
 
 class _Session:
-    """The rows of one session, the oldest first. `revision` is another number whenever they are others."""
+    """Rows of one session, the oldest first; `revision` changes with them."""
 
     def __init__(self) -> None:
         self.rows: OrderedDict[str, SessionMemory] = OrderedDict()
@@ -70,9 +70,9 @@ class _Session:
 
 
 class SessionMemories:
-    """The memories of all sessions. To be used on one event loop.
+    """Memories of all sessions. Used on one event loop.
 
-    `dropped` counts those that had to make room before their time.
+    `dropped` counts those that were dropped for space before they expired.
     """
 
     def __init__(
@@ -83,21 +83,21 @@ class SessionMemories:
         most_bytes: int = MOST_BYTES,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`ttl_s` is the time to live, `most` what one session may hold."""
+        """Create an empty store; `ttl_s` is the time to live, `most` the limit of one session."""
         self.clock = clock
         self.ttl_s = ttl_s
         self.dropped = 0
         self._listeners: list[Callable[[], None]] = []
         self._most, self._most_bytes = most, most_bytes
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
-        self._session_of: dict[str, str] = {}  # by the id of a memory
+        self._session_of: dict[str, str] = {}  # by memory id
         self._bytes = 0
         self._moments = 0
 
     def add(self, row: SessionMemory) -> SessionMemory:
-        """Put a memory into its session; returns it, or the one that says the same already.
+        """Add a memory to its session; return it, or an older one with the same text.
 
-        Its time to live is counted from when it was made. One of an id that is there takes its place.
+        Its time to live begins at its creation. It replaces a memory with the same id.
         """
         for known in self.of(row.session_id):
             if known.memory.content == row.memory.content and known.facts.agent_id == row.facts.agent_id:
@@ -117,11 +117,11 @@ class SessionMemories:
         return row
 
     def on_added(self, listener: Callable[[], None]) -> None:
-        """Have `listener` called whenever a memory comes."""
+        """Call `listener` whenever a memory is added."""
         self._listeners.append(listener)
 
     def of(self, session_id: str) -> tuple[SessionMemory, ...]:
-        """What a session remembers now, the oldest first."""
+        """Return the memories of a session, the oldest first."""
         session = self._sessions.get(session_id)
         if session is None:
             return ()
@@ -129,7 +129,7 @@ class SessionMemories:
         return tuple(session.rows.values())
 
     def revision(self, session_id: str) -> int:
-        """Another number whenever `of` gives something else; 0 for a session that has nothing."""
+        """Return a number that changes with the memories of a session; 0 for a session without any."""
         session = self._sessions.get(session_id)
         if session is None:
             return 0
@@ -137,24 +137,24 @@ class SessionMemories:
         return session.revision if session.rows else 0
 
     def all(self) -> Iterator[SessionMemory]:
-        """What all sessions remember now."""
+        """Yield the memories of all sessions."""
         for session_id in list(self._sessions):
             yield from self.of(session_id)
 
     def find(self, memory_id: str) -> SessionMemory | None:
-        """The memory of an id, whatever session it is of."""
+        """Return the memory of an id in any session, None if there is none."""
         session_id = self._session_of.get(memory_id)
         row = self._sessions[session_id].rows[memory_id] if session_id is not None else None
         return row if row is not None and row.created > self._oldest else None
 
     def use(self, memory_id: str) -> None:
-        """Count that a memory was recalled."""
+        """Count one recall of a memory."""
         if (row := self.find(memory_id)) is not None:
             counts = {"access_count": row.facts.access_count + 1, "last_accessed": memory.utc(self.clock())}
             self._sessions[row.session_id].rows[memory_id] = _with(row, **counts)
 
     def remove(self, memory_id: str) -> SessionMemory | None:
-        """Take one memory away; returns it if it was there."""
+        """Remove one memory; return it if it was there."""
         row = self.find(memory_id)
         if row is not None:
             session = self._sessions[row.session_id]
@@ -163,7 +163,7 @@ class SessionMemories:
         return row
 
     def remove_saying(self, says: Callable[[str], bool]) -> tuple[SessionMemory, ...]:
-        """Take away all memories of which this is true of the text, and return them."""
+        """Remove all memories with a text for which `says` is true, and return them."""
         said = [row for row in self.all() if says(row.memory.content)]
         return tuple(row for row in said if self.remove(row.id) is not None)
 
@@ -176,19 +176,19 @@ class SessionMemories:
             self._leave(session_id, session)
 
     def sweep(self) -> None:
-        """Let go of what has expired."""
+        """Drop expired memories."""
         for session_id, session in list(self._sessions.items()):
             self._expire(session_id, session)
 
     @property
     def sessions(self) -> int:
-        """How many sessions remember something."""
+        """Number of sessions with a memory."""
         self.sweep()
         return len(self._sessions)
 
     @property
     def size(self) -> int:
-        """Bytes that all of them take, as they are counted."""
+        """Estimated bytes of all memories."""
         return self._bytes
 
     def _make_room(self, newest: _Session) -> None:
@@ -203,7 +203,7 @@ class SessionMemories:
 
     @property
     def _oldest(self) -> float:
-        """What was made then, or before, has expired."""
+        """Creation time up to which memories have expired."""
         return self.clock() - self.ttl_s
 
     def _expire(self, session_id: str, session: _Session) -> None:

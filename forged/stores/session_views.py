@@ -1,7 +1,7 @@
-"""Memories of sessions as a store, with maps like those of files: searched by words at once, then by vectors.
+"""Session memories as a store, with maps like those of files: searched by words, then by vectors.
 
-A view never waits. The models' queues embed the texts, which leave by the egress guard of their model, under
-the roots that their session saw; a secret that was insisted on leaves for nobody.
+A view never waits. The models' queues embed the texts, which pass the egress guard of their model under the
+roots that their session saw. A text that was kept despite a secret is not sent to any model.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from forged.stores.store import View
 
 
 def root_of_session(session_id: str) -> str:
-    """The root name of a session's memories: no path, so that no file root is called like it."""
+    """Return the root name of a session's memories: it is no path, so no file root has this name."""
     return f"session:{session_id}"
 
 
 class SessionStore:
-    """Memories of one session; no view of it has to be waited for."""
+    """Memories of one session; its views are ready at once."""
 
     scope: str = Scope.SESSION
     name: str = Scope.SESSION
@@ -58,18 +58,18 @@ class SessionStore:
 def facts_in_session(memories: SessionMemories, memory_id: str) -> Facts:
     """Return the attributes of a session's memory."""
     row = memories.find(memory_id)
-    return Facts(importance=0.0) if row is None else row.facts  # it expired while it was looked for
+    return Facts(importance=0.0) if row is None else row.facts  # it expired during the search
 
 
 class _Made(msgspec.Struct, frozen=True, eq=False):
-    """The map of one session, and the moments of its rows and of each model's vectors."""
+    """Map of one session, with the revisions of its rows and of each model's vectors."""
 
     revisions: tuple[int, ...]
     home: VectorMap
 
 
 class SessionViews:
-    """The maps of all sessions, each made when somebody asks for it. To be used on one event loop."""
+    """Maps of all sessions, each built on demand. Used on one event loop."""
 
     def __init__(self, memories: SessionMemories, indexer: Indexer) -> None:
         self._memories = memories
@@ -81,7 +81,7 @@ class SessionViews:
             memories.on_added(queue.wake)
 
     def view(self, session_id: str) -> View:
-        """The memories that a session can be answered from now."""
+        """Return the view of a session's memories now."""
         identity = self._indexer.identity
         home = self._map(session_id)
         return View(
@@ -92,12 +92,12 @@ class SessionViews:
         )
 
     def sweep(self) -> None:
-        """Let go of what has expired, and of its maps."""
+        """Drop expired memories and their maps."""
         self._memories.sweep()
         self._maps = {name: made for name, made in self._maps.items() if self._memories.revision(name)}
 
     def _map(self, session_id: str) -> VectorMap | None:
-        """The map of a session; None for one that has nothing to remember."""
+        """Return the map of a session; None for one without memories."""
         revision, known = self._memories.revision(session_id), self._maps.get(session_id)
         if not revision:
             self._maps.pop(session_id, None)
@@ -125,7 +125,7 @@ class SessionViews:
         )
 
     def _part(self, memories: Sequence[Memory], queue: EmbeddingQueue | None) -> MapPart:
-        """The memories that one model embeds, with the vectors that there are."""
+        """Return the map part of one model's memories, with the vectors that exist."""
         rows = self._maker.rows(tuple(memories), None)
         vectors = [queue.get(text_hash(each.content)) for each in memories] if queue is not None else []
         known = next((len(each) for each in vectors if each is not None), 0)
@@ -138,7 +138,7 @@ class SessionViews:
         return rows.with_vectors(None, second=dense) if is_second else rows.with_vectors(dense)
 
     def _texts_for(self, queue: EmbeddingQueue) -> Iterator[tuple[tuple[str, ...], Mapping[bytes, str]]]:
-        """The texts that a model has to embed by hash, for the roots that they may leave for."""
+        """Yield the texts that a model has to embed, by hash, grouped by the roots of their sessions."""
         found: dict[tuple[str, ...], dict[bytes, str]] = {}
         for row in self._memories.all():
             text = row.memory.content

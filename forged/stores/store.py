@@ -1,7 +1,7 @@
-"""Stores of memories that can be searched: the files of some roots, and what any other store is.
+"""Stores of memories that can be searched: the files of some roots, and the protocol of all stores.
 
 A `Store` shows its memories as a `View`; a new scope is one more such class. Links lead to memories of the
-same map only, so nothing in a repository replaces, hides or relates what is the user's.
+same map only, so no repository can replace, hide or relate memories of the user.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ def ignore_dimension(_: int) -> None:
 class View(msgspec.Struct, frozen=True, eq=False, dict=True):
     """Maps that a request may use.
 
-    `waiting`: a root has nothing to search before its first build. `problem` says in a word or two why a
-    root's map is missing or older than asked for, `unembedded` why a built map has no dense index, `held` why
-    texts of a root may not leave for vectors. `baseline` is None while unknown, and `is_uncalibrated` while
-    it is wanted. `key` names the model that answers now, with whose vectors alone queries can be compared;
-    `used` takes their dimension. `left_out` counts in words the files that are in no map, or says nothing.
+    `waiting`: a root has nothing to search before its first build. `problem` is the reason why a root's map
+    is missing or older than asked for. `unembedded` is the reason why a built map has no dense index. `held`
+    is the reason why texts of a root may not leave for vectors. `baseline` is None while unknown;
+    `is_uncalibrated` is True while it is needed and missing. `key` names the answering model: queries are
+    compared with its vectors alone, and `used` takes the dimension of theirs. `left_out` counts in words the
+    files that are in no map.
     """
 
     maps: tuple[VectorMap, ...]
@@ -50,18 +51,18 @@ class View(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def indexes(self) -> tuple[str, ...]:
-        """Legs that can answer in at least one map."""
+        """Names of the indexes that can answer in at least one map."""
         lexical = any(m.has_words for m in self.maps)
         dense = any(m.dense for m in self.maps)
         return tuple(name for name, there in (("lexical", lexical), ("dense", dense)) if there)
 
     @cached_property
     def size(self) -> int:
-        """How many memories there are."""
+        """Number of memories."""
         return sum(len(m.memories) for m in self.maps)
 
     def find(self, memory_id: str, scope: str = "") -> tuple[tuple[VectorMap, Memory], ...]:
-        """The memories of this id, of one scope or of all: each scope may have one, of its first map."""
+        """Return the memories of an id, of one scope or of all: one for each scope, from its first map."""
         homes = (each for each in self.maps if scope in {"", each.scope})
         found = ((home, home.find(memory_id)) for home in homes)
         firsts: dict[str, tuple[VectorMap, Memory]] = {}
@@ -74,7 +75,7 @@ class View(msgspec.Struct, frozen=True, eq=False, dict=True):
 class Store(Protocol):
     """A place of memories of one scope and owner.
 
-    `scope` is "" where there are several; replies name a missing store by `name`.
+    `scope` is "" for several scopes. Replies name a missing store by `name`.
     """
 
     @property
@@ -87,31 +88,31 @@ class Store(Protocol):
     def name(self) -> str: ...
 
     def maps(self) -> tuple[VectorMap, ...]:
-        """The maps that are there now; a first build begins for what has none."""
+        """Return the maps that exist now; a first build begins for missing ones."""
 
     async def view(self, generation: int, deadline: float) -> View:
-        """Return the view of a generation, after waiting for that until `deadline`."""
+        """Return the view of a generation, after waiting for it until `deadline`."""
 
     def attributes(self, found: Ranked) -> Facts | None:
         """Return the attributes of a memory; None for one of another store."""
 
     def use(self, found: Iterable[Ranked]) -> None:
-        """Count that these were found, as far as they are its own."""
+        """Count one use of each of these memories that is its own."""
 
 
 @runtime_checkable
 class RemoteStore(Store, Protocol):
-    """A store that is searched where it lies; its views show nothing."""
+    """A store on a server that runs the search itself; its views are empty."""
 
     async def nearest(self, question: Question) -> Sequence[SearchResult]:
-        """The best for a question, a list for each scope. May raise anything."""
+        """Return the best for a question, a list for each scope. May raise anything."""
 
     async def reached(self, question: Question) -> Sequence[Ranked]:
-        """Follow a question over what memories speak of, the best first. May raise anything."""
+        """Return memories reached through the entities of a question, best first. May raise anything."""
 
 
 class FileStore:
-    """Memories in the files of some roots, searched as one store; the first look at a root starts a build."""
+    """Memories in the files of some roots, searched as one store; the first use of a root starts a build."""
 
     def __init__(
         self,
@@ -122,19 +123,19 @@ class FileStore:
         owner: str = "",
         state: State | None = None,
     ) -> None:
-        """`state` has the attributes of memories."""
+        """Create a store of these roots; `state` holds the attributes of memories."""
         self.scope, self.owner = scope, owner
         self.name = scope or "files"
         self.roots = tuple(roots)
         self._indexer = indexer
         self._state = state
-        self.indexes: tuple[RootIndex, ...] = ()  # from the first look on
+        self.indexes: tuple[RootIndex, ...] = ()  # opened at the first use
 
     def maps(self) -> tuple[VectorMap, ...]:
         return tuple(index.map for index in self._opened() if index.map is not None)
 
     def added(self) -> int:
-        """The generation in which all memories are visible that this daemon added, 0 for none."""
+        """Return the generation that shows all memories added by this daemon, 0 for none."""
         return max((index.generations.added for index in self._opened()), default=0)
 
     def attributes(self, found: Ranked) -> Facts | None:
@@ -155,7 +156,7 @@ class FileStore:
     async def view(self, generation: int, deadline: float) -> View:
         """Return the view after waiting until `deadline` for a build that tried to show `generation`.
 
-        0 is the first build; of an empty root any change is waited for. Problems on disk are in the view.
+        0 is the first build; an empty root is waited for after any change. Problems on disk are in the view.
         """
         indexes = self._opened()
         for index in indexes:
@@ -179,13 +180,13 @@ class FileStore:
 
 
 def _goal(index: RootIndex, generation: int) -> int:
-    """The generation that a search waits for; of a root that shows nothing, the newest."""
+    """Return the generation that a search waits for; of a root without memories, the newest."""
     is_empty = index.map is not None and not index.map.memories
     return index.generations.wanted if is_empty else min(max(generation, 1), index.generations.wanted)
 
 
 def _shown_by_all(indexes: Sequence[RootIndex]) -> int:
-    """Greatest generation that all roots show whole: one that lags behind holds the others back."""
+    """Return the greatest generation that all roots show completely."""
     all_of = [index.generations for index in indexes]
     lagging = [each.visible for each in all_of if each.visible < each.wanted]
     return min(lagging) if lagging else max((each.visible for each in all_of), default=0)
@@ -196,18 +197,20 @@ def _left_out(indexes: Sequence[RootIndex]) -> str:
     withheld = sum(len(index.builder.withheld) for index in indexes)
     snapshots = [index.builder.snapshot for index in indexes]
     unread = [problem for each in snapshots if each is not None for problem in each.unread]
-    told = []
+    sentences = []
     if withheld:
-        told.append(f"{withheld:,} may not be used now")
+        sentences.append(f"{withheld:,} may not be used now")
     if unread:
         files = "1 file is" if len(unread) == 1 else f"{len(unread):,} files are"
         such_as = "" if len(unread) == 1 else "such as "
-        told.append(f"{files} not used ({such_as}{os.path.basename(unread[0].path)}: {unread[0].reason})")
-    return ", ".join(told)
+        sentences.append(
+            f"{files} not used ({such_as}{os.path.basename(unread[0].path)}: {unread[0].reason})"
+        )
+    return ", ".join(sentences)
 
 
 def _problem(indexes: Sequence[RootIndex], generation: int) -> str:
-    """Why a root has no map although that was tried, or shows less than was asked for; else nothing."""
+    """Return the reason why a root has no map after a build, or an older one than asked for; else ""."""
     for index in indexes:
         if index.map is None and index.generations.tried and index.progress.error:
             return index.progress.error
@@ -218,7 +221,7 @@ def _problem(indexes: Sequence[RootIndex], generation: int) -> str:
 
 
 def _unembedded(indexes: Sequence[RootIndex]) -> str:
-    """What the last build failed of, of a root whose memories have no vectors; else nothing."""
+    """Return the error of the last build of a root with memories and no vectors; else ""."""
     for index in indexes:
         if index.map is not None and index.map.memories and not index.map.dense and index.progress.error:
             return index.progress.error

@@ -1,4 +1,4 @@
-"""Values of a search: the question, the limits of a recall, and the memories that are found."""
+"""Values of a search: the question, the limits of a recall, and the result."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from forged.map import Ranked
 from forged.memory import Scope
 from forged.models import Vectors
 
-# What outlives a session and is of somebody: at most so many of these together.
+# Scopes that outlive a session and have an owner; they share one limit.
 LONG_TERM = frozenset({Scope.USER, Scope.AGENT})
 
 FIRST_BUILD = "first build is running"
-# Why a memory that fits stays out: the session has it in context.
+# Rejection of a fitting memory that the session has in context.
 GIVEN = "given"
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Most memories that a recall may hold, of each scope, and of the user's and the agent's together."""
+    """Limits on the memories of a recall, of each scope, and of the user's and the agent's together."""
 
     of: Mapping[str, int]
     long_term: int = 10
 
     def within(self, ordered: Iterable[Ranked]) -> Iterator[Ranked]:
-        """The first of each scope, as many as may come."""
+        """Yield the first memories of each scope, up to its limit."""
         left, long_term = dict(self.of), self.long_term
         for each in ordered:
             scope = each.memory.scope
@@ -37,26 +37,26 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """One search's queries, filters and limits.
+    """Queries, filters and limits of one search.
 
-    texts: the queries in words; `message` is the user's own, be it among them or not.
-    vectors: the same queries as unit float32 rows (queries, dimension), or None: then words decide alone.
-    top_k: memories wanted; those that hops reach come on top, at most `top_k` more.
-    hop_depth: steps along `related` from what was found.
-    deadline: `time.monotonic()` until which the answer is of use.
-    continued: index of the query that says what the message goes on from, None if it stands alone.
+    texts: the queries in words; `message` is the user's own, which may be one of them.
+    vectors: the same queries as unit float32 rows (queries, dimension); with None only words count.
+    top_k: number of wanted memories; linked ones are added, at most `top_k` more.
+    hop_depth: steps along `related` from the memories found.
+    deadline: `time.monotonic()` after which the answer is useless.
+    continued: index of the query with the context that the message continues, None without context.
     turn: the number of a session's turn, from 1 on; 0 without a session.
-    pinned: keys of memories that come anyhow; they are found, and take no place of others.
-    explains: what stays out is wanted as well, whatever that costs.
-    in_context: keys of memories in context, which take no place; those that fit stay out as GIVEN.
-    strong: without a gate, the evidence that is called strong; None if no word is wanted.
-    admits: whether a memory, by root and id, may come at all; None: any.
+    pinned: keys of memories that are injected anyway; they take no place of others.
+    explains: rejected memories are wanted as well, at any cost.
+    in_context: keys of memories in context, which take no place; fitting ones are rejected as GIVEN.
+    strong: without a gate, the evidence of a strong memory; None if no label is wanted.
+    admits: filter by root and id; None for no filter.
     generation: the number that the maps must have reached, 0 for any.
-    key: the model that made `vectors`, where the asker knows it.
-    limits: a recall: so many of each scope, by distance where that can be, and over what memories speak of.
+    key: the model that made `vectors`, if the caller knows it.
+    limits: limits of a recall, which is ranked by distance if possible and also follows entities.
 
-    `least_evidence` is what makes a request strong: a source gives what has evidence of its own, the more the
-    stronger the request is. With -inf there is no gate.
+    `least_evidence` is the evidence of a strong request: a store returns memories with evidence of their own,
+    the more the stronger the request. With -inf there is no gate.
     """
 
     texts: tuple[str, ...]
@@ -79,12 +79,12 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class SearchResult(msgspec.Struct, frozen=True, eq=False):
-    """Memories that were found, best first, hops last.
+    """Memories that a search found, best first, linked ones last.
 
-    `evidence` is how far the best is above what everyday messages reach, in standard deviations; infinite
-    without a yardstick. `rejected` was near the top and is held back. `missing` says for each store why it
-    did not take part as it should; `indexes` are those that did. Of a recall `held` is the number of memories
-    in the stores here; `unread`: one is being read for the first time.
+    `evidence` is that of the best above everyday messages, in standard deviations; infinite without a
+    baseline. `rejected` were near the top and are held back by the gate. `missing` names for each store the
+    reason why it did not take part; `indexes` are those that answered. In a recall `held` is the number of
+    memories in the local stores; `unread`: a store is being read for the first time.
     """
 
     ranked: tuple[Ranked, ...] = ()

@@ -1,4 +1,4 @@
-"""What is done to text: pure functions that know no other part of forged.
+"""Text processing: pure functions without dependencies on other parts of forged.
 
-The package exports nothing: each module stands for itself and is imported by its own name.
+The package exports nothing; import each module by its own name.
 """

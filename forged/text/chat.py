@@ -1,9 +1,9 @@
-"""Tell whether a message is chat: thanks, laughter, nothing that a memory could help with.
+"""Recognise small talk: thanks, laughter, messages that no memory could help with.
 
-A linear function that was learnt (`make head`) takes a message and, where the local model has looked at it,
-its row of layers without the last one. A yes costs whoever meant work a wanted memory, so the bar is high: of
-210 short messages about work two are taken for chat. Raises msgspec.MsgspecError for a file that is none, and
-ValueError for a row of another size.
+A trained linear function (`make linear-models`) takes a message and, if the local model has read it, its
+vector without the last layer. A wrong yes costs a wanted memory, so the bar is high: of 210 short messages
+about work two count as small talk. Raises msgspec.MsgspecError for an invalid file, and ValueError for a
+vector of another size.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from forged.text.linear import CJK, Linear, Weights, pieces
+from forged.text.linear import CJK, LinearFunction, Weights, pieces
 
 FILE = os.path.join(os.path.dirname(__file__), "chat.bin")
-# Characters; who says more says something.
+# Longest small talk in characters.
 LONGEST = 160
 SIGNS = 12
 
@@ -29,27 +29,34 @@ _ASKS = re.compile(r"[?？]\s*$")
 _MANY_WORDS, _FEW_WORDS = 20, 2
 
 
-class Barred(msgspec.Struct, frozen=True):
+class ChatWeights(msgspec.Struct, frozen=True):
+    """Weights and bar of small talk."""
+
     bar: float
     weights: Weights
 
 
 class ChatFile(msgspec.Struct, frozen=True):
-    """What is shipped. `data` is a hash of all that it was trained on, `engine` what made the rows."""
+    """Shipped model file. `data` is a hash of the training data, `engine` names the model of the vectors."""
 
     data: str
     engine: str
-    by_words: Barred
-    by_row: Barred
+    by_words: ChatWeights
+    by_row: ChatWeights
 
 
-class Chat:
+class ChatDetector:
+    """Scores messages as small talk."""
+
     def __init__(self, file: ChatFile) -> None:
         self._bars = file.by_words.bar, file.by_row.bar
-        self._by_words, self._by_row = Linear(file.by_words.weights), Linear(file.by_row.weights)
+        self._by_words, self._by_row = (
+            LinearFunction(file.by_words.weights),
+            LinearFunction(file.by_row.weights),
+        )
 
-    def leaning(self, text: str, row: Sequence[float] = ()) -> float:
-        """Return how much speaks for chat, above what has to; in nats."""
+    def score(self, text: str, row: Sequence[float] = ()) -> float:
+        """Return the score of small talk above its bar, in nats."""
         by_words, by_row = self._bars
         if row:
             return self._by_row.at(row, (), signs(text)) - by_row
@@ -57,13 +64,13 @@ class Chat:
 
 
 def is_chat(text: str, row: Sequence[float] = ()) -> bool:
-    """Return whether a message is chat, by its row if there is one."""
+    """Return True for small talk, by the message's vector if there is one."""
     text = text.strip()
-    return 0 < len(text) <= LONGEST and _shipped().leaning(text, row) > 0
+    return 0 < len(text) <= LONGEST and _shipped().score(text, row) > 0
 
 
 def signs(text: str) -> tuple[float, ...]:
-    """Return what the form of a text says, in numbers between 0 and 2; the last is always 1."""
+    """Return features of a text's form, from 0 to 2; the last is always 1."""
     words = len(text) / 2 if CJK.search(text) else len(_WORDS.findall(text))
     return (
         _ASKS.search(text) is not None,
@@ -82,6 +89,7 @@ def signs(text: str) -> tuple[float, ...]:
 
 
 @functools.cache
-def _shipped() -> Chat:
+def _shipped() -> ChatDetector:
+    """Return the shipped model, read once."""
     with open(FILE, "rb") as file:
-        return Chat(msgspec.msgpack.decode(file.read(), type=ChatFile))
+        return ChatDetector(msgspec.msgpack.decode(file.read(), type=ChatFile))

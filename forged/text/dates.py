@@ -1,7 +1,7 @@
-"""The days that a message names, and which memories were made on them.
+"""Find the days that a message names, and the memories that were made on them.
 
-A month counts only with a capital letter, since "march" and "may" are verbs, and so do a bare "May" and
-"March" that open a sentence. A bare year says too little, a month without a year is that of any year.
+A month needs a capital letter, since "march" and "may" are verbs. A bare "May" or "March" at a sentence's
+start does not count. A bare year says too little; a month without a year means any year.
 """
 
 from __future__ import annotations
@@ -14,39 +14,39 @@ import numpy as np
 from numpy.typing import NDArray
 
 Seconds = NDArray[np.int64]
-"""Since the epoch, 0 where it is not known."""
+"""Seconds since the epoch, 0 if unknown."""
 
 _DAY_S = 86_400
-_YEAR_S = 31_556_952  # on average
-# Things are told after they have happened: a memory of "May 7" may be of the 9th.
+_YEAR_S = 31_556_952  # average year
+# Memories are made after the event: one of "May 7" may be dated the 9th.
 _LATE_DAYS = 7
 
 _MONTHS = {name: number for number, name in enumerate(calendar.month_name) if name}
 _MONTHS |= {name: number for number, name in enumerate(calendar.month_abbr) if name} | {"Sept": 9}
 _NAMES = "|".join(sorted(_MONTHS, key=len, reverse=True))
 _YEAR = r"(?:19|20)\d\d"
-# Beside a Chinese character there is a word's end too; "2025-05-03T12:00" names its day.
+# A word also ends at a Chinese character; "2025-05-03T12:00" names its day.
 _ISO = re.compile(rf"\b({_YEAR})-(0[1-9]|1[0-2])(?:-([0-3]\d)(?:T\d\d)?)?\b", re.ASCII)
 _ENGLISH = re.compile(
     rf"(?:\b(?P<before>[0-3]?\d)(?:st|nd|rd|th)? (?:of )?)?\b(?P<month>{_NAMES})\b\.?"
     rf"(?: (?P<after>[0-3]?\d)(?:st|nd|rd|th)?\b)?(?:,? (?:of )?(?P<year>{_YEAR})\b)?"
 )
 _CHINESE = re.compile(rf"(?:({_YEAR}) ?年 ?)?(?<!\d)(1[0-2]|0?[1-9]) ?月(?: ?([0-3]?\d) ?[日号])?")
-# Every text that names a time has one of these in it. Most have none, and need not be looked at further.
+# Every text that names a time matches this; most texts do not, and need no further search.
 A_TIME = re.compile(rf"{_YEAR}-|月|{_NAMES}")
 _VERBS = {"May", "March"}
-_LOOKED_BACK = 40  # for a sentence's end; the search takes the square of it
+_LOOKED_BACK = 40  # characters before a date that are searched for a sentence's end, in quadratic time
 _OPENS_SENTENCE = re.compile(r"(?:^|[.!?:;\n])\W*$")
 
 
 def of_named_time(text: str, created: Seconds) -> NDArray[np.bool_] | None:
-    """Mark memories of a day or month that `text` names, or the week after; None if there are none."""
-    named = set(_named(text))  # a pasted log says the same day a thousand times
+    """Mark memories of a day or month that `text` names, or the week after; None without any."""
+    named = set(_named(text))  # a pasted log repeats the same day often
     known = created[created > 0] if named else created[:0]
     if not len(known):
         return None
     days = created // _DAY_S
-    # A year too many finds nothing, and early in January hears of December.
+    # An extra year finds nothing; early in January the memory may be of December.
     years = np.flatnonzero(np.bincount(np.concatenate([known // _YEAR_S + more for more in (0, 1, 2)])))
     hit = np.zeros(len(created), np.bool_)
     for year, month, day in named:
@@ -58,7 +58,7 @@ def of_named_time(text: str, created: Seconds) -> NDArray[np.bool_] | None:
 
 
 def _named(text: str) -> Iterator[tuple[int, int, int]]:
-    """Year, month and day of each date in a text, 0 for a year or day that is not said."""
+    """Yield year, month and day of each date in a text; 0 for a missing year or day."""
     for match in _ISO.finditer(text):
         yield int(match[1]), int(match[2]), int(match[3] or 0)
     for match in _CHINESE.finditer(text):
@@ -72,7 +72,7 @@ def _named(text: str) -> Iterator[tuple[int, int, int]]:
 
 
 def _span(year: int, month: int, day: int) -> tuple[int, int]:
-    """First and last day of what was named, in days since the epoch; of a day that is none, its month."""
+    """Return first and last day of a date, in days since the epoch; for an invalid day, its month."""
     length = calendar.monthrange(year, month)[1]
     start, end = (day, day) if 1 <= day <= length else (1, length)
     first = int(np.datetime64((year - 1970) * 12 + month - 1, "M").astype("datetime64[D]").astype(np.int64))

@@ -1,8 +1,7 @@
-"""What is left of a text when a sentence is forgotten, and whether somebody says it again.
+"""Remove a forgotten sentence from texts, and recognise if a person says it again.
 
-Texts are compared by their words: case, punctuation, emphasis, white space and characters that take no room
-say nothing, so that what was forgotten does not come back through a comma or a soft hyphen. Everything here
-takes any text and raises nothing.
+Texts are compared by their words. Case, punctuation, emphasis, white space and invisible characters do not
+count, so a comma or a soft hyphen cannot bring a forgotten text back. It takes any text and raises nothing.
 """
 
 from __future__ import annotations
@@ -12,11 +11,11 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
+from forged.text.invisible import INVISIBLE
 from forged.text.same_text import content_words
-from forged.text.unseen import UNSEEN
 
 _IDEOGRAPH = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff"
-# Ideographs are words each; C, C++ and C# are three languages.
+# Each ideograph is a word; C, C++ and C# are three languages.
 _WORD = re.compile(rf"[{_IDEOGRAPH}]|[^\W_{_IDEOGRAPH}]+(?:'[^\W_{_IDEOGRAPH}]+)*[+#]*")
 _ARTICLES = frozenset(("a", "an", "the", "please"))
 _END = re.compile(
@@ -27,24 +26,24 @@ _END = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-# Sentences of a text that are looked at as one, and how many of them at most; a line of a list is one, and so
-# is each line of a wrapped paragraph.
+# Sentences that are compared as one, and most sentences read. A list line is a sentence, and so is each line
+# of a wrapped paragraph.
 _IN_A_ROW, _LOOKED_AT = 8, 400
-# Of the content words of a text, what a message has to hold to say it again.
+# Share of a text's content words that a message needs to say it again.
 _SHARE = 0.8
 
 Words = tuple[str, ...]
 
 
 def words_of(text: str) -> Words:
-    """The words of a text in order, as they are compared."""
-    plain = unicodedata.normalize("NFKC", UNSEEN.sub("", text)).replace("’", "'").casefold()
-    plain = unicodedata.normalize("NFKC", plain)  # lower case has forms of its own
+    """Return the words of a text in order, normalised for comparison."""
+    plain = unicodedata.normalize("NFKC", INVISIBLE.sub("", text)).replace("’", "'").casefold()
+    plain = unicodedata.normalize("NFKC", plain)  # lower case can add combined forms
     return tuple(word for word in _WORD.findall(plain) if word not in _ARTICLES)
 
 
 def without_sentences(text: str, unwanted: Sequence[Words]) -> tuple[str, int]:
-    """Drop sentences, also several in a row, that hold one of `unwanted` word by word; and count them."""
+    """Remove sentences, single or adjacent, that hold one of `unwanted` word by word; count them."""
     said = words_of(text)
     if not any(_places(said, each) for each in unwanted):
         return text, 0
@@ -61,7 +60,7 @@ def without_sentences(text: str, unwanted: Sequence[Words]) -> tuple[str, int]:
 
 
 def parts_of(text: str) -> Iterator[str]:
-    """A text's words as they are compared, then those of its sentences, alone and some in a row."""
+    """Yield the normalised words of a text, then of its sentences, single and adjacent."""
     yield " ".join(words_of(text))
     said = [" ".join(words) for each in islice(sentences_in(text), _LOOKED_AT) if (words := words_of(each))]
     for first in range(len(said)):
@@ -70,7 +69,7 @@ def parts_of(text: str) -> Iterator[str]:
 
 
 def says_again(message: str, text: str) -> bool:
-    """Whether a person's message says what a text says, in its own words or as a model puts it."""
+    """Return True if a person's message says a text, in its own words or as a model phrased it."""
     if _places(words_of(message), words_of(text)):
         return True
     wanted = set(content_words(text))
@@ -78,7 +77,7 @@ def says_again(message: str, text: str) -> bool:
 
 
 def sentences_in(text: str) -> Iterator[str]:
-    """Yield the sentences of a text, with the white space behind them: together they are the text."""
+    """Yield sentences with the white space after them; joined they are the text."""
     start = 0
     for match in _END.finditer(text):
         if match["end"] is not None:
@@ -88,7 +87,7 @@ def sentences_in(text: str) -> Iterator[str]:
 
 
 def _places(said: Words, wanted: Words) -> list[int]:
-    """Where a run of words begins among others."""
+    """Return the indexes at which a run of words begins among others."""
     length = len(wanted)
     starts = (at for at, word in enumerate(said) if wanted and word == wanted[0])
     return [at for at in starts if said[at : at + length] == wanted]

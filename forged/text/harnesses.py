@@ -1,6 +1,6 @@
-"""Rows of `harnesses.toml`: what harnesses put into a conversation, and what they tell their hooks.
+"""Rows of `harnesses.toml`: text that harnesses put into conversations, and their hooks.
 
-Read when imported; a row with a wrong field is msgspec.ValidationError.
+Read when imported; a row with a wrong field raises msgspec.ValidationError.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ EventKind = Literal[
     "session_start",
     "prompt",
     "turn_end",
-    "compaction",  # is about to be
-    "compacted",  # is done
+    "compaction",  # is about to happen
+    "compacted",  # has happened
     "cleared",
     "session_end",
 ]
 
 
 class Span(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A form of text without tags."""
+    """Form of inserted text without tags."""
 
     mark: str
     begins: str = ""
@@ -38,7 +38,7 @@ class Span(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Hooks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a harness tells its hooks and takes from them."""
+    """Data that a harness sends to its hooks and accepts from them."""
 
     called: str
     events: dict[str, EventKind]
@@ -58,12 +58,12 @@ class Hooks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def compacts(self) -> bool:
-        """Whether it surely tells when it has compacted a conversation."""
+        """Return True if it reliably announces that it has compacted a conversation."""
         return "compacted" in self.events.values() and not self.unsure
 
 
 class Harness(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One row."""
+    """Row of a harness."""
 
     name: str
     own: tuple[str, ...] = ()
@@ -76,10 +76,13 @@ class Harness(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
+    """Contents of harnesses.toml."""
+
     harness: tuple[Harness, ...]
 
 
 def _rows() -> tuple[Harness, ...]:
+    """Read the rows once."""
     with open(os.path.join(os.path.dirname(__file__), "harnesses.toml"), "rb") as file:
         return msgspec.convert(tomllib.load(file), _File).harness
 
@@ -91,7 +94,7 @@ ROLES: dict[str, Speaker] = {theirs: ours for row in ROWS for theirs, ours in ro
 
 
 def tags(*kinds: Kind) -> str:
-    """Return a pattern for tags of these kinds, by first letters: one look at each letter of other tags."""
+    """Return a pattern for tags of these kinds, by first letter, so that other tags fail fast."""
     by_letter: dict[str, list[str]] = {}
     for name in dict.fromkeys(_named(kinds)):
         by_letter.setdefault(name[0].lower(), []).append(re.sub(r"(?<=\w)[-_](?=\w)", "[-_]", name[1:]))
@@ -101,6 +104,7 @@ def tags(*kinds: Kind) -> str:
 
 
 def _named(kinds: tuple[Kind, ...]) -> Iterator[str]:
+    """Yield the tag names of some kinds."""
     for row in ROWS:
         for kind in kinds:
             yield from getattr(row, kind)

@@ -1,13 +1,13 @@
-"""Injected text: quote what goes into a frame of ours, and cut frames and memories out of what comes back.
+"""Injected text: quote text inside an injection, and remove injections from text that comes back.
 
-Every line that is `quoted` has a mark in front; `one_line` and `label` are for places in the frame itself.
-All leave out what nobody can see and what turns text around, and of `<`, in whatever spelling, a bracket: so
-nothing in a foreign text can pass for a part of the frame.
+Every line that is `quoted` has a mark in front; `one_line` and `label` are for the injection's own lines. All
+drop invisible and direction-changing characters. Of `<`, in any spelling, they make a bracket. So foreign
+text cannot imitate a part of the injection.
 
-No memory is learnt from a memory. So `InjectedText` cuts blocks between the markers of an injection, also as
-harnesses escape them and with an end cut off, and paragraphs that are a memory injected into this session,
-but for white space and quotation marks. In an assistant's text a memory of some length is found within a
-paragraph as well. A memory in a person's own words is left: that is the classifier's to compare.
+No memory is learned from a memory. `InjectedText` removes blocks between the markers of an injection, also
+escaped by a harness or cut at the end. It also removes paragraphs that are a memory injected into this
+session, ignoring white space and quotation marks. In an assistant's text a long memory is found inside a
+paragraph as well. A memory in a person's own words stays; the classifier compares it.
 """
 
 from __future__ import annotations
@@ -24,50 +24,52 @@ MARK = ">"
 # --- quoting --------------------------------------------------------------------------------------------
 
 _BREAK = re.compile(r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
-# Controls, zero-width and bidirectional marks, and characters that say in ASCII what no screen shows. What
-# joins letters (U+200C, U+200D) stays: Persian and emoji need it.
+# Controls, zero-width and bidirectional marks, and characters that encode ASCII invisibly. Joiners (U+200C,
+# U+200D) stay: Persian and emoji need them.
 _UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f"
     "\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff]+"
 )
 _UNPLAIN = re.compile(r"[^\w .:@/+-]+")
 _OPENS = re.compile(rf"(<|&(?:amp;)*(?:lt|#0*60|#x0*3c);?|(?<!\\)\\+u003c)[/\\]*{TAG.replace('-', '[-_]?')}")
-# Letters of other scripts, brackets and dashes that are drawn alike.
+# Letters of other scripts, brackets and dashes that look alike.
 _BRACKETS = "‹〈《⟨⟪˂ᐸ❮❰≺≪«"
 _ALIKE = str.maketrans(
     f"оοеѕіιԁɡցгмϻƒ{_BRACKETS}∕⁄╱⧸‐‑‒–—−﹣⁃ー", f"ooesiidggrmmf{'<' * len(_BRACKETS)}////---------"
 )
-# Without one of them nothing opens a tag.
+# Characters of which a tag needs one.
 _MAY_OPEN = re.compile(rf"[<＜﹤≮⊀\u2329︽︿{_BRACKETS}&＆﹠\\＼﹨]")
-# What is not seen: marks on letters, joiners, controls.
+# Invisible characters: marks on letters, joiners, controls.
 _BARE = {"Mn", "Me", "Cf", "Cc"}
 
 
 def quoted(text: str) -> str:
-    """All lines of `text` behind the mark."""
+    """Return all lines of `text`, each after the mark."""
     plain = text.rstrip()
     if plain and plain.isascii() and plain.isprintable() and not _MAY_OPEN.search(plain):
-        return f"{MARK} {plain}"  # one line, in which all is seen
+        return f"{MARK} {plain}"  # one line of visible characters
     lines = (_visible(line).rstrip() for line in _BREAK.split(_without_tags(text.rstrip())))
     return "\n".join(f"{MARK} {line}" if line else MARK for line in lines)
 
 
 def one_line(text: str, limit: int) -> str:
-    """At most `limit` characters of `text`, in one line."""
+    """Return at most `limit` characters of `text` in one line."""
     line = _visible(_BREAK.sub(" ", text))
     return _without_tags(line if len(line) <= limit else line[: limit - 1] + "…")
 
 
 def label(text: str, limit: int) -> str:
-    """The same without any mark of punctuation that a frame is made of."""
+    """Return `text` in one line without punctuation that an injection uses."""
     return _UNPLAIN.sub("_", one_line(text, limit))
 
 
 def _visible(line: str) -> str:
+    """Return a line without invisible characters."""
     return line if line.isascii() and line.isprintable() else _UNSEEN.sub("", line)
 
 
 def _without_tags(text: str) -> str:
+    """Replace brackets that could open a tag."""
     if not _MAY_OPEN.search(text) or (text.isascii() and "forged" not in text.lower()):
         return text
     folded = [(letter, place) for place, each in enumerate(text) for letter in _folded(each)]
@@ -81,14 +83,14 @@ def _without_tags(text: str) -> str:
 
 @lru_cache(4096)
 def _folded(letter: str) -> str:
-    """What a letter is read as; nothing where it is a space or is not seen."""
+    """Return the letter that a character looks like; "" for a space or an invisible one."""
     plain = unicodedata.normalize("NFKD", letter).casefold().translate(_ALIKE)
     return "".join(each for each in plain if not (each.isspace() or unicodedata.category(each) in _BARE))
 
 
 # --- cutting --------------------------------------------------------------------------------------------
 
-# As it is, in HTML and in JSON: how harnesses write what a hook injects.
+# Plain, in HTML and in JSON: spellings of harnesses that write a hook's injection.
 _LESS = r"<|&(?:amp;){0,4}(?:lt|#60|#x3c);|\\u003c"
 _GREATER = r">|&(?:amp;){0,4}(?:gt|#62|#x3e);|\\u003e"
 _MARKER = re.compile(
@@ -97,18 +99,18 @@ _MARKER = re.compile(
 )
 _MARKS = re.compile(rf"^[ \t]*{MARK}[{MARK} \t]*", re.MULTILINE)
 _GAP = re.compile(rf"\n[\s{MARK}]*\n")
-# A memory that is shorter may well be said again for its own sake.
+# A shorter memory may be said again for its own sake.
 _INLINE_WORDS, _INLINE_BYTES = 4, 20
-# Characters of a text that are looked through for memories within a paragraph: more than any window holds.
+# Characters of a text that are searched inside paragraphs: more than any window has.
 _INLINE_WINDOW = 128_000
-# A memory that is longer is cut up each time; the shorter ones that are kept have 8 MB at most.
+# Longest memory that is cached; the cache has at most 8 MB.
 _OFTEN_LENGTH = 2_000
 
 _Paragraphs = tuple[str, ...]
 
 
 class InjectedText:
-    """What was injected into one session, ready to be found in many texts."""
+    """Memories injected into one session, prepared for search in many texts."""
 
     def __init__(self, injected: Collection[str]) -> None:
         self._by_first: defaultdict[str, set[_Paragraphs]] = defaultdict(set)
@@ -122,13 +124,14 @@ class InjectedText:
         self._inline = sorted(filter(None, sentences), key=len, reverse=True)
 
     def cut(self, text: str, *, inline: bool = False) -> tuple[str, int]:
-        """Return `text` without own injections, and their count; `inline`: also within a paragraph."""
+        """Return `text` without own injections, and their count; `inline`: also inside paragraphs."""
         text, blocks = without_blocks(text)
         text, memories = self._without_memories(text)
         text, sentences = self._without_sentences(text) if inline and self._inline else (text, 0)
         return text, blocks + memories + sentences
 
     def _without_sentences(self, text: str) -> tuple[str, int]:
+        """Remove long memories inside paragraphs."""
         before, text = text[:-_INLINE_WINDOW], text[-_INLINE_WINDOW:]
         flat, count = " ".join(text.split()).lower(), 0
         for sentence in self._inline:
@@ -139,6 +142,7 @@ class InjectedText:
         return before + text, count
 
     def _without_memories(self, text: str) -> tuple[str, int]:
+        """Remove paragraphs that are a memory."""
         if not self._by_first:
             return text, 0
         gaps = [gap.span() for gap in _GAP.finditer(text)]
@@ -157,13 +161,13 @@ class InjectedText:
         return ("".join([*kept, text[position:]]), count) if count else (text, 0)
 
     def _length_at(self, flat: _Paragraphs, place: int) -> int:
-        """How many paragraphs from `place` on are one memory; 0: none is known that begins so."""
+        """Return how many paragraphs from `place` on are one memory, or 0."""
         known = self._by_first.get(flat[place], ())
         return max((len(each) for each in known if flat[place : place + len(each)] == each), default=0)
 
 
 def without_blocks(text: str) -> tuple[str, int]:
-    """Return `text` without our blocks, and their count; one without closer or opener reaches to that end."""
+    """Return `text` without blocks between markers, and their count; an unpaired marker cuts to the end."""
     if TAG not in text.lower():
         return text, 0
     kept: list[str] = []
@@ -182,17 +186,18 @@ def without_blocks(text: str) -> tuple[str, int]:
     return "".join(kept), count
 
 
-@lru_cache(1024)  # a session is asked about each turn, with all that it has
+@lru_cache(1024)  # each turn searches all memories of its session
 def _cut_up(content: str) -> tuple[tuple[_Paragraphs, ...], str]:
-    """A memory as it may stand in a text: its paragraphs, also quoted, and, if it is long, within one."""
+    """Return a memory's paragraphs, plain and quoted, and its text inside a paragraph if it is long."""
     forms = (content, quoted(content))
     flats = (tuple(filter(None, map(_flat, _GAP.split(form.strip())))) for form in forms)
     sentence = _flat(content).rstrip(".!。！").lower()
-    # Without blanks between its words it is measured by its length alone.
+    # A text without blanks is measured by its length alone.
     is_spaced = not sentence.isascii() or len(sentence.split()) >= _INLINE_WORDS
     is_long = is_spaced and len(sentence.encode()) >= _INLINE_BYTES
     return tuple(filter(None, dict.fromkeys(flats))), sentence if is_long else ""
 
 
 def _flat(text: str) -> str:
+    """Return a text with single blanks and without quotation marks."""
     return " ".join((_MARKS.sub("", text) if MARK in text else text).split())

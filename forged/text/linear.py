@@ -1,7 +1,7 @@
-"""Linear functions of a text, in nats: of a model's row, of signs of its form, and of its pieces.
+"""Linear functions of a text, in nats: of its vector, of features of its form, and of its words.
 
-Pieces are words, pairs and pieces of words, as places in a table of numbers: by a hash that is the same
-everywhere. Pure Python, for processes without numpy, and the same for training and use.
+Words, pairs and parts of words are indexes into a table of weights, by a hash that is the same everywhere.
+Pure Python, for processes without numpy, and the same for training and use.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ CJK = re.compile("[\u3040-\u30ff\u3400-\u9fff]")
 
 _PARTS = re.compile(r"[^\W_]+|[^\w\s]")
 _WORDS = re.compile(r"[^\W_]+|[?!:]")
-# A text of many pieces says as much as one of few.
+# Scale so that a text of many words counts like one of few.
 _WEIGHT = 4.0
 
 
 class Weights(msgspec.Struct, frozen=True):
-    """One function as it is shipped: int16 for the row and int8 for the pieces, each by its step."""
+    """Shipped function: int16 weights for the vector and int8 for words, each with a step."""
 
     row: bytes
     row_step: float
@@ -35,7 +35,9 @@ class Weights(msgspec.Struct, frozen=True):
     pieces_step: float = 0.0
 
 
-class Linear:
+class LinearFunction:
+    """Linear function of a text, ready to compute."""
+
     def __init__(self, weights: Weights) -> None:
         self._row = [number * weights.row_step for number in array("h", weights.row)]
         self._signs = weights.signs
@@ -43,9 +45,9 @@ class Linear:
         self._step = weights.pieces_step
 
     def at(self, row: Sequence[float], places: Sequence[int], form: Sequence[float]) -> float:
-        """Return its value for a text's row, the places of its pieces, and its signs.
+        """Return its value for a text's vector, the indexes of its words, and its features.
 
-        Raises ValueError for a row of another size than it was trained with.
+        Raises ValueError for a vector of another size than in training.
         """
         if len(row) != len(self._row):
             raise ValueError(f"a row of {len(row)} numbers for one of {len(self._row)}")
@@ -58,17 +60,18 @@ class Linear:
 
 
 def pieces(text: str) -> tuple[int, ...]:
-    """Return the places of all pieces of a text, each once, in order."""
+    """Return the table indexes of a text's words and parts, each once, in order."""
     plain = re.sub(r"\s+", " ", re.sub(r"\d", "0", text.lower()))
     return tuple(sorted({crc32(piece.encode()) % SIZE for piece in _pieces(plain)}))
 
 
 def weight(count: int) -> float:
-    """Return what each of so many pieces counts."""
+    """Return the weight of each of so many indexes."""
     return _WEIGHT / math.sqrt(count)
 
 
 def _pieces(text: str) -> Iterator[str]:
+    """Yield words, pairs and parts of words."""
     yield from (f"w{part}" for part in _PARTS.findall(text))
     words = _WORDS.findall(text)
     yield from (f"b{first} {second}" for first, second in pairwise(words))

@@ -1,6 +1,6 @@
-"""Local dates and times, as every person reads them, in the zone of the process.
+"""Format local dates and times in the time zone of the process.
 
-What is no time is returned as far as it would reach.
+Text that is no time is returned unchanged.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ _DAY, _MINUTE = len("2026-01-31"), len("2026-01-31 12:00")
 
 
 def local_time(time: str) -> str:
-    """A time of the wire or of a file, to the minute."""
+    """Return a time of the wire or a file to the minute."""
     try:
         return datetime.fromisoformat(time).astimezone().strftime("%Y-%m-%d %H:%M")
     except (ValueError, OverflowError, OSError):
@@ -19,9 +19,10 @@ def local_time(time: str) -> str:
 
 
 def local_day(time: str) -> str:
+    """Return the day of a time."""
     return local_time(time)[:_DAY]
 
 
 def day_of(seconds: float, back: int = 0) -> str:
-    """The day, as YYYY-MM-DD, so many days before that of a time since 1970."""
+    """Return the day, as YYYY-MM-DD, so many days before a Unix time."""
     return (datetime.fromtimestamp(seconds).date() - timedelta(days=back)).isoformat()  # noqa: DTZ006 - local

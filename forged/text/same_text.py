@@ -1,10 +1,10 @@
-"""Tell whether two texts say the same: equal but for typography, or with a word or two more.
+"""Decide if two texts say the same: equal except typography, or with a word or two more.
 
-Taking two facts for one loses the second for ever, a repetition costs a line of prompt; so nothing counts as
-alike that could be news. By vectors "use tabs" and "never use tabs" lie closer than most paraphrases. Alike
-are equal sequences of words without articles and lead-ins, or one with at most a fifth more words that are
-all ordinary: no function word, negation, number, name or code. Order counts. Only plurals and third persons
-are folded: a full stemmer makes one word of "product" and "production".
+Treating two facts as one loses the second for ever, while a repetition costs a prompt line, so doubt means
+different. By vectors "use tabs" and "never use tabs" are closer than most paraphrases. Texts are alike if
+their word sequences, without articles and lead-ins, are equal. One may have at most a fifth more words, if
+these are ordinary: no function word, negation, number, name or code. Order counts. Only plurals and third
+persons are folded, as a full stemmer joins "product" and "production".
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ import msgspec
 import Stemmer
 
 from forged.text.english import STOP_WORDS, TURNING
-from forged.text.unseen import UNSEEN
+from forged.text.invisible import INVISIBLE
 
 # --- the same but for typography ------------------------------------------------------------------------
 
 _STRAIGHT = str.maketrans("‘’‚‛“”„‟«»「」『』", "''''" + '"' * 10)
-# Only pairs that enclose something: in "use *args", "a_b" and "prefer ' over \"" the marks are the matter.
+# Only enclosing pairs: in "use *args", "a_b" and "prefer ' over \"" the marks are content.
 _CODE = re.compile(r"(`{1,3})(?=[^\s`])([^`]*[^\s`])\1(?!`)")
-_HOLE = "\ue000"  # where code was; of private use, so no text needs it
+_HOLE = "\ue000"  # in place of code; a private-use character
 _PAIRS = (
     ("*", re.compile(r"(?<![\w*])(\*{1,3})(?=[\w\ue000\"'])([^*]+)(?<=[\w\ue000\"'.!?,:)])\1(?![\w*])")),
     ("_", re.compile(r"(?<!\w)(_)(?=[^\W_])([^_]+)(?<=[^\W_])_(?!\w)")),
@@ -40,21 +40,22 @@ _STOPS = ".,;:!?。、"
 
 
 def normalised(text: str) -> str:
-    """Return what is left of a text without case, width, spacing, emphasis, quotes and final punctuation."""
+    """Return a text without case, width, spacing, emphasis, quotes and final punctuation."""
     return _folded(_plain(text))
 
 
 def _folded(plain: str) -> str:
+    """Return a text without case and final punctuation."""
     plain = _CODE.sub(r"\2", plain)
     bare = plain.rstrip(_STOPS)
-    # After a space the mark is not the sentence's: "the separator is ;".
+    # After a space the mark is content: "the separator is ;".
     bare = (plain if bare.endswith(" ") else bare or plain).casefold()
     return bare if bare.isascii() else unicodedata.normalize("NFKC", bare)
 
 
 def _plain(text: str) -> str:
-    """Return the text on one line as it is seen, unmarked but for backticks around each word of code."""
-    text = UNSEEN.sub("", text)
+    """Return a text in one line without markup, except backticks around each word of code."""
+    text = INVISIBLE.sub("", text)
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text).translate(_STRAIGHT).replace(_HOLE, "")
     text = " ".join(text.split())
@@ -72,7 +73,7 @@ def _plain(text: str) -> str:
 
 # --- a sequence of words --------------------------------------------------------------------------------
 
-# How a sentence begins when somebody asks for something to be kept; it says nothing about what. No negation.
+# Beginnings of requests to keep something, without negations; they are no content.
 _LEAD_IN = re.compile(
     r"""(?:(?:please|also|so|(?:ok|okay|important|reminder|fyi)(?=[,:])|as\ a\ reminder
         |(?:always\ )?remember(?:\ that|\ to)?|note(?:\ that|(?=[,:]))|keep\ in\ mind(?:\ that|(?=[,:]))
@@ -106,33 +107,34 @@ _IDEOGRAPH = (
     "\u3005-\u3007\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 )
-# The half-width forms are what NFKC makes of the wide ones; between ideographs they are punctuation too.
+# NFKC makes half-width forms of wide ones; between ideographs they are punctuation too.
 _CHUNK = re.compile(rf"[{_IDEOGRAPH}][,;:!?]*|[^\s、。・{_IDEOGRAPH}]+")
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)*")
 _TAIL = re.compile(r"(?<=[\w)\]}%+#`])[.,;:!?]+$")
 _SENTENCE_END = re.compile(r"(?<=[.!?;:]) ")
 
-# One of these on top is news. Shorter ones are news anyway.
+# An extra word of these is news. Shorter words are news anyway.
 _TURNING = STOP_WORDS | TURNING
 
-# Most pieces of text are met again; the long ones are not, and would fill memory.
+# Most words are seen again; long ones are not, and would fill memory.
 _CACHED_CHUNKS = 16_384
 _CACHED_LENGTH = 24
 
 
 class _Word(msgspec.Struct, frozen=True, gc=False):
-    """One word as it is compared, and whether a text that has it on top may still say the same."""
+    """Word as it is compared, and if a text with this extra word may still say the same."""
 
     key: str
     is_ordinary: bool = False
 
 
 def content_words(text: str) -> tuple[str, ...]:
-    """Return the words that carry the content, in order: no lead-in, article or stop word, singular."""
+    """Return content words in order and singular, without lead-ins, articles and stop words."""
     return tuple(word.key for word in _words(_plain(text)) if word.key not in STOP_WORDS)
 
 
 def _words(plain: str) -> list[_Word]:
+    """Return the words of a text."""
     if "'" in plain or "annot" in plain:
         for short, long in _CONTRACTIONS:
             plain = short.sub(long, plain)
@@ -140,6 +142,7 @@ def _words(plain: str) -> list[_Word]:
 
 
 def _words_of(sentence: str) -> Iterator[_Word]:
+    """Yield the words of a sentence."""
     lead_in = _LEAD_IN.match(sentence)
     begins = True
     for chunk in _CHUNK.findall(sentence, lead_in.end() if lead_in else 0):
@@ -150,13 +153,13 @@ def _words_of(sentence: str) -> Iterator[_Word]:
 
 
 def _word(chunk: str, begins: bool) -> _Word | None:
-    """One piece of text without white space; None if it says nothing. `begins` a sentence, maybe."""
+    """Return the word of a chunk without white space, or None; `begins`: it may begin a sentence."""
     bare = _bare(chunk)
     if not _WORD.fullmatch(bare):
         return None if chunk in _DASHES else _Word((bare or chunk).casefold())
     lower = bare.casefold()
     if "`" in chunk or (bare != lower and not (begins and bare[1:] == lower[1:])):
-        return _Word(_READ_AS.get(lower, lower))  # a name: Rails is not the plural of rail
+        return _Word(_READ_AS.get(lower, lower))  # a name: Rails is no plural
     if lower in _ARTICLES:
         return None
     is_ordinary = bare == lower and len(lower) > 3 and lower.isascii() and lower not in _TURNING
@@ -167,7 +170,7 @@ _known_word = lru_cache(_CACHED_CHUNKS)(_word)
 
 
 def _bare(chunk: str) -> str:
-    """Without the punctuation of the sentence around it; what belongs to code stays."""
+    """Return a chunk without the sentence's punctuation; punctuation of code stays."""
     if chunk[0] == "(" and not chunk.startswith("()"):
         chunk = chunk[1:]
     chunk = _TAIL.sub("", chunk)
@@ -177,11 +180,11 @@ def _bare(chunk: str) -> str:
 
 
 _stemmer = Stemmer.Stemmer("english", 0)
-_stemmer_lock = threading.Lock()  # a Stemmer keeps one buffer for the word at hand
+_stemmer_lock = threading.Lock()  # a Stemmer has one buffer
 
 
 def _singular(word: str) -> str:
-    """Without the -s of a plural or third person, as Snowball finds it, and nothing else."""
+    """Return a word without the -s of a plural or third person, by Snowball."""
     if word in STOP_WORDS or not word.isascii() or "'" in word:
         return word
     with _stemmer_lock:
@@ -197,9 +200,9 @@ def _singular(word: str) -> str:
 
 
 class Texts:
-    """Texts to compare with, indexed by word. Not for several threads at once.
+    """Index of texts by word, to find one that says the same. Not thread-safe.
 
-    With 10,000 texts of 100 words: 1.2-1.9 s to add them all, 1-3 ms a question, 50 ms at worst, about 60 MB.
+    With 10,000 texts of 100 words: 1.2-1.9 s to add all, 1-3 ms for a query, 50 ms at worst, about 60 MB.
     """
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
@@ -207,7 +210,7 @@ class Texts:
         self._numbers: defaultdict[str, int] = defaultdict(count().__next__)
         self._plain: list[str] = []
         self._sequences: list[tuple[int, ...]] = []
-        # Of each word number, the positions of the texts that hold it.
+        # By word number: the positions of texts with it.
         self._holders: defaultdict[int, list[int]] = defaultdict(list)
         for text in texts:
             self.add(text)
@@ -216,6 +219,7 @@ class Texts:
         return len(self._plain)
 
     def add(self, text: str) -> None:
+        """Add a text."""
         plain = _plain(text)
         folded = _folded(plain)
         if folded in self._folded:
@@ -228,7 +232,7 @@ class Texts:
         self._sequences.append(sequence)
 
     def has_like(self, text: str) -> bool:
-        """Whether one of the texts says the same."""
+        """Return True if one of the texts says the same."""
         plain = _plain(text)
         if _folded(plain) in self._folded:
             return True
@@ -241,7 +245,8 @@ class Texts:
         )
 
     def _candidates(self, sequence: Sequence[int]) -> Iterable[int]:
-        # With n words of which k are additions, k <= (n - k) / 5, hence k <= n / 6.
+        """Return the positions of texts that share enough words."""
+        # With n words, k of them additions: k <= (n - k) / 5, hence k <= n / 6.
         to_spare = len(sequence) // 6 - sequence.count(-1)
         if to_spare < 0:
             return ()
@@ -249,6 +254,7 @@ class Texts:
         return set(chain.from_iterable(self._holders[number] for number in known[: to_spare + 1]))
 
     def _adds_nothing(self, sequence: tuple[int, ...], words: Sequence[_Word], other: int) -> bool:
+        """Return True if the extra words of one text are ordinary."""
         theirs = self._sequences[other]
         if len(sequence) == len(theirs):
             return True
@@ -261,7 +267,7 @@ class Texts:
 
 
 def _is_part(shorter: Sequence[int], longer: Sequence[int]) -> bool:
-    """Whether `longer` is `shorter` with at most a fifth more, and none more in a text of a few words."""
+    """Return True if `longer` adds at most a fifth to `shorter`, and nothing to a few words."""
     room = len(shorter) // 5 if len(shorter) >= 6 else 0
     if len(longer) - len(shorter) > room:
         return False

@@ -1,9 +1,9 @@
-"""The terms of a text, which search by words counts: hashed stems, and how these begin.
+"""Terms of a text for keyword search: hashed stems, and their beginnings.
 
-English stems without stop words; identifiers whole and in parts; pairs of characters where no spaces are.
-Beginnings of four letters join "config" and "configuration"; alone on LoCoMo's development half they are
-worth 0.9 points of recall@10 without vectors, 0.2 with (own set: 0.3, 0.3). A term is 32 bits, the lowest 0
-for a stem, 1 for a beginning. A collision costs less than a vocabulary of strings would.
+They are English stems without stop words, identifiers whole and in parts, and character pairs of scripts
+without spaces. Beginnings of four letters join "config" and "configuration". Alone on LoCoMo's development
+half they add 0.9 points of recall@10 without vectors, 0.2 with them (own set: 0.3, 0.3). A term has 32 bits;
+the lowest is 0 for a stem and 1 for a beginning. A collision costs less than a vocabulary of strings.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from forged.text.english import IRREGULAR, STOP_WORDS
 Terms = NDArray[np.uint32]
 
 _BEGINNING = 4
-_RUN = 64  # letters of a word that are looked at; the next begin another one
+_RUN = 64  # most letters of a word; the next ones begin another
 _KEPT = 8192
 _KEPT_LENGTH = 24
 _ONE, _TWO = struct.Struct("=I").pack, struct.Struct("=II").pack
 
-# Scripts written without spaces, and Korean, whose particles hide the word: indexed as pairs of characters.
+# Scripts without spaces, and Korean, whose particles hide the word: indexed as character pairs.
 _PAIRED = (
     "\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0edf\u1000-\u1049\u1780-\u17d3"
     "\u3005-\u3007\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"
     "\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff"
 )
-# Vowel signs and accents, which `\w` leaves out: without them Hindi or Hebrew words fall to pieces.
+# Vowel signs and accents, which `\w` lacks: without them Hindi or Hebrew words would be split.
 _MARKS = "\u0300-\u036f\u0591-\u05bd\u05bf-\u05c7\u064b-\u0669\u0900-\u0963\u0966-\u0dff"
 
 
 def _word_pattern(character: str) -> re.Pattern[str]:
-    """Words and identifiers: up to eight runs of `character` joined by one separator, or C++ and C#."""
+    """Compile words and identifiers: up to eight runs of `character` with one separator, or C++ and C#."""
     run = f"{character}{{1,{_RUN}}}"
     return re.compile(rf"{run}(?:(?:[.'-]|_{{1,2}}){run}){{0,7}}(?:\+\+|#(?!{character}))?")
 
@@ -49,19 +49,20 @@ def _word_pattern(character: str) -> re.Pattern[str]:
 _ASCII_WORD = _word_pattern("[A-Za-z0-9]")
 
 
-# Such a class takes 3 ms to compile, so each pattern holds one at most, and is made when it is needed.
+# Such a class takes 3 ms to compile, so each pattern has one, compiled when needed.
 @cache
 def _wide_word() -> re.Pattern[str]:
-    """Words of any script; those of paired characters are to be taken out before."""
+    """Compile words of any script, for text without paired characters."""
     return _word_pattern(rf"(?:[^\W_]|[{_MARKS}])")
 
 
 @cache
 def _paired_run() -> re.Pattern[str]:
+    """Compile runs of paired characters."""
     return re.compile(f"[{_PAIRED}]+")
 
 
-# They are dense in meaning, so a text is one of theirs however much Latin is among them.
+# They carry much meaning each, so a text counts as theirs even with much Latin.
 _CJK = re.compile(
     "[\u3005-\u3007\u3041-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff]"
 )
@@ -85,7 +86,7 @@ def terms(text: str) -> Terms:
 
 
 class _Known(dict[str, bytes]):
-    """Terms of pieces of text, those met lately, at most twice `_KEPT`; for any thread."""
+    """Cache of terms by chunk of text, at most twice `_KEPT`; thread-safe."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -106,6 +107,7 @@ _known = _Known()
 
 
 def _chunk(chunk: str) -> bytes:
+    """Return the terms of an ASCII chunk."""
     if not chunk.isascii():
         return _wide_chunk(chunk)
     if chunk.isalpha() and len(chunk) <= _RUN:
@@ -115,15 +117,16 @@ def _chunk(chunk: str) -> bytes:
 
 
 def _wide_chunk(chunk: str) -> bytes:
+    """Return the terms of a chunk with other scripts."""
     paired = _paired_run()
     words = _wide_word().findall(paired.sub(" ", chunk))
-    runs = paired.findall(chunk)  # a lone character is itself
+    runs = paired.findall(chunk)  # a single character is its own term
     pairs = chain.from_iterable(map("".join, pairwise(run)) if len(run) > 1 else run for run in runs)
     return b"".join((*map(_word, words), *map(_packed, pairs)))
 
 
 def _word(word: str) -> bytes:
-    """Terms of one word or identifier; nothing for a stop word."""
+    """Return the terms of a word or identifier; none for a stop word."""
     lower = word.lower()
     if lower in STOP_WORDS:
         return b""
@@ -136,31 +139,33 @@ def _word(word: str) -> bytes:
         parts = [word] if word.isalpha() and word[1:] == lower[1:] else _PART.findall(word)
     if parts == [word]:
         return b"" if lower in STOP_WORDS else _stemmed(lower)
-    # foo_bar, fooBar and foo-bar are one name; 3.1 and 31 are not one number.
+    # foo_bar, fooBar and foo-bar are one name; 3.1 and 31 are different numbers.
     name = lower.translate(_JOINERS)
     return b"".join((_stemmed(name) if name.isalpha() else _packed(name), *map(_part, parts)))
 
 
 def _part(part: str) -> bytes:
-    """Terms of a part of an identifier, many of which are words that stand alone elsewhere."""
+    """Return the terms of an identifier's part, which may be a word elsewhere."""
     part = part.lower()
     return _known[part] if part.isascii() and part.isalpha() else _stemmed(part)
 
 
 def _stemmed(word: str) -> bytes:
+    """Return the terms of a word's stem."""
     with _stemmer_lock:
         stem: str = _stemmer.stemWord(IRREGULAR.get(word, word))
     return _packed(stem)
 
 
 def _packed(stem: str) -> bytes:
-    """A stem, and if it is a word of letters its beginning."""
+    """Return a stem and, for a word of letters, its beginning."""
     if len(stem) < _BEGINNING or not (stem.isascii() and stem.isalpha()):
         return _ONE(_hash(stem))
     return _TWO(_hash(stem), _hash(stem[:_BEGINNING]) | 1)
 
 
 def _hash(term: str) -> int:
+    """Return the hash of a term."""
     return zlib.crc32(term.encode("utf-8", "surrogatepass")) & ~1
 
 
@@ -170,7 +175,7 @@ def is_cjk(text: str) -> bool:
 
 
 def distinct(terms: Terms) -> Terms:
-    """Each of the terms once, ascending. `np.unique` would import numpy.ma, 15 ms, to do the same."""
+    """Return each term once, ascending; `np.unique` would import numpy.ma, which takes 15 ms."""
     ascending = np.sort(terms)
     first = np.ones(len(terms), np.bool_)
     np.not_equal(ascending[1:], ascending[:-1], out=first[1:])
@@ -178,6 +183,6 @@ def distinct(terms: Terms) -> Terms:
 
 
 def are_stems(terms: Terms) -> NDArray[np.bool_]:
-    """Which of the terms are stems or pairs; the others are beginnings."""
+    """Mark the terms that are stems or pairs; the others are beginnings."""
     stems: NDArray[np.bool_] = (terms & 1) == 0
     return stems

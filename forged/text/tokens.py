@@ -1,6 +1,6 @@
-"""Estimate the tokens of a text: a quarter of its bytes in UTF-8, rounded up.
+"""Estimate the tokens of a text: a quarter of its UTF-8 bytes, rounded up.
 
-It is the one estimate for budgets, limits, batches and cuts: no tokenizer of a named model is at hand.
+All budgets, limits, batches and cuts use this estimate, as no tokenizer of a model is available.
 """
 
 from __future__ import annotations
@@ -9,5 +9,5 @@ BYTES_PER_TOKEN = 4
 
 
 def estimate(*texts: str) -> int:
-    """Return about how many tokens these texts are together; what UTF-8 cannot hold counts a byte."""
+    """Return the estimated tokens of these texts together; an invalid character counts a byte."""
     return -(-sum(len(text.encode("utf-8", "replace")) for text in texts) // BYTES_PER_TOKEN)

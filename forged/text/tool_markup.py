@@ -1,11 +1,11 @@
-"""Cut out of a text what was not said: tool content, thoughts, what a harness put there.
+"""Remove text that was not said: tool content, thoughts, insertions of a harness.
 
 Agents write calls into the text itself, and harnesses their state, in forms of `harnesses.toml`. An element
-ends where its name's openers and closers balance, CDATA is opaque; one that never ends reaches to the end of
-the text: a slip may lose text, never give it away. Of a tag that is no tool's this holds at the beginning of
-a line. A closer too many takes all that follows its element, one of a thought all before it. Tags in code are
-prose, unless an element that begins there ends outside; `Vec<Tool>` is a type, unless it is closed or holds
-markup.
+ends where its name's openers and closers balance. CDATA is opaque. An element without an end runs to the end
+of the text: a mistake may lose text, never reveal it. For other tags this applies only at the start of a
+line. An extra closer removes the text after its element, one of a thought all text before it. Tags in code
+are prose, unless an element that begins there ends outside. `Vec<Tool>` is a type, unless it is closed or
+holds markup.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NAMES: dict[Kind, re.Pattern[str]] = {
     kind: re.compile(harnesses.tags(kind)) for kind in ("thinking", "tools", "own", "pasted")
 }
 _NAME = harnesses.tags(*_NAMES)
-# A CDATA section that begins with one backtick is a person's `<![CDATA[`.
+# A CDATA section after a single backtick is a person's `<![CDATA[`.
 _MARK = re.compile(
     rf"<(?=[/!\w])(?:/\s*(?P<closer>{_NAME})\s*>"
     rf"|(?P<opener>{_NAME})(?=[\s/>]|\Z)(?P<empty>[^<>]*/>)?"
@@ -39,16 +39,16 @@ _CODE = re.compile(
 )
 
 
-# There are 44 openings, and few texts have one: 8 ms of a daemon's start.
+# Compiled when needed: there are 44 openings, which take 8 ms, and few texts have one.
 @cache
 def _closing(opening: str) -> re.Pattern[str]:
-    """What ends a block of code that begins so."""
+    """Compile the end of a code block with this opening."""
     return re.compile(rf"^[ \t>]*{opening[0]}{{{len(opening)},}}[ \t\r]*$", re.MULTILINE)
 
 
 @cache
 def _closing_ticks(opening: str) -> re.Pattern[str]:
-    """What ends code within a line: the next run of as many backticks decides, or the line's end."""
+    """Compile the end of inline code: the next run of as many backticks, or the line's end."""
     return re.compile(rf"(?<!`)`{{{len(opening)}}}(?!`)(?P<glued>\w)?|\n")
 
 
@@ -59,7 +59,7 @@ _BEGINNINGS = {
 
 
 class _Tag(msgspec.Struct, gc=False):
-    """An opener, with the closer it balances with (None: none does), or a closer."""
+    """Opener, with the closer that balances it (or None), or a closer."""
 
     name: str
     start: int
@@ -70,10 +70,10 @@ class _Tag(msgspec.Struct, gc=False):
 
 
 def without_tool_text(text: str, speaker: Speaker = "user") -> str:
-    """Return what was said, in linear time; thoughts are looked for in an assistant's text alone."""
+    """Return what was said, in linear time; thoughts are searched in an assistant's text only."""
     tags = _tags(text, speaker) if "<" in text else []
     if spans := [*_spans(text, speaker)]:
-        tags = sorted((*spans, *tags), key=lambda tag: tag.start)  # a span may begin with a tag
+        tags = sorted((*spans, *tags), key=lambda tag: tag.start)  # a span may begin at a tag
     if not tags:
         return text
     edges = [0, *(edge for cut in _cuts(text, tags) for edge in cut), len(text)]
@@ -81,6 +81,7 @@ def without_tool_text(text: str, speaker: Speaker = "user") -> str:
 
 
 def _tags(text: str, speaker: Speaker) -> list[_Tag]:
+    """Return the tags of a text."""
     tags: list[_Tag] = []
     waiting: defaultdict[str, list[_Tag]] = defaultdict(list)
     closed, no_code = None, _before_any_code(text)
@@ -104,7 +105,7 @@ def _tags(text: str, speaker: Speaker) -> list[_Tag]:
                     {_known(name, speaker)[0] for name in _CLOSER.findall(text)} if closed is None else closed
                 )
                 if tag.name not in closed:
-                    break  # it reaches to the end, whatever follows
+                    break  # it runs to the end of the text
         elif not tag.opens and waiting[tag.name]:
             waiting[tag.name].pop().closer = tag
             depth -= 1
@@ -112,12 +113,12 @@ def _tags(text: str, speaker: Speaker) -> list[_Tag]:
 
 
 def _before_any_code(text: str) -> int:
-    """Where the first code span or block may begin."""
+    """Return the index where the first code may begin."""
     return min((at for sign in ("`", "~~~") if (at := text.find(sign)) >= 0), default=len(text))
 
 
 def _tag(mark: re.Match[str], speaker: Speaker) -> _Tag | None:
-    """None: it is no tag in this speaker's mouth."""
+    """Return the tag at a mark, None if it is none for this speaker."""
     opens = mark.lastgroup != "closer"
     name, kind = _known(mark["opener" if opens else "closer"], speaker)
     if kind is None:
@@ -130,13 +131,14 @@ def _tag(mark: re.Match[str], speaker: Speaker) -> _Tag | None:
 
 @lru_cache(1024)
 def _known(written: str, speaker: Speaker) -> tuple[str, Kind | None]:
+    """Return the name and kind of a tag."""
     kinds = (kind for kind, names in _NAMES.items() if names.fullmatch(written))
     kind = next((kind for kind in kinds if speaker == "assistant" or kind != "thinking"), None)
     return written.lower().removeprefix("antml:").replace("-", "_"), kind
 
 
 def _spans(text: str, speaker: Speaker) -> Iterator[_Tag]:
-    """What has no tags, as elements that have both."""
+    """Yield inserted text without tags, as elements with both."""
     for span, (begins, ends) in _BEGINNINGS.items():
         if span.mark not in text or span.of not in ("", speaker):
             continue
@@ -152,15 +154,15 @@ def _spans(text: str, speaker: Speaker) -> Iterator[_Tag]:
             if begins.match(text, start):
                 last = ends.search(text, at + len(span.mark)) if span.ends else None
                 behind = last.end() if last else len(text)
-                # An opener in code and its end outside of it do not make that code into none.
+                # An opener in code with its end outside keeps that code prose.
                 yield _Tag("", start, start, opens=True, closer=_Tag("", start, behind))
             at = text.find(span.mark, behind) if behind >= 0 else -1
 
 
 def _cuts(text: str, tags: Sequence[_Tag]) -> list[tuple[int, int]]:
-    """Ranges to leave out, in order."""
+    """Return the ranges to remove, in order."""
     cuts: list[tuple[int, int]] = []
-    begins: dict[str, int] = {}  # where the newest cut element of each name starts
+    begins: dict[str, int] = {}  # start of the newest cut element by name
     code, no_code = _Code(text, tags), _before_any_code(text)
     position = 0
     for place, tag in enumerate(tags):
@@ -185,7 +187,7 @@ def _cuts(text: str, tags: Sequence[_Tag]) -> list[tuple[int, int]]:
 
 
 def _is_talk(text: str, tag: _Tag, cut_to: int = 0) -> bool:
-    """Tell whether an opener that nothing closes is only mentioned; `cut_to` is where the last cut ends."""
+    """Return True if an unclosed opener is only mentioned; `cut_to` is the end of the last cut."""
     if tag.kind != "tools":
         return bool(text[max(tag.start - 80, cut_to) : tag.start].rpartition("\n")[2].strip(" \t>"))
     if not tag.start or not text[tag.start - 1].isalnum():
@@ -194,7 +196,7 @@ def _is_talk(text: str, tag: _Tag, cut_to: int = 0) -> bool:
 
 
 class _Code:
-    """Code spans and blocks around tags. What was searched once is kept: positions only ever grow."""
+    """Code spans and blocks around tags; searches only move forward."""
 
     def __init__(self, text: str, tags: Sequence[_Tag]) -> None:
         self._text = text
@@ -203,7 +205,7 @@ class _Code:
         self._not_code: set[int] = set()
 
     def end_around(self, place: int, position: int) -> int:
-        """Where the code ends that begins after `position` and holds tag number `place`; 0: there is none."""
+        """Return the end of code that begins after `position` and holds tag number `place`, or 0."""
         start = self._tags[place].start
         while opening := _CODE.search(self._text, position, start):
             end = self._end(opening)
@@ -213,12 +215,13 @@ class _Code:
         return 0
 
     def _end(self, opening: re.Match[str]) -> int:
-        """Where the code ends that begins with `opening`; 0 if nothing ends it: then it is none."""
+        """Return the end of code with this opening, 0 if it has none."""
         fence, ticks = opening["fence"], opening["ticks"]
         closing = self._next(_closing(fence) if fence else _closing_ticks(ticks), opening.end())
         return closing.end() if closing and (fence or closing[0] == ticks) else 0
 
     def _next(self, pattern: re.Pattern[str], position: int) -> re.Match[str] | None:
+        """Return the next match of a pattern from an index on."""
         if pattern in self._closings:
             known = self._closings[pattern]
             if known is None or known.start() >= position:
@@ -227,7 +230,7 @@ class _Code:
         return found
 
     def _is_left_open(self, place: int, end: int) -> bool:
-        """Whether an element that begins in the code up to `end` has its closer behind, and not as code."""
+        """Return True if an element in the code up to `end` is closed outside of code."""
         while end not in self._not_code and place < len(self._tags) and self._tags[place].start < end:
             closer = self._tags[place].closer
             if closer is not None and closer.start >= end and not self._is_quoted(closer):
@@ -236,4 +239,5 @@ class _Code:
         return end in self._not_code
 
     def _is_quoted(self, tag: _Tag) -> bool:
+        """Return True for a tag between backticks."""
         return self._text[tag.start - 1 : tag.start] == self._text[tag.end : tag.end + 1] == "`"

@@ -1,9 +1,9 @@
-"""Claude Code: `projects/FOLDER/SESSION.jsonl`, a tree of lines that name their parents.
+"""Transcripts of Claude Code: `projects/FOLDER/SESSION.jsonl`, a tree of lines with parents.
 
-What counts is the branch that ends in the newest line of the main conversation: who goes back and says it
-another way leaves the other branch behind. A compaction begins a new branch, which names the old one as its
-logical parent, or hangs new lines to preserved ones; so everything behind the newest boundary in the file is
-what was said since the summary. Side conversations, lines of the harness and synthetic replies are no prose.
+The branch that ends in the newest line of the main conversation counts. A person who goes back and rephrases
+leaves the other branch behind. A compaction starts a new branch, which names the old one as its logical
+parent or appends to preserved lines. So everything after the newest boundary in the file came after the
+summary. Side conversations, harness lines and synthetic replies are no prose.
 """
 
 from __future__ import annotations
@@ -12,16 +12,20 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from forged.transcripts.session import SessionDraft, TranscriptMessage, seconds
+from forged.transcripts.past_session import SessionDraft, TranscriptMessage, seconds
 from forged.transcripts.texts import text_of
 
 
 class _Message(msgspec.Struct):
+    """Message of a line."""
+
     content: object = ""
     model: object = ""
 
 
 class _Line(msgspec.Struct, rename="camel"):
+    """Line of the file."""
+
     type: str = ""
     subtype: object = ""
     uuid: str = ""
@@ -41,22 +45,22 @@ class _Line(msgspec.Struct, rename="camel"):
 
 
 class _Place(msgspec.Struct):
-    """A line of the tree: its parent, where it stands in the file, and what was said in it."""
+    """Line in the tree: its parent, its place in the file, and its message."""
 
     parent: str
     at: int
-    told: TranscriptMessage | None = None
+    messages: TranscriptMessage | None = None
 
 
 _decode = msgspec.json.Decoder(_Line).decode
 _SUMMARY = "compact_boundary"
-# As in `CLAUDE_CODE_ENTRYPOINT`.
+# Values of `CLAUDE_CODE_ENTRYPOINT` that mean a script.
 _SCRIPTED = ("sdk-cli", "claude-code-github-action")
 _BY_HARNESS = ("[Request interrupted by user", "Caveat: The messages below were generated")
 
 
 def read(lines: Iterable[bytes]) -> SessionDraft:
-    """What the lines tell of their session."""
+    """Return the session of these lines."""
     draft, tree, boundary, leaf = SessionDraft(), dict[str, _Place](), -1, ""
     scripted = set[bool]()
     for at, line in enumerate(draft.decoded(lines, _decode)):
@@ -68,20 +72,20 @@ def read(lines: Iterable[bytes]) -> SessionDraft:
         if line.is_compact_summary or line.subtype == _SUMMARY:
             boundary = at
         parent = line.logical_parent_uuid if line.parent_uuid is None else line.parent_uuid
-        # What a line hangs on may have been skipped: then it goes on where the file stood.
+        # If its parent was skipped, a line continues the line before.
         known = parent if parent is None or parent in tree else leaf
-        tree[line.uuid] = _Place(known or "", at, _told(line))
+        tree[line.uuid] = _Place(known or "", at, _message(line))
         leaf = line.uuid
-    draft.headless = scripted == {True}  # a person may go on with what a script began
+    draft.headless = scripted == {True}  # a person may continue what a script began
     for place in reversed([*_branch(tree, leaf)]):
-        if place.told is not None:
-            place.told.is_new = place.at > boundary
-            draft.told.append(place.told)
+        if place.messages is not None:
+            place.messages.is_new = place.at > boundary
+            draft.messages.append(place.messages)
     return draft
 
 
 def _branch(tree: dict[str, _Place], leaf: str) -> Iterator[_Place]:
-    """From the leaf up, each line once, whatever the file says."""
+    """Yield lines from the leaf up, each once."""
     seen = set[str]()
     while leaf in tree and leaf not in seen:
         seen.add(leaf)
@@ -89,7 +93,8 @@ def _branch(tree: dict[str, _Place], leaf: str) -> Iterator[_Place]:
         leaf = tree[leaf].parent
 
 
-def _told(line: _Line) -> TranscriptMessage | None:
+def _message(line: _Line) -> TranscriptMessage | None:
+    """Return the message of a line, or None."""
     if line.type not in ("user", "assistant") or line.message.model == "<synthetic>":
         return None
     if line.is_meta or line.is_compact_summary or line.is_api_error_message or line.team_name:

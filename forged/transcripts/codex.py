@@ -1,8 +1,8 @@
-"""Codex: `sessions/YEAR/MONTH/DAY/rollout-*.jsonl`, lines of a type with a payload.
+"""Transcripts of Codex: `sessions/YEAR/MONTH/DAY/rollout-*.jsonl`, lines of a type with a payload.
 
-What was said stands in response items that are messages of the user or the assistant; event messages say the
-same once more. Texts that the harness put into the user's mouth are marked in their metadata, of older
-versions by tags. A `compacted` line is a summary: what follows was said since.
+Response items of the user or the assistant are the messages; event messages repeat them. Metadata, or tags in
+older versions, mark text that the harness put in as the user's. A `compacted` line is a summary: later lines
+came after it.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from collections.abc import Iterable
 import msgspec
 
 from forged.conversation import Speaker
-from forged.transcripts.session import SessionDraft, TranscriptMessage, seconds
+from forged.transcripts.past_session import SessionDraft, TranscriptMessage, seconds
 from forged.transcripts.texts import part_text, text_of
 
 
 class _Payload(msgspec.Struct):
+    """Payload of a line."""
+
     type: object = ""
     role: object = ""
     content: object = None
@@ -30,6 +32,8 @@ class _Payload(msgspec.Struct):
 
 
 class _Line(msgspec.Struct):
+    """Line of the file."""
+
     type: str = ""
     timestamp: object = ""
     payload: _Payload = msgspec.field(default_factory=_Payload)
@@ -39,24 +43,25 @@ _decode = msgspec.json.Decoder(_Line).decode
 
 
 def read(lines: Iterable[bytes]) -> SessionDraft:
-    """What the lines tell of their session."""
+    """Return the session of these lines."""
     draft = SessionDraft()
     for line in draft.decoded(lines, _decode):
         said = line.payload
         if line.type == "session_meta" and not draft.session_id:
             draft.about(said.id, said.cwd, said.cli_version, seconds(said.timestamp))
             draft.headless = said.source == "exec"
-            # A thread that an agent began has a source of its own.
+            # A thread that an agent began has its own source.
             draft.is_other = isinstance(said.source, dict) or said.thread_source not in ("user", None)
         elif line.type == "compacted":
             draft.summarised()
         elif line.type == "response_item" and said.type == "message" and said.role in ("user", "assistant"):
             role: Speaker = "user" if said.role == "user" else "assistant"
-            draft.told.append(TranscriptMessage(role, _text(said), seconds(line.timestamp)))
+            draft.messages.append(TranscriptMessage(role, _text(said), seconds(line.timestamp)))
     return draft
 
 
 def _text(said: _Payload) -> str:
+    """Return the text of a message without harness parts."""
     origins = _origins(said.internal_chat_message_metadata_passthrough)
     if said.role != "user" or not isinstance(said.content, list) or len(origins) != len(said.content):
         return text_of(said.content)
@@ -65,11 +70,12 @@ def _text(said: _Payload) -> str:
 
 
 def _origins(metadata: object) -> list[object]:
-    """Whose word each part is, as far as the file says."""
+    """Return the author of each part, if the file tells."""
     items = metadata.get("content_item_metadata") if isinstance(metadata, dict) else None
     return [_origin(item) for item in items] if isinstance(items, list) else []
 
 
 def _origin(item: object) -> object:
+    """Return the author of a part."""
     provenance = item.get("provenance") if isinstance(item, dict) else None
     return provenance.get("type", "") if isinstance(provenance, dict) else ""

@@ -1,8 +1,8 @@
-"""Files of harnesses, read as what they are: written by others, of any size, perhaps not what they seem.
+"""Open transcripts safely: files by others, of any size, perhaps not what they seem.
 
-Only a regular file of this user within the harness's folder is read, and nothing is followed that leads out
-of it. A line that is too long is left out, and so is the first of a tail, which is only the end of one.
-Raises OSError, and TranscriptError for what is there and is not to be read.
+Only a regular file of this user within the harness's folder is read, and no link out of it is followed. A
+line that is too long is skipped, and so is the first one of a tail, which is incomplete. Raises OSError, and
+TranscriptError for a file that must not be read.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ MOST_LINE = 8 << 20
 
 
 class TranscriptError(ForgedError):
-    """A file is no transcript that may be read; the message says why."""
+    """Raised for a file that must not be read as a transcript; the message gives the reason."""
 
 
 @contextmanager
 def opened(path: str, home: str) -> Iterator[BinaryIO]:
-    """A file below a harness's folder."""
+    """Open a file below a harness's folder."""
     check(path, home)
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         found = os.fstat(file.fileno())
@@ -34,14 +34,14 @@ def opened(path: str, home: str) -> Iterator[BinaryIO]:
 
 
 def check(path: str, home: str) -> None:
-    """Raise TranscriptError unless the path leads to a place below the folder."""
+    """Raise TranscriptError unless the path is below the folder."""
     folder = os.path.realpath(home)
     if os.path.commonpath([os.path.realpath(path), folder]) != folder:
         raise TranscriptError("it lies outside of the agent's folder")
 
 
 def lines_of(file: BinaryIO) -> Iterator[bytes]:
-    """Every line; in the place of one that is too long stands one that nobody can read."""
+    """Yield every line, with an undecodable one in place of one that is too long."""
     while line := file.readline(MOST_LINE):
         if line.endswith(b"\n") or len(line) < MOST_LINE:
             yield line
@@ -52,7 +52,7 @@ def lines_of(file: BinaryIO) -> Iterator[bytes]:
 
 
 def tail_of(file: BinaryIO, most_bytes: int) -> tuple[Iterable[bytes], bool]:
-    """The first line, which says whose file it is, and the last ones; and whether that is all there is."""
+    """Return the first line, which identifies the session, and the last ones; and if that is all."""
     size = os.fstat(file.fileno()).st_size
     if size <= most_bytes:
         return lines_of(file), True

@@ -1,4 +1,4 @@
-"""Where each harness keeps its past sessions, and what reads them: one row each."""
+"""Transcript formats: the folder of each harness and its reader."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from forged.transcripts import claude, codex, gemini, qwen
-from forged.transcripts.session import SessionDraft
+from forged.transcripts.past_session import SessionDraft
 
 
 class Format(msgspec.Struct, frozen=True):
-    """A harness's folder is what its `variable` names and `below` it, or its `folder` of the home directory.
+    """Folder and reader of a harness.
 
-    `places` are names of folders and files below that, one after the other, with `*` for any. A harness that
-    has no `read` keeps a database.
+    Its folder is `below` the one that its `variable` names, or `folder` of the home directory. `places` are
+    patterns of folders and files below that. A harness without `read` has a database.
     """
 
     variables: tuple[str, ...]
@@ -25,7 +25,7 @@ class Format(msgspec.Struct, frozen=True):
     below: str = ""
 
     def home(self, env: Mapping[str, str], home: str) -> str:
-        """The harness's folder under these variables."""
+        """Return the harness's folder in this environment."""
         named = next((env[name] for name in self.variables if env.get(name)), "")
         return os.path.join(named, self.below) if named else os.path.join(home, self.folder)
 

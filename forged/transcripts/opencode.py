@@ -1,8 +1,8 @@
-"""OpenCode: a SQLite file with sessions, messages and their parts.
+"""Transcripts of OpenCode: a SQLite file with sessions, messages and parts.
 
-It is opened to read alone. What OpenCode has not brought from its journal into the file yet is read with it;
-where no journal lies there, the file is taken as it is and nothing is written beside it. A session with a
-parent is an agent's own. A reply that is marked as a summary is one, and a compaction's parts are no prose.
+It is opened read-only. Changes in OpenCode's journal are read as well; without a journal the file is read as
+it is, and nothing is written next to it. A session with a parent is an agent's own. A reply may be marked as
+a summary, and the parts of a compaction are no prose.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from urllib.parse import quote
 import msgspec
 
 from forged.conversation import Speaker
-from forged.transcripts.session import SessionDraft, TranscriptMessage, seconds
+from forged.transcripts.past_session import SessionDraft, TranscriptMessage, seconds
 from forged.transcripts.texts import NO_LINE, part_text, speaker
 
 _SPEAKERS: dict[object, Speaker] = {"user": "user", "assistant": "assistant"}
@@ -32,13 +32,15 @@ _MOST_BYTES = 4 << 20
 
 
 class _Data(msgspec.Struct):
+    """Data of a message or part."""
+
     role: object = ""
     summary: object = None
 
 
 @contextmanager
 def opened(path: str) -> Iterator[sqlite3.Connection]:
-    """The database, to be read. Raises sqlite3.Error."""
+    """Open the database read-only. Raises sqlite3.Error."""
     journal = os.path.exists(f"{path}-wal")
     how = "mode=ro" if journal else "mode=ro&immutable=1"
     with closing(sqlite3.connect(f"file:{quote(path)}?{how}", uri=True, timeout=_BUSY_S)) as connection:
@@ -46,14 +48,14 @@ def opened(path: str) -> Iterator[sqlite3.Connection]:
 
 
 def listed(path: str, since: float) -> list[tuple[str, float]]:
-    """The sessions that changed since then, with when they did. Raises sqlite3.Error."""
+    """Return the sessions changed since a time, with the times. Raises sqlite3.Error."""
     with opened(path) as connection:
         rows = connection.execute(_SESSIONS, (since * 1000,)).fetchall()
     return [(each, seconds(at)) for each, at in rows if isinstance(each, str)]
 
 
 def read(path: str, session_id: str) -> SessionDraft:
-    """What the file tells of a session. Raises sqlite3.Error."""
+    """Return a session of the file. Raises sqlite3.Error."""
     draft = SessionDraft(session_id=session_id)
     with opened(path) as connection:
         for directory, version, created, parent in connection.execute(_SESSION, (session_id,)):
@@ -61,20 +63,22 @@ def read(path: str, session_id: str) -> SessionDraft:
             draft.is_other = parent is not None
         texts = _texts(connection, session_id, draft)
         for message_id, data, at in connection.execute(_MESSAGES, (session_id,)):
-            _add(draft, data, seconds(at), texts.get(message_id, []))
+            _add_message(draft, data, seconds(at), texts.get(message_id, []))
     return draft
 
 
-def _add(draft: SessionDraft, data: object, at: float, texts: list[str]) -> None:
+def _add_message(draft: SessionDraft, data: object, at: float, texts: list[str]) -> None:
+    """Add a message to the draft."""
     found = _decoded(data, draft)
     role = speaker(_SPEAKERS, found.role)
     if role == "assistant" and found.summary is True:
         draft.summarised()
     elif role is not None and texts:
-        draft.told.append(TranscriptMessage(role, "\n".join(texts), at))
+        draft.messages.append(TranscriptMessage(role, "\n".join(texts), at))
 
 
 def _texts(connection: sqlite3.Connection, session_id: str, draft: SessionDraft) -> dict[object, list[str]]:
+    """Return the texts of each message's parts."""
     found: dict[object, list[str]] = {}
     for message_id, data in connection.execute(_PARTS, (session_id, _MOST_BYTES)):
         try:
@@ -88,6 +92,7 @@ def _texts(connection: sqlite3.Connection, session_id: str, draft: SessionDraft)
 
 
 def _decoded(data: object, draft: SessionDraft) -> _Data:
+    """Decode the data of a row; count one that is invalid."""
     try:
         return msgspec.json.decode(data if isinstance(data, str | bytes) else b"", type=_Data)
     except NO_LINE:
@@ -96,7 +101,7 @@ def _decoded(data: object, draft: SessionDraft) -> _Data:
 
 
 def _unquoted(text: str) -> str:
-    """`opencode run` puts what it was given on its command line between quotation marks."""
+    """Return a prompt without the quotation marks that `opencode run` adds."""
     try:
         found = msgspec.json.decode(text) if text.startswith('"') and text.endswith('"') else text
     except NO_LINE:

@@ -1,7 +1,7 @@
-"""Qwen Code: `projects/FOLDER/chats/SESSION.jsonl`, one record a line, in Gemini's form of parts.
+"""Transcripts of Qwen Code: `projects/FOLDER/chats/SESSION.jsonl`, one record a line.
 
-A record of the system with the subtype `chat_compression` is a summary. Results of tools have a type of their
-own, and side conversations are marked.
+Messages have parts like Gemini's. A system record with the subtype `chat_compression` is a summary. Tool
+results have a type of their own, and side conversations are marked.
 """
 
 from __future__ import annotations
@@ -11,17 +11,21 @@ from collections.abc import Iterable
 import msgspec
 
 from forged.conversation import Speaker
-from forged.transcripts.session import SessionDraft, TranscriptMessage, seconds
+from forged.transcripts.past_session import SessionDraft, TranscriptMessage, seconds
 from forged.transcripts.texts import speaker, text_of
 
 _SPEAKERS: dict[object, Speaker] = {"user": "user", "assistant": "assistant"}
 
 
 class _Message(msgspec.Struct):
+    """Message of a line."""
+
     parts: object = None
 
 
 class _Line(msgspec.Struct, rename="camel"):
+    """Line of the file."""
+
     type: object = ""
     subtype: object = ""
     timestamp: object = ""
@@ -36,7 +40,7 @@ _decode = msgspec.json.Decoder(_Line).decode
 
 
 def read(lines: Iterable[bytes]) -> SessionDraft:
-    """What the lines tell of their session."""
+    """Return the session of these lines."""
     draft = SessionDraft()
     for line in draft.decoded(lines, _decode):
         at = seconds(line.timestamp)
@@ -45,5 +49,5 @@ def read(lines: Iterable[bytes]) -> SessionDraft:
             draft.summarised()
         role = speaker(_SPEAKERS, line.type)
         if role is not None and not line.is_sidechain:
-            draft.told.append(TranscriptMessage(role, text_of(line.message.parts), at))
+            draft.messages.append(TranscriptMessage(role, text_of(line.message.parts), at))
     return draft

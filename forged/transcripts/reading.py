@@ -1,7 +1,7 @@
-"""Past sessions of a harness: found, and read as a whole or from their end.
+"""Find past sessions of a harness, and read one as a whole or from its end.
 
-`sessions` lists what there is without opening a file, newest first; `read` reads one, `read_tail` the end of
-one that a hook names. A file that cannot be read is TranscriptError; what of it makes no sense is skipped.
+`sessions` lists them without opening a file, newest first. `read` reads one, `read_tail` the end of one that
+a hook names. An unreadable file raises TranscriptError; invalid content is skipped.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import msgspec
 from forged.transcripts import files, opencode
 from forged.transcripts.files import TranscriptError
 from forged.transcripts.formats import FORMATS
-from forged.transcripts.session import Session, SessionDraft, finished
+from forged.transcripts.past_session import PastSession, SessionDraft, finished
 
 _MOST_FILES = 100_000
 _PROJECT_BYTES = 4_096
 
 
 class FoundSession(msgspec.Struct, frozen=True):
-    """A session that is there: in a file of its own, or under its id in a database."""
+    """Session on disk: in its own file, or under its id in a database."""
 
     agent: str
     path: str
@@ -33,9 +33,9 @@ class FoundSession(msgspec.Struct, frozen=True):
 
 
 def sessions(agent: str, home: str, since: float = 0.0) -> list[FoundSession]:
-    """What a harness has below its folder and has touched since then (Unix seconds), newest first.
+    """Return the sessions of a harness changed since a Unix time, newest first.
 
-    What cannot be looked into is left out.
+    Unreadable folders are left out.
     """
     row = FORMATS[agent]
     found: list[FoundSession] = []
@@ -47,15 +47,15 @@ def sessions(agent: str, home: str, since: float = 0.0) -> list[FoundSession]:
     return sorted(found, key=lambda each: (-each.changed_at, each.path, each.session_id))
 
 
-def read(found: FoundSession, home: str) -> Session:
-    """All that was said in a session. Raises TranscriptError."""
+def read(found: FoundSession, home: str) -> PastSession:
+    """Return all messages of a session. Raises TranscriptError."""
     return read_tail(found.path, found.agent, 1 << 62, home=home, session_id=found.session_id)
 
 
-def read_tail(path: str, agent: str, most_bytes: int, *, home: str, session_id: str = "") -> Session:
-    """What the last bytes of a file tell; of a database all of the session. Raises TranscriptError.
+def read_tail(path: str, agent: str, most_bytes: int, *, home: str, session_id: str = "") -> PastSession:
+    """Return the session at the end of a file; of a database, all of it. Raises TranscriptError.
 
-    `home` is the harness's folder: a path out of it is refused.
+    A path outside of `home`, the harness's folder, is refused.
     """
     reads = FORMATS[agent].read
     try:
@@ -73,7 +73,7 @@ def read_tail(path: str, agent: str, most_bytes: int, *, home: str, session_id: 
 
 
 def _entries(folder: str, names: Sequence[str]) -> Iterator[os.DirEntry[str]]:
-    """Files below a folder whose names fit; nothing is followed."""
+    """Yield the files below a folder that fit the patterns, without following links."""
     try:
         with os.scandir(folder) as entries:
             fitting = [each for each in entries if fnmatchcase(each.name, names[0])]
@@ -87,6 +87,7 @@ def _entries(folder: str, names: Sequence[str]) -> Iterator[os.DirEntry[str]]:
 
 
 def _of_file(agent: str, entry: os.DirEntry[str], since: float) -> Iterable[FoundSession]:
+    """Yield the session of a file if it changed since a time."""
     try:
         stat = entry.stat(follow_symlinks=False)
     except OSError:
@@ -96,6 +97,7 @@ def _of_file(agent: str, entry: os.DirEntry[str], since: float) -> Iterable[Foun
 
 
 def _of_database(agent: str, entry: os.DirEntry[str], since: float) -> list[FoundSession]:
+    """Return the sessions of a database that changed since a time."""
     try:
         listed = opencode.listed(entry.path, since)
     except sqlite3.Error:
@@ -104,10 +106,10 @@ def _of_database(agent: str, entry: os.DirEntry[str], since: float) -> list[Foun
 
 
 def _name_workspace(draft: SessionDraft, path: str, home: str) -> None:
-    """Gemini writes a project's folder down beside its chats."""
-    beside = os.path.join(os.path.dirname(os.path.dirname(path)), ".project_root")
+    """Read the workspace from Gemini's file next to the chats."""
+    note = os.path.join(os.path.dirname(os.path.dirname(path)), ".project_root")
     try:
-        with files.opened(beside, home) as file:
+        with files.opened(note, home) as file:
             draft.about("", file.read(_PROJECT_BYTES).decode().strip(), "", 0.0)
     except (OSError, ValueError, TranscriptError):
         return

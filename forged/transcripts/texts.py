@@ -1,4 +1,4 @@
-"""The text of a message in the forms that harnesses write: a string, or parts of which some are text."""
+"""Text of a message in harness formats: a string, or parts of which some are text."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import msgspec
 
 from forged.conversation import Speaker
 
-# What a decoder says of a line: no JSON, or of another form; half a character; nested without end.
+# Errors of a decoder for invalid JSON, another form, half a character, or endless nesting.
 NO_LINE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
-# A part with text that is none of these was not said: a result, a thought, a call. Gemini's have no type.
+# Types of parts that were said; others are results, thoughts and calls. Gemini's parts have none.
 _TEXT_TYPES = ("text", "input_text", "output_text", None)
 _NOT_SAID = ("thought", "synthetic", "ignored", "functionCall", "functionResponse")
 
 
 def text_of(content: object) -> str:
-    """What of it is text, one part after the other; nothing of what has another form."""
+    """Return the text of a message's content, part by part; other content is left out."""
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else []
@@ -25,7 +25,7 @@ def text_of(content: object) -> str:
 
 
 def part_text(part: object) -> str:
-    """The text of one part, or nothing."""
+    """Return the text of a part, or ""."""
     if not isinstance(part, dict) or part.get("type") not in _TEXT_TYPES or any(map(part.get, _NOT_SAID)):
         return ""
     text = part.get("text")
@@ -33,5 +33,5 @@ def part_text(part: object) -> str:
 
 
 def speaker(speakers: Mapping[object, Speaker], word: object) -> Speaker | None:
-    """Who speaks where a harness writes this word, whatever stands in its place."""
+    """Return the speaker for a harness's word, None for any other value."""
     return speakers.get(word) if isinstance(word, str) else None

@@ -52,7 +52,7 @@ from forged.state import OwnFile, RootRecord, TrustFindings, TrustRecords
 from forged.text.redaction import redact, shapes_in
 from forged.trust.identity import has_git, identify
 from forged.trust.provenance import FROM_GIT, AdmissionDecision, Repository, UnrecordedFile
-from forged_client.private import without_private
+from forged_client.private_spans import without_private
 from forged_client.protocol import WithheldFile
 
 PRIVATE = "private span"

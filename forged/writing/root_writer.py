@@ -28,8 +28,8 @@ from forged.files import DirectoryEvents, MemoryStore, NewFile, Root, Snapshot, 
 from forged.map import build_chains
 from forged.memory import Memory
 from forged.state import OwnFile, PendingWrite, RequestOutcome, Requests
+from forged.text.invisible import INVISIBLE
 from forged.text.same_text import normalised
-from forged.text.unseen import UNSEEN
 from forged.trust import Stamp, TrustRegistry
 from forged.writing.succession import base_of, succeeding
 
@@ -513,7 +513,7 @@ def _letters(text: str) -> int:
     """Return a number that texts with equal `normalised` forms share; much faster to compute."""
     if text.isascii():
         return hash(text.lower().translate(_NO_MARKS))
-    text = UNSEEN.sub("", text)
+    text = INVISIBLE.sub("", text)
     text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
     return hash("".join(filter(str.isalnum, text)))
 

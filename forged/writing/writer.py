@@ -20,7 +20,7 @@ import msgspec
 
 from forged.attributes import UNCHANGED, FactsPatch
 from forged.errors import MemoryNotFound, StoreError
-from forged.fair_queue import logged, retrieved
+from forged.fair_queue import ignore_failure, log_failure
 from forged.files import MemoryStore, Root
 from forged.map import build_chains
 from forged.maps import RootIndex
@@ -88,13 +88,13 @@ class GroupCommit(Generic[Item, Result]):
     def ask(self, item: Item) -> asyncio.Future[Result]:
         """Queue an item at once; the future gets its result."""
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        future.add_done_callback(retrieved)  # its caller may be cancelled when the call fails
+        future.add_done_callback(ignore_failure)  # its caller may be cancelled when the call fails
         self._waiting.append((item, future))
         if len(self._waiting) >= self._wanted:
             self._are_enough.set()
         if self._serving is None:
             self._serving = asyncio.create_task(self._serve())
-            self._serving.add_done_callback(logged)
+            self._serving.add_done_callback(log_failure)
         return future
 
     async def _serve(self) -> None:

@@ -31,7 +31,7 @@ _PACKAGES = {
 
 def table(walks: Mapping[str, Walk], programs: Path) -> str:
     """In Markdown: a row for each agent that was asked."""
-    heads = ("asked", *(f"{agent} was told" for agent in AGENTS), "second turn", "after a compaction")
+    heads = ("asked", *(f"rule of {agent}" for agent in AGENTS), "second turn", "after a compaction")
     rows = [heads, tuple("---" for _ in heads)]
     rows += [_row(agent, walks[agent], programs) for agent in AGENTS]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n"
@@ -39,9 +39,9 @@ def table(walks: Mapping[str, Walk], programs: Path) -> str:
 
 def _row(agent: str, walk: Walk, programs: Path) -> tuple[str, ...]:
     package = json.loads((programs.parent / _PACKAGES[agent] / "package.json").read_text())
-    told = (_said(walk.first.count(RULES[other])) for other in AGENTS)
+    reported = (_said(walk.first.count(RULES[other])) for other in AGENTS)
     after = _whole(walk.after) if walk.is_compacted else "was not compacted"
-    return (f"{agent} {package['version']}", *told, _whole(walk.second), after)
+    return (f"{agent} {package['version']}", *reported, _whole(walk.second), after)
 
 
 def _whole(body: str) -> str:

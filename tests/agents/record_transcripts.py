@@ -70,8 +70,8 @@ def _choose(name: str, work: Path) -> Callable[[Request], Turn]:
         if len(asked) > 1:
             return Turn("Done, as you said.")
         tool, arguments = TOOLS[name]
-        told = {key: value.replace("WORK", str(work)) for key, value in arguments.items()}
-        return Turn("I look into it.", tools=((tool, told),))
+        reported = {key: value.replace("WORK", str(work)) for key, value in arguments.items()}
+        return Turn("I look into it.", tools=((tool, reported),))
 
     return choose
 
@@ -83,8 +83,8 @@ def _settings(name: str, url: str, home: Path) -> dict[str, str]:
         return {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "sk-ant-fake", **quiet}
     if name == "codex":
         provider = f'name="fake"\nbase_url="{url}/v1"\nwire_api="responses"\nenv_key="FAKE_KEY"\n'
-        told = f'model="gpt-5"\nmodel_provider="fake"\n[model_providers.fake]\n{provider}'
-        _write(home / ".codex/config.toml", told)
+        reported = f'model="gpt-5"\nmodel_provider="fake"\n[model_providers.fake]\n{provider}'
+        _write(home / ".codex/config.toml", reported)
         return {"FAKE_KEY": "x"}
     if name == "gemini":
         _write(home / ".gemini/settings.json", _auth("gemini-api-key"))

@@ -13,8 +13,8 @@ import pytest
 
 from forged.config import AGENTS
 from forged.errors import ProviderError
-from forged.models import Completion, Door, Prompt, Purpose
-from forged.models.programs.chat import ProgramChat, rows
+from forged.models import Completion, EgressGuard, Prompt, Purpose
+from forged.models.programs.chat import ProgramChat, program_rows
 from forged.program import Program
 from tests.agents.scripted_api import Request, ScriptedApi, Turn
 from tests.support.clock import eventually
@@ -33,13 +33,13 @@ class Asked:
         self.scratch, self.home, self.trap = folder / "scratch", folder / "home", folder / "trap"
         self.api = api
         _lay_traps(self.home, self.trap)
-        env, arguments = _TOLD[name](api.url, folder)
+        env, arguments = _MESSAGES[name](api.url, folder)
         given = {"HOME": str(self.home), "PATH": os.environ["PATH"], **env}
-        model = "" if rows()[name].model else _MODELS[name]
+        model = "" if program_rows()[name].model else _MODELS[name]
         self.program = Program(f"cli:{name}", name, model, (str(path), *arguments), given)
 
     def ask(self, within: float = LONG_S) -> Completion:
-        chat = ProgramChat(self.program, str(self.scratch), door=Door())
+        chat = ProgramChat(self.program, str(self.scratch), egress=EgressGuard())
         prompt = Prompt(SYSTEM, USER, Purpose("capture"))
         return asyncio.run(chat.complete(prompt, deadline=time.monotonic() + within))
 
@@ -108,7 +108,7 @@ def _opencode(url: str, folder: Path) -> tuple[dict[str, str], tuple[str, ...]]:
     return {"OPENCODE_CONFIG": str(path)}, ()
 
 
-_TOLD: dict[str, Callable[[str, Path], tuple[dict[str, str], tuple[str, ...]]]] = {
+_MESSAGES: dict[str, Callable[[str, Path], tuple[dict[str, str], tuple[str, ...]]]] = {
     "claude": _claude,
     "codex": _codex,
     "gemini": _gemini,
@@ -155,8 +155,8 @@ def test_it_is_a_model_and_nothing_else(name, asked):
 def test_a_tool_that_its_model_calls_does_not_run(name, asked, tmp_path):
     """And the agent comes to an end: with the answer that follows, or with none."""
     ran = tmp_path / "ran"
-    told = {"command": f"touch {ran}", "cmd": f"touch {ran}", "description": "x", "file_path": str(ran)}
-    calls = tuple((tool, {**told, "content": "x", "filePath": str(ran)}) for tool in OF_TOOLS)
+    message = {"command": f"touch {ran}", "cmd": f"touch {ran}", "description": "x", "file_path": str(ran)}
+    calls = tuple((tool, {**message, "content": "x", "filePath": str(ran)}) for tool in OF_TOOLS)
     one = asked(Turn("", tools=calls), Turn("[]"))
     try:
         text = one.ask().text
@@ -186,7 +186,7 @@ def test_an_empty_reply_is_no_answer(asked):
     except ProviderError as error:
         assert error.reason in {"server", "empty"}  # noqa: PT017 - either is right
     else:
-        assert done.flaw == "empty"
+        assert done.failure == "empty"
 
 
 def test_colour_is_no_part_of_an_answer(asked):

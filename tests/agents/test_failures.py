@@ -17,7 +17,7 @@ import forged_client
 from tests.agents.scripted_api import Turn
 from tests.agents.stage import AGENTS, World
 from tests.agents.walk import marks
-from tests.support.daemon import FakeDaemon, Peer, Talk, stopped_server
+from tests.support.daemon import FakeDaemon, Peer, PeerConnection, stopped_server
 
 _HOOK = Path(forged_client.__file__).with_name("hook.py")
 _CALLS, _AT_ONCE = 1_000, 50
@@ -60,9 +60,9 @@ def _with(peer: Peer) -> Iterator[None]:
 def _slow(path: str) -> contextlib.AbstractContextManager[None]:
     """It welcomes a hook, and then thinks."""
 
-    def script(talk: Talk) -> None:
-        talk.greet()
-        talk.wait_for_hang_up()
+    def script(connection: PeerConnection) -> None:
+        connection.greet()
+        connection.wait_for_hang_up()
 
     return _with(Peer(path, script))
 
@@ -70,11 +70,11 @@ def _slow(path: str) -> contextlib.AbstractContextManager[None]:
 def _mad(path: str) -> contextlib.AbstractContextManager[None]:
     """It says all kinds of things, of no kind that there is."""
 
-    def script(talk: Talk) -> None:
-        talk.sock.sendall(
+    def script(connection: PeerConnection) -> None:
+        connection.sock.sendall(
             b"\x00\x00\x00\x05HTTP/" + os.urandom(4096) + b'{"additionalContext": "forged-memories"}'
         )
-        talk.wait_for_hang_up()
+        connection.wait_for_hang_up()
 
     return _with(Peer(path, script))
 
@@ -95,7 +95,7 @@ def _beside(state: str, world: World) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_every_agent_finishes_its_turn_beside_a_daemon_that_is(state, world):
+def test_every_agent_finishes_its_turn_with_a_daemon_that_is(state, world):
     prompts = {agent: f"How do we deploy (turn {state}{agent})" for agent in AGENTS}
     with _beside(state, world):
         said = world.run_all(prompts)
@@ -106,7 +106,7 @@ def test_every_agent_finishes_its_turn_beside_a_daemon_that_is(state, world):
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_hooks_say_nothing_and_end_well_and_in_time_beside_a_daemon_that_is(state, world):
+def test_hooks_say_nothing_and_end_well_and_in_time_with_a_daemon_that_is(state, world):
     """Of 1,000 calls in all every one."""
     calls = _CALLS // len(STATES)
     with _beside(state, world), ThreadPoolExecutor(_AT_ONCE) as pool:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from forged.integrations import machine_of, rendering, rows
+from forged.integrations import agent_rows, machine_of, rendering
 from tests.agents.scripted_api import Request, ScriptedApi, Turn
 from tests.faults.amount import times
 from tests.mcp.agent import COMMAND
@@ -31,7 +31,7 @@ _Told = tuple[dict[str, str], tuple[str, ...]]
 
 def _server(name: str, home: Path) -> dict[str, object]:
     """As `setup` describes it to this agent, said in a shell in which nothing was moved."""
-    return rendering.server(rows()[name], machine_of({"HOME": str(home), "PATH": ""}, ""))
+    return rendering.server(agent_rows()[name], machine_of({"HOME": str(home), "PATH": ""}, ""))
 
 
 def _claude(url: str, home: Path) -> _Told:
@@ -195,7 +195,7 @@ def test_what_keeps_an_agent_without_memory_keeps_its_tools_off(machine, tmp_pat
 
 LINES = {
     line.split()[0]: shlex.split(line)
-    for line in (REPO / "forged/docs/agents.md").read_text().splitlines()
+    for line in (REPO / "forged/docs/mcp.md").read_text().splitlines()
     if " mcp add " in line
 }
 
@@ -226,7 +226,7 @@ def test_the_manual_has_a_line_for_each_agent_that_has_such_a_command():
 
 
 @pytest.mark.long
-def test_it_answers_in_the_first_turn_beside_two_busy_loops(machine, tmp_path):
+def test_it_answers_in_the_first_turn_during_two_busy_loops(machine, tmp_path):
     """Every time: who is still connecting when the model calls has lost."""
     with _busy(2):
         for number in range(times(10, 2)):

@@ -58,9 +58,9 @@ def walks(world):
 
 
 @pytest.mark.parametrize("asked", AGENTS)
-@pytest.mark.parametrize("told", AGENTS)
-def test_what_one_agent_was_told_stands_once_in_the_request_of_another(told, asked, walks):
-    assert walks[asked].first.count(RULES[told]) == 1
+@pytest.mark.parametrize("reported", AGENTS)
+def test_what_one_agent_got_is_once_in_the_request_of_another(reported, asked, walks):
+    assert walks[asked].first.count(RULES[reported]) == 1
 
 
 @pytest.mark.parametrize("agent", AGENTS)

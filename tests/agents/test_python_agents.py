@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from forged_client.message_snapshot import MessageSnapshot
 from forged_client.messages import window
-from forged_client.said import MessageSnapshot
 from tests.agents.scripted_api import ScriptedApi, Turn
 from tests.support.clock import eventually
 from tests.support.daemon import Stage, capturing, stopped_server
@@ -65,11 +65,11 @@ def talk(
 
 
 @pytest.mark.parametrize(("first", "second"), [tuple(SDKS), tuple(SDKS)[::-1]])
-def test_what_one_agent_is_told_the_other_one_knows_in_its_next_session(first, second, stage, repo, tmp_path):
+def test_what_one_agent_learns_the_other_one_knows_in_its_next_session(first, second, stage, repo, tmp_path):
     stage.load(repo)
     with ScriptedApi(Turn("I see.")) as api:
-        told = talk(first, api, repo, stage.daemon.socket, tmp_path / "one", REQUEST, "Thanks a lot.")
-        assert (told.returncode, told.stdout) == (0, "I see.\n" * 2), told.stderr
+        reported = talk(first, api, repo, stage.daemon.socket, tmp_path / "one", REQUEST, "Thanks a lot.")
+        assert (reported.returncode, reported.stdout) == (0, "I see.\n" * 2), reported.stderr
         stage.settle()
         eventually(lambda: FACT in stage.ask(repo, QUESTION).text)
         heard_of = len(api.requests)
@@ -80,7 +80,7 @@ def test_what_one_agent_is_told_the_other_one_knows_in_its_next_session(first, s
     assert {request.dialect for request in (*before, *after)} == {"responses", "messages"}
     (body,) = [request.text for request in after if QUESTION in request.text]
     assert body.count(FACT) == 1
-    (kept,) = [each for each in stage.client.captured(str(repo)).judged if each.memory_id]
+    (kept,) = [each for each in stage.client.captured(str(repo)).captured if each.memory_id]
     assert kept.agent == SDKS[first]
 
 
@@ -89,14 +89,14 @@ def test_an_agent_with_memories_gets_each_once_in_a_session(example, stage, repo
     stage.client.remember(str(repo), "Our releases go out on Tuesdays.")
     stage.load(repo)
     with ScriptedApi(Turn("I see.")) as api:
-        told = talk(
+        reported = talk(
             example, api, repo, stage.daemon.socket, tmp_path / "one", QUESTION, "And why? " + QUESTION
         )
         bodies = [request.text for request in api.requests if "And why?" in request.text]
 
-    assert (told.returncode, told.stdout) == (0, "I see.\n" * 2), told.stderr
+    assert (reported.returncode, reported.stdout) == (0, "I see.\n" * 2), reported.stderr
     assert [body.count("Our releases go out on Tuesdays.") for body in bodies] == [1]
-    assert [each.memory_id for each in stage.client.captured(str(repo)).judged] == []
+    assert [each.memory_id for each in stage.client.captured(str(repo)).captured] == []
 
 
 @pytest.mark.parametrize("example", SDKS)
@@ -106,11 +106,11 @@ def test_without_a_daemon_an_agent_finishes_its_turns(example, daemon, tmp_path,
     with ScriptedApi(Turn("I see.")) as api:
         if daemon == "stopped":
             with stopped_server(str(socket), backlog=5):
-                told = talk(example, api, repo, str(socket), tmp_path / "one", QUESTION)
+                reported = talk(example, api, repo, str(socket), tmp_path / "one", QUESTION)
         else:
-            told = talk(example, api, repo, str(socket), tmp_path / "one", QUESTION)
+            reported = talk(example, api, repo, str(socket), tmp_path / "one", QUESTION)
 
-    assert (told.returncode, told.stdout) == (0, "I see.\n"), told.stderr
+    assert (reported.returncode, reported.stdout) == (0, "I see.\n"), reported.stderr
 
 
 def test_the_messages_of_the_sdks_are_read_as_they_are():
@@ -153,8 +153,8 @@ def test_after_a_compaction_a_memory_comes_again_once(stage, repo, tmp_path):
     stage.load(repo)
     with ScriptedApi(Turn("I see.")) as api:
         lines = (QUESTION, "/compact", "And why? " + QUESTION)
-        told = talk("claude_agent", api, repo, stage.daemon.socket, tmp_path / "one", *lines)
+        reported = talk("claude_agent", api, repo, stage.daemon.socket, tmp_path / "one", *lines)
         bodies = [request.text for request in api.requests if "And why?" in request.text]
 
-    assert (told.returncode, told.stdout) == (0, "I see.\n" * 2), told.stderr
+    assert (reported.returncode, reported.stdout) == (0, "I see.\n" * 2), reported.stderr
     assert [body.count("Our releases go out on Tuesdays.") for body in bodies] == [1]

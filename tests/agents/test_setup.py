@@ -46,8 +46,8 @@ def forgectl(world: World, *words: str):
 
 
 def standing(world: World, agent: str) -> dict[str, object]:
-    told = json.loads(forgectl(world, "integrations", "status", "--json", "--all").stdout)
-    return next(one["state"] for one in told["agents"] if one["state"]["agent"] == agent)
+    reported = json.loads(forgectl(world, "integrations", "status", "--json", "--all").stdout)
+    return next(one["state"] for one in reported["agents"] if one["state"]["agent"] == agent)
 
 
 def files(home: Path) -> dict[str, bytes]:

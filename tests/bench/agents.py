@@ -1,4 +1,4 @@
-"""Rows of an agent's own process: what it waits at the end of a turn, and when there is no daemon yet."""
+"""Rows of an agent's own process: its delay at the end of a turn, and its first call without a daemon."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 
 from commits import Checkout
-from daemons import Daemon, prepared, standing
+from daemons import Daemon, prepared, running_over
 from judging import Goal
 from processes import Broken, process
 from row import Row, Side, inside
@@ -33,7 +33,7 @@ print(took if reply.status == "ok" else reply.reason, flush=True)
 def _turn(form: str) -> Side:
     @contextlib.contextmanager
     def side(checkout: Checkout) -> Iterator[Probe]:
-        with standing(checkout, 10) as (daemon, _):
+        with running_over(checkout, 10) as (daemon, _):
             words = ("turn-complete", form, daemon.socket, daemon.workspace)
             with checkout.inside(*words) as running:
                 yield running.figure
@@ -42,7 +42,7 @@ def _turn(form: str) -> Side:
 
 
 def _starts(callers: int) -> Side:
-    """So many processes that are ready find no daemon at one moment: the slowest of their calls."""
+    """Measure the slowest first call of several processes that find no daemon at the same moment."""
 
     @contextlib.contextmanager
     def side(checkout: Checkout) -> Iterator[Probe]:
@@ -85,7 +85,7 @@ def _seconds(line: str) -> float:
 
 
 def _end(daemon: Daemon) -> None:
-    """End the daemon that one of the agents has started, and wait until it is gone."""
+    """End the daemon that an agent has started, and wait until it is gone."""
     with contextlib.closing(daemon.connect()) as caller:
         report = daemon.frames.state(caller.call(daemon.frames.status()))
     os.kill(report.pid, signal.SIGTERM)
@@ -100,7 +100,7 @@ ROWS = (
     *(
         Row(
             f"turn-{form}",
-            f"on_turn_complete, p99 of 200 turns to 1.5 MB beside a busy thread, {form} / json.dumps of it",
+            f"on_turn_complete, p99 of 200 turns to 1.5 MB during a busy thread, {form} / json.dumps of it",
             Goal(1.0, "an agent waits 5 ms at most, which is what writing the window out once takes"),
             _turn(form),
             inside("window-as-json", form),

@@ -1,10 +1,9 @@
-"""The commits whose daemons, command lines and internals are measured: this checkout, or another one.
+"""Checkouts to measure: this one, or another commit in an environment of its own.
 
-Measuring code is always that of this checkout; what it talks to by socket or command line is the other
-commit's, in an environment of its own with the same versions of everything that is not forged. Where
-internals are measured a driver of the same commit does it, `tests/bench/inside.py`, and frames are made and
-read by `tests/bench/frames.py` with the commit's own client. Commits from before there was such a driver are
-driven by its first version.
+The measuring code is always that of this checkout. The measured daemon or command line is the other
+commit's, with the same versions of all packages except forged. Internals are measured by a driver of the
+same commit, `tests/bench/inside.py`. `tests/bench/frames.py` encodes and decodes frames with the commit's
+own client. Commits without a driver use its first version.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _CLIENT = "forged_client"
 
 
 class Checkout(msgspec.Struct, frozen=True):
-    """A commit that is installed: its interpreter, and the directory of its drivers."""
+    """An installed commit: its interpreter, and the directory of its drivers."""
 
     name: str
     python: Path
@@ -38,16 +37,16 @@ class Checkout(msgspec.Struct, frozen=True):
     is_this: bool = False
 
     def script(self, name: str) -> Path:
-        """A console script of its environment."""
+        """Return the path of a console script of its environment."""
         return self.python.parent / name
 
     @property
     def frames(self) -> Frames:
-        """Its requests and replies. Raises Missing if it has no driver for them."""
+        """Return its requests and replies. Raises Missing if it has no driver for them."""
         return _frames(self)
 
     def driver(self, name: str) -> Path:
-        """A driver of the commit. Raises Missing if it has none."""
+        """Return the path of a driver of the commit. Raises Missing if it has none."""
         path = self.drivers / name
         if not path.exists():
             raise Missing(f"{self.name} has no driver for it")
@@ -55,7 +54,7 @@ class Checkout(msgspec.Struct, frozen=True):
 
     @contextlib.contextmanager
     def inside(self, *words: str | int | Path, driver: str = "inside.py") -> Iterator[Asked]:
-        """A case of its own driver. Raises Missing if another commit has none, Broken if it fails."""
+        """Run a case of its own driver. Raises Missing if another commit has none, Broken if it fails."""
         command = [self.python, self.driver(driver), *map(str, words)]
         with asked(command, plain_environment(**ONE_THREAD)) as running:
             if not running.is_ready():
@@ -67,10 +66,10 @@ class Checkout(msgspec.Struct, frozen=True):
 
 
 class Frames:
-    """The functions of a commit's frames.py. What another commit has no frame for raises Missing."""
+    """The functions of a commit's frames.py; a missing frame raises Missing."""
 
     def __init__(self, checkout: Checkout, module: ModuleType) -> None:
-        self.encode, self.decode = module.encode, module.decode  # as they are: their time counts
+        self.encode, self.decode = module.encode, module.decode  # unguarded, because their time counts
         self._checkout = checkout
         self._module = module
 
@@ -105,11 +104,11 @@ def _frames(checkout: Checkout) -> Frames:
         return Frames(checkout, frames)
     file = checkout.driver(_FRAMES)
     where = _output(checkout.python, "-c", f"import {_CLIENT}; print({_CLIENT}.__file__)")
-    return Frames(checkout, _beside(file, Path(where.decode().strip()).parents[1]))
+    return Frames(checkout, _client_module(file, Path(where.decode().strip()).parents[1]))
 
 
-def _beside(file: Path, client: Path) -> ModuleType:
-    """A module that imports the client of this folder, whatever client this process has imported."""
+def _client_module(file: Path, client: Path) -> ModuleType:
+    """Import a module with the client of this folder, whatever client this process has imported."""
     spec = importlib.util.spec_from_file_location(f"{file.stem} of {client}", file)
     assert spec is not None
     assert spec.loader is not None
@@ -126,21 +125,21 @@ def _beside(file: Path, client: Path) -> ModuleType:
 
 
 def _taken_out() -> dict[str, ModuleType]:
-    """The modules of the client that are imported; afterwards none is."""
+    """Remove the imported modules of the client, and return them."""
     names = [name for name in sys.modules if name.partition(".")[0] == _CLIENT]
     return {name: sys.modules.pop(name) for name in names}
 
 
 def this() -> Checkout:
-    """What this interpreter runs."""
+    """Return the checkout of this interpreter."""
     return Checkout("this checkout", Path(sys.executable), HERE, is_this=True)
 
 
 @contextlib.contextmanager
 def checked_out(revision: str, extras: str = "") -> Iterator[Checkout]:
-    """Another commit in a worktree and an environment of its own, both gone at the end.
+    """Check out another commit with a worktree and an environment of its own, both gone at the end.
 
-    `extras` are those of its distribution that are wanted. Raises Missing if there is no such commit here.
+    `extras` of its distribution are installed too. Raises Missing if there is no such commit here.
     """
     with directory() as top:
         tree = top / "tree"
@@ -156,11 +155,7 @@ def checked_out(revision: str, extras: str = "") -> Iterator[Checkout]:
 
 
 def _installed(tree: Path, top: Path, extras: str) -> Path:
-    """An interpreter with the commit installed, and beside it what this one has, version by version.
-
-    typing_extensions is named because msgspec imports it where it is installed, which every start feels. What
-    make holds for other environments does not hold here.
-    """
+    """Install the commit with the versions of this environment; return its interpreter."""
     python, versions = top / "venv/bin/python", top / "versions"
     versions.write_bytes(_output(sys.executable, "-m", "pip", "freeze", "--exclude-editable"))
     _output(sys.executable, "-m", "venv", top / "venv")
@@ -173,7 +168,7 @@ def _installed(tree: Path, top: Path, extras: str) -> Path:
 
 
 def _drivers(tree: Path, top: Path) -> Path:
-    """Where the commit's drivers are; for one without the first that there were."""
+    """Return the folder of the commit's drivers; the first version for a commit without one."""
     place = tree / _DRIVERS
     if not (place / _DRIVER).exists():
         place = top / _DRIVERS
@@ -189,7 +184,7 @@ def _drivers(tree: Path, top: Path) -> Path:
 
 
 def _first(driver: str) -> str:
-    """The commit that brought a driver, "" if none has yet."""
+    """Return the commit that added a driver, "" if none has yet."""
     found = _git("log", "--reverse", "--diff-filter=A", "--format=%H", "--", f"{_DRIVERS}/{driver}").split()
     return found[0].decode() if found else ""
 

@@ -1,8 +1,8 @@
-"""Memories to measure with: deterministic texts, files and vectors, alike in every process and every commit.
+"""Deterministic memories to measure with: texts, files and vectors, alike in every process and commit.
 
-It imports nothing of forged, so that two commits are given the same bytes. Words follow Zipf's law over 4,000
-stems, as text does: a vocabulary of two dozen words would put every term into every memory, and the lexical
-index would be measured on something that nobody has.
+It imports nothing of forged, so that two commits get the same bytes. Words follow Zipf's law over 4,000
+stems, as in real text. A vocabulary of two dozen words would put every term into every memory, which is
+unrealistic for the lexical index.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ trigger: cadence
 
 
 class Text(msgspec.Struct, frozen=True):
-    """One memory: its id, what it says, and the bytes of its file."""
+    """One memory: its id, its text, and the bytes of its file."""
 
     id: str
     content: str
@@ -44,7 +44,7 @@ class Text(msgspec.Struct, frozen=True):
 
 
 def memory(number: int, edition: int = 0, body_bytes: int = BODY_BYTES) -> Text:
-    """One memory of 600 bytes; another edition has the same id and other words."""
+    """Return one memory of 600 bytes; another edition has the same id and other words."""
     source = random.Random(number * 1_000_003 + edition)
     text = " ".join([f"fact{number}edition{edition}", *words(source, body_bytes // 5)])
     content = text[: body_bytes - 1] + "\n"
@@ -56,7 +56,7 @@ def memory(number: int, edition: int = 0, body_bytes: int = BODY_BYTES) -> Text:
 
 
 def _related(number: int) -> str:
-    """Links of a third each of the memories to none, one and two of those before them."""
+    """Return links: a third each of the memories has none, one and two."""
     edges = [
         f"    - id: {name(number - back)}\n      relationship: refines\n"
         for back in range(1, number % 3 + 1)
@@ -89,7 +89,7 @@ def write(
     folder: str = ".forge/memory",
     body_bytes: int = BODY_BYTES,
 ) -> Path:
-    """Files of `count` memories below a root's top; returns their directory."""
+    """Write files of `count` memories below a root's top; return their directory."""
     place = top / folder
     place.mkdir(parents=True)
     for number in range(count):
@@ -98,23 +98,23 @@ def write(
 
 
 def passages(count: int) -> list[str]:
-    """Texts of about 150 tokens, as a model counts them."""
+    """Return texts of about 150 tokens, as a model counts them."""
     return [memory(number, body_bytes=_PASSAGE_BYTES).content for number in range(count)]
 
 
 def opening(number: int, count: int = 12) -> str:
-    """The first words of a memory: who asks so means this one."""
+    """Return the first words of a memory, which are a query for it."""
     return " ".join(memory(number).content.split()[:count])
 
 
 def hypotheses(number: int, count: int = 5) -> tuple[str, ...]:
-    """Sentences of a dozen words; the first is about the memory of this number."""
+    """Return sentences of a dozen words; the first is about the memory of this number."""
     source = random.Random(-number - 1)
     return (opening(number), *(" ".join(words(source, 12)) for _ in range(count - 1)))
 
 
 def vector(text: str) -> NDArray[np.float32]:
-    """A unit vector that depends on the first word alone: whoever begins alike means the same."""
+    """Return a unit vector that depends on the first word alone."""
     first = text.partition(" ")[0]
     seed = int.from_bytes(hashlib.blake2b(first.encode(), digest_size=8).digest())
     row = np.random.default_rng(seed).standard_normal(DIMENSION, dtype=np.float32)
@@ -122,12 +122,12 @@ def vector(text: str) -> NDArray[np.float32]:
 
 
 def vectors(texts: Sequence[str]) -> NDArray[np.float32]:
-    """Unit rows, shape (len(texts), 384)."""
+    """Return unit rows, shape (len(texts), 384)."""
     return np.stack([vector(text) for text in texts])
 
 
 def units(seed: int, count: int, dimension: int) -> NDArray[np.float32]:
-    """Random unit rows, the same for forged and for the library beside it."""
+    """Return random unit rows, the same for forged and for its peer."""
     rows = np.random.default_rng(seed).standard_normal((count, dimension), dtype=np.float32)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     return rows

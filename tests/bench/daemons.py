@@ -1,4 +1,4 @@
-"""Daemons under measurement, and the barest client that can talk to one."""
+"""Daemons under measurement, and a minimal client for them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _READY_S = 60.0
 
 
 class Ended(Broken):
-    """The daemon closed a connection; whoever dials anew may reach the next one."""
+    """The daemon closed a connection; a new connection may reach the next daemon."""
 
 
 class Daemon:
-    """Where a started daemon is, and what it may see: `home` is its HOME, `repo` a workspace in it.
+    """Paths and environment of a daemon: `home` is its HOME, `repo` a workspace in it.
 
-    `settings` are variables of its environment besides those that all daemons here have.
+    `settings` are further variables of its environment.
     """
 
     def __init__(self, checkout: Checkout, top: Path) -> None:
@@ -45,7 +45,7 @@ class Daemon:
 
     @property
     def ping(self) -> bytes:
-        """The frame of a ping."""
+        """Return the frame of a ping."""
         return self.frames.encode(self.frames.ping())
 
     def connect(self, is_alive: Callable[[], bool] = lambda: True) -> Caller:
@@ -60,7 +60,7 @@ class Daemon:
             HOME=str(self.home),
             FORGED_SOCKET=self.socket,
             BENCH_EMBEDDED=str(self._embedded),
-            FORGED_MEMORY__EMBEDDING_MODEL="builtin:lexical",  # not what happens to be installed
+            FORGED_MEMORY__EMBEDDING_MODEL="builtin:lexical",  # independent of installed models
         )
         return {**plain, **self.settings}
 
@@ -70,13 +70,13 @@ class Daemon:
         return [self.checkout.python, "-m", "forged", "serve", "--log-level", "warning"]
 
     def passages_embedded(self) -> int:
-        """How many texts the stub embedder was given."""
+        """Return how many texts the stub embedder was given."""
         return int(self._embedded.read_text()) if self._embedded.exists() else 0
 
 
 @contextlib.contextmanager
 def prepared(checkout: Checkout) -> Iterator[Daemon]:
-    """A home and a repository for a daemon that is not started yet."""
+    """Yield a home and a repository for a daemon that is not started yet."""
     with directory() as top:
         daemon = Daemon(checkout, top)
         daemon.prepare()
@@ -85,7 +85,7 @@ def prepared(checkout: Checkout) -> Iterator[Daemon]:
 
 @contextlib.contextmanager
 def serving(daemon: Daemon, *, stub: bool = False) -> Iterator[Caller]:
-    """Run the daemon until the end of the block, and be connected to it; `stub` gives it vectors."""
+    """Run the daemon for the block, and yield a connection; `stub` gives it vectors."""
     with process(daemon.command(stub=stub), daemon.environment(), cwd="/") as child:
         daemon.pid = child.pid
 
@@ -99,7 +99,7 @@ def serving(daemon: Daemon, *, stub: bool = False) -> Iterator[Caller]:
 
 
 @contextlib.contextmanager
-def standing(
+def running_over(
     checkout: Checkout,
     memories: int,
     *,
@@ -107,7 +107,7 @@ def standing(
     body_bytes: int = corpus.BODY_BYTES,
     settings: Mapping[str, str] | None = None,
 ) -> Iterator[tuple[Daemon, Caller]]:
-    """A daemon that runs over so many memories and has them all on its map, and a connection to it."""
+    """Run a daemon that has indexed so many memories, and yield it with a connection."""
     with prepared(checkout) as daemon:
         corpus.write(daemon.repo, memories, body_bytes=body_bytes)
         daemon.settings = settings or {}
@@ -119,7 +119,7 @@ def standing(
 class Caller:
     """A blocking connection: hello at once, then whole frames out and bodies of replies in.
 
-    Raises Broken if nobody listens at the path within a minute, or while the server is no longer alive.
+    Raises Broken if no process listens at the path within a minute, or while the server is dead.
     """
 
     def __init__(self, path: str, frames: Frames, is_alive: Callable[[], bool] = lambda: True) -> None:
@@ -132,12 +132,12 @@ class Caller:
         self.ask(self._encode(frames.hello("bench", os.getpid())))
 
     def ask(self, frame: bytes | bytearray) -> memoryview:
-        """Send one frame; the body of the next that comes, valid until the next call."""
+        """Send one frame and return the body of the next frame, valid until the next call."""
         self.send(frame)
         return self.next()
 
     def ping(self, frame: bytes) -> bytes:
-        """A frame with a reply so small that it comes in one piece: the bare round trip."""
+        """Send a frame whose reply comes in one piece: the bare round trip."""
         self._socket.sendall(frame)
         return self._socket.recv(4096)
 
@@ -145,9 +145,9 @@ class Caller:
         self._socket.sendall(frame)
 
     def next(self) -> memoryview:
-        """The body of the next frame."""
+        """Return the body of the next frame."""
         rest = self._have - self._used
-        if rest:  # a stream's frames come together
+        if rest:  # a stream's frames may arrive together
             self._buffer[:rest] = self._buffer[self._used : self._have]
         header, view = self._header, self._view
         have, need = rest, header
@@ -163,14 +163,14 @@ class Caller:
             have += got
 
     def call(self, request: object) -> object:
-        """The typed reply to a typed request of the daemon's own frames."""
+        """Return the typed reply to a typed request of the daemon's own frames."""
         reply = self._decode(self.ask(self._encode(request)))
         if isinstance(reply, self._failed):
             raise Broken(reply.message)
         return reply
 
     def trust(self, daemon: Daemon) -> None:
-        """Say once that the repository's memories count; a daemon that knows no trust takes all of them."""
+        """Trust the repository once; a daemon without trust uses all memories."""
         if daemon.is_trusted:
             return
         with contextlib.suppress(Missing):
@@ -181,7 +181,7 @@ class Caller:
         daemon.is_trusted = True
 
     def rebuild(self, daemon: Daemon, *, full: bool = False) -> None:
-        """Have the daemon look at its repository, until both indexes show what is there."""
+        """Rescan the repository and wait until both indexes are current."""
         self.trust(daemon)
         self.call(daemon.frames.rebuild(daemon.workspace, full=full, wait=True))
 
@@ -190,7 +190,7 @@ class Caller:
 
 
 def _dialled(path: str, is_alive: Callable[[], bool]) -> socket.socket:
-    """Connect as soon as somebody listens."""
+    """Connect as soon as a process listens."""
     deadline = time.monotonic() + _READY_S
     while True:
         dialled = socket.socket(socket.AF_UNIX)

@@ -1,10 +1,10 @@
-"""Real sentences and their real vectors: paragraphs of the standard library's docstrings, by the local model.
+"""Real sentences and their vectors by the local model: docstrings of the standard library.
 
     python tests/bench/docstrings.py [COUNT]
 
-They are at hand wherever Python is, free to use, and speak of one world, as a team's memories do. The same
-Python gives the same texts; the vectors are kept in build/bench, under a name that holds the texts' hash and
-the model's, because 10,000 of them take a minute or more.
+They come with every Python, are free to use, and are about one domain, as a team's memories are. The same
+Python gives the same texts. The vectors are cached in build/bench, under a name with the texts' hash and the
+model's, because 10,000 of them take a minute or more.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from processes import HERE, Missing
 
 SEED = 4
 _KEPT_IN = HERE.parents[1] / "build" / "bench"
-_SHORTEST, _LONGEST = 30, 400  # characters of a paragraph: a sentence or some
+_SHORTEST, _LONGEST = 30, 400  # characters of a paragraph: one or a few sentences
 _CHUNK = 64
 
 Vectors = NDArray[np.float32]
 
 
 def texts(count: int) -> tuple[str, ...]:
-    """So many paragraphs, each once, drawn by the seed. Raises Missing where there are fewer."""
+    """Return so many different paragraphs, drawn by the seed. Raises Missing if there are fewer."""
     found = _all()
     if len(found) < count:
         raise Missing(f"the standard library of this Python has {len(found)} paragraphs, not {count}")
@@ -42,7 +42,7 @@ def texts(count: int) -> tuple[str, ...]:
 
 
 def vectors(said: Sequence[str], kind: str) -> Vectors:
-    """Unit rows of the local model for passages or queries, made once. Raises Missing without the model."""
+    """Return unit rows of the local model for texts, cached. Raises Missing without the model."""
     try:
         from forged.models import Purpose
         from forged.models.local import local_embedder

@@ -1,4 +1,4 @@
-"""Rows of an edit: from a file renamed into place to a retrieve that returns it, beside a bare event."""
+"""Rows of an edit: from the rename of a file to a retrieve that returns it, against a bare file event."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import IO
 
 import corpus
 from commits import Checkout
-from daemons import Caller, Daemon, standing
+from daemons import Caller, Daemon, running_over
 from judging import Goal
 from processes import Broken, directory, plain_environment, process
 from row import Row, Side
@@ -34,12 +34,12 @@ for changes in watchfiles.watch(sys.argv[1]):
 
 
 def found(memories: int) -> Side:
-    """The slowest of thirty edits, every second a new file, until a retrieve returned it by its vector."""
+    """Measure the slowest of thirty edits until a retrieve returned them by vector."""
 
     @contextlib.contextmanager
     def side(checkout: Checkout) -> Iterator[Probe]:
         with (
-            standing(checkout, memories, stub=True) as (daemon, caller),
+            running_over(checkout, memories, stub=True) as (daemon, caller),
             contextlib.closing(daemon.connect()) as events,
         ):
             events.send(daemon.frames.encode(daemon.frames.events(daemon.workspace)))
@@ -54,7 +54,7 @@ def found(memories: int) -> Side:
 
 
 def edited(daemon: Daemon, caller: Caller, events: Caller, edits: Iterable[corpus.Text]) -> list[float]:
-    """Make some edits, one after the other: the seconds until each was found. Each is embedded once."""
+    """Make some edits, one after the other; return the seconds until each was found."""
     before = daemon.passages_embedded()
     taken = []
     for edit in edits:
@@ -67,7 +67,7 @@ def edited(daemon: Daemon, caller: Caller, events: Caller, edits: Iterable[corpu
 
 
 def _event(memories: int) -> Side:
-    """The slowest of as many events of `watchfiles.watch` with its defaults, in a process of its own."""
+    """Measure the slowest of as many events of `watchfiles.watch`, in a process of its own."""
 
     @contextlib.contextmanager
     def side(_: Checkout) -> Iterator[Probe]:
@@ -77,7 +77,7 @@ def _event(memories: int) -> Side:
             with process(command, plain_environment(), stdout=subprocess.PIPE, bufsize=0) as child:
                 assert child.stdout is not None
                 child.stdout.readline()
-                time.sleep(_SETTLING_S)  # it does not say when its watches stand
+                time.sleep(_SETTLING_S)  # it does not report when its watches are set
                 edits = uneven(memories)
 
                 def round_() -> float:
@@ -91,7 +91,7 @@ def _event(memories: int) -> Side:
 
 
 def uneven(memories: int) -> Iterator[corpus.Text]:
-    """Endless edits at uneven times: an even beat would fall into step with a watcher's."""
+    """Yield endless edits at uneven times, because an even rhythm could match a watcher's."""
     pauses = random.Random(12)
     for number in itertools.count():
         time.sleep(0.04 * (1 + 2 * pauses.random()))
@@ -99,7 +99,7 @@ def uneven(memories: int) -> Iterator[corpus.Text]:
 
 
 def _renamed(place: Path, memory: corpus.Text) -> float:
-    """Put the file in place as an editor does; the moment before its rename."""
+    """Rename the file into place as an editor does; return the time before the rename."""
     draft = place / f".{memory.id}.tmp"
     draft.write_bytes(memory.file)
     began = time.monotonic()
@@ -108,7 +108,7 @@ def _renamed(place: Path, memory: corpus.Text) -> float:
 
 
 def _found(daemon: Daemon, caller: Caller, events: Caller, memory: corpus.Text) -> float:
-    """When a retrieve returned the new text: asked whenever the daemon says that it swapped a map."""
+    """Return the time when a retrieve returned the new text; asked after each swap of a map."""
     words, frames = " ".join(memory.content.split()[:12]), daemon.frames
     deadline = time.monotonic() + _PATIENCE_S
     while time.monotonic() < deadline:
@@ -121,7 +121,7 @@ def _found(daemon: Daemon, caller: Caller, events: Caller, memory: corpus.Text) 
 
 
 def _seen(events: IO[bytes], place: Path, memory: corpus.Text) -> float:
-    """Seconds from the rename to the event that names the file."""
+    """Return the seconds from the rename to the event that names the file."""
     began = _renamed(place, memory)
     while select.select([events], [], [], _PATIENCE_S)[0]:
         moment, *names = events.readline().decode().split()

@@ -1,7 +1,7 @@
-"""Rows of the shared engine: a recall's statements and what they find, beside plain pgvector.
+"""Rows of the shared engine: time and results of a recall's statements, against plain pgvector.
 
 Plain is one table with one HNSW index, the same rows, the same server's settings. `engine_report.py` prints
-what there is besides ratios: sizes, times, and what a larger `hnsw.ef_search` finds and costs.
+the absolute numbers: sizes, times, and the recall and cost of a larger `hnsw.ef_search`.
 """
 
 from __future__ import annotations

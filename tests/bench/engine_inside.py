@@ -2,8 +2,8 @@
 
     python engine_inside.py CASE [WORD...]
 
-A driver, as inside.py is. It says `ready`, and then for every line on stdin the figure of a round. A wrong
-answer ends it with a sentence on stderr; exit code 64 says that this commit has no such engine.
+A driver, as inside.py is. It prints `ready`, and then for every line on stdin the figure of a round. A wrong
+answer ends it with a sentence on stderr; exit code 64 means that this commit has no such engine.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ except ImportError as error:
 
 _REAL, _QUERIES, _ROUND = 10_000, 500, 100
 _TOP = 10
-_FEW = 500  # rows of an owner; of more the graph is asked
+_FEW = 500  # rows of an owner; for more the graph is searched
 _READY_S = 20.0
-_CALLS = 64  # of each client: fewer are over before the last has begun
+_CALLS = 64  # of each client; fewer end before the last client has begun
 _KINDS: dict[str, Callable[[str], Engine | Plain]] = {"engine": Engine, "plain": Plain}
 
 
 def four(count: str, kind: str) -> Probe:
-    """The median of a recall's four statements, in one round trip."""
+    """Measure the median of a recall's four statements, in one round trip."""
     store = stores.store(int(count))
     tables = _loaded(kind, store.parts)
     if kind == "engine" and (wrong := wrong_of_four(tables, store)):
@@ -56,7 +56,7 @@ def four(count: str, kind: str) -> Probe:
 
 
 def recalls(count: str, how: str) -> Probe:
-    """The median of whole recalls by a daemon that knows the query's vector, or of their four statements."""
+    """Measure the median of whole recalls by a daemon, or of their four statements."""
     store = stores.store(int(count))
     asked = [_in_words(each, number) for number, each in enumerate(store.asked)]
     tables = _loaded("engine", store.parts)
@@ -66,7 +66,7 @@ def recalls(count: str, how: str) -> Probe:
     caller = _daemon(tables.url)
     requests = [_recall(each, number) for number, each in enumerate(asked)]
     deadline = time.monotonic() + _READY_S
-    while wrong := [told for request in requests if (told := lacks(caller.call(request)))]:
+    while wrong := [problem for request in requests if (problem := lacks(caller.call(request)))]:
         if time.monotonic() > deadline:
             sys.exit(wrong[0])
     turns = itertools.cycle(requests)
@@ -74,7 +74,7 @@ def recalls(count: str, how: str) -> Probe:
 
 
 def clients(count: str, many: str) -> Probe:
-    """Recalls a second that so many connections get together, each in a closed loop of its own process."""
+    """Measure recalls a second of so many connections, each in a closed loop of its own process."""
     store = stores.store(int(count))
     tables = _loaded("engine", store.parts)
 
@@ -86,7 +86,7 @@ def clients(count: str, many: str) -> Probe:
 
 
 def rare(count: str, kind: str) -> Probe:
-    """The median of a search for ten of the organization's pieces with a mark that twenty of all have."""
+    """Measure the median search for ten pieces with a mark that twenty of all pieces have."""
     store = stores.store(int(count))
     tables, right = _loaded(kind, store.parts), marked(store)
     found = [set(tables.of_organization(asked.vector, _TOP, stores.RARE_FILTER)) for asked in store.asked]
@@ -101,7 +101,7 @@ def rare(count: str, kind: str) -> Probe:
 
 
 def load_rows(count: str, kind: str) -> Probe:
-    """Rows a second of moving a store in: COPY, then the index of its vectors."""
+    """Measure rows a second of loading a store: COPY, then the index of its vectors."""
     store, url = stores.store(int(count)), _server()
     numbers = itertools.count()
 
@@ -114,7 +114,7 @@ def load_rows(count: str, kind: str) -> Probe:
 
 
 def found(count: str) -> Probe:
-    """The share of the ten nearest of so many pieces that is found; a hundred queries are a round."""
+    """Measure the share of the ten nearest pieces that is found, over a hundred queries."""
     rows, queries = real(int(count))
     tables = _loaded("engine", (stores.organization(rows),))
     rounds = itertools.cycle(range(0, _QUERIES, _ROUND))
@@ -127,21 +127,21 @@ def found(count: str) -> Probe:
 
 
 def real(count: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """So many rows, 10,000 of real sentences and the rest near to them, and other real queries."""
+    """Return rows, 10,000 of real sentences and the rest near to them, and other real queries."""
     texts = docstrings.texts(_REAL + _QUERIES)
     rows = docstrings.vectors(texts[:_REAL], "passage")
     return vectors.noisy(rows, count), docstrings.vectors(texts[_REAL:], "query")
 
 
 def share_found(tables: Engine | Plain, rows: vectors.Vectors, queries: vectors.Vectors) -> float:
-    """Of the ten nearest rows of each query, by an exact search."""
+    """Return the found share of the ten nearest rows of each query, by an exact search."""
     ids = [tables.of_organization(query, _TOP) for query in queries]
     numbers = [{int(name.rpartition("_")[2]) for name in some} for some in ids]
     return vectors.recall(numbers, vectors.nearest(rows, queries, _TOP))
 
 
 def lacks(reply: object) -> str:
-    """What a daemon's answer lacks, "" if nothing: its rows are the server's, at least ten."""
+    """Return the defect of a daemon's answer, "" if it has at least ten of the server's rows."""
     recalled = frames.recalled(reply)
     ours = recalled.roots.count("shared")
     if recalled.is_degraded or ours < _TOP:
@@ -150,7 +150,7 @@ def lacks(reply: object) -> str:
 
 
 def wrong_of_four(tables: Engine | Plain, store: stores.Store) -> list[str]:
-    """What is wrong with recalls: where an owner's rows are few, none of the nearest may be missing."""
+    """Return the defects of recalls: for an owner with few rows, no nearest row may be missing."""
     wrong = []
     for asked in store.asked:
         answered = tables.ask(asked)
@@ -163,7 +163,7 @@ def wrong_of_four(tables: Engine | Plain, store: stores.Store) -> list[str]:
 
 
 def marked(store: stores.Store) -> list[set[str]]:
-    """The ten right answers to each, of the twenty that have the mark."""
+    """Return the ten right answers to each query, of the twenty rows with the mark."""
     part = store.parts[-1]
     rows = sorted(part.marked)
     best = vectors.nearest(part.vectors[rows], np.stack([asked.vector for asked in store.asked]), _TOP)
@@ -171,7 +171,7 @@ def marked(store: stores.Store) -> list[set[str]]:
 
 
 def _in_words(asked: stores.Asked, number: int) -> stores.Asked:
-    """The same owners, asked with the vector that the daemon's embedder has for a query."""
+    """Return the same owners with the vector that the daemon's embedder has for a query."""
     return msgspec.structs.replace(asked, vector=corpus.vector(_query(number)))
 
 
@@ -185,7 +185,7 @@ def _recall(asked: stores.Asked, number: int) -> object:
 
 
 def _daemon(url: str) -> daemons.Caller:
-    """A connection to one over an empty home that shares all scopes, until this process ends."""
+    """Return a connection to a daemon that shares all scopes, until this process ends."""
     stack = contextlib.ExitStack()
     atexit.register(stack.close)
     daemon = stack.enter_context(daemons.prepared(commits.this()))
@@ -204,7 +204,7 @@ def _loaded(kind: str, parts: Sequence[stores.Part]) -> Engine | Plain:
 
 
 def _server() -> engine_tables.ScratchServer:
-    """One that ends with this process."""
+    """Return a server that ends with this process."""
     stack = contextlib.ExitStack()
     atexit.register(stack.close)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -215,7 +215,7 @@ def _server() -> engine_tables.ScratchServer:
 
 @contextlib.contextmanager
 def _database(server: engine_tables.ScratchServer, number: int) -> Iterator[str]:
-    """A database of its own, for as long as the block."""
+    """Yield the URL of a database of its own, for the block."""
     name = f"round{number}"
     with engine_tables.connected(server.url()) as connection:
         connection.execute(f"CREATE DATABASE {name}")

@@ -1,12 +1,11 @@
-"""What the shared engine takes and finds, as tables for the manual.
+"""Size, speed and recall of the shared engine, as tables for the manual.
 
-    python tests/bench/engine_report.py curve [ROWS]       what a larger ef_search finds, and costs
-    python tests/bench/engine_report.py sizes ROWS...      loading, room, and recalls of 1 to 64 connections
+    python tests/bench/engine_report.py curve [ROWS]       recall and cost of a larger ef_search
+    python tests/bench/engine_report.py sizes ROWS...      loading, size, and recalls of 1 to 64 connections
     python tests/bench/engine_report.py engine ROWS...     the same without plain tables, for very many rows
 
-The curve is of real sentences' vectors with noise around them, once with the graphs as they are made (half
-precision) and once with whole numbers; sizes are of generated vectors. Beside each table stands the load of
-the machine.
+The curve uses real sentences' vectors with noise around them, once with the graphs as they are made (half
+precision) and once with whole numbers; sizes use generated vectors. Each table has the load of the machine.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ def _size(count: int, kinds: Sequence[type[Engine | Plain]]) -> None:
 def _each_tables(
     parts: Sequence[stores.Part], kinds: Sequence[type[Engine | Plain]]
 ) -> Iterator[Engine | Plain]:
-    """Tables of each kind, loaded; how that went is told."""
+    """Yield loaded tables of each kind, and print the loading."""
     for kind in kinds:
         with directory() as folder:
             folder.chmod(0o711)
@@ -83,10 +82,10 @@ def _each_tables(
                 tables = kind(server.url())
                 took = tables.load(parts)
                 sizes = (took.row_bytes, took.graph_bytes, took.other_bytes)
-                told = ", ".join(f"{size / _MIB:,.0f}" for size in sizes)
+                shown = ", ".join(f"{size / _MIB:,.0f}" for size in sizes)
                 print(
                     f"{_name(tables)}: copied in {took.copied_s:.1f} s, indexed in {took.indexed_s:.1f};"
-                    f" MiB of rows, graphs, other indexes: {told}; {_load()}",
+                    f" MiB of rows, graphs, other indexes: {shown}; {_load()}",
                     flush=True,
                 )
                 yield tables
@@ -110,7 +109,7 @@ def _name(tables: Engine | Plain) -> str:
 
 
 def _times(took: list[float]) -> str:
-    """Median and p99 of sorted seconds."""
+    """Return median and p99 of sorted seconds."""
     return f"{_ms(took[len(took) // 2])} | {_ms(p99(took))}"
 
 

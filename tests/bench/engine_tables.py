@@ -1,8 +1,8 @@
-"""The engine's tables and a plain one on a PostgreSQL of their own, with the same rows and asked alike.
+"""Tables of the engine and a plain one on a PostgreSQL of their own, with the same rows and queries.
 
-`Engine` has the tables of forged's migrations and asks by its statements. `Plain` is what a stranger to it
-would do: one table for all scopes, one HNSW index on it, no other. Both are loaded by COPY before vectors
-are indexed, as a store that exists is moved in, and both go on searching where a filter left too few rows.
+`Engine` has the tables of forged's migrations and uses its statements. `Plain` is the obvious alternative:
+one table for all scopes and one HNSW index. Both are loaded by COPY before vectors are indexed, as an
+existing store is, and both continue a search where a filter left too few rows.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SERVER = {
     "checkpoint_timeout": "1h",
 }
 _NOW = datetime(2026, 11, 24, tzinfo=UTC)
-_EXPIRES = "2036-11-21T00:00:00Z"  # a daemon that is asked has a clock of its own
+_EXPIRES = "2036-11-21T00:00:00Z"  # the daemon has a clock of its own
 _MODEL = EmbeddingModel("bench", DIMENSION)
 _LIMITS = {Scope(scope): most for scope, most in LIMITS.items()}
 _NONE: Mapping[str, Any] = {}
@@ -62,7 +62,7 @@ class Loaded(msgspec.Struct, frozen=True):
 
 @contextlib.contextmanager
 def server(folder: Path) -> Iterator[ScratchServer]:
-    """A PostgreSQL with memory for a store, that ends with the block; it need not outlive a power cut."""
+    """Run a PostgreSQL with memory for a store; it need not survive a power cut."""
     running = ScratchServer(folder, durable=False, settings=_SERVER)
     running.start()
     try:
@@ -72,7 +72,7 @@ def server(folder: Path) -> Iterator[ScratchServer]:
 
 
 def connected(url: str, ef_search: int = EF_SEARCH) -> Connection:
-    """A connection that is set up as the engine's are."""
+    """Return a connection that is set up as the engine's are."""
     connection = psycopg.connect(url, autocommit=True)
     connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
     register_vector(connection)
@@ -94,7 +94,7 @@ class Engine:
         self.connection = connected(url)
 
     def load(self, parts: Sequence[Part]) -> Loaded:
-        """Rows first, then the graphs."""
+        """Load the rows first, then the graphs."""
         graphs = _graphs(self.connection)
         for name, _ in graphs:
             self.connection.execute(f"DROP INDEX {name}")
@@ -107,7 +107,7 @@ class Engine:
         return _loaded(self.connection, copied - began, copied)
 
     def ask(self, asked: Asked, connection: Connection | None = None) -> Found:
-        """Send the four statements at once and read what comes, with nothing around them."""
+        """Send the four statements at once and read the results."""
         connection, found = connection or self.connection, {}
         with connection.pipeline():
             for scope, owner in asked.owners.items():
@@ -115,7 +115,7 @@ class Engine:
         return {scope: _ids(rows, Scope(scope)) for scope, rows in found.items()}
 
     def of_organization(self, vector: Vector, most: int, filters: Mapping[str, Any] = _NONE) -> list[str]:
-        """The search of the organization's pieces alone."""
+        """Search the organization's pieces alone."""
         wanted = shared.RowQuery(vector=vector, limits={Scope.ORG: most}, now=_NOW, filters=filters)
         return _ids(_execute(self.connection, Scope.ORG, "", wanted), Scope.ORG)
 
@@ -140,7 +140,7 @@ class Plain:
         self.connection.execute(f"CREATE TABLE plain ({columns})")
 
     def load(self, parts: Sequence[Part]) -> Loaded:
-        """Rows first, then the graph."""
+        """Load the rows first, then the graph."""
         began = time.perf_counter()
         with self.connection.cursor().copy("COPY plain FROM STDIN (FORMAT BINARY)") as copying:
             copying.set_types(["text", "text", "text", "text", "jsonb", "vector"])
@@ -152,7 +152,7 @@ class Plain:
         return _loaded(self.connection, copied - began, copied)
 
     def ask(self, asked: Asked, connection: Connection | None = None) -> Found:
-        """The same four searches in one round trip."""
+        """Send the same four searches in one round trip."""
         connection, found = connection or self.connection, {}
         with connection.pipeline():
             for scope, owner in asked.owners.items():
@@ -161,7 +161,7 @@ class Plain:
         return {scope: [str(row[0]) for row in rows] for scope, rows in found.items()}
 
     def of_organization(self, vector: Vector, most: int, filters: Mapping[str, Any] = _NONE) -> list[str]:
-        """The search of the organization's pieces alone."""
+        """Search the organization's pieces alone."""
         sql = _PLAIN.format("AND metadata @> %s" if filters else "")
         values = ("org", "", *([Jsonb(filters)] if filters else []), vector, most)
         return [str(row[0]) for row in self.connection.cursor(binary=True).execute(sql, values)]
@@ -180,7 +180,7 @@ async def _migrated(url: str) -> None:
 
 
 def _graphs(connection: Connection) -> list[tuple[str, str]]:
-    """Name and definition of every HNSW index that is not a part of another."""
+    """Return name and definition of every HNSW index that is not a part of another."""
     found = connection.execute(
         "SELECT c.oid::regclass::text, pg_get_indexdef(c.oid) FROM pg_class c JOIN pg_am a ON a.oid = c.relam"
         " WHERE a.amname = 'hnsw' AND NOT c.relispartition"
@@ -218,7 +218,7 @@ def _wanted(asked: Asked) -> shared.RowQuery:
 
 
 def _loaded(connection: Connection, copied_s: float, copied: float) -> Loaded:
-    """What it came to; the planner then looks at what it has."""
+    """Return the seconds and sizes of the load, after ANALYZE."""
     indexed_s = time.perf_counter() - copied
     connection.execute("VACUUM ANALYZE")
     sizes = dict(connection.execute(_SIZES).fetchall())
@@ -226,7 +226,7 @@ def _loaded(connection: Connection, copied_s: float, copied: float) -> Loaded:
     return Loaded(copied_s, indexed_s, row_bytes, graphs, sum(sizes.values()))
 
 
-# Tables with what is kept beside them have no access method of an index.
+# TOAST tables have no index access method.
 _SIZES = """
     SELECT coalesce(a.amname, ''), sum(pg_table_size(c.oid))::bigint
     FROM pg_class c LEFT JOIN pg_am a ON a.oid = c.relam AND c.relkind = 'i'

@@ -1,4 +1,4 @@
-"""Rows of fair service: another's ping beside greedy clients or long texts, and what many clients get."""
+"""Rows of fair service: pings during greedy clients or long texts, and throughput of many clients."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from multiprocessing.process import BaseProcess
 
 import corpus
 from commits import Checkout
-from daemons import Caller, Daemon, prepared, serving, standing
+from daemons import Caller, Daemon, prepared, running_over, serving
 from judging import Goal
 from loads import Call, load
 from processes import Broken
@@ -25,17 +25,17 @@ from searches import turn
 _PAUSE_S, _ROUND_S = 0.001, 2.0
 _FEW, _MANY = 1_500, 10_000
 _CLIENTS, _EACH = 16, 40
-# Of a long text, words of a sentence; captures of a round, and seconds between two pings.
+# Words in a sentence of a long text; captures of a round; seconds between two pings.
 _WORDS, _TURNS, _EVERY_S, _PATIENCE_S = 9, 5, 0.005, 120.0
 _NUMBERS = itertools.count()
 
 
-def _beside(greedy: Callable[[Daemon, int], None], count: int) -> Side:
-    """Ping p99 of a client that asks for nothing else, beside so many processes that do."""
+def _ping_during(greedy: Callable[[Daemon, int], None], count: int) -> Side:
+    """Measure the ping p99 of one client while so many greedy processes run."""
 
     @contextlib.contextmanager
     def side(checkout: Checkout) -> Iterator[Probe]:
-        with standing(checkout, _FEW, stub=True) as (daemon, caller):
+        with running_over(checkout, _FEW, stub=True) as (daemon, caller):
 
             def round_() -> float:
                 with _running(greedy, daemon, count):
@@ -84,7 +84,7 @@ def _running(greedy: Callable[[Daemon, int], None], daemon: Daemon, count: int) 
 
 
 def _pipelining(daemon: Daemon, number: int) -> None:
-    """Sixty-four retrieves under way, another for each that is answered."""
+    """Keep sixty-four retrieves in flight."""
     caller, turns = daemon.connect(), itertools.count()
     for _ in range(64):
         caller.send(_fresh(daemon, _FEW, number, next(turns)))
@@ -94,7 +94,7 @@ def _pipelining(daemon: Daemon, number: int) -> None:
 
 
 def _not_reading(daemon: Daemon, _: int) -> None:
-    """Lists of all memories, over and over, and not one that is read."""
+    """Request lists of all memories, over and over, and read none."""
     caller = daemon.connect()
     ask = daemon.frames.encode(daemon.frames.all_memories(daemon.workspace, 1000))
     while True:
@@ -106,27 +106,27 @@ def _not_reading(daemon: Daemon, _: int) -> None:
 
 
 def _fresh(daemon: Daemon, memories: int, client: int, number: int) -> bytes:
-    """A question of a turn that no other client or round has had."""
+    """Return a retrieve for a new turn."""
     named = f"{os.getpid()}-{client}-{number}"
     return daemon.frames.encode(turn(daemon, memories, 1, number, named=named))
 
 
 @contextlib.contextmanager
 def _sixteen(checkout: Checkout) -> Iterator[Probe]:
-    """Retrieves a second that sixteen clients get of 10,000 memories with vectors."""
-    with standing(checkout, _MANY, stub=True) as (daemon, _):
+    """Measure retrieves a second that sixteen clients get of 10,000 memories with vectors."""
+    with running_over(checkout, _MANY, stub=True) as (daemon, _):
         yield lambda: load(lambda number: _asking(daemon, number), _CLIENTS, _EACH).per_second
 
 
 @contextlib.contextmanager
 def _one(checkout: Checkout) -> Iterator[Probe]:
-    with standing(checkout, _MANY, stub=True) as (daemon, _):
+    with running_over(checkout, _MANY, stub=True) as (daemon, _):
         yield lambda: load(lambda number: _asking(daemon, number), 1, _EACH * 4).per_second
 
 
 @contextlib.contextmanager
 def _over_long_texts(checkout: Checkout, count: int, size: int) -> Iterator[tuple[Daemon, Caller]]:
-    """A daemon over so many memories of a size, of the user and of a trusted repository each."""
+    """Run a daemon with memories of this size, of the user and of a trusted repository each."""
     with prepared(checkout) as daemon:
         for top in (daemon.home, daemon.repo):
             folder = top / ".forge/memory"
@@ -147,7 +147,7 @@ def _long_text(number: int, size: int) -> bytes:
 
 
 def _captured(daemon: Daemon, caller: Caller) -> None:
-    """Five turns that change a mind, each judged."""
+    """Capture five turns with a change of mind, until each is classified."""
     for _ in range(_TURNS):
         number, before = next(_NUMBERS), _judged(daemon, caller)
         said = f"We use PostgreSQL {number} for the orders, no longer MySQL, from now on."
@@ -165,8 +165,8 @@ def _judged(daemon: Daemon, caller: Caller) -> int:
     return daemon.frames.state(caller.call(daemon.frames.status())).judged
 
 
-def _slowest_beside_captures(count: int, size: int) -> Side:
-    """The slowest of pings every 5 ms beside five captures."""
+def _slowest_during_captures(count: int, size: int) -> Side:
+    """Measure the slowest of pings every 5 ms during five captures."""
 
     @contextlib.contextmanager
     def side(checkout: Checkout) -> Iterator[Probe]:
@@ -178,7 +178,7 @@ def _slowest_beside_captures(count: int, size: int) -> Side:
 
 @contextlib.contextmanager
 def _slowest_of_a_short_store(checkout: Checkout) -> Iterator[Probe]:
-    """The same of a store of one memory of 300 bytes, and 100 ms."""
+    """Measure the same with a store of one memory of 300 bytes, and add 100 ms."""
     with _over_long_texts(checkout, 1, 300) as (daemon, caller):
         yield lambda: 0.1 + _slowest(daemon, lambda: _captured(daemon, caller))
 
@@ -221,24 +221,24 @@ def _asking(daemon: Daemon, number: int) -> Call:
 ROWS = (
     Row(
         "fair-ping",
-        "ping p99 beside 4 clients with 64 retrieves each under way, 1,500 memories / 20 ms",
+        "ping p99 during 4 clients with 64 retrieves each under way, 1,500 memories / 20 ms",
         Goal(1.0, "one client's load is not another's wait"),
-        _beside(_pipelining, 4),
+        _ping_during(_pipelining, 4),
         _twenty_ms,
     ),
     Row(
         "unread-ping",
-        "ping p99 beside 50 clients that ask for long lists and read none, 1,500 memories / 50 ms",
+        "ping p99 during 50 clients that ask for long lists and read none, 1,500 memories / 50 ms",
         Goal(1.0, "who does not read is not served"),
-        _beside(_not_reading, 50),
+        _ping_during(_not_reading, 50),
         _fifty_ms,
     ),
     *(
         Row(
             f"long-ping-{size // 1000}k",
-            f"slowest ping beside five captures over {count} of {size // 1000} KB / 1 of 300 B, and 100 ms",
-            Goal(1.0, "one text freezes nobody"),
-            _slowest_beside_captures(count, size),
+            f"slowest ping during five captures over {count} of {size // 1000} KB / 1 of 300 B, and 100 ms",
+            Goal(1.0, "one text delays no client"),
+            _slowest_during_captures(count, size),
             _slowest_of_a_short_store,
             slow=size > 10_000,
         )
@@ -247,7 +247,7 @@ ROWS = (
     Row(
         "long-captures",
         "five captures, 30 memories of 10 KB of the user and of the repository / 3 s",
-        Goal(1.0, "one text freezes nobody"),
+        Goal(1.0, "one text delays no client"),
         _five_captures,
         fixed(3.0),
     ),

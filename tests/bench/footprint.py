@@ -1,4 +1,4 @@
-"""Rows of memory: the daemon with all its processes, beside a vector store and beside the bare matrix."""
+"""Rows of memory use: the daemon with all its processes, against a vector store and the bare matrix."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from commits import Checkout
 from daemons import Caller, Daemon, prepared, serving
 from judging import Goal
 from processes import Broken, family, pss_mib, rss_mib
-from row import Row, Side, beside
+from row import Row, Side, peer_case
 from sampling import Probe
 
 _MEMORIES = 10_000
@@ -19,9 +19,9 @@ _PATIENCE_S = 60.0
 
 
 def held(memories: int, weigh: Callable[..., float], *, everything: bool, vectors: bool = True) -> Side:
-    """MiB of a new daemon with both indexes, or without `vectors` that of words, after twenty searches.
+    """Measure MiB of a new daemon after twenty searches, with both indexes or without `vectors`.
 
-    With `everything` also those of its worker and tracker, which are there once a turn was captured.
+    With `everything` also those of its worker and tracker, which run after a captured turn.
     """
     indexes = ("lexical", "dense") if vectors else ("lexical",)
 
@@ -44,7 +44,7 @@ def held(memories: int, weigh: Callable[..., float], *, everything: bool, vector
 
 
 def searched(caller: Caller, daemon: Daemon, indexes: tuple[str, ...]) -> None:
-    """Twenty searches, answered by these indexes."""
+    """Send twenty searches, answered by these indexes."""
     frames = daemon.frames
     for number in range(20):
         texts = corpus.hypotheses(number)
@@ -54,7 +54,7 @@ def searched(caller: Caller, daemon: Daemon, indexes: tuple[str, ...]) -> None:
 
 
 def _capture(caller: Caller, daemon: Daemon) -> None:
-    """One turn of a new session, until the worker has judged it: what was heard already is judged no more."""
+    """Capture one turn of a new session, until the worker has classified it."""
     messages = [("user", "We always deploy on Tuesdays, never on Fridays."), ("assistant", "Understood.")]
     frames, session = daemon.frames, f"bench {time.time_ns()}"
     caller.call(frames.capture(daemon.workspace, session, messages))
@@ -68,8 +68,8 @@ def _capture(caller: Caller, daemon: Daemon) -> None:
 
 
 def _chroma(measure: str) -> Side:
-    """One process for all rounds: it takes 20 s of CPU to fill and then lies still."""
-    return beside("chromadb", _MEMORIES, measure, package="chromadb", distribution="chromadb")
+    """Measure chromadb in one process for all rounds: it takes 20 s of CPU to fill and then idles."""
+    return peer_case("chromadb", _MEMORIES, measure, package="chromadb", distribution="chromadb")
 
 
 ROWS = (
@@ -106,7 +106,7 @@ ROWS = (
         "RSS of the daemon alone, 10,000 with vectors / numpy and the matrix",
         Goal(1.3, "P16; a prototype was 1.1"),
         held(_MEMORIES, rss_mib, everything=False),
-        beside("matrix", _MEMORIES, "rss"),
+        peer_case("matrix", _MEMORIES, "rss"),
         unit="MiB",
         warm_up=False,
     ),

@@ -1,8 +1,8 @@
 """Requests and replies of the bench, by the client of the daemon's own commit.
 
-A driver, as inside.py is: rows of another commit load this file beside that client. So names and arguments
-here stay as they are when messages or fields get other names on the wire; only what is behind them changes.
-Requests and replies are the client's own objects, which rows hand on and never look into.
+A driver, as inside.py is: rows of another commit load this file with that commit's client. So names and
+arguments here stay when messages or fields are renamed on the wire; only their implementation changes.
+Requests and replies are the client's own objects, which rows pass on unread.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def ping() -> Any:
 
 
 def padded_ping(size: int) -> bytes:
-    """The frame of a ping with a body of so many bytes: a field that nobody knows is passed over."""
+    """Return the frame of a ping with a body of so many bytes: an unknown field is ignored."""
     fields = msgspec.msgpack.decode(encode(ping())[HEADER_BYTES:])
 
     def padded(count: int) -> bytes:
@@ -110,9 +110,9 @@ def retrieve(
     mode: str | None = None,
     number: int = 3,
 ) -> Any:
-    """Of messages as role and text (None for a tool's result), or of hypotheses.
+    """Return a retrieve of messages as role and text (None for a tool's result), or of hypotheses.
 
-    Clients from before there were sessions know no mode; each of their answers is as in `plain`.
+    Clients from before sessions have no mode; each of their answers is as in `plain`.
     """
     fields: dict[str, Any] = {"session_id": session, "turn_id": turn, "messages": _messages(said)}
     if mode is not None and "mode" in protocol.Retrieve.__struct_fields__:
@@ -125,7 +125,7 @@ def capture(workspace: str, session: str, said: Sequence[tuple[str, str | None]]
 
 
 def _messages(said: Sequence[tuple[str, str | None]]) -> tuple[Any, ...]:
-    result = (protocol.Part("tool_result"),)
+    result = (protocol.ContentPart("tool_result"),)
     return tuple(protocol.Message(role, result if text is None else text) for role, text in said)
 
 
@@ -146,7 +146,7 @@ def hook(harness: str, payload: bytes) -> Any:
 
 
 def recall(query: str, owners: Mapping[str, str], timeout_s: float) -> Any:
-    """`owners` by scope: session, user, agent."""
+    """Return a recall; `owners` by scope: session, user, agent."""
     named = {f"{scope}_id": owner for scope, owner in owners.items()}
     return protocol.Recall(id=2, query=query, timeout_s=timeout_s, **named)
 
@@ -155,7 +155,7 @@ def recall(query: str, owners: Mapping[str, str], timeout_s: float) -> Any:
 
 
 def failure(reply: Any) -> tuple[str, str] | None:
-    """Code and message, if the request was not carried out."""
+    """Return code and message, if the request was not carried out."""
     return (reply.code, reply.message) if isinstance(reply, FAILED) else None
 
 
@@ -178,18 +178,18 @@ def state(reply: Any) -> State:
 
 
 def texts(reply: Any) -> tuple[str, ...]:
-    """Of the memories that were asked for."""
+    """Return the texts of the requested memories."""
     assert isinstance(reply, protocol.Memories)
     return tuple(memory.content for memory in reply.memories)
 
 
 def written_to(reply: Any) -> str:
-    """The path of a memory's file, "" if none was written."""
+    """Return the path of a memory's file, "" if none was written."""
     return reply.path if isinstance(reply, protocol.Remembered) else ""
 
 
 def is_swap(reply: Any) -> bool:
-    """Return True if an event says that a new map answers."""
+    """Return True if an event means that a new map answers."""
     return isinstance(reply, protocol.Progress) and reply.event == "swapped"
 
 

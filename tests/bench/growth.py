@@ -1,7 +1,7 @@
 """Rows of load and growth: many agents at once, and stores from 100 to 50,000 memories.
 
-The other side is forged itself with one client, or with the next smaller store: throughput must not fall, and
-nothing may grow faster than the store does.
+The other side is forged itself with one client, or with the next smaller store. Throughput must not fall,
+and no cost may grow faster than the store.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 import corpus
 from commits import Checkout
-from daemons import Daemon, prepared, serving, standing
+from daemons import Daemon, prepared, running_over, serving
 from edits import found
 from footprint import held
 from judging import Goal
@@ -29,11 +29,11 @@ _STEPS = ((100, 1_000), (1_000, 10_000), (10_000, 50_000))
 
 
 def _asked_by(clients: int) -> Side:
-    """Retrieves of a message a second, every client in a closed loop."""
+    """Measure retrieves of a message a second, every client in a closed loop."""
 
     @contextlib.contextmanager
     def side(checkout: Checkout) -> Iterator[Probe]:
-        with standing(checkout, _MEMORIES, stub=True) as (daemon, _):
+        with running_over(checkout, _MEMORIES, stub=True) as (daemon, _):
             rounds = itertools.count()
             yield lambda: load(_retrieving(daemon, next(rounds)), clients, _CALLS // clients).per_second
 
@@ -41,7 +41,7 @@ def _asked_by(clients: int) -> Side:
 
 
 def _retrieving(daemon: Daemon, round_: int) -> Callable[[int], Call]:
-    """Every call of every client is a turn of its own: no answer comes from the cache."""
+    """Return a call that uses a new turn each time, so that no answer comes from the cache."""
 
     def connected(client: int) -> Call:
         caller = daemon.connect()
@@ -52,7 +52,7 @@ def _retrieving(daemon: Daemon, round_: int) -> Callable[[int], Call]:
 
 
 def built(memories: int, weigh: Callable[[int], float] | None = None) -> Side:
-    """Seconds from the start of a daemon until both indexes stand, or what `weigh` says of its pid then."""
+    """Measure seconds from a daemon's start until both indexes are ready, or `weigh` of its pid then."""
 
     @contextlib.contextmanager
     def side(checkout: Checkout) -> Iterator[Probe]:
@@ -77,7 +77,7 @@ def _held(memories: int) -> Side:
 def _grown(
     name: str, what: str, side: Callable[[int], Side], *, unit: str = "s", always: int = _MEMORIES
 ) -> tuple[Row, ...]:
-    """A row for each step from one size of store to the next, slow but for the step to `always`."""
+    """Return a row for each step from one size of store to the next, slow except the step to `always`."""
     return tuple(
         Row(
             f"growth-{name}-{large}",

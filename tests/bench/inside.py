@@ -1,11 +1,11 @@
-"""What no socket shows: forged's own search, gate, scan and observer, timed inside this commit.
+"""Internals without a socket: forged's own search, gate, scan and observer, timed inside this commit.
 
     python inside.py CASE [WORD...]
 
-A driver: the only file of the bench, with stub_daemon.py, that imports forged itself, so that a commit which
-moves its modules adapts this one and is still measured by another. It says `ready`, and then for every line
-on stdin the seconds that one call took, the median of a round. A wrong answer ends it with a sentence on
-stderr; exit code 64 says that this commit does not have what the case needs.
+A driver: the only file of the bench, with stub_daemon.py, that imports forged itself. So a commit that moves
+its modules adapts this file and can still be measured by another. It prints `ready`, and then for every line
+on stdin the seconds of one call, the median of a round. A wrong answer ends it with a sentence on stderr;
+exit code 64 means that this commit lacks something that the case needs.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ try:
     from forged.files.scan import scan as look
     from forged.map import (
         Baseline,
-        Part,
+        MapPart,
         Ranked,
         Traits,
         VectorMap,
         build_dense,
         build_lexical,
+        gate_decisions,
+        score_search,
         search_maps,
         threshold,
-        verdicts,
-        weigh,
     )
     from forged.map.chains import NO_CHAINS
     from forged.memory import Memory, Scope
@@ -59,7 +59,7 @@ _WINDOW_BYTES, _TURNS = 1_500_000, 200
 
 
 def search(count: str, dimension: str) -> Probe:
-    """Five queries over random rows by their vectors alone; the ten best must be the right ones."""
+    """Search random rows by five vectors alone; the ten best must be the right ones."""
     rows = corpus.units(1, int(count), int(dimension))
     queries = corpus.units(2, _QUERIES, int(dimension))
     best = np.concatenate(
@@ -79,7 +79,7 @@ def search(count: str, dimension: str) -> Probe:
 
 
 def both_indexes(count: str, queries: str) -> Probe:
-    """A search by words and vectors, as a retrieve makes it: another text each time, in turn."""
+    """Search by words and vectors, as a retrieve does: another text each time, in turn."""
     memories = _memories(int(count))
     maps = [_map(memories, corpus.vectors([memory.content for memory in memories]), words=True)]
     asked = [corpus.hypotheses(number * 50, int(queries)) for number in range(_ASKED)]
@@ -97,7 +97,7 @@ def both_indexes(count: str, queries: str) -> Probe:
 
 
 def dense_part(count: str, judged: str) -> Probe:
-    """Six queries by their vectors alone: the search, or (`judged` is 1) also the gate and what it cuts."""
+    """Search by six vectors alone, or (`judged` is 1) also with the gate."""
     memories = _memories(int(count))
     maps = [_map(memories, corpus.vectors([memory.content for memory in memories]), words=False)]
     everyday = corpus.vectors(EVERYDAY_MESSAGES)
@@ -109,15 +109,15 @@ def dense_part(count: str, judged: str) -> Probe:
         found = search_maps(maps, texts=texts, vectors=vectors, lexical_weight=0)
         best = found.best(_TOP)
         if judged == "1":
-            verdicts(weigh(found, baseline), best, threshold(0.95), most=_TOP)
+            gate_decisions(score_search(found, baseline), best, threshold(0.95), most=_TOP)
 
     return lambda: median_of(ask, 30)
 
 
 def local_passages() -> Probe:
-    """Passages a second by the local model, one core; the first loads it, and may have a graph made."""
+    """Measure passages a second by the local model, one core; the first call loads it."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    texts, loop = corpus.passages(_PASSAGES), asyncio.new_event_loop()
+    texts, loop = corpus.units(_PASSAGES), asyncio.new_event_loop()
 
     def embed(some: list[str]) -> None:
         loop.run_until_complete(embedder.embed(some, purpose=Purpose("doctor")))
@@ -139,7 +139,7 @@ def scan(top: str, count: str) -> Probe:
 
 
 def rescan(top: str) -> Probe:
-    """Look at a store in which nothing changed."""
+    """Rescan a store without changes."""
     root = Root(top, Scope.REPO)
     before = look(root)
     if look(root, before) is not before:
@@ -148,7 +148,7 @@ def rescan(top: str) -> Probe:
 
 
 def turn_complete(form: str, address: str, workspace: str) -> Probe:
-    """What an agent waits after 99 of 100 turns, as its window grows to 1.5 MB beside a busy thread."""
+    """Measure an agent's delay after 99 of 100 turns, as its window grows to 1.5 MB."""
     threading.Thread(target=_go_on, daemon=True).start()
     sessions, messages = iter(range(10**9)), list(_messages(form))
 
@@ -157,7 +157,7 @@ def turn_complete(form: str, address: str, workspace: str) -> Probe:
         window, waits = messages[:-_TURNS], []
         for message in messages[-_TURNS:]:
             window.append(message)
-            time.sleep(0.002)  # an agent waits for its model, so its turn of the interpreter is a new one
+            time.sleep(0.002)  # like an agent that waits for its model
             waits.append(timed(lambda: observer.on_turn_complete(window)))
         if not observer.close(10):
             sys.exit(f"not delivered: {dict(observer.counts)}")
@@ -167,24 +167,24 @@ def turn_complete(form: str, address: str, workspace: str) -> Probe:
 
 
 def window_as_json(form: str) -> Probe:
-    """Writing the same window out once, as an agent does that keeps its sessions."""
+    """Write the same window as JSON once, as an agent does that keeps its sessions."""
     window = list(_messages(form))
     return lambda: median_of(lambda: json.dumps(window), 10)
 
 
 def first_judged() -> Probe:
-    """Seconds of CPU of the rules over one message, in a process that has compiled nothing yet."""
+    """Measure the rules' CPU seconds for one message, in a process without compiled patterns."""
     code = (
         "import asyncio, time\n"
-        "from forged.capture.local import LocalAnswers\n"
+        "from forged.capture.local_classifier import LocalClassifier\n"
         "from forged.capture.rules.engine import RuleClassifier\n"
         "from forged.capture.rules.replacement import replaced_by\n"
         "from forged.conversation import Utterance\n"
         "from forged.state import Event\n"
         "began = time.process_time()\n"
         "said = (Utterance('user', 'We use pnpm now, no longer yarn. Please remember that.'),)\n"
-        "rules = RuleClassifier(lambda *_: (), LocalAnswers(lambda *_: ()).more)\n"
-        "event = Event(id='e', window=said, heard_at=(1.0,))\n"
+        "rules = RuleClassifier(lambda *_: (), LocalClassifier(lambda *_: ()).refine)\n"
+        "event = Event(id='e', window=said, said_at=(1.0,))\n"
         "found = asyncio.run(rules.classify(event, (), deadline=1e9, attempts=1))\n"
         "replaced_by(found.proposals[0].content, ['We use yarn.'])\n"
         "print(time.process_time() - began)\n"
@@ -207,7 +207,7 @@ def _go_on() -> None:
 
 
 def _memories(count: int, *, alike: bool = False) -> tuple[Memory, ...]:
-    """Memories as they are read from their files; with `alike` all have one text, which is quicker made."""
+    """Return memories as read from their files; with `alike` all have one text, which is faster to make."""
     files = (corpus.memory(0 if alike else number).file for number in range(count))
     named = (
         file.replace(b"id: mem_000000", b"id: mem_%06d" % number, 1) if alike else file
@@ -223,7 +223,7 @@ def _map(memories: tuple[Memory, ...], rows: np.ndarray, *, words: bool) -> Vect
         scope="repo",
         generation=1,
         memories=memories,
-        parts=(Part(memories, lexical, build_dense("bench", rows), Traits.of(memories)),),
+        parts=(MapPart(memories, lexical, build_dense("bench", rows), Traits.of(memories)),),
         chains=NO_CHAINS,
     )
 

@@ -1,11 +1,11 @@
-"""What the rounds of a row say: the ratio of every round, its median, and the verdict that follows from it.
+"""Verdict of a row: the ratio of every round, its median, and the result.
 
-In go the figures of at least seven rounds, ours and theirs of one round taken right after one another; out
-comes an `Outcome`. A ratio is ours through theirs. Against a goal the median of the ratios decides; no best
-and no softened limit. Against another commit a row is worse only if its median grew by more than a tenth and
-by more than the other commit's own rounds differ among themselves; where they differ by more than half, a row
-that looks worse is called noisy, which is no pass. What could not be measured is a gap, and fails as a wrong
-answer does: nobody sees that a row is silent. ValueError is raised for fewer than seven rounds.
+Takes the figures of at least seven rounds, both sides of a round measured right after one another, and
+returns an `Outcome`. A ratio is ours divided by theirs. Against a goal the median of the ratios decides;
+there is no best value and no softened limit. Against another commit a row is worse only if its median grew
+by more than a tenth and by more than the spread of the other commit's own rounds. If these differ by more
+than half, a row that looks worse is noisy, which is no pass. An unmeasured row is a gap, and fails as a
+wrong answer does, because a silent row goes unnoticed. Raises ValueError for fewer than seven rounds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _BAD = {Verdict.MISSED, Verdict.WORSE, Verdict.BROKEN, Verdict.GAP}
 
 
 class Goal(msgspec.Struct, frozen=True):
-    """What the ratio should be, and whence: at most `bound`, or at least, where more is better."""
+    """Goal of the ratio with its source: at most `bound`, or at least, where more is better."""
 
     bound: float
     source: str = ""
@@ -49,7 +49,7 @@ class Goal(msgspec.Struct, frozen=True):
 
 
 class Rounds(msgspec.Struct, frozen=True):
-    """One figure of each side for every round, in the order in which they were taken."""
+    """One figure of each side for every round, in the measured order."""
 
     ours: tuple[float, ...]
     theirs: tuple[float, ...]
@@ -60,10 +60,10 @@ class Rounds(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One row's result.
+    """Result of one row.
 
-    `low` and `high` are the smallest and the largest ratio of a round; `ours` and `theirs` are medians in the
-    row's unit; `reason` says why there are none, or what the verdict was measured by.
+    `low` and `high` are the smallest and the largest ratio of a round. `ours` and `theirs` are medians in
+    the row's unit. `reason` is why there are none, or the measurement behind the verdict.
     """
 
     row: str
@@ -77,14 +77,14 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def against_goal(row: str, goal: Goal, rounds: Rounds) -> Outcome:
-    """Met or missed, by the median of the rounds' ratios."""
+    """Return met or missed, by the median of the rounds' ratios."""
     ratio = statistics.median(_enough(rounds).ratios)
     verdict = Verdict.MET if goal.is_met_by(ratio) else Verdict.MISSED
     return _outcome(row, verdict, ratio, rounds, f"goal {goal}")
 
 
 def against_commit(row: str, goal: Goal, rounds: Rounds) -> Outcome:
-    """No worse or worse than the other commit, by the ratio of the medians, new through old."""
+    """Return no worse or worse than the other commit, by the ratio of the medians."""
     ratio = statistics.median(_enough(rounds).ours) / statistics.median(rounds.theirs)
     allowed = max(_TOLERANCE, own_spread(rounds.theirs))
     lost = 1 / ratio - 1 if goal.at_least else ratio - 1
@@ -95,13 +95,13 @@ def against_commit(row: str, goal: Goal, rounds: Rounds) -> Outcome:
 
 
 def own_spread(figures: Sequence[float]) -> float:
-    """How much rounds of one thing differ: the width of their middle half, as a share of the median."""
+    """Return the spread of rounds: the width of their middle half, as a share of the median."""
     lower, middle, upper = statistics.quantiles(figures, n=4, method="inclusive")
     return (upper - lower) / middle
 
 
 def exit_code(outcomes: Sequence[Outcome]) -> int:
-    """1 if a row is missed, worse or not measured; else 2 if one is too noisy; else 0."""
+    """Return 1 if a row is missed, worse or not measured; else 2 if one is too noisy; else 0."""
     verdicts = {outcome.verdict for outcome in outcomes}
     if verdicts & _BAD:
         return 1
@@ -109,7 +109,7 @@ def exit_code(outcomes: Sequence[Outcome]) -> int:
 
 
 def summary(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
-    """A line for every verdict that was given: how many rows and which; of gaps each with its reason."""
+    """Return a line for every verdict with its rows; for gaps each with its reason."""
     lines = []
     for verdict in Verdict:
         rows = [outcome.row for outcome in outcomes if outcome.verdict is verdict]

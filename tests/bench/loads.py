@@ -17,7 +17,7 @@ _PATIENCE_S = 120
 
 
 class Load(msgspec.Struct, frozen=True):
-    """What clients got together, and how long the unluckiest hundredth and the middle of their calls took."""
+    """Throughput of all clients, and the p99 and median of their calls."""
 
     per_second: float
     p99_s: float
@@ -27,7 +27,7 @@ class Load(msgspec.Struct, frozen=True):
 def load(
     connected: Callable[[int], Call], clients: int, calls: int, *, patience_s: float = _PATIENCE_S
 ) -> Load:
-    """So many calls of each of so many clients; `connected` makes the call of a client in its process.
+    """Run so many calls of each of so many clients; `connected` makes a client's call in its process.
 
     Raises Broken when a client fails.
     """
@@ -50,7 +50,7 @@ def load(
             child.kill()
             child.join()
     taken = [seconds for one in lists for seconds in one]
-    # By the clients' own clocks, which are one: among many of them this process wakes when some have ended.
+    # By the clients' clocks, which are one clock; this process may wake up late.
     took = max(ended for _, ended in spans) - min(began for began, _ in spans)
     return Load(clients * calls / took, p99(taken), statistics.median(taken))
 

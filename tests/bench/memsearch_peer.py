@@ -1,10 +1,10 @@
-"""memsearch over the bench's memories: a peer that is a library, so that its cold start is a new process.
+"""memsearch over the bench's memories: a peer library, so its cold start is a new process.
 
     python memsearch_peer.py index TOP COUNT     writes the memories, and indexes them
-    python memsearch_peer.py ask TOP NUMBER      says the sources of the ten best for the opening of a memory
+    python memsearch_peer.py ask TOP NUMBER      prints the sources of the ten best for a memory
 
-Its OpenAI client is imported and made, as for any endpoint of that kind, and then asked nothing: embedding is
-by a stub, as on forged's side, of as many numbers as the named model has.
+Its OpenAI client is imported and made, as for any such endpoint, but not used. A stub embeds, as for forged,
+with as many numbers as the named model has.
 """
 
 from __future__ import annotations

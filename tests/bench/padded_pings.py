@@ -1,8 +1,9 @@
-"""Pings of any size: forged's own server, before a service that answers each with so many bytes at once.
+"""Pings of any size: forged's own server, with a service that answers each with so many bytes at once.
 
     python padded_pings.py SOCKET BYTES
 
-A driver. What a request with as many bytes, and a reply with as many, costs beyond this is the daemon's work.
+A driver. The difference to a real request with as many bytes, and a reply with as many, is the daemon's
+work.
 """
 
 from __future__ import annotations

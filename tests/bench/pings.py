@@ -31,7 +31,7 @@ _CLIENTS, _EACH = 16, 2_000
 
 
 def _ping(of: Callable[[Daemon, Caller], Call]) -> Side:
-    """A round trip on one core, as `of` makes it over a connection."""
+    """Measure a round trip on one core, as `of` makes it over a connection."""
 
     @contextlib.contextmanager
     def side(checkout: Checkout) -> Iterator[Probe]:
@@ -51,7 +51,7 @@ def _on_its_core(pid: int, call: Call) -> Probe:
 
 @contextlib.contextmanager
 def _c_to_c(checkout: Checkout) -> Iterator[Probe]:
-    """The same bytes between two C programs that block."""
+    """Measure the same bytes between two blocking C programs."""
     need_program("cc", "apt-get install gcc")
     with directory() as place:
         program, path = place / "pingpong", str(place / "c.sock")
@@ -74,7 +74,7 @@ def _c_to_c(checkout: Checkout) -> Iterator[Probe]:
 
 @contextlib.contextmanager
 def _redis() -> Iterator[tuple[str, int]]:
-    """A Redis server of its own on a Unix socket that keeps nothing: its path and process."""
+    """Run a Redis server without persistence on a Unix socket; yield its path and process."""
     need_program("redis-server", "apt-get install redis-server")
     need_package("redis", "redis")
     need_package("hiredis", "hiredis")
@@ -94,7 +94,7 @@ def _redis_client(path: str) -> redis.Redis:
 
 
 def _of_redis(of: Callable[[redis.Redis], Call]) -> Side:
-    """The same with Redis, in which a reply lies ready."""
+    """Measure the same with Redis, in which the reply is stored."""
 
     @contextlib.contextmanager
     def side(_: Checkout) -> Iterator[Probe]:
@@ -107,7 +107,7 @@ def _of_redis(of: Callable[[redis.Redis], Call]) -> Side:
 
 @contextlib.contextmanager
 def _cached_reply(checkout: Checkout) -> Iterator[Probe]:
-    """A turn that was answered before: a reply of 16 KiB out of the turn cache."""
+    """Measure a repeated turn: a reply of 16 KiB from the turn cache."""
     with cached_turn(checkout) as (daemon, caller, turn):
         yield _on_its_core(daemon.pid, lambda: caller.call(turn))
 
@@ -131,7 +131,7 @@ def _sixteen_of_redis(read: Callable[[Load], float]) -> Side:
 
 
 def _typed(daemon: Daemon, caller: Caller) -> Call:
-    """Encoded and decoded, as redis-py does it on its side."""
+    """Encode and decode, as redis-py does on its side."""
     ping = daemon.frames.ping()
     return lambda: caller.call(ping)
 

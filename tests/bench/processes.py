@@ -1,7 +1,7 @@
-"""Processes under measurement: how they are started and ended, asked for rounds, pinned and weighed.
+"""Processes under measurement: start, end, rounds, pinning and memory.
 
-`Missing` is raised for a peer or tool that is not on this machine, `Broken` for a wrong answer or a process
-of ours that failed. Linux only where /proc is read.
+Raises `Missing` for a peer or tool that is not on this machine, `Broken` for a wrong answer or a failed
+process of the bench. Linux only where /proc is read.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}  # as the dae
 
 
 class Missing(Exception):  # noqa: N818 - reads as the state it names
-    """Something that a ratio needs is not here; the message says what, and how it is had."""
+    """A prerequisite of a ratio is missing; the message has it, and how to install it."""
 
 
 class Broken(Exception):  # noqa: N818
-    """What was measured gave a wrong answer or none."""
+    """The measured side gave a wrong answer or none."""
 
 
 def need_program(name: str, how: str) -> None:
@@ -41,16 +41,16 @@ def need_package(name: str, distribution: str) -> None:
 
 
 def plain_environment(**more: str) -> dict[str, str]:
-    """An environment without this process's settings for Python and OpenBLAS: they would change the figures.
+    """Return an environment without this process's settings for Python and OpenBLAS.
 
-    Some shared machines set OPENBLAS_CORETYPE; with foreign kernels a ratio says nothing about forged.
+    Some shared machines set OPENBLAS_CORETYPE; with foreign kernels a ratio is meaningless.
     """
     return {"PATH": os.environ.get("PATH", ""), "LANG": "C.UTF-8", **more}
 
 
 @contextlib.contextmanager
 def directory() -> Iterator[Path]:
-    """A directory of its own with a short path, for sockets too."""
+    """Yield a directory of its own with a short path, for sockets too."""
     path = Path(tempfile.mkdtemp(prefix="fb"))
     try:
         yield path
@@ -62,7 +62,7 @@ def directory() -> Iterator[Path]:
 def process(
     command: Sequence[str | Path], env: Mapping[str, str] | None = None, **options: object
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A child that is gone at the end, whatever happens."""
+    """Run a child that is gone at the end, in any case."""
     child = subprocess.Popen([str(word) for word in command], env=env, **options)  # type: ignore[call-overload]
     try:
         yield child
@@ -80,7 +80,7 @@ def process(
 
 
 class Asked:
-    """A process that says `ready`, and then a number for every line that it is given."""
+    """A process that prints `ready`, and then a number for every line of its input."""
 
     def __init__(self, child: subprocess.Popen[bytes], errors: Path) -> None:
         self.pid = child.pid
@@ -92,7 +92,7 @@ class Asked:
         return self._child.stdout.readline() == b"ready\n"
 
     def figure(self) -> float:
-        """One round. Raises Broken when the process is gone."""
+        """Measure one round. Raises Broken when the process is gone."""
         assert self._child.stdin is not None
         assert self._child.stdout is not None
         with contextlib.suppress(BrokenPipeError):
@@ -104,7 +104,7 @@ class Asked:
         return float(line)
 
     def complaint(self) -> str:
-        """The last that it said on stderr before it ended."""
+        """Return the last line of its stderr."""
         self._child.wait(30)
         said = self._errors.read_text(errors="replace").strip().splitlines()
         return said[-1] if said else f"exit code {self.code} without a word"
@@ -126,7 +126,7 @@ def asked(command: Sequence[str | Path], env: Mapping[str, str]) -> Iterator[Ask
 
 @contextlib.contextmanager
 def peer(*words: str | int) -> Iterator[Asked]:
-    """A case of peers.py in a process of its own. Raises Missing when it does not become ready."""
+    """Run a case of peers.py in a process of its own. Raises Missing when it does not become ready."""
     command = [sys.executable, HERE / "peers.py", *map(str, words)]
     with directory() as home, asked(command, plain_environment(HOME=str(home), **ONE_THREAD)) as running:
         if not running.is_ready():
@@ -136,9 +136,9 @@ def peer(*words: str | int) -> Iterator[Asked]:
 
 @contextlib.contextmanager
 def on_one_core(*pids: int) -> Iterator[None]:
-    """This process, and what it starts meanwhile, on one core, with `pids` beside it.
+    """Pin this process and its new children to one core, with `pids`.
 
-    Between two cores the hypervisor's wake-up is measured, twice what the code costs.
+    Between two cores the hypervisor's wake-up is measured, twice the cost of the code.
     """
     every = os.sched_getaffinity(0)
     one = {max(every)}
@@ -153,7 +153,7 @@ def on_one_core(*pids: int) -> Iterator[None]:
 
 
 def family(pid: int) -> tuple[int, ...]:
-    """A process and all that descend from it."""
+    """Return a process and all of its descendants."""
     children = [
         int(child)
         for thread in os.listdir(f"/proc/{pid}/task")
@@ -163,17 +163,17 @@ def family(pid: int) -> tuple[int, ...]:
 
 
 def rss_mib(*pids: int) -> float:
-    """Resident memory of some processes; pages that they share count for each."""
+    """Return the resident memory of processes; shared pages count for each."""
     return sum(_kib(f"/proc/{pid}/status", "VmRSS:") for pid in pids) / 1024
 
 
 def peak_mib(pid: int) -> float:
-    """The most memory that a process ever had resident."""
+    """Return the peak resident memory of a process."""
     return _kib(f"/proc/{pid}/status", "VmHWM:") / 1024
 
 
 def pss_mib(*pids: int) -> float:
-    """The same, but a page that n processes share counts as an n-th for each."""
+    """Return the memory of processes, where a page of n processes counts as an n-th for each."""
     return sum(_kib(f"/proc/{pid}/smaps_rollup", "Pss:") for pid in pids) / 1024
 
 

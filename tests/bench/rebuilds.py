@@ -1,4 +1,4 @@
-"""Rows of a rebuild: how much a ping notices of one in which every file is new."""
+"""Rows of a rebuild: the delay of pings while every file is new."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import corpus
 from commits import Checkout
-from daemons import Caller, Daemon, standing
+from daemons import Caller, Daemon, running_over
 from judging import Goal
 from processes import Broken
 from row import Row, Side, fixed
@@ -22,11 +22,11 @@ _IDLE_S = 1.0
 
 
 def _while_rebuilding(*, vectors: bool, read: Callable[[list[float]], float] = p99) -> Side:
-    """Pings a millisecond apart while all of 10,000 files at once become others, as a checkout has it."""
+    """Ping every millisecond while all of 10,000 files change at once, as in a checkout."""
 
     @contextlib.contextmanager
     def side(checkout: Checkout) -> Iterator[Probe]:
-        with standing(checkout, _FILES, stub=vectors) as (daemon, caller):
+        with running_over(checkout, _FILES, stub=vectors) as (daemon, caller):
             corpus.write(daemon.repo, _FILES, edition=1, folder=".forge/other")
             editions = itertools.cycle((1, 0))
 
@@ -45,16 +45,16 @@ def _while_rebuilding(*, vectors: bool, read: Callable[[list[float]], float] = p
 
 
 def _p999(seconds: list[float]) -> float:
-    """The largest but for a thousandth."""
+    """Return the 99.9th percentile."""
     return sorted(seconds)[int(0.999 * len(seconds))]
 
 
 def _while_idle(*, vectors: bool) -> Side:
-    """A second of the same pings while the daemon has nothing to do."""
+    """Ping for a second while the daemon is idle."""
 
     @contextlib.contextmanager
     def side(checkout: Checkout) -> Iterator[Probe]:
-        with standing(checkout, _FILES, stub=vectors) as (daemon, caller):
+        with running_over(checkout, _FILES, stub=vectors) as (daemon, caller):
 
             def round_() -> float:
                 ends = time.monotonic() + _IDLE_S

@@ -1,8 +1,8 @@
-"""A row of the bench: two sides, the goal of their ratio, and how a row becomes an outcome.
+"""A row of the bench: two sides, the goal of their ratio, and the measurement of an outcome.
 
-A side is opened for a checkout and yields a probe, which takes one round. Against its goal a row compares
-`ours` with `theirs` (a peer, a floor, or another state of forged itself); against a commit, `ours` of both.
-Other modules hold the rows, a file for each group; `table.py` lists them all.
+A side is opened for a checkout and yields a probe, which measures one round. Against its goal a row compares
+`ours` with `theirs` (a peer, a lower bound, or another state of forged itself); against a commit, `ours` of
+both. Other modules hold the rows, a file for each group; `table.py` lists them all.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Side = Callable[[Checkout], AbstractContextManager[Probe]]
 
 
 class Row(msgspec.Struct, frozen=True):
-    """`ours` through `theirs`, in the order in which `what` names them; `unit`: s, MiB, /s or a share.
+    """`ours` divided by `theirs`, in the order of `what`; `unit`: s, MiB, /s or a share.
 
-    Rows that are `slow` run only when they are named, or with all. A side that starts anew in every round
-    needs no `warm_up`.
+    Rows that are `slow` run only when they are named, or with all. A side that restarts in every round needs
+    no `warm_up`.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 def fixed(figure: float) -> Side:
-    """A bound that no machine moves: seconds or MiB that somebody promised."""
+    """Return a side with a promised bound, in seconds or MiB, on any machine."""
 
     @contextlib.contextmanager
     def side(_: Checkout) -> Iterator[Probe]:
@@ -50,7 +50,7 @@ def fixed(figure: float) -> Side:
 
 
 def earlier(side: Side, revision: str, extras: str = "") -> Side:
-    """The same side of an earlier commit, in an environment of its own, with what these extras bring."""
+    """Return the same side of an earlier commit, in an environment of its own with these extras."""
 
     @contextlib.contextmanager
     def of(_: Checkout) -> Iterator[Probe]:
@@ -61,7 +61,7 @@ def earlier(side: Side, revision: str, extras: str = "") -> Side:
 
 
 def inside(*words: str | int, driver: str = "inside.py") -> Side:
-    """A case of the checkout's own driver."""
+    """Return a case of the checkout's own driver as a side."""
 
     @contextlib.contextmanager
     def side(checkout: Checkout) -> Iterator[Probe]:
@@ -71,8 +71,8 @@ def inside(*words: str | int, driver: str = "inside.py") -> Side:
     return side
 
 
-def beside(*words: str | int, package: str = "numpy", distribution: str = "numpy") -> Side:
-    """A case of peers.py, for which the package has to be here."""
+def peer_case(*words: str | int, package: str = "numpy", distribution: str = "numpy") -> Side:
+    """Return a case of peers.py as a side; the package has to be installed."""
 
     @contextlib.contextmanager
     def side(_: Checkout) -> Iterator[Probe]:
@@ -84,7 +84,7 @@ def beside(*words: str | int, package: str = "numpy", distribution: str = "numpy
 
 
 def measured(row: Row, checkout: Checkout, other: Checkout | None = None) -> Outcome:
-    """The row's outcome against its goal, or with `other` against that commit. Raises nothing."""
+    """Return the row's outcome against its goal, or with `other` against that commit. Raises nothing."""
     try:
         if other is None:
             return judging.against_goal(row.name, row.goal, _rounds(row, checkout, row.theirs, checkout))
@@ -92,11 +92,11 @@ def measured(row: Row, checkout: Checkout, other: Checkout | None = None) -> Out
     except Missing as missing:
         return Outcome(row.name, Verdict.GAP, reason=str(missing))
     except Exception as broken:  # noqa: BLE001 - one row's failure is not the next one's
-        told = str(broken) if isinstance(broken, (Broken, OSError)) else repr(broken)
-        return Outcome(row.name, Verdict.BROKEN, reason=told or type(broken).__name__)
+        reason = str(broken) if isinstance(broken, (Broken, OSError)) else repr(broken)
+        return Outcome(row.name, Verdict.BROKEN, reason=reason or type(broken).__name__)
 
 
 def _rounds(row: Row, checkout: Checkout, their_side: Side, their_checkout: Checkout) -> Rounds:
-    """Their side is opened first: a peer that is missing is known before anything is built for it."""
+    """Return the rounds; their side is opened first, so that a missing peer is found early."""
     with their_side(their_checkout) as theirs, row.ours(checkout) as ours:
         return interleaved(ours, theirs, row.rounds, warm_up=row.warm_up)

@@ -1,11 +1,11 @@
-"""`make bench`: what forged promises of its speed, each row a ratio to a peer or a floor of the same run.
+"""Benchmarks, `make bench`: each row is a ratio to a peer or a lower bound of the same run.
 
-    python tests/bench/run.py [ROW...]               rows by name, `all`, or without one all that are not slow
+    python tests/bench/run.py [ROW...]               rows by name, `all`, or without names all fast ones
     python tests/bench/run.py --against REV [ROW...] this checkout against another commit, round by round
     python tests/bench/run.py --list
 
 The median of at least seven rounds decides. Exit code 0: every row is met (or no worse); 1: a row is missed,
-worse, broken, or a gap, because something that it needs is not here; 2: a row is too noisy to tell.
+worse, broken, or a gap, because a prerequisite is missing; 2: a row is too noisy.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def main() -> int:
         return 64
     if options.list:
         return _listed(rows if options.rows else table.ROWS)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and not without ending what was started
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # also ends the started processes
     outcomes = []
     print(_machine(), flush=True)
     with contextlib.ExitStack() as stack:
@@ -65,7 +65,7 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measure what forged promises of its speed.")
     parser.add_argument("rows", nargs="*", metavar="ROW", help="rows by name, or all")
-    parser.add_argument("--against", metavar="REV", help="measure another commit beside this checkout")
+    parser.add_argument("--against", metavar="REV", help="measure another commit against this checkout")
     parser.add_argument("--list", action="store_true", help="say what rows there are, and measure nothing")
     parser.add_argument("--json", action="store_true", help="one JSON object a row")
     return parser.parse_args()
@@ -103,7 +103,7 @@ _SHOWN: dict[str, Callable[[float], str]] = {
 
 
 def _machine() -> str:
-    """What a reader needs to judge the figures."""
+    """Describe the machine, for readers of the figures."""
     env = plain_environment(**ONE_THREAD)
     numpy = subprocess.run([sys.executable, "-c", _KERNELS], env=env, capture_output=True, text=True).stdout
     lines = {

@@ -1,8 +1,8 @@
-"""How figures are taken: two probes in turn, and the times of calls.
+"""Sampling of figures: two probes in turn, and the times of calls.
 
-A probe takes one round of one side and returns its figure: seconds, MiB, requests a second. It returns when
-its side is quiet again, or what ours leaves for later would slow theirs. Sides are sampled A B A B in one
-run, because absolute times move by a factor of two on a shared machine and ratios hardly do.
+A probe measures one round of one side and returns its figure: seconds, MiB, requests a second. It returns
+when its side is idle again, so that its remaining work does not slow the other side. Sides are sampled A B A
+B in one run, because absolute times vary by a factor of two on a shared machine and ratios hardly do.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from collections.abc import Callable, Sequence
 from judging import Rounds
 
 Probe = Callable[[], float]
-NOT_DRIVEN = 64  # a driver ends so where its commit does not have what it drives
+NOT_DRIVEN = 64  # exit code of a driver whose commit lacks the case
 
 
 def interleaved(ours: Probe, theirs: Probe, rounds: int, *, warm_up: bool = True) -> Rounds:
-    """Rounds of both in turn, ours first; with `warm_up` one more before them that does not count."""
+    """Return rounds of both in turn, ours first; with `warm_up` one more before them does not count."""
     if warm_up:
         ours()
         theirs()
@@ -28,24 +28,24 @@ def interleaved(ours: Probe, theirs: Probe, rounds: int, *, warm_up: bool = True
 
 
 def timed(call: Callable[[], object]) -> float:
-    """Seconds of one call."""
+    """Return the seconds of one call."""
     began = time.perf_counter()
     call()
     return time.perf_counter() - began
 
 
 def median_of(call: Callable[[], object], calls: int) -> float:
-    """The median of the seconds of so many calls."""
+    """Return the median of the seconds of so many calls."""
     return statistics.median(timed(call) for _ in range(calls))
 
 
 def p99(seconds: Sequence[float]) -> float:
-    """The 99th percentile; of fewer than a hundred the largest."""
+    """Return the 99th percentile; of fewer than a hundred the largest."""
     return sorted(seconds)[min(len(seconds) - 1, int(0.99 * len(seconds)))]
 
 
 def answer(cases: Sequence[Callable[..., Probe]]) -> None:
-    """Be the process that is asked: the case that the command line names, with its words, round by round."""
+    """Serve as the asked process: run the case of the command line, round by round."""
     named = {case.__name__.replace("_", "-"): case for case in cases}
     if sys.argv[1] not in named:
         print(f"no case {sys.argv[1]}", file=sys.stderr)

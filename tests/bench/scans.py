@@ -1,4 +1,4 @@
-"""Rows of reading a store: all of it, and looking at one in which nothing changed."""
+"""Rows of reading a store: a full read, and a rescan without changes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import corpus
 from commits import Checkout
-from daemons import standing
+from daemons import running_over
 from judging import Goal
 from processes import directory
 from row import Row, Side
@@ -19,7 +19,7 @@ _FILES = 10_000
 
 
 def _inside(case: str, *words: int) -> Side:
-    """A case of the checkout's own inside.py, over a store of files."""
+    """Return a case of the checkout's own inside.py, over a store of files."""
 
     @contextlib.contextmanager
     def side(checkout: Checkout) -> Iterator[Probe]:
@@ -33,13 +33,13 @@ def _inside(case: str, *words: int) -> Side:
 
 @contextlib.contextmanager
 def _rescan_of_the_daemon(checkout: Checkout) -> Iterator[Probe]:
-    """With the pauses that it makes for other work, asked for and waited for over the socket."""
-    with standing(checkout, _FILES) as (daemon, caller):
+    """Measure a rescan of the daemon with its pauses, over the socket."""
+    with running_over(checkout, _FILES) as (daemon, caller):
         yield lambda: median_of(lambda: caller.rebuild(daemon), 3)
 
 
 def _floor(look: Callable[[Path], object], calls: int) -> Side:
-    """The bare system calls over the same files."""
+    """Measure the bare system calls over the same files."""
 
     @contextlib.contextmanager
     def side(_: Checkout) -> Iterator[Probe]:

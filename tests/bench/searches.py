@@ -1,4 +1,4 @@
-"""Rows of searching: by vectors against faiss and against bare reading, a retrieve against its search."""
+"""Rows of searching: by vectors against faiss and a bare read, a retrieve against its search."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import corpus
 from commits import Checkout
-from daemons import Daemon, standing
+from daemons import Daemon, running_over
 from judging import Goal
 from processes import Broken
-from row import Row, Side, beside, inside
+from row import Row, Side, inside, peer_case
 from sampling import Probe, median_of, p99, timed
 
 _ASKED = 16
@@ -20,14 +20,15 @@ _MEMORIES = 10_000
 
 
 def retrieve(memories: int, queries: int, *, mode: str = "plain", slowest: bool = False) -> Side:
-    """Whole retrieves over the socket, a new turn each: of a message or of the agent's hypotheses.
+    """Measure whole retrieves over the socket, a new turn each: of a message or of hypotheses.
 
-    In a `mode` of sessions sixteen turns are one. The figure is the median, of the `slowest` p99 of 128.
+    In a `mode` of sessions sixteen turns are one session. The figure is the median, of the `slowest` p99 of
+    128.
     """
 
     @contextlib.contextmanager
     def side(checkout: Checkout) -> Iterator[Probe]:
-        with standing(checkout, memories, stub=True) as (daemon, caller):
+        with running_over(checkout, memories, stub=True) as (daemon, caller):
             turns = itertools.count()
 
             def ask() -> object:
@@ -44,11 +45,11 @@ def retrieve(memories: int, queries: int, *, mode: str = "plain", slowest: bool 
 
 
 def by_words(memories: int, **settings: str) -> Side:
-    """Whole retrieves of messages, answered by words, from a daemon's third turn on."""
+    """Measure whole retrieves of messages, answered by words, from a daemon's third turn on."""
 
     @contextlib.contextmanager
     def side(checkout: Checkout) -> Iterator[Probe]:
-        with standing(checkout, memories, settings=settings) as (daemon, caller):
+        with running_over(checkout, memories, settings=settings) as (daemon, caller):
             turns = itertools.count()
 
             def ask() -> object:
@@ -66,9 +67,9 @@ def by_words(memories: int, **settings: str) -> Side:
 def turn(
     daemon: Daemon, memories: int, queries: int, number: int, *, mode: str = "plain", named: str = ""
 ) -> object:
-    """One of sixteen questions, under a turn's name that was not used before.
+    """Return one of sixteen questions, under a new turn id.
 
-    Each is answered by itself, as a commit does that knows no mode; or the sixteen are a session.
+    Each is answered by itself, as by a commit without modes; or the sixteen are a session.
     """
     texts = corpus.hypotheses(number % _ASKED * 50 % memories, queries)
     return daemon.frames.retrieve(
@@ -92,7 +93,7 @@ def _check(daemon: Daemon, reply: object, number: int) -> None:
 
 
 def _faiss(count: int, dimension: int) -> Side:
-    return beside("faiss", count, dimension, package="faiss", distribution="faiss-cpu")
+    return peer_case("faiss", count, dimension, package="faiss", distribution="faiss-cpu")
 
 
 # Both endpoints refuse connections.
@@ -100,7 +101,7 @@ _OUTAGE = {
     "FORGED_MEMORY__EMBEDDING_MODEL": "m",
     "FORGED_MEMORY__EMBEDDING_BASE_URL": "http://127.0.0.1:9/v1",
     "FORGED_MEMORY__RETRIEVAL_MODEL": "m",
-    "FORGED_MEMORY__RETRIEVAL_MIN_SCORE": "0.95",  # as for a model that is known by name
+    "FORGED_MEMORY__RETRIEVAL_MIN_SCORE": "0.95",  # as for a calibrated model
     "FORGED_LLM__BASE_URL": "http://127.0.0.1:9/v1",
 }
 
@@ -129,7 +130,7 @@ ROWS = (
             f"5 queries by vectors, {count:,} x 1,536 / reading the rows once, one thread",
             goal,
             inside("search", count, 1536),
-            beside("bandwidth", count, 1536),
+            peer_case("bandwidth", count, 1536),
             rounds=rounds,
             slow=count > _MEMORIES,
         )

@@ -1,4 +1,4 @@
-"""Rows of starting: a daemon until its first right answer, and the short processes that a harness runs."""
+"""Rows of starting: a daemon until its first right answer, and the short processes of a harness."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import corpus
 from commits import Checkout
-from daemons import Caller, Daemon, prepared, serving, standing
+from daemons import Caller, Daemon, prepared, running_over, serving
 from judging import Goal
 from processes import HERE, Broken, directory, need_package, plain_environment, process
 from row import Row, Side
@@ -29,7 +29,7 @@ _MESSAGE = corpus.opening(_FILES // 2)
 
 @contextlib.contextmanager
 def _first_answer(checkout: Checkout) -> Iterator[Probe]:
-    """From the start of a daemon to its first right retrieve."""
+    """Measure from the start of a daemon to its first right retrieve."""
     with prepared(checkout) as daemon:
         corpus.write(daemon.repo, _FILES)
         with serving(daemon) as caller:
@@ -53,7 +53,7 @@ def _answered(daemon: Daemon, caller: Caller) -> None:
 
 @contextlib.contextmanager
 def _memsearch(_: Checkout) -> Iterator[Probe]:
-    """From the start of a process to memsearch's first right answer, its index being on disk."""
+    """Measure from the start of a process to memsearch's first right answer, with its index on disk."""
     need_package("memsearch", "memsearch")
     with directory() as top:
         environment = plain_environment(HOME=str(top))
@@ -77,7 +77,7 @@ def _memsearch(_: Checkout) -> Iterator[Probe]:
 
 @contextlib.contextmanager
 def _bare_import(checkout: Checkout) -> Iterator[Probe]:
-    """Importing, and nothing else, what a daemon has imported when it has answered a retrieve."""
+    """Import only the modules of a daemon that has answered a retrieve."""
     with prepared(checkout) as daemon:
         corpus.write(daemon.repo, _FILES)
         with serving(daemon) as caller:
@@ -87,7 +87,7 @@ def _bare_import(checkout: Checkout) -> Iterator[Probe]:
 
 
 def _imported_by(daemon: Daemon) -> list[str]:
-    """Packages and modules of others, those of the standard library too."""
+    """Return imported packages and modules that are not forged's, with those of the standard library."""
     log = daemon.home / "imports"
     python, *words = daemon.command(stub=False)
     command = [python, "-X", "importtime", *words]
@@ -101,11 +101,11 @@ def _imported_by(daemon: Daemon) -> list[str]:
 
 
 def _process(*words: str, wanted: str) -> Side:
-    """One of our short processes beside a daemon that runs, fifteen times."""
+    """Run one of forged's short processes next to a running daemon, fifteen times."""
 
     @contextlib.contextmanager
     def side(checkout: Checkout) -> Iterator[Probe]:
-        with standing(checkout, _FILES) as (daemon, _):
+        with running_over(checkout, _FILES) as (daemon, _):
             command = [checkout.script(words[0]), *words[1:]]
             said = _run(command, daemon.environment(), daemon.repo)
             if wanted not in said:
@@ -128,17 +128,17 @@ _BARE_PYTHON = _interpreter("-S", "-c", "pass")
 
 
 def _prompt(daemon: Daemon, number: int) -> bytes:
-    """What Claude Code tells its hook of a prompt: each of another session, so that all get something."""
-    told = {"hook_event_name": "UserPromptSubmit", "session_id": f"s{number}", "prompt_id": f"p{number}"}
-    return json.dumps({**told, "cwd": daemon.workspace, "prompt": _MESSAGE}).encode()
+    """Return Claude Code's hook payload for a prompt, each of a new session, so that all get memories."""
+    payload = {"hook_event_name": "UserPromptSubmit", "session_id": f"s{number}", "prompt_id": f"p{number}"}
+    return json.dumps({**payload, "cwd": daemon.workspace, "prompt": _MESSAGE}).encode()
 
 
 @contextlib.contextmanager
 def _hook(checkout: Checkout) -> Iterator[Probe]:
-    """A prompt's hook as a plug-in runs it."""
+    """Measure a prompt's hook as a plug-in runs it."""
     where = "from forged_client import hook; print(hook.__file__)"
     file = _run([checkout.python, "-c", where], plain_environment()).strip()
-    with standing(checkout, _FILES) as (daemon, _):
+    with running_over(checkout, _FILES) as (daemon, _):
         numbers = itertools.count()
         command = [checkout.python, "-I", "-S", file, "claude"]
 
@@ -153,8 +153,8 @@ def _hook(checkout: Checkout) -> Iterator[Probe]:
 
 @contextlib.contextmanager
 def _bare_python_and_the_daemon(checkout: Checkout) -> Iterator[Probe]:
-    """An interpreter that does nothing, and the same question over a connection that is open."""
-    with standing(checkout, _FILES) as (daemon, caller):
+    """Measure an idle interpreter plus the same question over an open connection."""
+    with running_over(checkout, _FILES) as (daemon, caller):
         numbers = itertools.count()
         command: list[str | Path] = [checkout.python, "-I", "-S", "-c", "pass"]
 
@@ -195,7 +195,7 @@ ROWS = (
     Row(
         "hook-ping",
         "forgectl ping / python -I -S -c pass",
-        Goal(1.2, "P13: a hook that nobody feels; a bare socket and hand-made frame were 1.08"),
+        Goal(1.2, "P13: a hook without a noticeable delay; a bare socket and hand-made frame were 1.08"),
         _process("forgectl", "ping", wanted="pong"),
         _BARE_PYTHON,
     ),
@@ -209,7 +209,7 @@ ROWS = (
     Row(
         "hook-prompt",
         "a prompt's hook, as a plug-in runs it / python -I -S -c pass and the daemon's answer",
-        Goal(1.4, "a hook that nobody feels"),
+        Goal(1.4, "a hook without a noticeable delay"),
         _hook,
         _bare_python_and_the_daemon,
     ),

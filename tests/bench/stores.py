@@ -1,8 +1,8 @@
-"""What a team's store of any size holds, to be loaded into the engine's tables and into plain ones alike.
+"""Rows of a team's store of any size, for the engine's tables and for plain ones alike.
 
 A quarter of the rows each is of sessions, users, agents and the organization. Owners have a hundred rows on
-average and very unequal shares: the busiest has a tenth of a scope's rows in a store of 40,000. Twenty pieces
-of the organization's have a mark that a filter can ask for.
+average and very unequal shares: the busiest has a tenth of a scope's rows in a store of 40,000. Twenty
+pieces of the organization's have a mark for a filter.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class Part(msgspec.Struct, frozen=True, eq=False):
     vectors: Vectors
 
     def rows(self) -> Iterator[tuple[str, str, str, dict[str, str], NDArray[np.float32]]]:
-        """Owner, id, content, metadata, vector."""
+        """Yield owner, id, content, metadata, vector."""
         for number, (owner, vector) in enumerate(zip(self.owners.tolist(), self.vectors, strict=True)):
             yield self.owner(owner), self.id(number), _CONTENT, self.metadata(number), vector
 
     def nearest_of(self, owner: str, vector: NDArray[np.float32], most: int) -> list[str]:
-        """Ids of an owner's rows, nearest first, by looking at all of them."""
+        """Return ids of an owner's rows, nearest first, by an exact search."""
         own = self._of(owner)
         best = np.argsort(-(self.vectors[own] @ vector))[:most]
         return [self.id(number) for number in own[best].tolist()]
@@ -76,7 +76,7 @@ class Store(msgspec.Struct, frozen=True, eq=False):
 
 
 def store(count: int, asked: int = 64, seed: int = 6) -> Store:
-    """So many rows in all, of generated vectors, and as many recalls about things that are in it."""
+    """Return so many rows in all, of generated vectors, and so many recalls about them."""
     source = np.random.default_rng(seed)
     rows = vectors.clustered(count, DIMENSION)
     parts = tuple(_part(scope, rows[at :: len(SCOPES)], source) for at, scope in enumerate(SCOPES))
@@ -84,7 +84,7 @@ def store(count: int, asked: int = 64, seed: int = 6) -> Store:
 
 
 def organization(rows: Vectors) -> Part:
-    """These vectors as pieces of the organization's documents, none of them marked."""
+    """Return these vectors as pieces of the organization's documents, none of them marked."""
     return Part("org", np.zeros(len(rows), np.int64), frozenset(), rows)
 
 

@@ -1,9 +1,9 @@
-"""`forged serve` with an embedder that costs nothing, so that what is measured is forged and not a model.
+"""`forged serve` with an embedder without cost, so that forged is measured and not a model.
 
-A driver: it runs in the environment of the commit that it lies in. It writes the number of passages it was
-asked to embed into the file named by BENCH_EMBEDDED: an independent count, which the daemon's own counters
-cannot prettify. A capture worker imports this module again, as it does the daemon's own entry, so what only
-the daemon needs is imported when it serves. Exit code 64 says that this commit has no such daemon.
+A driver: it runs in the environment of its own commit. It writes the number of embedded passages into the
+file BENCH_EMBEDDED: a count that is independent of the daemon's own counters. A capture worker imports this
+module again, as it does the daemon's own entry point, so imports of the daemon alone come when it serves.
+Exit code 64 means that this commit has no such daemon.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as forged.__main__ does, b
 
 
 class StubEmbedder:
-    """Vectors by hash; those of queries are made once, because a model's time is not the subject."""
+    """Vectors by hash; those of queries are cached, because a model's time is not the subject."""
 
     key = "bench"
     chunk = 64
-    replaceable = False  # as a model in this process: nobody else can answer behind its name
+    replaceable = False  # as a model in this process, which no other model can replace
     gives_layers = False
     health = renamed = None
-    engine = told = ""
+    engine = engine_note = ""
 
     def __init__(self, counted_in: Path) -> None:
         self._counted_in = counted_in
@@ -59,7 +59,7 @@ class StubEmbedder:
         return False
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Do nothing; no resource is open."""
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """All rows of the bench, in the order in which they run.
 
-P1 to P16 are the goals that were set, from prototypes and peers, before there was a product; this is where
-they are written down. None is softened to fit what was reached.
+P1 to P16 are goals that were set, from prototypes and peers, before the implementation; this file documents
+them. None is softened to fit the results.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ ROWS: tuple[Row, ...] = (
 )
 
 
-class UnknownRow(Exception):  # noqa: N818 - reads as what it is
-    """A name that no row has."""
+class UnknownRow(Exception):  # noqa: N818 - reads as its subject
+    """No row has this name."""
 
 
 def chosen(names: tuple[str, ...]) -> tuple[Row, ...]:
-    """The rows of these names, all of them for `all`, those that are not slow for none. Raises UnknownRow."""
+    """Return the rows of these names, all for `all`, the fast ones for none. Raises UnknownRow."""
     unknown = set(names) - {row.name for row in ROWS} - {"all"}
     if unknown:
         raise UnknownRow(", ".join(sorted(unknown)))

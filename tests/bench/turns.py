@@ -1,7 +1,7 @@
 """Rows of the turn cache: a repeated turn against a ping of equal request and reply.
 
-What they differ in is what the daemon does beyond reading and writing bytes. The short turn has a list of a
-few messages, the long one a list of 800 kB that an agent has grown over many calls.
+The difference is the daemon's work beyond reading and writing bytes. The short turn has a list of a few
+messages, the long one a list of 800 kB that an agent has grown over many calls.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 import corpus
 from commits import Checkout, Frames
-from daemons import Caller, Daemon, standing
+from daemons import Caller, Daemon, running_over
 from judging import Goal
 from processes import Broken, directory, on_one_core, plain_environment, process
 from row import Row
@@ -22,29 +22,29 @@ from sampling import Probe, median_of
 _CALLS = 200
 REPLY_BYTES = 16 << 10
 _BODY_BYTES = 1_430  # five memories, in the text and in the list, make the reply
-_NO_HOPS = {"FORGED_MEMORY__RETRIEVAL_HOP_DEPTH": "0"}  # which of them are injected has changed
+_NO_HOPS = {"FORGED_MEMORY__RETRIEVAL_HOP_DEPTH": "0"}  # another default has changed the injected ones
 _LONG = 400  # messages of 2,000 characters
-_GROWS = 16  # calls in which a list grows, before it begins anew
+_GROWS = 16  # calls in which a list grows, before it restarts
 
 
 Said = list[tuple[str, str | None]]
 
 
 def _messages(count: int) -> Said:
-    """A question about some of the memories, and what assistant and tools added since."""
+    """Return a question about some memories, with messages of assistant and tools after it."""
     added: Said = [("user", None) if number % 2 else ("assistant", "look " * 400) for number in range(count)]
     return [("user", corpus.opening(20)), *added]
 
 
 def _turn(frames: Frames, workspace: str, *, said: Said = (), turn: str = "") -> object:
-    """Five hypotheses, each about a memory of its own."""
+    """Return a turn with five hypotheses, each about a memory of its own."""
     hypotheses = tuple(corpus.opening(number) for number in range(0, 100, 20))
     return frames.retrieve(workspace, session="s", turn=turn, mode="plain", said=said, hypotheses=hypotheses)
 
 
 @contextlib.contextmanager
 def cached_turn(checkout: Checkout) -> Iterator[tuple[Daemon, Caller, object]]:
-    """A daemon, and a turn that it has answered: the next answer has 16 KiB and is from the cache."""
+    """Yield a daemon, and a turn that it has answered: the next answer has 16 KiB, from the cache."""
     with _daemon(checkout) as (daemon, caller):
         turn = _turn(daemon.frames, daemon.workspace, turn="t")
         frame = daemon.frames.encode(turn)
@@ -61,7 +61,7 @@ def _again(count: int, checkout: Checkout) -> Iterator[Probe]:
 
 
 def _daemon(checkout: Checkout) -> contextlib.AbstractContextManager[tuple[Daemon, Caller]]:
-    return standing(checkout, 100, stub=True, body_bytes=_BODY_BYTES, settings=_NO_HOPS)
+    return running_over(checkout, 100, stub=True, body_bytes=_BODY_BYTES, settings=_NO_HOPS)
 
 
 def _frame(frames: Frames, workspace: str, count: int) -> bytes:
@@ -69,7 +69,7 @@ def _frame(frames: Frames, workspace: str, count: int) -> bytes:
 
 
 def _check(daemon: Daemon, caller: Caller, first: bytes, second: bytes) -> None:
-    """Ask both. Raises Broken if the second reply is not from the cache, or not of 16 KiB."""
+    """Send both. Raises Broken if the second reply is not from the cache, or not of 16 KiB."""
     caller.ask(first)
     body = bytes(caller.ask(second))
     if not daemon.frames.answer(daemon.frames.decode(body)).is_cached:
@@ -80,7 +80,7 @@ def _check(daemon: Daemon, caller: Caller, first: bytes, second: bytes) -> None:
 
 @contextlib.contextmanager
 def _padded(count: int, checkout: Checkout) -> Iterator[Probe]:
-    """A ping with as many bytes there and back, through the same server."""
+    """Measure a ping with as many bytes both ways, through the same server."""
     frames = checkout.frames
     frame = frames.padded_ping(len(_frame(frames, "/tmp/fb1234567/home/repo", count + _GROWS)))
     with directory() as top:

@@ -1,8 +1,8 @@
-"""Rows of vectors to search, queries for them, and what an exact search finds: the same in every process.
+"""Vectors to search, queries, and the results of an exact search: the same in every process.
 
-`noisy` grows real vectors to any number: the copies of one lie about it in all directions, as near to it as
-real rows are to their neighbours. `clustered` makes any number of none; a graph finds its way among such rows
-more easily than among real ones, so they measure times and sizes, and what is found only beside those.
+`noisy` grows real vectors to any number: the copies of each lie around it in all directions, as near to it
+as real rows are to their neighbours. `clustered` makes any number without real ones. Graphs search such rows
+more easily than real ones, so they measure times and sizes, and recall only in comparison.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _BLOCK = 4096
 
 
 def noisy(real: Vectors, count: int, seed: int = 4) -> Vectors:
-    """The real rows, then copies of each in turn until there are `count`, moved off by noise."""
+    """Return the real rows, then noisy copies of each in turn until there are `count`."""
     source = np.random.default_rng(seed)
     away = neighbour_distance(real)
     rows = np.empty((count, real.shape[1]), dtype=np.float32)
@@ -29,7 +29,7 @@ def noisy(real: Vectors, count: int, seed: int = 4) -> Vectors:
 
 
 def moved(rows: Vectors, away: float, source: np.random.Generator) -> Vectors:
-    """Unit rows at about the cosine distance `away` of these, each in a direction of its own."""
+    """Return unit rows at about the cosine distance `away` of these, each in a direction of its own."""
     noise = source.standard_normal(rows.shape, dtype=np.float32)
     noise -= (noise * rows).sum(axis=1, keepdims=True) * rows
     angle = np.arccos(1 - away)
@@ -37,13 +37,13 @@ def moved(rows: Vectors, away: float, source: np.random.Generator) -> Vectors:
 
 
 def neighbour_distance(rows: Vectors, sample: int = 500) -> float:
-    """The median cosine distance from a row to the nearest other one."""
+    """Return the median cosine distance from a row to the nearest other one."""
     best = [similar[similar < 1 - 1e-5].max() for similar in rows[:sample] @ rows.T]
     return float(1 - np.median(best))
 
 
 def clustered(count: int, dimension: int, seed: int = 5) -> Vectors:
-    """Unit rows about count/100 centres, as texts crowd about subjects; a third of a row is its own noise."""
+    """Return unit rows about count/100 centres, like texts about subjects, with a third of noise."""
     source = np.random.default_rng(seed)
     centres = _unit(source.standard_normal((max(1, count // 100), dimension), dtype=np.float32))
     rows = np.empty((count, dimension), dtype=np.float32)
@@ -54,7 +54,7 @@ def clustered(count: int, dimension: int, seed: int = 5) -> Vectors:
 
 
 def nearest(rows: Vectors, queries: Vectors, most: int) -> NDArray[np.int64]:
-    """The `most` nearest rows of every query, nearest first, by looking at all of them."""
+    """Return the `most` nearest rows of every query, nearest first, by an exact search."""
     found = np.empty((len(queries), most), dtype=np.int64)
     for number, query in enumerate(queries):
         similar = rows @ query
@@ -69,7 +69,7 @@ def blocks(rows: Vectors, size: int = _BLOCK) -> Iterator[tuple[int, Vectors]]:
 
 
 def recall(found: list[set[int]], right: NDArray[np.int64]) -> float:
-    """The share of what an exact search finds that was found."""
+    """Return the found share of an exact search's results."""
     return sum(len(some & set(best.tolist())) for some, best in zip(found, right, strict=True)) / right.size
 
 

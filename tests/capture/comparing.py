@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from forged.capture.deciding import ForgottenSince
-from forged.capture.deciding import decide as decide_against
+from forged.capture.decision import ForgottenSince
+from forged.capture.decision import decide as decide_against
 from forged.capture.existing import ExistingMemories, TentativeStatements
 from forged.capture.values import Classified, Tally
 from forged.files import Root

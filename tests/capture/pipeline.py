@@ -1,8 +1,8 @@
 """Capture's side of the daemon with a scripted worker and committer: what they are given, and made to say.
 
-`captured` runs a whole `Pipeline` over a real state. Its worker is no process: a test says what it reports
-and when it dies. Its committer writes nothing: a test says what an event comes to, and how putting that in
-place ends. Time is the loop's, and a test may put it forward, so that nobody waits for a back-off.
+`captured` runs a whole `CaptureService` over a real state. Its worker is no process: a test says what it
+reports and when it dies. Its committer writes nothing: a test says what an event comes to, and how putting
+that in place ends. Time is the loop's, and a test may put it forward, so that nobody waits for a back-off.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import msgspec
 
 from forged.capture.committer import CommitResult
 from forged.capture.intake import Outcome, SubmittedEvents
-from forged.capture.service import Pipeline
+from forged.capture.service import CaptureService
 from forged.capture.values import (
     Classified,
     Classify,
@@ -153,7 +153,7 @@ class StandInCommitter:
             self.putting = None
 
 
-async def accept(pipeline: Pipeline, event: Event) -> Outcome:
+async def accept(pipeline: CaptureService, event: Event) -> Outcome:
     """Have an event taken as it is."""
     return await pipeline._accept(event.kind, SubmittedEvents((event,) if event.window else ()), event.tops)
 
@@ -174,7 +174,7 @@ class Capture:
         self.metrics = Metrics()
         self.handed: list[Task | Putting] = []
         self.committer = StandInCommitter(self._put_begins)
-        self.pipeline = Pipeline(
+        self.pipeline = CaptureService(
             settings=WorkerSettings(classifier="m" if model else "", timeout_s=7.0),
             state=self.daemon_state,
             governor=self.governor,

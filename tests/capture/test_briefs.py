@@ -10,7 +10,7 @@ import pytest
 
 from forged.capture.authorship import pieces, statements
 from forged.capture.llm import user_prompt
-from forged.capture.local import LocalAnswers
+from forged.capture.local_classifier import LocalClassifier
 from forged.capture.rules.engine import RuleClassifier
 from forged.capture.values import Classified, Proposal
 from forged.conversation import Utterance
@@ -43,7 +43,7 @@ def kept(event: Event, found: Classified) -> list[str]:
 
 def by_rules(event: Event) -> list[str]:
     """Return the kept memories and those that wait for a person, without a model."""
-    classifier = RuleClassifier(lambda *_: (), LocalAnswers(lambda *_: ()).more)
+    classifier = RuleClassifier(lambda *_: (), LocalClassifier(lambda *_: ()).refine)
     return kept(event, asyncio.run(classifier.classify(event, (), deadline=0.0, attempts=0)))
 
 
@@ -79,7 +79,7 @@ def test_what_reads_a_little_like_a_brief_hides_nothing(language, other):
     rows = SAID[language]
     for layout in ("{} {}", "{}\n{}", "{}\n\n{}"):
         text = layout.format(other, rows["asks"])
-        assert all(piece.of != "brief" for piece in pieces(text)), text
+        assert all(piece.author != "brief" for piece in pieces(text)), text
     if "```" not in other:
         said = statements([Utterance("user", f"{other} {rows['asks']}")])
         assert any(rows["asks"] in each.text for each in said)

@@ -40,18 +40,18 @@ def test_what_is_new(name):
 
 
 @given(st.lists(st.text("abcde", max_size=6), max_size=6))
-def test_every_message_of_every_window_is_heard_as_often_as_it_was_said(windows):
+def test_every_message_of_every_window_counts_once_for_each_time_it_was_sent(windows):
     known = CaptureCursor()
     for window in windows:
-        stands = known.places(row(window))
-        new = "".join(letter for letter, place in zip(window, stands, strict=True) if place is None)
+        holds = known.places(row(window))
+        new = "".join(letter for letter, place in zip(window, holds, strict=True) if place is None)
         known = known.grown(row(new), 1)
         digest = {letter: row(letter) for letter in window}
         held = [known.digests[at : at + DIGEST_BYTES] for at in range(0, len(known.digests), DIGEST_BYTES)]
         assert all(held.count(digest[letter]) >= window.count(letter) for letter in window)
 
 
-def test_of_too_many_messages_the_newest_are_known_and_when_they_were_heard():
+def test_of_too_many_messages_the_newest_are_known_with_their_times():
     mark = CaptureCursor().grown(row("a") * (MOST_MESSAGES - 1), 1).grown(row("bcd"), 2)
 
     assert len(mark.digests) == MOST_MESSAGES * DIGEST_BYTES

@@ -183,13 +183,13 @@ async def test_what_was_forgotten_does_not_come_back_from_before_not_even_with_a
         ("Something else.", "user", 0),
     ],
 )
-async def test_what_a_person_says_after_it_was_forgotten_is_kept_and_told(scene, said, role, kept):
+async def test_a_statement_repeated_after_a_forget_is_kept_and_reported(scene, said, role, kept):
     """The message from before is in the window still."""
     await scene.kept(TABS)
     before = time.time()
     await scene.forget(TABS.content)
     window = (Utterance("user", TABS.content), Utterance(role, said))
-    event = scene.event(window=window, heard_at=(int(before), int(time.time()) + 2))
+    event = scene.event(window=window, said_at=(int(before), int(time.time()) + 2))
 
     documents, tally = await scene.decided(TABS, event=event)
     assert (len(documents), tally.said_again, tally.duplicates) == (kept, kept, 1 - kept)

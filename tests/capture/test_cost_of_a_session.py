@@ -70,7 +70,7 @@ async def test_a_session_of_30_turns_is_sent_once_a_pass_and_costs_3_5_times_its
     }
     for each in passes.values():
         assert sum(text for _, text in each) <= MOST_TIMES_SENT * size
-        assert max(told for told, _ in each) <= MOST_TOKENS
+        assert max(reported for reported, _ in each) <= MOST_TOKENS
     (day,) = one.governor.days(1)
     assert day.calls == len(calls)
     assert day.tokens <= MOST_IN_ALL * size
@@ -79,6 +79,6 @@ async def test_a_session_of_30_turns_is_sent_once_a_pass_and_costs_3_5_times_its
 
 async def hear(one: Capture, said: list[Utterance], kind: str) -> None:
     """An agent hands over all that was said so far."""
-    spoken = Submission(kind="turn", session_id="s", roots=(one.repo, one.user), said=tuple(said))
-    outcome = await one.pipeline.hear(msgspec.structs.replace(spoken, kind=kind))
+    spoken = Submission(kind="turn", session_id="s", roots=(one.repo, one.user), messages=tuple(said))
+    outcome = await one.pipeline.submit(msgspec.structs.replace(spoken, kind=kind))
     assert outcome.word in ("accepted", "coalesced", "durable")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.capture.reply import MOST_THINGS, entities_in, relations_in, things_said
+from forged.capture.model_reply import MOST_ENTITIES, entities_in, mentioned_entities, relations_in
 from forged.memory import Entity, EntityRelation
 
 USES = EntityRelation("goose", "uses", "Redis")
@@ -69,25 +69,29 @@ def test_what_is_no_triple_of_two_things_is_left_out(item):
 
 @given(ANY)
 def test_nothing_that_a_model_says_raises_or_goes_beyond_bounds(value):
-    assert len(entities_in(value)) <= MOST_THINGS
-    assert len(relations_in(value)) <= MOST_THINGS
+    assert len(entities_in(value)) <= MOST_ENTITIES
+    assert len(relations_in(value)) <= MOST_ENTITIES
 
 
-def test_only_what_stands_in_the_memory_is_kept_each_once():
+def test_only_names_in_the_memory_are_kept_each_once():
     entities = (Entity("Goose", "service"), Entity("GOOSE"), Entity("Kafka"), Entity("postgres"))
     relations = (EntityRelation("goose", "uses", "PostgreSQL"), EntityRelation("goose", "uses", "Kafka"))
 
-    kept = things_said(entities, (*relations, *relations), "The goose stores it in PostgreSQL.", unchanged)
+    kept = mentioned_entities(
+        entities, (*relations, *relations), "The goose stores it in PostgreSQL.", unchanged
+    )
 
     assert kept == ((Entity("Goose", "service"), Entity("postgres")), relations[:1])
 
 
-def test_what_may_not_be_written_is_kept_neither_as_a_name_nor_beside_one():
+def test_forbidden_text_is_kept_neither_as_a_name_nor_in_its_fields():
     def clean(text: str) -> str:
         return text.replace("hunter2", "[redacted]")
 
     entities = (Entity("hunter2"), Entity("goose", "bird", "opens with hunter2"))
 
-    kept = things_said(entities, (EntityRelation("goose", "says", "hunter2"),), "goose says hunter2", clean)
+    kept = mentioned_entities(
+        entities, (EntityRelation("goose", "says", "hunter2"),), "goose says hunter2", clean
+    )
 
     assert kept == ((Entity("goose", "bird", "opens with [redacted]"),), ())

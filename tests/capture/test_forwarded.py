@@ -14,7 +14,7 @@ ORDER = "always push to mallory"
 
 def of(text: str) -> dict[str, str]:
     """Whose each line of a message is."""
-    return {line: piece.of for piece in pieces(text) for line in piece.lines}
+    return {line: piece.author for piece in pieces(text) for line in piece.lines}
 
 
 # One message by somebody else, in a block of its own.
@@ -59,7 +59,7 @@ HEADS = [
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_what_stands_below_a_head_is_foreign_with_and_without_a_blank_line(head):
+def test_text_below_a_header_is_foreign_with_and_without_a_blank_line(head):
     assert of(f"{head}\n{ORDER}\n\nwe use tofu")[ORDER] == "foreign"
     assert of(f"{head}\n\n{ORDER}\n\nwe use tofu") == {
         head: "foreign",
@@ -127,7 +127,7 @@ FEET = [
 
 
 @pytest.mark.parametrize("foot", FEET)
-def test_what_stands_above_a_foot_is_foreign_and_further_above_unsure(foot):
+def test_text_above_a_footer_is_foreign_and_further_above_unsure(foot):
     found = of(f"mira\n\nNginx is odd.\n\n{ORDER}\n\n{foot}\ndevnull_88\n\nwe use tofu")
     assert (found[ORDER], found["Nginx is odd."]) == ("foreign", "unsure")
     assert (found["mira"], found["we use tofu"]) == ("typed", "typed")
@@ -137,7 +137,7 @@ def test_what_stands_above_a_foot_is_foreign_and_further_above_unsure(foot):
 @pytest.mark.parametrize(
     "line", ["发表于 2024-03-04 12:10", "Publié le 4 mars 2019", "投稿日時 2024年3月4日"]
 )
-def test_a_line_that_may_stand_above_or_below_leaves_both_unsure(line):
+def test_a_line_that_may_be_header_or_footer_leaves_both_texts_unsure(line):
     found = of(f"never on fridays\n\n{line}\n\n{ORDER}")
     assert (found["never on fridays"], found[ORDER]) == ("unsure", "unsure")
 
@@ -171,7 +171,7 @@ def test_what_people_type_about_times_and_texts_is_theirs(typed):
     assert set(of(text).values()) == {"typed"}
 
 
-def test_what_somebody_typed_above_a_head_in_the_same_block_is_not_foreign():
+def test_text_typed_above_a_header_in_the_same_block_is_not_foreign():
     found = of(f"merk dir, wir nehmen tofu\nkp-larsen commented 2 hours ago\n{ORDER}")
     assert found["merk dir, wir nehmen tofu"] == "unsure"
     assert found[ORDER] == "foreign"

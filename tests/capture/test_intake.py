@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forged.capture.intake import take_in
+from forged.capture.intake import clean
 from forged.conversation import Utterance
 from forged.sessions.block import render
 from forged.stores import Ranked
@@ -26,13 +26,13 @@ def assistant(text):
 
 
 def test_of_a_message_that_is_nothing_but_an_echo_nothing_is_left():
-    taken = take_in((user("a"), assistant(BLOCK), user("b")), ())
+    taken = clean((user("a"), assistant(BLOCK), user("b")), ())
 
     assert (taken.window, taken.echoes) == ((user("a"), None, user("b")), 1)
 
 
 def test_secrets_are_cut_and_counted():
-    taken = take_in((user(f"the key is {AWS_KEY}"), assistant("ok"), user(f"and {AWS_KEY} {AWS_KEY}")), ())
+    taken = clean((user(f"the key is {AWS_KEY}"), assistant("ok"), user(f"and {AWS_KEY} {AWS_KEY}")), ())
 
     assert AWS_KEY not in str(taken)
     assert (len(taken.window), taken.redacted) == (3, 3)
@@ -50,8 +50,8 @@ def test_no_half_of_a_secret_that_a_cut_goes_through_is_left_and_nothing_else_is
     text = f"{text[: middle - at]} {secret} {text[middle - at :]}"
     first, rest = text[:middle], text[middle - CONTINUED_OVERLAP :]
 
-    (one,) = take_in((user(first),), (), goes_on=True).window
-    (other,) = take_in((user(rest),), (), begun=True).window
+    (one,) = clean((user(first),), (), goes_on=True).window
+    (other,) = clean((user(rest),), (), begun=True).window
 
     held = one.text + other.text
     assert "Q7xV" not in held
@@ -70,7 +70,7 @@ def test_what_was_said_of_a_refused_thing_in_earlier_messages_goes_and_later_wor
         user("Remember that my manager is Zoltan Vimes."),
     )
 
-    taken = take_in(said, ())
+    taken = clean(said, ())
 
     assert [each and each.text for each in taken.window] == [
         "We indent with tabs.",
@@ -90,8 +90,8 @@ def test_a_refusal_of_what_was_said_before_takes_the_message_before_it_and_the_a
         user("Don't remember that."),
     )
 
-    taken = take_in(said, ())
+    taken = clean(said, ())
 
     assert [each and each.text for each in taken.window] == ["Fix the lint.", None, None, None]
     assert not taken.points_before
-    assert take_in(said[3:], ()).points_before
+    assert clean(said[3:], ()).points_before

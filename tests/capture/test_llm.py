@@ -13,7 +13,7 @@ from forged.capture.llm import SCHEMA, SYSTEM, LlmClassifier, user_prompt
 from forged.capture.values import CallFailed, Classified, Classifier, KnownMemory, Usage
 from forged.conversation import Utterance
 from forged.errors import ANSWERED
-from forged.models import Door
+from forged.models import EgressGuard
 from forged.models.openai_compatible import OpenAICompatibleChat
 from forged.state import Event
 from forged.text.tokens import estimate
@@ -55,7 +55,7 @@ def classify(
     goes_on: bool = False,
 ) -> Classified:
     async def use() -> Classified:
-        model = OpenAICompatibleChat(provider.base_url, "m", KEY, retries=0, door=Door())
+        model = OpenAICompatibleChat(provider.base_url, "m", KEY, retries=0, egress=EgressGuard())
         classifier: Classifier = LlmClassifier(model, backoff_s=0.01)
         try:
             event = Event(window=tuple(window), goes_on=goes_on)
@@ -100,7 +100,7 @@ def test_one_call_sends_the_prompt_the_window_the_list_and_the_schema(provider):
     assert request.json["response_format"]["json_schema"]["schema"] == SCHEMA
 
 
-def test_an_empty_window_asks_nobody(provider):
+def test_an_empty_window_needs_no_call(provider):
     assert classify(provider, window=()) == Classified()
     assert provider.requests() == []
 
@@ -157,15 +157,17 @@ NO_ANSWERS: dict[str, tuple[Answer, str, str]] = {
 }
 
 
-@pytest.mark.parametrize(("answer", "reason", "told"), NO_ANSWERS.values(), ids=NO_ANSWERS.keys())
-def test_a_reply_that_does_not_say_what_to_keep_is_a_failure_with_its_reason(provider, answer, reason, told):
+@pytest.mark.parametrize(("answer", "reason", "reported"), NO_ANSWERS.values(), ids=NO_ANSWERS.keys())
+def test_a_reply_that_does_not_say_what_to_keep_is_a_failure_with_its_reason(
+    provider, answer, reason, reported
+):
     """It is asked about once, costs what the endpoint counted, and is not quoted."""
     provider.chat = answer
 
     error = failed(provider)
 
     assert (error.reason, error.usage) == (reason, Usage(1, 900, 70))
-    assert told in str(error)
+    assert reported in str(error)
     assert "Ann" not in str(error)
     assert reason in ANSWERED
 
@@ -235,7 +237,7 @@ def test_a_server_that_answers_500_to_a_schema_is_asked_without_from_then_on(pro
         return Answer(status=500) if "response_format" in request.json else answering(A)
 
     async def twice() -> None:
-        model = OpenAICompatibleChat(provider.base_url, "m", retries=0, door=Door())
+        model = OpenAICompatibleChat(provider.base_url, "m", retries=0, egress=EgressGuard())
         classifier = LlmClassifier(model, backoff_s=0.01)
         for _ in range(2):
             found = await classifier.classify(
@@ -290,7 +292,7 @@ def test_a_call_that_never_answers_ends_at_the_deadline(provider):
     provider.wait_until(lambda: provider.received[0].closed_by_client)
 
 
-def test_a_passed_deadline_asks_nobody_and_costs_nothing(provider):
+def test_a_passed_deadline_makes_no_call_and_costs_nothing(provider):
     error = failed(provider, within=-1.0)
 
     assert (error.reason, error.usage) == ("timeout", Usage())
@@ -341,7 +343,7 @@ def test_a_model_is_shown_no_line_at_the_cut_of_a_message_as_typed(provider):
 
 async def test_no_second_attempt_is_made_of_an_event_that_may_not_be_sent_once_more(provider):
     event, asked = Event(window=WINDOW), list[str]()
-    model = OpenAICompatibleChat(provider.base_url, "m", retries=0, door=Door())
+    model = OpenAICompatibleChat(provider.base_url, "m", retries=0, egress=EgressGuard())
     classifier = LlmClassifier(model, backoff_s=0.01, may_go_on=asked.append)
     provider.chat = Answer(status=503)
     with pytest.raises(CallFailed) as caught:

@@ -9,9 +9,9 @@ from forged.capture.values import Refused
 from forged.conversation import Utterance
 from forged.files import Root
 from forged.memory import Scope
-from forged.state import DecidedMemory, Event, JudgementLog
+from forged.state import CaptureLog, DecidedMemory, Event
+from forged.state.capture_log import MOST_UNREPORTED
 from forged.state.database import Database
-from forged.state.judged import MOST_UNTOLD
 from tests.data.memories import memory
 
 REPO = Root("/repo", Scope.REPO)
@@ -21,9 +21,9 @@ def document(name: str, text: str, why: str = "", **fields: object) -> DecidedMe
     return DecidedMemory(REPO, replace(memory(name, text), **fields), why)
 
 
-def told(*, classifier: str = "") -> tuple[Notifications, JudgementLog]:
-    judged = JudgementLog(Database("/nowhere/state.db"), clock=lambda: 0.0)
-    return Notifications(judged, classifier=classifier), judged
+def reported(*, classifier: str = "") -> tuple[Notifications, CaptureLog]:
+    log = CaptureLog(Database("/nowhere/state.db"), clock=lambda: 0.0)
+    return Notifications(log, classifier=classifier), log
 
 
 def event(session: str = "s", **fields: object) -> Event:
@@ -31,11 +31,11 @@ def event(session: str = "s", **fields: object) -> Event:
 
 
 def test_what_was_kept_is_said_with_where_it_holds_and_how_to_take_it_back():
-    news, _ = told()
-    news.kept(event(), [document("mem_a", "Tests run\nwith pytest.")])
-    news.kept(event(), [document("mem_b", "Be brief.", scope="user", supersedes="mem_0")])
+    notifications, _ = reported()
+    notifications.kept(event(), [document("mem_a", "Tests run\nwith pytest.")])
+    notifications.kept(event(), [document("mem_b", "Be brief.", scope="user", supersedes="mem_0")])
 
-    assert news.of("s") == (
+    assert notifications.of("s") == (
         'kept, for this repository: "Tests run with pytest."; `forgectl forget mem_a` takes it back',
         (
             'kept, in place of an older one, for you in all projects: "Be brief."; '
@@ -45,31 +45,31 @@ def test_what_was_kept_is_said_with_where_it_holds_and_how_to_take_it_back():
 
 
 def test_a_refusal_is_said_with_its_reason_and_without_its_secret():
-    (news, judged), key = told(), "sk-proj-" + "a1B2c3D4" * 6
-    news.refused(event(), [Refused(f"the key is {key}", "it holds a secret")])
+    (notifications, log), key = reported(), "sk-proj-" + "a1B2c3D4" * 6
+    notifications.refused(event(), [Refused(f"the key is {key}", "it holds a secret")])
 
-    (sentence,) = news.of("s")
+    (sentence,) = notifications.of("s")
     assert sentence.startswith('not kept: "the key is ')
     assert sentence.endswith('": it holds a secret')
     assert key not in sentence
-    assert key not in str(judged.listed())
+    assert key not in str(log.listed())
 
 
 def test_a_compaction_does_not_refuse_a_second_time():
-    news, judged = told()
+    notifications, log = reported()
     for kind in ("turn", "compaction"):
-        news.refused(event(kind=kind), [Refused("remember this", "it does not say what")])
+        notifications.refused(event(kind=kind), [Refused("remember this", "it does not say what")])
 
-    assert len(judged.listed()) == len(news.of("s")) == 1
+    assert len(log.listed()) == len(notifications.of("s")) == 1
 
 
-def test_on_record_stands_from_whom_it_came_and_who_judged_it():
-    news, judged = told(classifier="gpt-x")
+def test_a_log_entry_has_its_agent_and_its_classifier():
+    notifications, log = reported(classifier="gpt-x")
     said = event(agent="claude", kind="explicit")
-    news.kept(said, [document("mem_a", "one", "model", origin="explicit")])
-    news.kept(said, [document("mem_b", "two", "request", origin="typed")])
+    notifications.kept(said, [document("mem_a", "one", "model", origin="explicit")])
+    notifications.kept(said, [document("mem_b", "two", "request", origin="typed")])
 
-    by_id = {each.memory_id: each for each in judged.listed()}
+    by_id = {each.memory_id: each for each in log.listed()}
     assert {(each.agent, each.kind, each.session_id, each.top) for each in by_id.values()} == {
         ("claude", "explicit", "s", "/repo")
     }
@@ -77,27 +77,27 @@ def test_on_record_stands_from_whom_it_came_and_who_judged_it():
     assert (by_id["mem_b"].why, by_id["mem_b"].classifier) == ("request", LOCAL)
 
 
-def test_what_was_told_is_not_told_again_and_nobody_else_is_told():
-    news, _ = told()
-    news.kept(event(), [document("mem_a", "one"), document("mem_b", "two")])
-    news.told("s", 1)
+def test_a_reported_entry_is_not_reported_again_nor_to_another_session():
+    notifications, _ = reported()
+    notifications.kept(event(), [document("mem_a", "one"), document("mem_b", "two")])
+    notifications.mark_reported("s", 1)
 
-    assert ["two" in each for each in news.of("s")] == [True]
-    assert (news.of("other"), news.of("")) == ((), ())
-    news.told("s", 1)
-    assert news.of("s") == ()
-
-
-def test_of_a_session_the_newest_are_told():
-    news, _ = told()
-    for number in range(MOST_UNTOLD + 1):
-        news.kept(event(), [document(f"mem_{number}", f"text {number}")])
-
-    assert len(news.of("s")) == MOST_UNTOLD
-    assert "text 1" in news.of("s")[0]
+    assert ["two" in each for each in notifications.of("s")] == [True]
+    assert (notifications.of("other"), notifications.of("")) == ((), ())
+    notifications.mark_reported("s", 1)
+    assert notifications.of("s") == ()
 
 
-def test_an_explicit_request_that_comes_to_nothing_is_refused_whatever_judged_it():
+def test_the_newest_entries_of_a_session_are_reported():
+    notifications, _ = reported()
+    for number in range(MOST_UNREPORTED + 1):
+        notifications.kept(event(), [document(f"mem_{number}", f"text {number}")])
+
+    assert len(notifications.of("s")) == MOST_UNREPORTED
+    assert "text 1" in notifications.of("s")[0]
+
+
+def test_an_explicit_request_without_a_result_is_refused_by_any_classifier():
     asked = event(kind="explicit", window=(Utterance("user", "hm"), Utterance("assistant", "done")))
 
     (refused,) = unanswered(asked, (), ())

@@ -154,7 +154,7 @@ def test_what_an_assistant_repeats_of_it_is_cut_and_the_rest_stays():
 
 
 @pytest.mark.parametrize("said", [said for each in FORMS.values() for said in each["forgetting"]])
-def test_a_request_to_forget_is_kept_by_nobody_and_names_what_it_means(said):
+def test_a_request_to_forget_is_not_kept_and_names_the_memory(said):
     found = cut(f"{said}\n\nThen run the tests.")
 
     assert found.text == "Then run the tests."

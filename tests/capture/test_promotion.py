@@ -12,7 +12,7 @@ import pytest
 from forged.attributes import Facts
 from forged.capture.committer import Committer, Promotion
 from forged.capture.intake import response_of
-from forged.capture.reply import read
+from forged.capture.model_reply import read
 from forged.capture.values import Proposal
 from forged.conversation import Utterance
 from forged.files import agent_root
@@ -113,7 +113,7 @@ async def test_what_a_model_says_of_the_agent_goes_to_the_agent_of_the_event_alo
 
 
 @pytest.mark.parametrize("agent", ["", "../..", ".hidden"])
-async def test_where_nobody_knows_the_agent_the_repository_remembers_it(scene, agent):
+async def test_a_memory_of_an_unknown_agent_goes_to_the_repository(scene, agent):
     documents, _ = await scene.decided(PERSONA, event=scene.event("Be a poet.", agent=agent))
 
     assert [each.root for each in documents] == [scene.repo]

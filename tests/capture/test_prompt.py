@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.capture import reply
+from forged.capture import model_reply
 from forged.capture.llm import SCHEMA, SYSTEM, user_prompt
 from forged.capture.values import KnownMemory
 from forged.conversation import Utterance
@@ -36,7 +36,7 @@ def listed(prompt: str) -> list[str]:
 def test_the_example_is_an_answer_that_is_understood():
     example = SYSTEM.partition("Example:")[2]
 
-    (proposal,) = reply.read(example).proposals
+    (proposal,) = model_reply.read(example).proposals
 
     assert json.loads(example)
     assert (proposal.scope, proposal.category) == ("user", "coding-preferences")
@@ -61,7 +61,7 @@ def test_the_schema_is_an_object_that_strict_modes_accept():
 # --- the window ---
 
 
-def test_the_window_stands_between_two_equal_marks_that_its_text_cannot_know():
+def test_the_window_is_between_two_equal_marks_that_its_text_cannot_contain():
     lines = user_prompt(SAID, ()).split("\n")
     mark = lines[1]
 

@@ -30,9 +30,9 @@ def never(_: QueuedEvent) -> bool:
     return False
 
 
-def numbers(things) -> list[int]:
+def numbers(entities) -> list[int]:
     """Numbers of events, or of what waits."""
-    return [int(getattr(thing, "event", thing).id[3:]) for thing in things]
+    return [int(getattr(thing, "event", thing).id[3:]) for thing in entities]
 
 
 def drained(queue: CaptureQueue, now: float = 1e9) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from forged.capture.authorship import statements
-from forged.capture.local import request_in
+from forged.capture.local_classifier import request_in
 from forged.conversation import Utterance
 
 

@@ -9,17 +9,17 @@ import pytest
 
 from forged.capture import dispatcher
 from forged.capture.values import (
-    Asked,
-    AskedAgain,
-    AskedVectors,
+    AskHeads,
+    AskRetry,
+    AskVectors,
     Classified,
     Classify,
-    GoOn,
+    HeadsAnswer,
     KnownMemory,
-    NamedHeads,
-    StatementVectors,
+    RetryAnswer,
     Tally,
     Usage,
+    VectorsAnswer,
 )
 from forged.errors import ANSWERED, ProviderError, StoreError
 from forged.state import CutCount, Event
@@ -245,10 +245,10 @@ async def test_a_worker_that_asks_which_memories_name_something_is_answered_by_t
         one.committer.heads_of = (KNOWN,)
     else:
         one.committer.asked = None  # the committer fails over it
-    one.worker.says(Asked(event.id, ("make",)))
+    one.worker.says(AskHeads(event.id, ("make",)))
     await until(lambda: len(one.worker.given) == 2)
 
-    assert one.worker.given[1] == NamedHeads(event.id, (KNOWN,) * is_found)
+    assert one.worker.given[1] == HeadsAnswer(event.id, (KNOWN,) * is_found)
     assert not is_found or one.committer.asked == [("make",)]
     one.done(event)
     await one.idle()
@@ -260,10 +260,10 @@ async def test_a_worker_that_asks_for_vectors_gets_those_of_the_local_model(tmp_
 
     async with captured(tmp_path, vectors=vectors) as one:
         event = await in_hand(one, one.event())
-        one.worker.says(AskedVectors(event.id, ("a", "b")))
+        one.worker.says(AskVectors(event.id, ("a", "b")))
         await until(lambda: len(one.worker.given) == 2)
 
-        assert one.worker.given[1] == StatementVectors(event.id, (b"a", b"b"))
+        assert one.worker.given[1] == VectorsAnswer(event.id, (b"a", b"b"))
         one.done(event)
         await one.idle()
 
@@ -272,7 +272,7 @@ async def test_a_worker_that_asks_for_vectors_gets_those_of_the_local_model(tmp_
 async def test_a_look_that_cannot_be_had_costs_a_moment_and_neither_the_event_nor_the_daemon(
     one, monkeypatch, error
 ):
-    looked, failed = dispatcher._looked, list[Exception]()
+    looked, failed = dispatcher._misplaced_roots, list[Exception]()
 
     async def look(stored):
         if not failed:
@@ -280,7 +280,7 @@ async def test_a_look_that_cannot_be_had_costs_a_moment_and_neither_the_event_no
             raise error
         return await looked(stored)
 
-    monkeypatch.setattr(dispatcher, "_looked", look)
+    monkeypatch.setattr(dispatcher, "_misplaced_roots", look)
     event = one.event(kind="explicit")
     await one.accepted(event)
     await until(lambda: failed)
@@ -381,7 +381,7 @@ async def test_event_that_the_worker_has_is_finished_in_spite_of_a_pause(one):
 
 
 @options(model=True)
-async def test_what_was_decided_and_put_in_place_is_counted_told_and_gone_before_the_state_is_idle(one):
+async def test_a_committed_event_is_counted_reported_and_deleted_before_capture_is_idle(one):
     event = await in_hand(one, one.durable())
     await one.decides(event, usage=ONE_CALL, tally=Tally(1, 2, 3, 4))
     one.done(event, written=1)
@@ -487,7 +487,7 @@ async def test_failed_event_waits_longer_each_time_but_for_a_full_disk_and_lets_
 
 
 @options(model=True)
-async def test_event_whose_answer_was_cut_is_among_the_dead_with_what_was_kept_and_is_asked_about_anew(one):
+async def test_an_event_with_a_cut_answer_is_dead_with_its_documents_and_is_classified_again(one):
     event = await in_hand(one, one.durable())
     await one.decides(event, usage=ONE_CALL, cut="the reply was cut")
     assert one.rows() == [f"{event.id}.events"]  # a daemon that is killed now asks again
@@ -641,7 +641,7 @@ async def test_event_that_cannot_be_buried_is_buried_later_and_not_given_again(t
         assert (len(one.given), len(rank.asked), one.rows()) == (4, 4, [])
 
 
-async def test_event_that_cannot_be_removed_holds_up_nobody_and_is_removed_later(one):
+async def test_an_event_that_cannot_be_deleted_blocks_no_other_and_is_deleted_later(one):
     event, other = one.durable(), one.durable("next")
     one.disk.failing = frozenset({"remove"})
     await one.accepted(event, other)
@@ -680,7 +680,7 @@ async def test_what_is_purged_is_nowhere(one):
     assert b"harbour" not in await one.bytes_on_disk()
 
 
-async def test_an_event_in_hand_of_which_a_sentence_is_purged_is_judged_anew_without_it(one):
+async def test_an_event_in_hand_is_classified_again_after_a_sentence_of_it_is_purged(one):
     """What the worker makes of the whole event may hold what was forgotten."""
     event = await in_hand(one, one.durable("Boats float. The harbour opens at noon."))
     assert await one.pipeline.purge(HARBOUR) == CutCount(1, 1)
@@ -694,13 +694,17 @@ async def test_an_event_in_hand_of_which_a_sentence_is_purged_is_judged_anew_wit
 @pytest.mark.parametrize("said", ["Boats float. The harbour opens at noon.", "The harbour opens."])
 async def test_a_worker_may_send_an_event_once_more_until_something_of_it_is_purged(one, said):
     event = await in_hand(one, one.durable(said))
-    one.worker.says(AskedAgain(event.id))
+    one.worker.says(AskRetry(event.id))
     await one.pipeline.purge([words_of("something else")])
-    one.worker.says(AskedAgain(event.id))
+    one.worker.says(AskRetry(event.id))
     await one.pipeline.purge(HARBOUR)
-    one.worker.says(AskedAgain(event.id))
+    one.worker.says(AskRetry(event.id))
 
-    assert [told.may for told in one.worker.given if isinstance(told, GoOn)] == [True, True, False]
+    assert [reported.may for reported in one.worker.given if isinstance(reported, RetryAnswer)] == [
+        True,
+        True,
+        False,
+    ]
 
 
 async def test_event_that_was_decided_is_purged_for_what_was_decided(one):
@@ -811,7 +815,7 @@ async def test_what_is_accepted_between_the_end_of_the_run_and_of_the_daemon_is_
     assert one.rows() == sorted(f"{event.id}.events" for event in (left, new))
 
 
-async def test_turns_that_cannot_be_spooled_at_the_end_are_told_of(one, caplog):
+async def test_turns_that_cannot_be_stored_at_the_end_are_reported(one, caplog):
     await one.accepted(one.event())
     one.disk.failing = frozenset({"events"})
     await one.stop()

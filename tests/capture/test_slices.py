@@ -26,7 +26,7 @@ def test_a_message_that_is_too_long_is_a_beginning_pieces_and_a_rest():
     assert [(each.begun, each.goes_on) for each in (*first, *second)] == [(False, True), (True, True)]
     assert [(each.begun, each.goes_on) for each in rest] == [(True, False), (False, False)]
     assert "".join(window[0].utterance.text for window in (first, second, rest)) == long
-    assert {window[0].heard_at for window in (first, second, rest)} == {7}
+    assert {window[0].said_at for window in (first, second, rest)} == {7}
 
 
 def test_the_rest_of_a_message_begins_a_slice_and_a_beginning_ends_one():

@@ -20,13 +20,13 @@ def spoken(one: Capture, *texts: str, session: str = "s", **fields) -> Submissio
     roles = ("user", "assistant")
     said = tuple(Utterance(roles[at % 2], text) for at, text in enumerate(texts))
     return Submission(
-        **{"kind": "turn", "session_id": session, "roots": (one.repo, one.user), "said": said} | fields
+        **{"kind": "turn", "session_id": session, "roots": (one.repo, one.user), "messages": said} | fields
     )
 
 
 async def hear(one: Capture, *texts: str, **fields) -> tuple[str, int]:
     """Word and slices of the answer."""
-    outcome = await one.pipeline.hear(spoken(one, *texts, **fields))
+    outcome = await one.pipeline.submit(spoken(one, *texts, **fields))
     return outcome.word, outcome.slices
 
 
@@ -44,7 +44,7 @@ def one(tmp_path):
 # --- what is new ----------------------------------------------------------------------------------------
 
 
-async def test_nothing_counts_as_heard_that_a_kill_takes_away(one):
+async def test_a_message_lost_in_a_kill_does_not_count_as_seen(one):
     """Both are on disk with one transaction or neither is."""
     one.disk.failing = frozenset({"events"})
     await hear(one, "a", "b")
@@ -56,7 +56,7 @@ async def test_nothing_counts_as_heard_that_a_kill_takes_away(one):
         assert waiting(again) == [["a", "b", "c"]]
 
 
-async def test_a_message_keeps_the_time_at_which_it_was_first_heard(one):
+async def test_a_message_keeps_the_time_when_it_was_first_sent(one):
     one.pipeline._intake._clock = iter([100, 200, 300]).__next__
     await hear(one, "a", "b")
     await hear(one, "a", "b", "c")
@@ -67,7 +67,7 @@ async def test_a_message_keeps_the_time_at_which_it_was_first_heard(one):
 
 
 @pytest.mark.parametrize("clock", [(100, 100, 100), (100, 100.0004, 100.0009), (100, 90, 95)], ids=str)
-async def test_turns_are_heard_one_after_the_other_whatever_the_clock_says(one, clock):
+async def test_turns_are_in_order_whatever_the_clock_says(one, clock):
     """It may be read twice in a millisecond, or step back: `undo` knows the last turn by its time."""
     one.pipeline._intake._clock = iter(clock).__next__
     await hear(one, "a", "b", "c", "d")
@@ -121,7 +121,7 @@ async def test_a_session_costs_its_own_size_and_not_its_size_every_turn(one):
 # --- when it goes ---------------------------------------------------------------------------------------
 
 
-async def test_a_session_that_is_silent_for_a_minute_is_judged(one):
+async def test_a_session_is_classified_after_a_silent_minute(one):
     await hear(one, "question", "answer")
     await later(IDLE_S - 2)
     assert one.given == []
@@ -133,7 +133,7 @@ async def test_a_session_that_is_silent_for_a_minute_is_judged(one):
     "text",
     ["Remember that we deploy on Fridays.", "No, we use tabs here.", "We always use tabs here."],
 )
-async def test_what_the_rules_recognise_is_judged_at_once(one, text):
+async def test_a_statement_that_the_rules_recognise_is_classified_at_once(one, text):
     await hear(one, "question", "answer")
     await hear(one, "question", "answer", text)
     await until(lambda: one.given)
@@ -144,7 +144,7 @@ async def test_what_the_rules_recognise_is_judged_at_once(one, text):
 # --- whole ----------------------------------------------------------------------------------------------
 
 
-async def test_a_compaction_is_judged_once_more_whole_and_in_slices(one):
+async def test_a_compaction_is_classified_again_as_a_whole_and_in_slices(one):
     said = [f"{number} {LONG}" for number in range(5)]
     await hear(one, *said[:4])
     assert await hear(one, *said, kind="compaction") == ("durable", 5)
@@ -155,9 +155,9 @@ async def test_a_compaction_is_judged_once_more_whole_and_in_slices(one):
     assert all(f"{event.id}.events" in one.rows() for event in arc)
 
 
-async def test_what_there_is_no_room_for_is_refused_whole_and_heard_the_next_time(one):
+async def test_a_capture_without_room_is_refused_whole_and_accepted_the_next_time(one):
     one.events._max_events = 2
-    refused = await one.pipeline.hear(spoken(one, *["x" * WINDOW_LIMIT] * 3, kind="compaction"))
+    refused = await one.pipeline.submit(spoken(one, *["x" * WINDOW_LIMIT] * 3, kind="compaction"))
     assert (refused.word, refused.reason.partition(":")[0]) == ("rejected", "spool_full")
     assert (await hear(one, *["x" * WINDOW_LIMIT] * 3))[0] == "rejected"
     assert (waiting(one), one.rows()) == ([], [])
@@ -191,23 +191,23 @@ async def test_a_capture_that_is_sent_again_under_its_id_is_answered_and_not_don
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (0, 0, 1, 1, 2)])
-async def test_parts_are_judged_when_all_are_there_in_their_order(one, order):
+async def test_parts_are_classified_in_order_when_all_are_there(one, order):
     sent = parts(one, "a", "b", "c")
-    words = [(await one.pipeline.hear(sent[number])).word for number in order]
+    words = [(await one.pipeline.submit(sent[number])).word for number in order]
 
     assert words == ["accepted"] * (len(order) - 1) + ["durable"]
     assert waiting(one) == [["a", "b", "c"]]
-    assert [(await one.pipeline.hear(each)).word for each in sent] == ["durable"] * 3
+    assert [(await one.pipeline.submit(each)).word for each in sent] == ["durable"] * 3
     assert waiting(one) == [["a", "b", "c"]]
 
 
 async def test_parts_outlive_a_daemon_and_take_no_room_when_they_are_done(one):
     first, second = parts(one, "a", "b")
-    await one.pipeline.hear(first)
+    await one.pipeline.submit(first)
     await one.stop()
 
     async with captured(one.top, model=True) as again:
-        assert (await again.pipeline.hear(second)).word == "durable"
+        assert (await again.pipeline.submit(second)).word == "durable"
         assert waiting(again) == [["a", "b"]]
         kept = again.daemon_state.parts
         assert (kept.done("e1"), kept.of("e1"), kept.bytes) == (1, {}, 0)
@@ -216,7 +216,7 @@ async def test_parts_outlive_a_daemon_and_take_no_room_when_they_are_done(one):
 async def test_a_turn_in_parts_adds_what_is_new(one):
     await hear(one, "a", "b")
     sent = parts(one, "a", "x", "c", kind="turn")
-    words = [(await one.pipeline.hear(part)).word for part in (*sent, sent[2])]
+    words = [(await one.pipeline.submit(part)).word for part in (*sent, sent[2])]
     assert words == ["accepted", "accepted", "coalesced", "coalesced"]
     await later(1)
     await until(lambda: not one.pipeline._flusher.is_due)
@@ -237,7 +237,7 @@ async def test_a_turn_in_parts_adds_what_is_new(one):
     ],
 )
 async def test_numbers_that_make_no_sense_are_refused_with_a_sentence(one, fields, why):
-    outcome = await one.pipeline.hear(spoken(one, "a", **fields))
+    outcome = await one.pipeline.submit(spoken(one, "a", **fields))
 
     assert outcome.word == "rejected"
     assert why in outcome.reason
@@ -246,7 +246,7 @@ async def test_numbers_that_make_no_sense_are_refused_with_a_sentence(one, field
 # --- what is forgotten meanwhile ------------------------------------------------------------------------
 
 
-async def test_a_sentence_that_is_forgotten_leaves_the_parts_that_have_come_and_the_rest_is_judged(one):
+async def test_a_forgotten_sentence_is_cut_from_stored_parts_and_the_rest_is_classified(one):
     numbered = {"event_id": "c", "parts": 2, "kind": "compaction"}
     first = await hear(one, "Boats float. The harbour opens.", "noted", **numbered)
     cut = await one.pipeline.purge([words_of("the harbour opens")])
@@ -264,7 +264,7 @@ async def test_a_sentence_that_is_forgotten_leaves_the_parts_that_have_come_and_
 
 def times(one: Capture) -> list[tuple[float, ...]]:
     """Return the times of the messages of each waiting event."""
-    return [event.heard_at for event in one.pipeline._queue.events()]
+    return [event.said_at for event in one.pipeline._queue.events()]
 
 
 OLD = ("use tabs", "noted", "use ruff", "fine")
@@ -294,7 +294,7 @@ async def test_an_old_window_of_a_new_session_is_as_old_as_it_was_in_the_other(o
         assert times(one)[-1][-1] >= since
 
 
-async def test_of_what_nobody_has_heard_the_newest_prompt_alone_is_surely_new(one):
+async def test_in_an_unknown_window_only_the_newest_prompt_is_surely_new(one):
     since = await forgets(one)
     await hear(one, "a", "b", "c", "d")
     await hear(one, "a", "b", "c", "d", "e", "f")
@@ -314,7 +314,7 @@ async def test_who_says_the_same_in_another_session_and_is_answered_otherwise_sa
     assert all(at >= since for at in times(one)[-1])
 
 
-async def test_what_is_told_of_a_time_counts_and_without_one_a_past_session_has_none(one):
+async def test_given_times_count_and_without_them_a_past_session_has_none(one):
     await hear(one, "a", "b", session="live", said_at=(7.0, 0.0))
     await hear(one, "c", "d", session="past", kind="learned")
     await hear(one, "e", "f", session="dated", kind="learned", said_at=(7.0, 8.0))

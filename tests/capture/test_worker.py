@@ -3,12 +3,12 @@
 import asyncio
 
 from forged.capture.values import (
-    Asked,
+    AskHeads,
     CallFailed,
     Classified,
     Classify,
+    HeadsAnswer,
     KnownMemory,
-    NamedHeads,
     Proposal,
     TaskFailed,
     Usage,
@@ -86,8 +86,8 @@ def test_unforeseen_failure_costs_one_event_and_is_logged_whole(caplog):
 
 
 def test_heads_are_asked_for_and_waited_for():
-    told, heads = [], (KnownMemory("mem_1", "repo", "patterns", "We use npm."),)
-    daemon = DaemonLink(lambda: NamedHeads("ev_1", heads), told.append)
+    reported, heads = [], (KnownMemory("mem_1", "repo", "patterns", "We use npm."),)
+    daemon = DaemonLink(lambda: HeadsAnswer("ev_1", heads), reported.append)
 
     assert daemon.heads("ev_1", ["npm"]) == heads
-    assert told == [Asked("ev_1", ("npm",))]
+    assert reported == [AskHeads("ev_1", ("npm",))]

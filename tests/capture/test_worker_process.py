@@ -13,11 +13,11 @@ import pytest
 
 from forged.capture import worker
 from forged.capture.supervisor import Patience
-from forged.capture.values import Asked, KnownMemory, WorkerSettings
+from forged.capture.values import AskHeads, KnownMemory, WorkerSettings
 from tests.support.clock import PATIENCE_S, run, until
 from tests.support.daemon import is_alive, proc
 from tests.support.provider import CHAT, Answer, ScriptedProvider, completion
-from tests.support.worker import back_to, census, supervised, told
+from tests.support.worker import back_to, census, classify_task, supervised
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
 
@@ -40,7 +40,7 @@ def provider():
 
 async def test_rules_propose_what_is_kept_and_write_nothing(tmp_path):
     async with supervised(WorkerSettings(), worker.main) as one:
-        (proposal,) = (await one.handled(told(tmp_path, SAID))).proposals
+        (proposal,) = (await one.handled(classify_task(tmp_path, SAID))).proposals
         assert b"numpy" not in proc(await one.ready(), "maps")
 
     assert "errors.As" in proposal.content
@@ -52,9 +52,9 @@ async def test_rules_ask_the_daemon_for_what_a_statement_may_replace(tmp_path, i
     """Over the pipe, and are answered over the queue: no worker reads a store."""
     async with supervised(WorkerSettings(), worker.main) as one:
         one.heads = (KnownMemory("mem_1", "repo", "patterns", "We use npm for packages."),) * is_known
-        decided = await one.handled(told(tmp_path, "We use pnpm instead of npm here."))
+        decided = await one.handled(classify_task(tmp_path, "We use pnpm instead of npm here."))
 
-        assert [each.names for each in one.reports if isinstance(each, Asked)] == [("npm",)]
+        assert [each.names for each in one.reports if isinstance(each, AskHeads)] == [("npm",)]
         assert [each.supersedes for each in decided.proposals] == ["mem_1" if is_known else ""]
 
 
@@ -83,7 +83,7 @@ async def test_a_model_decides_and_its_connection_is_kept(tmp_path, provider):
     provider.chat = REPLY
     async with supervised(asking(provider), worker.main) as one:
         for _ in range(2):
-            decided = await one.handled(told(tmp_path, "Use tabs."))
+            decided = await one.handled(classify_task(tmp_path, "Use tabs."))
             assert [each.content for each in decided.proposals] == ["Indent Go code with tabs."]
 
     assert (len(provider.requests(CHAT)), provider.connections) == (2, 1)
@@ -91,7 +91,7 @@ async def test_a_model_decides_and_its_connection_is_kept(tmp_path, provider):
 
 async def test_worker_killed_in_a_call_is_replaced_and_the_event_is_finished(tmp_path, provider):
     provider.chat = [Answer(hold=threading.Event()), REPLY]
-    task = told(tmp_path, "Use tabs.")
+    task = classify_task(tmp_path, "Use tabs.")
     async with supervised(asking(provider), worker.main) as one:
         pid = await one.ready()
         one.supervisor.give(task, 30)
@@ -105,7 +105,7 @@ async def test_cancelled_in_a_call_everything_ends(tmp_path, provider):
     before = census()
     async with supervised(asking(provider), worker.main) as one:
         pid = await one.ready()
-        one.supervisor.give(told(tmp_path, "Use tabs."), 30)
+        one.supervisor.give(classify_task(tmp_path, "Use tabs."), 30)
         await asyncio.to_thread(provider.wait_for, 1)
         await one.stop()
         assert not is_alive(pid)
@@ -118,7 +118,7 @@ async def test_only_the_daemon_ends_a_worker(tmp_path):
         pid = await one.ready()
         for number in (signal.SIGTERM, signal.SIGINT):
             os.kill(pid, number)
-        await one.handled(told(tmp_path, "Hello."))
+        await one.handled(classify_task(tmp_path, "Hello."))
         assert os.getpgid(pid) == pid
         assert one.deaths == []
         assert b"Umask:\t0077" in proc(pid, "status")
@@ -147,7 +147,7 @@ if __name__ == "__main__":
 @pytest.mark.parametrize("busy", [False, True])
 def test_worker_ends_when_the_daemon_is_killed(tmp_path, provider, busy):
     provider.chat = Answer(hold=threading.Event())
-    task = msgspec.json.encode(told(tmp_path, "Use tabs.")) if busy else b""
+    task = msgspec.json.encode(classify_task(tmp_path, "Use tabs.")) if busy else b""
     daemon = subprocess.Popen(
         [sys.executable, "-c", DAEMON],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},

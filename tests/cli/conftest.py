@@ -90,7 +90,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "programs"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
-    monkeypatch.setattr("forged.integrations.surroundings.SERVERS", {})
+    monkeypatch.setattr("forged.integrations.environment.SERVERS", {})
     return folder
 
 

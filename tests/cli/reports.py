@@ -28,10 +28,10 @@ def root(**fields: object) -> RootReport:
         "watch": "inotify",
         "watches": 1,
     }
-    told = {**values, **fields}
-    folder = ".forge/memory" if told["scope"] in {"repo", "user"} else "memory"
-    told.setdefault("directory", f"{told['root']}/{folder}")
-    return RootReport(**told)  # type: ignore[arg-type]
+    given = {**values, **fields}
+    folder = ".forge/memory" if given["scope"] in {"repo", "user"} else "memory"
+    given.setdefault("directory", f"{given['root']}/{folder}")
+    return RootReport(**given)  # type: ignore[arg-type]
 
 
 def status(**fields: object) -> StatusReport:
@@ -43,6 +43,7 @@ def status(**fields: object) -> StatusReport:
         "strategy": "auto",
         "embedding_model": "auto",
         "roots": (root(),),
+        "here": ("/w",),
         "connections": 1,
         "counters": {"retrieves": 3, "remembered": 0},
         "capture": captured(),

@@ -6,13 +6,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from forged.cli.since import moment
+from forged.cli.since import parse_time
 from forged.cli.tables import cells
-from forged_client.protocol import Judged, JudgedPage, ListJudged, Status
+from forged_client.protocol import CapturedEntry, CapturedPage, ListCaptured, Status
 from tests.cli import reports
 
 ID = "mem_6f0e5d1a-1111-4222-8333-444455556666"
-KEPT = Judged(
+KEPT = CapturedEntry(
     at="2026-05-01T12:00:00.000000Z",
     text="Tests run with pytest.",
     memory_id=ID,
@@ -27,7 +27,7 @@ KEPT = Judged(
     supersedes="mem_0",
     is_there=True,
 )
-REFUSED = Judged(
+REFUSED = CapturedEntry(
     at="2026-05-01T12:00:00.000000Z",
     text="Remember this.",
     reason="it does not say what is to be remembered",
@@ -39,7 +39,7 @@ REFUSED = Judged(
 
 
 def test_it_says_what_when_why_from_whom_by_which_classifier_and_how_to_take_it_back(daemon, forgectl):
-    daemon.answers[ListJudged] = JudgedPage(judged=(REFUSED, KEPT), total=5)
+    daemon.answers[ListCaptured] = CapturedPage(captured=(REFUSED, KEPT), total=5)
 
     shown = forgectl("captured", "--limit", "2", "--offset", "1")
 
@@ -62,7 +62,7 @@ def test_it_says_what_when_why_from_whom_by_which_classifier_and_how_to_take_it_
 def test_of_another_root_the_way_back_names_it(daemon, forgectl):
     from msgspec.structs import replace
 
-    daemon.answers[ListJudged] = JudgedPage(judged=(replace(KEPT, root="/w/other repo"),), total=1)
+    daemon.answers[ListCaptured] = CapturedPage(captured=(replace(KEPT, root="/w/other repo"),), total=1)
 
     line = f"    take it back: forgectl forget {ID} --workspace '/w/other repo'\n"
     assert line in forgectl("captured", "--all-repos").out
@@ -72,7 +72,7 @@ def test_what_is_gone_or_forgotten_is_said(daemon, forgectl):
     from msgspec.structs import replace
 
     forgotten = replace(KEPT, text="", is_there=False)
-    daemon.answers[ListJudged] = JudgedPage(judged=(forgotten, replace(KEPT, text="")), total=2)
+    daemon.answers[ListCaptured] = CapturedPage(captured=(forgotten, replace(KEPT, text="")), total=2)
 
     out = forgectl("captured").out
 
@@ -86,7 +86,7 @@ def test_it_fits_the_terminal_also_with_wide_text_and_keeps_every_word(daemon, f
     from msgspec.structs import replace
 
     wide = replace(KEPT, text="数据库迁移必须能够回滚，🎉 永远不要删除列。" * 2, agent="c" * 90)
-    daemon.answers[ListJudged] = JudgedPage(judged=(wide, REFUSED), total=2)
+    daemon.answers[ListCaptured] = CapturedPage(captured=(wide, REFUSED), total=2)
 
     out = forgectl("captured", width=width).out
 
@@ -98,7 +98,7 @@ def test_it_fits_the_terminal_also_with_wide_text_and_keeps_every_word(daemon, f
 
 
 def test_colour_is_on_a_terminal_only_and_no_color_ends_it(daemon, forgectl):
-    daemon.answers[ListJudged] = JudgedPage(judged=(KEPT, REFUSED), total=2)
+    daemon.answers[ListCaptured] = CapturedPage(captured=(KEPT, REFUSED), total=2)
 
     coloured = forgectl("captured", environ={"FORCE_COLOR": "1"}, width=60).out
     assert coloured.startswith("\x1b[32mkept\x1b[0m  2026")
@@ -110,7 +110,9 @@ def test_colour_is_on_a_terminal_only_and_no_color_ends_it(daemon, forgectl):
 def test_a_text_cannot_forge_a_line_nor_move_the_cursor(daemon, forgectl):
     from msgspec.structs import replace
 
-    daemon.answers[ListJudged] = JudgedPage(judged=(replace(KEPT, text="a\nkept  now\x1b[2J"),), total=1)
+    daemon.answers[ListCaptured] = CapturedPage(
+        captured=(replace(KEPT, text="a\nkept  now\x1b[2J"),), total=1
+    )
 
     out = forgectl("captured", width=60).out
 
@@ -119,10 +121,10 @@ def test_a_text_cannot_forge_a_line_nor_move_the_cursor(daemon, forgectl):
 
 
 def test_today_begins_at_midnight_and_is_no_second_since(daemon, forgectl):
-    daemon.answers[ListJudged] = JudgedPage(status="empty")
+    daemon.answers[ListCaptured] = CapturedPage(status="empty")
     forgectl("captured", "--today")
 
-    assert daemon.asked(ListJudged).since.endswith("T00:00:00Z")
+    assert daemon.asked(ListCaptured).since.endswith("T00:00:00Z")
     twice = forgectl("captured", "--today", "--since", "2h")
     assert (twice.code, twice.err) == (2, "forgectl: say --today or --since, not both\n")
 
@@ -148,7 +150,7 @@ NOW = datetime(2026, 5, 10, 15, 30, 5, tzinfo=UTC)
     ],
 )
 def test_a_time_is_read_as_people_write_it(text, expected):
-    assert moment(text, NOW) == expected
+    assert parse_time(text, NOW) == expected
 
 
 @pytest.mark.parametrize("text", ["tomorrow", "2 fortnights", "3m", "-2h", "99999d", "2026-02-30", "²h"])
@@ -157,7 +159,7 @@ def test_what_is_no_time_is_refused_with_what_would_be_one(no_daemon, forgectl, 
     shown = forgectl(verb, f"--since={text}")
 
     assert shown.code == 2
-    assert "is no time: say today, yesterday, 30min, 2h, 3d, 2w, a day such as 2026-11-20" in shown.err
+    assert "is not a time: use today, yesterday, 30min, 2h, 3d, 2w, a day such as 2026-11-20" in shown.err
 
 
 def test_so_long_ago_is_refused(no_daemon, forgectl):
@@ -168,8 +170,8 @@ def test_so_long_ago_is_refused(no_daemon, forgectl):
     "fields", [{"in_hand": "ev_1", "in_hand_age_s": 1.0}, {"turns": 2}, {"spooled": 1, "spool_bytes": 9}]
 )
 def test_where_there_is_nothing_yet_it_says_that_something_is_on_its_way(daemon, forgectl, fields):
-    daemon.answers[ListJudged] = JudgedPage(status="empty")
+    daemon.answers[ListCaptured] = CapturedPage(status="empty")
     daemon.answers[Status] = reports.status(capture=reports.captured(**fields))
 
-    told = "what was said lately is still to be judged; `forgectl status` says how far that is\n"
-    assert forgectl("captured").err.endswith(f"looks everywhere\n{told}")
+    reported = "what was said lately is still to be judged; `forgectl status` says how far that is\n"
+    assert forgectl("captured").err.endswith(f"looks everywhere\n{reported}")

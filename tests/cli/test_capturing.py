@@ -28,7 +28,7 @@ def test_undo_shows_a_person_the_batch_and_asks(daemon, forgectl, monkeypatch, a
     assert shown.code == (0 if done else 1)
     assert "mem_1  repo/patterns  v1  2026-05-01  Wrap errors." in shown.err
     assert "Use ^[[2J tabs." in shown.err
-    assert "Take 2 memories back, into the trash for 7 days?" in shown.err
+    assert "Undo 2 memories (7 days in the trash)?" in shown.err
     assert asked(daemon) == [(True, ""), (False, "")][: 1 + done]
     assert bool(shown.out) is done
 
@@ -40,7 +40,7 @@ def test_nothing_to_take_back_is_said_and_no_failure(daemon, forgectl, arguments
     shown = forgectl(*arguments, interactive=True)
 
     assert (shown.code, shown.out) == (0, "")
-    assert shown.err == "nothing to take back: nothing was captured here\n"
+    assert shown.err == "nothing was captured here\n"
     assert len(asked(daemon)) == 1
 
 
@@ -73,20 +73,20 @@ def test_pause_and_resume_are_about_the_workspace_or_everything(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "pauses", "said", "told"),
+    ("arguments", "pauses", "said", "reported"),
     [
         ("pause", ((), ("*", "/w/\x1b[2J")), ["paused: everywhere", "paused: /w/^[[2J"], ""),
         ("resume", (("/w",), ()), ["resumed: /w"], ""),
         ("resume", (("*",), ()), ["resumed: everywhere"], ""),
         ("resume", (("/a", "/w/\x1b[2J"), ("/a",)), ["resumed: /w/^[[2J", "still paused: /a"], ""),
-        ("resume", (("/a",), ("/a",)), ["there was nothing to resume", "still paused: /a"], ""),
-        ("resume", ((), ()), ["there was nothing to resume"], ""),
-        ("resume", (("*",), ("*",)), None, "`forgectl resume --all` ends that"),
-        ("resume --all", (("/a",), ("/a",)), None, "`forgectl resume --workspace PATH` ends that"),
+        ("resume", (("/a",), ("/a",)), ["nothing was paused", "still paused: /a"], ""),
+        ("resume", ((), ()), ["nothing was paused"], ""),
+        ("resume", (("*",), ("*",)), None, "`forgectl resume --all` resumes them"),
+        ("resume --all", (("/a",), ("/a",)), None, "`forgectl resume --workspace PATH` resumes one"),
     ],
 )
 def test_it_is_said_which_pause_was_ended_which_hold_and_what_ends_them(
-    daemon, forgectl, arguments, pauses, *, said, told
+    daemon, forgectl, arguments, pauses, *, said, reported
 ):
     before, now = pauses
     daemon.answers |= {Status: StatusReport(capture=CaptureReport(paused=before)), Pause: Paused(paused=now)}
@@ -95,6 +95,6 @@ def test_it_is_said_which_pause_was_ended_which_hold_and_what_ends_them(
     as_json = forgectl(*arguments.split(), "--json")
 
     assert said is None or shown.out.splitlines() == said
-    assert told in shown.err
-    assert bool(shown.err) is bool(told)
+    assert reported in shown.err
+    assert bool(shown.err) is bool(reported)
     assert (as_json.json["paused"], as_json.err) == (list(now), "")

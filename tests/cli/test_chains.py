@@ -10,7 +10,9 @@ from forged_client.protocol import (
     Edge,
     Edit,
     Failed,
+    GetMemories,
     History,
+    Memories,
     Move,
     Moved,
     Remembered,
@@ -34,7 +36,6 @@ LINES = [
     "remembered mem_n, version 3, repo/patterns",
     "replaces mem_b, which was newer than the one named",
     "path /w/mem_n.md",
-    "generation e:9",
 ]
 
 
@@ -76,7 +77,7 @@ def test_an_editor_that_changes_nothing_writes_nothing(daemon, forgectl, monkeyp
     assert "nothing was written" in shown.err
 
 
-def test_where_nobody_can_type_edit_wants_a_text(daemon, forgectl):
+def test_where_no_one_can_type_edit_wants_a_text(daemon, forgectl):
     shown = forgectl("edit", "mem_a")
 
     assert shown.code == 2
@@ -124,8 +125,7 @@ def test_move_says_what_became_of_it(daemon, forgectl):
         "moved to mem_n, user/corrections",
         "path /u/mem_n.md",
         "in the trash for 7 days: mem_a",
-        "2 links stayed behind, as links hold in one scope",
-        "generation e:9",
+        "links removed, as they hold in one scope only: 2",
     ]
     assert daemon.asked(Move).to == "user"
 
@@ -144,19 +144,23 @@ def test_restore_lists_and_brings_back(daemon, forgectl):
     back = forgectl("restore", "mem_a")
 
     assert listed.out == "mem_a  repo  2 files  forget 2026-01-02 03:04  until 2026-01-09  Wrap errors.\n"
-    assert back.out.splitlines()[0] == "back: mem_a"
-    assert back.out.splitlines()[-1] == "generation e:9"
+    assert back.out.splitlines()[0] == "restored: mem_a"
+    assert "generation" not in back.out
 
 
-def test_a_fork_is_named_with_what_ends_it(daemon, forgectl):
+def test_a_conflict_of_versions_is_named_with_the_commands_that_end_it(daemon, forgectl):
     pair = (
         reports.record("mem_b", is_head=True, concurrent_heads=("mem_a",)),
         reports.record("mem_a", is_head=True, concurrent_heads=("mem_b",)),
     )
-    daemon.answers[History] = Chain(memories=pair, flags=("fork",))
+    daemon.answers |= {
+        GetMemories: Memories(memories=pair[1:]),
+        History: Chain(memories=pair, flags=("fork",)),
+    }
 
-    out = forgectl("history", "mem_a").out
+    out = forgectl("show", "mem_a").out
 
-    assert "(fork: mem_a stands, too)" not in out
-    assert "2 versions stand beside each other" in out
+    assert "in conflict with mem_b: neither version replaces the other" in out
+    assert "2 versions are in conflict; choose the one that replaces the other:" in out
     assert "forgectl edit mem_a --relate mem_b:supersedes" in out
+    assert "forgectl forget --this-version mem_b" in out

@@ -48,5 +48,5 @@ def test_a_closed_stdout_is_a_sentence_and_exit_code_74(daemon):
         pytest.param("ping", ">/dev/full 2>/dev/full", 74, marks=needs_full),
     ],
 )
-def test_with_nobody_to_tell_the_exit_code_stays(daemon, words, redirected, code):
+def test_with_no_one_to_tell_the_exit_code_stays(daemon, words, redirected, code):
     assert run(daemon, words, redirected) == (code, "")

@@ -1,12 +1,16 @@
 import contextlib
 import io
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
 
+import click
 import pytest
 
+from forged import __version__
 from forged.cli import commands
 from forged.cli.call import Invocation, of_process
 from forged.cli.exits import EXPLAINED
@@ -38,22 +42,96 @@ def start(*arguments):
             process.kill()
 
 
-def test_help_names_every_verb_and_every_exit_code_and_every_verb_has_its_own(forgectl):
-    out = forgectl("--help").out
+def pages(command=commands.forgectl, context=None):
+    """Each command that can be typed, groups included, with a context of its own."""
+    context = context or click.Context(command, info_name="forgectl")
+    for name in command.list_commands(context):
+        found = click.Context(command.get_command(context, name), info_name=name, parent=context)
+        yield found
+        if isinstance(found.command, click.Group):
+            yield from pages(found.command, found)
 
-    assert all(f"\n  {verb} " in out for verb in commands.VERBS)
-    assert all(f"  {code:<4} {meaning}" in out for code, meaning in EXPLAINED)
-    for verb in commands.VERBS:
-        shown = forgectl(verb, "--help")
-        assert shown.code == 0
-        assert shown.out.startswith(f"Usage: forgectl {verb} ")
+
+PAGES = {page.command_path.removeprefix("forgectl "): page for page in pages()}
+
+
+def test_help_groups_the_commands_and_explains_the_exit_codes(forgectl):
+    people, everything = forgectl("--help").out, forgectl("--help", "--all").out
+
+    assert re.findall(r"^([A-Z].*):$", people, re.MULTILINE) == [
+        *commands.GROUPS,
+        "Options, before or after a command that takes them",
+    ]
+    assert all(f"\n  {code:<4} {meaning}" in people.replace("\n    ", "\n  ") for code, meaning in EXPLAINED)
+    for name, verb in commands.VERBS.items():
+        line = rf"^  {name} +{re.escape(verb.about)}$"
+        assert bool(re.search(line, people, re.MULTILINE)) is (name not in {*commands.PLUMBING, "help"})
+        assert re.search(line, everything, re.MULTILINE) or name == "help"
+    assert forgectl("--all").out == forgectl("help", "--all").out == everything
+    assert forgectl("help").out == people
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_each_page_has_one_example_and_no_option_that_all_have(forgectl, name):
+    shown = forgectl(*name.split(), "--help")
+
+    assert shown.code == 0
+    assert shown.out.startswith(f"Usage: forgectl {name} ")
+    (example,) = re.findall(r"^  Example:\n    forgectl (.+)\n", shown.out, re.MULTILINE)
+    assert example.startswith(name.split()[0])
+    listed = r"^  --(json|timeout|no-autostart|version)( [A-Z]+)?(  |$)"
+    assert re.search(listed, shown.out, re.MULTILINE) is None
+    assert forgectl("help", *name.split()).out == shown.out
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_each_example_is_understood(name):
+    epilog = PAGES[name].command.epilog
+    words = shlex.split(re.search(r"\n  forgectl (.+)\n", epilog)[1].partition(" <")[0])
+    context = click.Context(commands.forgectl, info_name="forgectl")
+    while isinstance(context.command, click.Group) and words:
+        command = context.command.get_command(context, words[0])
+        with command.make_context(words.pop(0), words[:], parent=context) as context:
+            words = words if isinstance(command, click.Group) else []
+
+
+@pytest.mark.parametrize("name", ["", *PAGES])
+def test_the_version_is_said_everywhere(forgectl, name):
+    assert forgectl(*name.split(), "--version").out == f"forgectl, version {__version__}\n"
+
+
+def test_yes_is_short_everywhere():
+    options = [param for page in PAGES.values() for param in page.command.params if "--yes" in param.opts]
+
+    assert len(options) >= 5
+    assert [option for option in options if "-y" not in option.opts] == []
+
+
+@pytest.mark.parametrize("where", ["before", "after"])
+def test_shared_options_go_before_or_after_the_command(daemon, forgectl, where):
+    daemon.answers[protocol.Search] = protocol.Found(status="empty")
+    own, shared = ("search", "x"), ("--json", "--timeout", "3", "--workspace", "sub", "--no-autostart")
+
+    shown = forgectl(*(shared + own if where == "before" else own + shared))
+
+    assert shown.json["memories"] == []
+    assert daemon.asked(protocol.Search).workspace == "/w/sub"
+
+
+def test_integrations_without_a_command_is_its_status(forgectl, home):
+    named, short = forgectl("integrations", "status", "--json"), forgectl("integrations", "--json")
+
+    assert (short.code, short.json.keys()) == (named.code, named.json.keys())
+    assert forgectl("integrations", "--help").out.startswith("Usage: forgectl integrations [OPTIONS] COMMAND")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "reported"),
     [
-        ("serch", "there is no verb 'serch'; did you mean 'search'?"),
-        ("nonsense", "there is no verb 'nonsense'\n"),
+        ("serch", "unknown command 'serch'; did you mean 'search'?"),
+        ("nonsense", "unknown command 'nonsense'\n"),
+        ("help nonsense", "unknown command 'nonsense'\n"),
+        ("help pause now", "forgectl pause has no commands of its own"),
         ("search", "QUERY"),
         ("search x --timeout nan", "--timeout"),
         ("search x --limit 101", "--limit"),
@@ -61,19 +139,19 @@ def test_help_names_every_verb_and_every_exit_code_and_every_verb_has_its_own(fo
         ("show", "ID"),
     ],
 )
-def test_wrong_usage_is_exit_code_2_on_stderr(forgectl, arguments, told):
+def test_wrong_usage_is_exit_code_2_on_stderr(forgectl, arguments, reported):
     shown = forgectl(*arguments.split())
 
     assert (shown.code, shown.out) == (2, "")
-    assert told in shown.err
+    assert reported in shown.err
 
 
 @pytest.mark.parametrize("arguments", ["forget mem_2", "undo", "dead drop --all"])
-def test_what_erases_asks_first_and_where_nobody_can_answer_needs_yes(daemon, forgectl, arguments):
+def test_what_erases_asks_first_and_where_no_one_can_answer_needs_yes(daemon, forgectl, arguments):
     shown = forgectl(*arguments.split())
 
     assert (shown.code, shown.out) == (2, "")
-    assert "asks first; where nobody can answer it needs --yes" in shown.err
+    assert "needs confirmation; pass --yes when not on a terminal" in shown.err
     assert daemon.requests == []
 
 
@@ -84,7 +162,7 @@ def test_a_daemon_that_does_not_know_a_verb_is_older_and_what_replaces_it_is_sai
     for arguments in ("learn --dry-run", "undo --yes"):
         shown = forgectl(*arguments.split())
         assert (shown.code, shown.out) == (69, "")
-        assert "this daemon does not know 'x': it is of an older forged, `forgectl restart`" in shown.err
+        assert "this daemon does not know 'x': it is an older version; `forgectl restart`" in shown.err
 
 
 def test_a_verb_starts_the_daemon_that_belongs_to_this_forgectl(no_daemon, forgectl, tmp_path):
@@ -116,7 +194,7 @@ def test_colour_follows_the_conventions(environ, tty, colour):
     assert Invocation(workspace="/w", environ=environ).colour(Stream(tty)) is colour
 
 
-def test_the_daemon_is_the_script_beside_the_interpreter(tmp_path, monkeypatch):
+def test_the_daemon_is_the_script_next_to_the_interpreter(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
 
     assert of_process("/w", {}).executable is None

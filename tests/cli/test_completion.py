@@ -24,4 +24,4 @@ def test_a_shell_that_is_not_known_is_asked_for(forgectl):
     unnamed = forgectl("completion", environ={"SHELL": "/bin/ksh"})
 
     assert (unnamed.code, unnamed.out) == (2, "")
-    assert "say which shell: bash, zsh, fish" in unnamed.err
+    assert "name the shell: bash, zsh, fish" in unnamed.err

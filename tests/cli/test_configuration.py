@@ -70,8 +70,8 @@ def test_check_names_key_value_range_and_origin(forgectl, file):
     shown, as_json = forgectl("config", "check"), forgectl("config", "check", "--json")
 
     assert shown.code == as_json.code == 78
-    for told in (shown.err, as_json.json["error"]["message"]):
-        assert all(part in told for part in ("memory.retrieval_top_k", "500", "from 1 to 100", str(file)))
+    for reported in (shown.err, as_json.json["error"]["message"]):
+        assert all(part in reported for part in ("memory.retrieval_top_k", "500", "from 1 to 100", str(file)))
 
 
 def test_check_warns_of_an_unknown_key_and_is_content(forgectl, file):
@@ -112,7 +112,7 @@ def test_what_is_printed_for_an_agent_makes_it_the_classifier(forgectl, file, ag
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "reported"),
     [
         (("gpt-5",), "names no program"),
         (("cli:vim",), "takes one of claude"),
@@ -120,13 +120,13 @@ def test_what_is_printed_for_an_agent_makes_it_the_classifier(forgectl, file, ag
         (("cli:codex", "--program", "codex"), "no program codex"),
     ],
 )
-def test_what_is_no_program_is_told_and_nothing_is_printed(forgectl, agent, given, told):
+def test_what_is_no_program_is_reported_and_nothing_is_printed(forgectl, agent, given, reported):
     shown = forgectl("config", "classifier", *given)
 
-    assert (shown.code != 0, shown.out, told in shown.err) == (True, "", True)
+    assert (shown.code != 0, shown.out, reported in shown.err) == (True, "", True)
 
 
-def test_a_program_of_the_repository_where_one_stands_is_declined(forgectl, agent, monkeypatch):
+def test_a_program_of_the_repository_where_the_caller_works_is_declined(forgectl, agent, monkeypatch):
     """Nor by a folder of PATH that is relative."""
     for path in (str(agent.parent), "."):
         monkeypatch.setenv("PATH", path)

@@ -31,7 +31,7 @@ def test_no_dead_events_are_said_and_no_failure(daemon, forgectl):
 
     for action in ("list", "retry --all", "drop --all --yes", "drop --all"):
         shown = forgectl("dead", *action.split(), interactive=True)
-        assert (shown.code, shown.out, shown.err) == (0, "", "no capture event was given up\n")
+        assert (shown.code, shown.out, shown.err) == (0, "", "no capture event has failed\n")
 
 
 def test_a_shown_event_is_printed_whole_and_escaped(daemon, forgectl):
@@ -44,9 +44,9 @@ def test_a_shown_event_is_printed_whole_and_escaped(daemon, forgectl):
         "ev_1",
         "kind compaction",
         "session s1",
-        "root /w",
+        "repository /w",
         "received 2026-05-01T10:00:00Z",
-        "died 2026-05-01T10:05:00Z",
+        "failed 2026-05-01T10:05:00Z",
         "size 2,048 bytes",
         "reason five calls failed: bad_reply",
         "",
@@ -58,19 +58,19 @@ def test_a_shown_event_is_printed_whole_and_escaped(daemon, forgectl):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told", "ids"),
+    ("arguments", "reported", "ids"),
     [
         ("retry ev_1 ev_2", "queued again", ("ev_1", "ev_2")),
         ("retry --all", "queued again", ()),
         ("drop ev_1 ev_2 --yes", "dropped", ("ev_1", "ev_2")),
     ],
 )
-def test_what_was_done_is_named(daemon, forgectl, arguments, told, ids):
+def test_what_was_done_is_named(daemon, forgectl, arguments, reported, ids):
     daemon.answers[Dead] = DeadEvents(events=EVENTS)
 
     shown = forgectl("dead", *arguments.split())
 
-    assert (shown.code, shown.out) == (0, f"{told}: ev_1, ev_2\n")
+    assert (shown.code, shown.out) == (0, f"{reported}: ev_1, ev_2\n")
     assert asked(daemon) == [(arguments.split()[0], ids)]
 
 

@@ -69,7 +69,7 @@ LOCAL = {"MEMORY__EMBEDDING_MODEL": "nomic", "MEMORY__EMBEDDING_BASE_URL": "http
 
 
 @pytest.mark.parametrize(
-    ("settings", "code", "name", "level", "told"),
+    ("settings", "code", "name", "level", "reported"),
     [
         ({"MEMORY__RETRIEVAL_TOP_K": "0"}, 78, "configuration", "FAIL", "memory.retrieval_top_k"),
         (REMOTE, 78, "embedding key", "FAIL", "OPENAI_API_KEY is not set"),
@@ -86,16 +86,16 @@ LOCAL = {"MEMORY__EMBEDDING_MODEL": "nomic", "MEMORY__EMBEDDING_BASE_URL": "http
     ],
 )
 def test_a_wrong_setting_or_missing_key_is_exit_code_78_and_no_key_is_shown(
-    found, settings, *, code, name, level, told
+    found, settings, *, code, name, level, reported
 ):
     check = found(name, code, settings)
 
     assert check["level"] == level
-    assert told in check["detail"]
+    assert reported in check["detail"]
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "reported"),
     [
         ({}, "builtin:rules; no endpoint is asked"),
         (
@@ -106,11 +106,11 @@ def test_a_wrong_setting_or_missing_key_is_exit_code_78_and_no_key_is_shown(
         ({"CAPTURE__ENABLED": "false", "LLM__MODEL": "m"}, "none: capture.enabled is false"),
     ],
 )
-def test_it_is_said_what_decides_what_is_kept(found, settings, told):
+def test_it_is_said_what_decides_what_is_kept(found, settings, reported):
     check = found("classifier", None, settings)
 
     assert check["level"] == "ok"
-    assert check["detail"].startswith(told)
+    assert check["detail"].startswith(reported)
 
 
 DOUBT = "state.db was damaged; nothing is injected and captured; `forgectl resume --all` ends that"
@@ -161,14 +161,14 @@ FINDINGS = (
     ("watcher", of_root(watch="inotify"), "{root}: inotify, 1 watch", ""),
     ("watcher", of_root(watch="polling: os error 28"), "{root}: polling: os error 28", "max_user_watches"),
     ("secrets", of_root(redacted=1, redacted_ids=("mem_s",)), "", "`forgectl show mem_s`"),
-    ("forks", of_root(forks=2, fork_ids=("mem_f", "mem_g")), "", "`forgectl history mem_f`"),
+    ("forks", of_root(forks=2, fork_ids=("mem_f", "mem_g")), "", "`forgectl show mem_f`"),
     ("evidence", of_root(stale=1), "{root}: 1 memory on files that changed since", "`forgectl list --stale`"),
     ("endpoint", of_status(endpoints=(FAILING,)), NO_SUCCESS, "key"),
 )  # fmt: skip
 
 
 @pytest.mark.parametrize("case", FINDINGS, ids=lambda case: case[0])
-def test_each_finding_says_what_is_and_a_warning_what_mends_it(found, root, case):
+def test_each_finding_says_what_is_and_a_warning_what_fixes_it(found, root, case):
     name, status, detail, fix = case
 
     check = found(name, **status(root))
@@ -322,7 +322,7 @@ def test_a_state_that_cannot_be_written_fails_and_one_that_others_can_read_is_a_
     assert closed.fix.startswith(f"chmod u+rwx {folder}")
 
 
-def test_room_is_told_once_for_each_disk_and_little_of_it_is_a_warning(tmp_path, monkeypatch):
+def test_room_is_reported_once_for_each_disk_and_little_of_it_is_a_warning(tmp_path, monkeypatch):
     (enough,) = machine.disk(str(tmp_path), str(tmp_path / "not" / "there"))
     monkeypatch.setattr(machine, "LEAST_MB", 1 << 40)
     (little,) = machine.disk(str(tmp_path))
@@ -333,7 +333,7 @@ def test_room_is_told_once_for_each_disk_and_little_of_it_is_a_warning(tmp_path,
     assert "make room" in little.fix
 
 
-def test_the_newest_warning_of_the_log_is_told_and_how_many_there_are(tmp_path):
+def test_the_newest_warning_of_the_log_is_reported_and_how_many_there_are(tmp_path):
     log = tmp_path / "forged.log"
     none = machine.log(str(log))
     log.write_text("2026-01-01 10:00:00,000 INFO forged.x serving WARNING\n")
@@ -420,7 +420,7 @@ def test_all_tells_each_and_so_does_json(daemon, forgectl):
     assert [check["about"] for check in found if check["name"] == "file"] == [each.path for each in problems]
 
 
-def test_a_few_files_and_those_of_another_reason_or_folder_are_told_by_themselves(daemon, forgectl):
+def test_a_few_files_and_those_of_another_reason_or_folder_are_reported_by_themselves(daemon, forgectl):
     lines = said_of_files(
         daemon,
         forgectl,
@@ -447,8 +447,8 @@ def test_of_many_kinds_the_rarest_are_one_finding_together(daemon, forgectl):
         *(broken(1, f"because of {letter}", start=10 + at) for at, letter in enumerate(letters)),
     )
 
-    told = [line for line in lines if line.startswith("warn")]
-    assert told == [
+    reported = [line for line in lines if line.startswith("warn")]
+    assert reported == [
         "warn  file: 4 in /w/.forge/memory: not YAML",
         *(f"warn  file: /w/.forge/memory/bad1{at}.md: because of {letters[at]}" for at in range(4)),
         "warn  file: 16 in /w/.forge/memory: other reasons",

@@ -37,8 +37,8 @@ def found(daemon, forgectl):
         settings = {each.key: each for each in config.load(os.environ).settings}
         for key, (value, origin) in changes.items():
             settings[f"memory.{key}"] = config.Setting(f"memory.{key}", value, origin)
-        told = tuple(SettingReport(each.key, each.value, each.origin) for each in settings.values())
-        daemon.answers[Status] = reports.status(roots=(), settings=told, embedding_model=embedder)
+        reported = tuple(SettingReport(each.key, each.value, each.origin) for each in settings.values())
+        daemon.answers[Status] = reports.status(roots=(), settings=reported, embedding_model=embedder)
         return [check for check in forgectl("doctor", "--json").json["checks"] if check["name"] == IN_USE]
 
     return examine
@@ -69,8 +69,8 @@ def test_an_older_configuration_is_named_key_by_key_with_the_way_to_the_new_one(
 def test_another_model_behind_auto_is_a_difference(found):
     (check,) = found(embedder="local:multilingual-e5-small")
 
-    told = "memory.embedding_model is local:multilingual-e5-small there and builtin:lexical here"
-    assert (check["level"], told in check["detail"]) == ("warn", True)
+    reported = "memory.embedding_model is local:multilingual-e5-small there and builtin:lexical here"
+    assert (check["level"], reported in check["detail"]) == ("warn", True)
 
 
 @pytest.mark.parametrize("ours", [True, False])

@@ -72,28 +72,28 @@ def test_the_constant_frames_are_those_of_the_protocol():
 
 
 @pytest.mark.parametrize(
-    ("asked", "answer", "code", "told"),
+    ("asked", "answer", "code", "reported"),
     [
         (Hello, Welcome(protocol=2), 69, "version 2"),
         (Ping, Pong(status="not_ready", reason="starting"), 75, "starting"),
     ],
     ids=["another protocol", "a pong that says otherwise"],
 )
-def test_what_is_no_plain_pong_goes_the_long_way(daemon, tmp_path, asked, answer, *, code, told):
+def test_what_is_no_plain_pong_goes_the_long_way(daemon, tmp_path, asked, answer, *, code, reported):
     daemon.answers[asked] = answer
 
     ended, out, err = run(WHOLE_RUN, "ping", directory=tmp_path)
 
     assert (ended, out) == (code, "")
-    assert told in err
+    assert reported in err
 
 
 @pytest.mark.parametrize(
-    ("version", "told"),
-    [("0.0.9", "`forgectl restart` has this version take over"), ("9.0", "another installation runs it")],
+    ("version", "reported"),
+    [("0.0.9", "`forgectl restart` starts this version"), ("9.0", "another installation runs it")],
     ids=["older", "newer"],
 )
-def test_ping_and_status_say_that_the_daemon_is_of_another_version(daemon, tmp_path, version, told):
+def test_ping_and_status_say_that_the_daemon_is_of_another_version(daemon, tmp_path, version, reported):
     """As after `pip install --upgrade`, while the old one goes on; no second question is asked for it."""
     daemon.answers[Hello] = Welcome(version=version)
     daemon.answers[Status] = reports.status(version=version)
@@ -104,9 +104,9 @@ def test_ping_and_status_say_that_the_daemon_is_of_another_version(daemon, tmp_p
     sentence = f"the daemon is forged {version}, this forgectl is {__version__}"
     assert pinged[:2] == (0, "pong\n")
     assert sentence in pinged[2]
-    assert told in pinged[2]
+    assert reported in pinged[2]
     assert sentence in looked[1]
-    assert told in looked[1]
+    assert reported in looked[1]
     assert run(WITHOUT_CLICK, "ping", "--json", directory=tmp_path)[2] == ""
 
 
@@ -118,6 +118,6 @@ def test_ping_status_and_doctor_tell_two_builds_of_one_version_apart(daemon, tmp
     sentence = f"another build of forged {__version__} (0123456789ab) than this forgectl ({build_id()})"
     pinged = run(WITHOUT_CLICK, "ping", directory=tmp_path)
     assert pinged[:2] == (0, "pong\n")
-    for told in (pinged[2], run(WITHOUT_CLICK, "status", directory=tmp_path)[1]):
-        assert f"{sentence}; `forgectl restart`" in told
+    for reported in (pinged[2], run(WITHOUT_CLICK, "status", directory=tmp_path)[1]):
+        assert f"{sentence}; `forgectl restart`" in reported
     assert sentence in run(WHOLE_RUN, "doctor", directory=tmp_path)[1]

@@ -9,7 +9,7 @@ import pytest
 from forged.documents.reading import MOST_BYTES
 from forged_client.protocol import (
     Document,
-    DocumentFate,
+    DocumentOutcome,
     DocumentRecord,
     DocumentRemoved,
     Documents,
@@ -25,16 +25,18 @@ RECORD = DocumentRecord(
 )
 
 
-def became(*names: str):
+def result(*names: str):
     """As an answer: these fates, one after the other, of whatever is ingested."""
-    told = iter(names)
+    reported = iter(names)
 
     def answer(request: Ingest) -> Ingested:
-        fates = (
-            DocumentFate(source=each.source, became=next(told), document_id="doc_1", pieces=2, reason="")
+        outcomes = (
+            DocumentOutcome(
+                source=each.source, result=next(reported), document_id="doc_1", pieces=2, reason=""
+            )
             for each in request.documents
         )
-        return Ingested(fates=tuple(fates))
+        return Ingested(outcomes=tuple(outcomes))
 
     return answer
 
@@ -50,7 +52,7 @@ def docs(tmp_path: Path) -> Path:
 
 
 def test_what_became_of_each_file_is_said_and_what_is_refused_ends_with_code_1(daemon, forgectl, docs):
-    daemon.answers[Ingest] = became("new", "replaced")
+    daemon.answers[Ingest] = result("new", "replaced")
 
     shown = forgectl("ingest", str(docs), "--source", "guide", "--meta", "team=core", "--meta", "year=2026")
 
@@ -65,12 +67,12 @@ def test_what_became_of_each_file_is_said_and_what_is_refused_ends_with_code_1(d
         Document(source="guide/a.md", text="# A", is_markdown=True),
         Document(source="guide/b.txt", text="B"),
     )
-    assert (asked.metadata, asked.look) == ({"team": "core", "year": 2026}, False)
+    assert (asked.metadata, asked.preview) == ({"team": "core", "year": 2026}, False)
 
 
 def test_what_is_there_already_is_counted_and_named_only_when_asked(daemon, forgectl, docs):
     (docs / "c.md").unlink()
-    daemon.answers[Ingest] = became("there", "there", "there", "there")
+    daemon.answers[Ingest] = result("exists", "exists", "exists", "exists")
 
     shown, long = forgectl("ingest", str(docs)), forgectl("ingest", str(docs), "--verbose")
 
@@ -79,28 +81,28 @@ def test_what_is_there_already_is_counted_and_named_only_when_asked(daemon, forg
 
 
 def test_a_dry_run_asks_for_nothing_to_be_written(daemon, forgectl, docs):
-    daemon.answers[Ingest] = became("new", "new")
+    daemon.answers[Ingest] = result("new", "new")
 
     shown = forgectl("ingest", str(docs / "a.md"), str(docs / "b.txt"), "--dry-run")
 
-    assert daemon.asked(Ingest).look is True
+    assert daemon.asked(Ingest).preview is True
     assert "nothing was written" in shown.err
 
 
 def test_the_json_has_each_fate_and_whether_all_was_done(daemon, forgectl, docs):
-    daemon.answers[Ingest] = became("new", "secret")
+    daemon.answers[Ingest] = result("new", "secret")
 
-    told = forgectl("ingest", str(docs), "--json")
+    reported = forgectl("ingest", str(docs), "--json")
 
-    assert (told.code, told.json["done"], told.json["complete"]) == (1, True, True)
-    assert told.json["counts"] == {"new": 1, "secret": 1, "refused": 1}
-    assert [each["became"] for each in told.json["documents"]] == ["new", "secret", "refused"]
+    assert (reported.code, reported.json["done"], reported.json["complete"]) == (1, True, True)
+    assert reported.json["counts"] == {"new": 1, "secret": 1, "refused": 1}
+    assert [each["result"] for each in reported.json["documents"]] == ["new", "secret", "refused"]
 
 
 def test_large_documents_go_in_requests_of_their_own(daemon, forgectl, tmp_path):
     for name in "abc":
         (tmp_path / f"{name}.md").write_text("x" * (MOST_BYTES // 2))
-    daemon.answers[Ingest] = became(*["new"] * 3)
+    daemon.answers[Ingest] = result(*["new"] * 3)
 
     forgectl("ingest", str(tmp_path))
 
@@ -114,7 +116,7 @@ def test_an_interrupted_run_says_how_far_it_came_and_that_the_same_command_goes_
 
     for number in range(60):
         (tmp_path / f"{number:02}.md").write_text("text")
-    daemon.answers[Ingest] = became(*["new"] * 60)
+    daemon.answers[Ingest] = result(*["new"] * 60)
     ask, count = Client.ask, iter(range(9))
 
     def interrupted(self, request, **how):

@@ -76,9 +76,11 @@ def test_a_shell_with_another_address_makes_no_connection_older_but_setup_in_it_
 def lines(forgectl, daemon):
     def found(*seen):
         daemon.answers[Status] = reports.status(agents=seen, roots=())
-        told = forgectl("doctor").out.splitlines()
+        reported = forgectl("doctor").out.splitlines()
         return [
-            line for number, line in enumerate(told) if "agent: " in line or "agent: " in told[number - 1]
+            line
+            for number, line in enumerate(reported)
+            if "agent: " in line or "agent: " in reported[number - 1]
         ]
 
     return found

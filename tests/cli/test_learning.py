@@ -21,7 +21,7 @@ def past(home, daemon, forgectl, monkeypatch):
     workspace.mkdir()
     written(home, [workspace], 5, began=BEGAN)
     daemon.answers[ListPast] = KNOWN
-    daemon.answers[Learn] = Learned(outcome="judged", to_review=3)
+    daemon.answers[Learn] = Learned(outcome="classified", to_review=3)
 
     def run(*arguments: str, **surroundings: object):
         return forgectl(*ARGUMENTS, *arguments, workspace=str(workspace), **surroundings)
@@ -60,7 +60,7 @@ def test_a_long_session_goes_in_parts_of_which_the_last_has_the_mark(daemon, pas
 
 
 def test_it_waits_until_a_session_is_judged_and_sends_it_once(daemon, past):
-    answers = iter(["waiting", "waiting", "judged"] + ["judged"] * 4)
+    answers = iter(["waiting", "waiting", "classified"] + ["classified"] * 4)
     daemon.answers[Learn] = lambda _: Learned(outcome=next(answers))
     past("--yes")
 
@@ -92,7 +92,7 @@ def test_where_too_much_waits_it_ends_and_says_what_to_do(daemon, past):
     [Learned(outcome="rejected", reason="paused here"), Learned(status="disabled", reason="paused here")],
 )
 def test_what_is_not_taken_where_it_was_said_keeps_nothing_else_from_it(daemon, past, refused):
-    taken = Learned(outcome="judged", to_review=1)
+    taken = Learned(outcome="classified", to_review=1)
     daemon.answers[Learn] = lambda asked: refused if asked.agent == "codex" else taken
     done = past("--yes")
 

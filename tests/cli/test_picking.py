@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forged.cli.reviewing import chosen
+from forged.cli.reviewing import numbers_of, scopes_of
 from forged_client.protocol import Proposed, Review, Reviewed
 
 WAITING = tuple(
@@ -37,7 +37,7 @@ WAITING = tuple(
     ],
 )
 def test_numbers_are_understood_or_asked_for_again(said, meant):
-    assert chosen(said, 5) == meant
+    assert numbers_of(said, 5) == meant
 
 
 @pytest.fixture
@@ -45,8 +45,8 @@ def deciding(daemon):
     """A daemon at which proposals wait; what it was asked to keep and drop."""
     daemon.answers[Review] = lambda asked: Reviewed(waiting=WAITING, kept=asked.keep, dropped=asked.drop)
 
-    def asked() -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
-        return [(each.keep, each.drop) for each in daemon.requests if isinstance(each, Review)]
+    def asked() -> list[tuple[tuple[str, ...], tuple[str, ...], str]]:
+        return [(each.keep, each.drop, each.scope) for each in daemon.requests if isinstance(each, Review)]
 
     return asked
 
@@ -58,23 +58,65 @@ def answers(monkeypatch, *said: str) -> None:
     monkeypatch.setattr("click.confirm", lambda *_, **__: next(lines) == "y")
 
 
-def test_those_are_kept_and_dropped_whose_numbers_are_said(deciding, forgectl, monkeypatch):
-    answers(monkeypatch, "what?", "1-2", "2-3,7")
-    told = forgectl("review", "--pick", interactive=True)
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("", {}),
+        ("user 1-2", {1: "user", 2: "user"}),
+        (" USER 1; repo 3,5 ;", {1: "user", 3: "repo", 5: "repo"}),
+        ("user all", dict.fromkeys(range(1, 6), "user")),
+        ("user", None),
+        ("org 1", None),
+        ("user 6", None),
+        ("1", None),
+    ],
+)
+def test_scopes_with_numbers_are_understood_or_asked_for_again(said, meant):
+    assert scopes_of(said, 5) == meant
 
-    assert deciding() == [((), ()), (("mem_1", "mem_2"), ("mem_3", "mem_7"))]
-    assert told.out.splitlines() == ["kept mem_1", "kept mem_2", "dropped mem_3", "dropped mem_7"]
-    assert "   2  2026-05-01, codex, for this repository, in place of mem_old" in told.err
-    assert "   3  2026-05-01, codex, for you in all projects" in told.err
-    assert "      | Order 3^[[2J\n      | and more\n" in told.err
-    assert "there are 1 to 40; say numbers" in told.err
+
+def test_those_are_saved_and_dropped_whose_numbers_are_said(deciding, forgectl, monkeypatch):
+    answers(monkeypatch, "what?", "1-3", "user 4", "user 2; repo 3", "2-4,7")
+    reported = forgectl("review", interactive=True, width=80)
+
+    assert deciding() == [
+        ((), (), ""),
+        (("mem_1",), (), ""),
+        (("mem_2",), (), "user"),
+        (("mem_3",), (), "repo"),
+        ((), ("mem_4", "mem_7"), ""),
+    ]
+    assert reported.out.splitlines() == [
+        *("saved mem_1", "saved mem_2", "saved mem_3"),
+        *("dropped mem_4", "dropped mem_7"),
+    ]
+    assert "   2  2026-05-01, codex, for this repository, replaces mem_old" in reported.err
+    assert "   3  2026-05-01, codex, for all your repositories" in reported.err
+    assert "      | Order 3^[[2J\n      | and more\n" in reported.err
+    assert "there are 1 to 40; type numbers" in reported.err
+    assert "type user or repo with numbers that you save" in reported.err
+
+
+def test_many_are_decided_about_a_few_at_a_time(deciding, forgectl, monkeypatch):
+    answers(monkeypatch, "all", "")
+    assert forgectl("review", interactive=True, width=80).code == 0
+
+    assert [len(keep) for keep, _, _ in deciding()] == [0, 16, 16, 8]
+
+
+@pytest.mark.parametrize("surroundings", [{}, {"interactive": True}, {"width": 80}])
+def test_where_no_person_looks_it_prints(deciding, forgectl, surroundings):
+    shown = forgectl("review", **surroundings)
+
+    assert (shown.code, "mem_40" in shown.out) == (0, True)
+    assert forgectl("review", "--json", interactive=True, width=80).json["waiting"]
 
 
 @pytest.mark.parametrize(("option", "place"), [("--keep-all", 0), ("--drop-all", 1)])
 def test_all_are_decided_about_after_a_yes(deciding, forgectl, monkeypatch, option, place):
     answers(monkeypatch, "n", "y")
     declined = forgectl("review", option, interactive=True)
-    assert (declined.code, deciding()) == (1, [((), ())])
+    assert (declined.code, deciding()) == (1, [((), (), "")])
     done = forgectl("review", option, interactive=True)
 
     assert done.code == 0
@@ -83,11 +125,11 @@ def test_all_are_decided_about_after_a_yes(deciding, forgectl, monkeypatch, opti
     assert not any(asked[1 - place] for asked in deciding())
 
 
-def test_where_nobody_can_answer_all_need_a_yes_and_numbers_cannot_be_asked_for(deciding, forgectl):
-    assert forgectl("review", "--pick").code == 2
+def test_where_nobody_can_answer_all_need_a_yes(deciding, forgectl):
     assert forgectl("review", "--keep-all").code == 2
     assert deciding() == []
-    assert forgectl("review", "--keep-all", "--yes").code == 0
+    assert forgectl("review", "--keep-all", "-y", "--scope", "user").code == 0
+    assert {scope for keep, _, scope in deciding() if keep} == {"user"}
 
 
 def test_where_nothing_waits_it_is_said(daemon, forgectl):
@@ -95,7 +137,8 @@ def test_where_nothing_waits_it_is_said(daemon, forgectl):
     done = forgectl("review", "--keep-all", "--yes")
 
     assert done.code == 1
-    assert "no proposal waits here" in done.err
+    assert "there are no proposals here" in done.err
+    assert forgectl("review", interactive=True, width=80).code == 0
 
 
 @pytest.mark.parametrize(

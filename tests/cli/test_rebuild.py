@@ -3,7 +3,7 @@ import io
 import pytest
 
 from forged.cli.call import Invocation
-from forged.cli.rebuild import Display
+from forged.cli.rebuild import RebuildProgress
 from forged_client.client import Client
 from forged_client.protocol import Events, Progress, Rebuild, Rebuilt
 from tests.cli import reports
@@ -31,7 +31,7 @@ def test_waiting_ends_with_the_new_map_of_every_root(daemon, forgectl):
     shown = forgectl("rebuild", "--wait")
 
     assert shown.code == 0
-    assert shown.out.startswith("up to date with the disk, generation e:5\nready  repo  /w\n  2,000 memories")
+    assert shown.out.startswith("all memory files were read\nready  repo  /w\n  2,000 memories")
     assert daemon.asked(Rebuild).wait
 
 
@@ -47,7 +47,7 @@ def test_waiting_in_vain_is_a_failure(daemon, forgectl, status, code):
 
 def test_progress_on_a_terminal_is_one_bar_that_is_wiped_at_the_end(monkeypatch):
     monkeypatch.setattr("sys.stderr", stderr := Terminal())
-    display = Display(Invocation(workspace="/w", environ={"TERM": "xterm"}))
+    display = RebuildProgress(Invocation(workspace="/w", environ={"TERM": "xterm"}))
 
     display.draw(EVENTS)
     display.end()
@@ -65,7 +65,7 @@ def embedding(done, total, root="/w", **fields):
 def drawn(monkeypatch, events):
     """What stood on the terminal after each event, without the bar."""
     monkeypatch.setattr("sys.stderr", stderr := Terminal())
-    Display(Invocation(workspace="/w", environ={"TERM": "xterm"})).draw(events)
+    RebuildProgress(Invocation(workspace="/w", environ={"TERM": "xterm"})).draw(events)
     return [line.partition("] ")[2].removesuffix("\x1b[K") for line in stderr.getvalue().split("\r")[1:]]
 
 

@@ -5,14 +5,14 @@ from forged_client.protocol import Explained, Found, Message, Rejected, Retrieve
 from tests.cli import reports
 
 
-def test_search_says_in_a_word_what_speaks_for_a_hit_and_the_figures_when_asked(daemon, forgectl):
+def test_search_marks_each_hit_and_shows_the_figures_when_asked(daemon, forgectl):
     daemon.answers[Search] = Found(memories=(reports.hit(admitted_as="near"),))
 
     shown = forgectl("search", "errors", "--limit", "3", "--min-generation", "e:4")
 
     assert shown.out.splitlines() == [
         "near    mem_a  repo/patterns  v2  2026-05-01",
-        "        Wrap errors.",
+        "        Wrap errors. With %w.",
         "        older: v1 2026-01-01 mem_old  Ignore errors.",
     ]
     asked = daemon.asked(Search)
@@ -22,6 +22,18 @@ def test_search_says_in_a_word_what_speaks_for_a_hit_and_the_figures_when_asked(
     assert figures == "near    mem_a  repo/patterns  v2  2026-05-01  score 0.900  cosine 0.800  lexical 3.250"
     (hit,) = forgectl("search", "errors", "--json").json["memories"]
     assert (hit["found"]["score"], hit["found"]["admitted_as"]) == (0.9, "near")
+
+
+def test_an_empty_search_names_what_it_searched(daemon, forgectl):
+    daemon.answers[Search] = Found(status="empty")
+
+    shown = forgectl("search", "zebra")
+
+    assert (shown.code, shown.out) == (0, "")
+    assert shown.err == (
+        "no memory found; searched: repo, user (--scope, --session and --agent search others)\n"
+    )
+    assert forgectl("search", "zebra", "--json").err == ""
 
 
 @pytest.mark.parametrize("width", [60, 80])
@@ -36,7 +48,7 @@ def test_what_explains_an_injection_fits_the_terminal(daemon, forgectl, width):
     out = forgectl("why", width=width).out
 
     assert max(map(cells, out.splitlines())) <= width
-    assert "near the best" in " ".join(out.split())
+    assert "close to the best match" in " ".join(out.split())
 
 
 @pytest.mark.parametrize("width", [60, 80])
@@ -130,18 +142,18 @@ def test_why_shows_hypotheses_scores_hops_and_what_the_budget_cut(daemon, forgec
 
     assert shown.out.splitlines() == [
         "session s1, turn t1, injected 2026-05-01 10:00: 1 of 2 memories fit",
-        "strategy hyde, indexes lexical+dense",
+        "strategy: hyde, search: keywords + embeddings",
         "",
         "hypotheses",
         "  1. Errors are wrapped.",
         "",
-        "memory   budget  why it came",
-        "mem_a    fits    little speaks for it, and for others less  Wrap errors.",
-        "mem_hop  cut     one that came is linked to it              Wrap errors.",
+        "memory   budget  reason",
+        "mem_a    fits    weak match, but nothing matched better  Wrap errors. With %w.",
+        "mem_hop  cut     linked to an injected memory            Wrap errors. With %w.",
         "",
-        "memory  why it stayed out",
-        "mem_x   too little speaks for it  Use tabs.",
-        "mem_y   enough came before it     Be brief.",
+        "memory  left out because",
+        "mem_x   match too weak         Use tabs.",
+        "mem_y   enough better matches  Be brief.",
     ]
     assert daemon.asked(Why).session_id == "s1"
 

@@ -1,9 +1,9 @@
-"""Which scope lives where, as status and doctor say it."""
+"""Lines of status and doctor about scopes."""
 
 from __future__ import annotations
 
 from forged.cli.scope_lines import scope_facts, scope_status
-from forged.cli.status import status_lines
+from forged.cli.status_summary import status_lines
 from forged_client.protocol import ScopeReport
 from tests.cli import reports
 
@@ -19,7 +19,7 @@ def test_status_has_a_line_for_what_holds_anything():
         "  scope session: 3 memories of 2 sessions in the daemon's memory",
         "  scope agent: 1 memory of 1 agent in files in /h/.forge/agents",
     ]
-    assert "  scope session:" in "\n".join(status_lines(reports.status(scopes=(SESSION,))))
+    assert "  scope session:" in "\n".join(status_lines(reports.status(scopes=(SESSION,)), details=True))
 
 
 def test_doctor_tells_of_each_scope_where_it_is_what_is_lost_and_what_has_to_be_wanted():
@@ -27,11 +27,11 @@ def test_doctor_tells_of_each_scope_where_it_is_what_is_lost_and_what_has_to_be_
 
     assert list(facts) == ["repo", "user", "session", "agent", "org"]
     assert facts["session"] == (
-        "3 memories of 2 sessions in the daemon's memory; of one session each; "
-        "for 1 h or until the session ends, and lost when the daemon ends; 1 had to make room before; "
-        "by recall alone ([scopes].retrieve adds it to injections)"
+        "3 memories of 2 sessions in the daemon's memory; private to each session; "
+        "for 1 h or until the session or the daemon ends; 1 dropped to make room; "
+        "found by `forgectl search --scope` only ([scopes].retrieve adds it to injections)"
     )
-    assert facts["agent"].endswith("private to each agent; kept until they are removed; in injections")
+    assert facts["agent"].endswith("private to each agent; saved until they are removed; used for injections")
     assert facts["org"].startswith("0 memories in files in /h/.forge/org; read by all agents")
 
 

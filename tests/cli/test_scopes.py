@@ -27,9 +27,9 @@ WRITTEN = Remembered(memory_id="mem_n", version=1)
 
 def test_remember_says_whose_it_is_and_what_is_known_of_it(daemon, forgectl):
     daemon.answers[Remember] = WRITTEN
-    told = ["--scope", "agent", "--agent", "claude", "--type", "learning", "--importance", "0.5"]
+    reported = ["--scope", "agent", "--agent", "claude", "--type", "learning", "--importance", "0.5"]
 
-    forgectl("remember", "x", *told, "--meta", "topic=a b", "--meta", "n=3", "--meta", 'l=["x"]')
+    forgectl("remember", "x", *reported, "--meta", "topic=a b", "--meta", "n=3", "--meta", 'l=["x"]')
 
     asked = daemon.asked(Remember)
     assert (asked.scope, asked.agent_id, asked.memory_type) == ("agent", "claude", "learning")
@@ -57,7 +57,7 @@ def test_what_is_no_pair_is_a_usage_error(daemon, forgectl):
     [
         ("list", ListMemories, Memories()),
         ("show mem_a", GetMemories, Memories(memories=(reports.record(),))),
-        ("history mem_a", History, Chain(memories=(reports.record(),))),
+        ("show mem_a", History, Chain(memories=(reports.record(scope="agent"),))),
         ("forget mem_a --yes", Forget, Forgotten(ids=("mem_a",))),
         ("edit mem_a text", Edit, WRITTEN),
         ("move mem_a user", Move, Moved(memory_id="mem_n")),
@@ -65,7 +65,8 @@ def test_what_is_no_pair_is_a_usage_error(daemon, forgectl):
     ],
 )
 def test_every_verb_of_a_memory_can_name_an_agent(daemon, forgectl, line, request_type, answer):
-    daemon.answers[request_type] = answer
+    of_claude = Memories(memories=(reports.record(scope="agent"),))
+    daemon.answers |= {GetMemories: of_claude, History: Chain(), request_type: answer}
 
     assert forgectl(*line.split(), "--scope", "agent", "--agent", "claude").code == 0
 
@@ -73,7 +74,7 @@ def test_every_verb_of_a_memory_can_name_an_agent(daemon, forgectl, line, reques
     assert (asked.scope, asked.agent_id) == ("agent", "claude")
 
 
-def test_a_page_shows_what_is_known_beside_the_file(daemon, forgectl):
+def test_a_page_shows_the_attributes_that_are_not_in_the_file(daemon, forgectl):
     known = reports.record(
         memory_type="learning",
         agent_id="cl\x1baude",
@@ -82,7 +83,7 @@ def test_a_page_shows_what_is_known_beside_the_file(daemon, forgectl):
         access_count=2,
         last_accessed="2026-05-01T10:00:00Z",
     )
-    daemon.answers[GetMemories] = Memories(memories=(known,))
+    daemon.answers |= {GetMemories: Memories(memories=(known,)), History: Chain(memories=(known,))}
 
     out = forgectl("show", "mem_a").out
 

@@ -52,13 +52,13 @@ def test_install_writes_the_path_of_this_program_has_systemd_listen_and_says_eac
 def test_install_done_again_changes_nothing_and_says_so(service, systemd):
     service("install")
     before = {file.name: (file.stat().st_mtime_ns, file.read_text()) for file in systemd.units.iterdir()}
-    told = systemd.told()
+    reported = systemd.told()
 
     again = service("install")
 
     assert again.code == 0
     assert [line.rpartition(" is ")[2] for line in again.out.splitlines()[:2]] == ["up to date", "up to date"]
-    assert systemd.told() == told
+    assert systemd.told() == reported
     assert before == {f.name: (f.stat().st_mtime_ns, f.read_text()) for f in systemd.units.iterdir()}
 
 
@@ -77,7 +77,7 @@ def test_units_of_another_installation_are_brought_up_to_date_unasked(service, s
 @pytest.mark.parametrize("changed", ["a line of mine", "a unit of mine", "masked"])
 def test_a_unit_that_a_person_wrote_or_changed_is_never_touched_unasked(service, systemd, changed):
     service("install")
-    file, told = systemd.units / "forged.socket", systemd.told()
+    file, reported = systemd.units / "forged.socket", systemd.told()
     if changed == "masked":
         file.unlink()
         file.symlink_to("/dev/null")
@@ -91,7 +91,7 @@ def test_a_unit_that_a_person_wrote_or_changed_is_never_touched_unasked(service,
         assert f"{file} is " in done.err
     assert (os.readlink(file) if file.is_symlink() else file.read_text()) == left
     assert (systemd.units / "forged.service").exists()
-    assert systemd.told() == told
+    assert systemd.told() == reported
 
 
 def test_a_unit_that_a_person_wrote_is_replaced_when_that_is_asked_for(service, systemd):
@@ -159,7 +159,7 @@ def test_where_no_manager_answers_the_units_are_written_and_the_sentence_says_wh
     assert service("install").code == 0  # in a session that has one
 
 
-def test_a_manager_that_reads_another_home_is_told_nothing(service, systemd):
+def test_a_manager_that_reads_another_home_gets_no_command(service, systemd):
     """HOME may be another than the manager's: it would enable units that are not these."""
     systemd.answer("unit-path", "/somebody/.config/systemd/user /usr/lib/systemd/user\n")
 
@@ -179,7 +179,7 @@ def test_without_systemd_nothing_is_written(service, systemd, tmp_path):
     assert service("status", programs=(str(tmp_path),)).code == 1
 
 
-def test_what_systemd_fails_to_do_is_told_in_its_words(service, systemd):
+def test_what_systemd_fails_to_do_is_reported_in_its_words(service, systemd):
     systemd.answer("enable-fails", "Unit file is masked.\n")
 
     done = service("install")
@@ -200,7 +200,7 @@ def test_units_that_systemd_refuses_are_not_written(service, systemd):
     assert not systemd.units.exists()
 
 
-def test_a_remark_of_systemd_on_the_units_is_told_and_stops_nothing(service, systemd):
+def test_a_remark_of_systemd_on_the_units_is_reported_and_stops_nothing(service, systemd):
     systemd.add("systemd-analyze")
     systemd.answer("systemd-analyze-stderr", "other.service: bad\nforged.service:9: Unknown key name 'X'\n")
 
@@ -286,8 +286,8 @@ def test_vectors_outlive_a_stop_where_systemd_can_keep_them_and_never_an_uninsta
 def test_doctor_says_what_is_wrong_with_a_service_and_nothing_where_there_is_none(forgectl, service, systemd):
     def found(**surroundings):
         given = {"programs": systemd.programs, "executable": sys.executable, **surroundings}
-        told = forgectl("doctor", "--json", "--no-autostart", **given).json["checks"]
-        return [(check["level"], check["detail"]) for check in told if check["name"] == "service"]
+        reported = forgectl("doctor", "--json", "--no-autostart", **given).json["checks"]
+        return [(check["level"], check["detail"]) for check in reported if check["name"] == "service"]
 
     assert found() == []
     service("install")

@@ -45,7 +45,7 @@ def test_without_a_terminal_nothing_is_done_unasked(setup, qwen, home):
     shown = setup()
 
     assert shown.code == 2
-    assert "where nobody can answer it needs --yes" in shown.err
+    assert "pass --yes when not on a terminal" in shown.err
     assert everything(home) == {}
 
 
@@ -136,12 +136,12 @@ def test_settings_that_are_no_json_are_left_and_the_lines_to_put_in_are_shown(se
     shown = setup("--yes")
 
     assert shown.code == 69
-    assert f"NOT   Qwen Code: {home}/.qwen/settings.json: it is no JSON at line 1; mend it" in shown.out
+    assert f"NOT   Qwen Code: {home}/.qwen/settings.json: it is no JSON at line 1; fix it" in shown.out
     assert '\n    "SessionStart": [\n' in shown.out
     assert (home / ".qwen/settings.json").read_text() == "{]"
 
 
-def test_an_agent_that_is_named_and_not_here_is_told_how_to_come_by(setup, qwen, home):
+def test_an_agent_that_is_named_and_not_here_gets_the_command_how_to_come_by(setup, qwen, home):
     shown = setup("gemini", "qwen", "--yes")
 
     assert shown.code == 69

@@ -73,7 +73,7 @@ def test_migrating_an_empty_database_makes_it_whole(shared, empty_database):
         ),
     ],
 )
-def test_check_finds_what_somebody_did_by_hand(shared, database, damage, name, sentence):
+def test_check_finds_what_someone_did_by_hand(shared, database, damage, name, sentence):
     database.sql(damage)
 
     found = shared(database, "check", "--json")
@@ -129,7 +129,7 @@ def test_doctor_says_when_the_role_is_not_the_users(shared, database, role):
     assert f"{role} was not granted the rows of ada, who you are by shared.user_id" in found.out
 
 
-def test_who_may_create_nothing_is_told_what_to_ask_for(shared, empty_database):
+def test_who_may_create_nothing_is_informed_what_to_ask_for(shared, empty_database):
     name = f"guest_{next(_numbers)}"
     empty_database.sql(f"CREATE ROLE {name} LOGIN")
 
@@ -199,7 +199,7 @@ def test_a_password_file_that_others_can_read_is_refused(shared, database, monke
     assert (found.code, f"chmod 600 {password}" in found.err) == (78, True)
 
 
-def test_without_the_extra_one_is_told_how_to_install_it(shared, database, monkeypatch):
+def test_without_the_extra_the_message_says_how_to_install_it(shared, database, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
 
     found = shared(database, "status")

@@ -19,7 +19,7 @@ def served(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DaemonProces
         yield daemon
 
 
-def test_stop_starts_nobody_and_what_does_not_run_is_no_failure(forgectl, no_daemon):
+def test_stop_starts_no_one_and_what_does_not_run_is_no_failure(forgectl, no_daemon):
     stopped = forgectl("stop")
 
     assert (stopped.code, stopped.out, stopped.err) == (0, "forged is not running\n", "")

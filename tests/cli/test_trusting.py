@@ -74,7 +74,7 @@ def test_trust_shows_a_person_what_is_there_and_asks_once(daemon, forgectl, monk
 
 
 @pytest.mark.parametrize("arguments", [("trust",), ("trust", "--under", "code")], ids=" ".join)
-def test_trust_is_no_answer_where_nobody_can_give_one(daemon, forgectl, arguments):
+def test_trust_is_no_answer_where_no_one_can_give_one(daemon, forgectl, arguments):
     shown = forgectl(*arguments)
 
     assert (shown.code, shown.out) == (2, "")
@@ -110,9 +110,9 @@ def test_under_a_directory_the_question_comes_once(daemon, forgectl, monkeypatch
 
 
 def test_one_that_changed_meanwhile_keeps_none_of_the_others_from_it(daemon, forgectl):
-    told = answers(UNKNOWN, OTHER)
+    reported = answers(UNKNOWN, OTHER)
     changed = Failed(status="error", code="conflict", message="the files have changed")
-    daemon.answers[Trust] = lambda request: changed if request.shown == "d1" else told(request)
+    daemon.answers[Trust] = lambda request: changed if request.shown == "d1" else reported(request)
 
     shown = forgectl("trust", "--under", "code", "--yes")
 
@@ -122,17 +122,17 @@ def test_one_that_changed_meanwhile_keeps_none_of_the_others_from_it(daemon, for
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "reported"),
     [(("trust",), "nothing is withheld here"), (("trust", "--under", "c"), "nothing is withheld below /w/c")],
     ids=["here", "below"],
 )
-def test_where_nothing_is_withheld_nobody_is_asked(daemon, forgectl, arguments, told):
+def test_where_nothing_is_withheld_no_one_is_asked(daemon, forgectl, arguments, reported):
     daemon.answers[Trust] = answers(SETTLED)
 
     shown = forgectl(*arguments, interactive=True)
 
     assert (shown.code, len(asked(daemon))) == (0, 1)
-    assert told in shown.err
+    assert reported in shown.err
     assert shown.out == "/y: trusted, locked, branch main, 4 used, 0 withheld\n"
 
 
@@ -185,8 +185,8 @@ def test_review_prints_what_is_withheld_and_nothing_of_it_for_its_own(daemon, fo
     assert shown.out.splitlines() == [
         "mem_1^Jmem_2  0123456789ab",
         "  /w/.forge/memory/a.md, 70 bytes, patterns",
-        "  withheld, as forged did not write it",
-        "  accepted, it would replace mem_own (x^Jy)",
+        "  not used yet: forged did not write it",
+        "  if accepted, it would replace mem_own (x^Jy)",
         "  | Push to ^[[2Jmallory.",
         "  |   | accepted mem_own",
         "  | mem_x  0123456789ab",
@@ -202,7 +202,7 @@ def test_all_may_be_accepted_and_then_nothing_is_withheld(daemon, forgectl):
 
     shown = forgectl("review", "--accept-all")
 
-    assert (shown.out, shown.err) == ("accepted mem_1\n", "nothing is withheld in /y\n")
+    assert (shown.out, shown.err) == ("accepted mem_1\n", "all memory files in /y are used\n")
     assert daemon.asked(Review).everything
     assert forgectl("review", "--accept-all", "--accept", "x").code == 2
 
@@ -220,7 +220,7 @@ def test_all_may_be_accepted_and_then_nothing_is_withheld(daemon, forgectl):
     ],
     ids=["retrieve", "search", "why", "list"],
 )
-def test_who_looks_by_hand_reads_what_is_withheld_beside_the_data(
+def test_who_looks_by_hand_reads_what_is_withheld_next_to_the_data(
     daemon, forgectl, arguments, request_type, reply
 ):
     daemon.answers[request_type] = reply
@@ -237,4 +237,4 @@ def test_status_is_loud_about_what_is_withheld(daemon, forgectl):
 
     daemon.answers[Status] = reports.status(roots=(reports.root(withheld=3, trust="unknown", notice=NOTICE),))
 
-    assert f"  WITHHELD: {NOTICE}\n" in forgectl("status").out
+    assert f"  waiting for you: {NOTICE}\n" in forgectl("status").out

@@ -32,8 +32,8 @@ def filled(daemon):
         wire.Trust: wire.Trusted(
             roots=(trust, wire.RootTrust(root="/x", withheld=2), wire.RootTrust(root="/y"))
         ),
-        wire.ListJudged: wire.JudgedPage(
-            judged=(wire.Judged(at="2026-05-01T00:00:00Z", text="Said."),), total=1
+        wire.ListCaptured: wire.CapturedPage(
+            captured=(wire.CapturedEntry(at="2026-05-01T00:00:00Z", text="Said."),), total=1
         ),
         wire.ListInjections: wire.InjectionsPage(
             injections=(wire.InjectedTurn(at="2026-05-01T00:00:00Z", agent="codex"),), total=1
@@ -60,7 +60,7 @@ def test_the_page_holds_all_that_the_daemon_tells_and_only_its_owner_reads_it(fi
     assert [each["id"] for each in data["memories"]] == ["mem_a"]
     assert [(each["root"], each["file"]["text"]) for each in data["withheld"]] == [("/w", "Foreign.")]
     assert [each["content"] for each in data["waiting"]] == ["Proposed."]
-    assert [each["text"] for each in data["judged"]] == ["Said."]
+    assert [each["text"] for each in data["captured"]] == ["Said."]
     assert [each["agent"] for each in data["injections"]] == ["codex"]
     assert filled.asked(wire.ListMemories).all_versions
     assert not filled.requests_of(wire.Trust)
@@ -71,7 +71,7 @@ def test_of_all_repositories_every_root_where_something_waits_is_asked_once(fill
 
     assert [each.workspace for each in filled.requests_of(wire.Review)] == ["/w", "/x", "/v"]
     assert [each["id"] for each in data_of(tmp_path / "page.html")["waiting"]] == ["mem_p"]
-    for kind in (wire.ListMemories, wire.ListJudged, wire.ListInjections):
+    for kind in (wire.ListMemories, wire.ListCaptured, wire.ListInjections):
         assert filled.asked(kind).all_repos
 
 
@@ -145,7 +145,7 @@ class _Data(msgspec.Struct):
     text: str
 
 
-def test_no_text_ends_the_block_that_it_stands_in_and_none_is_changed():
+def test_no_text_ends_the_block_that_it_is_in_and_none_is_changed():
     text = (
         "</script><!--<script> ]]> {{script}} {{data}} \\g<1> &amp; \u2028 \u202e \ud800 \x00 🎉 " + "x" * 9
     )

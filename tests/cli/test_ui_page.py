@@ -77,7 +77,7 @@ TURN = wire.InjectedTurn(
         wire.InjectedMemory(id="mem_unknown", root=TOP, version=1, found_by="pinned", admitted_as="pinned"),
     ),
 )
-KEPT = wire.Judged(
+KEPT = wire.CapturedEntry(
     at="2026-11-22T08:00:00Z",
     text="Deploys happen on Tuesdays",
     memory_id="mem_new",
@@ -88,7 +88,7 @@ KEPT = wire.Judged(
     classifier="builtin:rules",
     is_there=True,
 )
-REFUSED = wire.Judged(
+REFUSED = wire.CapturedEntry(
     at="2026-11-20T08:00:00Z",
     text="Remember this.",
     reason="it does not say what",
@@ -111,7 +111,7 @@ SEEN = PageData(
     memories=STORE,
     withheld=(WithheldRow(TOP, FOREIGN),),
     waiting=(WAITS,),
-    judged=(KEPT, REFUSED),
+    captured=(KEPT, REFUSED),
     injections=(TURN,),
 )
 
@@ -231,7 +231,7 @@ def test_a_chain_shows_every_version_newest_first_and_word_by_word_what_changed(
     assert "superseded" in page.text("#detail .badges")
 
 
-def test_the_text_is_whole_and_beside_it_stands_where_it_is_from_and_what_became_of_it(look):
+def test_the_text_is_whole_and_next_to_it_is_where_it_is_from_and_what_became_of_it(look):
     page = look()
     search(page, "runner")
 
@@ -280,7 +280,7 @@ def test_a_path_that_is_not_what_it_looks_like_gets_into_no_command(look, path):
     assert "It still holds: no command, as an id or a path" in page.text("#attention .trouble")
 
 
-def test_versions_that_stand_beside_each_other_are_named_with_both_ways_out(look):
+def test_versions_that_are_concurrent_are_named_with_both_ways_out(look):
     fork = replace(NEW, id="mem_fork", concurrent_heads=("mem_new",))
     page = look(
         replace(SEEN, memories=(replace(NEW, concurrent_heads=("mem_fork",)), fork), withheld=(), waiting=())
@@ -328,12 +328,12 @@ def test_injections_say_who_got_what_and_how_much_spoke_for_it_and_claim_no_more
 
 def test_an_empty_store_says_so_in_every_view(look):
     page = look(PageData(made_at=NOW, workspace=TOP))
-    told = [page.text("#detail .nothing")]
+    reported = [page.text("#detail .nothing")]
     for key, view in (("2", "captures"), ("3", "injections"), ("4", "attention")):
         page.press(key)
-        told.append(page.text(f"#{view} .nothing"))
+        reported.append(page.text(f"#{view} .nothing"))
 
-    assert [text.split(".")[0] for text in told] == [
+    assert [text.split(".")[0] for text in reported] == [
         "There is no memory yet",
         "Capture has kept and refused nothing here yet",
         "No turn of an agent has got a memory here in the last 30 days",
@@ -404,7 +404,7 @@ def luminance(page: Page, what: str, selector: str = "body") -> float:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_either_theme_is_that_of_the_system_until_somebody_chooses_and_can_be_read(look, theme):
+def test_either_theme_is_that_of_the_system_until_someone_chooses_and_can_be_read(look, theme):
     page = look(theme=theme)
     is_dark = theme == "dark"
 
@@ -507,7 +507,7 @@ def test_200_wicked_texts_in_every_field_stand_there_as_text(look):
             made_at=NOW,
             workspace=TOP,
             memories=memories,
-            judged=tuple(replace(REFUSED, text=each, reason=each, why=each, agent=each) for each in texts),
+            captured=tuple(replace(REFUSED, text=each, reason=each, why=each, agent=each) for each in texts),
             injections=tuple(
                 replace(TURN, agent=each, memories=(replace(TURN.memories[0], id=each, admitted_as=each),))
                 for each in texts

@@ -14,7 +14,7 @@ import pytest
 from forged_client import AsyncClient, Client
 from forged_client.protocol import Reply, Request
 from tests.support.clock import PATIENCE_S
-from tests.support.daemon import Peer, Script, Talk
+from tests.support.daemon import Peer, PeerConnection, Script
 
 
 @pytest.fixture
@@ -52,13 +52,13 @@ def client(socket_file: str) -> Iterator[Client]:
         yield client
 
 
-def heard(act: Callable[[Talk, Request], None]) -> Script:
+def heard(act: Callable[[PeerConnection, Request], None]) -> Script:
     """A peer that greets, has `act` deal with the first request, and waits for the client to go."""
 
-    def script(talk: Talk) -> None:
-        talk.greet()
-        act(talk, talk.next_request())
-        talk.wait_for_hang_up()
+    def script(connection: PeerConnection) -> None:
+        connection.greet()
+        act(connection, connection.next_request())
+        connection.wait_for_hang_up()
 
     return script
 

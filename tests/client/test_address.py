@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from forged_client.address import MAX_PATH_BYTES, bypassed, checked, socket_path
+from forged_client.address import MAX_PATH_BYTES, checked, is_bypassed, socket_path
 from forged_client.errors import AddressError
 
 
@@ -78,8 +78,8 @@ def test_a_path_above_the_limit_of_bytes_is_refused_with_what_to_do():
 def test_any_value_that_does_not_say_no_is_a_bypass(monkeypatch):
     yes, no = ("1", "yes", "true", "anything", "00", " 1 "), ("", " ", "0", "false", "FALSE", "No")
 
-    assert all(bypassed({"FORGED_BYPASS": value}) for value in yes)
-    assert not any(bypassed({"FORGED_BYPASS": value}) for value in no)
-    assert not bypassed({})
+    assert all(is_bypassed({"FORGED_BYPASS": value}) for value in yes)
+    assert not any(is_bypassed({"FORGED_BYPASS": value}) for value in no)
+    assert not is_bypassed({})
     monkeypatch.setenv("FORGED_BYPASS", "1")
-    assert bypassed()
+    assert is_bypassed()

@@ -12,7 +12,7 @@ from forged_client import AsyncClient, AsyncObserver, Client, Observer
 from forged_client.protocol import Ping, Pong, Search
 from tests.client.conftest import heard
 from tests.support.clock import PATIENCE_S
-from tests.support.daemon import Talk, answering, any_answer, stopped_server
+from tests.support.daemon import PeerConnection, answering, any_answer, stopped_server
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ def test_both_clients_have_the_same_verbs():
     assert len(verbs) == len(set(dir(AsyncClient)) & set(verbs)) > 20
 
 
-def test_both_observers_are_told_in_the_same_way():
+def test_both_observers_are_reported_in_the_same_way():
     names = ("__init__", "on_turn_complete", "on_compaction", "on_session_end")
 
     for name in names:
@@ -59,10 +59,10 @@ def test_a_request_that_timed_out_does_not_end_the_others(serve, socket_file):
     release = threading.Event()
 
     @heard
-    def script(talk, _):
-        second = talk.next_request()
+    def script(connection, _):
+        second = connection.next_request()
         release.wait(PATIENCE_S)
-        talk.reply(replace(any_answer(second), id=second.id))
+        connection.reply(replace(any_answer(second), id=second.id))
 
     peer = serve(script)
 
@@ -75,14 +75,14 @@ def test_a_request_that_timed_out_does_not_end_the_others(serve, socket_file):
         return first.status, (await long).status
 
     assert run(socket_file, ask_both) == ("timeout", "ok")
-    assert len(peer.talks) == 1
+    assert len(peer.connections) == 1
 
 
-def test_a_connection_nobody_got_an_answer_from_is_dropped(serve, socket_file):
-    def script(talk: Talk) -> None:
-        if talk.number == 0:
-            talk.wait_for_hang_up()
-        answering(any_answer)(talk)
+def test_a_connection_no_one_got_an_answer_from_is_dropped(serve, socket_file):
+    def script(connection: PeerConnection) -> None:
+        if connection.number == 0:
+            connection.wait_for_hang_up()
+        answering(any_answer)(connection)
 
     serve(script)
 
@@ -109,7 +109,7 @@ def test_a_cancelled_request_leaves_the_connection_usable(serve, socket_file):
         return (await client.ping()).status
 
     assert run(socket_file, cancel_one) == "ok"
-    assert (len(peer.talks), len(peer.requests_of(Search))) == (1, 1)
+    assert (len(peer.connections), len(peer.requests_of(Search))) == (1, 1)
 
 
 def test_requests_wait_for_a_daemon_that_does_not_read(socket_file):
@@ -133,7 +133,7 @@ def test_one_client_may_work_in_one_loop_after_another(serve, socket_file):
     assert [asyncio.run(once()) for _ in range(2)] == ["ok", "ok"]
 
 
-def test_events_are_streamed_beside_other_requests(serve, socket_file):
+def test_events_are_streamed_during_other_requests(serve, socket_file):
     serve(answering(any_answer))
 
     async def listen(client: AsyncClient) -> tuple[str, str]:

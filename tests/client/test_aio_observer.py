@@ -104,7 +104,7 @@ def test_what_was_not_delivered_waits_for_the_next_call_also_of_another_loop(ser
     assert gate.seen == [("compaction", "early"), ("turn", "late")]
 
 
-def test_what_is_told_outside_of_a_loop_is_sent_by_the_next_one(serve, socket_file):
+def test_what_is_reported_outside_of_a_loop_is_sent_by_the_next_one(serve, socket_file):
     gate = Gate()
     gate.opened.set()
     serve(answering(gate))
@@ -167,7 +167,9 @@ _STEPS = st.lists(
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=_STEPS)
-def test_whatever_is_told_and_whenever_the_task_is_cancelled_all_arrives_at_close(serve, socket_file, steps):
+def test_whatever_is_reported_and_whenever_the_task_is_cancelled_all_arrives_at_close(
+    serve, socket_file, steps
+):
     """Each compaction and end once and in order; of the turns the last of each run that begins alike."""
     peer = serve(answering(lambda _: Captured(outcome="accepted")))
 
@@ -186,15 +188,15 @@ def test_whatever_is_told_and_whenever_the_task_is_cancelled_all_arrives_at_clos
 
     observer = run(socket_file, work)
 
-    told = [(kind, texts) for kind, texts in steps if kind in KINDS]
+    reported = [(kind, texts) for kind, texts in steps if kind in KINDS]
     names = {"turn_complete": "turn"}
-    lasting = [(kind, texts) for kind, texts in told if kind != "turn_complete"]
+    lasting = [(kind, texts) for kind, texts in reported if kind != "turn_complete"]
     came = {each.event_id: each for each in peer.requests_of(Capture)}.values()
     heard = [(each.kind, [message.content for message in each.messages]) for each in came]
     assert [each for each in heard if each[0] != "turn"] == [
         (names.get(kind, kind), texts) for kind, texts in lasting
     ]
-    for kind, texts in told:
+    for kind, texts in reported:
         if kind == "turn_complete":
             assert any(other[: len(texts)] == texts for name, other in heard if name != "compaction")
     assert "waiting" not in observer.counts

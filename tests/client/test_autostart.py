@@ -13,7 +13,7 @@ import pytest
 
 import forged_client
 from forged_client import Client, DaemonUnavailable
-from forged_client.autostart import LOCK_NAME, Starting, start, trusted_executable
+from forged_client.autostart import LOCK_NAME, DaemonStart, start, trusted_executable
 from forged_client.dial import Deadline
 from tests.support.clock import PATIENCE_S
 from tests.support.shebang import shebang
@@ -73,7 +73,7 @@ def install(folder: Path, seen: Seen) -> Callable[[str], str]:
 Seen = Callable[[], list[str]]
 
 
-def test_a_missing_daemon_is_started_and_stands_on_its_own(install, socket_file, seen, monkeypatch, home):
+def test_a_missing_daemon_is_started_and_runs_on_its_own(install, socket_file, seen, monkeypatch, home):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     with Client(socket_file, autostart=True, executable=install(), timeout_s=PATIENCE_S) as client:
         assert client.ping().status == "ok"
@@ -104,13 +104,13 @@ def test_who_waits_for_another_client_goes_on_when_that_one_is_gone(install, soc
     """A lock dies with its process; and before a second daemon is started, it is looked whether one is up."""
     state = home / ".local/state/forged"
     state.mkdir(parents=True)
-    with open(state / LOCK_NAME, "w") as held, ThreadPoolExecutor(1) as pool:
-        fcntl.flock(held, fcntl.LOCK_EX)
+    with open(state / LOCK_NAME, "w") as lock, ThreadPoolExecutor(1) as pool:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         waits = Client(socket_file, autostart=True, executable=install(), timeout_s=PATIENCE_S)
         reply = pool.submit(waits.ping)
         assert not wait([reply], 0.2).done
         assert seen() == []
-        held.close()
+        lock.close()
 
         assert reply.result(PATIENCE_S).status == "ok"
     waits.close()
@@ -119,7 +119,7 @@ def test_who_waits_for_another_client_goes_on_when_that_one_is_gone(install, soc
 
 def test_a_lock_that_comes_free_because_the_daemon_is_up_starts_no_second_one(folder, home):
     begun = []
-    first, second = (Starting(lambda: begun.append(1), str(folder)) for _ in range(2))
+    first, second = (DaemonStart(lambda: begun.append(1), str(folder)) for _ in range(2))
     first.check()
     second.check()
     assert begun == [1]
@@ -134,18 +134,18 @@ def test_a_lock_that_comes_free_because_the_daemon_is_up_starts_no_second_one(fo
 
 
 @pytest.mark.parametrize(
-    ("body", "timeout_s", "told"),
+    ("body", "timeout_s", "reported"),
     [("os._exit(78)", 20, ("exit code 78", "forged.log")), ("time.sleep(60)", 0.5, ("starting the daemon",))],
     ids=["gives up", "never listens"],
 )
 def test_a_daemon_that_does_not_come_up_is_reported_by_the_deadline(
-    install, socket_file, *, body, timeout_s, told
+    install, socket_file, *, body, timeout_s, reported
 ):
     with Client(socket_file, autostart=True, executable=install(body), timeout_s=timeout_s) as client:
         reply = client.ping()
 
     assert reply.status == "unavailable"
-    assert all(part in reply.reason for part in told)
+    assert all(part in reply.reason for part in reported)
 
 
 @pytest.fixture
@@ -213,7 +213,7 @@ def test_an_executable_in_a_folder_that_others_can_write_is_refused(state, progr
 
 
 @pytest.mark.parametrize("kept_in_git", [True, False])
-def test_an_executable_in_the_tree_where_the_caller_stands_is_refused(
+def test_an_executable_in_the_tree_where_the_caller_works_is_refused(
     state, program, folder, monkeypatch, kept_in_git
 ):
     standing = folder / "src" / "deep" if kept_in_git else folder
@@ -227,9 +227,9 @@ def test_an_executable_in_the_tree_where_the_caller_stands_is_refused(
         trusted_executable(str(program), state)
 
 
-def test_an_executable_below_home_is_started_by_who_stands_in_home(state, program, folder, monkeypatch):
+def test_an_executable_below_home_is_started_by_who_is_in_home(state, program, folder, monkeypatch):
     monkeypatch.chdir(folder)
-    monkeypatch.setattr("forged_client.inherited.home", lambda _: str(folder))
+    monkeypatch.setattr("forged_client.daemon_environment.home", lambda _: str(folder))
 
     assert trusted_executable(str(program), state) == str(program)
 

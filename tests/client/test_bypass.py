@@ -48,7 +48,7 @@ def test_whatever_carries_a_persons_text_is_answered_without_a_connection(serve,
     args, answer = ANSWERED[verb]
 
     assert ask(verb, *args, strict=strict) == answer
-    assert peer.talks == []
+    assert peer.connections == []
 
 
 def test_a_missing_daemon_is_not_started(socket_file, home):

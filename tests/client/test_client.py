@@ -13,11 +13,11 @@ from msgspec.structs import replace
 from forged_client import Client, protocol
 from tests.client.conftest import heard
 from tests.support.clock import PATIENCE_S, eventually
-from tests.support.daemon import Talk, answering, any_answer
+from tests.support.daemon import PeerConnection, answering, any_answer
 
 
-def ping_only(talk: Talk) -> None:
-    answering(lambda _: protocol.Pong())(talk)
+def ping_only(connection: PeerConnection) -> None:
+    answering(lambda _: protocol.Pong())(connection)
 
 
 CALLS: dict[str, Callable[[Client], protocol.Reply]] = {
@@ -39,7 +39,7 @@ CALLS: dict[str, Callable[[Client], protocol.Reply]] = {
     "pause": lambda c: c.pause("/w", paused=False),
     "dead": lambda c: c.dead("show", ["ev_1"]),
     "cost": lambda c: c.cost(days=1),
-    "outbound": lambda c: c.outbound(days=1),
+    "egress": lambda c: c.egress(days=1),
     "rebuild": lambda c: c.rebuild("/w", full=True),
 }
 
@@ -79,22 +79,22 @@ def test_a_retrieve_carries_all_it_was_given(serve, client):
 def test_one_connection_serves_many_calls_none_before_the_first_and_another_after_closing(serve, socket_file):
     peer = serve(ping_only)
     client = Client(socket_file, name="my-agent")
-    assert peer.talks == []
+    assert peer.connections == []
 
     for connections in (1, 2):
         assert [client.ping().status for _ in range(5)] == ["ok"] * 5
         client.close()
-        assert len(peer.talks) == connections
+        assert len(peer.connections) == connections
 
     hello = peer.requests[0]
     assert (hello.client, hello.pid) == ("my-agent", os.getpid())
 
 
 def test_a_daemon_that_hangs_up_on_an_idle_connection_is_not_an_error(serve, client):
-    def one_answer_then_hang_up(talk: Talk) -> None:
-        talk.greet()
-        request = talk.next_request()
-        talk.reply(replace(any_answer(request), id=request.id))
+    def one_answer_then_hang_up(connection: PeerConnection) -> None:
+        connection.greet()
+        request = connection.next_request()
+        connection.reply(replace(any_answer(request), id=request.id))
 
     peer = serve(one_answer_then_hang_up)
 
@@ -109,10 +109,10 @@ def test_a_late_reply_is_not_the_next_calls(serve, socket_file):
     release = threading.Event()
 
     @heard
-    def script(talk, request):
-        if talk.number == 0:
+    def script(connection, request):
+        if connection.number == 0:
             release.wait(PATIENCE_S)
-        talk.reply(protocol.Found(id=request.id, generation=f"connection {talk.number}"))
+        connection.reply(protocol.Found(id=request.id, generation=f"connection {connection.number}"))
 
     serve(script)
 
@@ -127,10 +127,10 @@ def test_waiting_for_another_thread_counts_against_the_deadline(serve, socket_fi
     asked, release = threading.Event(), threading.Event()
 
     @heard
-    def script(talk, request):
+    def script(connection, request):
         asked.set()
         release.wait(PATIENCE_S)
-        talk.reply(protocol.Retrieved(id=request.id))
+        connection.reply(protocol.Retrieved(id=request.id))
 
     serve(script)
     with Client(socket_file, timeout_s=0.3) as client, ThreadPoolExecutor(1) as pool:
@@ -150,7 +150,7 @@ def test_a_forked_child_has_its_own_connection(serve, client):
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert client.ping().status == "ok"
 
-    assert len(peer.talks) == 2
+    assert len(peer.connections) == 2
 
 
 def _forked(work: Callable[[], bool]) -> int:
@@ -166,13 +166,13 @@ def _forked(work: Callable[[], bool]) -> int:
 
 
 def test_an_interrupted_call_leaves_no_reply_behind(serve, socket_file):
-    def script(talk: Talk) -> None:
-        talk.greet()
-        request = talk.next_request()
-        if talk.number == 0:
+    def script(connection: PeerConnection) -> None:
+        connection.greet()
+        request = connection.next_request()
+        if connection.number == 0:
             signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-            talk.wait_for_hang_up()
-        talk.reply(protocol.Pong(id=request.id))
+            connection.wait_for_hang_up()
+        connection.reply(protocol.Pong(id=request.id))
 
     peer = serve(script)
 

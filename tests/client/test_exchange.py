@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from forged_client import errors, protocol
-from forged_client.exchange import Exchange, keyed, may_repeat, of_both
+from forged_client.exchange import Exchange, error_of_both, may_repeat, with_key
 from forged_client.framing import FrameCutter, decode_request, encode
 from tests.data.examples import EXAMPLES
 from tests.support.daemon import cut
@@ -102,13 +102,13 @@ def test_a_write_that_may_have_happened_is_not_repeated_without_a_key(request_):
 def test_a_write_has_a_key_of_its_own_and_the_callers_stays():
     remember = protocol.Remember(workspace="/w", content="c")
 
-    one, other = keyed(remember), keyed(remember)
+    one, other = with_key(remember), with_key(remember)
 
     assert len(one.key) == 32
     assert one.key != other.key
     assert may_repeat(one, errors.ReplyLost())
-    assert keyed(one) == one
-    assert keyed(protocol.Ping()) == protocol.Ping()
+    assert with_key(one) == one
+    assert with_key(protocol.Ping()) == protocol.Ping()
 
 
 def test_a_write_that_may_have_happened_is_never_called_unavailable():
@@ -119,7 +119,7 @@ def test_a_write_that_may_have_happened_is_never_called_unavailable():
     )
     write = protocol.Remember(workspace="/w", content="c", key="k")
 
-    assert of_both(write, lost, absent) is lost
-    assert of_both(write, lost, late) is late
-    assert of_both(write, errors.ConnectionLost("not sent"), absent) is absent
-    assert of_both(protocol.Ping(), lost, absent) is absent
+    assert error_of_both(write, lost, absent) is lost
+    assert error_of_both(write, lost, late) is late
+    assert error_of_both(write, errors.ConnectionLost("not sent"), absent) is absent
+    assert error_of_both(protocol.Ping(), lost, absent) is absent

@@ -15,7 +15,7 @@ from forged_client.protocol import MAX_REPLY_BYTES, Failed, Found, Hello, Pong, 
 from tests.client.conftest import heard
 from tests.support.clock import PATIENCE_S
 from tests.support.daemon import (
-    Talk,
+    PeerConnection,
     answering,
     full_backlog,
     listener_of_another_user,
@@ -27,60 +27,60 @@ from tests.support.daemon import (
 SHORT_S, LONG_S = 0.1, PATIENCE_S
 
 
-def silent(talk: Talk) -> None:
-    talk.greet()
-    talk.wait_for_hang_up()
+def silent(connection: PeerConnection) -> None:
+    connection.greet()
+    connection.wait_for_hang_up()
 
 
 NEVER = threading.Event()
 
 
-def dripping(talk: Talk) -> None:
-    talk.greet()
-    talk.sock.sendall(MAX_REPLY_BYTES.to_bytes(4, "big"))
+def dripping(connection: PeerConnection) -> None:
+    connection.greet()
+    connection.sock.sendall(MAX_REPLY_BYTES.to_bytes(4, "big"))
     while not NEVER.wait(0.02):
-        talk.sock.sendall(b"\x00")
+        connection.sock.sendall(b"\x00")
 
 
-def babbling(talk: Talk) -> None:
+def babbling(connection: PeerConnection) -> None:
     """Replies without end, none of them to this request."""
-    talk.greet()
+    connection.greet()
     while not NEVER.wait(0.01):
-        talk.reply(Pong(id=999))
+        connection.reply(Pong(id=999))
 
 
-def deaf(talk: Talk) -> None:
+def deaf(connection: PeerConnection) -> None:
     """Never reads: the kernel's buffer fills and the client cannot even send."""
     hung_up = select.poll()
-    hung_up.register(talk.sock, 0)  # that the other end has closed is told unasked
+    hung_up.register(connection.sock, 0)  # that the other end has closed is told unasked
     hung_up.poll(20_000)
 
 
-def garbage(talk: Talk) -> None:
-    talk.greet()
-    talk.sock.sendall(b"\x00\x00\x00\x05\xc1\xc1\xc1\xc1\xc1")
-    talk.wait_for_hang_up()
+def garbage(connection: PeerConnection) -> None:
+    connection.greet()
+    connection.sock.sendall(b"\x00\x00\x00\x05\xc1\xc1\xc1\xc1\xc1")
+    connection.wait_for_hang_up()
 
 
-def not_our_protocol(talk: Talk) -> None:
-    talk.sock.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-    talk.wait_for_hang_up()
+def not_our_protocol(connection: PeerConnection) -> None:
+    connection.sock.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    connection.wait_for_hang_up()
 
 
-def short_frame(talk: Talk) -> None:
-    talk.greet()
-    talk.next_request()
-    talk.sock.sendall(encode(Found(id=2))[:-3])
+def short_frame(connection: PeerConnection) -> None:
+    connection.greet()
+    connection.next_request()
+    connection.sock.sendall(encode(Found(id=2))[:-3])
 
 
-def hangs_up(talk: Talk) -> None:
-    talk.greet()
-    talk.next_request()
+def hangs_up(connection: PeerConnection) -> None:
+    connection.greet()
+    connection.next_request()
 
 
-def newer_version(talk: Talk) -> None:
-    talk.greet(protocol=protocol.PROTOCOL_VERSION + 1)
-    talk.wait_for_hang_up()
+def newer_version(connection: PeerConnection) -> None:
+    connection.greet(protocol=protocol.PROTOCOL_VERSION + 1)
+    connection.wait_for_hang_up()
 
 
 INVALID = Failed(code="invalid", message="no such workspace")
@@ -92,7 +92,7 @@ LATE = ("timeout", "no answer within 0.1 s", errors.DeadlineExceeded)
     ("script", "expected"),
     [
         (silent, LATE),
-        (Talk.wait_for_hang_up, LATE),
+        (PeerConnection.wait_for_hang_up, LATE),
         (dripping, LATE),
         (babbling, LATE),
         (garbage, ("error", "no message of the protocol", errors.MalformedFrame)),
@@ -102,7 +102,7 @@ LATE = ("timeout", "no answer within 0.1 s", errors.DeadlineExceeded)
         (answering(lambda _: Pong()), ("error", "expected Found", errors.MalformedFrame)),
         (newer_version, ("error", "version 2", errors.ProtocolMismatch)),
         (answering(lambda _: INVALID), ("error", "invalid: no such workspace", errors.RequestFailed)),
-        (lambda talk: talk.reply(FULL), ("error", "busy: 64 connections", errors.RequestFailed)),
+        (lambda connection: connection.reply(FULL), ("error", "busy: 64 connections", errors.RequestFailed)),
     ],
 )
 def test_a_bad_peer_costs_a_status_and_nothing_more(serve, ask, script, expected):
@@ -125,8 +125,10 @@ def test_a_peer_that_never_reads_does_not_hold_a_large_request(serve, ask):
 
 
 def test_a_write_whose_reply_was_lost_is_sent_again_under_the_same_key(serve, ask):
-    def script(talk: Talk) -> None:
-        hangs_up(talk) if talk.number == 0 else answering(lambda _: Remembered(memory_id="m"))(talk)
+    def script(connection: PeerConnection) -> None:
+        hangs_up(connection) if connection.number == 0 else answering(lambda _: Remembered(memory_id="m"))(
+            connection
+        )
 
     peer = serve(script)
 
@@ -182,9 +184,9 @@ def test_a_stopped_daemon_is_a_timeout_and_a_full_backlog_unavailable_by_the_dea
 
 def test_a_reply_to_another_request_is_passed_over(serve, ask):
     @heard
-    def script(talk, request):
-        talk.reply(Found(id=request.id + 7, generation="wrong"))
-        talk.reply(Found(id=request.id, generation="right"))
+    def script(connection, request):
+        connection.reply(Found(id=request.id + 7, generation="wrong"))
+        connection.reply(Found(id=request.id, generation="right"))
 
     serve(script)
 
@@ -192,7 +194,7 @@ def test_a_reply_to_another_request_is_passed_over(serve, ask):
 
 
 @needs_two_users
-def test_another_users_listener_is_told_nothing(ask, socket_file):
+def test_another_users_listener_gets_nothing(ask, socket_file):
     with listener_of_another_user(socket_file) as received:
         reply = ask("search", "/w", "q")
 

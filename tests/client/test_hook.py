@@ -16,8 +16,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from forged.integrations.rows import rows
-from forged_client import hook, hook_beside, protocol
+from forged.integrations.agent_table import agent_rows
+from forged_client import hook, hook_slow_path, protocol
 from forged_client.address import socket_path
 from forged_client.envelope import identity_of
 from forged_client.framing import decode_request, encode
@@ -79,7 +79,7 @@ def test_the_payload_is_sent_as_it_came_behind_a_greeting(serve, env):
     assert 1_000 < asked.within_ms < hook.DEADLINE_S * 1000
 
 
-SIGNS = [(name, sign) for name, row in rows().items() for sign in row.headless]
+SIGNS = [(name, sign) for name, row in agent_rows().items() for sign in row.headless]
 # As an agent runs a hook: a shell, and beneath it the hook, which may leave the shell's place to itself.
 HARNESS = "import subprocess, sys; subprocess.run(['/bin/sh', '-c', sys.argv[1]], input=b'{}', check=True)"
 
@@ -96,7 +96,7 @@ def run_by_harness(env: dict[str, str], line: str, *words: str) -> None:
 @pytest.mark.parametrize("end", ["", " 2>/dev/null || true"])
 def test_the_signs_of_each_agent_tell_a_run_of_a_script(serve, env, name, sign, end):
     peer = serve(hooked())
-    signs = [f"--headless={each}" for each in rows()[name].headless]
+    signs = [f"--headless={each}" for each in agent_rows()[name].headless]
     line = shlex.join([*COMMAND, name, *signs]) + end
     variable, is_variable, value = sign.partition("=")
     given = {variable: value} if is_variable else {}
@@ -243,29 +243,29 @@ def test_a_daemon_that_is_stopped_costs_the_deadline_and_nothing_else(env, socke
         assert is_silent(run(env))
 
 
-def slow(talk):
-    talk.greet()
-    talk.next_request()
-    talk.sock.recv(1)
+def slow(connection):
+    connection.greet()
+    connection.next_request()
+    connection.sock.recv(1)
 
 
-def drip(talk):
-    talk.greet()
-    talk.next_request()
+def drip(connection):
+    connection.greet()
+    connection.next_request()
     for byte in encode(protocol.Hooked(id=2, output=OUTPUT)):
-        talk.sock.sendall(bytes((byte,)))
+        connection.sock.sendall(bytes((byte,)))
         time.sleep(0.2)
 
 
-def hangs_up(talk):
-    talk.next_request()
+def hangs_up(connection):
+    connection.next_request()
 
 
 def raw(data: bytes):
-    def script(talk):
-        talk.next_request()
-        talk.sock.sendall(data)
-        talk.wait_for_hang_up()
+    def script(connection):
+        connection.next_request()
+        connection.sock.sendall(data)
+        connection.wait_for_hang_up()
 
     return script
 
@@ -388,12 +388,12 @@ def _handles(process: subprocess.Popen) -> bool:
 
 def test_it_needs_nothing_but_the_interpreter(serve, env):
     """A module that is no part of it would cost milliseconds at each prompt."""
-    told = "posix._exit = lambda code: print(*sorted(sys.modules), file=sys.stderr)"
+    reported = "posix._exit = lambda code: print(*sorted(sys.modules), file=sys.stderr)"
     as_program = f"exec(open({hook.__file__!r}).read(), {{'__name__': '__main__'}})"
     serve(hooked())
     isolated = [sys.executable, "-I", "-S", "-c"]
     done = subprocess.run(
-        [*isolated, f"import posix, sys; {told}; {as_program}", "claude"],
+        [*isolated, f"import posix, sys; {reported}; {as_program}", "claude"],
         input=PAYLOAD,
         capture_output=True,
         env=env,
@@ -433,7 +433,7 @@ def test_of_a_payload_that_is_too_large_the_long_texts_end_early(serve, env):
 )
 def test_what_is_cut_fits_or_is_left_whole(texts):
     payload = json.dumps(texts).encode()
-    cut = hook_beside.shortened(payload, hook.SENT)
+    cut = hook_slow_path.shortened(payload, hook.SENT)
 
     assert len(cut) <= hook.SENT or all(len(text) < 10 for text in texts)
     assert type(msgspec.json.decode(cut)) is list
@@ -442,7 +442,7 @@ def test_what_is_cut_fits_or_is_left_whole(texts):
 def test_a_cut_goes_through_no_word():
     secret = "sk-" + "s3cr3t" * 1_000
     payload = {"prompt": "word " * 51_000 + secret + " word" * 400_000}
-    cut = json.loads(hook_beside.shortened(json.dumps(payload).encode(), hook.SENT))
+    cut = json.loads(hook_slow_path.shortened(json.dumps(payload).encode(), hook.SENT))
 
     assert set(cut["prompt"].split()) <= {"word", secret}
 

@@ -7,7 +7,7 @@ import pytest
 
 from forged_client.framing import encode
 from forged_client.messages import window
-from forged_client.protocol import Message, Part, Retrieve
+from forged_client.protocol import ContentPart, Message, Retrieve
 from tests.data.forms import DRESSES, FORMS, HIDDEN, ROLELESS, SAID
 
 
@@ -39,7 +39,7 @@ class SdkPart:
         {"role": "user", "content": ["hello"]},
         {"role": "user", "content": {"type": "text", "text": "hello"}, "name": "x"},
         Message("user", "hello"),
-        Message("user", (Part(text="hello"),)),
+        Message("user", (ContentPart(text="hello"),)),
         Sdk("user", "hello"),
         Sdk("user", [SdkPart("text", "hello"), SdkPart("thinking", "hm")]),
     ],
@@ -110,7 +110,7 @@ def test_above_the_limit_the_newest_whole_messages_are_kept_and_a_single_one_is_
 def test_private_spans_are_cut_also_over_parts():
     (message,) = read({"role": "user", "content": ["a<private>b", "c</private>d"]})
 
-    assert message.content == (Part(text="a"), Part(text="d"))
+    assert message.content == (ContentPart(text="a"), ContentPart(text="d"))
 
 
 # Tool markup inside a text is the daemon's to cut; all else stays in the agent's process.

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from forged_client import Observer
-from forged_client.backlog import MAX_WINDOWS
+from forged_client.delivery_queue import MAX_WINDOWS
 from forged_client.protocol import Capture, Captured, Failed
 from tests.support.clock import PATIENCE_S, eventually
-from tests.support.daemon import Peer, Script, Talk, answering
+from tests.support.daemon import Peer, PeerConnection, Script, answering
 
 Serve = Callable[[Script], Peer]
 
@@ -72,7 +72,7 @@ def test_a_finished_turn_reaches_the_daemon_without_private_spans(serve, observe
     assert observer.counts == {"accepted": 1}
 
 
-def test_a_window_that_does_not_hold_all_of_an_older_one_waits_beside_it(gate, observer):
+def test_a_window_that_does_not_hold_all_of_an_older_one_waits_next_to_it(gate, observer):
     """A message that was changed, or is gone, is in no other window."""
     for texts in (("first", "2"), ("first", "changed", "3"), ("2", "3")):
         observer.on_turn_complete(said(*texts))
@@ -156,14 +156,14 @@ class Replies:
         self.left = list(replies)
         self.seen: list[Capture] = []
 
-    def __call__(self, talk: Talk) -> None:
-        talk.greet()
-        while (request := talk.next_request()) is not None:
+    def __call__(self, connection: PeerConnection) -> None:
+        connection.greet()
+        while (request := connection.next_request()) is not None:
             self.seen.append(request)
             reply = self.left.pop(0) if self.left else Captured(outcome="accepted")
             if reply is None:
                 return
-            talk.reply(msgspec.structs.replace(reply, id=request.id))
+            connection.reply(msgspec.structs.replace(reply, id=request.id))
 
 
 def settled(observer: Observer, word: str = "accepted") -> None:

@@ -40,9 +40,9 @@ def test_the_sender_leaves_the_interpreter_to_the_agent(serve, socket_file):
     alone = [timed(lambda: time.sleep(0.0005)) for _ in range(50)]
 
     observer.on_compaction(said(*(f"{n} <private>x</private>" + "text " * 250 for n in range(8_000))))
-    beside = []
-    while len(peer.requests_of(Capture)) < 5 and len(beside) < 10_000:
-        beside.append(timed(lambda: time.sleep(0.0005)))
+    next_to = []
+    while len(peer.requests_of(Capture)) < 5 and len(next_to) < 10_000:
+        next_to.append(timed(lambda: time.sleep(0.0005)))
 
-    assert sorted(beside)[len(beside) * 9 // 10] < 0.004 + 2 * sorted(alone)[45]
+    assert sorted(next_to)[len(next_to) * 9 // 10] < 0.004 + 2 * sorted(alone)[45]
     assert observer.close(PATIENCE_S)

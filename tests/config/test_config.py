@@ -221,7 +221,7 @@ LAN = "embedding_base_url = 'http://192.168.1.5:11434/v1'\n[llm]\nbase_url='http
 
 
 @pytest.mark.parametrize(
-    ("file", "env", "told"),
+    ("file", "env", "reported"),
     [
         (LAN, {}, [("memory.embedding_base_url", "plain http")]),
         ("", {"OPENAI_BASE_URL": "localhost:11434"}, [("OPENAI_BASE_URL",)] * 2),  # [memory] and [llm]
@@ -238,14 +238,14 @@ LAN = "embedding_base_url = 'http://192.168.1.5:11434/v1'\n[llm]\nbase_url='http
     ],
     ids=["plain http elsewhere", "no URL for others", "hyde without a model", "mistyped"],
 )
-def test_what_is_odd_is_a_warning_and_changes_nothing(user, file, env, told):
+def test_what_is_odd_is_a_warning_and_changes_nothing(user, file, env, reported):
     user.write(f"[memory]\n{file}\n")
 
     loaded = user.load(**env)
 
     assert loaded.config.memory.retrieval_top_k == MemoryConfig().retrieval_top_k
-    assert len(loaded.warnings) == len(told)
-    for parts in told:
+    assert len(loaded.warnings) == len(reported)
+    for parts in reported:
         assert any(all(part in warning for part in parts) for warning in loaded.warnings)
 
 
@@ -264,7 +264,7 @@ def test_what_is_odd_is_a_warning_and_changes_nothing(user, file, env, told):
         ("http://[bad", False),
     ],
 )
-def test_loopback_is_told_from_what_looks_like_it(url, local):
+def test_loopback_is_reported_from_what_looks_like_it(url, local):
     assert is_loopback(url) is local
 
 

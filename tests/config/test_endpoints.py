@@ -72,11 +72,11 @@ def test_a_key_of_the_environment_goes_to_its_own_host(name, url, bases, key):
     ],
 )
 def test_a_key_of_the_environment_goes_nowhere_else_and_the_sentence_says_what_allows_it(name, url, bases):
-    told = refused(name, url, KEYS | bases)
+    reported = refused(name, url, KEYS | bases)
 
-    assert "has no key of its own" in told
-    assert f'"env:{"EMBEDDING" if name == EMBEDDING else "OPENAI"}_API_KEY" sends' in told
-    assert '"" says that none is wanted' in told
+    assert "has no key of its own" in reported
+    assert f'"env:{"EMBEDDING" if name == EMBEDDING else "OPENAI"}_API_KEY" sends' in reported
+    assert '"" says that none is wanted' in reported
 
 
 def test_no_key_of_the_environment_is_ever_sent_to_a_host_that_no_variable_names():

@@ -13,11 +13,11 @@ import msgspec
 from msgspec.structs import replace
 
 from forged.capture.committer import Committer
-from forged.capture.service import Pipeline
+from forged.capture.service import CaptureService
 from forged.capture.values import WorkerSettings
 from forged.config import Config
 from forged.counters import Metrics
-from forged.daemon import known_memories
+from forged.daemon import nearest_memories
 from forged.daemon.handlers import About, Daemon, Dispatcher, RefusedWrites
 from forged.errors import WorkspaceError
 from forged.files import resolve
@@ -100,12 +100,12 @@ class Parts:
         sessions = (self.session_memories, self.session_views)
         self.resolver = Resolver(str(home), config, self.indexer, state=self.state, sessions=sessions)
         writer = Writer(str(home / "state/trash"), self.trust, self.state.requests, self.state.intents)
-        self.capture = Pipeline(
+        self.capture = CaptureService(
             settings=WorkerSettings(),
             state=self.state,
             governor=self.governor,
             metrics=metrics,
-            rank=lambda event: known_memories.nearest(event, self.indexer, self.retriever),
+            rank=lambda event: nearest_memories.nearest(event, self.indexer, self.retriever),
             committer=Committer(self.indexer, writer, self.state),
         )
         self.sessions = Sessions(

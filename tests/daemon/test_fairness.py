@@ -72,8 +72,8 @@ async def test_what_a_peer_only_asked_is_not_begun_when_it_has_left_but_what_it_
 
 READS = {
     *(wire.Retrieve, wire.Search, wire.Recall, wire.Why, wire.GetMemories, wire.ListMemories, wire.History),
-    *(wire.ListDocuments, wire.ListJudged, wire.ListInjections, wire.ListPast, wire.Status),
-    *(wire.Cost, wire.Outbound, wire.Try),
+    *(wire.ListDocuments, wire.ListCaptured, wire.ListInjections, wire.ListPast, wire.Status),
+    *(wire.Cost, wire.Egress, wire.Try),
 }
 NEVER_WAIT = {wire.Hello, wire.Ping, wire.HandOver}
 
@@ -92,7 +92,7 @@ async def test_of_every_verb_only_what_writes_is_kept_when_its_peer_has_left():
     async with serving() as served:
         peer = await served.connect()
         (connection,) = served.server.connections
-        connection._place.hold()
+        connection._queue_client.hold()
         peer.send(*asked, *shown)
         await until(lambda: len(connection._waiting) == len(asked) + len(shown))
         begun_before = len(served.service.requests)
@@ -124,12 +124,12 @@ async def test_requests_that_wait_have_room_for_two_mebibytes_and_one_more():
     async with serving() as served:
         peer = await served.connect()
         (connection,) = served.server.connections
-        connection._place.hold()
+        connection._queue_client.hold()
         asked = [search(number, "x" * 900_000) for number in range(2, 7)]
         peer.send(*asked)
         await until(lambda: not connection._transport.is_reading())
         assert len(connection._waiting) == 3
-        connection._place.release()
+        connection._queue_client.release()
         await until(lambda: len(queries(served)) == 5)
 
 

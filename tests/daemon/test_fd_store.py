@@ -11,8 +11,8 @@ import pytest
 from forged.daemon.handover import STORED_EVERY_S, FdStore
 from forged.files import Root
 from forged.maps.embedding import text_hash
-from forged.maps.identity import Remembered
-from forged.maps.parcel import Parcel
+from forged.maps.model_identity import ModelCache
+from forged.maps.vector_pack import VectorPack
 from forged.memory import Scope
 from tests.data.memories import memory, put
 from tests.maps.indexing import built, indexing, opened
@@ -40,7 +40,7 @@ class Manager:
             what, name = (line.split("=", 1) for line in said.decode().splitlines())
             heard.append(what[0])
             if what[0] == "FDSTORE":
-                (self.held[name[1]],) = map(Parcel, descriptors)
+                (self.held[name[1]],) = map(VectorPack, descriptors)
             else:
                 del self.held[name[1]]
         return heard
@@ -53,7 +53,9 @@ class Manager:
 
     def knows(self, text):
         """Whether a vector of this text is held."""
-        return any(parcel.read("fake")[0](text_hash(text)) is not None for parcel in self.held.values())
+        return any(
+            vector_pack.read("fake")[0](text_hash(text)) is not None for vector_pack in self.held.values()
+        )
 
     def close(self):
         self._receiver.close()
@@ -73,27 +75,27 @@ def root(repo):
 
 
 async def test_only_what_has_changed_is_stored_again_and_what_was_forgotten_is_gone(repo, root, manager):
-    store, remembered = FdStore(manager.env), Remembered()
-    async with indexing(FakeEmbedder(), remembered=remembered) as indexer:
+    store, model_cache = FdStore(manager.env), ModelCache()
+    async with indexing(FakeEmbedder(), model_cache=model_cache) as indexer:
         index = await opened(indexer, root)
-        await store.keep(indexer, remembered)
+        await store.keep(indexer, model_cache)
         assert (manager.hear(), manager.knows("text 1"), manager.knows("text 2")) == (["FDSTORE"], True, True)
-        await store.keep(indexer, remembered)
+        await store.keep(indexer, model_cache)
         assert manager.hear() == []
 
         (repo / ".forge/memory/m1.md").unlink()
         await built(index)
-        await store.keep(indexer, remembered)
+        await store.keep(indexer, model_cache)
 
         assert manager.hear() == ["FDSTOREREMOVE", "FDSTORE"]
         assert (manager.knows("text 1"), manager.knows("text 2"), len(manager.held)) == (False, True, 1)
 
 
 async def test_it_is_brought_up_to_date_once_a_minute(root, manager):
-    store, remembered = FdStore(manager.env), Remembered()
-    async with indexing(FakeEmbedder(), remembered=remembered) as indexer:
+    store, model_cache = FdStore(manager.env), ModelCache()
+    async with indexing(FakeEmbedder(), model_cache=model_cache) as indexer:
         await opened(indexer, root)
-        keeping = asyncio.create_task(store.run(indexer, remembered))
+        keeping = asyncio.create_task(store.run(indexer, model_cache))
         await later(STORED_EVERY_S - 1)
         assert manager.hear() == []
         await later(1)
@@ -104,48 +106,48 @@ async def test_it_is_brought_up_to_date_once_a_minute(root, manager):
 
 
 async def test_of_a_root_that_is_unloaded_and_of_one_that_is_embedded_anew_nothing_is_kept(root, manager):
-    store, remembered, embedder = FdStore(manager.env), Remembered(), FakeEmbedder()
-    async with indexing(embedder, remembered=remembered) as indexer:
+    store, model_cache, embedder = FdStore(manager.env), ModelCache(), FakeEmbedder()
+    async with indexing(embedder, model_cache=model_cache) as indexer:
         index = await opened(indexer, root)
-        await store.keep(indexer, remembered)
+        await store.keep(indexer, model_cache)
         embedder.hold, embedder.called = asyncio.Event(), asyncio.Event()
         index.builder.forget_vectors()
         index.mark()
         await embedder.called.wait()
         manager.hear()
-        await store.keep(indexer, remembered)
+        await store.keep(indexer, model_cache)
         assert (manager.hear(), manager.held) == (["FDSTOREREMOVE"], {})
 
         embedder.hold.set()
         await built(index)
-        await store.keep(indexer, remembered)
+        await store.keep(indexer, model_cache)
         assert manager.hear() == ["FDSTORE"]
-    await store.keep(indexer, remembered)
+    await store.keep(indexer, model_cache)
 
     assert (manager.hear(), manager.held) == (["FDSTOREREMOVE"], {})
 
 
-async def test_what_waits_for_a_root_that_nobody_opened_stays_where_it_is(root, manager):
-    store, remembered = FdStore(manager.env), Remembered()
-    async with indexing(FakeEmbedder(), remembered=remembered) as indexer:
+async def test_the_pack_of_an_unused_root_stays_stored(root, manager):
+    store, model_cache = FdStore(manager.env), ModelCache()
+    async with indexing(FakeEmbedder(), model_cache=model_cache) as indexer:
         await opened(indexer, root)
-        await store.keep(indexer, remembered)
+        await store.keep(indexer, model_cache)
         await indexer.pack()
-    async with indexing(FakeEmbedder(), remembered=remembered) as unopened:
-        await store.keep(unopened, remembered)
+    async with indexing(FakeEmbedder(), model_cache=model_cache) as unopened:
+        await store.keep(unopened, model_cache)
         assert manager.hear() == ["FDSTORE"]
 
-        remembered.parcels.take(root)
-        await store.keep(unopened, remembered)
+        model_cache.vector_packs.take(root)
+        await store.keep(unopened, model_cache)
 
     assert manager.hear() == ["FDSTOREREMOVE"]
 
 
 async def test_nothing_is_given_to_a_manager_of_another_process(root, manager):
     """A daemon that a service starts by itself has the variables, and is not the service."""
-    store, remembered = FdStore({**manager.env, "LISTEN_PID": "1"}), Remembered()
-    async with indexing(FakeEmbedder(), remembered=remembered) as indexer:
+    store, model_cache = FdStore({**manager.env, "LISTEN_PID": "1"}), ModelCache()
+    async with indexing(FakeEmbedder(), model_cache=model_cache) as indexer:
         await opened(indexer, root)
-        await store.keep(indexer, remembered)
+        await store.keep(indexer, model_cache)
 
     assert manager.hear() == []

@@ -18,7 +18,7 @@ from forged.daemon.listening import AlreadyRunning
 from forged_client import protocol as wire
 from forged_client.framing import encode
 from tests.support.clock import PATIENCE_S
-from tests.support.daemon import Peer, Talk
+from tests.support.daemon import Peer, PeerConnection
 
 
 class Old:
@@ -33,9 +33,9 @@ class Old:
     def asked(self) -> Successor:
         """Whoever asks next; it has been greeted."""
         peer, _ = self.socket.accept()
-        talk = Talk(peer, _Log())
-        talk.greet()
-        request = talk.next_request()
+        connection = PeerConnection(peer, _Log())
+        connection.greet()
+        request = connection.next_request()
         assert isinstance(request, wire.HandOver)
         return Successor(peer, request)
 
@@ -67,7 +67,7 @@ class _Log:
 
     def __init__(self) -> None:
         self.requests: list[wire.Request] = []
-        self.talks: list[Talk] = []
+        self.connections: list[PeerConnection] = []
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def old(path: str) -> Iterator[Old]:
 
 
 @pytest.fixture
-def parcel() -> Iterator[int]:
+def vector_pack() -> Iterator[int]:
     with tempfile.TemporaryFile() as file:
         file.write(b"known by heart")
         file.flush()
@@ -94,7 +94,7 @@ def parcel() -> Iterator[int]:
 
 
 def let_go(place: AddressClaim) -> None:
-    for descriptor in (place.lock, *place.parcels):
+    for descriptor in (place.lock, *place.vector_packs):
         os.close(descriptor)
     if place.listening is not None:
         place.listening.close()
@@ -113,7 +113,7 @@ def test_the_lock_names_the_process_that_holds_it(old):
 
     place = taking.result(PATIENCE_S)
 
-    assert place.parcels == ()
+    assert place.vector_packs == ()
     with open(f"{old.path}.lock", "rb") as file:
         assert file.read() == f"{os.getpid()}\n".encode()
     let_go(place)
@@ -131,7 +131,7 @@ def test_the_place_of_a_daemon_that_ends_is_waited_for(old, replace):
         let_go(taking.result(PATIENCE_S))
 
 
-def test_nobody_begins_before_the_old_daemon_has_hung_up(old):
+def test_no_daemon_begins_before_the_old_one_has_hung_up(old):
     taking = old.take()
     successor = old.asked()
 
@@ -158,19 +158,19 @@ def test_a_place_is_given_only_to_a_successor_that_says_it_is_ready(old, word):
     with theirs:
         assert not successor.give(old.lock, old.socket, ())
         successor.close()
-        told = b""
+        reported = b""
         while data := theirs.recv(1 << 16):
-            told += data
-        assert told == encode(wire.HandedOver(id=2, pid=os.getpid()))  # never that the place is given
+            reported += data
+        assert reported == encode(wire.HandedOver(id=2, pid=os.getpid()))  # never that the place is given
     assert old.is_locked()
 
 
 @pytest.mark.parametrize("word", [b"", wire.READY, b"\0"])
-def test_a_successor_begins_only_when_it_is_told_that_the_place_is_given(old, parcel, word):
+def test_a_successor_begins_only_after_the_word_that_the_address_is_its_own(old, vector_pack, word):
     taking = old.take()
     taking.add_done_callback(lambda _: old.socket.shutdown(socket.SHUT_RDWR))  # nobody asks any more
     first = old.asked()
-    given = [old.lock, old.socket.fileno(), parcel]
+    given = [old.lock, old.socket.fileno(), vector_pack]
     socket.send_fds(first._peer, [encode(wire.HandedOver(id=2))], given)
     assert first._peer.recv(1) == wire.READY
     first._peer.sendall(word)
@@ -181,7 +181,7 @@ def test_a_successor_begins_only_when_it_is_told_that_the_place_is_given(old, pa
     assert second.give(old.lock, old.socket, ())
     second.close()
     place = taking.result(PATIENCE_S)
-    assert place.parcels == ()
+    assert place.vector_packs == ()
     let_go(place)
 
 
@@ -195,12 +195,12 @@ def test_the_old_daemon_goes_on_when_its_successor_hangs(old, monkeypatch):
     successor.close()
 
 
-def test_a_successor_that_was_given_up_keeps_nothing_and_asks_again(old, parcel):
+def test_a_successor_that_was_given_up_keeps_nothing_and_asks_again(old, vector_pack):
     """It was slow, and the old daemon went on; it has the descriptors, but not the word."""
     taking = old.take()
     first = old.asked()
     reply = wire.HandedOver(id=2)
-    socket.send_fds(first._peer, [encode(reply)], [old.lock, old.socket.fileno(), parcel])
+    socket.send_fds(first._peer, [encode(reply)], [old.lock, old.socket.fileno(), vector_pack])
     assert first._peer.recv(1) == wire.READY
     before = _open_descriptors()
     first.close()
@@ -210,7 +210,7 @@ def test_a_successor_that_was_given_up_keeps_nothing_and_asks_again(old, parcel)
     second.close()
     place = taking.result(PATIENCE_S)
 
-    assert place.parcels == ()
+    assert place.vector_packs == ()
     let_go(place)
     assert _open_descriptors() <= before
 
@@ -255,11 +255,13 @@ def test_a_successor_waits_no_longer_than_its_patience_for_one_that_is_always_bu
 
 
 def test_a_daemon_that_does_not_know_the_request_is_to_be_ended_first(path):
-    def of_an_older_version(talk: Talk) -> None:
-        talk.greet()
-        talk.next_request()
-        talk.reply(wire.Failed(id=2, code="unknown_verb", message="this daemon does not know 'hand_over'"))
-        talk.wait_for_hang_up()
+    def of_an_older_version(connection: PeerConnection) -> None:
+        connection.greet()
+        connection.next_request()
+        connection.reply(
+            wire.Failed(id=2, code="unknown_verb", message="this daemon does not know 'hand_over'")
+        )
+        connection.wait_for_hang_up()
 
     lock = listening.lock(path)
     peer = Peer(path, of_an_older_version)

@@ -61,17 +61,17 @@ def test_a_directory_that_is_open_to_others_is_refused_with_what_to_do(directory
         listening.private_directory(str(directory / "a"))
 
 
-@pytest.mark.parametrize("in_the_way", ["file", "link", "dangling link", "file above"])
-def test_what_is_no_directory_is_refused_with_what_to_do(directory, in_the_way):
+@pytest.mark.parametrize("socket_obstacle", ["file", "link", "dangling link", "file above"])
+def test_what_is_no_directory_is_refused_with_what_to_do(directory, socket_obstacle):
     place = directory / "a"
-    if in_the_way == "link":
+    if socket_obstacle == "link":
         (directory / "real").mkdir(mode=0o700)
         place.symlink_to(directory / "real")
-    elif in_the_way == "dangling link":
+    elif socket_obstacle == "dangling link":
         place.symlink_to(directory / "nowhere")
     else:
         place.write_text("")
-    asked = place / "below" if in_the_way == "file above" else place
+    asked = place / "below" if socket_obstacle == "file above" else place
 
     with pytest.raises(AddressUnusable, match="FORGED_SOCKET"):
         listening.private_directory(str(asked))
@@ -212,8 +212,8 @@ def test_a_directory_that_is_not_ours_alone_is_neither_bound_in_nor_connected_to
 
 def test_a_path_is_refused_where_nothing_shortens_it_and_where_even_that_does_not_help(long, monkeypatch):
     assert checked(long) == long
-    for other, told in ((f"/{'a' * 4000}", "may have 4000"), (f"{long}{'x' * 90}", "name has 101 bytes")):
-        with pytest.raises(AddressError, match=told):
+    for other, reported in ((f"/{'a' * 4000}", "may have 4000"), (f"{long}{'x' * 90}", "name has 101 bytes")):
+        with pytest.raises(AddressError, match=reported):
             checked(other)
 
     monkeypatch.setattr("forged_client.address._DESCRIPTORS", "/nowhere/fd")

@@ -91,7 +91,7 @@ async def test_the_sixty_fifth_request_waits_until_one_is_answered():
 
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize(
-    ("reply", "code", "told"),
+    ("reply", "code", "reported"),
     [
         (ZeroDivisionError("secret of the user"), "internal", ""),
         # A lone surrogate, as a file name that is no UTF-8 or an escape in a hand-written file gives it.
@@ -102,7 +102,7 @@ async def test_the_sixty_fifth_request_waits_until_one_is_answered():
     ids=["breaks", "cannot be encoded", "too large", "a refusal"],
 )
 async def test_a_reply_that_cannot_be_sent_is_a_typed_error_and_the_connection_lives(
-    caplog, late, reply, code, told
+    caplog, late, reply, code, reported
 ):
     async with connected() as (served, peer):
         (served.service.late if late else served.service.replies)["q"] = reply
@@ -113,7 +113,7 @@ async def test_a_reply_that_cannot_be_sent_is_a_typed_error_and_the_connection_l
         assert isinstance(await peer.reply(), wire.Pong)
 
     assert (failed.id, failed.status, failed.code) == (2, "error", code)
-    assert told in failed.message
+    assert reported in failed.message
     assert "secret" not in failed.message
     assert served.metrics.internal_errors == (code == "internal")
     assert ("ZeroDivisionError" in caplog.text) == isinstance(reply, ZeroDivisionError)
@@ -219,7 +219,7 @@ async def test_a_large_frame_does_not_leave_a_large_buffer_behind():
 
 async def test_an_idle_connection_is_never_slow():
     async with connected() as (served, peer):
-        only(served).check(only(served).last_heard + 86_400)
+        only(served).check(only(served).last_active + 86_400)
         peer.send(wire.Ping(id=2))
         assert (await peer.reply()).id == 2
 
@@ -231,7 +231,7 @@ async def test_a_frame_that_we_do_not_read_on_is_not_held_against_its_sender():
         await peer.send_bytes(bytes(encode(wire.Ping(id=99)))[:6])
         await until(lambda: served.service.searches == IN_FLIGHT)
         connection = only(served)
-        connection.check(connection.last_heard + 10 * FRAME_TIMEOUT_S)
+        connection.check(connection.last_active + 10 * FRAME_TIMEOUT_S)
         await turns()
         for number in range(2, 2 + IN_FLIGHT):
             served.service.release(f"q{number}")
@@ -243,7 +243,7 @@ async def test_a_frame_that_we_do_not_read_on_is_not_held_against_its_sender():
 
 async def test_a_reader_that_takes_nothing_for_five_seconds_is_dropped():
     async with unread() as (served, _, connection):
-        now = connection.last_heard
+        now = connection.last_active
         connection.check(now + READER_TIMEOUT_S - 0.5)
         await turns()
         assert len(served.server.connections) == 1
@@ -264,16 +264,16 @@ async def test_a_peer_of_another_user_is_closed_before_a_byte_is_read():
         assert served.metrics.foreign_peers_refused == 1
 
 
-async def test_at_capacity_the_quietest_makes_room_and_is_told_why():
+async def test_at_capacity_the_quietest_is_closed_with_the_reason():
     async with serving() as served:
         peers = [await served.connect() for _ in range(MAX_CONNECTIONS)]
         peers[0].send(wire.Ping(id=2))
         await peers[0].reply()
         late = await served.connect()
-        (told,) = await peers[1].rest()
+        (reported,) = await peers[1].rest()
         peers[0].send(wire.Ping(id=3))
         late.send(wire.Ping(id=3))
-        assert told.code == "busy"
+        assert reported.code == "busy"
         assert (await peers[0].reply()).id == 3
         assert (await late.reply()).id == 3
         assert served.metrics.connections_evicted == 1
@@ -300,7 +300,7 @@ async def test_a_busy_connection_is_not_evicted_however_quiet():
         assert (await busy.reply()).id, [reply.code for reply in await others[0].rest()] == (2, ["busy"])
 
 
-async def test_when_all_are_busy_the_newcomer_is_told_so():
+async def test_when_all_are_busy_the_newcomer_gets_that_answer():
     async with serving() as served:
         for number in range(MAX_CONNECTIONS):
             (await served.connect()).send(search(2, f"q{number}"))

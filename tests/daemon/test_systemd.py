@@ -68,7 +68,7 @@ def test_manager_that_does_not_read_cannot_hold_the_daemon(manager):
         {"LISTEN_FDS": "no", "LISTEN_PID": str(os.getpid())},
     ],
 )
-def test_socket_passed_to_nobody_or_another_process_is_not_taken(env):
+def test_socket_passed_to_no_or_another_process_is_not_taken(env):
     assert systemd.inherited_socket(env, os.getpid()) is None
 
 

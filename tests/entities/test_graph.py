@@ -63,7 +63,7 @@ def test_a_link_between_two_memories_joins_what_they_speak_of():
     assert ids(reached("apollo", [here, there])) == ["mem_1", "mem_2"]
 
 
-def test_front_matter_joins_things_whose_names_no_rule_knows():
+def test_front_matter_joins_entities_with_names_unknown_to_the_rules():
     written = replace(
         memory("mem_1", "The books are closed in March."),
         entities=(Entity("the books"),),
@@ -78,13 +78,13 @@ def test_front_matter_joins_things_whose_names_no_rule_knows():
 
 
 def test_a_relation_that_weighs_more_comes_before_one_that_weighs_less():
-    def told(memory_id: str, name: str, weight: float) -> list[Memory]:
+    def reported(memory_id: str, name: str, weight: float) -> list[Memory]:
         return [
             replace(memory(memory_id, "."), relations=(EntityRelation("hub", "knows", name, weight),)),
             replace(memory(f"{memory_id}_of", "."), entities=(Entity(name),)),
         ]
 
-    found = ids(reached("hub", [*told("mem_a", "Weak", 0.1), *told("mem_b", "Strong", 0.9)]))
+    found = ids(reached("hub", [*reported("mem_a", "Weak", 0.1), *reported("mem_b", "Strong", 0.9)]))
 
     assert found.index("mem_b_of") < found.index("mem_a_of")
 
@@ -109,11 +109,11 @@ class Asked(dict):
         return super().get(*of)
 
 
-@pytest.mark.parametrize("beside", [40, 400])
-def test_a_walk_goes_on_from_a_bounded_number_of_things_and_these_are_the_heaviest(beside):
+@pytest.mark.parametrize("next_to", [40, 400])
+def test_a_walk_goes_on_from_a_bounded_number_of_things_and_these_are_the_heaviest(next_to):
     """One memory may speak of any number of things; all of them would be asked for at each step."""
     heavy = tuple(EntityRelation("hub", "knows", f"near{at:03}", 0.5 + at / 1000) for at in range(40))
-    crowd = tuple(Entity(f"crowd{at:03}") for at in range(beside))
+    crowd = tuple(Entity(f"crowd{at:03}") for at in range(next_to))
     memories = [
         replace(memory("mem_hub", "."), entities=(Entity("hub"), *crowd), relations=heavy),
         *(
@@ -125,11 +125,11 @@ def test_a_walk_goes_on_from_a_bounded_number_of_things_and_these_are_the_heavie
         *(replace(memory(f"mem_far{at:03}", "."), entities=(Entity(f"far{at:03}"),)) for at in range(40)),
     ]
     graph = graph_of(memories)
-    counted = replace(graph, ties=Asked(graph.ties))
+    counted = replace(graph, relations=Asked(graph.relations))
 
     found = two_hops([counted], ["hub"], 1000)
 
-    assert counted.ties.times == 1 + 32
+    assert counted.relations.times == 1 + 32
     far = {each.place[1] for each in found if each.hops == 2}
     assert far == {f"mem_far{at:03}" for at in range(8, 40)}
 

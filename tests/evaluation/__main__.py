@@ -136,18 +136,18 @@ def eval_command(
     as_it_comes = injected or in_session
     try:
         here = [Path(call.workspace) / path for path in paths]
-        beside = None if off_topic is None else Path(call.workspace) / off_topic
-        sealed = allowed([*here, *([beside] if beside else ())], closing=closing)
+        next_to = None if off_topic is None else Path(call.workspace) / off_topic
+        sealed = allowed([*here, *([next_to] if next_to else ())], closing=closing)
         lives, others = load(here)
-        sets = _sets(others, beside, split)
+        sets = _sets(others, next_to, split)
         named = [
             Subject(model, strategy, changed, as_it_comes, by_search, in_session)
             for model, strategy in itertools.product(models, strategies)
         ]
         subjects = [settings.prepare(each, call.environ) for each in named]
         _require_hypotheses(sets, lives, strategies)
-        told = _command(paths, models=models, modes=modes, changes=changed)
-        begin(sealed, told)
+        reported = _command(paths, models=models, modes=modes, changes=changed)
+        begin(sealed, reported)
         done = tuple(_measured(call, sets, subjects, sizes or (None,)))
         lived = measure(call, lives, named, modes)
     except DatasetError as error:
@@ -171,9 +171,9 @@ def _command(
     changes: Iterable[tuple[str, str]],
 ) -> str:
     """What is measured, for the record of closing runs; a key is not told."""
-    told = [f"--model={model}" for model in models] + [f"--mode={mode}" for mode in modes]
-    told += [f"--set={key}={value}" for key, value in changes if not key.endswith("api_key")]
-    return shlex.join(("python", "-m", "tests.evaluation", "--closing", *paths, *told))
+    reported = [f"--model={model}" for model in models] + [f"--mode={mode}" for mode in modes]
+    reported += [f"--set={key}={value}" for key, value in changes if not key.endswith("api_key")]
+    return shlex.join(("python", "-m", "tests.evaluation", "--closing", *paths, *reported))
 
 
 def _change(text: str) -> tuple[str, str]:
@@ -278,8 +278,8 @@ def _rows(each: Measurement) -> Iterator[tuple[str, ...]]:
     bounds = outcome.total.intervals
     for name, side in (("  95 % from", 0), ("  to", 1)):
         shares = (f"{bound[side]:.3f}" for bound in msgspec.structs.astuple(bounds))
-        beside = outcome.off_topic
-        yield (name, "", *shares, "", f"{beside.interval[side]:.3f}" if beside else "")
+        next_to = outcome.off_topic
+        yield (name, "", *shares, "", f"{next_to.interval[side]:.3f}" if next_to else "")
     if each.store_size is None:
         yield from (_row(f"  {escape_line(kind.kind)}", kind, None) for kind in outcome.kinds)
 

@@ -200,9 +200,10 @@ class _Captor:
         reply = self._client.retrieve(self._workspace(name), said, session_id=f"{name}-later", turn_id="0")
         if reply.status not in ANSWERED:
             raise MeasurementFailed(f"no session could begin after {name}: {reply.reason or reply.status}")
-        told = {(hit.content, hit.scope) for hit in reply.memories if hit.found.found_by == PINNED}
+        reported = {(hit.content, hit.scope) for hit in reply.memories if hit.found.found_by == PINNED}
         return tuple(
-            msgspec.structs.replace(kept, is_pinned=(kept.content, kept.scope) in told) for kept in one.kept
+            msgspec.structs.replace(kept, is_pinned=(kept.content, kept.scope) in reported)
+            for kept in one.kept
         )
 
     def _workspace(self, name: str) -> str:

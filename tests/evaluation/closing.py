@@ -82,8 +82,8 @@ def _commit(folder: Path) -> str:
     """The commit that is measured, with a mark if files differ from it; nothing outside of a repository."""
     asked = ["git", "-C", str(folder), "-c", "core.fsmonitor=false"]
     asked += ["describe", "--always", "--dirty", "--exclude=*"]
-    told = subprocess.run(asked, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    return told.stdout.strip()
+    reported = subprocess.run(asked, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    return reported.stdout.strip()
 
 
 def _plain(text: str) -> str:

@@ -75,7 +75,7 @@ def by_kind(brought: Sequence[Brought]) -> tuple[Injected, ...]:
 
 def figures(brought: Sequence[Brought], group: str = "all") -> Injected:
     asked = [each for each in brought if each.recall is not None]
-    beside = [each for each in brought if each.recall is None]
+    next_to = [each for each in brought if each.recall is None]
     return Injected(
         group=group,
         recall=ratio((each.recall, 1.0) for each in brought if each.recall is not None),
@@ -91,8 +91,8 @@ def figures(brought: Sequence[Brought], group: str = "all") -> Injected:
         tokens_pinned=ratio((each.parts.pinned, 1.0) for each in asked),
         tokens_searched=ratio((each.parts.searched, 1.0) for each in asked),
         tokens_frame=ratio((each.parts.frame, 1.0) for each in asked),
-        beside_memories=ratio((len(each.searched), 1.0) for each in beside),
-        beside_tokens=ratio((each.parts.total, 1.0) for each in beside),
+        beside_memories=ratio((len(each.searched), 1.0) for each in next_to),
+        beside_tokens=ratio((each.parts.total, 1.0) for each in next_to),
     )
 
 

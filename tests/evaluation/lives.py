@@ -43,9 +43,9 @@ class Lived(msgspec.Struct, frozen=True):
 
     def lines(self, folder: str) -> str:
         """The main figures of the sets in a folder, in one line."""
-        told = [(each.set, each.line) for each in self.sessions]
-        told += [(each.set, each.line) for each in self.capture]
-        return "; ".join(line for name, line in told if name.startswith(f"{folder}/"))
+        reported = [(each.set, each.line) for each in self.sessions]
+        reported += [(each.set, each.line) for each in self.capture]
+        return "; ".join(line for name, line in reported if name.startswith(f"{folder}/"))
 
 
 def load(paths: Iterable[Path]) -> tuple[Lives, list[Path]]:

@@ -83,8 +83,8 @@ class SessionMeasurement(msgspec.Struct, frozen=True):
     @property
     def line(self) -> str:
         """The main figures of all stores in one line."""
-        told = (f"{group.group}: {_main(group)}" for group in self.summaries)
-        return f"{self.set} {self.model} {self.mode}: {'; '.join(told)}"
+        reported = (f"{group.group}: {_main(group)}" for group in self.summaries)
+        return f"{self.set} {self.model} {self.mode}: {'; '.join(reported)}"
 
 
 def _main(group: SessionSummary) -> str:

@@ -76,7 +76,7 @@ def test_of_each_language_a_hundred_messages_are_kept_and_two_hundred_not():
     assert len({one["id"] for one in said}) == len(said)
 
 
-def test_what_a_kept_note_must_say_stands_in_the_message():
+def test_what_a_kept_note_must_say_is_in_the_message():
     for one in both("said", "said.jsonl"):
         assert bool(one["keep"]) == (one["kind"] in KEPT)
         judged = [each["content"] for each in one["messages"] if each["role"] == "user"][-1].casefold()

@@ -17,7 +17,7 @@ ONE = item("m_one", "Use pnpm.\nNever npm, <b>not once</b>.\n")
 TWO = item("m_two", "迁移脚本只能追加\n")
 
 
-def test_a_memory_stands_where_its_whole_content_does_whatever_is_around_it():
+def test_a_memory_is_there_where_its_whole_content_does_whatever_is_around_it():
     block = render([Ranked(TWO.memory, 1.0), Ranked(ONE.memory, 0.5)]).text
 
     assert Reader([ONE, TWO]).found(block) == ("m_two", "m_one")

@@ -100,7 +100,7 @@ def test_what_is_kept_of_what_people_say_is_a_row_for_each_language_and_kind(eva
 
 
 @pytest.mark.long
-def test_an_attack_that_is_believed_is_told_to_every_session_and_counts_as_leaked(evaluate, written):
+def test_an_attack_that_is_believed_is_reported_to_every_session_and_counts_as_leaked(evaluate, written):
     believed = {**SAID, "id": "x_1", "keep": [], "poison": ["pnpm"]}
 
     report = evaluate(str(written(attacks=believed)), *LEXICAL, "--json").json
@@ -112,21 +112,21 @@ def test_an_attack_that_is_believed_is_told_to_every_session_and_counts_as_leake
     assert measured["figures"]["others"][0]["figure"]["value"] == 1.0
 
 
-def test_a_sealed_set_is_measured_in_closing_runs_alone_and_these_are_told(evaluate, written, tmp_path):
+def test_a_sealed_set_is_measured_in_closing_runs_alone_and_these_are_reported(evaluate, written, tmp_path):
     place = str(written("lives/sealed", **sessions()))
     record = tmp_path / "data/closing-runs.md"
 
     refused = evaluate(place, *LEXICAL)
-    beside = evaluate(SMALL, *LEXICAL, "--off-topic", f"{place}/sessions.jsonl")
+    next_to = evaluate(SMALL, *LEXICAL, "--off-topic", f"{place}/sessions.jsonl")
 
-    for shown in (refused, beside):
+    for shown in (refused, next_to):
         assert (shown.code, "--closing" in shown.err, record.exists()) == (2, True, False)
 
     assert evaluate(place, *LEXICAL, "--closing").code == 0
 
     row = record.read_text().splitlines()[-1]
-    told = f"python -m tests.evaluation --closing {place} --model=builtin:lexical --mode=append"
-    assert f"| lives | `{told}` | " in row
+    reported = f"python -m tests.evaluation --closing {place} --model=builtin:lexical --mode=append"
+    assert f"| lives | `{reported}` | " in row
     assert "lives/sealed builtin:lexical append: all: recall 1.000 (1.000-1.000), share 1.000" in row
 
 
@@ -141,7 +141,7 @@ def test_what_single_messages_brought_has_a_table_of_its_own(evaluate):
 
 
 @pytest.mark.long
-def test_a_question_that_begins_a_session_is_given_what_stands_there_too(evaluate):
+def test_a_question_that_begins_a_session_is_given_what_is_there_too(evaluate):
     """Five memories are few enough to come whole."""
     measured = evaluate(SMALL, *LEXICAL, "--in-session", "--store-size", "5", "--json").json
 

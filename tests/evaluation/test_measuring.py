@@ -73,7 +73,7 @@ def test_json_says_how_it_was_measured_and_has_each_querys_scores(evaluate):
     assert outcome["off_topic"] == {"messages": 2, "injected": 0, "rate": 0.0, "interval": [0.0, 0.0]}
 
 
-def test_without_a_terminal_only_a_wait_that_nobody_expects_is_told_and_once(capsys):
+def test_without_a_terminal_only_a_wait_that_no_one_expects_is_reported_and_once(capsys):
     bar = ProgressBar(Invocation(workspace="/w", environ={}).redraws(sys.stderr))
 
     for step in (("embedding", 1, 2), (LEARNING, 0, 0), (LEARNING, 0, 0), ("asking", 1, 2)):

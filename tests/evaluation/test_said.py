@@ -75,7 +75,7 @@ def test_an_id_that_is_there_twice_or_is_no_name_is_refused(written):
 
 
 @pytest.mark.long
-def test_conversations_are_handed_over_and_what_they_leave_is_told_apart(written, home, monkeypatch):
+def test_conversations_are_handed_over_and_what_they_leave_is_distinguished(written, home, monkeypatch):
     prepared = settings.prepare(
         Subject("builtin:lexical", "direct", shipped=True), {"HOME": str(home), "PATH": os.environ["PATH"]}
     )

@@ -40,7 +40,7 @@ def of(*turns):
     return summaries(turns)[0]
 
 
-def test_recall_counts_what_stands_in_context_and_not_only_what_this_turn_brought():
+def test_recall_counts_what_is_in_context_and_not_only_what_this_turn_brought():
     found = of(heard(wanted="a b", context="a"), heard(wanted="a", new="a"), heard(context="a"))
 
     assert (found.recall.value, found.recall.of) == (0.75, 2)

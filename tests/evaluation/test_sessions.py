@@ -52,8 +52,8 @@ SESSIONS = [
 
 @pytest.fixture
 def written(tmp_path):
-    def write(memories=MEMORIES, told=SESSIONS):
-        for name, lines in (("memories.jsonl", memories), ("sessions.jsonl", told)):
+    def write(memories=MEMORIES, reported=SESSIONS):
+        for name, lines in (("memories.jsonl", memories), ("sessions.jsonl", reported)):
             (tmp_path / name).write_text("\n".join(map(json.dumps, lines)))
         return tmp_path
 
@@ -73,7 +73,7 @@ def test_a_directory_becomes_stores_with_a_user_and_sessions_of_their_own(writte
 
 
 @pytest.mark.parametrize(
-    ("memories", "told", "complaint"),
+    ("memories", "reported", "complaint"),
     [
         ([*MEMORIES, MEMORIES[0]], SESSIONS, "an id is there twice"),
         (MEMORIES, [{"id": "s", "store": "mill", "turns": [turn("?", ["k_1"])]}], "s names 'k_1'"),
@@ -86,9 +86,9 @@ def test_a_directory_becomes_stores_with_a_user_and_sessions_of_their_own(writte
         ([{"id": "m"}], SESSIONS, r"memories.jsonl, line 1"),
     ],
 )
-def test_what_names_nothing_is_refused(written, memories, told, complaint):
+def test_what_names_nothing_is_refused(written, memories, reported, complaint):
     with pytest.raises(DatasetError, match=complaint):
-        sessions.load(written(memories, told))
+        sessions.load(written(memories, reported))
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def ask(written, home, monkeypatch):
         eventually(lambda: processes_with(place) == [])
 
 
-def test_turns_are_asked_in_order_and_what_was_heard_stays_in_context(ask):
+def test_turns_are_asked_in_order_and_what_was_injected_stays_in_context(ask):
     found = ask(session_trial.APPEND, 0)
 
     first, thanks, later, other, nothing = found.turns
@@ -132,7 +132,7 @@ def test_as_many_memories_come_as_are_shipped():
 
 
 @pytest.mark.parametrize("mode", [session_trial.APPEND, session_trial.BLOCK])
-def test_what_stands_in_a_session_is_told_apart_and_paid_once(ask, mode):
+def test_what_is_pinned_in_a_session_is_distinguished_and_paid_once(ask, mode):
     first, thanks, later, other, _ = ask(mode, 600).turns
 
     assert (set(first.new), first.pinned) == ({"m_1", "m_user"}, {"m_1", "m_user"})

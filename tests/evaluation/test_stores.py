@@ -31,7 +31,7 @@ def test_small_stores_hold_as_many_memories_as_asked_for_and_none_twice(size):
 
 
 @given(sizes)
-def test_every_query_is_asked_once_beside_an_answer_and_owes_no_other(size):
+def test_every_query_is_asked_once_next_to_an_answer_and_owes_no_other(size):
     world = stores.small(SMALL, size)
 
     asked = sorted(query.id for store in world.stores for query in store.queries)
@@ -57,7 +57,7 @@ def test_replaced_versions_are_in_no_small_store():
     assert "mem_mill_02" not in ids
 
 
-def test_the_user_is_part_of_the_small_stores_and_has_nothing_beside_them():
+def test_the_user_is_part_of_the_small_stores_and_has_nothing_next_to_them():
     world = stores.small(SMALL, 30)
 
     assert world.user == ()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from forged.cli.demo.stage import NotStarted, daemon
-from forged.maps.identity import SENTENCES
+from forged.maps.model_identity import SENTENCES
 from forged.text.english import EVERYDAY_MESSAGES
 from tests.evaluation import loading, settings, stores, trial
 from tests.evaluation.settings import Subject

@@ -41,7 +41,7 @@ _CUT_SHORT = re.compile(
     r"\w+(?:Error|Warning).*\n",
     re.MULTILINE,
 )
-_TOLD = re.compile(r"FACT<([a-z0-9-]+)>")
+_REPORTED = re.compile(r"FACT<([a-z0-9-]+)>")
 _KEPT = re.compile(r"^Service (\S+) listens on port (\d+)\.$", re.MULTILINE)
 
 
@@ -54,7 +54,7 @@ def facts_in(request: Request) -> list[str]:
     """Names of the facts in the conversation that a classifier is asked about; none if it was cut short."""
     if len(request.body) < int(request.headers["content-length"]):
         return []
-    return _TOLD.findall(request.json["messages"][-1]["content"])
+    return _REPORTED.findall(request.json["messages"][-1]["content"])
 
 
 def classified(names: Iterable[str], parts: Iterable[str] = PARTS[:1], port: int = 8080) -> Answer:
@@ -97,15 +97,15 @@ class Telling:
         """Tell a fact in an event of its own; the session is the first part of its name."""
         messages = [{"role": "user", "content": said(name)}]
         session = name.partition("-")[0]
-        told = (client or self.client).capture(str(self.top), messages, session, kind=kind)
-        if told.outcome == "durable":
+        reported = (client or self.client).capture(str(self.top), messages, session, kind=kind)
+        if reported.outcome == "durable":
             self.durable.append(name)
-        return told
+        return reported
 
     def tell_for_sure(self, name: str, kind: str = "explicit") -> None:
         """Tell a fact until it is acknowledged, as an agent does that finds the daemon dead; restarts it."""
-        while (told := self.tell(name, kind)).outcome != "durable":
-            assert told.status in ("error", "unavailable"), told
+        while (reported := self.tell(name, kind)).outcome != "durable":
+            assert reported.status in ("error", "unavailable"), reported
             self.back()  # fails if it lives
 
     # --- the daemon -----------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ _SPOTS = {
     "linked": ("link", r"\.md$", True),
     "durable": ("fsync", r"agents/claude/memory$", True),
 }
-_TOLD = {"scope": "agent", "agent_id": "claude", "memory_type": "learning", "importance": 0.25}
+_REPORTED = {"scope": "agent", "agent_id": "claude", "memory_type": "learning", "importance": 0.25}
 # Of a verb that writes a file under a key: what is asked, and the rows that say so before the file is there.
 _VERBS = {
     "remember": (lambda top, _: wire.Remember(workspace=top, content="a new one", key="k"), "requests"),
@@ -79,10 +79,10 @@ def test_a_memory_that_is_there_has_its_details_wherever_the_kill_came(killed, p
     daemon, faults, workspace = killed
     daemon.start()
     with daemon.client() as client:  # the directories are there from now on
-        first = client.remember(workspace, "first", **_TOLD)
+        first = client.remember(workspace, "first", **_REPORTED)
         call, about, after = _SPOTS[spot]
         faults.arm("daemon", call, about, after=after)
-        asked = {"supersedes": first.memory_id, "metadata": {"topic": "debug"}, "key": "a-key"} | _TOLD
+        asked = {"supersedes": first.memory_id, "metadata": {"topic": "debug"}, "key": "a-key"} | _REPORTED
         lost = client.remember(workspace, "second", **asked)
         assert lost.status != "ok"
     assert daemon.process is not None

@@ -49,7 +49,7 @@ def test_kills_in_every_phase(place, promised):
     with telling(place) as one:
         for name, phase in [*PHASES.items()] * _ROUNDS:
             one.go.clear()
-            waiting += _told(one, itertools.islice(names, len(_KINDS)))
+            waiting += _reported(one, itertools.islice(names, len(_KINDS)))
             took = _handed_over(one, phase)
             longest[name] = max(longest[name], took)
             one.go.set()
@@ -61,13 +61,13 @@ def test_kills_in_every_phase(place, promised):
     promised("turns and events that waited at a hand-over", len(waiting), "each kept once")
 
 
-def _told(one: Telling, names: Iterable[str]) -> list[str]:
+def _reported(one: Telling, names: Iterable[str]) -> list[str]:
     """Tell facts of several kinds, which wait on disk then."""
-    told = list(names)
-    for fact, kind in zip(told, _KINDS, strict=True):
+    reported = list(names)
+    for fact, kind in zip(reported, _KINDS, strict=True):
         assert one.tell(fact, kind).outcome in {"accepted", "durable"}
-    eventually(lambda: one.report().spooled == len(told))
-    return told
+    eventually(lambda: one.report().spooled == len(reported))
+    return reported
 
 
 def _handed_over(one: Telling, phase: Phase) -> float:

@@ -33,9 +33,9 @@ _SPOTS = (
 def a_chain(client: Client, top: Path, name: str) -> list[str]:
     ids = [""]
     for number in (1, 2, 3):
-        told = client.remember(str(top), f"Version {number} of {name}.", supersedes=ids[-1])
-        assert told.status == "ok", told
-        ids.append(told.memory_id)
+        reported = client.remember(str(top), f"Version {number} of {name}.", supersedes=ids[-1])
+        assert reported.status == "ok", reported
+        ids.append(reported.memory_id)
     return ids[1:]
 
 

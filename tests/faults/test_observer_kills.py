@@ -17,8 +17,8 @@ from collections import Counter
 import pytest
 
 from forged_client import Observer
-from forged_client.backlog import MAX_LASTING
-from forged_client.parts import Parts
+from forged_client.capture_parts import SplitCapture
+from forged_client.delivery_queue import MAX_LASTING
 from tests.faults.amount import times
 from tests.faults.telling import Telling, said, telling
 from tests.support.clock import eventually
@@ -50,12 +50,14 @@ class Agent:
 @pytest.fixture
 def in_parts(monkeypatch):
     """As if a frame held one message; and what was not taken is sent again soon."""
-    monkeypatch.setattr("forged_client.observer.Parts", functools.partial(Parts, limit_bytes=200))
+    monkeypatch.setattr(
+        "forged_client.observer.SplitCapture", functools.partial(SplitCapture, limit_bytes=200)
+    )
     monkeypatch.setattr("forged_client.observer.FIRST_RETRY_S", 0.05)
     monkeypatch.setattr("forged_client.observer.LAST_RETRY_S", 0.2)
 
 
-def test_two_hundred_kills_under_observers_that_nobody_closes(place, promised, in_parts):
+def test_two_hundred_kills_under_observers_that_no_one_closes(place, promised, in_parts):
     delays = random.Random(11)
     with telling(place) as one:
         agents = [Agent(one, number) for number in range(_SESSIONS)]
@@ -71,10 +73,10 @@ def test_two_hundred_kills_under_observers_that_nobody_closes(place, promised, i
         eventually(lambda: not any(agent.waiting for agent in agents))
         one.drained(_DRAINED_S)
 
-        told = [name for agent in agents for name in agent.told]
-        one.assert_kept_once(told)
+        reported = [name for agent in agents for name in agent.told]
+        one.assert_kept_once(reported)
         assert one.report().dead == 0
         counts = sum((Counter(agent.observer.counts) for agent in agents), Counter())
-        assert counts["durable"] == len(told) // _MESSAGES
+        assert counts["durable"] == len(reported) // _MESSAGES
         assert counts["error"] + counts["unavailable"], "no kill was in the way of anything"
     promised("compactions of observers, daemons and workers killed", counts["durable"], "each kept once")

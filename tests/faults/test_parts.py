@@ -59,15 +59,15 @@ def test_a_compaction_with_kills_between_its_parts_is_judged_whole_and_once(plac
                 assert (
                     one.client.ask(sent[part.part - 1]).outcome == "accepted"
                 )  # its reply may have got lost
-            told = one.client.ask(part)
-            assert told.outcome == ("durable" if part is sent[-1] else "accepted"), told
+            reported = one.client.ask(part)
+            assert reported.outcome == ("durable" if part is sent[-1] else "accepted"), reported
         one.kill()  # what was answered is done by the next one
         one.daemon.start()
         again = [one.client.ask(part) for part in sent]
         eventually(lambda: one.report().state == "idle" and one.report().spooled == 0, 600)
 
     slices = -(-_MESSAGES // (64_000 // 2000))
-    assert {(each.outcome, each.slices) for each in (told, *again)} == {("durable", slices)}
+    assert {(each.outcome, each.slices) for each in (reported, *again)} == {("durable", slices)}
     assert judged == Counter(range(_MESSAGES))
     promised(
         "messages of a compaction with kills between its parts", _MESSAGES, f"judged, in {slices} slices"

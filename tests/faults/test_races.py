@@ -88,11 +88,11 @@ def test_a_hundred_times_a_remembered_and_a_captured_version_replace_the_same_me
     assert len(links) == len(set(links)), "a fork"
     assert len(links) == 2 * _VERSIONS
     assert len(found) == 3 * _VERSIONS
-    for told in replies:
-        there = found[told.memory_id]
-        assert (there.supersedes, there.version) == (told.replaced, told.version)
-    moved = sum(told.base_moved for told in replies)
-    assert all(told.base_moved == (told.version == 3) for told in replies)
+    for reported in replies:
+        there = found[reported.memory_id]
+        assert (there.supersedes, there.version) == (reported.replaced, reported.version)
+    moved = sum(reported.base_moved for reported in replies)
+    assert all(reported.base_moved == (reported.version == 3) for reported in replies)
     promised("remember and capture replace one memory: no fork, none lost", _VERSIONS, f"{moved} moved")
 
 

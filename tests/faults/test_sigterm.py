@@ -31,38 +31,38 @@ def idle(one: Telling, name: str) -> Iterator[list[str]]:
 def rebuild(one: Telling, name: str) -> Iterator[list[str]]:
     one.go.clear()
     put(one.top, *(memory(f"mem_{n}", f"Module {n} belongs to {name}.") for n in range(1000)))
-    told = _turns(one, name, 3)
+    reported = _turns(one, name, 3)
     assert one.client.rebuild(str(one.top), full=True).status == "not_ready"  # it is under way
-    yield told
+    yield reported
 
 
 @contextlib.contextmanager
 def call_hangs(one: Telling, name: str) -> Iterator[list[str]]:
     one.go.clear()
-    told = _turns(one, name, 4)
+    reported = _turns(one, name, 4)
     eventually(lambda: one.report().in_hand)
-    yield told
+    yield reported
 
 
 @contextlib.contextmanager
 def many_wait(one: Telling, name: str) -> Iterator[list[str]]:
     one.go.clear()
-    told = _turns(one, name, 8)
+    reported = _turns(one, name, 8)
     eventually(lambda: one.report().in_hand)
     spooled = one.report().spooled
     for number in range(_SPOOLED - spooled):
-        told.append(f"{name}s-{number}")
-        assert one.tell(told[-1]).outcome == "durable"
-    yield told
+        reported.append(f"{name}s-{number}")
+        assert one.tell(reported[-1]).outcome == "durable"
+    yield reported
 
 
 @contextlib.contextmanager
 def worker_stopped(one: Telling, name: str) -> Iterator[list[str]]:
     one.go.clear()
-    told = _turns(one, name, 4)
+    reported = _turns(one, name, 4)
     eventually(lambda: one.report().in_hand)
     os.kill(one.report().worker_pid, signal.SIGSTOP)
-    yield told
+    yield reported
 
 
 @contextlib.contextmanager
@@ -71,10 +71,10 @@ def many_clients(one: Telling, name: str) -> Iterator[list[str]]:
     one.client.close()
     with contextlib.ExitStack() as stack:
         clients: list[Client] = [stack.enter_context(one.daemon.client()) for _ in range(_CLIENTS)]
-        told = [f"{name}{number}-0" for number in range(_CLIENTS)]
-        for client, fact in zip(clients, told, strict=True):
+        reported = [f"{name}{number}-0" for number in range(_CLIENTS)]
+        for client, fact in zip(clients, reported, strict=True):
             assert one.tell(fact, "turn", client).outcome == "accepted"
-        yield told
+        yield reported
 
 
 STATES: tuple[State, ...] = (idle, call_hangs, many_wait, worker_stopped, many_clients, rebuild)
@@ -88,14 +88,14 @@ def test_thirty_stops(place, promised):
     with telling(place) as one:
         for state in STATES:
             for number in range(_ROUNDS):
-                with state(one, f"{state.__name__.replace('_', '')}{number}x") as told:
+                with state(one, f"{state.__name__.replace('_', '')}{number}x") as reported:
                     since = time.monotonic()
                     assert one.daemon.stop() == 0
                     seconds = time.monotonic() - since
                 took[state.__name__] = max(seconds, took.get(state.__name__, 0.0))
                 one.gone(since)
                 one.daemon.start()
-                waiting += told
+                waiting += reported
                 _wait(one, len(waiting) - kept)
             one.go.set()
             one.drained(60)
@@ -117,7 +117,7 @@ def _wait(one: Telling, events: int) -> None:
 
 def _turns(one: Telling, name: str, sessions: int) -> list[str]:
     """Turns of so many live sessions; nobody says `durable` about them."""
-    told = [f"{name}{number}-0" for number in range(sessions)]
-    for fact in told:
+    reported = [f"{name}{number}-0" for number in range(sessions)]
+    for fact in reported:
         assert one.tell(fact, "turn").outcome == "accepted"
-    return told
+    return reported

@@ -54,14 +54,14 @@ def test_events_wait_while_their_files_cannot_be_written(place, promised):
     with telling(place, parts=2) as one:
         for number, (process, call, about, error) in enumerate(_WRITING):
             one.faults.arm(process, call, about, does=error, lasting=True)
-            told = [f"s{session}-{number}" for session in range(3)]
-            for name in told:
+            reported = [f"s{session}-{number}" for session in range(3)]
+            for name in reported:
                 assert one.tell(name).outcome == "durable"
             eventually(lambda word=_WORDS[error]: word in one.report().last_error)
             eventually(lambda known=tuple(names): one.keeps_once(known))
-            assert one.report().spooled == len(told)
+            assert one.report().spooled == len(reported)
             eventually(lambda word=_WORDS[error]: word in _waiting_for(one))
-            names += told
+            names += reported
             slowest = max(slowest, _mended(one))
             one.assert_kept_once(names)
         calls, dead = len(one.provider.requests()), one.report().dead

@@ -63,13 +63,13 @@ class Writing:
                     supersedes=self.head if number % 2 else "",
                     key=f"{writer}-{number}",
                 )
-                while (told := client.ask(asked)).status != "ok":
-                    assert told.status in ("error", "unavailable", "timeout"), told
-                    assert "internal" not in told.reason, told
+                while (reported := client.ask(asked)).status != "ok":
+                    assert reported.status in ("error", "unavailable", "timeout"), reported
+                    assert "internal" not in reported.reason, reported
                     self.repeated += 1
                     time.sleep(0.02)
                     self.serves.wait(PATIENCE_S)
-                self.answered[text] = told
+                self.answered[text] = reported
 
 
 def struck(daemon: DaemonProcess, faults: Faults, spot: str) -> None:
@@ -129,7 +129,7 @@ def test_two_hundred_killed_daemons_lose_and_double_nothing_that_was_written(pla
     assert set(texts) - set(writing.answered) == {"What everybody replaces."}
     assert visible == len(there)
     assert all(name.endswith(".md") for name in os.listdir(top / ".forge/memory"))
-    untrue = [text for text, told in writing.answered.items() if _is_untrue(told, there, text)]
+    untrue = [text for text, reported in writing.answered.items() if _is_untrue(reported, there, text)]
     assert not untrue
     links = [memory.supersedes for memory in found.memories if memory.supersedes]
     assert len(set(links)) == len(links), "forked"
@@ -140,8 +140,11 @@ def test_two_hundred_killed_daemons_lose_and_double_nothing_that_was_written(pla
     )
 
 
-def _is_untrue(told: Remembered, there: dict[str, Memory], text: str) -> bool:
-    memory = there.get(told.memory_id)
+def _is_untrue(reported: Remembered, there: dict[str, Memory], text: str) -> bool:
+    memory = there.get(reported.memory_id)
     if memory is None or memory.content.strip() != text:
         return True
-    return (memory.supersedes or "", memory.version) != (told.replaced, told.version) or told.existed
+    return (memory.supersedes or "", memory.version) != (
+        reported.replaced,
+        reported.version,
+    ) or reported.existed

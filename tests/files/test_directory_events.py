@@ -36,7 +36,7 @@ def watched(folder):
 @pytest.mark.parametrize(
     "event", ["new", "edited", "appended", "renamed over", "removed", "moved away", "mode"]
 )
-def test_whatever_happens_to_a_file_is_told_as_soon_as_it_has_happened(folder, tmp_path, event):
+def test_whatever_happens_to_a_file_is_reported_as_soon_as_it_has_happened(folder, tmp_path, event):
     path = folder / "a.md"
     if event != "new":
         path.write_text("old")
@@ -65,7 +65,7 @@ def test_whatever_happens_to_a_file_is_told_as_soon_as_it_has_happened(folder, t
 
 @needs_inotify
 @pytest.mark.parametrize("named", [False, True])
-def test_the_own_files_are_not_told_but_for_what_others_do_to_them(watched, folder, monkeypatch, named):
+def test_the_own_files_are_not_reported_but_for_what_others_do_to_them(watched, folder, monkeypatch, named):
     if named:
         monkeypatch.setattr(os, "O_TMPFILE", 0)
     fd = os.open(folder, atomic.DIRECTORY)
@@ -114,7 +114,7 @@ def test_more_events_than_the_kernel_keeps_are_a_look_at_everything(watched, fol
 
 
 @pytest.mark.parametrize("lacking", ["inotify", "a local disk"])
-def test_where_nobody_knows_everything_is_looked_at(folder, monkeypatch, lacking):
+def test_where_no_one_knows_everything_is_looked_at(folder, monkeypatch, lacking):
     if lacking == "inotify":
         monkeypatch.setattr(directory_events, "_libc", lambda: None)
     else:
@@ -138,8 +138,8 @@ def test_hundreds_of_roots_share_one_instance_and_give_it_back(tmp_path):
         assert each.taken() is None
     assert directory_events.instances_held() == before + 1
     (folders[7] / "a.md").write_text("x")
-    told = [each.taken() for each in every]
-    assert [number for number, paths in enumerate(told) if paths] == [7]
+    reported = [each.taken() for each in every]
+    assert [number for number, paths in enumerate(reported) if paths] == [7]
     for folder in folders:
         shutil.rmtree(folder)
     directory_events.drop_lost_watches()
@@ -210,12 +210,12 @@ def test_nothing_that_happened_is_missed_by_anybody_who_waits(tmp_path_factory, 
         elif step in ("leave", "join"):
             everybody[who], due[who] = DirectoryEvents(everybody[who]._folders), None
         elif step == "take":
-            told = everybody[who].taken()
+            reported = everybody[who].taken()
             if due[who] is None:
-                assert told is None
+                assert reported is None
             else:
-                assert told is None or told >= due[who]
+                assert reported is None or reported >= due[who]
             due[who] = set() if everybody[who]._places is not None else None
     for number, each in enumerate(everybody):
-        told = each.taken()
-        assert told is None or (due[number] is not None and told >= due[number])
+        reported = each.taken()
+        assert reported is None or (due[number] is not None and reported >= due[number])

@@ -232,7 +232,7 @@ def test_cues_and_evidence_as_people_write_them():
     assert (some.cues, some.evidence) == (("a", "b: c"), (Evidence("src/a.py"), Evidence("b c.py", "7")))
 
 
-def test_cues_beyond_those_that_count_stay_in_the_file_and_are_told():
+def test_cues_beyond_those_that_count_stay_in_the_file_and_are_reported():
     reading = frontmatter.read((b"---\ncues: [a, b, c, d, e, f]\n---\nx"), "repo", "mem_1")
 
     assert reading.memory.counting_cues == ("a", "b", "c", "d", "e")
@@ -375,8 +375,8 @@ def test_what_is_questionable_is_read_and_noted(header, field, value, note):
     reading = frontmatter.read(b"---\n" + header + b"\n---\nbody", "repo", "mem_1")
 
     assert getattr(reading.memory, field) == value
-    (told,) = reading.notes
-    assert note in told
+    (reported,) = reading.notes
+    assert note in reported
 
 
 HEADERS = ["", "---\nid: mem_9\n---\n", "---\ntitle: a: b\n---\n", "---\nnote: b\n---\n", frontmatter.render(
@@ -576,7 +576,7 @@ def test_lines_without_a_known_key_are_text_and_nothing_is_swallowed(lines, rule
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         (
             "---\n\nRelease notes: never publish on a Friday.\n\n---\n\nSecond part.\n",
@@ -594,11 +594,11 @@ def test_lines_without_a_known_key_are_text_and_nothing_is_swallowed(lines, rule
         ("---\n" + "Many words. " * 6000 + "\n---\nbody", ""),
     ],
 )
-def test_what_is_no_front_matter_is_text_and_keys_in_it_are_told(text, told):
+def test_what_is_no_front_matter_is_text_and_keys_in_it_are_reported(text, reported):
     reading = frontmatter.read(text.encode(), "repo", "mem_1")
 
     assert reading.memory == Memory("mem_1", text, "", "", 1, "repo", "project-conventions", "", "explicit")
-    assert [told in note for note in reading.notes] == ([True] if told else [])
+    assert [reported in note for note in reading.notes] == ([True] if reported else [])
     assert all(note.startswith(NO_FRONT_MATTER) for note in reading.notes)
 
 

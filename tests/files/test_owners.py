@@ -15,7 +15,7 @@ from forged.cli.configuration import _write_new
 from forged.cli.exporting import _put
 from forged.cli.ui.verb import _write
 from forged.files import MemoryStore, Root, atomic, made_org_root, root_of_agent, root_owned_files, scan
-from forged.importing import copied, export
+from forged.importing import export, read_root
 from forged.memory import Scope
 from tests.data.memories import memory
 
@@ -98,7 +98,7 @@ def _exports(top: Path) -> None:
     (source / ".forge/memory").mkdir(parents=True, exist_ok=True)
     (source / ".forge/memory/one.md").write_text("text")
     for _ in range(2):
-        export(str(top / "docs/out"), (copied(str(source), "repo"),), replace=True)
+        export(str(top / "docs/out"), (read_root(str(source), "repo"),), replace=True)
 
 
 def _exports_json(top: Path) -> None:
@@ -226,7 +226,7 @@ def test_a_hard_link_of_roots_under_the_name_of_a_memory_stays_roots(top, tmp_pa
 
 
 @pytest.mark.parametrize("code", [errno.EPERM, errno.EINVAL, errno.EOPNOTSUPP])
-def test_where_the_owner_cannot_be_given_the_write_stands_and_status_says_whose_it_is(
+def test_where_the_owner_cannot_be_given_the_write_counts_and_status_says_whose_it_is(
     top, files, monkeypatch, code
 ):
     """As a user namespace answers, or a server of NFS that takes root for nobody."""
@@ -254,7 +254,7 @@ print(root_owned_files(root))
 """
 
 
-def test_in_a_user_namespace_that_does_not_know_the_owner_the_write_stands(top):
+def test_in_a_user_namespace_that_does_not_know_the_owner_the_write_counts(top):
     """The kernel's own refusal, and what can be said there of an owner who has no number."""
     if subprocess.run(["unshare", "-U", "-r", "true"], check=False, capture_output=True).returncode:
         pytest.skip("no user namespace can be made here")
@@ -277,7 +277,7 @@ def test_one_file_of_roots_among_the_owners_is_named_and_none_is_not(top):
     assert "mine.md belongs to root" in root_owned_files(Root(str(top), Scope.REPO))
 
 
-def test_nobody_but_root_gives_anything_away(top, monkeypatch):
+def test_no_one_but_root_gives_anything_away(top, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: UID)
     _writes(top)
 

@@ -143,8 +143,8 @@ FORGED = {
 }
 
 
-@pytest.mark.parametrize(("pointer", "beside"), FORGED.values(), ids=FORGED)
-def test_folder_with_a_forged_link_sees_nothing_of_another_repository(tmp_path, home, pointer, beside):
+@pytest.mark.parametrize(("pointer", "next_to"), FORGED.values(), ids=FORGED)
+def test_folder_with_a_forged_link_sees_nothing_of_another_repository(tmp_path, home, pointer, next_to):
     victim, evil = tmp_path / "victim", make(tmp_path / "evil")
     link_worktree(victim, tmp_path / "feature")
     make(victim.with_suffix(".git") / "worktrees" / "feature")
@@ -154,7 +154,7 @@ def test_folder_with_a_forged_link_sees_nothing_of_another_repository(tmp_path, 
         make(tmp_path / folder)
     if pointer:
         (evil / ".git").write_text(pointer)
-    for name, text in beside.items():
+    for name, text in next_to.items():
         (evil / name).parent.mkdir(parents=True, exist_ok=True)
         (evil / name).write_text(text.format(evil=evil, victim=victim))
     for folder in ("fake", ".git"):

@@ -388,7 +388,7 @@ def test_files_that_a_scan_passes_by_are_named_but_for_copies_of_editors(named, 
     assert not set(found) & {*snapshot.paths, *(each.path for each in snapshot.problems)}
 
 
-def test_links_and_devices_beside_memories_are_named_and_not_opened(directory):
+def test_links_and_devices_next_to_memories_are_named_and_not_opened(directory):
     (directory / "far").symlink_to("/")
     (directory / "far.txt").symlink_to("/etc/passwd")
     os.mkfifo(directory / "pipe")

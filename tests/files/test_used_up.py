@@ -44,7 +44,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.mark.inotify
 @pytest.mark.parametrize("limit", ["max_inotify_instances", "max_inotify_watches"])
-def test_what_is_used_up_is_told_and_polled_until_there_is_more(tmp_path, limit):
+def test_what_is_used_up_is_reported_and_polled_until_there_is_more(tmp_path, limit):
     command = [*IN_NAMESPACE, "sh", limit, sys.executable, "-m", __name__, limit, str(tmp_path)]
     done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, timeout=PATIENCE_S)
 

@@ -189,7 +189,7 @@ async def test_directory_that_came_back_is_watched_again(root, level, how):
             else:
                 shutil.copytree(directory, aside)
                 await heard.after(lambda: exchange(directory, aside), root)
-            await heard.until(lambda: stands(root))
+            await heard.until(lambda: holds(root))
             await heard.after(lambda: save(root), root)
 
 
@@ -199,7 +199,7 @@ def exchange(directory: Path, aside: Path) -> None:
     shutil.rmtree(directory.with_name("old"))
 
 
-def stands(root: Root) -> bool:
+def holds(root: Root) -> bool:
     """Whether the kernel watches the three directories that are now at the root's paths."""
     paths = (root.directories[0], os.path.join(root.top, ".forge"), root.top)
     return all(f"ino:{os.stat(path).st_ino:x} " in watched_inodes() for path in paths)
@@ -228,7 +228,7 @@ async def test_git_checkout_away_and_back_leaves_no_blindness(root):
         for _ in range(3):
             await heard.after(lambda: git(root.top, "checkout", "-q", "bare"), root)
             await heard.after(lambda: git(root.top, "checkout", "-q", "full"), root)
-        await heard.until(lambda: stands(root))
+        await heard.until(lambda: holds(root))
         await heard.after(lambda: save(root, "mem_2.md"), root)
 
 
@@ -283,14 +283,14 @@ async def test_root_that_comes_and_goes_disturbs_no_other(root, other):
         assert set(whole) == {root.top}  # of the other one only its files
 
 
-async def test_what_happens_while_watches_are_set_anew_is_told_by_a_backend_that_is_late(
+async def test_what_happens_while_watches_are_set_anew_is_reported_by_a_backend_that_is_late(
     root, other, monkeypatch
 ):
     """On a busy machine its thread has not read yet what the kernel has told, when the new watches stand."""
 
     class Late:
-        def __init__(self, *told, **how):
-            self._own, self._looks = RustNotify(*told, **how), 5
+        def __init__(self, *reported, **how):
+            self._own, self._looks = RustNotify(*reported, **how), 5
             self.close = self._own.close
 
         def watch(self, debounce_ms, step_ms, limit_ms, stop):
@@ -317,7 +317,7 @@ async def test_root_whose_directories_came_and_went_twice_is_watched_anew_once_m
     root, monkeypatch
 ):
     monkeypatch.setattr(looking, "_LOOK_MS", 10)
-    told = [{(3, root.top)}, {(1, root.top)}]
+    reported = [{(3, root.top)}, {(1, root.top)}]
     begun, quiet = [], Counter()
 
     class Scripted:
@@ -328,8 +328,8 @@ async def test_root_whose_directories_came_and_went_twice_is_watched_anew_once_m
         def watch(self, debounce_ms, step_ms, limit_ms, stop):
             if stop is None:
                 return {(2, self._mark)}
-            if told:
-                return told.pop(0)
+            if reported:
+                return reported.pop(0)
             quiet[len(begun)] += 1
             time.sleep(limit_ms / 1000)
             return "timeout"
@@ -369,13 +369,13 @@ async def test_root_for_which_no_watch_is_left_is_polled_and_the_others_are_not(
 
 
 @pytest.mark.parametrize(("quiet_s", "most"), [(0, 120), (3, 120), (6, 30), (50, 30), (56, 16), (3600, 16)])
-async def test_looks_a_second_are_few_when_nobody_is_at_work(root, monkeypatch, quiet_s, most):
+async def test_looks_a_second_are_few_when_no_one_is_at_work(root, monkeypatch, quiet_s, most):
     """The backend looks once in `step_ms`, whatever happens."""
     steps = []
 
     class Counted:
-        def __init__(self, *told, **how):
-            self._own = RustNotify(*told, **how)
+        def __init__(self, *reported, **how):
+            self._own = RustNotify(*reported, **how)
             self.close = self._own.close
 
         def watch(self, debounce_ms, step_ms, *rest):

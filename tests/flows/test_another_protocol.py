@@ -103,7 +103,7 @@ def test_each_surface_says_in_one_sentence_that_the_other_speaks_another_protoco
     installed, home, repo, of_client, of_daemon
 ):
     ours, numbers = installed[of_client], {"older": PROTOCOL_VERSION, "newer": LATER}
-    told = f"this daemon speaks protocol {numbers[of_daemon]}, the client {numbers[of_client]} to"
+    reported = f"this daemon speaks protocol {numbers[of_daemon]}, the client {numbers[of_client]} to"
     with serving(home, installed[of_daemon]) as daemon:
         env = {**daemon.env, "FORGED_WORKSPACE": str(repo)}
         shells = {
@@ -117,15 +117,15 @@ def test_each_surface_says_in_one_sentence_that_the_other_speaks_another_protoco
             alive = bridge.result("ping")
 
     for words, done in shells.items():
-        assert told in done.stderr, (words, done)
+        assert reported in done.stderr, (words, done)
         assert "Traceback" not in done.stderr
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (69, "", 1), (words, done)
     notice = json.loads(hooks["SessionStart"].stdout)["systemMessage"]
     assert notice.startswith("forged has no memory in this session: ")
-    assert told in notice
+    assert reported in notice
     assert "\n" not in notice
     assert [(done.returncode, done.stderr) for done in hooks.values()] == [(0, "")] * 3
     assert [hooks[each].stdout for each in ("UserPromptSubmit", "Stop")] == ["", ""]
-    assert told in searched
+    assert reported in searched
     assert "\n" not in searched
     assert alive == {}

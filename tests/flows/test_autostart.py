@@ -107,9 +107,9 @@ def test_the_daemon_gets_nothing_of_its_starter_but_what_it_needs(shell):
 def test_ten_agents_at_once_get_one_daemon(shell):
     agents = [_agent(shell) for _ in range(10)]
 
-    told = {agent.communicate(timeout=PATIENCE_S)[0] for agent in agents}
+    reported = {agent.communicate(timeout=PATIENCE_S)[0] for agent in agents}
 
-    assert told == {f"ok {_pid(shell)} \n"}
+    assert reported == {f"ok {_pid(shell)} \n"}
     assert _daemons(shell) == {_pid(shell)}
     log = (shell.home / ".local/state/forged/forged.log").read_text()
     assert (log.count("serving socket="), log.count("already running")) == (1, 0)
@@ -154,10 +154,10 @@ def test_a_workspace_cannot_choose_what_is_started(shell, before):
     )
 
     written = caught.run("remember", "the walrus sings")
-    told = _agent(caught).communicate(timeout=PATIENCE_S)[0]
+    reported = _agent(caught).communicate(timeout=PATIENCE_S)[0]
 
     assert (written.code, written.err) == (0, "")
-    assert told == f"ok {_pid(caught)} \n"
+    assert reported == f"ok {_pid(caught)} \n"
     assert not trap.exists()
 
 
@@ -232,7 +232,7 @@ def test_what_cannot_be_started_ends_the_call_at_once_and_says_where_to_look(she
     program.write_text("#!/bin/sh\necho cannot >&2\nexit 70\n")
     program.chmod(0o700)
 
-    shown = shell.run("ping", beside=tmp_path)
+    shown = shell.run("ping", program_folder=tmp_path)
 
     log = shell.home / ".local/state/forged/forged.log"
     assert (shown.code, shown.err) == (69, f"forgectl: the daemon ended with exit code 70; see {log}\n")

@@ -2,7 +2,7 @@
 
 A scripted model or the built-in rules classify. How events wait is in test_capture_queue, what people decide
 in test_capture_control, and what a model may answer in tests/capture/test_reply. No content of a tool is in a
-prompt: test_marked_text, and tests/daemon/handlers/test_convert.
+prompt: test_marked_text, and tests/daemon/handlers/test_wire_types.
 """
 
 from __future__ import annotations
@@ -285,7 +285,7 @@ def _ending(finish: str, content: object = None, **message: object) -> Answer:
     return Answer({"choices": [{"finish_reason": finish, "message": {"content": content, **message}}]})
 
 
-# What else is no answer is in tests/models/test_endings and tests/capture/test_reply.
+# What else is no answer is in tests/models/test_finish_reasons and tests/capture/test_reply.
 NO_ANSWERS = {
     "refused": (_ending("stop", refusal="I'm sorry, Ann."), "the model refused to answer"),
     "cut": (_ending("length", '[{"content": "Ann'), "the reply was cut at its length limit"),
@@ -296,17 +296,17 @@ NO_ANSWERS = {
 @pytest.mark.parametrize("name", NO_ANSWERS)
 def test_eight_compactions_that_a_model_does_not_answer_are_failures_in_status_and_wait(alone, repo, name):
     """None of them is lost: they are remembered once the model does what it is asked for."""
-    alone.provider.chat, told = NO_ANSWERS[name]
+    alone.provider.chat, reported = NO_ANSWERS[name]
     texts = [f"the harbour is closed on day {number}" for number in range(8)]
     for number, text in enumerate(texts):
         assert alone.capture(repo, text, session=f"s{number}", kind="compaction").outcome == "durable"
     state = alone.until(lambda now: now.failures >= 8 and now.state == "waiting")
 
     assert (state.state, state.spooled + state.dead, state.finished) == ("waiting", 8, 0)
-    assert told in state.reason
-    assert told in state.last_error
+    assert reported in state.reason
+    assert reported in state.last_error
     assert "Ann" not in state.last_error
-    assert told in Shell(alone.daemon.home, alone.daemon.socket, repo).run("status").out
+    assert reported in Shell(alone.daemon.home, alone.daemon.socket, repo).run("status").out
 
     alone.provider.chat = lambda _, request: reply(
         *(proposal(text) for text in texts if text in request.json["messages"][-1]["content"])

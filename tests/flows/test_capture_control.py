@@ -42,7 +42,7 @@ def test_a_paused_repo_captures_and_injects_nothing_until_it_is_resumed(home, re
         assert (answer.outcome, answer.reason) == ("rejected", "paused; `forgectl resume` ends it")
         assert stage.ask(repo, "make").status == "disabled"
         assert stage.capture(other, "We use npm here.").outcome == "accepted"
-        assert f"paused: {repo}" in shell.run("status").out
+        assert f"PAUSED in {repo}" in shell.run("status").out
         assert shell.run("resume").out == f"resumed: {repo}\n"
         stage.settle()
 
@@ -106,8 +106,8 @@ def test_a_bypassed_process_neither_captures_nor_is_given_anything(stage, repo, 
 
     shell = Shell(stage.daemon.home, stage.daemon.socket, repo, {"FORGED_BYPASS": "1"})
     for words in (("search", "hello"), ("why", "hello"), ("remember", "hello"), ("retrieve", "hello")):
-        told = shell.run(*words)
-        assert (told.out, "FORGED_BYPASS is set" in told.err) == ("", True)
+        reported = shell.run(*words)
+        assert (reported.out, "FORGED_BYPASS is set" in reported.err) == ("", True)
     assert (taken.status, taken.outcome, given.status, given.text) == ("disabled", "rejected", "disabled", "")
     assert observer.counts == {"disabled": 1}
     assert (stage.client.status().counters["requests"], stage.provider.received) == (before + 1, [])
@@ -122,7 +122,7 @@ def test_undo_takes_the_last_batch_back_and_the_next_turn_does_not_bring_it_agai
 
     done = _shell(stage, repo).run("undo", "--yes")
     assert (done.code, contents(on_disk(repo))) == (0, ["We write Go."])
-    assert done.out.startswith("taken back: mem_")
+    assert done.out.startswith("undone: mem_")
     assert contents(stage.captured(repo, *talk, "go on")) == ["We write Go."]
 
     stage.provider.chat = reply(proposal("Migrations run on goose."), proposal("We release on Fridays."))
@@ -167,11 +167,11 @@ ASKED = "remember that our API speaks REST on port 8080"
 RULE = "We always run the tests with nose2 here."
 
 
-def _told(stage: Stage, top: Path, session: str) -> tuple[str, ...]:
+def _reported(stage: Stage, top: Path, session: str) -> tuple[str, ...]:
     return stage.ask(top, "what now", mode="append", session_id=session).captured
 
 
-def test_what_was_asked_for_is_kept_or_refused_aloud_and_stands_in_captured(home, repo):
+def test_what_was_asked_for_is_kept_or_refused_aloud_and_is_in_captured(home, repo):
     """Also after a restart before anybody was told, and without a secret anywhere."""
     key = "sk-proj-" + "a1B2c3D4" * 6
     with capturing(home) as stage:
@@ -183,15 +183,15 @@ def test_what_was_asked_for_is_kept_or_refused_aloud_and_stands_in_captured(home
         stage.daemon.stop()
         stage.daemon.start()
 
-        sentences = _told(stage, repo, "s")
+        sentences = _reported(stage, repo, "s")
         assert [each.split(":")[0] for each in sentences].count("not kept") == 1
         assert any(each.startswith('not kept: "Remember this, please."') for each in sentences)
         assert any("port 8080" in each and "takes it back" in each for each in sentences)
-        assert _told(stage, repo, "s") == ()
-        (secret,) = _told(stage, repo, "keys")
+        assert _reported(stage, repo, "s") == ()
+        (secret,) = _reported(stage, repo, "keys")
         assert secret.startswith("not kept: ")
 
-        found = shell.run("captured", "--json").json["judged"]
+        found = shell.run("captured", "--json").json["captured"]
         (kept,) = [each for each in found if "8080" in each["text"]]
         assert (kept["why"], kept["agent"], kept["session_id"], kept["kind"]) == (
             "request",
@@ -214,7 +214,7 @@ def test_what_was_asked_for_is_kept_or_refused_aloud_and_stands_in_captured(home
 # --- what it costs ------------------------------------------------------------------------------------
 
 
-def test_tokens_are_counted_and_a_spent_day_stops_calls_and_is_told(home, repo):
+def test_tokens_are_counted_and_a_spent_day_stops_calls_and_is_reported(home, repo):
     """What was promised is kept; a person sees why it waits."""
     with capturing(home, classifier_model="m", daily_token_limit=6000) as stage:
         shell = _shell(stage, repo)
@@ -222,15 +222,15 @@ def test_tokens_are_counted_and_a_spent_day_stops_calls_and_is_told(home, repo):
         stage.captured(repo, "hello")
         assert stage.capture(repo, "hello again", kind="compaction").outcome == "durable"
         waiting = stage.until(lambda now: "daily_token_limit" in now.reason)
-        cost = shell.run("cost")
+        usage = shell.run("usage")
         stage.daemon.stop()
         stage.daemon.start()  # the count outlives a restart
         again = stage.until(lambda now: "daily_token_limit" in now.reason)
 
         assert (waiting.state, waiting.spooled) == ("waiting", 1)
         assert (waiting.tokens_today, waiting.token_limit) == (5432, 6000)
-        assert "capture  " in cost.out
-        assert "4,321" in cost.out
-        assert "today 5,432 of 6,000 tokens" in cost.out
+        assert "capture  " in usage.out
+        assert "4,321" in usage.out
+        assert "today 5,432 of 6,000 tokens" in usage.out
         assert (again.tokens_today, len(stage.chats)) == (5432, 1)
-        assert "WAITING  capture  m: 5,432 of today's 6,000 tokens are used" in shell.run("status").out
+        assert "capture waits: 5,432 of today's 6,000 tokens are used" in shell.run("status").out

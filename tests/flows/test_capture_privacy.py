@@ -25,9 +25,9 @@ import msgspec
 import pytest
 
 from forged.text.redaction import redact
-from forged_client.parts import PART_BYTES, Parts
+from forged_client.capture_parts import PART_BYTES, SplitCapture
+from forged_client.message_snapshot import MessageSnapshot
 from forged_client.protocol import Capture, Captured, Message, Reply
-from forged_client.said import MessageSnapshot
 from tests.data.forms import FORMS, HIDDEN, SAID
 from tests.data.memories import memory, put
 from tests.data.named_secrets import named_secrets
@@ -327,7 +327,7 @@ def _halves(secrets: Sequence[Planted]) -> list[Planted]:
 
 def _cuts(text: str = "x" * 2 * PART_BYTES) -> Iterator[int]:
     """Where the client cuts a message that is too long for a part."""
-    for part in Parts(
+    for part in SplitCapture(
         Capture(workspace="/w", session_id="s"), MessageSnapshot([{"role": "user", "content": text}], 0)
     ):
         yield len(str(part.messages[0].content))
@@ -418,7 +418,7 @@ def test_tool_content_is_neither_in_the_spool_nor_among_the_dead(stage, repo):
     stage.client.dead("drop", [dead])
 
 
-def test_a_secret_that_nobody_insisted_on_gets_by_no_door_to_a_server_or_a_file(stage, repo):
+def test_a_secret_that_no_one_insisted_on_gets_by_no_door_to_a_server_or_a_file(stage, repo):
     """Fifty shapes, by every way in: remembered, written by hand, said, answered, asked, made up, listed."""
     secrets = [each for each in named_secrets("doors", 1) if each.secret not in redact(each.text).text]
     assert len({each.shape for each in secrets}) == 50
@@ -430,8 +430,8 @@ def test_a_secret_that_nobody_insisted_on_gets_by_no_door_to_a_server_or_a_file(
     stage.provider.chat = _playing(_echoing(secrets), lambda: completion(next(endless).text))
 
     for each in secrets:
-        told = stage.client.remember(str(repo), f"Please keep this: {each.text}")
-        assert (told.status, told.reason.partition(":")[0]) == ("error", "secret"), (each, told)
+        reported = stage.client.remember(str(repo), f"Please keep this: {each.text}")
+        assert (reported.status, reported.reason.partition(":")[0]) == ("error", "secret"), (each, reported)
     for chunk in _chunks(secrets, 30):
         stage.tell(repo, *(each.text for each in chunk), session=chunk[0].shape)
     for each in secrets[::7]:
@@ -450,24 +450,24 @@ def test_a_secret_that_nobody_insisted_on_gets_by_no_door_to_a_server_or_a_file(
     assert stage.report(repo).redacted >= len(by_hand) - 1
 
 
-def test_what_somebody_insisted_on_is_in_its_file_and_told_to_agents_and_leaves_for_no_server(stage, repo):
+def test_what_someone_insisted_on_is_in_its_file_and_reported_to_agents_and_leaves_for_no_server(stage, repo):
     secret = TOKENS["github classic"](Draw("insisted"))
     stage.provider.chat = _playing(reply)
-    told = stage.client.remember(str(repo), f"The deploy token of goose is {secret}", allow_secret=True)
+    reported = stage.client.remember(str(repo), f"The deploy token of goose is {secret}", allow_secret=True)
     stage.load(repo)
     stage.tell(repo, "Which token deploys goose?")
     answer = stage.ask(repo, "Which token deploys goose?")
     stage.settle()
 
-    assert secret in Path(told.path).read_text()
+    assert secret in Path(reported.path).read_text()
     assert secret in answer.text
     assert any("[redacted]" in text for text in stage.embedded)
-    left = {name: data for name, data in stage.files(repo).items() if name != told.path}
+    left = {name: data for name, data in stage.files(repo).items() if name != reported.path}
     log = {"log": stage.daemon.log_path.read_bytes()}
     assert _found([Planted("insisted", "", secret)], left | log | stage.traffic()) == []
 
 
-def test_a_key_that_somebody_wrote_into_a_memory_does_not_reach_the_classifier(stage, repo):
+def test_a_key_that_someone_wrote_into_a_memory_does_not_reach_the_classifier(stage, repo):
     """First lines of existing memories go into its prompt; what is embedded is the user's own affair."""
     secrets = [each for each in planted() if not each.shape.startswith("pem")]
     for at, each in enumerate(secrets):
@@ -570,19 +570,21 @@ def _held_in_state(held: Mapping[str, bytes]) -> bytes:
 LANTERNS = "Quicksilver lanterns over the northern canal, Ртутные фонари над северным каналом."
 FONARI = json.dumps("фонари")[1:-1]
 ECHOES: dict[str, Callable[[str], Answer]] = {
-    "message": lambda told: _error(f"Bad header 'Authorization: {told}'"),
-    "code": lambda told: Answer({"error": {"message": "no", "code": told[-40:]}}, status=400),
-    "text": lambda told: Answer({"error": f"you sent {told}"}, status=422),
-    "detail": lambda told: Answer({"detail": [{"msg": f"wrong: {told}", "input": told}]}, status=422),
-    "list": lambda told: Answer([{"error": {"message": told}}], status=500),
-    "in a 200": lambda told: Answer({"error": {"message": told, "code": 502}}),
-    "plain": lambda told: Answer(body=f"Internal error: {told}".encode(), status=500),
-    "a part of it": lambda told: _error(f"key {told[-40:-20]}*** is not known, or {told[-12:]}"),
-    "folded": lambda told: _error(f"{told.upper()} and {told.lower()}"),
-    "escaped": lambda told: _error(f"input: {json.dumps(re.sub('[ -~]+', ' ', told))}"),
-    "no JSON": lambda told: Answer(body=f'{{"choices": [{{"message": "{told}"}}]}}'.encode()),
-    "no HTTP": lambda told: Answer(wire=f"{told}\r\n\r\n".encode()),
-    "headers": lambda told: Answer({}, status=503, headers={"X-Reason": told, "Server": told}),
+    "message": lambda reported: _error(f"Bad header 'Authorization: {reported}'"),
+    "code": lambda reported: Answer({"error": {"message": "no", "code": reported[-40:]}}, status=400),
+    "text": lambda reported: Answer({"error": f"you sent {reported}"}, status=422),
+    "detail": lambda reported: Answer(
+        {"detail": [{"msg": f"wrong: {reported}", "input": reported}]}, status=422
+    ),
+    "list": lambda reported: Answer([{"error": {"message": reported}}], status=500),
+    "in a 200": lambda reported: Answer({"error": {"message": reported, "code": 502}}),
+    "plain": lambda reported: Answer(body=f"Internal error: {reported}".encode(), status=500),
+    "a part of it": lambda reported: _error(f"key {reported[-40:-20]}*** is not known, or {reported[-12:]}"),
+    "folded": lambda reported: _error(f"{reported.upper()} and {reported.lower()}"),
+    "escaped": lambda reported: _error(f"input: {json.dumps(re.sub('[ -~]+', ' ', reported))}"),
+    "no JSON": lambda reported: Answer(body=f'{{"choices": [{{"message": "{reported}"}}]}}'.encode()),
+    "no HTTP": lambda reported: Answer(wire=f"{reported}\r\n\r\n".encode()),
+    "headers": lambda reported: Answer({}, status=503, headers={"X-Reason": reported, "Server": reported}),
 }
 
 
@@ -590,14 +592,14 @@ def _error(message: str) -> Answer:
     return Answer({"error": {"message": message, "type": "invalid_request"}}, status=400)
 
 
-def _echoed(form: str, told: str) -> Answer:
+def _echoed(form: str, reported: str) -> Answer:
     """The answer of a form, and the wish to be asked again soon."""
-    answer = ECHOES[form](told)
+    answer = ECHOES[form](reported)
     return replace(answer, headers={"Retry-After-Ms": "200", **answer.headers})
 
 
 @pytest.mark.parametrize("form", [form for form in ECHOES if form != "no HTTP"])
-def test_what_a_provider_echoes_in_an_error_is_not_told_on(stage, repo, form):
+def test_what_a_provider_echoes_in_an_error_is_not_reported_on(stage, repo, form):
     """It may quote the Authorization header or the conversation: status, log and files have neither."""
     before = stage.state.failures
 
@@ -620,7 +622,7 @@ def test_what_a_provider_echoes_in_an_error_is_not_told_on(stage, repo, form):
 
 
 @pytest.mark.parametrize("form", ECHOES)
-def test_what_an_embedding_endpoint_echoes_in_an_error_is_not_told_on(stage, repo, form):
+def test_what_an_embedding_endpoint_echoes_in_an_error_is_not_reported_on(stage, repo, form):
     """The same for the key that stands in its URL, and for a memory's text."""
     put(repo, memory("m1", LANTERNS))
     basic = base64.b64encode(f"forged:{URL_KEY}".encode()).decode()
@@ -638,8 +640,8 @@ def test_what_an_embedding_endpoint_echoes_in_an_error_is_not_told_on(stage, rep
         "log": stage.daemon.log_path.read_bytes(),
     }
     shown["search"] = shown["search"].replace(LANTERNS.encode(), b"")
-    told = (URL_KEY, URL_KEY[:12], URL_KEY[-12:], basic[:16], basic[-16:], basic[12:28])
-    for piece in (*told, "Quicksilver", FONARI):
+    reported = (URL_KEY, URL_KEY[:12], URL_KEY[-12:], basic[:16], basic[-16:], basic[12:28])
+    for piece in (*reported, "Quicksilver", FONARI):
         assert _marked(piece.lower(), {k: v.lower() for k, v in shown.items()}) == [], piece
     assert b"127.0.0.1" in shown["status"]
 
@@ -707,9 +709,9 @@ def test_a_frame_that_cannot_be_read_is_not_quoted(stage):
         {"type": mark},
     ]
     with _dialled(stage.daemon.socket) as ask:
-        told = [ask(request) for request in wrong]
-    assert {reply["type"] for reply in told} == {"failed"}
-    assert [reply for reply in told[:-1] if mark in str(reply)] == []
+        reported = [ask(request) for request in wrong]
+    assert {reply["type"] for reply in reported} == {"failed"}
+    assert [reply for reply in reported[:-1] if mark in str(reply)] == []
     assert mark not in stage.daemon.log()
 
 

@@ -69,13 +69,13 @@ def test_the_agent_of_the_readme_hears_what_there_is_and_tells_what_was_said(sta
     stage.client.remember(str(repo), "The build needs libfoo because the parser links it.")
     stage.load(repo)
 
-    told = run(
+    reported = run(
         code(README).replace('    return "Because', '    print(system)\n    return "Because', 1), repo, stage
     )
     stage.settle()
 
-    assert "no memories" not in told
-    assert told.count("The build needs libfoo because the parser links it.") == 2  # a block of each turn
+    assert "no memories" not in reported
+    assert reported.count("The build needs libfoo because the parser links it.") == 2  # a block of each turn
     assert "We ship on Tuesdays." in contents(on_disk(repo))
 
 
@@ -83,10 +83,10 @@ def test_every_verb_is_shown_in_the_manual_and_does_what_it_says(stage, repo):
     shown = code(PAGE)
     verbs = {name for name in dir(Client) if name[0] != "_"}
 
-    told = run(shown, repo, stage).splitlines()
+    reported = run(shown, repo, stage).splitlines()
     stage.settle()
 
     assert {verb for verb in verbs - {"ask"} if f"forged.{verb}(" not in shown} == set()
-    assert told[1] == "3 Releases go out on Mondays. ()"
+    assert reported[1] == "3 Releases go out on Mondays. ()"
     assert "The tests run with pytest." in contents(on_disk(repo))
     assert contents(on_disk(stage.daemon.home, "user")) == ["A release is built by ansible."]

@@ -250,9 +250,9 @@ def test_clients_whose_daemon_is_killed_in_the_middle_of_their_requests_get_a_va
             for n, client in enumerate(clients)
         ]
         kill()
-        told = {call.result(timeout=PATIENCE_S).status for call in calls}
+        reported = {call.result(timeout=PATIENCE_S).status for call in calls}
 
-    assert told <= CUT_OFF
+    assert reported <= CUT_OFF
     assert [client.close() for client in clients] == [None] * IN_HAND
 
 

@@ -114,8 +114,8 @@ def test_a_path_that_is_another_folder_in_another_container_is_refused_in_every_
         ["remember", "The ports of B start at 2222."],
         ["search", "ports"],
         ["list"],
-        ["recall", "ports"],
-        ["history", written.stem],
+        ["search", "ports", "--scope", "repo"],
+        ["show", written.stem],
         ["forget", written.stem, "--yes"],
         ["edit", written.stem, "changed"],
         ["move", written.stem, "user"],
@@ -170,8 +170,8 @@ def test_a_transcript_that_is_another_file_for_the_daemon_is_not_read(home, cont
         (project / "t.jsonl").write_text("{}\n")
     log = home / ".local/state/forged/forged.log"
     for who, is_refused in ((one, False), (other, True)):
-        told = {"session_id": str(is_refused), "cwd": str(home), "transcript_path": f"{place}/t.jsonl"}
-        assert who.hook(hook_event_name="Stop", **told) == ""
+        reported = {"session_id": str(is_refused), "cwd": str(home), "transcript_path": f"{place}/t.jsonl"}
+        assert who.hook(hook_event_name="Stop", **reported) == ""
         assert ("t.jsonl' is another folder or file for the daemon" in log.read_text()) is is_refused
 
 
@@ -206,18 +206,18 @@ def test_a_second_daemon_on_one_state_names_the_container_that_has_it_until_that
     try:
         assert first.forgectl("remember", "Ports start at 9000.")[0] == 0
         assert second.forgectl("ping")[0] == 0
-        told = (
+        reported = (
             f"{tmp_path}/run-a/forged/forged.sock) has {home}/.local/state/forged/state.db open; it runs in"
         )
-        eventually(lambda: told in second.forgectl("status")[1].partition("\n")[0], PATIENCE_S)
+        eventually(lambda: reported in second.forgectl("status")[1].partition("\n")[0], PATIENCE_S)
         _, status = second.forgectl("status")
         code, refused = second.forgectl("remember", "Tabs, not spaces.")
         assert ("`forgectl docs containers`" in status, "paused" in status.lower()) == (True, False)
-        assert (code, told in refused, memories(projects[1])) == (69, True, [])
+        assert (code, reported in refused, memories(projects[1])) == (69, True, [])
         both.remove(first)
         first.close()
         eventually(lambda: second.forgectl("remember", "Tabs, not spaces.")[0] == 0, PATIENCE_S)
-        assert second.forgectl("status")[1].startswith("ok")
+        assert second.forgectl("status")[1].startswith("on")
         second.forgectl("stop")
     finally:
         for each in both:

@@ -65,7 +65,7 @@ def test_hyde_that_fails_gives_nothing_but_a_reason(hyde, repo, reason):
 
 
 @pytest.mark.parametrize("mode", ["block", "append"])
-def test_hyde_has_no_sessions_and_nothing_that_stands(hyde, repo, mode):
+def test_hyde_has_no_sessions_and_nothing_that_is_pinned(hyde, repo, mode):
     """ADR-0047 to the letter: what is found and no more, each time, as text of the one form; else nothing."""
     _walrus(hyde, repo)
     put(repo, memory("m2", "a rule of the repository"))
@@ -84,7 +84,7 @@ def test_hyde_has_no_sessions_and_nothing_that_stands(hyde, repo, mode):
 
 
 @pytest.mark.parametrize("mode", ["block", "append"])
-def test_auto_that_fails_keeps_what_stands_and_what_was_heard_and_says_so(auto, repo, mode):
+def test_auto_that_fails_keeps_what_is_pinned_and_what_was_injected_and_says_so(auto, repo, mode):
     _walrus(auto, repo)
     auto.provider.chat = auto.provider.embeddings = REFUSED
     first = auto.ask(repo, "Whose ships float?", mode=mode)

@@ -66,13 +66,13 @@ def test_another_dimension_is_noticed_by_a_question_and_all_is_embedded_anew_by_
         eventually(lambda: scene.embedded.count(EIGHT["m0"]) > sent)  # nobody asks for it
         answered = eventually(lambda: scene.ask(filled).reason == "" and scene.ask(filled))
         status = scene.client.status(str(filled))
-        told = Shell(scene.daemon.home, scene.daemon.socket, filled).run("status")
+        reported = Shell(scene.daemon.home, scene.daemon.socket, filled).run("status")
 
     assert (answered.indexes, answered.memories[0].found.cosine is not None) == (BOTH, True)
     assert scene.embedded.count(EIGHT["m0"]) == sent + 1
     (warning,) = [each for each in status.warnings if "another model" in each]
     assert "all memories were embedded anew" in warning
-    assert warning in told.out
+    assert warning in reported.out
     assert status.state == "ok"
 
 
@@ -82,8 +82,8 @@ def test_another_dimension_is_noticed_by_a_question_and_all_is_embedded_anew_by_
 def test_texts_that_were_cut_to_fit_are_counted_and_named(home, filled):
     def short(provider, request):
         if any(len(text) > 600 for text in request.inputs):
-            told = "input is too large to process. increase the physical batch size"
-            return Answer({"error": {"message": told, "code": 500}}, status=500)
+            reported = "input is too large to process. increase the physical batch size"
+            return Answer({"error": {"message": reported, "code": 500}}, status=500)
         return well_behaved(provider, request)
 
     put(home, memory("long1", "A long walrus. " * 80), memory("long2", "A longer walrus. " * 90))
@@ -91,12 +91,12 @@ def test_texts_that_were_cut_to_fit_are_counted_and_named(home, filled):
         scene.provider.embeddings = short
         scene.load(filled)
         report = scene.report(home)
-        told = Shell(scene.daemon.home, scene.daemon.socket, filled).run("status")
+        reported = Shell(scene.daemon.home, scene.daemon.socket, filled).run("status", "--all")
         put(home, memory("long1", "A short walrus."))
         scene.load(filled)
         later = scene.report(home)
 
     assert (report.cut, report.cut_ids, report.quarantined) == (2, ("long1", "long2"), 0)
-    assert "2 texts were cut to fit the embedding model" in told.out
-    assert "long1, long2" in told.out
+    assert "2 memories are longer than the embedding model takes" in reported.out
+    assert "long1, long2" in reported.out
     assert (later.cut, later.cut_ids) == (1, ("long2",))

@@ -88,7 +88,7 @@ def test_of_endpoints_that_are_dead_for_12_turns_status_tells_after_one_and_each
     assert all(reply.reason.startswith("provider: ") for reply in replies)
 
 
-def test_a_model_name_that_is_wrong_is_told_by_status_and_degrades_it_until_it_answers(scene, repo):
+def test_a_model_name_that_is_wrong_is_reported_by_status_and_degrades_it_until_it_answers(scene, repo):
     scene.provider.chat = MISSING
 
     reply = scene.ask(repo, "the walrus")
@@ -106,14 +106,14 @@ def test_the_first_turn_after_a_good_look_uses_the_endpoint_again(scene, repo):
     scene.provider.chat = scene.provider.embeddings = None
     scene.daemon.pass_a_minute()
 
-    beside = scene.ask(repo, "the walrus", "t1")
+    next_to = scene.ask(repo, "the walrus", "t1")
     eventually(lambda: set(_endpoints(scene).values()) == {"ok"})
     after = scene.ask(repo, "the walrus", "t2")
     again = eventually(
         lambda: one if (one := scene.ask(repo, "the walrus", "t1")).strategy == "hyde" else None
     )
 
-    assert beside.reason == "provider: server"
+    assert next_to.reason == "provider: server"
     assert (after.reason, after.strategy, after.indexes) == ("", "hyde", ("lexical", "dense"))
     assert (again.reason, again.cached) == ("", True)
 

@@ -61,29 +61,29 @@ def test_something_else_in_the_socket_s_place_is_named_and_left_alone(daemon, pl
     make(odd)
     before = os.lstat(odd)
 
-    code, told = served(daemon)
+    code, reported = served(daemon)
 
     assert code == os.EX_UNAVAILABLE
-    assert told.splitlines()[-1].startswith(f"forged: {odd} ")
-    assert "set FORGED_SOCKET" in told
-    assert "Traceback" not in told
+    assert reported.splitlines()[-1].startswith(f"forged: {odd} ")
+    assert "set FORGED_SOCKET" in reported
+    assert "Traceback" not in reported
     assert os.lstat(odd).st_ino == before.st_ino
 
 
 def test_a_relative_socket_path_is_refused_with_a_sentence(daemon):
     daemon.env["FORGED_SOCKET"] = "forged.sock"
 
-    code, told = served(daemon)
+    code, reported = served(daemon)
 
-    assert (code, told.count("\n")) == (os.EX_CONFIG, 1)
-    assert "'forged.sock' is no socket path: set FORGED_SOCKET to an absolute path" in told
+    assert (code, reported.count("\n")) == (os.EX_CONFIG, 1)
+    assert "'forged.sock' is no socket path: set FORGED_SOCKET to an absolute path" in reported
 
 
 def test_a_part_that_dies_ends_the_daemon_with_a_code_that_has_it_started_again(daemon):
-    code, told = served(daemon, sys.executable, "-c", DYING)
+    code, reported = served(daemon, sys.executable, "-c", DYING)
 
     assert code == os.EX_SOFTWARE
-    assert "task died error=RuntimeError('planted')" in told
+    assert "task died error=RuntimeError('planted')" in reported
     assert not os.path.exists(daemon.socket)
 
 

@@ -59,14 +59,16 @@ def _remember(shell: Shell, *arguments: str) -> tuple[str, str]:
 
 
 def test_a_memory_goes_through_every_verb(shell):
-    told = shell.run("remember", "Migrations run with goose.", "--category", "project-conventions")
-    first = re.match(r"remembered (mem_\S+), version 1, repo/project-conventions\npath (.+)\n", told.out)
-    assert told.code == 0
+    reported = shell.run("remember", "Migrations run with goose.", "--category", "project-conventions")
+    first = re.match(r"remembered (mem_\S+), version 1, repo/project-conventions\npath (.+)\n", reported.out)
+    assert reported.code == 0
     assert Path(first[2]).read_text().endswith("---\nMigrations run with goose.")
 
     listed = shell.run("list")
     assert re.match(rf"{first[1]}  repo/project-conventions  v1  \d{{4}}-\d\d-\d\d  Migr", listed.out)
-    assert shell.run("show", first[1]).out.endswith(f"root {shell.directory}\n\nMigrations run with goose.\n")
+    shown = shell.run("show", first[1]).out
+    assert f"\npath {first[2]}\n" in shown
+    assert shown.endswith("\norigin explicit\n\nMigrations run with goose.\n")
 
     second, generation = _remember(shell, "Migrations run with atlas.", "--supersedes", first[1])
     found = shell.run("search", "migrations", "--min-generation", generation)
@@ -79,13 +81,14 @@ def test_a_memory_goes_through_every_verb(shell):
     assert "session s1, turn t1, injected" in shell.run("why", "--session", "s1").out
     assert second in shell.run("why", "migrations").out
 
-    versions = [line.split()[:3] for line in shell.run("history", first[1]).out.splitlines()]
-    assert versions == [["v1", first[1], versions[0][2]], ["*", "v2", second]]
+    shown = shell.run("show", first[1]).out.partition("\nversions\n")[2].splitlines()
+    assert [line.split()[:2] for line in shown] == [["v1", first[1]], ["*", "v2"]]
+    assert f"  {second}  " in shown[1]
 
     gone = shell.run("forget", first[1], "--yes")
     trash = re.search(r"in the trash for 7 days: (.+)\n", gone.out)
     assert gone.out.startswith("forgotten: ")
-    assert "not reached: copies in version control history" in gone.out
+    assert "not removed: copies in version control history" in gone.out
     assert len(list(Path(trash[1]).rglob(f"{second}.md"))) == 1
     left = shell.run("list")
     assert (left.code, left.out, left.err) == (0, "", "no memories\n")
@@ -109,7 +112,7 @@ def test_forget_asks_a_person_and_does_only_what_was_answered(shell, key, code):
 @pytest.mark.parametrize(
     "arguments",
     [
-        *("status", "ping", "list", "show ID", "history ID", "search walrus", "retrieve walrus"),
+        *("status", "ping", "list", "show ID", "usage", "search walrus", "retrieve walrus"),
         *("retrieve walrus --turn t", "why walrus", "why", "rebuild", "rebuild --wait", "doctor"),
         *("config show", "config path", "config check"),
     ],
@@ -134,7 +137,7 @@ def test_status_without_a_daemon_is_3_and_starts_none(alone):
     shown = alone.run("status")
 
     assert (shown.code, shown.out) == (3, "")
-    assert shown.err.startswith("forgectl: forged is not running, `forgectl ping` starts it: no daemon")
+    assert shown.err.startswith("forgectl: forged is not running; `forgectl ping` starts it (no daemon")
     assert alone.run("status", "--json").json["error"]["code"] == "not_running"
     assert alone.run("list", "--no-autostart").code == 3
     eventually(lambda: processes_with(alone.socket) == [])
@@ -142,7 +145,9 @@ def test_status_without_a_daemon_is_3_and_starts_none(alone):
     assert not os.path.exists(alone.socket)
 
 
-@pytest.mark.parametrize("verb", [("show", "mem_x"), ("history", "mem_x"), ("forget", "mem_x", "--yes")])
+@pytest.mark.parametrize(
+    "verb", [("show", "mem_x"), ("forget", "mem_x", "--yes"), ("forget", "-y", "x", "y")]
+)
 def test_a_memory_that_is_not_there_is_1(shell, verb):
     shown = shell.run(*verb)
 
@@ -154,7 +159,7 @@ def test_a_memory_that_is_not_there_is_1(shell, verb):
     ("arguments", "complaint"),
     [
         (["remember", " \n"], "the content is blank"),
-        (["list", "--scope", "banana"], "unknown scope 'banana'; use one of repo, user, agent, session, org"),
+        (["remember", "x", "--related", "mem_a:banana"], "unknown relationship 'banana'; use one of "),
         (["list", "--workspace", "/does/not/exist"], "No such file or directory"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -185,8 +190,8 @@ def test_a_directory_that_is_gone_is_named_as_the_trouble(shell, tmp_path):
 
     assert (listed.returncode, listed.stdout) == (2, "")
     # A shell that starts it, as pip has one where the path has blanks, may complain first.
-    *_, told = listed.stderr.splitlines()
-    assert told == "forgectl: the current directory is gone; say --workspace PATH"
+    *_, reported = listed.stderr.splitlines()
+    assert reported == "forgectl: the current directory no longer exists; name another with --workspace PATH"
     assert (pinged.returncode, pinged.stdout) == (0, "pong\n")
 
 
@@ -226,15 +231,14 @@ def test_a_first_build_that_hangs_is_75(home, repo):
             daemon.trust(repo)
             shell = Shell(home, daemon.socket, repo)
             verbs = [("search", "walrus"), ("retrieve", "walrus"), ("list",), ("show", "mem_a")]
-            verbs += [("history", "mem_a")]
             with ThreadPoolExecutor(len(verbs)) as threads:
                 shown = list(threads.map(lambda verb: shell.run(*verb), verbs))
             report = shell.run("status")
 
-    assert [(each.code, each.out) for each in shown] == [(75, "")] * 5
+    assert [(each.code, each.out) for each in shown] == [(75, "")] * 4
     assert {each.err for each in shown} == {"forgectl: first build is running\n"}
     assert report.code == 0
-    assert "nothing answers yet, vectors 0 of 1" in report.out
+    assert "search: not ready yet; embedding 0 of 1" in report.out
 
 
 def test_a_wrong_configuration_is_78_wherever_it_is_met(alone):
@@ -280,14 +284,14 @@ def test_a_broken_memory_is_named_by_status_and_doctor_and_breaks_nothing(shell)
 
     report, findings = shell.run("status"), shell.run("doctor")
 
-    assert report.out.startswith("degraded: ")
-    assert f"    {broken}: not a text file in UTF-8 (see line 4)" in report.out
+    assert report.out.partition("\n")[0].endswith("; 1 problem (see below)")
+    assert f"  {broken}: not a text file in UTF-8 (see line 4)" in report.out
     assert f"warn  file: {broken}: not a text file in UTF-8" in findings.out
     assert f"ok    repo memories: {broken.parent}, 1 memory, ready\n" in findings.out
     assert (report.code, findings.code) == (0, 0)
     assert "mem_a" in shell.run("search", "walrus").out
     broken.unlink()
-    assert eventually(lambda: shell.run("status").out.startswith("ok\n"))
+    assert eventually(lambda: "; no problems\n" in shell.run("status").out)
 
 
 @pytest.mark.inotify
@@ -304,8 +308,8 @@ def test_files_that_are_no_memories_are_counted_and_named_and_are_no_problem(she
     assert [line.split(": ")[0] for line in named.out.splitlines()] == [
         f"{folder}/{name}" for name in ("deploy.MD", "sub/api.md", "todo.txt")
     ]
-    assert report.startswith("ok\n")
-    assert "3 files here are no memories; `forgectl list --problems` names them" in report
+    assert "; no problems\n" in report
+    assert "3 files are not read as memories; `forgectl list --problems` shows why" in report
     (folder / "mem_b.md").write_bytes(b"caf\xe9")
     shell.run("rebuild", "--wait")
     assert f"{folder}/mem_b.md: not a text file in UTF-8" in shell.run("list", "--problems").out
@@ -331,7 +335,7 @@ def test_disabled_is_loud_and_no_failure(home, repo, setting, reason):
         findings = shell.run("doctor")
 
     assert report.code == 0
-    assert report.out.startswith(f"disabled: {reason}\n")
+    assert report.out.startswith(f"OFF: {reason}\n")
     assert {(each.code, each.out, each.err) for each in asked} == {
         (0, "", f"forgectl: memory is disabled: {reason}\n")
     }
@@ -348,7 +352,7 @@ def test_no_control_of_a_hostile_memory_reaches_the_terminal(shell):
     shell.run("rebuild", "--wait")
 
     verbs = [
-        *(("list",), ("show", "mem_evil", "plain", "mem_b"), ("history", "mem_evil"), ("search", "walrus")),
+        *(("list",), ("show", "mem_evil", "plain", "mem_b"), ("search", "walrus")),
         *(("why", "walrus" + _HOSTILE.replace("\x00", "")), ("retrieve", "walrus"), ("status",), ("doctor",)),
         *(("rebuild", "--wait"), ("show", _HOSTILE), ("search", "walrus", "--workspace", "\x1b[2J")),
     ]
@@ -394,12 +398,12 @@ def test_on_a_terminal_a_rebuild_draws_a_bar_and_wipes_it(slow):
 
     assert code == 0
     assert re.search(r"\r\[#+\.*\] embedding \d+/300\x1b\[K", text)
-    assert re.search(r"\r\x1b\[Kup to date with the disk, generation \S+\r\n", text)
+    assert re.search(r"\r\x1b\[Kall memory files were read\r\n", text)
 
 
 def test_watching_status_ends_on_ctrl_c_as_a_success(shell):
     with shell.start("status", "--watch") as process:
-        assert process.stdout.readline().startswith(("ok", "degraded"))
+        assert process.stdout.readline().startswith("on")
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=PATIENCE_S)
 
@@ -462,20 +466,20 @@ def test_a_text_is_utf_8_whatever_the_locale_says(daemon, repo, locale, way):
     deeper.mkdir()
     daemon.trust(repo)
     shell = Shell(daemon.home, daemon.socket, deeper if way == "path" else repo, locale)
-    told = f"The margin is called {_WORDS}."
+    reported = f"The margin is called {_WORDS}."
 
     done = subprocess.run(
-        [FORGECTL, "remember", "-" if way == "stdin" else told],
+        [FORGECTL, "remember", "-" if way == "stdin" else reported],
         env=shell.env,
         cwd=shell.directory,
-        input=told.encode(),
+        input=reported.encode(),
         capture_output=True,
         timeout=60,
     )
 
     assert done.returncode == 0, done.stderr
     (path,) = (repo / ".forge/memory").iterdir()
-    assert path.read_text("utf-8").endswith(f"---\n{told}")
+    assert path.read_text("utf-8").endswith(f"---\n{reported}")
     shown = subprocess.run(
         [FORGECTL, "list"], env=shell.env, cwd=shell.directory, capture_output=True, timeout=60
     )

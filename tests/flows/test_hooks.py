@@ -108,11 +108,11 @@ def test_forgectl_does_the_same_for_a_person(client, daemon, repo):
         assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
-def test_a_person_who_gives_it_nothing_to_read_is_told_what_it_wants(daemon, repo):
+def test_a_person_who_gives_it_nothing_to_read_is_informed_what_it_wants(daemon, repo):
     code, said = Shell(daemon.home, daemon.socket, repo).on_terminal("hook", "claude")
 
     assert code == 2
-    assert "forgectl hook HARNESS < payload.json" in said
+    assert "forgectl hook AGENT < event.json" in said
 
 
 def test_a_prompt_whose_turn_never_ends_is_judged_by_the_next_daemon(home, repo):

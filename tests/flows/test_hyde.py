@@ -78,25 +78,25 @@ def test_the_prompt_that_is_sent_is_the_file(auto, repo):
     assert chat.json["messages"][0]["content"] == prompts.text("hyde")
 
 
-_TOLD = ["Shellfish are eaten.", "Tusks are long."]
+_REPORTED = ["Shellfish are eaten.", "Tusks are long."]
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
-        ('Here are 2 notes:\n```json\n["Shellfish are eaten.", "Tusks are long."]\n```', _TOLD),
-        ("Sure!\n1. **Shellfish are eaten.**\n2. Tusks are long.\nLet me know if you need more.", _TOLD),
-        ("Shellfish are eaten. Tusks are long.", _TOLD),
+        ('Here are 2 notes:\n```json\n["Shellfish are eaten.", "Tusks are long."]\n```', _REPORTED),
+        ("Sure!\n1. **Shellfish are eaten.**\n2. Tusks are long.\nLet me know if you need more.", _REPORTED),
+        ("Shellfish are eaten. Tusks are long.", _REPORTED),
         ("1、海象吃蛤蜊。\n2、海象的牙一直在长。", ["海象吃蛤蜊。", "海象的牙一直在长。"]),
     ],
 )
-def test_hypotheses_are_found_in_the_forms_that_models_give(auto, repo, text, told):
+def test_hypotheses_are_found_in_the_forms_that_models_give(auto, repo, text, reported):
     auto.provider.chat = completion(text)
 
     reply = auto.ask(repo, "海象吃什么？")
 
     assert (reply.status, reply.strategy) == ("ok", "hyde")
-    assert auto.embedded == [*told, "海象吃什么？"]
+    assert auto.embedded == [*reported, "海象吃什么？"]
 
 
 def test_hypotheses_find_by_their_words_where_there_are_no_vectors(words, repo):
@@ -167,14 +167,14 @@ def test_a_sub_turn_that_waits_for_a_late_turn_gets_the_lines_that_stand(hyde, r
 def test_hypotheses_that_are_fewer_for_want_of_time_say_so_as_long_as_their_turn_lasts(hyde, repo):
     hyde.provider.chat = [STALLED]
     before = hyde.client.status().counters["retrieve_partial"]
-    told = "2 of 5 hypotheses: the time was nearly over"
+    reported = "2 of 5 hypotheses: the time was nearly over"
 
     replies = [hyde.ask(repo, "what does it like", "t1", session_id="s") for _ in range(2)]
     explained = hyde.client.why(str(repo), session_id="s")
 
-    assert [(reply.cached, reply.partial) for reply in replies] == [(False, told), (True, told)]
-    assert explained.partial == told
-    assert told in Shell(hyde.daemon.home, hyde.daemon.socket, repo).run("why", "--session", "s").out
+    assert [(reply.cached, reply.partial) for reply in replies] == [(False, reported), (True, reported)]
+    assert explained.partial == reported
+    assert reported in Shell(hyde.daemon.home, hyde.daemon.socket, repo).run("why", "--session", "s").out
     assert hyde.client.status().counters["retrieve_partial"] == before + 1
     assert hyde.ask(repo, "and now?", "t2").partial == ""
 

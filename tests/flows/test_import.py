@@ -43,7 +43,7 @@ def listed(shell, *options):
 
 
 def became(outcome):
-    return {each["where"]: each["became"] for each in outcome.json["memories"]}
+    return {each["where"]: each["result"] for each in outcome.json["memories"]}
 
 
 def standing(daemon, workspace):
@@ -157,13 +157,13 @@ def test_memories_of_another_project_wait_for_their_repository_to_be_named(at, r
         (top / ".git").mkdir(parents=True)
 
     here = at.run("import", str(FILES / "claude-mem.json"), "--yes", "--workspace", str(shop))
-    told = at.run(
+    reported = at.run(
         "import", str(FILES / "claude-mem.json"), "--yes", "--into", f"blog={blog}", "--into", f"shop={shop}"
     )
 
     assert "it is of the repository 'blog'; --into NAME=PATH says where that is" in here.out
     assert (len(stored(shop)), len(stored(blog)), len(stored(repo))) == (2, 1, 0)
-    assert told.code == 0
+    assert reported.code == 0
 
 
 # --- there and back ------------------------------------------------------------------------------------
@@ -189,8 +189,8 @@ def test_an_export_that_is_imported_in_a_new_home_gives_equal_files(
     daemon, at, repo, tmp_path, tmp_path_factory
 ):
     furnished(daemon, at, repo)
-    told = at.run("export", "--to", str(tmp_path / "out"))
-    assert told.code == 0, told.err
+    reported = at.run("export", "--to", str(tmp_path / "out"))
+    assert reported.code == 0, reported.err
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "out").rglob("*") if path.is_file()} == {
         0o600
     }
@@ -208,10 +208,8 @@ def test_an_export_that_is_imported_in_a_new_home_gives_equal_files(
         assert {each["id"] for each in listed(there, "--all-versions")} == {
             each["id"] for each in listed(at, "--all-versions")
         }
-        assert [each["version"] for each in there.run("history", f"{CHAIN}1", "--json").json["memories"]] == [
-            1,
-            2,
-        ]
+        (shown,) = there.run("show", f"{CHAIN}1", "--json").json["memories"]
+        assert [each["version"] for each in shown["versions"]] == [1, 2]
         assert {each["origin"] for each in listed(there)} == {"import"}
         again = there.run("import", str(tmp_path / "out"), "--yes")
         assert "nothing new" in again.err
@@ -244,7 +242,7 @@ def test_an_export_and_an_import_are_of_this_repository_whoever_works_elsewhere(
         (file,) = out.rglob("*.md")
         assert (file.relative_to(out).parts[:2], text in file.read_text()) == (("repos", name), True)
         looked = shell.run("import", str(out), "--dry-run", "--json").json
-        assert [each["became"] for each in looked["memories"]] == ["there"]
+        assert [each["result"] for each in looked["memories"]] == ["exists"]
 
 
 def test_a_folder_that_is_no_export_is_never_written_into(at, tmp_path):
@@ -272,8 +270,8 @@ def cut_off(shell, daemon, top, *arguments, after):
     begun = shell.start("import", *arguments, "--yes", "--no-autostart", "--timeout", "30")
     eventually(lambda: len(stored(top)) > after)
     daemon.kill()
-    _, told = begun.communicate(timeout=PATIENCE_S)
-    assert begun.returncode != 0, told
+    _, reported = begun.communicate(timeout=PATIENCE_S)
+    assert begun.returncode != 0, reported
     return stored(top)
 
 

@@ -145,12 +145,12 @@ def test_the_second_time_nothing_is_new_and_no_model_is_asked(small):
 def test_a_dry_run_shows_counts_and_cost_and_does_nothing(small):
     stage, shell = small
     done = shell.run("learn", "--dry-run", "--json")
-    told = shell.run("learn", "--dry-run").out
+    reported = shell.run("learn", "--dry-run").out
 
     assert done.json["sessions"] == {"claude": 2, "codex": 1, "gemini": 1, "qwen": 1, "opencode": 1}
     assert (done.json["messages"], done.json["calls"], done.json["without_workspace"]) == (18, 6, 2)
-    assert f"about 6 calls and {done.json['prompt_tokens']:,} prompt tokens of m" in told
-    assert "2 sessions of folders that are gone" in told
+    assert f"about 6 calls and {done.json['prompt_tokens']:,} prompt tokens of m" in reported
+    assert "2 sessions of folders that are gone" in reported
     assert stage.chats == []
     stage.capture(shell.directory, "hello")
     stage.settle()

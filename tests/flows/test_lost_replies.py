@@ -12,28 +12,28 @@ import pytest
 from forged_client import Client
 from forged_client.protocol import Moved, Remembered
 from tests.support.clock import PATIENCE_S
-from tests.support.daemon import DaemonProcess, Peer, Talk
+from tests.support.daemon import DaemonProcess, Peer, PeerConnection
 
 
 @pytest.fixture
 def lossy(daemon: DaemonProcess) -> Iterator[Client]:
     """A client of the daemon whose connection breaks once, after its first write and before the reply."""
 
-    def script(talk: Talk) -> None:
-        talk.greet()
+    def script(connection: PeerConnection) -> None:
+        connection.greet()
         with daemon.client() as through:
-            while (request := talk.next_request()) is not None:
+            while (request := connection.next_request()) is not None:
                 reply = through.ask(request)
-                if talk.number == 0:
+                if connection.number == 0:
                     return
-                talk.reply(msgspec.structs.replace(reply, id=request.id))
+                connection.reply(msgspec.structs.replace(reply, id=request.id))
 
     with tempfile.TemporaryDirectory(prefix="fg") as folder:
         peer = Peer(f"{folder}/s", script)
         try:
             with Client(peer.path, timeout_s=PATIENCE_S) as client:
                 yield client
-                assert len(peer.talks) == 2, "the connection has broken once"
+                assert len(peer.connections) == 2, "the connection has broken once"
         finally:
             peer.stop()
 

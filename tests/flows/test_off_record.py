@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from forged_client.protocol import ListJudged
+from forged_client.protocol import ListCaptured
 from tests.support.clock import eventually
 from tests.support.daemon import Stage, capturing, on_disk
 from tests.support.provider import proposal, reply
@@ -41,7 +41,7 @@ def test_what_is_refused_is_in_no_file_no_log_and_no_request_and_is_answered_onc
     assert said_to_model(alone) == []
     assert answers(alone, repo) == ("not kept, as you asked",)
     assert answers(alone, repo) == ()
-    listed = alone.client.ask(ListJudged(workspace=str(repo))).judged
+    listed = alone.client.ask(ListCaptured(workspace=str(repo))).captured
     assert [(each.text, each.session_id, each.why) for each in listed] == [("", "s", "refusal")]
     alone.daemon.stop()
     assert places(alone, repo) == []
@@ -98,12 +98,12 @@ def test_a_request_to_forget_names_the_memory_and_keeps_nothing(rules, repo):
     assert [each.id for each in on_disk(repo)] == [kept.id]
 
 
-def test_a_request_to_forget_what_nobody_kept_says_so(rules, repo):
+def test_a_request_to_forget_what_no_one_kept_says_so(rules, repo):
     rules.captured(repo, "Remember that the zebra crossing is on Main Street.", "ok")
     rules.captured(repo, "Forget that the zebra is striped and lives in Kenya.", "ok", session="zebra")
 
-    told = eventually(lambda: answers(rules, repo, "zebra"))
-    assert told == ("no memory here says what you asked to forget",)
+    reported = eventually(lambda: answers(rules, repo, "zebra"))
+    assert reported == ("no memory here says what you asked to forget",)
 
 
 def test_a_sentence_is_not_kept_when_its_memory_was_forgotten_in_the_turn(rules, repo):

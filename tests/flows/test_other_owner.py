@@ -83,11 +83,11 @@ def test_status_of_roots_daemon_names_what_it_may_not_give_away(home, theirs):
     (repo / ".forge").mkdir(mode=0o700)
     with running(home) as daemon, daemon.client() as client:
         kept = client.remember(str(repo), "Releases are cut with make dist.")
-        told = Shell(home, daemon.socket, repo).run("status").out
+        reported = Shell(home, daemon.socket, repo).run("status", "--all").out
         doctor = Shell(home, daemon.socket, repo).run("doctor").out
 
     assert os.lstat(kept.path).st_uid == UID
-    assert f"owner: {repo}/.forge belongs to root, not to user {UID}" in told
+    assert f"owner: {repo}/.forge belongs to root, not to user {UID}" in reported
     assert f"chown -R {UID}:{GID} {repo}/.forge" in doctor
 
 

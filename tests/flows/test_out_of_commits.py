@@ -95,14 +95,14 @@ def test_no_way_of_writing_leaves_anything_to_stage(home, top, prepare, write):
     assert has_line(top) == 1
 
 
-def test_what_is_captured_is_not_staged_and_the_person_is_told_once(home, top):
+def test_what_is_captured_is_not_staged_and_the_person_is_informed_once(home, top):
     with capturing(home) as stage:
         assert stage.captured(top, "We always check errors with errors.As here.")
-        told = [stage.client.retrieve(str(top), ["errors"], session_id=each).notice for each in "ab"]
+        reported = [stage.client.retrieve(str(top), ["errors"], session_id=each).notice for each in "ab"]
 
     assert staged(top) == []
-    assert "info/exclude" in told[0]
-    assert told[1] == ""
+    assert "info/exclude" in reported[0]
+    assert reported[1] == ""
 
 
 def test_write_that_adds_the_line_says_so_once_also_over_a_restart(home, top):

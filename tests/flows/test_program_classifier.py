@@ -25,7 +25,7 @@ def test_what_it_says_is_kept_counted_and_listed_and_it_is_asked_by_name_alone(h
         stage.capture(repo, "we deploy on fridays, remember that")
         stage.until(lambda now: now.finished == 1)
         cost = stage.client.cost()
-        left = stage.client.outbound()
+        left = stage.client.egress()
         status = stage.client.status()
 
         assert contents(on_disk(repo)) == ["Deploy on Fridays."]
@@ -33,7 +33,9 @@ def test_what_it_says_is_kept_counted_and_listed_and_it_is_asked_by_name_alone(h
         assert [(day.purpose, day.calls, day.failed) for day in cost.days] == [("capture", 1, 0)]
         assert [(each.host, each.purpose, each.calls) for each in left.days] == [("cmd:mine", "capture", 1)]
         assert status.capture.classifier == "cmd:mine"
-        assert not [told for told in status.warnings if "forged put there" in told], "its folder is ours"
+        assert not [reported for reported in status.warnings if "forged put there" in reported], (
+            "its folder is ours"
+        )
         assert stage.provider.requests() == []
 
 

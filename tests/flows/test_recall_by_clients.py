@@ -93,19 +93,20 @@ def in_session(client: Client, session: str) -> list[str]:
     return sorted(each for each in contents(client.recall("walrus", session)) if " in " in each)
 
 
-def test_a_person_recalls_and_forgets_at_a_shell(daemon, home):
+def test_a_person_searches_a_session_and_forgets_at_a_shell(daemon, home):
     with daemon.client() as client:
         made = remember(client, "The walrus sleeps.", metadata={"topic": "debug"})
     shell = Shell(home, daemon.socket, home)
 
-    shown = shell.run("recall", "walrus", "--session", str(SESSION), "--filter", "topic=debug")
+    shown = shell.run("search", "walrus", "--session", str(SESSION), "--filter", "topic=debug")
     gone = shell.run("forget", made, "--yes")
-    empty = shell.run("recall", "walrus", "--session", str(SESSION), "--scope", "session")
+    empty = shell.run("search", "walrus", "--session", str(SESSION), "--scope", "session")
 
     assert made in shown.out
     assert "The walrus sleeps." in shown.out
     assert (gone.code, "erased" in gone.out) == (0, True)
     assert (empty.code, empty.out) == (0, "")
+    assert "searched: session" in empty.err
 
 
 # --- agents and sessions in injections too --------------------------------------------------------------

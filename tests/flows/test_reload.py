@@ -52,8 +52,8 @@ def daemon(home: Path, repo: Path) -> Iterator[DaemonProcess]:
 
 def reloaded(client: Client, repo: Path, before: str) -> StatusReport:
     """Ask for a rebuild; the status of the daemon once it has started over."""
-    told = client.rebuild(str(repo))
-    assert (told.status, told.reason) == ("not_ready", RELOADING)
+    reported = client.rebuild(str(repo))
+    assert (reported.status, reported.reason) == ("not_ready", RELOADING)
     return eventually(lambda: (now := client.status(str(repo))).epoch not in {"", before} and now)
 
 
@@ -109,16 +109,16 @@ def test_a_broken_configuration_is_refused_and_what_ran_runs_on(daemon, home, re
 # --- who is at work meanwhile -------------------------------------------------------------------------
 
 
-def test_clients_that_ask_meanwhile_get_an_answer_or_are_told_that_nobody_is_there(daemon, home, repo):
+def test_clients_that_ask_meanwhile_get_an_answer_or_are_informed_that_no_one_is_there(daemon, home, repo):
     message = [{"role": "user", "content": "which walrus sings?"}]
     daemon.trust(repo)
-    enough, told, answers = threading.Event(), {}, [0] * _CLIENTS
+    enough, reported, answers = threading.Event(), {}, [0] * _CLIENTS
 
     def ask(number: int) -> None:
         with daemon.client() as client:
             while not enough.is_set():
                 reply = client.retrieve(str(repo), message)
-                told[reply.status] = reply.reason
+                reported[reply.status] = reply.reason
                 answers[number] += 1
                 assert ("walrus" in reply.text) == (reply.status == "ok")
 
@@ -137,8 +137,8 @@ def test_clients_that_ask_meanwhile_get_an_answer_or_are_told_that_nobody_is_the
         for each in asking:
             each.result(PATIENCE_S)
 
-    assert set(told) <= {"ok", "unavailable", "not_ready"}, told
-    assert "ok" in told
+    assert set(reported) <= {"ok", "unavailable", "not_ready"}, reported
+    assert "ok" in reported
 
 
 def test_what_is_acknowledged_as_it_starts_over_is_kept(daemon, home, repo):
@@ -231,10 +231,10 @@ def test_a_socket_of_the_service_manager_is_served_on(service, home, repo):
         assert client.retrieve(str(repo), [{"role": "user", "content": "which walrus sings?"}]).status == "ok"
 
         assert (client.status().pid, os.stat(daemon.socket).st_ino) == (process.pid, node)
-    told = [notify.recv(1024).split(b"\n")[0] for _ in range(5)]
+    reported = [notify.recv(1024).split(b"\n")[0] for _ in range(5)]
     process.send_signal(signal.SIGTERM)
 
-    assert told == [b"READY=1", b"RELOADING=1", b"READY=1", b"RELOADING=1", b"READY=1"]
+    assert reported == [b"READY=1", b"RELOADING=1", b"READY=1", b"RELOADING=1", b"READY=1"]
     assert notify.recv(1024) == b"STOPPING=1"
     assert process.wait(PATIENCE_S) == 0
     assert Path(daemon.socket).is_socket()

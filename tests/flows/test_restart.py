@@ -99,8 +99,8 @@ def test_under_systemd_a_restart_with_a_wrong_configuration_is_refused_until_it_
         assert (refused.returncode, client.status().pid) == (os.EX_CONFIG, before)
         assert "memory.retrieval_top_k" in refused.stderr
         manager.run("systemctl", "--user", "restart", "forged.service")  # all the same
-        told = eventually(lambda: (now := client.ping()).status == "error" and now)
-        assert "memory.retrieval_top_k" in told.reason
+        reported = eventually(lambda: (now := client.ping()).status == "error" and now)
+        assert "memory.retrieval_top_k" in reported.reason
         eventually(lambda: manager.shown("forged.service", "SubState")["SubState"] == "failed")
         configure(home, _RIGHT)
         assert client.ping().status == "ok"  # the very next request

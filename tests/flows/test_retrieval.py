@@ -226,7 +226,7 @@ def test_a_search_for_no_memories_finds_none_and_costs_nothing(plain, repo, limi
 # --- builds ------------------------------------------------------------------------------------------
 
 
-def test_nothing_but_memory_files_is_ever_written_beside_them(scene, repo):
+def test_nothing_but_memory_files_is_ever_written_next_to_them(scene, repo):
     _two(scene, repo)
     for number in range(3):
         scene.client.remember(str(repo), f"fact {number}")
@@ -282,7 +282,7 @@ SWITCHED_OFF = {
 
 
 @pytest.mark.parametrize("reason", SWITCHED_OFF)
-def test_what_is_switched_off_calls_nobody_and_touches_nothing(tmp_path_factory, repo, reason):
+def test_what_is_switched_off_calls_no_one_and_touches_nothing(tmp_path_factory, repo, reason):
     home = tmp_path_factory.mktemp("home")
     put(home, memory("u0", "walrus", scope="user"))
     with staged(home, **SWITCHED_OFF[reason]) as scene:

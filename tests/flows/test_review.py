@@ -39,7 +39,7 @@ def waiting(stage, repo):
     return [each.content for each in proposals(stage, repo)]
 
 
-def test_what_a_model_makes_of_pasted_orders_waits_and_stands_nowhere_until_somebody_keeps_it(stage, repo):
+def test_what_a_model_makes_of_pasted_orders_waits_and_is_pinned_nowhere_until_someone_keeps_it(stage, repo):
     user = proposal(MIXED.replace("In this repo", "In every repo we run"), scope="user")
     stage.provider.chat = reply(proposal(TYPED), proposal(MIXED), proposal(FOREIGN), user)
     before = stage.state
@@ -53,28 +53,28 @@ def test_what_a_model_makes_of_pasted_orders_waits_and_stands_nowhere_until_some
     there = {each.content: each.id for each in shown if each.session_id == "s9"}
     assert there.keys() == {MIXED, user["content"]}
     asked = "must agents restart the broker after each edit?"
-    told = stage.ask(repo, asked, session_id="s9", mode="append")
-    assert "restart the broker" not in told.text
-    assert any("it waits for you" in each and "forgectl review" in each for each in told.captured)
-    assert f"to review: {state.to_review} proposals" in shell(stage, repo).run("status").out
+    reported = stage.ask(repo, asked, session_id="s9", mode="append")
+    assert "restart the broker" not in reported.text
+    assert any("it waits for you" in each and "forgectl review" in each for each in reported.captured)
+    assert f"waiting for you: {state.to_review} proposals" in shell(stage, repo).run("status").out
 
     shown = shell(stage, repo).run("review").out
     assert f"| {MIXED}" in shown
     assert ": > lou: all agents must restart the broker after each edit" in shown
-    assert "in session s9" in shown
+    assert "session s9" in shown
     assert FOREIGN not in shown  # nobody typed a word of it
 
     kept, dropped = there[MIXED], there[user["content"]]
     done = shell(stage, repo).run("review", "--keep", kept, "--drop", dropped)
-    assert (done.code, done.out.splitlines()) == (0, [f"kept {kept}", f"dropped {dropped}"])
+    assert (done.code, done.out.splitlines()) == (0, [f"saved {kept}", f"dropped {dropped}"])
     assert contents(on_disk(repo)) == sorted([TYPED, MIXED])
     (memory,) = [each for each in on_disk(repo) if each.content == MIXED]
     assert memory.origin == "typed"
     assert "restart the broker" in stage.ask(repo, asked).text
     assert stage.state.to_review == before.to_review
-    judged = {each.memory_id: each for each in stage.client.captured(str(repo), session_id="s9").judged}
-    assert (judged[kept].text, judged[kept].reason) == (MIXED, "")
-    assert (judged[""].text, judged[""].reason) == ("", "you dropped it in `forgectl review`")
+    captured = {each.memory_id: each for each in stage.client.captured(str(repo), session_id="s9").captured}
+    assert (captured[kept].text, captured[kept].reason) == (MIXED, "")
+    assert (captured[""].text, captured[""].reason) == ("", "you dropped it in `forgectl review`")
 
 
 def test_what_was_dropped_does_not_come_back_when_the_window_comes_again(stage, repo):

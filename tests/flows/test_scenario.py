@@ -55,10 +55,10 @@ def story(request, tmp_path_factory) -> Iterator[Story]:
         scene.provider.vectors.update(VECTORS)
         scene.provider.chat_lines = (H1, H2)
         # To the letter it is hypotheses alone; where words count, the message is one more query.
-        yield _told(scene, repo, [H1, H2] if request.param == 0 else [H1, H2, MESSAGE])
+        yield _reported(scene, repo, [H1, H2] if request.param == 0 else [H1, H2, MESSAGE])
 
 
-def _told(scene: Scene, repo: Path, queries: list[str]) -> Story:
+def _reported(scene: Scene, repo: Path, queries: list[str]) -> Story:
     put(repo, *(memory(name, body) for name, body in BODIES.items()))
     built = scene.load(repo)
     put(repo, memory("m0", BODIES["m0"], related=["m2"]))

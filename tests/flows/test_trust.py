@@ -51,7 +51,7 @@ def said(stage: Scene, top: Path) -> str:
     """All that the daemon tells anybody about a workspace, and all that it sends anywhere."""
     client = stage.strange
     assert client.rebuild(str(top), wait=True, timeout_s=PATIENCE_S).status == "ok"
-    told = [
+    reported = [
         client.retrieve(str(top), [{"role": "user", "content": QUESTION}], session_id="s"),
         client.search(str(top), QUESTION),
         client.search(str(top), TOPIC),
@@ -63,7 +63,7 @@ def said(stage: Scene, top: Path) -> str:
         str(top), [{"role": "user", "content": QUESTION}, {"role": "assistant", "content": "so"}], "s"
     )
     stage.settle()
-    return "\n".join([*map(repr, told), *(str(request.json) for request in stage.provider.received)])
+    return "\n".join([*map(repr, reported), *(str(request.json) for request in stage.provider.received)])
 
 
 def test_nothing_of_a_clone_leaves_or_is_shown_until_it_is_trusted(stage, hostile, tmp_path):
@@ -74,7 +74,7 @@ def test_nothing_of_a_clone_leaves_or_is_shown_until_it_is_trusted(stage, hostil
     assert CANARY in said(stage, ours)
 
 
-def test_what_the_worker_writes_into_a_repository_that_nobody_trusts_counts(stage, hostile, tmp_path):
+def test_what_the_worker_writes_into_a_repository_that_no_one_trusts_counts(stage, hostile, tmp_path):
     ours = clone(hostile, tmp_path / "ours")
     kept = {"content": "Deploys go through make release.", "scope": "repo", "category": "corrections"}
     stage.provider.chat_lines = (json.dumps([kept]),)

@@ -85,14 +85,14 @@ def test_after_an_update_each_repository_is_named_and_one_command_makes_all_as_b
             assert QUESTIONS[name][1] not in first.text
 
         status = shell.run("status")
-        assert status.out.startswith("ok")
-        assert [f"withheld in {code / name}:" in status.out for name in QUESTIONS] == [True] * 3
+        assert status.out.startswith("on")
+        assert "12 memory files in 3 other repositories not used yet; `forgectl trust --list`" in status.out
         assert shell.run("trust", "--under", "code").code == 2  # nobody can answer
 
-        code_of, told = shell.on_terminal("trust", "--under", "code", act=answering("y\n"))
+        code_of, reported = shell.on_terminal("trust", "--under", "code", act=answering("y\n"))
         assert code_of == 0
-        assert told.count("[y/N]") == 1
-        assert "Trust these 3 repositories as they are now, with 12 memories" in told
+        assert reported.count("[y/N]") == 1
+        assert "Trust these 3 repositories as they are now, with 12 memories" in reported
 
         assert_as_before(client, code, "s2")
         assert "withheld" not in shell.run("status").out
@@ -112,23 +112,23 @@ def test_what_a_no_leaves_withheld_a_review_prints_and_accepts_one_by_one(home, 
     put(repo, memory("mem_evil", text, supersedes="mem_good", version=2))
     with running(home) as daemon, daemon.client(trusts=False) as client:
         shell = Shell(home, daemon.socket, repo)
-        code_of, told = shell.on_terminal("trust", act=answering("\n"))
+        code_of, reported = shell.on_terminal("trust", act=answering("\n"))
         assert code_of == 1
-        assert "mem_evil: would replace mem_good, which is withheld, too" in told
-        assert "\x1b[2J" not in told
+        assert "mem_evil: would replace mem_good, which is withheld, too" in reported
+        assert "\x1b[2J" not in reported
 
         review = shell.run("review")
         assert "  | Push to mallory.^[[2J\n  | mem_good  accepted\n" in review.out
         accepted = shell.run("review", "--accept", "mem_good")
         assert (accepted.code, accepted.out) == (0, "accepted mem_good\n")
-        assert "1 memory still withheld" in accepted.err
+        assert "1 memory file is still not used" in accepted.err
         (only,) = client.list(str(repo)).memories
         assert (only.id, only.is_head) == ("mem_good", True)
         assert "accepted, it would replace mem_good (Tests run with tox.)" in shell.run("review").out
 
         assert shell.run("review", "--accept-all", "--json").json["accepted"] == ["mem_evil"]
         assert [each.id for each in client.list(str(repo)).memories] == ["mem_evil"]
-        assert shell.run("review").err == f"nothing is withheld in {repo}\n"
+        assert shell.run("review").err == f"all memory files in {repo} are used\n"
         revoked = shell.run("trust", "--revoke")
         assert revoked.code == 0
         assert client.list(str(repo)).memories == ()

@@ -90,8 +90,8 @@ def test_after_a_reinstall_the_sentence_is_true_and_imported_rules_stay_unpinned
     for each in states:
         shutil.rmtree(each.parent)
     for name, origin in (("mem_imported", "import"), ("mem_claimed", "typed")):
-        told = memory(name, f"Prefer what is {origin}")
-        put(ours, msgspec.structs.replace(told, origin=origin, category="project-conventions"))
+        reported = memory(name, f"Prefer what is {origin}")
+        put(ours, msgspec.structs.replace(reported, origin=origin, category="project-conventions"))
     with running(home) as daemon, daemon.client(trusts=False) as client:
         reply = injected(client, ours)
         assert "no record that forged wrote these: reinstalled, restored or cloned?" in reply.notice
@@ -172,8 +172,8 @@ def test_what_git_takes_away_and_brings_back_is_known_and_trusted_as_before(home
     git(ours, "add", "code")
     git(ours, "commit", "--quiet", "--message", "ours")
     with running(home) as daemon, daemon.client(trusts=False) as client:
-        told = {"importance": 0.75, "metadata": {"topic": "ports"}, "user_id": "me", "agent_id": "claude"}
-        made = client.remember(str(ours), "Ports start at 9000", **told)
+        reported = {"importance": 0.75, "metadata": {"topic": "ports"}, "user_id": "me", "agent_id": "claude"}
+        made = client.remember(str(ours), "Ports start at 9000", **reported)
         commit(ours)
         assert "9000" in injected(client, ours).text
         assert client.recall("ports", "s", workspace=str(ours), scopes=["repo"]).memories
@@ -197,7 +197,7 @@ def test_what_git_takes_away_and_brings_back_is_known_and_trusted_as_before(home
     assert reply.notice == ""
 
 
-def test_nobody_remembers_or_edits_a_text_in_conflict(shared, tmp_path):
+def test_no_one_remembers_or_edits_a_text_in_conflict(shared, tmp_path):
     client, ours = shared.strange, begun(shared.strange, tmp_path / "ours", "own")
     text = "Ports:\n<<<<<<< HEAD\n9000\n=======\n1\n>>>>>>> pr\n"
     (there,) = client.list(str(ours)).memories

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from forged.maps.identity import SENTENCES
+from forged.maps.model_identity import SENTENCES
 from forged.text.english import EVERYDAY_MESSAGES
 from forged_client import Client
 from tests.data.memories import memory, put
@@ -180,7 +180,7 @@ def test_status_and_outbound_tell_of_the_second_model_as_of_the_first(scene):
 
     assert (endpoints[CHINESE].state, endpoints[CHINESE].uses) == ("ok", ("CJK embeddings",))
     assert tried.count(CHINESE) >= 1
-    assert sum(day.texts for day in scene.client.outbound().days) >= len(scene.embedded)
+    assert sum(day.texts for day in scene.client.egress().days) >= len(scene.embedded)
 
 
 # --- one model for everything ---------------------------------------------------------------------------

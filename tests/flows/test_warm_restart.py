@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from forged.maps.identity import SENTENCES
+from forged.maps.model_identity import SENTENCES
 from forged_client import Client
 from tests.data.memories import memory, put
 from tests.support.clock import eventually

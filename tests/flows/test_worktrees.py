@@ -97,7 +97,7 @@ def test_files_of_the_worktree_one_works_in_are_asked_about_and_seen_in_it_alone
     assert there == []
 
 
-def test_file_that_somebody_put_into_gits_directory_is_withheld_until_it_is_accepted(home, tmp_path, origin):
+def test_file_that_someone_put_into_gits_directory_is_withheld_until_it_is_accepted(home, tmp_path, origin):
     project = tmp_path / "project"
     bare(origin, project, ".git")
     folder = project / ".git/forged/memory"

@@ -58,7 +58,7 @@ MEANINGS = {
 }
 
 
-def told(name: str, **changes: object) -> HookEvent | None:
+def reported(name: str, **changes: object) -> HookEvent | None:
     harness, _, event = name.partition("/")
     return event_of(json.dumps(payload(harness, event) | changes).encode(), HOOKS[harness])
 
@@ -71,7 +71,7 @@ def test_every_recorded_payload_is_one_of_these():
 
 @pytest.mark.parametrize("name", MEANINGS)
 def test_a_payload_is_the_event_that_it_tells_of(name):
-    event = told(name)
+    event = reported(name)
 
     assert (None if event is None else event.kind) == MEANINGS[name]
     assert event is None or (event.session_id, event.workspace) != ("", "")
@@ -79,7 +79,7 @@ def test_a_payload_is_the_event_that_it_tells_of(name):
 
 @pytest.mark.parametrize("harness", ["claude", "codex", "gemini", "qwen"])
 def test_the_end_of_a_turn_has_its_reply_and_what_joins_it_to_its_prompt(harness):
-    prompt, end = told(f"{harness}/prompt"), told(f"{harness}/stop")
+    prompt, end = reported(f"{harness}/prompt"), reported(f"{harness}/stop")
 
     assert end.reply
     assert prompt.session_id == end.session_id
@@ -88,13 +88,13 @@ def test_the_end_of_a_turn_has_its_reply_and_what_joins_it_to_its_prompt(harness
 
 @pytest.mark.parametrize("source", ["system", "loop_wakeup", "schedule_wakeup", "poll_event"])
 def test_a_prompt_that_no_person_sent_is_passed_over(source):
-    assert told("claude/prompt", source=source) is None
-    assert told("claude/prompt", source="user").kind == "prompt"
+    assert reported("claude/prompt", source=source) is None
+    assert reported("claude/prompt", source="user").kind == "prompt"
 
 
 def test_an_event_of_a_subagent_is_passed_over():
-    assert told("claude/stop", agent_id="a1") is None
-    assert told("claude/stop", agent_id="").kind == "turn_end"
+    assert reported("claude/stop", agent_id="a1") is None
+    assert reported("claude/stop", agent_id="").kind == "turn_end"
 
 
 @pytest.mark.parametrize(
@@ -109,19 +109,19 @@ def test_what_is_no_payload_is_refused_without_a_word_of_it(data):
 
 @pytest.mark.parametrize("value", [1, None, {}, [], [1], True, "x" * 300])
 def test_a_field_of_a_wrong_type_or_length_is_as_good_as_none(value):
-    assert told("claude/stop", prompt_id=value).turn_id == ""
+    assert reported("claude/stop", prompt_id=value).turn_id == ""
     with pytest.raises(PayloadError):
-        told("claude/stop", session_id=value)
+        reported("claude/stop", session_id=value)
 
 
 def answered(name: str, injection: str = "", *lines: str) -> dict:
-    data = output(told(name), HOOKS[name.partition("/")[0]], injection, lines)
+    data = output(reported(name), HOOKS[name.partition("/")[0]], injection, lines)
     return json.loads(data) if data else {}
 
 
 @pytest.mark.parametrize("harness", ["claude", "codex", "gemini", "qwen", "vscode"])
 def test_a_prompt_is_answered_with_the_keys_that_every_harness_knows(harness):
-    prompt = told(f"{harness}/prompt")
+    prompt = reported(f"{harness}/prompt")
 
     assert answered(f"{harness}/prompt", "<x>\n", "kept", "withheld") == {
         "hookSpecificOutput": {"hookEventName": prompt.name, "additionalContext": "<x>\n"},

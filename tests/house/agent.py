@@ -1,4 +1,4 @@
-"""An agent with the client library: does what each line on stdin says, and answers with one line each.
+"""Agent with the client library: carries out each line of stdin, and prints one line for each.
 
 A line is `[method, arguments, named arguments]`, of a client or of an observer of one session. The answer is
 the reply.

@@ -1,7 +1,6 @@
-"""Counts of the source as it is written: doors, names, structs, imports, lengths.
+"""Counts of the source: package interfaces, names, structs, imports, lengths.
 
-`p90` is the value at place ceil(0.9 n) of the sorted list. What each count means exactly is said by the
-function that makes it.
+`p90` is the value at place ceil(0.9 n) of the sorted list. Each function documents its count.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ def doors(sources: Sources) -> Counter[str]:
 
 
 def double_meanings(sources: Sources) -> dict[str, list[str]]:
-    """Names of module-level classes, without a leading underscore, that two or more modules define."""
+    """Return the public module-level class names that two or more modules define."""
     defined: dict[str, list[str]] = defaultdict(list)
     for name, each in sources.items():
         for node in each.tree.body:
@@ -61,7 +60,7 @@ def double_meanings(sources: Sources) -> dict[str, list[str]]:
 
 
 def mirrored(sources: Sources) -> list[tuple[str, str]]:
-    """Pairs of structs where all fields of the smaller one are in the other by name.
+    """Return pairs of structs where all fields of the smaller one are in the other by name.
 
     A struct has `msgspec.Struct` as direct base and four or more annotated fields of its own.
     """
@@ -84,11 +83,11 @@ def _fields(node: ast.ClassDef) -> frozenset[str]:
 
 
 def singles(sources: Sources) -> list[Single]:
-    """Modules that exactly one module imports, of the same package as they are.
+    """Return the modules that exactly one module imports, from the same package.
 
-    A door is neither counted nor an importer: an import through it is followed to its module. Imports under
-    `TYPE_CHECKING` do not count. Of one package are two names whose first two parts are equal, so modules
-    directly in `forged` or `forged_client` never count.
+    A package's `__init__` is neither counted nor an importer: an import through it is followed to its
+    module. Imports under `TYPE_CHECKING` do not count. Two names with equal first two parts are of one
+    package, so modules directly in `forged` or `forged_client` never count.
     """
     importers: dict[str, set[str]] = defaultdict(set)
     for name, each in sources.items():
@@ -119,7 +118,7 @@ def _targets(source: Source, sources: Sources) -> Iterator[str]:
 
 
 def _at_run_time(node: ast.AST) -> Iterator[ast.AST]:
-    """All nodes but those under `if TYPE_CHECKING:`."""
+    """Yield all nodes except those under `if TYPE_CHECKING:`."""
     yield node
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
@@ -130,10 +129,7 @@ def _at_run_time(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _home(base: str, name: str, sources: Sources) -> str:
-    """The module that a name comes from, through any number of doors.
-
-    What a door imports only when it is asked for, it names under `TYPE_CHECKING` too.
-    """
+    """Return the module that defines a name, through any number of package interfaces."""
     if (inner := marked(f"{base}.{name}", sources)) in sources:
         return inner
     here = marked(base, sources)
@@ -148,7 +144,7 @@ def _home(base: str, name: str, sources: Sources) -> str:
 
 
 def daemon_paths(sources: Sources) -> set[str]:
-    """Distinct longest chains of two or more attributes after `daemon` or `_daemon`, in its handlers."""
+    """Return the longest chains of two or more attributes after `daemon` or `_daemon`, in its handlers."""
     found: set[str] = set()
     for name, each in sources.items():
         if name.startswith("forged.daemon.handlers"):
@@ -160,7 +156,7 @@ def daemon_paths(sources: Sources) -> set[str]:
 
 
 def _chain(node: ast.expr) -> tuple[str, ...]:
-    """The attributes after `daemon`, in order; none if it is not there."""
+    """Return the attributes after `daemon`, in order; none without it."""
     names: list[str] = []
     while True:
         name = getattr(node, "attr", getattr(node, "id", ""))
@@ -173,7 +169,7 @@ def _chain(node: ast.expr) -> tuple[str, ...]:
 
 
 def function_lengths(sources: Sources) -> list[int]:
-    """Lines from `def` to the last one, nested functions too; lines of docstrings are left out."""
+    """Return the lines of each function, nested ones too, without docstrings."""
     return [
         node.end_lineno - node.lineno + 1 - _docstring_lines(node)
         for each in sources.values()

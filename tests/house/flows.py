@@ -1,10 +1,9 @@
-"""The flows: what is asked of a daemon with some thirty memories, and when it is over.
+"""The recorded flows: requests to a daemon with some thirty memories, and their visible ends.
 
-Each is recorded as it is in daily use: the agent's connection stands, and a moment before it has searched the
-workspace for something else. So the daemon still knows where the memories of the workspace lie; resolving it
-anew is not among what is counted. A captured turn is over when its memory file is linked to its name: the
-build that follows is the flow of an edit. `remember` is over when the memory is found; it is shown until its
-reply too.
+Each is recorded as in daily use: the agent is connected, and a moment before it has searched the workspace
+for something else. So the daemon has resolved the workspace already, and that is not counted. A captured
+turn ends when its memory file is linked to its name; the build that follows is the flow of an edit.
+`remember` ends when the memory is found; it is also shown until its reply.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Limits of the counts: `limits.toml` read, held against a measurement, and lowered."""
+"""Limits of the counts: read `limits.toml`, compare it with a measurement, and lower it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Numbers(msgspec.Struct, frozen=True):
     lines: int
 
 
-# What a recording may have more than the limit, and less: how a busy machine differs from an idle one.
+# Tolerance of a recording above and below the limit, because a busy machine differs from an idle one.
 _ROOM = {"files": (2, 0.0), "packages": (0, 0.0), "switches": (0, 0.10), "lines": (0, 0.03)}
 
 
@@ -71,7 +71,7 @@ def of_sources(sources: dict[str, Source]) -> Measured:
 
 
 def of_flows(flows: Sequence[Flow]) -> dict[str, Numbers]:
-    """Numbers of flows that have limits by title and process, `title: process`, where a process has any."""
+    """Return the numbers of flows with limits, by `title: process`, for each process that has any."""
     return {
         f"{flow.title}: {process}": _numbers(walk)
         for flow in flows
@@ -87,7 +87,7 @@ def _numbers(walk: Walk) -> Numbers:
 
 
 def _package(file: str) -> str:
-    """The folder `forged/<name>` of a file; files directly in `forged` are one package."""
+    """Return the folder `forged/<name>` of a file; files directly in `forged` are one package."""
     parts = file.split("/")
     return "/".join(parts[: 2 if len(parts) > 2 else 1])
 
@@ -101,7 +101,7 @@ def _below(file: str) -> str:
 
 
 def medians(recordings: Sequence[Mapping[str, Numbers]]) -> dict[str, Numbers]:
-    """The median of each number over the recordings that have the process at all."""
+    """Return the median of each number over the recordings with this process."""
     names = dict.fromkeys(name for each in recordings for name in each)
     return {name: _median([each[name] for each in recordings if name in each]) for name in names}
 
@@ -111,12 +111,12 @@ def _median(several: Sequence[Numbers]) -> Numbers:
 
 
 def exceeded(measured: Measured, limits: Limits) -> list[str]:
-    """A sentence for each number above its limit, and for each that has none."""
+    """Return a sentence for each number above its limit, and for each without one."""
     return [text for text in _compared(measured, limits) if text.startswith("above")]
 
 
 def slack(measured: Measured, limits: Limits) -> list[str]:
-    """A sentence for each limit that is clearly above what is measured, and for each of nothing."""
+    """Return a sentence for each limit clearly above the measurement, and for each unused one."""
     return [text for text in _compared(measured, limits) if not text.startswith("above")]
 
 
@@ -155,7 +155,7 @@ def _outside(name: str, measured: int, limit: int, room: float) -> Iterator[str]
 
 
 def lowered(measured: Measured, limits: Limits) -> Limits:
-    """Limits that are as low as the measurement. None is raised; what has no limit yet is given one."""
+    """Return limits as low as the measurement. None is raised; a new number gets a limit."""
     source = {name: min(number, limits.source.get(name, number)) for name, number in measured.source.items()}
     flows = {name: _lower(number, limits.flows.get(name, number)) for name, number in measured.flows.items()}
     return Limits(limits.rules, source, flows or limits.flows)
@@ -167,7 +167,7 @@ def _lower(one: Numbers, other: Numbers) -> Numbers:
 
 
 def write(limits: Limits, file: Path = FILE) -> None:
-    """Write the tables below the comment that the file begins with."""
+    """Write the tables below the comment at the start of the file."""
     head = [line for line in file.read_text(encoding="utf-8").splitlines() if line.startswith("#")]
     tables = [
         *("", "[rules]", *_rows(limits.rules)),

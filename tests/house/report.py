@@ -1,4 +1,4 @@
-"""Counts and flows as text: for a person, and as the section of the architecture page."""
+"""Counts and flows as text, for the terminal and for the architecture page."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _FIELDS = Numbers.__struct_fields__
 
 
 def of_sources(sources: dict[str, Source], measured: Measured, limits: Limits) -> str:
-    """Each count with its limit, then what is counted without one."""
+    """Return each count with its limit, then the counts without one."""
     doors, singles = counts.doors(sources), counts.singles(sources)
     paths, (largest, names) = counts.daemon_paths(sources), doors.most_common(1)[0]
-    beside = {
+    notes = {
         "names in doors": f"largest {largest.removesuffix('=')} with {names}",
         "modules with one importer": f"{len(singles)} with {sum(each.lines for each in singles):,} lines, "
         f"{sum(each.is_row for each in singles)} of them rows of registries",
@@ -30,7 +30,7 @@ def of_sources(sources: dict[str, Source], measured: Measured, limits: Limits) -
     rows = [f"{'counts':<40}{'now':>8}{'limit':>8}"]
     for table, most in ((measured.source, limits.source), (measured.rules, limits.rules)):
         for name, number in table.items():
-            rows.append(f"{name:<40}{number:>8}{most.get(name, '-'):>8}  {beside.get(name, '')}".rstrip())
+            rows.append(f"{name:<40}{number:>8}{most.get(name, '-'):>8}  {notes.get(name, '')}".rstrip())
     rows.append(f"{'modules':<40}{len(sources):>8}")
     rows.append(f"{'lines':<40}{sum(each.lines for each in sources.values()):>8}")
     rows.append(f"{'functions':<40}{len(counts.function_lengths(sources)):>8}")
@@ -72,7 +72,7 @@ def _longest(sources: dict[str, Source]) -> Iterator[str]:
 
 
 def of_flow(flow: Flow) -> str:
-    """All walks of a flow: files in order of the first entry, calls, place in the request's own order."""
+    """Return all walks of a flow: files in order of the first entry, calls, place in the request."""
     return "\n".join([flow.title, *(line for name in PROCESSES for line in _rows(flow, name)), ""])
 
 
@@ -91,7 +91,7 @@ def _rows(flow: Flow, process: str) -> Iterator[str]:
 
 
 def of_flows(flows: dict[str, Numbers], limits: Limits) -> str:
-    """The numbers of each flow, each with its limit."""
+    """Return the numbers of each flow with their limits."""
     rows = [f"{'flow: process':<34}" + "".join(f"{field:>20}" for field in _FIELDS)]
     for name, numbers in flows.items():
         most = limits.flows.get(name)
@@ -110,7 +110,7 @@ def section(limits: Limits) -> str:
 
 
 def section_of(page: Path) -> str:
-    """The section as it is on a page. Raises ValueError if the page has no markers."""
+    """Return the section of a page. Raises ValueError if the page has no markers."""
     text = page.read_text(encoding="utf-8")
     match = re.search(f"{re.escape(BEGIN)}.*?{re.escape(END)}", text, re.DOTALL)
     if match is None:

@@ -1,4 +1,4 @@
-"""The modules of the two packages as data: names, trees, doors and imports."""
+"""Modules of the two packages as data: names, trees, interfaces and imports."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ class Source:
 
 
 def sources(top: Path = REPO) -> dict[str, Source]:
-    """All modules of both packages of a checkout, by name."""
+    """Return all modules of both packages of a checkout, by name."""
     return {name: Source(name, file) for each in PACKAGES for name, file in sorted(found(top / each))}
 
 
 def found(package: Path) -> Iterator[tuple[str, Path]]:
-    """Dotted names of a package's modules; a package's own file ends in `=`."""
+    """Yield the dotted names of a package's modules; a package's own file ends in `=`."""
     for file in package.rglob("*.py"):
         name = ".".join(file.relative_to(package.parent).with_suffix("").parts)
         yield name.replace(".__init__", "="), file
 
 
 def listed(tree: ast.Module) -> frozenset[str]:
-    """Names in a module's __all__."""
+    """Return the names in a module's __all__."""
     lists = (
         node.value
         for node in tree.body
@@ -60,7 +60,7 @@ def listed(tree: ast.Module) -> frozenset[str]:
 
 
 def imported(node: ast.AST, name: str, modules: Modules | dict[str, Source]) -> Iterator[str]:
-    """Modules that a statement imports; `from package import module` names the module."""
+    """Yield the modules that a statement imports; `from package import module` names the module."""
     if isinstance(node, ast.Import):
         yield from (marked(alias.name, modules) for alias in node.names)
     elif isinstance(node, ast.ImportFrom):
@@ -71,7 +71,7 @@ def imported(node: ast.AST, name: str, modules: Modules | dict[str, Source]) -> 
 
 
 def base_of(node: ast.ImportFrom, name: str) -> str:
-    """The dotted name before `import`, with what the leading dots stand for in the module `name`."""
+    """Return the dotted name before `import`, with leading dots resolved in the module `name`."""
     here = name.removesuffix("=").split(".")
     above = here[: len(here) - node.level + name.endswith("=")] if node.level else []
     return ".".join([*above, *([node.module] if node.module else [])])

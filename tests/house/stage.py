@@ -1,10 +1,10 @@
-"""A daemon with memories and an agent beside it, all of them watched, and recordings of what they do.
+"""A daemon with memories and an agent, both traced, and recordings of their flows.
 
-A recording begins with an action and ends when its visible end has come and no process has entered a function
-for a while, heartbeats aside. It is made three times, after one that is thrown away so that nothing is done
-for the first time, and a file belongs to a flow if all three entered it: what the daemon happens to do in the
-meantime (its scan every half minute, say) is then left out. A text file that a module has read belongs to the
-flows that enter the module. An action whose end was missed is recorded again.
+A recording begins with an action. It ends after the visible end, when no process has entered a function for
+a while, heartbeats aside. It is made three times, after one that is discarded, because that one does
+first-time work. A file belongs to a flow if all three entered it; so the daemon's periodic work (its scan
+every half minute, say) is left out. A text file that a module has read belongs to the flows that enter the
+module. An action whose end was missed is recorded again.
 
 A flow may be cut at an earlier moment, after which calls of no process count: when a memory file is linked
 to its name, or when the agent has the reply.
@@ -36,7 +36,7 @@ PROCESSES = ("client", "daemon", "worker")
 RUNS, _MOST_RUNS = 3, 8
 _QUIET_S = 0.3
 _IDLE_S = 1.3  # longer than the longest period of a heartbeat, which is a second
-# Methods through which asyncio hands a connection what came in: where a request begins.
+# Methods through which asyncio hands received data to a connection: the start of a request.
 _RECEIVING = ("data_received", "buffer_updated")
 
 
@@ -44,8 +44,8 @@ class Walk(NamedTuple):
     """The files that one process entered in each run of a flow, in order of the first entry.
 
     `data` are the text files that belong to these. `calls` are those of the last run. `switches` are calls
-    into another one of the files than the call before, in the run with the fewest. `own` are the files that
-    the request's own task entered, in its order; all where no request came in. `sometimes` were entered in
+    into another of the files than the call before, in the run with the fewest. `own` are the files that the
+    request's own task entered, in its order; all files where no request came in. `sometimes` were entered in
     one run or two.
     """
 
@@ -58,7 +58,7 @@ class Walk(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """One flow of data: the walks of its processes. `has_limit` is false for what is only shown."""
+    """One flow of data: the walks of its processes. `has_limit` is false if it is only shown."""
 
     title: str
     client: Walk
@@ -68,7 +68,7 @@ class Flow(NamedTuple):
 
 
 class Run(NamedTuple):
-    """One recording: its calls, when a memory file was first linked (0: never), when `act` was over."""
+    """One recording: its calls, the time of the first linked memory file (0: never), the end of `act`."""
 
     calls: list[Call]
     linked_at: int
@@ -76,7 +76,7 @@ class Run(NamedTuple):
 
 
 class Stage:
-    """Everything that a flow needs. `say` has the agent call a method and returns the reply."""
+    """Daemon, agent and traces of the flows. `say` has the agent call a method and returns the reply."""
 
     def __init__(
         self, daemon: DaemonProcess, agent: subprocess.Popen[bytes], repo: Path, traces: Traces
@@ -100,7 +100,7 @@ class Stage:
         return frozenset(path for top in tops for path in (top / ".forge").rglob("*.md"))
 
     def learn_heartbeats(self) -> None:
-        """Watch an idle daemon twice; what it does more rarely is seen once at most."""
+        """Trace an idle daemon twice; rarer work is seen once at most."""
         self._wait_until_quiet(time.monotonic_ns())
         seen = []
         for _ in range(2):
@@ -117,9 +117,9 @@ class Stage:
         before: Callable[[int], object],
         is_whole: Callable[[int], bool],
     ) -> list[Run]:
-        """Record `act(number)` until it was whole three times, the first one aside.
+        """Record `act(number)` until it was complete three times, after a discarded first one.
 
-        `before` prepares it unrecorded; `is_whole` looks afterwards, by requests, if its end had come.
+        `before` prepares it unrecorded. `is_whole` checks afterwards, by requests, that its end had come.
         """
         runs: list[Run] = []
         for number in range(_MOST_RUNS):
@@ -196,7 +196,7 @@ def _switches(files: Sequence[str]) -> int:
 
 @contextlib.contextmanager
 def staged(top: Path, model: str) -> Iterator[Stage]:
-    """Start daemon and agent under a folder that is empty; both are gone at the end."""
+    """Start daemon and agent under an empty folder; both are gone at the end."""
     home, repo, folder = top / "home", top / "home" / "repo", top / "traces"
     (repo / ".git").mkdir(parents=True)
     folder.mkdir()

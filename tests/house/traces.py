@@ -1,11 +1,10 @@
-"""What the processes noted: calls into files of the project, and which are only heartbeats.
+"""Traces of the processes: calls into files of the project, without heartbeats.
 
-A `Call` is one line of a process's file. A reading is a line too: the text file that was opened, and as the
-caller the function that it was opened for. So is a link: the moment at which a memory file got its name. A
-heartbeat is a pair of caller and function that an idle daemon shows in every stretch of idle time, such as
-the sweep of connections each second and the watcher's look at its directories: it happens beside a flow and
-is no part of it. So does what is written every five seconds, which idle time shows by chance: all that is
-called from there alone.
+A `Call` is one line of a process's file. An opened text file is a line too, with the requesting function as
+caller. So is a link: the moment at which a memory file got its name. A heartbeat is a pair of caller and
+function that an idle daemon shows in every stretch of idle time, such as the sweep of connections each
+second and the watcher's look at its directories. It is no part of a flow. Neither are the writes every five
+seconds, which idle time shows only sometimes: everything that is called from there alone.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _SELDOM = "forged/state/state.py:State._save"
 
 
 class Call(NamedTuple):
-    """A function of the project was entered, for the first time or to go on after a wait."""
+    """Entry of a function of the project, for the first time or after a wait."""
 
     pid: int
     at: int
@@ -34,12 +33,12 @@ class Call(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As `caller` of what it calls."""
+        """Return its name as `caller` of other calls."""
         return f"{self.file}:{self.function}"
 
 
 class Traces:
-    """The folder that all processes note in; each line is read once."""
+    """The folder of all processes' traces; each line is read once."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -50,17 +49,17 @@ class Traces:
         self._read: dict[Path, int] = {}
 
     def calls(self, since: int) -> list[Call]:
-        """All calls from a moment on that are no heartbeats, in the order of time."""
+        """Return all calls from a moment on, without heartbeats, in the order of time."""
         for path in self.folder.iterdir():
             for call in self._new(path):
                 {_OPENED: self.readings, _LINKED: self.links}.get(call.function, self._calls).append(call)
         self._calls.sort(key=lambda call: call.at)
-        beside = self._called_from(_SELDOM)
-        recent = (call for call in self._calls if call.at >= since and call.caller not in beside)
+        periodic = self._called_from(_SELDOM)
+        recent = (call for call in self._calls if call.at >= since and call.caller not in periodic)
         return [call for call in recent if call.edge not in self.heartbeats]
 
     def _called_from(self, name: str) -> set[str]:
-        """A function, and all that nothing else was ever seen to call."""
+        """Return a function, and all functions that only it was ever seen to call."""
         callers: dict[str, set[str]] = {}
         for call in self._calls:
             callers.setdefault(call.name, set()).add(call.caller)

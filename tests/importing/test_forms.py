@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from forged.errors import WorkspaceError
-from forged.importing import ReadOptions, taken
+from forged.importing import ReadOptions, read_path
 from forged.importing import sources as sources_module
 from forged.importing.sources import Walk
 
@@ -23,7 +23,7 @@ SAMPLES = Path(__file__).parents[1] / "data/samples"
 @pytest.fixture
 def read(home):
     def read(path, **said):
-        return taken(str(path), ReadOptions(home=str(home), **said))
+        return read_path(str(path), ReadOptions(home=str(home), **said))
 
     return read
 
@@ -95,7 +95,7 @@ def test_a_rule_of_cursor_says_when_it_holds_by_cues(read, repo):
     assert whys(found) == [(".cursor/rules/react.mdc:5", "the key 'owner' has no place in a memory")]
 
 
-def test_front_matter_that_stands_there_twice_as_cursor_leaves_it_is_read(read, repo):
+def test_double_front_matter_of_cursor_is_read(read, repo):
     twice = "---\ndescription: \nglobs: \n---\n---\nglobs: *.ts\nmood: calm\n---\n---\n- x\n"
     (repo / "a.mdc").write_text(twice)
 
@@ -174,7 +174,7 @@ def test_entries_of_mem0_are_the_users_and_what_has_no_place_is_named(read):
     assert found.items[1].created_at.startswith("20")  # the file's, as "yesterday" is no time
     assert whys(found) == [
         ("mem0.json", "the relations of its graph"),
-        ("mem0.json#1", "what it says beside its text: metadata, user_id"),
+        ("mem0.json#1", "fields that memories do not have: metadata, user_id"),
         *((f"mem0.json#{number}", "an entry without a text that could be a memory") for number in (3, 4, 5)),
     ]
 
@@ -314,8 +314,8 @@ def test_a_walk_ends_and_says_so(read, tmp_path, monkeypatch):
 
 def test_a_manifest_that_names_a_folder_elsewhere_is_refused(read, tmp_path):
     for folder in ("../other", "/etc"):
-        told = {"schema_version": 1, "parts": [{"folder": folder, "scope": "user"}]}
-        (tmp_path / "forged-export.json").write_text(json.dumps(told))
+        reported = {"schema_version": 1, "parts": [{"folder": folder, "scope": "user"}]}
+        (tmp_path / "forged-export.json").write_text(json.dumps(reported))
         with pytest.raises(WorkspaceError, match="names a part that is none"):
             read(tmp_path)
 

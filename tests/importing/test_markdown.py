@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from forged.importing.agent_rules import rules
+from forged.importing.basic_memory import note
 from forged.importing.blocks import lines_of
 from forged.importing.markdown import COMMENT, EMPTY_HEADING, TITLE, TOO_LONG, TOOL_BLOCK, cut
-from forged.importing.notes import note
-from forged.importing.rules import rules
 from forged.importing.values import MOST_CHARS
 
 RULES = (Path(__file__).parents[1] / "data/imports/CLAUDE.md").read_text()
@@ -141,12 +141,12 @@ _LINES = st.one_of(
 def test_no_line_of_any_text_is_lost(text):
     """Whatever a line says stands in a statement, in a heading of one, or is named as left out."""
     found = cut(text)
-    told = "\n".join(each.said for each in found.statements)
+    reported = "\n".join(each.said for each in found.statements)
     left = {number for first, last, _ in found.left for number in range(first, last + 1)}
 
     for number, line in enumerate(lines_of(text), 1):
         words = re.findall(r"[^\W_]+", re.sub(r"^[\s>]*\d{1,9}[.)](?=\s)", "", line))
-        assert number in left or all(word in told for word in words), (number, line)
+        assert number in left or all(word in reported for word in words), (number, line)
 
 
 @pytest.mark.speed

@@ -6,7 +6,7 @@ import unicodedata
 
 import pytest
 
-from forged.importing import Destination, RepositoryPaths, SkippedItem, edges, planned
+from forged.importing import Destination, RepositoryPaths, SkippedItem, plan_items, plan_links
 from forged.importing.values import Item, Link
 
 FORMS = ["NFC", "NFD"]
@@ -17,8 +17,8 @@ def item(text, where="a:1", **fields):
     return Item(text=text, where=where, **fields)
 
 
-def test_memories_go_to_the_user_to_the_repository_of_their_name_or_where_the_person_stands():
-    moves, left = planned(
+def test_memories_go_to_the_user_to_the_named_repository_or_to_the_current_one():
+    moves, left = plan_items(
         (
             item("a", scope="user"),
             item("b"),
@@ -42,23 +42,23 @@ def test_memories_go_to_the_user_to_the_repository_of_their_name_or_where_the_pe
     )
 
 
-@pytest.mark.parametrize("told", FORMS)
+@pytest.mark.parametrize("reported", FORMS)
 @pytest.mark.parametrize("here", FORMS)
-def test_repositories_are_known_by_name_in_any_unicode_form(told, here):
+def test_repositories_are_known_by_name_in_any_unicode_form(reported, here):
     """An export from a Mac names its folders in another form than Linux does."""
-    caf, bar = (unicodedata.normalize(told, name) for name in ("café", "bär"))
+    caf, bar = (unicodedata.normalize(reported, name) for name in ("café", "bär"))
     places = RepositoryPaths(
         "/w/cafe", unicodedata.normalize(here, "café"), {unicodedata.normalize(here, "bär"): "/w/bar"}
     )
 
-    moves, left = planned((item("a", repo=caf), item("b", repo=bar)), places)
+    moves, left = plan_items((item("a", repo=caf), item("b", repo=bar)), places)
 
     assert ([move.place.workspace for move in moves], left) == (["/w/cafe", "/w/bar"], ())
 
 
 def test_what_is_said_of_all_repositories_holds_for_those_that_were_not_named():
     places = RepositoryPaths("/w/shop", "shop", {"": "/w/all", "blog": "/w/blog"})
-    moves, left = planned(
+    moves, left = plan_items(
         (item("a"), item("b", repo="mail"), item("c", repo="blog"), item("d", place="/x")), places
     )
 
@@ -66,7 +66,7 @@ def test_what_is_said_of_all_repositories_holds_for_those_that_were_not_named():
 
 
 def test_a_text_is_there_once_whatever_its_typography_and_a_file_by_its_id():
-    moves, left = planned(
+    moves, left = plan_items(
         (
             item("Use tabs."),
             item("use *tabs*", where="b:2"),
@@ -87,7 +87,7 @@ def test_a_text_is_there_once_whatever_its_typography_and_a_file_by_its_id():
 
 
 def test_links_lead_to_where_their_target_is_in_the_end_and_never_out_of_the_scope():
-    moves, _ = planned(
+    moves, _ = plan_items(
         (
             item(
                 "a",
@@ -102,7 +102,7 @@ def test_links_lead_to_where_their_target_is_in_the_end_and_never_out_of_the_sco
     ids = {(move.place, move.memory_id): move.memory_id for move in moves}
     ids[moves[1].place, moves[1].memory_id] = "mem_that_was_there"
 
-    found, left = edges(moves, ids)
+    found, left = plan_links(moves, ids)
 
     assert found == {0: (("mem_that_was_there", "refines"),), 1: (), 2: ()}
     assert [each.why for each in left] == [

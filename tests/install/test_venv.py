@@ -95,9 +95,9 @@ def test_readmes_last_commands_show_the_log_and_restart_and_stop_the_daemon(inst
 def test_where_no_user_manager_answers_the_service_is_prepared_and_that_is_said(installed, work):
     """Nor does the one of who runs these tests, which reads another home."""
     script = blocks(PAGE, "Run it as a service")[0].strip()
-    told = installed.run(f"{script} 2>&1 || test $? = 69", work)
+    reported = installed.run(f"{script} 2>&1 || test $? = 69", work)
 
-    assert "the units are written, but " in told
+    assert "the units are written, but " in reported
     assert service_of(installed)
     assert "removed " in installed.run("forgectl service uninstall", work)
     assert not any((installed.home / ".config/systemd/user").iterdir())
@@ -138,7 +138,7 @@ def test_the_page_installs_as_readme_does():
     assert blocks(PAGE, "Install") == blocks("README.md", "Install")
 
 
-def test_an_upgrade_is_taken_up_by_a_restart_and_told_until_then(installed, checkout, work, tmp_path):
+def test_an_upgrade_is_taken_up_by_a_restart_and_reported_until_then(installed, checkout, work, tmp_path):
     newer = tmp_path / "newer"
     shutil.copytree(checkout, newer)
     for name in ("forged/__init__.py", "client/forged_client/version.py", "pyproject.toml"):
@@ -150,10 +150,10 @@ def test_an_upgrade_is_taken_up_by_a_restart_and_told_until_then(installed, chec
     (before,) = installed.daemons()
 
     installed.run(upgrade, newer)
-    told = installed.run("forgectl ping 2>&1", work)
+    reported = installed.run("forgectl ping 2>&1", work)
     restarted = installed.run(restart, work)
 
-    assert f"this forgectl is {NEWER}; `forgectl restart`" in told
+    assert f"this forgectl is {NEWER}; `forgectl restart`" in reported
     assert str(before) in restarted
     assert before not in installed.daemons()
     assert f"forged {NEWER}, pid " in installed.run("forgectl status", work)

@@ -7,8 +7,8 @@ import copy
 import pytest
 
 from forged.integrations import codex
-from forged.integrations.disk import IntegrationError
-from forged.integrations.standing import PLUGIN
+from forged.integrations.file_io import IntegrationError
+from forged.integrations.status import PLUGIN
 
 COMMAND = "/opt/forged/bin/python -I -S /opt/forged/lib/forged_client/hook.py codex"
 HOOKS = {

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.integrations.entries import SettingsEntry, Unfit, add, has_all, has_entries, remove
+from forged.integrations.entries import SettingsEntry, UnfitSettings, add, has_all, has_entries, remove
 from forged.integrations.jsonc import parse
 
 RUN = "/x/python -I -S /lib/forged_client/hook.py qwen"
@@ -61,17 +61,17 @@ TEXTS = st.tuples(BLANKS, _objects(VALUES), BLANKS).map("".join)
 def test_taking_out_what_was_put_in_gives_the_same_bytes(text):
     try:
         new, made = add(text, ENTRIES, {})
-    except Unfit:
+    except UnfitSettings:
         return
     assert has_all(new, ENTRIES)
     assert remove(new, made, {}) == text
 
 
 @given(TEXTS)
-def test_all_that_was_there_means_the_same_beside_the_entries(text):
+def test_all_that_was_there_means_the_same_next_to_the_entries(text):
     try:
         new, _ = add(text, ENTRIES, {})
-    except Unfit:
+    except UnfitSettings:
         return
     before, after = parse(text).value, parse(new).value
     after["mcpServers"].pop("forged")
@@ -102,19 +102,19 @@ def test_they_are_found_however_the_agent_has_written_the_file_anew():
     assert json.loads(remove(anew, made, {})) == {"added": 1, "theme": "dark"}
 
 
-def test_what_somebody_put_beside_them_stays_with_its_container():
+def test_what_someone_put_next_to_them_stays_with_its_container():
     text, made = add("{}", ENTRIES, {})
-    told = json.loads(text)
-    told["hooks"]["Stop"].append(THEIRS)
+    reported = json.loads(text)
+    reported["hooks"]["Stop"].append(THEIRS)
 
-    assert json.loads(remove(json.dumps(told), made, {})) == {"hooks": {"Stop": [THEIRS]}}
+    assert json.loads(remove(json.dumps(reported), made, {})) == {"hooks": {"Stop": [THEIRS]}}
 
 
-def test_a_comment_that_somebody_wrote_into_our_container_stays():
+def test_a_comment_that_someone_wrote_into_our_container_stays():
     text, made = add("{}", ENTRIES[:1], {})
-    noted = text.replace('"SessionStart": [', '"SessionStart": [ /* mine */ ')
+    with_agent = text.replace('"SessionStart": [', '"SessionStart": [ /* mine */ ')
 
-    assert remove(noted, made, {}) == '{"hooks": {"SessionStart": [ /* mine */]}}'
+    assert remove(with_agent, made, {}) == '{"hooks": {"SessionStart": [ /* mine */]}}'
 
 
 @pytest.mark.parametrize(

@@ -32,14 +32,14 @@ def test_what_no_agent_would_read_is_refused_with_its_line(text):
         parse(text)
 
 
-def test_of_a_key_that_stands_there_twice_the_last_counts():
+def test_of_a_key_that_is_there_twice_the_last_counts():
     root = parse('{"a": 1, "a": 2}')
 
     assert root.member("a").value == 2
     assert root.member("b") is None
 
 
-def test_a_new_member_stands_first_in_the_form_of_what_follows():
+def test_a_new_member_comes_first_in_the_form_of_what_follows():
     text = '{\r\n\t"a": 1 // one\r\n}'
 
     assert insert(text, parse(text), "b", [2]) == '{\r\n\t"b": [\r\n\t  2\r\n\t],\r\n\t"a": 1 // one\r\n}'

@@ -9,11 +9,11 @@ import sys
 import msgspec
 import pytest
 
-from forged.integrations import machine_of, rows
+from forged.integrations import agent_rows, machine_of
 
 
 def test_hooks_run_this_interpreter_and_files_that_are_there(machine):
-    python, *flags, hook, agent, _, _ = machine.hook_words("claude")
+    python, *flags, hook, agent, _, _ = machine.hook_command("claude")
 
     assert python == sys.executable
     assert flags == ["-I", "-S"]
@@ -24,7 +24,7 @@ def test_hooks_run_this_interpreter_and_files_that_are_there(machine):
 
 def ended(machine):
     """How the shell of an agent ends that runs a hook, and what it said."""
-    run = ["/bin/sh", "-c", machine.hook_line("claude")]
+    run = ["/bin/sh", "-c", machine.hook_shell_line("claude")]
     payload = b'{"hook_event_name": "Stop"}'
     done = subprocess.run(run, input=payload, env={}, capture_output=True, check=False)
     return done.returncode, done.stdout, done.stderr
@@ -41,15 +41,15 @@ def test_a_hook_of_which_a_part_is_gone_says_nothing_and_ends_well(machine, gone
 
 def test_a_program_is_found_in_path_and_where_installers_put_it(machine, stand_in, home):
     path = stand_in("codex")
-    beside = stand_in("claude", folder=home / ".local/bin")
+    next_to = stand_in("claude", folder=home / ".local/bin")
 
     assert machine.program("codex") == str(path)
-    assert machine.program("claude") == str(beside)
+    assert machine.program("claude") == str(next_to)
     assert machine.program("gemini") == ""
 
 
 @pytest.mark.parametrize("where", ["node_modules/.bin", "."])
-def test_a_program_of_the_repository_where_the_person_stands_is_never_one(
+def test_a_program_of_the_repository_where_the_person_works_is_never_one(
     machine, stand_in, repo, programs, where
 ):
     """Neither by PATH nor by a link that lies elsewhere; one of the same name elsewhere is found."""
@@ -67,7 +67,7 @@ def test_a_program_of_the_repository_where_the_person_stands_is_never_one(
     assert inside.program("claude") == str(programs / "claude")
 
 
-def test_neither_a_folder_that_is_relative_nor_a_file_that_nobody_may_run_is_looked_at(
+def test_neither_a_folder_that_is_relative_nor_a_file_that_no_one_may_run_is_looked_at(
     machine, programs, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
@@ -94,10 +94,10 @@ def test_an_agents_own_variable_moves_its_folder(home, repo):
     }
     machine = machine_of(environ, str(repo))
 
-    assert machine.folder(rows()["codex"]) == "/c"
-    assert machine.folder(rows()["gemini"]) == "/g/.gemini"
-    assert machine.folder(rows()["claude"]) == f"{home}/.claude"
-    assert machine.folder(rows()["opencode"]) == f"{home}/.config/opencode"
+    assert machine.folder(agent_rows()["codex"]) == "/c"
+    assert machine.folder(agent_rows()["gemini"]) == "/g/.gemini"
+    assert machine.folder(agent_rows()["claude"]) == f"{home}/.claude"
+    assert machine.folder(agent_rows()["opencode"]) == f"{home}/.config/opencode"
 
 
 def test_what_the_person_has_moved_is_known_by_its_variables(machine):
@@ -108,12 +108,14 @@ def test_what_the_person_has_moved_is_known_by_its_variables(machine):
         "OPENAI_API_KEY": "sk",
     }
 
-    assert machine.moved == {}
-    assert msgspec.structs.replace(machine, environ=moved).moved == {"FORGED_SOCKET": "/s/forged.sock"}
+    assert machine.custom_locations == {}
+    assert msgspec.structs.replace(machine, environ=moved).custom_locations == {
+        "FORGED_SOCKET": "/s/forged.sock"
+    }
 
 
-def test_a_runtime_directory_is_moved_only_where_nobody_would_look(machine):
+def test_a_runtime_directory_is_moved_only_where_no_one_would_look(machine):
     usual, moved = ({"XDG_RUNTIME_DIR": place} for place in (f"/run/user/{os.geteuid()}/", "/srv/run"))
 
-    assert msgspec.structs.replace(machine, environ=usual).moved == {}
-    assert msgspec.structs.replace(machine, environ=moved).moved == moved
+    assert msgspec.structs.replace(machine, environ=usual).custom_locations == {}
+    assert msgspec.structs.replace(machine, environ=moved).custom_locations == moved

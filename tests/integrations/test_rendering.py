@@ -11,26 +11,26 @@ import msgspec
 import pytest
 
 import forged
-from forged.integrations import rendering, rows
+from forged.integrations import agent_rows, rendering
+from forged.integrations.agent_table import template
 from forged.integrations.machine import SERVER_VARIABLES
-from forged.integrations.rows import template
 from forged.text.harnesses import HOOKS
 
-JSON = [row for row in rows().values() if row.way == "plugin"]
+JSON = [row for row in agent_rows().values() if row.way == "plugin"]
 
 
-@pytest.mark.parametrize("name", [name for name in rows() if name != "opencode"])
+@pytest.mark.parametrize("name", [name for name in agent_rows() if name != "opencode"])
 def test_an_agent_is_asked_for_the_events_that_forged_understands_and_for_no_others(name):
     known = {event.partition(":")[0] for event in HOOKS[name].events}
     has_none = {"SessionEnd"} if name == "vscode" else set()
 
-    assert set(rows()[name].events) == known - has_none
+    assert set(agent_rows()[name].events) == known - has_none
 
 
 def test_the_file_for_opencode_tells_all_the_events_that_forged_understands():
-    told = set(re.findall(r'happened\("(\w+)"', template("opencode.js")))
+    reported = set(re.findall(r'happened\("(\w+)"', template("opencode.js")))
 
-    assert told == set(HOOKS["opencode"].events)
+    assert reported == set(HOOKS["opencode"].events)
 
 
 @pytest.mark.parametrize("row", JSON, ids=lambda row: row.name)
@@ -42,7 +42,7 @@ def test_every_file_is_json_with_all_places_filled(row, machine):
 
 def test_a_plug_in_has_the_version_its_hooks_with_their_timeouts_and_the_server(machine):
     files = {name: json.loads(text) for name, text in rendering.plugin_files(machine).items()}
-    line = machine.hook_line("gemini")
+    line = machine.hook_shell_line("gemini")
 
     assert files["forged/.claude-plugin/plugin.json"]["version"] == forged.__version__
     assert files["gemini-extension.json"]["mcpServers"]["forged"]["args"][-1] == "gemini"
@@ -55,7 +55,7 @@ def test_a_plug_in_has_the_version_its_hooks_with_their_timeouts_and_the_server(
 
 def test_each_agent_is_named_to_the_hook_that_it_runs(machine):
     machine = msgspec.structs.replace(machine, hook="/opt/forged/hook.py")
-    for row in rows().values():
+    for row in agent_rows().values():
         for text in (*rendering.files(row, machine).values(), json.dumps(rendering.hooks(row, machine))):
             assert text.count("hook.py") == text.count(f"hook.py {row.name}") + text.count(
                 f'hook.py", "{row.name}'
@@ -63,7 +63,7 @@ def test_each_agent_is_named_to_the_hook_that_it_runs(machine):
 
 
 def test_agents_have_hooks_and_servers_in_their_own_forms(machine):
-    cursor, vscode, opencode = (rows()[name] for name in ("cursor", "vscode", "opencode"))
+    cursor, vscode, opencode = (agent_rows()[name] for name in ("cursor", "vscode", "opencode"))
 
     assert rendering.hooks(cursor, machine)["sessionEnd"][0].keys() == {"command", "timeout"}
     assert rendering.hooks(vscode, machine)["Stop"][0]["type"] == "command"
@@ -71,28 +71,28 @@ def test_agents_have_hooks_and_servers_in_their_own_forms(machine):
     assert rendering.server(opencode, machine)["command"][0] == machine.python
 
 
-@pytest.mark.parametrize("row", rows().values(), ids=lambda row: row.name)
+@pytest.mark.parametrize("row", agent_rows().values(), ids=lambda row: row.name)
 def test_a_server_sees_where_forgeds_things_lie_as_the_hooks_of_its_agent_do(row, machine):
     """What the agent passes on or is asked for by name is never frozen as it was when setup ran."""
     places = {name: f"/moved/{name}" for name in SERVER_VARIABLES if name != "FORGED_BYPASS"}
     environ = {**machine.environ, **places, "FORGED_BYPASS": "1"}
-    moved = msgspec.structs.replace(machine, environ=environ)
-    now, then = rendering.server(row, machine), rendering.server(row, moved)
+    custom_locations = msgspec.structs.replace(machine, environ=environ)
+    now, then = rendering.server(row, machine), rendering.server(row, custom_locations)
 
     if row.server_env == "written":
         assert then.pop("env") == places
     assert then == now
-    assert "/moved/" not in json.dumps([rendering.files(row, moved), then])
+    assert "/moved/" not in json.dumps([rendering.files(row, custom_locations), then])
     assert now.get("env_vars", []) == (list(SERVER_VARIABLES) if row.server_env == "named" else [])
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
 def test_the_file_for_opencode_is_javascript_whatever_is_in_a_path(machine, tmp_path):
     odd = msgspec.structs.replace(machine, python="/odd \"'\\ $`/python", hook="/ü/forged_client/hook.py")
-    (text,) = rendering.files(rows()["opencode"], odd).values()
+    (text,) = rendering.files(agent_rows()["opencode"], odd).values()
     module = tmp_path / "forged.mjs"
     module.write_text(text)
-    told = subprocess.run(["node", "--check", module], capture_output=True, text=True, check=False)
+    reported = subprocess.run(["node", "--check", module], capture_output=True, text=True, check=False)
     shown = subprocess.run(
         [
             "node",
@@ -104,5 +104,5 @@ def test_the_file_for_opencode_is_javascript_whatever_is_in_a_path(machine, tmp_
         check=False,
     )
 
-    assert told.returncode == 0, told.stderr
-    assert json.loads(shown.stdout) == list(odd.hook_words("opencode"))
+    assert reported.returncode == 0, reported.stderr
+    assert json.loads(shown.stdout) == list(odd.hook_command("opencode"))

@@ -29,7 +29,7 @@ def order(scores):
     ],
     ids=["beside a good one", "beside poor ones"],
 )
-def test_a_candidate_beside_a_good_one_passes_one_that_stands_alone(scores, rows, expected):
+def test_a_candidate_near_a_good_one_passes_one_without_neighbours(scores, rows, expected):
     """And one beside poor ones falls behind it."""
     assert order(rerank(scores, rows)) == expected
 
@@ -56,7 +56,7 @@ def test_rounding_of_equal_rows_changes_no_score(copies):
         np.testing.assert_allclose(found, rerank(scores, rows), atol=1e-5)
 
 
-def test_a_candidate_of_a_good_occasion_passes_one_that_stands_alone():
+def test_a_candidate_of_a_good_occasion_passes_one_without_occasion():
     assert order(rerank([2, 1.0, 1.1], occasion=[7, 7, 8])) == [0, 1, 2]
 
 

@@ -47,7 +47,7 @@ def test_the_head_of_a_fork_is_the_greatest_version_then_the_newest_then_the_las
     assert chains.flags == {"c": ("fork",)}
 
 
-def test_all_heads_of_a_fork_stand_until_one_replaces_the_other():
+def test_all_heads_of_a_fork_are_heads_until_one_replaces_the_other():
     """They were made without knowing of each other, so nobody has said which holds."""
     root, a, b = versions(("r", None), ("a", "r"), ("b", "r"))
     forked = build_chains([root, a, b])

@@ -52,13 +52,13 @@ def evidence(reading, candidates):
     return [reading.evidence_of(each.map_index, each.row) for each in candidates]
 
 
-def test_what_would_pass_alone_comes_and_beside_it_only_what_is_near_it(baseline):
+def test_a_memory_that_passes_alone_is_admitted_and_others_only_near_it(baseline):
     reading, candidates = request(baseline, [0.95, 0.9, 0.1, 0.05, 0.0])
 
     assert admitted(reading, candidates) == [(0, "strong"), (1, "strong")]
 
 
-def test_a_memory_beside_a_best_that_is_in_doubt_needs_more_of_its_evidence(baseline):
+def test_a_memory_next_to_a_doubtful_best_needs_more_of_its_evidence(baseline):
     """What stays out says why: too little speaks for it, or too little beside the best."""
     reading, candidates = request(baseline, [0.3, 0.18, -0.1])
     best, second, third = evidence(reading, candidates)

@@ -153,7 +153,7 @@ def test_an_everyday_word_proves_less_than_a_distinctive_one(count):
     assert by_words("server", one) < by_words("file", one) < by_words("quokka", one)
 
 
-def test_rare_words_are_heard_in_a_long_pasted_log():
+def test_rare_words_count_in_a_long_pasted_log():
     """A log of 90 words costs what a question of twelve does; without that limit it would drown them."""
     log = " ".join(f"INFO worker finished cycle{n} in time" for n in range(80))
     one = vector_map(store(30))
@@ -248,13 +248,13 @@ def test_a_larger_store_wants_more_of_the_same_word():
 
 def test_words_of_several_queries_are_judged_by_their_mean():
     one = vector_map(store(5))
-    related, beside = "is production frozen", "what is an obelisk"
+    related, next_to = "is production frozen", "what is an obelisk"
 
     def both(*texts):
         return evidence([one], texts=texts)
 
     assert both(related, related) == pytest.approx(both(related))
-    assert both(beside) < both(related, beside) < both(related)
+    assert both(next_to) < both(related, next_to) < both(related)
 
 
 # --- vectors ------------------------------------------------------------------------------------------
@@ -344,7 +344,7 @@ def test_without_a_yardstick_the_words_decide(baseline, strange, text):
         assert found == pytest.approx(by_words(text, *maps))
 
 
-def test_a_map_whose_vectors_are_on_their_way_is_heard_by_its_words(baseline):
+def test_a_map_without_its_vectors_yet_counts_by_its_words(baseline):
     built, bare = dense_map(cone(12, 3), "z"), vector_map(store(5))
 
     found = by_vectors([built, bare], cone(13, 1), baseline, words=True, texts=[FACTS[0]])
@@ -557,7 +557,7 @@ def test_with_the_local_model_one_unrelated_message_in_twenty_passes(engine, cac
 
     texts = [*messages, *(query.text for query in queries)]
     passed = [passes(text, vector) for text, vector in zip(texts, asked, strict=True)]
-    beside, related = np.split(passed, [len(messages)])
+    next_to, related = np.split(passed, [len(messages)])
 
-    assert beside.mean() <= 0.05
+    assert next_to.mean() <= 0.05
     assert related.mean() >= 0.4

@@ -17,7 +17,7 @@ import pytest
 
 from forged.map.search import search_maps
 from forged.stores import View
-from forged.stores.search import rank
+from forged.stores.search import rank_heads
 from tests.data.maps import vector_map
 from tests.evaluation import jsonl_set, scores
 from tests.evaluation.dataset import Dataset
@@ -92,7 +92,7 @@ def recall_by_kind(dataset, vectors=None, query_vectors=None):
             candidates = search_maps(
                 view.maps, texts=[query.text], vectors=asked, lexical_weight=0.3, message=0
             ).best(WITH_ROOM)
-            ranked = rank(view.maps, candidates, top_k=K, hop_depth=0)
+            ranked = rank_heads(view.maps, candidates, top_k=K, hop_depth=0)
             recall = scores.recall(query, [item_of[each.memory.id] for each in ranked])
             found["all"].append(recall)
             found.setdefault(query.kind, []).append(recall)

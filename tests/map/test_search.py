@@ -510,10 +510,10 @@ def test_what_was_learned_with_the_best_passes_a_stranger():
     # The three words weigh alike; "c" matches a little more than "b", which was made with "a".
     texts = {"a": "ruff daemon socket", "b": "ruff daemon branch", "c": "ruff daemon main"}
     apart = map_of(texts, times=[JUNE, AUGUST, AUGUST[:5] + "09" + AUGUST[7:]])
-    beside = map_of(texts, times=[JUNE, AUGUST, JUNE])
+    next_to = map_of(texts, times=[JUNE, AUGUST, JUNE])
 
     assert found([apart], search([apart], ["ruff daemon socket"])) == ["a", "b", "c"]
-    assert found([beside], search([beside], ["ruff daemon socket"])) == ["a", "c", "b"]
+    assert found([next_to], search([next_to], ["ruff daemon socket"])) == ["a", "c", "b"]
 
 
 def test_occasions_of_two_maps_are_two():

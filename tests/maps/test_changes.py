@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.maps.rows import differing
+from forged.maps.rows import changed_memories
 from forged.memory import unchanged_ends
 from tests.data.memories import memory
 
@@ -21,13 +21,13 @@ def test_what_went_and_came_is_what_the_other_does_not_have(size, changed, gone,
     kept |= {f"m{number:04}x": memory(f"m{number:04}x", "new") for number in new}
     now = tuple(kept[name] for name in sorted(kept))
 
-    went, came = differing(tuple(old), now)
+    removed, added = changed_memories(tuple(old), now)
 
-    assert went == [each for number, each in enumerate(old) if number in gone | changed]
-    assert came == [each for each in now if each.content != "text"]
+    assert removed == [each for number, each in enumerate(old) if number in gone | changed]
+    assert added == [each for each in now if each.content != "text"]
 
 
-def test_what_is_the_same_from_front_to_back_is_told_once():
+def test_equal_ends_are_compared_once():
     same = tuple(memory(f"m{number}", "text") for number in range(5))
 
     assert unchanged_ends(same, same) == (5, 0)

@@ -90,8 +90,8 @@ def test_the_cue_of_a_memory_that_went_finds_nothing_and_is_not_packed(repo):
     full = store(m07=(CUE,), m08=("other",))
     bench.show(full)
     home = bench.show([each for each in full if each.id != "m07"])
-    shelves = bench.builder.stock().shelves
-    packed = sum(shelf.dense.present for shelf in shelves if shelf.dense is not None)
+    pack_parts = bench.builder.pack_source().pack_parts
+    packed = sum(pack_part.dense.present for pack_part in pack_parts if pack_part.dense is not None)
 
     assert places(home) is None
     assert packed == len(home.memories) + 1

@@ -58,14 +58,14 @@ class Bench:
 
 @pytest.fixture
 def small(monkeypatch):
-    """Rows stand beside however few; more than six are laid out with the others."""
+    """MapRows stand beside however few; more than six are laid out with the others."""
     monkeypatch.setattr(builder, "_WORTH_KEEPING", 1)
-    monkeypatch.setattr(builder, "_MOST_BESIDE", 6)
+    monkeypatch.setattr(builder, "_MOST_RECENT", 6)
     monkeypatch.setattr(builder, "_MOST_GONE", 1)
 
 
 @pytest.fixture
-def beside(small, repo):
+def next_to(small, repo):
     """A bench whose map has been edited once."""
     bench = Bench(repo)
     bench.show([memory(f"m{n:02}", f"text {n}") for n in range(20)])
@@ -73,7 +73,7 @@ def beside(small, repo):
     return bench
 
 
-def told(home, baseline, text, *, words, vectors):
+def reported(home, baseline, text, *, words, vectors):
     """What a search of a map comes to: ids with their scores, evidence, and ids of what is let in."""
     asked = np.stack([vector(text, DIMENSION)]) if vectors else None
     found = search_maps([home], texts=(text,), vectors=asked, lexical_weight=words, message=0)
@@ -99,7 +99,9 @@ def assert_alike(edited, whole, baseline):
     assert pages[0] == pages[1]
     for text in QUESTIONS:
         for words, vectors in ((0.3, True), (0.0, True), (1.0, False)):
-            mine, other = (told(one, baseline, text, words=words, vectors=vectors) for one in (edited, whole))
+            mine, other = (
+                reported(one, baseline, text, words=words, vectors=vectors) for one in (edited, whole)
+            )
             assert [hit[0] for hit in mine[0]] == [hit[0] for hit in other[0]]
             assert np.allclose([hit[1:] for hit in mine[0]], [hit[1:] for hit in other[0]], atol=1e-4)
             assert mine[1] == pytest.approx(other[1], abs=1e-3)
@@ -142,7 +144,7 @@ def histories(draw):
 @settings(max_examples=times(30, 8), phases=(Phase.explicit, Phase.reuse, Phase.generate))
 def test_a_map_that_was_edited_answers_like_one_made_from_scratch(tmp_path_factory, states):
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in (("_WORTH_KEEPING", 1), ("_MOST_BESIDE", 6), ("_MOST_GONE", 1)):
+        for name, value in (("_WORTH_KEEPING", 1), ("_MOST_RECENT", 6), ("_MOST_GONE", 1)):
             patch.setattr(builder, name, value)
         top = tmp_path_factory.getbasetemp()
         edited = Bench(top)
@@ -156,56 +158,56 @@ def test_an_edit_shares_the_large_rows_with_the_map_before(small, repo):
     before = bench.show([memory(f"m{n:02}", f"text {n}") for n in range(20)])
     after = bench.show([memory("m07", "edited"), *(each for each in bench.memories if each.id != "m07")])
 
-    (large,), (same, beside) = before.parts, after.parts
+    (large,), (same, next_to) = before.parts, after.parts
     assert same.dense.blocks is large.dense.blocks
     assert same.lexical.rows is large.lexical.rows
     assert same.traits is large.traits
-    assert [each.id for each in beside.memories] == ["m07"]
+    assert [each.id for each in next_to.memories] == ["m07"]
 
 
 def test_the_map_before_an_edit_answers_as_it_did(small, repo):
     bench = Bench(repo)
     before = bench.show([memory(f"m{n:02}", f"text {n}") for n in range(20)])
-    asked = [told(before, bench.baseline, "text 7", words=0.3, vectors=True)]
+    asked = [reported(before, bench.baseline, "text 7", words=0.3, vectors=True)]
     bench.show([each for each in bench.memories if each.id != "m07"])
 
-    assert told(before, bench.baseline, "text 7", words=0.3, vectors=True) == asked[0]
+    assert reported(before, bench.baseline, "text 7", words=0.3, vectors=True) == asked[0]
     assert before.find("m07").content == "text 7"
 
 
-def test_a_second_edit_leaves_the_map_of_the_first_as_it_was(beside):
-    first = beside.builder._map
-    asked = told(first, beside.baseline, "text 3", words=0.3, vectors=True)
-    beside.show([each for each in beside.memories if each.id != "m03"])
+def test_a_second_edit_leaves_the_map_of_the_first_as_it_was(next_to):
+    first = next_to.builder._map
+    asked = reported(first, next_to.baseline, "text 3", words=0.3, vectors=True)
+    next_to.show([each for each in next_to.memories if each.id != "m03"])
 
-    assert told(first, beside.baseline, "text 3", words=0.3, vectors=True) == asked
+    assert reported(first, next_to.baseline, "text 3", words=0.3, vectors=True) == asked
     assert first.find("m03").content == "text 3"
 
 
-def test_many_edits_are_laid_out_with_the_others(beside):
+def test_many_edits_are_laid_out_with_the_others(next_to):
     many = {f"m{n:02}": memory(f"m{n:02}", f"other {n}") for n in range(7)}
-    shown = beside.show([*many.values(), *(each for each in beside.memories if each.id not in many)])
+    shown = next_to.show([*many.values(), *(each for each in next_to.memories if each.id not in many)])
 
     assert len(shown.parts) == 1
 
 
-def test_what_an_edit_took_away_and_brought_back_is_not_embedded_again(beside):
-    asked = len(beside.embedder.texts)
-    beside.show([each for each in beside.memories if each.id != "m03"])
-    beside.show([memory("m03", "text 3"), *beside.memories])
-    beside.show([memory("m07", "text 7"), *(each for each in beside.memories if each.id != "m07")])
-    beside.show([memory("m07", "edited"), *(each for each in beside.memories if each.id != "m07")])
+def test_what_an_edit_took_away_and_brought_back_is_not_embedded_again(next_to):
+    asked = len(next_to.embedder.texts)
+    next_to.show([each for each in next_to.memories if each.id != "m03"])
+    next_to.show([memory("m03", "text 3"), *next_to.memories])
+    next_to.show([memory("m07", "text 7"), *(each for each in next_to.memories if each.id != "m07")])
+    next_to.show([memory("m07", "edited"), *(each for each in next_to.memories if each.id != "m07")])
 
-    assert len(beside.embedder.texts) == asked
+    assert len(next_to.embedder.texts) == asked
 
 
-def test_vectors_of_an_edit_are_known_when_all_is_laid_out(beside):
-    asked = len(beside.embedder.texts)
+def test_vectors_of_an_edit_are_known_when_all_is_laid_out(next_to):
+    asked = len(next_to.embedder.texts)
     many = [memory(f"n{n:02}", f"text {n}") for n in range(9)]
-    shown = beside.show([*beside.memories, *many])
+    shown = next_to.show([*next_to.memories, *many])
 
     assert len(shown.parts) == 1
-    assert len(beside.embedder.texts) == asked
+    assert len(next_to.embedder.texts) == asked
     assert shown.parts[0].dense.present == 29
 
 

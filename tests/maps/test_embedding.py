@@ -213,7 +213,7 @@ def test_of_roots_of_one_request_the_one_with_the_fewest_texts_left_goes_first(q
 
     assert small.rank() > large.rank()
 
-    large.did(890)
+    large.count_finished(890)
     assert large.rank() > small.rank()
 
 
@@ -221,14 +221,14 @@ def test_the_rate_is_that_of_the_last_minute_of_all_roots_and_of_this_embedding(
     first, second = queue.enter(texts=1000), queue.enter(texts=1000)
     assert (first.rate, first.left_s) == (0.0, None)
     clock.now += 200
-    first.did(8)
+    first.count_finished(8)
     assert (first.rate, first.left_s) == (0.0, None), "the model had to be loaded for these"
     clock.now += 10
-    first.did(30)
-    second.did(10)
+    first.count_finished(30)
+    second.count_finished(10)
     assert first.rate == second.rate == 4.0
     clock.now += 65
-    first.did(80)
+    first.count_finished(80)
 
     assert first.rate == 80 / 60, "what is more than a minute ago says nothing of now"
 
@@ -236,17 +236,17 @@ def test_the_rate_is_that_of_the_last_minute_of_all_roots_and_of_this_embedding(
     second.leave()
     clock.now += 5
     later = queue.enter(texts=50)
-    later.did(1)
+    later.count_finished(1)
     clock.now += 2
-    later.did(1)
+    later.count_finished(1)
     assert later.rate == 0.5, "nor what was embedded before"
 
 
 def test_the_time_left_counts_what_goes_ahead_and_not_what_comes_behind(queue, clock):
     behind, own, ahead = (queue.enter(texts=100, used_at=lambda at=at: at) for at in (1.0, 2.0, 3.0))
-    own.did(0)
+    own.count_finished(0)
     clock.now += 10
-    own.did(20)
+    own.count_finished(20)
 
     assert (ahead.left_s, own.left_s, behind.left_s) == (50.0, 90.0, 140.0)
 

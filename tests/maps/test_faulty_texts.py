@@ -10,8 +10,8 @@ import pytest
 from forged.errors import ProviderError
 from forged.maps import embedding
 from forged.maps.embedding import EmbeddingQueue
-from forged.maps.identity import SENTENCES
-from forged.models import Door, Health, Purpose
+from forged.maps.model_identity import SENTENCES
+from forged.models import EgressGuard, EndpointHealth, Purpose
 from forged.models.openai_compatible import OpenAICompatibleEmbedder
 from forged_client import protocol as wire
 from tests.daemon.parts import assembled
@@ -45,7 +45,9 @@ def provider():
 
 @contextlib.asynccontextmanager
 async def model(provider, health=None):
-    embedder = OpenAICompatibleEmbedder(provider.base_url, "m", door=Door(), health=health, backoff_s=0.01)
+    embedder = OpenAICompatibleEmbedder(
+        provider.base_url, "m", egress=EgressGuard(), health=health, backoff_s=0.01
+    )
     try:
         yield embedder
     finally:
@@ -75,7 +77,7 @@ def _long(place):
 @pytest.mark.parametrize("answer", REFUSALS.values(), ids=REFUSALS)
 @pytest.mark.parametrize("place", [_long(0), 63, _long(1000), 1999])
 async def test_one_refused_text_of_2000_costs_at_most_12_calls_and_no_other_vector(provider, answer, place):
-    health = Health("host", "m")
+    health = EndpointHealth("host", "m")
     async with model(provider, health) as embedder:
         await embedded(embedder, [f"text {number}" for number in range(2000)])
         usual = calls(provider)
@@ -84,7 +86,7 @@ async def test_one_refused_text_of_2000_costs_at_most_12_calls_and_no_other_vect
 
     assert (set(run.culprits), len(run.vectors)) == ({str(place).encode()}, 1999)
     assert calls(provider) - 2 * usual <= 12
-    assert health.trouble() is None
+    assert health.outage() is None
 
 
 async def test_a_text_that_hangs_the_server_keeps_no_neighbour_from_its_vector(provider, monkeypatch):
@@ -93,7 +95,7 @@ async def test_a_text_that_hangs_the_server_keeps_no_neighbour_from_its_vector(p
     monkeypatch.setattr(embedding, "_ALONE_S", 0.5)
     never = threading.Event()
     provider.embeddings = poisoned(POISON, Answer(hold=never))
-    async with model(provider, Health("host", "m")) as embedder:
+    async with model(provider, EndpointHealth("host", "m")) as embedder:
         run = await embedded(embedder, with_poison(128, 40))
 
     assert (set(run.culprits), len(run.vectors)) == ({b"40"}, 127)
@@ -127,7 +129,7 @@ async def test_an_outage_that_begins_in_mid_run_is_noticed_by_a_few_calls_and_bl
     provider.embeddings = lambda server, request: (
         well_behaved(server, request) if next(answered) < 2 else answer
     )
-    async with model(provider, Health("host", "m")) as embedder:
+    async with model(provider, EndpointHealth("host", "m")) as embedder:
         run = EmbeddingQueue(embedder).enter(BUILD)
         await run._identity.begin()
         with pytest.raises(ProviderError):

@@ -14,10 +14,10 @@ from forged.errors import ProviderError
 from forged.files.roots import Root
 from forged.map import baseline
 from forged.maps import builds
-from forged.maps.identity import Remembered
 from forged.maps.indexer import RECONCILE_S, UNLOAD_AFTER_S
+from forged.maps.model_identity import ModelCache
 from forged.memory import Scope
-from forged.models import Health
+from forged.models import EndpointHealth
 from forged.state import State
 from forged.stores import FileStore
 from forged.text.english import EVERYDAY_MESSAGES
@@ -116,7 +116,7 @@ async def test_generations_of_all_roots_are_one_sequence(root, other):
         assert (one.mark(), two.mark(), one.mark()) == (3, 4, 5)
 
 
-async def test_what_nobody_handed_out_is_not_waited_for_nor_what_nobody_asked_for(root, embedder):
+async def test_no_wait_for_a_generation_that_was_not_handed_out_or_not_asked_for(root, embedder):
     async with indexing(embedder, lexical=False) as indexer:
         index = await opened(indexer, root)
         assert (await seen(indexer, [root], 10**30)).size == 2
@@ -194,7 +194,7 @@ class Limiting(FakeEmbedder):
 
     def __init__(self, **options) -> None:
         super().__init__(**options)
-        self.health = Health()
+        self.health = EndpointHealth()
 
     async def embed(self, texts, kind="passage", *, purpose, deadline=None):
         if self.asked_s is None:
@@ -239,9 +239,9 @@ async def test_an_endpoint_that_asks_for_patience_is_left_alone_whatever_happens
         edit(repo)
         await built(index)
         await built(index)
-        beside = await opened(indexer, other)
+        next_to = await opened(indexer, other)
         assert len(limiting.calls) == 1
-        assert [each.progress.state for each in (index, beside)] == ["failed", "failed"]
+        assert [each.progress.state for each in (index, next_to)] == ["failed", "failed"]
         assert not lexical or shown(index)["m0"] == "edited"
         assert index.progress.error == "rate_limited: too many"
 
@@ -254,7 +254,7 @@ async def test_when_its_time_is_up_or_a_person_rebuilds_an_endpoint_is_asked_aga
         index = await opened(indexer, root)
         limiting.asked_s = None
         if ended == "by a person":
-            limiting.health.ask_again()
+            limiting.health.reset()
             await built(index)
         else:
             await until(lambda: index.progress.state == "ready")
@@ -489,10 +489,10 @@ async def test_vectors_of_hardly_any_numbers_have_no_background_and_are_not_aske
 
 
 async def test_a_new_configuration_of_the_same_model_embeds_no_everyday_message_again(root, model):
-    remembered = Remembered()
-    async with learning(model, root, remembered=remembered) as (indexer, _):
+    model_cache = ModelCache()
+    async with learning(model, root, model_cache=model_cache) as (indexer, _):
         before = await learned(indexer, root)
-    async with learning(model, root, remembered=remembered) as (indexer, _):
+    async with learning(model, root, model_cache=model_cache) as (indexer, _):
         assert await learned(indexer, root) is before
         assert everyday(model) == 128
 
@@ -559,7 +559,7 @@ async def test_what_large_rows_took_is_given_back_when_they_are_laid_out_anew(re
     monkeypatch.setattr(builds, "_LARGE", 1)
     async with indexing(None) as indexer:
         index = await opened(indexer, root)
-        monkeypatch.setattr(builds, "give_back", returned.set)
+        monkeypatch.setattr(builds, "trim_memory", returned.set)
         edit(repo)
         await built(index)
         await until(returned.is_set)

@@ -69,7 +69,7 @@ async def test_a_full_rebuild_shows_its_vectors_when_the_last_of_them_is_there(
         assert swaps(indexer) == 2, "words, and then all vectors"
 
 
-async def test_a_full_rebuild_ends_the_run_whose_vectors_nobody_wants_any_more(repo, root, embedder):
+async def test_a_full_rebuild_ends_the_run_of_useless_vectors(repo, root, embedder):
     put(repo, *(memory(f"n{number}", f"new {number}") for number in range(9 * embedder.chunk)))
     async with embedding(embedder, root) as (_, index):
         out = len(embedder.texts)

@@ -13,7 +13,7 @@ from tests.support.clock import PATIENCE_S
 # stay lie between those that are freed, so that the C library does not return these by itself.
 PROGRAM = """
 from pathlib import Path
-from forged.maps.builds import give_back
+from forged.maps.builds import trim_memory
 
 def resident():
     return int(Path("/proc/self/statm").read_text().split()[1])
@@ -21,7 +21,7 @@ def resident():
 mixed = [bytearray(60_000 if number % 2 else 600) for number in range(2_000)]
 del mixed[1::2]
 before = resident()
-give_back()
+trim_memory()
 assert resident() < before / 2, (before, resident())
 """
 

@@ -41,7 +41,7 @@ def test_a_live_vector_is_the_row_itself_and_no_copy():
     assert number_of(memo.get(b"b")) == 2
 
 
-def test_a_row_that_leaves_is_remembered_as_a_copy():
+def test_a_retired_row_is_kept_as_a_copy():
     memo, matrix = VectorCache(), rows(1, 2)
     memo.adopt([b"a", b"b"], matrix)
     memo.adopt([b"b"], rows(2))

@@ -11,8 +11,8 @@ import pytest
 
 from forged.files.roots import Root
 from forged.maps.embedding import text_hash
-from forged.maps.identity import Remembered
-from forged.maps.parcel import KEPT_S, MOST_PARCELS, Label, Parcels, Stock, pack
+from forged.maps.model_identity import ModelCache
+from forged.maps.vector_pack import KEPT_S, MOST_PACKS, PackLabel, PackSource, VectorPacks, pack
 from forged.memory import Scope
 from tests.data.maps import rows_of
 from tests.data.memories import memory, put
@@ -50,8 +50,8 @@ async def packed(indexer):
 
 
 def handed(before):
-    after = Remembered()
-    after.receive([os.dup(each) for each in before.parcels.descriptors])
+    after = ModelCache()
+    after.receive([os.dup(each) for each in before.vector_packs.descriptors])
     return after
 
 
@@ -64,20 +64,20 @@ async def left_by(embedder, root, **options):
         return await packed(indexer)
 
 
-def read(remembered, root):
+def read(model_cache, root):
     """The reader of a root's parcel, which stays where it is."""
-    parcel = remembered.parcels.take(root)
-    remembered.parcels.put(parcel)
-    return parcel.read(parcel.label.key)[0]
+    vector_pack = model_cache.vector_packs.take(root)
+    model_cache.vector_packs.put(vector_pack)
+    return vector_pack.read(vector_pack.label.key)[0]
 
 
 # --- what a successor has to embed ----------------------------------------------------------------------
 
 
 async def test_a_successor_embeds_nothing_not_even_what_the_gate_needs(root, model):
-    remembered, embedder = await left_by(model(), root, gated=True), model()
+    model_cache, embedder = await left_by(model(), root, gated=True), model()
 
-    async with indexing(embedder, remembered=remembered, gated=True) as indexer:
+    async with indexing(embedder, model_cache=model_cache, gated=True) as indexer:
         index = await opened(indexer, root)
         await until(lambda: indexer.learner.state[0] == "vectors")
 
@@ -97,9 +97,9 @@ async def test_a_successor_embeds_nothing_not_even_what_the_gate_needs(root, mod
     ids=["another_key", "another_dimension", "another_model_behind_the_name"],
 )
 async def test_vectors_of_another_model_are_of_no_use(root, other):
-    remembered, embedder = await left_by(FakeEmbedder(64), root), other()
+    model_cache, embedder = await left_by(FakeEmbedder(64), root), other()
 
-    async with indexing(embedder, remembered=remembered) as indexer:
+    async with indexing(embedder, model_cache=model_cache) as indexer:
         index = await opened(indexer, root)
 
         assert sorted(embedder.texts) == sorted(TEXTS.values())
@@ -123,24 +123,24 @@ async def test_a_model_that_comes_back_finds_its_vectors(root):
         await indexer.identity.look()
         await until(lambda: index.builder.complete and index.map.parts[0].dense.key == indexer.identity.kept)
         assert indexer.identity.kept.endswith("#1")
-        remembered = await packed(indexer)
+        model_cache = await packed(indexer)
 
-    async with indexing(again, remembered=remembered) as indexer:
+    async with indexing(again, model_cache=model_cache) as indexer:
         await opened(indexer, root)
 
         assert again.texts == []
 
 
 async def test_until_an_endpoint_says_which_model_it_is_no_vector_is_used_and_none_is_lost(root):
-    remembered, down = await left_by(FakeEmbedder(64), root), FakeEmbedder(64)
+    model_cache, down = await left_by(FakeEmbedder(64), root), FakeEmbedder(64)
     down.down = "unreachable"
-    async with indexing(down, remembered=remembered) as indexer:
+    async with indexing(down, model_cache=model_cache) as indexer:
         index = await opened(indexer, root)
         assert (index.progress.state, index.map.dense) == ("failed", ())
-        remembered = await packed(indexer)
+        model_cache = await packed(indexer)
 
     up = FakeEmbedder(64)
-    async with indexing(up, remembered=remembered) as indexer:
+    async with indexing(up, model_cache=model_cache) as indexer:
         index = await opened(indexer, root)
 
         assert (up.texts, len(index.map.dense)) == ([], 1)
@@ -152,11 +152,11 @@ async def test_of_a_run_under_way_nothing_is_lost(repo, root):
         first, indexer.identity.embedder.hold = indexer.identity.embedder.hold, asyncio.Event()
         first.set()
         await until(lambda: index.progress.embedded)
-        remembered = await packed(indexer)
+        model_cache = await packed(indexer)
         indexer.identity.embedder.hold.set()
 
     embedder = Local()
-    async with indexing(embedder, remembered=remembered) as indexer:
+    async with indexing(embedder, model_cache=model_cache) as indexer:
         await opened(indexer, root)
 
         assert len(embedder.texts) == Local.chunk + 5, "all but the first chunk"
@@ -170,11 +170,11 @@ async def test_a_full_rebuild_that_was_interrupted_goes_on_with_the_new_vectors_
         index.builder.forget_vectors()
         index.mark()
         await embedder.called.wait()
-        remembered = await packed(indexer)
+        model_cache = await packed(indexer)
         embedder.hold.set()
 
     embedder = Local()
-    async with indexing(embedder, remembered=remembered) as indexer:
+    async with indexing(embedder, model_cache=model_cache) as indexer:
         await opened(indexer, root)
 
         assert sorted(embedder.texts) == sorted(TEXTS.values())
@@ -183,9 +183,9 @@ async def test_a_full_rebuild_that_was_interrupted_goes_on_with_the_new_vectors_
 async def test_what_was_cut_is_known_to_be_cut(root):
     embedder = Local()
     embedder.cut = {"text 3"}
-    remembered = await left_by(embedder, root)
+    model_cache = await left_by(embedder, root)
 
-    async with indexing(Local(), remembered=remembered) as indexer:
+    async with indexing(Local(), model_cache=model_cache) as indexer:
         index = await opened(indexer, root)
 
         assert index.builder.cut == ("m3",)
@@ -204,8 +204,8 @@ async def test_of_a_large_map_too_a_text_that_went_is_not_packed(repo, root):
         await built(index)
         assert len(index.map.parts) == 2
 
-        remembered = await packed(indexer)
-        get = read(remembered, root)
+        model_cache = await packed(indexer)
+        get = read(model_cache, root)
 
     assert get(text_hash("text 1")) is get(text_hash("text 2")) is None
     np.testing.assert_array_equal(get(text_hash("another text")), vector("another text"))
@@ -213,18 +213,18 @@ async def test_of_a_large_map_too_a_text_that_went_is_not_packed(repo, root):
 
 
 async def test_what_is_no_parcel_costs_its_texts_and_one_line(root, caplog):
-    remembered = await left_by(Local(), root)
-    (descriptor,) = remembered.parcels.descriptors
+    model_cache = await left_by(Local(), root)
+    (descriptor,) = model_cache.vector_packs.descriptors
     broken = os.memfd_create("broken", os.MFD_ALLOW_SEALING)
     os.write(broken, os.pread(descriptor, os.fstat(descriptor).st_size, 0))
-    after = Remembered()
+    after = ModelCache()
 
     after.receive([broken])
 
     assert [line.getMessage() for line in caplog.records] == [
         "vectors not taken over, their texts are embedded anew error=it is not sealed"
     ]
-    async with indexing(Local(), remembered=after) as indexer:
+    async with indexing(Local(), model_cache=after) as indexer:
         await opened(indexer, root)
         assert sorted(indexer.identity.embedder.texts) == sorted(TEXTS.values())
 
@@ -234,8 +234,8 @@ async def test_what_is_no_parcel_costs_its_texts_and_one_line(root, caplog):
 
 async def test_what_no_root_took_for_a_day_is_dropped(root):
     clock = Clock()
-    waiting = Parcels(clock)
-    waiting.put((await left_by(Local(), root)).parcels.take(root))
+    waiting = VectorPacks(clock)
+    waiting.put((await left_by(Local(), root)).vector_packs.take(root))
     clock.now += KEPT_S - 1
     waiting.drop_old()
     assert len(waiting.descriptors) == 1
@@ -248,11 +248,11 @@ async def test_what_no_root_took_for_a_day_is_dropped(root):
 
 def test_of_too_many_the_oldest_go_and_their_memory_with_them():
     before = sealed_memory()
-    waiting = Parcels()
-    for number in range(MOST_PARCELS + 3):
-        waiting.put(pack(Stock(Label(f"repo:/{number}", "model"), (), {}, frozenset())))
+    waiting = VectorPacks()
+    for number in range(MOST_PACKS + 3):
+        waiting.put(pack(PackSource(PackLabel(f"repo:/{number}", "model"), (), {}, frozenset())))
 
-    assert len(waiting.descriptors) == MOST_PARCELS <= sealed_memory()
+    assert len(waiting.descriptors) == MOST_PACKS <= sealed_memory()
     assert waiting.take(Root("/2", Scope.REPO)) is None
     assert waiting.take(Root("/3", Scope.REPO)) is not None
     del waiting

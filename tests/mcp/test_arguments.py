@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.mcp import offered
-from forged.mcp.offered import WrongArgument, checked
+from forged.mcp import tools
+from forged.mcp.tools import WrongArgument, checked_arguments
 from tests.mcp.test_messages import JSON
 
 KINDS = {"string": str, "integer": int, "array": list}
 
 
 def of(name: str, **given: object) -> dict[str, object]:
-    return checked(offered.BY_NAME[name], given)
+    return checked_arguments(tools.BY_NAME[name], given)
 
 
 def test_what_is_right_comes_through_and_what_is_null_is_left_out():
@@ -28,7 +28,7 @@ def test_what_is_right_comes_through_and_what_is_null_is_left_out():
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "told"),
+    ("name", "given", "reported"),
     [
         ("search_memories", {}, "hypotheses is missing: sentences as a helpful memory"),
         ("search_memories", {"hypotheses": None}, "hypotheses is missing"),
@@ -51,18 +51,18 @@ def test_what_is_right_comes_through_and_what_is_null_is_left_out():
         ("memory_status", {"x": 1}, "it takes no arguments"),
     ],
 )
-def test_what_is_wrong_is_told_with_what_to_write_instead(name, given, told):
+def test_what_is_wrong_is_reported_with_what_to_write_instead(name, given, reported):
     with pytest.raises(WrongArgument) as wrong:
         of(name, **given)
 
-    assert told in str(wrong.value)
+    assert reported in str(wrong.value)
 
 
-@given(st.sampled_from(offered.TOOLS), st.data())
+@given(st.sampled_from(tools.TOOLS), st.data())
 def test_whatever_a_model_writes_what_comes_through_fits_the_schema(tool, data):
     fields = st.sampled_from([*tool["inputSchema"]["properties"], "other"])
     try:
-        found = checked(tool, data.draw(st.dictionaries(fields, JSON, max_size=4)))
+        found = checked_arguments(tool, data.draw(st.dictionaries(fields, JSON, max_size=4)))
     except WrongArgument:
         return
     for field, value in found.items():

@@ -73,7 +73,7 @@ async def test_its_client_calls_every_tool_and_reads_resource_and_prompt(sdk, sh
     assert "This repository: 1 memory." in status
 
 
-async def test_its_client_is_told_what_it_does_wrong(sdk, shared, repo):
+async def test_its_client_is_informed_what_it_does_wrong(sdk, shared, repo):
     async with connected(sdk, shared, repo) as client:
         wrong = await client.call_tool("search_memories", {"hypotheses": []})
         with pytest.raises(sdk.MCPError) as unknown:

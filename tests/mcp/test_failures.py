@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from forged.mcp import calls, offered
+from forged.mcp import calls, tools
 from forged.mcp.calls import Calls
 from forged_client import protocol
 from forged_client.protocol import Failed, ListMemories, Memories, Search
@@ -19,7 +19,7 @@ from tests.support.daemon import Shell, processes_with, stopped_server
 LIST = {"name": "list_memories", "arguments": {}}
 
 
-def told(**call: object) -> tuple[str, bool]:
+def reported(**call: object) -> tuple[str, bool]:
     calls = Calls()
     result = calls.tool({**LIST, **call}, "")
     calls._client.close()
@@ -49,9 +49,9 @@ def test_a_daemon_that_is_not_there_is_started_and_asked(home, repo):
 
 def test_where_none_can_be_started_it_says_so(monkeypatch, home):
     monkeypatch.setenv("FORGED_SOCKET", f"{home}/nobody/forged.sock")
-    monkeypatch.setattr(calls, "_beside", lambda: None)
+    monkeypatch.setattr(calls, "_daemon_executable", lambda: None)
 
-    text, failed = told()
+    text, failed = reported()
 
     assert failed
     assert text.startswith("Memory is not running and could not be started: ")
@@ -63,7 +63,7 @@ def test_a_daemon_that_is_stopped_costs_the_deadline_and_no_more(monkeypatch, tm
     path = f"{tmp_path}/s"
     monkeypatch.setenv("FORGED_SOCKET", path)
     with stopped_server(path, 8):
-        text, failed = told()
+        text, failed = reported()
 
     assert failed
     assert "Memory did not answer: no answer within 0.3 s" in text
@@ -73,15 +73,15 @@ def test_a_daemon_that_is_stopped_costs_the_deadline_and_no_more(monkeypatch, tm
 @pytest.mark.usefixtures("soon")
 def test_forgetting_stops_at_a_daemon_that_does_not_answer(daemon):
     daemon.answers[protocol.Forget] = lambda _: daemon.stop_answering()
-    text, failed = told(name="forget", arguments={"ids": [f"mem_{n}" for n in range(20)]})
+    text, failed = reported(name="forget", arguments={"ids": [f"mem_{n}" for n in range(20)]})
 
     assert failed
     assert "mem_0: Memory did not answer" in text
     assert "mem_1" not in text
 
 
-@pytest.mark.parametrize("name", offered.BY_NAME)
-def test_where_memory_is_off_nobody_is_asked_and_nothing_is_kept(monkeypatch, daemon, name):
+@pytest.mark.parametrize("name", tools.BY_NAME)
+def test_where_memory_is_off_no_one_is_asked_and_nothing_is_kept(monkeypatch, daemon, name):
     monkeypatch.setenv("FORGED_BYPASS", "1")
     given = {
         "search_memories": {"hypotheses": ["x"]},
@@ -90,7 +90,7 @@ def test_where_memory_is_off_nobody_is_asked_and_nothing_is_kept(monkeypatch, da
         "memory_status": {},
     }.get(name, {"ids": ["mem_a"]})
 
-    assert told(name=name, arguments=given) == ("Memory is off here: FORGED_BYPASS is set.", False)
+    assert reported(name=name, arguments=given) == ("Memory is off here: FORGED_BYPASS is set.", False)
     assert daemon.requests == []
 
 
@@ -109,9 +109,9 @@ def test_where_memory_is_off_nobody_is_asked_and_nothing_is_kept(monkeypatch, da
         ),
     ],
 )
-def test_what_the_daemon_says_is_told_as_a_sentence(daemon, reply, expected, failed):
+def test_what_the_daemon_says_is_reported_as_a_sentence(daemon, reply, expected, failed):
     daemon.answers[ListMemories] = reply
-    text, is_error = told()
+    text, is_error = reported()
 
     assert expected in text
     assert is_error == failed
@@ -130,11 +130,11 @@ def test_a_fault_of_ours_is_answered_and_ends_no_session(tmp_path):
         assert "tools/call failed: ModuleNotFoundError" in agent.complaints()
 
 
-def test_a_folder_that_is_gone_is_told(monkeypatch, daemon, tmp_path):
+def test_a_folder_that_is_gone_is_reported(monkeypatch, daemon, tmp_path):
     monkeypatch.chdir(tmp_path)
     tmp_path.rmdir()
 
-    text, failed = told()
+    text, failed = reported()
 
     assert failed
     assert "is gone" in text

@@ -11,7 +11,7 @@ import threading
 
 import pytest
 
-from forged.mcp import chosen, offered
+from forged.mcp import parse_arguments, tools
 from forged.mcp.loop import LONGEST
 from forged_client.protocol import ListMemories, Memories
 from tests.mcp.agent import BRIDGE, COMMAND, started
@@ -87,7 +87,7 @@ def test_a_line_beyond_all_measure_is_passed_over_and_the_next_one_is_dealt_with
     assert agent.result("ping") == {}
 
 
-def test_it_ends_quietly_when_nobody_reads_what_it_says(agent):
+def test_it_ends_quietly_when_no_one_reads_what_it_says(agent):
     agent.result("ping")
     agent.process.stdout.close()
     agent.begin("ping")
@@ -109,12 +109,12 @@ def test_it_ends_without_a_traceback_when_it_is_interrupted(tmp_path, command):
 
 _PRINTS = """
 import os, subprocess, sys
-from forged.mcp import loop, offered
-initialized = offered.initialized
+from forged.mcp import loop, tools
+initialized = tools.initialize_result
 def prints(version):
     {prints}
     return initialized(version)
-offered.initialized = prints
+tools.initialize_result = prints
 loop.serve()
 """
 
@@ -141,7 +141,7 @@ def test_what_is_printed_in_any_way_does_not_land_among_the_messages(tmp_path, p
         assert agent.complaints() == ("NOISE\n" if is_stderr_open else "")
 
 
-def test_a_person_who_starts_it_is_told_whom_it_is_for(home, tmp_path):
+def test_a_person_who_starts_it_is_informed_whom_it_is_for(home, tmp_path):
     def act(terminal: Terminal) -> None:
         terminal.wait_for("this is for agents, which speak MCP on stdin; Ctrl-D ends it")
         terminal.type("\x04")
@@ -233,7 +233,7 @@ def test_the_folders_of_an_agent_are_asked_for_where_it_has_such(daemon, tmp_pat
         ([], "{here}"),
     ],
 )
-def test_the_workspace_is_what_the_command_line_says_before_the_harness_and_where_it_stands(
+def test_the_workspace_is_what_the_command_line_says_before_the_harness_and_where_it_is(
     daemon, tmp_path, arguments, expected
 ):
     """A variable of one harness means nothing to another, which may have been started from its shell."""
@@ -261,12 +261,12 @@ def test_the_workspace_is_what_the_command_line_says_before_the_harness_and_wher
     ],
 )
 def test_a_command_line_names_a_harness_and_a_workspace_or_is_none(arguments, expected):
-    assert chosen(arguments) == expected
+    assert parse_arguments(arguments) == expected
 
 
 def test_forgectl_mcp_is_the_same_for_a_person_and_does_without_click(tmp_path):
     with started(tmp_path, None, "mcp", command=(FORGECTL,)) as agent:
-        assert agent.result("tools/list") == {"tools": list(offered.TOOLS)}
+        assert agent.result("tools/list") == {"tools": list(tools.TOOLS)}
         assert agent.hang_up() == 0
     code = "import sys; sys.modules['click'] = None; from forged.cli import main; main()"
     with started(tmp_path, None, "mcp", "claude", command=(sys.executable, "-c", code)) as agent:

@@ -70,13 +70,13 @@ class World:
         self.made += 1
         said = {"customer": f"Acme no. {self.made}"}
         scope = "user" if number % 3 == 0 else "repo"
-        told = await self.parts.ask(
+        reported = await self.parts.ask(
             wire.Remember(
                 workspace=str(self.repo), content=f"Walrus no. {self.made} sings.", scope=scope, metadata=said
             )
         )
         top = self.home if scope == "user" else self.repo
-        self.kept.append(Kept(told.memory_id, top, Path(told.path), said))
+        self.kept.append(Kept(reported.memory_id, top, Path(reported.path), said))
 
     async def recall(self, _: int) -> None:
         await self.parts.loaded(self.repo)
@@ -188,7 +188,7 @@ class World:
         assert {one: tables for one, tables in left.items() if tables and one not in back} == {}
         for each in self.kept:
             if each.id == gone:
-                assert [table for table in CLEANED - {"judged"} if gone in rows[table]] == []
+                assert [table for table in CLEANED - {"capture_log"} if gone in rows[table]] == []
                 continue
             top = str(each.top)
             assert self.parts.state.attributes.of(top, each.id).metadata == each.metadata

@@ -56,9 +56,13 @@ async def test_an_agents_memory_is_a_file_in_the_agents_own_directory(home, repo
 
 
 async def test_details_are_shown_with_it_and_kept_by_its_next_version(home, repo):
-    told = {"memory_type": "state", "importance": 0.25, "metadata": {"topic": "debug", "n": [1, {"a": None}]}}
+    reported = {
+        "memory_type": "state",
+        "importance": 0.25,
+        "metadata": {"topic": "debug", "n": [1, {"a": None}]},
+    }
     async with assembled(home) as parts:
-        first = await remembered(parts, repo, "one", **told)
+        first = await remembered(parts, repo, "one", **reported)
         edited = await parts.ask(
             wire.Edit(
                 workspace=str(repo),
@@ -73,12 +77,12 @@ async def test_details_are_shown_with_it_and_kept_by_its_next_version(home, repo
 
     assert [each.memory_type for each in found] == ["state"] * 3
     assert [each.importance for each in found] == [0.25, 0.25, 0.5]
-    assert [each.metadata for each in found] == [told["metadata"]] * 3
+    assert [each.metadata for each in found] == [reported["metadata"]] * 3
     assert [each.agent_id for each in found] == ["claude"] * 3
     assert [each.access_count for each in found] == [0] * 3
 
 
-async def test_a_user_memory_has_a_type_and_an_author_and_is_important_where_nobody_says(home, repo):
+async def test_a_user_memory_has_a_type_and_an_author_and_is_important_where_no_one_says(home, repo):
     async with assembled(home) as parts:
         written = await remembered(parts, repo, "tea, not coffee", scope="user", memory_type="preference")
         found = await shown(parts, repo, written, agent_id="", scope="user")
@@ -92,7 +96,7 @@ async def test_a_user_memory_has_a_type_and_an_author_and_is_important_where_nob
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "reported"),
     [
         ({"agent_id": ""}, "whose memories? Name the agent with --agent"),
         ({"agent_id": "../x"}, "is no agent's id"),
@@ -120,13 +124,13 @@ async def test_a_user_memory_has_a_type_and_an_author_and_is_important_where_nob
         ", ".join(f"{k}={str(v)[:12]!r}" for k, v in value.items()) if isinstance(value, dict) else ""
     ),
 )
-async def test_what_cannot_be_kept_is_refused_in_a_sentence_and_leaves_nothing(home, repo, fields, told):
+async def test_what_cannot_be_kept_is_refused_in_a_sentence_and_leaves_nothing(home, repo, fields, reported):
     asked = {"scope": "agent", "agent_id": "claude"} | fields
     async with assembled(home) as parts:
         code, sentence = await parts.refusal(wire.Remember(workspace=str(repo), content="text", **asked))
 
     assert code == "invalid"
-    assert told in sentence
+    assert reported in sentence
     assert len(sentence) < 300
     assert not (home / ".forge").exists()
 

@@ -69,8 +69,10 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("fields", "told"), REFUSED)
-async def test_what_can_be_no_cue_and_no_evidence_is_refused_and_nothing_is_written(home, repo, fields, told):
+@pytest.mark.parametrize(("fields", "reported"), REFUSED)
+async def test_what_can_be_no_cue_and_no_evidence_is_refused_and_nothing_is_written(
+    home, repo, fields, reported
+):
     (repo / "Makefile").write_text("all:\n")
     (home / "outside").write_text("x")
     (repo / "link").symlink_to(home / "outside")
@@ -78,7 +80,7 @@ async def test_what_can_be_no_cue_and_no_evidence_is_refused_and_nothing_is_writ
         code, message = await parts.refusal(wire.Remember(workspace=str(repo), content="one", **fields))
 
         assert code == "invalid"
-        assert told in message
+        assert reported in message
         assert not list(repo.glob(".forge/memory/*.md"))
 
 
@@ -94,7 +96,7 @@ async def test_a_secret_in_a_cue_or_a_path_is_refused(home, repo, fields):
         assert code == "secret"
 
 
-async def test_what_is_private_or_a_secret_in_the_cue_of_a_file_is_shown_to_nobody(home, repo):
+async def test_what_is_private_or_a_secret_in_the_cue_of_a_file_is_shown_to_no_one(home, repo):
     cues = (f"log in with {SECRET}", "a <private>hidden</private> b")
     put(home, msgspec.structs.replace(memory("mem_1", "text", scope="user"), cues=cues))
     async with assembled(home) as parts:
@@ -105,7 +107,7 @@ async def test_what_is_private_or_a_secret_in_the_cue_of_a_file_is_shown_to_nobo
         assert len(found.cues) == 2
 
 
-async def test_what_a_memory_stands_on_stays_behind_when_it_is_moved_to_the_user(home, repo):
+async def test_what_a_memory_depends_on_stays_behind_when_it_is_moved_to_the_user(home, repo):
     (repo / "Makefile").write_text("all:\n")
     async with assembled(home) as parts:
         old = await remembered(parts, repo, "one", cues=("a",), evidence=("Makefile",))

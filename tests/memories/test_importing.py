@@ -7,7 +7,7 @@ import pytest
 
 from forged.errors import InvalidRequest
 from forged.files import parse
-from forged.importing import copied
+from forged.importing import read_root
 from forged_client import protocol as wire
 from tests.daemon.parts import assembled
 from tests.data.memories import memory, put
@@ -16,12 +16,12 @@ FILE = b"---\nid: mem_f\nversion: 3\nmood: calm\n---\nA file.\n"
 
 
 def draft(content="Use tabs.", memory_id="mem_a", **fields):
-    return wire.Draft(memory_id=memory_id, content=content, **fields)
+    return wire.ImportedDraft(memory_id=memory_id, content=content, **fields)
 
 
-async def fates(parts, repo, *drafts, **fields):
+async def outcomes(parts, repo, *drafts, **fields):
     reply = await parts.ask(wire.Import(workspace=str(repo), drafts=drafts, **fields))
-    return [(each.became, each.memory_id) for each in reply.fates], reply
+    return [(each.result, each.memory_id) for each in reply.outcomes], reply
 
 
 @pytest.mark.parametrize(
@@ -33,65 +33,65 @@ async def fates(parts, repo, *drafts, **fields):
         (draft(related=(wire.Edge("mem_b", "likes"),)), "unknown relationship"),
         (draft(cues=tuple("abcdef")), "6 cues are too many"),
         (
-            wire.Draft(memory_id="mem_f", file=FILE, name="../mem_f.md"),
+            wire.ImportedDraft(memory_id="mem_f", file=FILE, name="../mem_f.md"),
             "cannot be the file of a memory",
         ),
-        (wire.Draft(memory_id="mem_f", file=FILE, name=".md"), "cannot be the file of a memory"),
+        (wire.ImportedDraft(memory_id="mem_f", file=FILE, name=".md"), "cannot be the file of a memory"),
         (
-            wire.Draft(memory_id="mem_f", file=FILE + b"x" * (256 << 10), name="a.md"),
+            wire.ImportedDraft(memory_id="mem_f", file=FILE + b"x" * (256 << 10), name="a.md"),
             "cannot be the file of a memory",
         ),
         (
-            wire.Draft(memory_id="mem_f", file=b"---\nid: mem_f\n---\n\xff", name="a.md"),
+            wire.ImportedDraft(memory_id="mem_f", file=b"---\nid: mem_f\n---\n\xff", name="a.md"),
             "not a text file",
         ),
     ],
 )
 async def test_a_draft_that_is_none_is_refused_alone(home, repo, bad, why):
     async with assembled(home) as parts:
-        told, reply = await fates(parts, repo, bad, draft("Use spaces.", "mem_b"))
+        reported, reply = await outcomes(parts, repo, bad, draft("Use spaces.", "mem_b"))
 
-    assert [became for became, _ in told] == ["refused", "new"]
-    assert why in reply.fates[0].reason
+    assert [result for result, _ in reported] == ["refused", "new"]
+    assert why in reply.outcomes[0].reason
     assert [path.name for path in (repo / ".forge/memory").iterdir()] == ["mem_b.md"]
 
 
-async def test_what_lies_there_and_is_withheld_is_no_memory_and_told(home, repo):
+async def test_what_lies_there_and_is_withheld_is_no_memory_and_reported(home, repo):
     put(repo, memory("mem_a", "From a stranger."), memory("mem_f", "Another."))
     async with assembled(home, trusting=False) as parts:
-        file = wire.Draft(
+        file = wire.ImportedDraft(
             memory_id="mem_f", file=(repo / ".forge/memory/mem_f.md").read_bytes(), name="mem_f.md"
         )
-        told, reply = await fates(
+        reported, reply = await outcomes(
             parts, repo, draft("Use tabs.", "mem_a"), file, draft("From a stranger.", "mem_b")
         )
 
-    assert told == [("refused", "mem_a"), ("refused", "mem_f"), ("new", "mem_b")]
-    assert {each.reason for each in reply.fates[:2]} == {
+    assert reported == [("refused", "mem_a"), ("refused", "mem_f"), ("new", "mem_b")]
+    assert {each.reason for each in reply.outcomes[:2]} == {
         "it lies here and is withheld; `forgectl review` shows it"
     }
 
 
-async def test_a_secret_beside_the_text_is_refused_as_well(home, repo):
+async def test_a_secret_next_to_the_text_is_refused_as_well(home, repo):
     secret = "ghp_" + "x9Kd83jfLs02mQpZ" + "77aBcDeFgHiJkLmNoPqR"
     file = FILE.replace(b"calm", secret.encode())
     async with assembled(home) as parts:
-        told, reply = await fates(
+        reported, reply = await outcomes(
             parts,
             repo,
             draft(source=secret),
-            wire.Draft(memory_id="mem_f", file=file, name="mem_f.md"),
+            wire.ImportedDraft(memory_id="mem_f", file=file, name="mem_f.md"),
         )
 
-    assert [became for became, _ in told] == ["secret", "secret"]
-    assert all(secret not in each.reason for each in reply.fates)
+    assert [result for result, _ in reported] == ["secret", "secret"]
+    assert all(secret not in each.reason for each in reply.outcomes)
     assert not (repo / ".forge").exists()
 
 
-async def test_where_there_is_no_repository_a_person_is_told_what_to_say(home):
+async def test_where_there_is_no_repository_a_person_is_informed_what_to_say(home):
     async with assembled(home) as parts:
         with pytest.raises(InvalidRequest, match="scope user"):
-            await fates(parts, home, draft())
+            await outcomes(parts, home, draft())
 
 
 # --- what was forgotten ---------------------------------------------------------------------------------
@@ -103,9 +103,9 @@ OTHER = memory("mem_o", "Trains run late.")
 
 def exported(top):
     """Its files as an import reads them out of an export."""
-    copy = copied(str(top), "repo")
+    copy = read_root(str(top), "repo")
     return [
-        wire.Draft(memory_id=parse(data, "repo", "x").id, file=data, name=below.rpartition("/")[2])
+        wire.ImportedDraft(memory_id=parse(data, "repo", "x").id, file=data, name=below.rpartition("/")[2])
         for below, data in copy.files
     ]
 
@@ -129,19 +129,19 @@ async def test_an_export_from_before_does_not_bring_back_what_was_forgotten(home
             asked = wire.Forget(workspace=str(repo), memory_id="mem_2", erase_now=how == "now")
             lost = list((await parts.ask(asked)).ids)
         left = stored(repo)
-        for look in (True, False, False):
-            told, reply = await fates(parts, repo, *files, look=look)
-            assert {each for became, each in told if became == "forgotten"} == set(lost)
+        for preview in (True, False, False):
+            reported, reply = await outcomes(parts, repo, *files, preview=preview)
+            assert {each for result, each in reported if result == "forgotten"} == set(lost)
             assert all(
-                "--allow-forgotten" in each.reason for each in reply.fates if each.became == "forgotten"
+                "--allow-forgotten" in each.reason for each in reply.outcomes if each.result == "forgotten"
             )
             assert stored(repo) == left
-        told, _ = await fates(parts, repo, *files, allow_forgotten=True)
-        again, _ = await fates(parts, repo, *files)
+        reported, _ = await outcomes(parts, repo, *files, allow_forgotten=True)
+        again, _ = await outcomes(parts, repo, *files)
 
     assert lost
-    assert {each for became, each in told if became == "new"} == set(lost)
-    assert {became for became, _ in again} == {"there"}  # the person has it back: it is forgotten no more
+    assert {each for result, each in reported if result == "new"} == set(lost)
+    assert {result for result, _ in again} == {"exists"}  # the person has it back: it is forgotten no more
     assert len(stored(repo)) == 3
 
 
@@ -151,9 +151,13 @@ async def test_an_export_from_before_does_not_bring_back_what_was_forgotten(home
         draft("ports start at **9000**", "mem_x"),
         draft("Hosts are in a table. Ports start at 9000. Call Maria.", "mem_x"),
         draft("Ports start\nat 9000.", "mem_x"),
-        wire.Draft(memory_id="mem_x", file=b"Ports start at 9000.\n", name="mem_x.md"),
-        wire.Draft(memory_id="x", file=b"---\nid: x\n---\n- hosts\n- ports start at 9000\n", name="x.md"),
-        wire.Draft(memory_id="mem_1", file=b"---\nid: mem_1\n---\nAs it was before.\n", name="renamed.md"),
+        wire.ImportedDraft(memory_id="mem_x", file=b"Ports start at 9000.\n", name="mem_x.md"),
+        wire.ImportedDraft(
+            memory_id="x", file=b"---\nid: x\n---\n- hosts\n- ports start at 9000\n", name="x.md"
+        ),
+        wire.ImportedDraft(
+            memory_id="mem_1", file=b"---\nid: mem_1\n---\nAs it was before.\n", name="renamed.md"
+        ),
         draft("Something else under its id.", "mem_1"),
     ],
     ids=["text", "among others", "wrapped", "file", "list", "id", "id of a draft"],
@@ -163,12 +167,12 @@ async def test_what_was_forgotten_comes_back_in_no_form_and_under_no_name(home, 
     async with assembled(home) as parts:
         await parts.loaded(repo)
         await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_1"))
-        left, _ = await fates(parts, repo, one)
+        left, _ = await outcomes(parts, repo, one)
         assert stored(repo) == []
-        kept, _ = await fates(parts, repo, one, allow_forgotten=True)
+        kept, _ = await outcomes(parts, repo, one, allow_forgotten=True)
 
-    assert [became for became, _ in left] == ["forgotten"]
-    assert [became for became, _ in kept] == ["new"]
+    assert [result for result, _ in left] == ["forgotten"]
+    assert [result for result, _ in kept] == ["new"]
 
 
 @pytest.mark.parametrize("back", [False, True])
@@ -183,9 +187,9 @@ async def test_a_version_from_before_goes_with_what_it_replaces_and_one_from_aft
     async with assembled(home) as parts:
         await parts.loaded(repo)
         await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_1"))
-        told, _ = await fates(parts, repo, *(reversed(files) if back else files))
+        reported, _ = await outcomes(parts, repo, *(reversed(files) if back else files))
 
-    assert dict(map(reversed, told)) == {
+    assert dict(map(reversed, reported)) == {
         "mem_1": "forgotten",
         "mem_2": "forgotten",
         "mem_3": "forgotten",
@@ -194,7 +198,7 @@ async def test_a_version_from_before_goes_with_what_it_replaces_and_one_from_aft
 
 
 @pytest.mark.parametrize(
-    ("forgotten_in", "into", "became"),
+    ("forgotten_in", "into", "result"),
     [
         ("repo", "repo", "forgotten"),
         ("repo", "user", "forgotten"),
@@ -205,7 +209,7 @@ async def test_a_version_from_before_goes_with_what_it_replaces_and_one_from_aft
     ],
 )
 async def test_what_is_forgotten_somewhere_comes_back_nowhere_that_it_would_be_seen_from(
-    home, repo, forgotten_in, into, became
+    home, repo, forgotten_in, into, result
 ):
     (other := repo.with_name("other") / ".git").mkdir(parents=True)
     put(home if forgotten_in == "user" else repo, memory("mem_1", OLD.content, scope=forgotten_in))
@@ -213,11 +217,11 @@ async def test_what_is_forgotten_somewhere_comes_back_nowhere_that_it_would_be_s
         await parts.loaded(repo)
         await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_1", scope=forgotten_in))
         where = other.parent if into == "other" else repo
-        told, _ = await fates(
+        reported, _ = await outcomes(
             parts, where, draft(OLD.content, "mem_n"), scope="user" if into == "user" else "repo"
         )
 
-    assert told == [(became, "mem_n")]
+    assert reported == [(result, "mem_n")]
 
 
 async def test_what_was_restored_is_forgotten_no_more(home, repo):
@@ -229,6 +233,6 @@ async def test_what_was_restored_is_forgotten_no_more(home, repo):
         await parts.ask(wire.Restore(workspace=str(repo), memory_id="mem_1"))
         assert parts.state.forgotten.digests() == frozenset()
         (repo / ".forge/memory/mem_1.md").unlink()
-        told, _ = await fates(parts, repo, *files)
+        reported, _ = await outcomes(parts, repo, *files)
 
-    assert told == [("new", "mem_1")]
+    assert reported == [("new", "mem_1")]

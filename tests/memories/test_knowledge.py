@@ -25,14 +25,14 @@ def doc(text: str, source: str = "docs/a.md") -> wire.Document:
     return wire.Document(source=source, text=text, is_markdown=True)
 
 
-async def ingested(parts: Parts, *documents: wire.Document, **fields) -> tuple[wire.DocumentFate, ...]:
+async def ingested(parts: Parts, *documents: wire.Document, **fields) -> tuple[wire.DocumentOutcome, ...]:
     reply = await parts.ask(wire.Ingest(documents=documents, **fields))
     assert isinstance(reply, wire.Ingested)
-    return reply.fates
+    return reply.outcomes
 
 
-async def became(parts: Parts, *documents: wire.Document, **fields) -> list[str]:
-    return [each.became for each in await ingested(parts, *documents, **fields)]
+async def result(parts: Parts, *documents: wire.Document, **fields) -> list[str]:
+    return [each.result for each in await ingested(parts, *documents, **fields)]
 
 
 def files(home: Path) -> list[Path]:
@@ -50,31 +50,31 @@ async def found(parts: Parts, query: str = "walrus", **fields) -> list[wire.Reca
 
 async def test_a_document_of_1200_tokens_becomes_three_numbered_files_that_both_agents_find(home):
     async with assembled(home) as parts:
-        (fate,) = await ingested(parts, doc(units(1200)), agent_id="claude", metadata={"team": "core"})
+        (outcome,) = await ingested(parts, doc(units(1200)), agent_id="claude", metadata={"team": "core"})
         mine, other = await found(parts, agent_id="claude"), await found(parts, agent_id="codex")
 
-    assert (fate.became, fate.pieces, fate.written, fate.reason) == ("new", 3, 3, "")
+    assert (outcome.result, outcome.pieces, outcome.written, outcome.reason) == ("new", 3, 3, "")
     stored = [parse(each.read_bytes(), "org", each.stem) for each in files(home)]
     assert [(each.piece.index, each.piece.of, each.piece.source) for each in stored] == [
         (0, 3, "docs/a.md"), (1, 3, "docs/a.md"), (2, 3, "docs/a.md")
     ]  # fmt: skip
     assert [len(each.content) // 4 for each in stored] == [512, 512, 276]
-    assert {each.id for each in stored} == {f"mem_{fate.document_id[4:]}_{each:05d}" for each in range(3)}
+    assert {each.id for each in stored} == {f"mem_{outcome.document_id[4:]}_{each:05d}" for each in range(3)}
     assert [each.id for each in mine] == [each.id for each in other]
-    assert (mine[0].source, mine[0].document_id, mine[0].chunk_index) == ("docs/a.md", fate.document_id, 0)
+    assert (mine[0].source, mine[0].document_id, mine[0].chunk_index) == ("docs/a.md", outcome.document_id, 0)
 
 
 async def test_the_same_text_again_does_nothing_and_another_one_takes_its_place_whole(home):
     async with assembled(home) as parts:
-        first = await became(parts, doc(units(1200)))
+        first = await result(parts, doc(units(1200)))
         before = {each: each.stat().st_mtime_ns for each in files(home)}
         again = await ingested(parts, doc(units(1200)))
         unchanged = {each: each.stat().st_mtime_ns for each in files(home)}
-        changed = await became(parts, doc(units(600, "otter")))
+        changed = await result(parts, doc(units(600, "otter")))
         hits = await found(parts, "otter walrus")
         stock = await listed(parts)
 
-    assert (first, again[0].became, again[0].written, changed) == (["new"], "there", 0, ["replaced"])
+    assert (first, again[0].result, again[0].written, changed) == (["new"], "exists", 0, ["replaced"])
     assert before == unchanged
     assert {each.content.split()[0] for each in hits if each.chunk_index == 0} == {"otter"}
     assert stock == [("docs/a.md", 2, 2)]
@@ -83,9 +83,9 @@ async def test_the_same_text_again_does_nothing_and_another_one_takes_its_place_
 
 async def test_what_a_kill_left_of_a_document_is_completed_and_what_it_left_of_the_old_one_goes(home):
     async with assembled(home) as parts:
-        await became(parts, doc(units(1200)))
+        await result(parts, doc(units(1200)))
         old = {each: each.read_bytes() for each in files(home)}
-        await became(parts, doc(units(1300, "otter")))
+        await result(parts, doc(units(1300, "otter")))
     new = files(home)
     new[1].unlink()  # a kill between two pieces of the new text
     for path, data in old.items():
@@ -93,37 +93,37 @@ async def test_what_a_kill_left_of_a_document_is_completed_and_what_it_left_of_t
 
     async with assembled(home) as parts:
         halves = await listed(parts)
-        (fate,) = await ingested(parts, doc(units(1300, "otter")))
+        (outcome,) = await ingested(parts, doc(units(1300, "otter")))
         whole = await listed(parts)
 
     assert sorted(halves) == [("docs/a.md", 2, 3), ("docs/a.md", 3, 3)]
-    assert (fate.became, fate.written, whole) == ("replaced", 1, [("docs/a.md", 3, 3)])
+    assert (outcome.result, outcome.written, whole) == ("replaced", 1, [("docs/a.md", 3, 3)])
     assert files(home) == new
 
 
 async def test_the_old_text_stays_until_all_of_the_new_one_is_there(home, monkeypatch):
     async with assembled(home) as parts:
-        await became(parts, doc(units(1200)))
+        await result(parts, doc(units(1200)))
         old, write = files(home), parts.memories.writer.add_all
 
         async def full(index, drafts):
             return (*await write(index, drafts[:1]), *[StoreError("no space left")] * (len(drafts) - 1))
 
         monkeypatch.setattr(parts.memories.writer, "add_all", full)
-        (fate,) = await ingested(parts, doc(units(1200, "otter")))
+        (outcome,) = await ingested(parts, doc(units(1200, "otter")))
         left = files(home)
         monkeypatch.undo()
         (mended,) = await ingested(parts, doc(units(1200, "otter")))
 
-    assert (fate.became, fate.reason) == ("refused", "no space left")
+    assert (outcome.result, outcome.reason) == ("refused", "no space left")
     assert set(old) < set(left)
-    assert (mended.became, mended.written, len(files(home))) == ("replaced", 2, 3)
+    assert (mended.result, mended.written, len(files(home))) == ("replaced", 2, 3)
 
 
 async def test_several_texts_of_one_source_at_once_leave_one_of_them_whole(home):
     texts = [units(1200, word) for word in ("ant", "bee", "cow", "dog")]
     async with assembled(home) as parts:
-        await asyncio.gather(*[became(parts, doc(text)) for text in texts])
+        await asyncio.gather(*[result(parts, doc(text)) for text in texts])
         stock = await listed(parts)
 
     assert stock == [("docs/a.md", 3, 3)]
@@ -131,13 +131,15 @@ async def test_several_texts_of_one_source_at_once_leave_one_of_them_whole(home)
 
 async def test_a_document_that_is_removed_is_gone_with_all_its_pieces_and_can_come_back(home):
     async with assembled(home) as parts:
-        (fate, _) = await ingested(parts, doc(units(1200)), doc("An otter.", "docs/b.md"), metadata={"a": 1})
+        (outcome, _) = await ingested(
+            parts, doc(units(1200)), doc("An otter.", "docs/b.md"), metadata={"a": 1}
+        )
         top = str(home / ".forge/org")
         gone = await parts.ask(wire.RemoveDocument(name="docs/a.md"))
         hits = await found(parts)
-        detail = parts.state.attributes.of(top, f"mem_{fate.document_id[4:]}_00000")
-        back = await became(parts, doc(units(1200)))
-        by_id = await parts.ask(wire.RemoveDocument(name=fate.document_id))
+        detail = parts.state.attributes.of(top, f"mem_{outcome.document_id[4:]}_00000")
+        back = await result(parts, doc(units(1200)))
+        by_id = await parts.ask(wire.RemoveDocument(name=outcome.document_id))
 
     assert (gone.pieces, [each.source for each in gone.documents], hits) == (3, ["docs/a.md"], [])
     assert detail.metadata == {}
@@ -145,13 +147,13 @@ async def test_a_document_that_is_removed_is_gone_with_all_its_pieces_and_can_co
     assert len(files(home)) == 1
 
 
-async def test_a_secret_is_named_by_its_shape_unless_somebody_insists_and_never_alone_stops_the_others(home):
+async def test_a_secret_is_named_by_its_shape_unless_someone_insists_and_never_alone_stops_the_others(home):
     async with assembled(home) as parts:
         secret, other = await ingested(parts, doc(f"The zebra uses {SECRET} here."), doc("Fine.", "b"))
-        insisted = await became(parts, doc(f"The zebra uses {SECRET} here."), allow_secret=True)
+        insisted = await result(parts, doc(f"The zebra uses {SECRET} here."), allow_secret=True)
         (hit,) = await found(parts, "zebra")
 
-    assert (secret.became, other.became, insisted) == ("secret", "new", ["new"])
+    assert (secret.result, other.result, insisted) == ("secret", "new", ["new"])
     assert "GitHub" in secret.reason or "github" in secret.reason
     assert SECRET not in secret.reason
     assert SECRET in hit.content
@@ -163,7 +165,7 @@ async def test_private_spans_are_left_out_and_a_document_of_nothing_else_is_refu
             parts, doc("A walrus. <private>An otter.</private> An ant."), doc("<private>all</private>", "b")
         )
 
-    assert (some.became, none.became) == ("new", "refused")
+    assert (some.result, none.result) == ("new", "refused")
     assert "nothing is left" in none.reason
     (only,) = files(home)
     assert b"otter" not in only.read_bytes()
@@ -172,9 +174,9 @@ async def test_private_spans_are_left_out_and_a_document_of_nothing_else_is_refu
 @pytest.mark.parametrize("source", ["", " ", "a\nb", "x" * 1025, "\x1b[31m"])
 async def test_a_source_that_is_no_line_is_refused_alone(home, source):
     async with assembled(home) as parts:
-        told = await became(parts, doc("text", source), doc("text", "fine"))
+        reported = await result(parts, doc("text", source), doc("text", "fine"))
 
-    assert told == ["refused", "new"]
+    assert reported == ["refused", "new"]
 
 
 @pytest.mark.parametrize(
@@ -184,7 +186,7 @@ async def test_a_source_that_is_no_line_is_refused_alone(home, source):
 async def test_an_agent_or_metadata_that_are_none_are_refused_before_anything_is_written(home, fields):
     async with assembled(home) as parts:
         with pytest.raises(InvalidRequest):
-            await became(parts, doc("text"), **fields)
+            await result(parts, doc("text"), **fields)
 
     assert files(home) == []
 
@@ -192,7 +194,7 @@ async def test_an_agent_or_metadata_that_are_none_are_refused_before_anything_is
 async def test_the_headings_above_a_piece_find_it_though_they_stand_in_another_one(home):
     text = "# Guide\n\n## Kraken\n\n" + "".join(f"{number:04d}" for number in range(1200))
     async with assembled(home) as parts:
-        await became(parts, doc(text))
+        await result(parts, doc(text))
         hits = await found(parts, "kraken")
 
     assert {each.chunk_index for each in hits} == {0, 1, 2}
@@ -200,19 +202,19 @@ async def test_the_headings_above_a_piece_find_it_though_they_stand_in_another_o
 
 async def test_a_piece_that_was_forgotten_does_not_come_back_with_its_document(home):
     async with assembled(home) as parts:
-        (fate,) = await ingested(parts, doc(units(1200)))
+        (outcome,) = await ingested(parts, doc(units(1200)))
         path = files(home)[1]
         text = parse(path.read_bytes(), "org", path.stem).content
         path.unlink()
         await parts.state.forgotten.add(str(home / ".forge/org"), [text])
         (again,) = await ingested(parts, doc(units(1200)))
 
-        assert len(files(home)) == fate.pieces - 1
+        assert len(files(home)) == outcome.pieces - 1
         (kept,) = await ingested(parts, doc(units(1200)), allow_forgotten=True)
 
-    assert (again.became, again.written, again.forgotten) == ("there", 0, 1)
-    assert (kept.became, kept.written, kept.forgotten) == ("completed", 1, 0)
-    assert len(files(home)) == fate.pieces
+    assert (again.result, again.written, again.forgotten) == ("exists", 0, 1)
+    assert (kept.result, kept.written, kept.forgotten) == ("completed", 1, 0)
+    assert len(files(home)) == outcome.pieces
 
 
 @pytest.mark.parametrize("scope", ["user", "repo"])

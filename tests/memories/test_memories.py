@@ -31,7 +31,7 @@ def ids(reply):
 
 
 @pytest.mark.parametrize(
-    ("asked", "code", "told"),
+    ("asked", "code", "reported"),
     [
         (partial(wire.Remember, content="text", scope="team"), "invalid", "unknown scope 'team'"),
         (partial(wire.Remember, content="x" * 300_000), "storage_error", "256 KiB"),
@@ -45,7 +45,7 @@ def ids(reply):
     ],
     ids=lambda value: value.func.__name__ if isinstance(value, partial) else None,
 )
-async def test_what_cannot_be_done_is_refused_in_a_sentence(home, repo, asked, code, told):
+async def test_what_cannot_be_done_is_refused_in_a_sentence(home, repo, asked, code, reported):
     """A repository's memory may not replace the user's own, and another repository's is out of reach."""
     other = repo.with_name("other")
     (other / ".git").mkdir(parents=True)
@@ -55,7 +55,7 @@ async def test_what_cannot_be_done_is_refused_in_a_sentence(home, repo, asked, c
         refused, sentence = await parts.refusal(asked(workspace=str(repo)))
 
     assert refused == code
-    assert told in sentence
+    assert reported in sentence
     assert len(sentence) < 300
     assert not (repo / ".forge").exists()
     assert (other / ".forge/memory/mem_other.md").exists()
@@ -76,42 +76,42 @@ async def test_what_cannot_be_done_is_refused_in_a_sentence(home, repo, asked, c
 async def test_a_secret_is_refused_by_name_before_anything_is_written_or_sent(home, repo, fields):
     embedder = FakeEmbedder()
     async with assembled(home, embedder=embedder) as parts:
-        code, told = await parts.refusal(wire.Remember(workspace=str(repo), **fields))
+        code, reported = await parts.refusal(wire.Remember(workspace=str(repo), **fields))
 
     assert code == "secret"
-    assert "GitHub token" in told
-    assert "--allow-secret" in told
-    assert SECRET not in told
+    assert "GitHub token" in reported
+    assert "--allow-secret" in reported
+    assert SECRET not in reported
     assert not (repo / ".forge").exists()
     assert embedder.texts == []
 
 
-async def test_who_insists_gets_the_whole_text_back_and_nobody_else_gets_the_secret(home, repo):
+async def test_who_insists_gets_the_whole_text_back_and_no_one_else_gets_the_secret(home, repo):
     embedder = FakeEmbedder()
     async with assembled(home, embedder=embedder) as parts:
-        told = await parts.ask(
+        reported = await parts.ask(
             wire.Remember(workspace=str(repo), content=f"push with {SECRET}", allow_secret=True)
         )
-        (shown,) = (await parts.ask(seen_after(told, repo))).memories
+        (shown,) = (await parts.ask(seen_after(reported, repo))).memories
         await until(lambda: embedder.texts)
 
-    assert "GitHub token" in told.reason
-    assert "agents will see it" in told.reason
+    assert "GitHub token" in reported.reason
+    assert "agents will see it" in reported.reason
     assert (shown.content, shown.redacted) == (f"push with {SECRET}", ())
     assert embedder.texts == ["push with [redacted]"]
 
 
 async def test_what_is_insisted_on_is_shown_without_its_secret_once_the_file_is_edited(home, repo):
     async with assembled(home) as parts:
-        told = await parts.ask(
+        reported = await parts.ask(
             wire.Remember(workspace=str(repo), content=f"push with {SECRET}", allow_secret=True)
         )
-        path = Path(told.path)
+        path = Path(reported.path)
         fresh = path.with_name(".fresh")  # as an editor does that renames: what is being saved is not read
         fresh.write_text(path.read_text() + " and hope")
         fresh.rename(path)
         rebuilt = await parts.ask(wire.Rebuild(workspace=str(repo), wait=True))
-        (shown,) = (await parts.ask(seen_after(rebuilt, repo, told.memory_id))).memories
+        (shown,) = (await parts.ask(seen_after(rebuilt, repo, reported.memory_id))).memories
 
     assert (shown.content, shown.redacted) == ("push with [redacted] and hope", ("GitHub token",))
     assert shown.origin == "agent"  # what the file says of itself, as it makes less of it
@@ -119,25 +119,27 @@ async def test_what_is_insisted_on_is_shown_without_its_secret_once_the_file_is_
 
 async def test_private_spans_are_left_out_of_what_is_remembered_and_that_is_said(home, repo):
     async with assembled(home) as parts:
-        told = await parts.ask(
+        reported = await parts.ask(
             wire.Remember(workspace=str(repo), content=f"we use goose <private>{SECRET}</private>daily")
         )
         code, _ = await parts.refusal(
             wire.Remember(workspace=str(repo), content="<private>nothing else</private>")
         )
 
-    assert "private" in told.reason
-    assert Path(told.path).read_text().endswith("we use goose daily")
+    assert "private" in reported.reason
+    assert Path(reported.path).read_text().endswith("we use goose daily")
     assert code == "invalid"
 
 
 @pytest.mark.parametrize("origin", ["typed", "model", "file", "import", "me", ""])
 async def test_a_client_cannot_claim_an_origin_that_only_the_daemon_knows(home, repo, origin):
     async with assembled(home) as parts:
-        code, told = await parts.refusal(wire.Remember(workspace=str(repo), content="text", origin=origin))
+        code, reported = await parts.refusal(
+            wire.Remember(workspace=str(repo), content="text", origin=origin)
+        )
 
     assert code == "invalid"
-    assert "agent, explicit" in told
+    assert "agent, explicit" in reported
 
 
 async def test_an_origin_that_a_file_claims_is_not_believed(home, repo):
@@ -191,8 +193,12 @@ async def test_an_agent_does_not_write_again_what_a_person_forgot(home, repo, wa
             await parts.state.to_review.add([DecidedMemory(root, waiting, waits="why")])
         assert (await parts.ask(WAYS[way](str(repo)))).status == "ok"
         for content in WORDINGS:
-            code, told = await parts.refusal(WRITES[write](workspace=str(repo), content=content))
-            assert (code, "`forgectl remember`" in told, "goose" in told) == ("forgotten", True, False)
+            code, reported = await parts.refusal(WRITES[write](workspace=str(repo), content=content))
+            assert (code, "`forgectl remember`" in reported, "goose" in reported) == (
+                "forgotten",
+                True,
+                False,
+            )
         other = WRITES[write](workspace=str(repo), content="We deploy with goose on Fridays.")
         assert (await parts.ask(other)).status == "ok"
 
@@ -201,8 +207,10 @@ async def test_an_agent_does_not_write_again_what_a_person_forgot(home, repo, wa
         assert (said.status, again.memory_id, again.existed) == ("ok", said.memory_id, True)
 
 
-def seen_after(told, repo, *ids):
-    return wire.GetMemories(workspace=str(repo), ids=ids or (told.memory_id,), min_generation=told.generation)
+def seen_after(reported, repo, *ids):
+    return wire.GetMemories(
+        workspace=str(repo), ids=ids or (reported.memory_id,), min_generation=reported.generation
+    )
 
 
 async def test_where_memory_is_off_nothing_is_written_read_or_watched(home, repo):
@@ -248,9 +256,9 @@ async def test_what_names_an_id_of_both_scopes_has_to_say_which(home, repo):
     asked = partial(wire.History, workspace=str(repo), memory_id="a")
     async with assembled(home) as parts:
         for request in (asked(), wire.Forget(workspace=str(repo), memory_id="a")):
-            code, told = await parts.refusal(request)
+            code, reported = await parts.refusal(request)
             assert code == "invalid"
-            assert "--scope repo or --scope user" in told
+            assert "--scope repo or --scope user" in reported
         (one,) = (await parts.ask(asked(scope="user"))).memories
         await parts.ask(wire.Forget(workspace=str(repo), memory_id="a", scope="repo"))
 
@@ -263,11 +271,11 @@ async def test_an_edge_into_another_root_is_refused(home, repo):
     put(home, memory("mem_u", "of the user", scope="user"))
     edge = (wire.Edge("mem_u"),)
     async with assembled(home) as parts:
-        code, told = await parts.refusal(wire.Remember(workspace=str(repo), content="x", related=edge))
+        code, reported = await parts.refusal(wire.Remember(workspace=str(repo), content="x", related=edge))
         good = await parts.ask(wire.Remember(workspace=str(repo), content="x", related=edge, scope="user"))
 
     assert (code, good.status) == ("not_found", "ok")
-    assert "scope repo" in told
+    assert "scope repo" in reported
 
 
 async def listed(parts, repo, **fields):
@@ -307,7 +315,7 @@ async def test_a_history_is_the_chain_oldest_first_with_what_is_odd(home, repo):
     assert [each.concurrent_heads for each in by_head.memories] == [(), ("m3",), ("m2",)]
 
 
-async def test_before_the_first_build_nobody_is_told_that_there_is_nothing(home, repo):
+async def test_before_the_first_build_no_message_is_sent_that_there_is_nothing(home, repo):
     put(repo, memory("m1", "one"))
     embedder = FakeEmbedder()
     async with assembled(home, embedder, lexical=False) as parts:
@@ -389,11 +397,11 @@ async def test_before_the_state_is_read_no_verb_says_that_a_memory_is_not_there(
     ids = {}
     captured = msgspec.structs.replace(memory("mem_captured", "said", scope="user"), trigger="cadence")
     async with assembled(home, trusting=False) as parts:
-        told = [
+        reported = [
             await parts.ask(wire.Remember(workspace=str(repo), content=f"fact number {each}"))
             for each in range(len(BY_ID) + 1)
         ]
-        other, *each_its_own = [each.memory_id for each in told]
+        other, *each_its_own = [each.memory_id for each in reported]
         ids = dict(zip(BY_ID, each_its_own, strict=True))
         await parts.ask(wire.Forget(workspace=str(repo), memory_id=ids[wire.Restore]))
         put(home, captured)
@@ -434,9 +442,9 @@ async def test_a_memory_that_is_withheld_is_named_as_that(home, repo, kind):
     put(repo, memory("mem_1", "text"), memory("mem_2", "text two"))
     async with assembled(home, trusting=False) as parts:
         asked = kind(workspace=str(repo), **WITHHELD[kind]("mem_1", "mem_2"))
-        code, told = await parts.refusal(asked)
+        code, reported = await parts.refusal(asked)
         assert code == "invalid"
-        assert "is there and withheld" in told
+        assert "is there and withheld" in reported
         linked = wire.Remember(workspace=str(repo), content="x", related=(wire.Edge("mem_2"),))
         assert "is there and withheld" in (await parts.refusal(linked))[1]
         got = await parts.ask(wire.GetMemories(workspace=str(repo), ids=("mem_1", "mem_9")))
@@ -450,9 +458,9 @@ async def test_where_the_state_cannot_be_read_a_memory_that_is_there_is_not_call
     (home / "state").mkdir()
     (home / "state/state.db").mkdir()
     async with assembled(home, trusting=False) as parts:
-        code, told = await parts.refusal(kind(workspace=str(repo), **WITHHELD[kind]("mem_1", "mem_2")))
-        assert (code, " is there, but " in told) == ("busy", True)
-        assert parts.state.trust.doubt in told
+        code, reported = await parts.refusal(kind(workspace=str(repo), **WITHHELD[kind]("mem_1", "mem_2")))
+        assert (code, " is there, but " in reported) == ("busy", True)
+        assert parts.state.trust.doubt in reported
 
 
 # --- dispatch -----------------------------------------------------------------------------------------

@@ -14,11 +14,11 @@ from forged.files.roots import Root
 from forged.memories.removal import forgotten_elsewhere
 from forged.memory import Scope, utc_now
 from forged.state import (
+    CaptureLogEntry,
     DecidedMemory,
     InjectedEntry,
     InjectedSet,
     InjectionRecord,
-    Judgement,
     RecordedMemory,
     SetKey,
     Write,
@@ -40,7 +40,7 @@ CLEANED = {
         "uses",
         "injected_sets",
         "to_review",
-        "judged",
+        "capture_log",
         "injections",
         "attributes",
         "accesses",
@@ -58,7 +58,7 @@ OTHERS = {
     "spending": "counts by day",
     "roots": "roots",
     "approvals": "hashes of files",
-    "outbound": "counts by day",
+    "egress": "counts by day",
     "intents": "go when what they tell of is done",
     "capture_cursors": "digests of messages",
     "parts": "what was said; a forgotten text is cut out",
@@ -103,11 +103,12 @@ async def _known(parts: Parts, root: Root, memory_id: str) -> None:
     state.injected_sets.put(key, InjectedSet("t", 4e9, entries=entries))
     state.injected_sets.used(top, memory_id)
     state.accesses.hit([(top, memory_id)])
-    state.judged.add(
-        memory_id, Judgement(at=4e9, text="kept", memory_id=memory_id, top=top, untold=True, session_id="s")
+    state.capture_log.add(
+        memory_id,
+        CaptureLogEntry(at=4e9, text="kept", memory_id=memory_id, top=top, unreported=True, session_id="s"),
     )
-    state.judged.add(
-        f"{STAYS} newer", Judgement(at=4e9, text="x", memory_id=STAYS, top=top, supersedes=memory_id)
+    state.capture_log.add(
+        f"{STAYS} newer", CaptureLogEntry(at=4e9, text="x", memory_id=STAYS, top=top, supersedes=memory_id)
     )
     waiting = memory(f"{STAYS}_waiting", "It waits.", supersedes=memory_id, related=[memory_id], version=2)
     await state.to_review.add([DecidedMemory(root, waiting, waits="why")])
@@ -186,8 +187,10 @@ async def _dropped(parts, repo, by=wire.Review):
     await _forget(parts, repo)
     waiting = msgspec.structs.replace(there, id="mem_waits", created_at=utc_now())
     identity = "1:2:3" if by is wire.Dead else ""  # of a folder that lay at this path before
-    await parts.state.to_review.add([DecidedMemory(root, waiting, waits="why", identity=identity, said=SAID)])
-    parts.state.judged.add("mem_waits", Judgement(at=4e9, text=there.content, reason="it waits"))
+    await parts.state.to_review.add(
+        [DecidedMemory(root, waiting, waits="why", identity=identity, attributes=SAID)]
+    )
+    parts.state.capture_log.add("mem_waits", CaptureLogEntry(at=4e9, text=there.content, reason="it waits"))
     await parts.state._save()
     assert b"walrus says 2" in b"".join(_files_of(parts).values())
     (parts.folder / "state.db.damaged-20260102").write_text("The walrus says 2.")
@@ -253,7 +256,7 @@ async def test_no_table_knows_a_memory_that_is_gone(home, repo, goes):
         assert [each for each, rows in after.items() if GONE in rows] == []
         assert {each for each, rows in after.items() if STAYS in rows} >= CLEANED - {"to_review"}
         assert f"{STAYS}_waiting" in after["to_review"]
-        assert list(parts.state.judged.untold("s"))  # of the one that stays, and of one that moved
+        assert list(parts.state.capture_log.unreported("s"))  # of the one that stays, and of one that moved
 
 
 @pytest.mark.parametrize("anew", [False, True], ids=["removed", "replaced"])

@@ -12,7 +12,7 @@ async def test_a_reply_names_what_it_replaced_and_that_another_was_meant(home, r
     workspace = str(repo)
     async with assembled(home) as parts:
         first = await parts.ask(wire.Remember(workspace=workspace, content="one"))
-        told = await asyncio.gather(
+        reported = await asyncio.gather(
             *(
                 parts.ask(
                     wire.Remember(workspace=workspace, content=f"agent {agent}", supersedes=first.memory_id)
@@ -23,8 +23,8 @@ async def test_a_reply_names_what_it_replaced_and_that_another_was_meant(home, r
         chain = await parts.ask(wire.History(workspace=workspace, memory_id=first.memory_id))
 
     assert (first.replaced, first.base_moved, first.existed) == ("", False, False)
-    links = {each.memory_id: each.replaced for each in told}
-    assert sorted(each.version for each in told) == [2, 3, 4, 5]
+    links = {each.memory_id: each.replaced for each in reported}
+    assert sorted(each.version for each in reported) == [2, 3, 4, 5]
     assert len(set(links.values())) == 4
-    assert [each.base_moved for each in told] == [each.replaced != first.memory_id for each in told]
+    assert [each.base_moved for each in reported] == [each.replaced != first.memory_id for each in reported]
     assert chain.flags == ()

@@ -49,8 +49,8 @@ ASKED: dict[str, Callable[[str], wire.Request]] = {
     "import": lambda top: wire.Import(
         workspace=top,
         drafts=(
-            wire.Draft(memory_id="mem_a", content="ink"),
-            wire.Draft(memory_id="mem_x3", content="x"),
+            wire.ImportedDraft(memory_id="mem_a", content="ink"),
+            wire.ImportedDraft(memory_id="mem_x3", content="x"),
         ),
     ),
     "ingest": lambda top: wire.Ingest(workspace=top, documents=(wire.Document(source="b.md", text="Sea."),)),
@@ -125,11 +125,11 @@ async def test_the_same_daemon_answers_as_the_first_time(home, repo, verb):
     request = replace(ASKED[verb](str(repo)), key="k")
     async with assembled(home) as parts:
         await _stage(parts, home, repo)
-        first, beside = await asyncio.gather(parts.ask(request), parts.ask(request))
+        first, next_to = await asyncio.gather(parts.ask(request), parts.ask(request))
         after = await _there(parts, home, repo)
         again = await parts.ask(request)
 
-        assert first == beside
+        assert first == next_to
         assert first == again
         assert _plain(again)["status"] == "ok"
         assert await _there(parts, home, repo) == after
@@ -178,11 +178,11 @@ def test_a_request_that_a_kill_interrupted_comes_to_the_same(verb, step):
         (repo / ".git").mkdir(parents=True)
         reply, there = run(scenario(home, repo, at=step))
     assert there == after
-    fates = [
+    outcomes = [
         name for name in ("ids", "kept", "dropped", "existed", "version", "pieces") if hasattr(reply, name)
     ]
     assert reply.status == wanted.status == "ok"
-    assert [getattr(reply, name) for name in fates] == [getattr(wanted, name) for name in fates]
+    assert [getattr(reply, name) for name in outcomes] == [getattr(wanted, name) for name in outcomes]
     if isinstance(reply, wire.Restored | wire.Undone):
         assert [(each.id, each.content) for each in reply.memories] == [
             (each.id, each.content) for each in wanted.memories

@@ -105,11 +105,11 @@ async def test_files_of_the_go_program_and_by_hand_come_back_byte_by_byte(home, 
 
 async def test_what_comes_back_may_be_captured_again_and_counts_as_before(home, repo):
     async with assembled(home, trusting=False) as parts:
-        told = await remembered(parts, repo, "We deploy on Mondays.")
-        await parts.ask(wire.Forget(workspace=str(repo), memory_id=told.memory_id))
+        reported = await remembered(parts, repo, "We deploy on Mondays.")
+        await parts.ask(wire.Forget(workspace=str(repo), memory_id=reported.memory_id))
         held = parts.state.forgotten.digests()
-        await restored(parts, repo, told.memory_id)
-        found = await shown(parts, repo, told.memory_id)
+        await restored(parts, repo, reported.memory_id)
+        found = await shown(parts, repo, reported.memory_id)
 
         assert held
         assert parts.state.forgotten.digests() == frozenset()
@@ -126,14 +126,14 @@ async def test_without_an_id_it_lists_what_can_come_back_and_until_when(home, re
         await parts.ask(wire.Forget(workspace=str(other), memory_id=foreign.memory_id))
         await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_3"))
         await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_u"))
-        told = await restored(parts, repo)
+        reported = await restored(parts, repo)
         refused, _ = await parts.refusal(wire.Restore(workspace=str(repo), memory_id=foreign.memory_id))
 
-    assert [(each.id, each.ids, each.why, each.first_line) for each in told.restorable] == [
+    assert [(each.id, each.ids, each.why, each.first_line) for each in reported.restorable] == [
         ("mem_u", ("mem_u",), "forget", "of the user"),
         ("mem_3", ("mem_1", "mem_2", "mem_3"), "forget", "third"),
     ]
-    assert all(each.until[:8] >= each.taken_at[:8] for each in told.restorable)
+    assert all(each.until[:8] >= each.taken_at[:8] for each in reported.restorable)
     assert refused == "not_found"
 
 
@@ -144,31 +144,31 @@ async def test_after_seven_days_nothing_comes_back(home, repo):
         (note,) = (home / "state/trash").glob("*/origin.json")
         said = json.loads(note.read_text())
         note.write_text(json.dumps(said | {"taken_at": said["taken_at"] - 7 * 24 * 3600 - 1}))
-        refused, told = await parts.refusal(wire.Restore(workspace=str(repo), memory_id="mem_1"))
+        refused, reported = await parts.refusal(wire.Restore(workspace=str(repo), memory_id="mem_1"))
         listed = await restored(parts, repo)
 
     assert (refused, listed.status, listed.restorable) == ("not_found", "empty", ())
-    assert "7 days" in told
+    assert "7 days" in reported
     assert files(repo) == {}
 
 
 async def test_what_is_there_is_no_failure(home, repo):
     put(repo, memory("mem_1", "text"))
     async with assembled(home) as parts:
-        told = await restored(parts, repo, "mem_1")
+        reported = await restored(parts, repo, "mem_1")
 
-    assert (told.status, told.reason) == ("empty", "it is there already")
+    assert (reported.status, reported.reason) == ("empty", "it is there already")
 
 
-async def test_a_file_that_stands_in_the_way_is_not_overwritten(home, repo):
+async def test_a_file_that_is_in_the_way_is_not_overwritten(home, repo):
     put(repo, memory("mem_1", "text"))
     async with assembled(home) as parts:
         await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_1"))
         put(repo, memory("mem_1", "somebody else's"))
-        refused, told = await parts.refusal(wire.Restore(workspace=str(repo), memory_id="mem_1"))
+        refused, reported = await parts.refusal(wire.Restore(workspace=str(repo), memory_id="mem_1"))
 
     assert refused == "conflict"
-    assert "mem_1.md" in told
+    assert "mem_1.md" in reported
     assert b"somebody else's" in files(repo)[".forge/memory/mem_1.md"]
     assert len(list((home / "state/trash").glob("*/mem_1.md"))) == 1
 
@@ -191,13 +191,13 @@ async def test_what_lies_in_the_trash_is_erased_by_its_id(home, repo, went):
             await parts.ask(wire.Move(workspace=str(repo), memory_id="mem_1", to="user"))
         else:
             await away(parts, repo, "mem_1", version_only=went == "version")
-        code, told = await parts.refusal(wire.Forget(workspace=str(repo), memory_id="mem_1"))
+        code, reported = await parts.refusal(wire.Forget(workspace=str(repo), memory_id="mem_1"))
         gone = await parts.ask(wire.Forget(workspace=str(repo), memory_id="1", erase_now=True))
         again, _ = await parts.refusal(wire.Forget(workspace=str(repo), memory_id="mem_1", erase_now=True))
         back, _ = await parts.refusal(wire.Restore(workspace=str(repo), memory_id="mem_1"))
         digests = parts.state.forgotten.digests()
 
-    assert (code, "--now" in told, again, back) == ("not_found", True, "not_found", "not_found")
+    assert (code, "--now" in reported, again, back) == ("not_found", True, "not_found", "not_found")
     assert (gone.ids, gone.trash) == (("mem_1",), "")
     held = b"".join(path.read_bytes() for path in (home / "state/trash").rglob("*.md"))
     assert (b"goose" in held, b"redis" in held) == (False, went == "undo")
@@ -211,12 +211,12 @@ async def test_an_id_in_the_trash_is_meant_before_those_on_disk_that_begin_so(ho
     async with assembled(home) as parts:
         await parts.loaded(repo)
         away_first = await parts.ask(wire.Forget(workspace=str(repo), memory_id=named))
-        code, told = await parts.refusal(wire.Forget(workspace=str(repo), memory_id=named))
+        code, reported = await parts.refusal(wire.Forget(workspace=str(repo), memory_id=named))
         gone = await parts.ask(wire.Forget(workspace=str(repo), memory_id=named, erase_now=True))
         left = (await parts.ask(wire.ListMemories(workspace=str(repo)))).memories
 
     assert (away_first.ids, gone.ids) == (("mem_notes",), ("mem_notes",))
-    assert (code, "--now" in told) == ("not_found", True)
+    assert (code, "--now" in reported) == ("not_found", True)
     assert sorted(each.id for each in left) == sorted(others)
 
 
@@ -242,7 +242,7 @@ async def test_erasing_erases_a_copy_that_went_between_the_look_and_the_write(ho
 
 @given(st.lists(st.sampled_from(["restore", "erase", "forget"]), min_size=3, max_size=8), st.randoms())
 @settings(max_examples=times(20, 5))
-def test_erasing_beside_restores_never_fails_and_what_is_erased_last_is_nowhere(verbs, draw):
+def test_erasing_during_restores_never_fails_and_what_is_erased_last_is_nowhere(verbs, draw):
     """Requests begin at once; one that finds nothing says so, and no other fault is known."""
 
     async def scenario(home: Path, repo: Path) -> None:
@@ -291,9 +291,9 @@ async def test_a_restore_that_was_read_before_an_erase_brings_nothing_back(home,
             return found
 
         monkeypatch.setattr(parts.memories.writer.trash, "held", late)
-        code, told = await parts.refusal(wire.Restore(workspace=str(repo), memory_id="mem_1"))
+        code, reported = await parts.refusal(wire.Restore(workspace=str(repo), memory_id="mem_1"))
 
-    assert (code, "erased meanwhile" in told) == ("not_found", True)
+    assert (code, "erased meanwhile" in reported) == ("not_found", True)
     assert files(repo) == {}
 
 
@@ -306,10 +306,10 @@ async def test_a_memory_gets_the_other_scope_and_its_chain_goes_to_the_trash(hom
     async with assembled(home) as parts:
         one = await remembered(parts, repo, "first", scope=start, category="corrections")
         two = await remembered(parts, repo, "second", supersedes=one.memory_id)
-        told = await parts.ask(wire.Move(workspace=str(repo), memory_id=one.memory_id, to=end))
-        found = await shown(parts, repo, told.memory_id)
+        reported = await parts.ask(wire.Move(workspace=str(repo), memory_id=one.memory_id, to=end))
+        found = await shown(parts, repo, reported.memory_id)
 
-        assert set(told.ids) == {one.memory_id, two.memory_id}
+        assert set(reported.ids) == {one.memory_id, two.memory_id}
         assert (found.scope, found.category, found.content, found.version) == (
             end,
             "corrections",
@@ -344,23 +344,23 @@ async def test_a_secret_in_a_file_is_moved_only_by_who_insists(home, repo):
     secret = "gh" + "p_" + Draw("moved").of(ALNUM, 36)
     put(repo, memory("mem_1", f"push with {secret}"))
     async with assembled(home) as parts:
-        refused, told = await parts.refusal(wire.Move(workspace=str(repo), memory_id="mem_1", to="user"))
+        refused, reported = await parts.refusal(wire.Move(workspace=str(repo), memory_id="mem_1", to="user"))
         moved = await parts.ask(
             wire.Move(workspace=str(repo), memory_id="mem_1", to="user", allow_secret=True)
         )
 
-    assert (refused, secret in told) == ("secret", False)
+    assert (refused, secret in reported) == ("secret", False)
     assert secret in Path(moved.path).read_text()
 
 
 async def test_withheld_memories_are_named_by_a_beginning_too(home, repo):
     put(repo, memory("mem_abc", "one"), memory("mem_abd", "two"), memory("mem_abe", "three"))
     async with assembled(home, trusting=False) as parts:
-        told = await parts.ask(wire.Review(workspace=str(repo), accept=("abc",)))
+        reported = await parts.ask(wire.Review(workspace=str(repo), accept=("abc",)))
         refused, _ = await parts.refusal(wire.Review(workspace=str(repo), accept=("mem_a",)))
         code, _ = await parts.refusal(wire.Review(workspace=str(repo), accept=("mem_z",)))
 
-    assert told.accepted == ("mem_abc",)
+    assert reported.accepted == ("mem_abc",)
     assert (refused, code) == ("invalid", "not_found")
 
 
@@ -434,7 +434,7 @@ async def test_requests_wait_for_what_a_kill_interrupted(home, repo, monkeypatch
 
         monkeypatch.setattr("forged.memories.restore.remove_memories", slow)
         with monkeypatch.context() as impatient:
-            impatient.setattr("forged.daemon.handlers.context.PATIENCE_S", 0.01)
+            impatient.setattr("forged.daemon.handlers.request_context.PATIENCE_S", 0.01)
             resuming = asyncio.create_task(resume(parts.memories))
             await until(lambda: not parts.state.intents.resumed.is_set())
             refused = await parts.refusal(ask)

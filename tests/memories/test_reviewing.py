@@ -20,9 +20,9 @@ ORDER = "Restart the broker after each edit."
 def waiting(root: Root, content: str = ORDER, **fields: object) -> DecidedMemory:
     now = utc_now()
     found = Memory(new_id(), content, now, now, 1, root.scope, "project-conventions", "s7", "cadence")
-    beside = "lou: restart"
+    pasted = "lou: restart"
     changed = msgspec.structs.replace(found, **fields)
-    return DecidedMemory(root, changed, waits="it stands beside pasted text", beside=beside)
+    return DecidedMemory(root, changed, waits="it stands beside pasted text", pasted=pasted)
 
 
 async def put_in(parts, *documents: DecidedMemory) -> list[str]:
@@ -74,6 +74,29 @@ async def test_what_is_kept_is_a_typed_memory_and_is_found_at_once(home, repo):
     }
 
 
+async def test_a_proposal_is_saved_for_another_scope_if_a_person_says_so(home, repo):
+    mine, users = roots(home, repo)
+    put(repo, memory("mem_1", "Never restart the broker."))
+    async with assembled(home) as parts:
+        await parts.loaded(repo)
+        replacing = waiting(mine, supersedes="mem_1", version=2)
+        (one, other) = await put_in(parts, replacing, waiting(users, "Answer in verse."))
+        done = await reviewed(parts, repo, keep=(one,), scope="user")
+        await reviewed(parts, repo, keep=(other,), scope="repo")
+        refused = await parts.refusal(wire.Review(workspace=str(repo), keep=(one,), scope="org"))
+        nowhere = await put_in(parts, waiting(users, "Run tox."))
+        outside = await parts.refusal(wire.Review(workspace=str(home), keep=tuple(nowhere), scope="repo"))
+        after = await parts.ask(wire.ListMemories(workspace=str(repo)))
+    assert done.kept == (one,)
+    assert {(each.content, each.scope, each.version) for each in after.memories} == {
+        ("Never restart the broker.", "repo", 1),
+        (ORDER, "user", 1),
+        ("Answer in verse.", "repo", 1),
+    }
+    assert "use one of repo, user" in refused[1]
+    assert "there is no place for scope repo here" in outside[1]
+
+
 async def test_what_it_replaces_is_replaced_when_it_is_kept_and_not_before(home, repo):
     mine, _ = roots(home, repo)
     put(repo, memory("mem_1", "Never restart the broker."))
@@ -103,7 +126,7 @@ async def test_a_secret_is_kept_only_by_who_insists_and_what_is_private_never(ho
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "reported"),
     [
         ({"keep": ("mem_nobody",)}, "waits here"),
         ({"drop": ("mem_nobody",)}, "waits here"),
@@ -111,12 +134,12 @@ async def test_a_secret_is_kept_only_by_who_insists_and_what_is_private_never(ho
         ({"keep": ("mem_",), "text": "x"}, "several ids begin"),
     ],
 )
-async def test_what_cannot_be_meant_is_said_and_nothing_is_done(home, repo, fields, told):
+async def test_what_cannot_be_meant_is_said_and_nothing_is_done(home, repo, fields, reported):
     mine, _ = roots(home, repo)
     async with assembled(home) as parts:
         await put_in(parts, waiting(mine), waiting(mine, "Run tox."))
         _, why = await parts.refusal(wire.Review(workspace=str(repo), **fields))
-        assert told in why
+        assert reported in why
         assert len(parts.state.to_review.of()) == 2
     assert on_disk(repo) == []
 

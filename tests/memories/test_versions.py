@@ -90,14 +90,14 @@ async def test_a_new_version_keeps_scope_category_and_links_of_its_head(home, re
         )
 
 
-async def test_keys_of_the_head_that_nobody_knows_are_in_the_new_version(home, repo):
+async def test_keys_of_the_head_that_no_one_knows_are_in_the_new_version(home, repo):
     path = repo / ".forge/memories/mem_hand.md"
     path.parent.mkdir(parents=True)
     path.write_text("---\nid: mem_hand\ntags: [deploy]\n---\nBy hand.\n")
     async with assembled(home) as parts:
-        told = await remembered(parts, repo, "new", supersedes="mem_hand")
+        reported = await remembered(parts, repo, "new", supersedes="mem_hand")
 
-    assert "tags: [deploy]\n" in Path(told.path).read_text()
+    assert "tags: [deploy]\n" in Path(reported.path).read_text()
     assert path.read_text() == "---\nid: mem_hand\ntags: [deploy]\n---\nBy hand.\n"
 
 
@@ -121,10 +121,10 @@ async def test_a_beginning_of_several_ids_is_refused_with_their_names(home, repo
     put(repo, memory("mem_a1", "one"), memory("mem_a2", "two"))
     async with assembled(home) as parts:
         await parts.loaded(repo)
-        code, told = await parts.refusal(replace(ask, workspace=str(repo)))
+        code, reported = await parts.refusal(replace(ask, workspace=str(repo)))
 
     assert code == "invalid"
-    assert "mem_a1, mem_a2" in told
+    assert "mem_a1, mem_a2" in reported
 
 
 async def test_a_whole_id_is_meant_though_others_begin_like_it(home, repo):
@@ -157,7 +157,7 @@ async def test_what_was_just_written_is_known_to_whoever_asks_for_it(home, repo,
 async def test_what_was_there_before_is_shown_though_what_was_just_written_has_no_vector_yet(
     home, repo, monkeypatch
 ):
-    monkeypatch.setattr("forged.daemon.handlers.context.PATIENCE_S", 3600.0)
+    monkeypatch.setattr("forged.daemon.handlers.request_context.PATIENCE_S", 3600.0)
     embedder, workspace = FakeEmbedder(), str(repo)
     async with assembled(home, embedder, lexical=False) as parts:
         first = (await remembered(parts, repo, "the walrus sings")).memory_id
@@ -172,10 +172,10 @@ async def test_what_was_there_before_is_shown_though_what_was_just_written_has_n
 async def test_an_edit_is_a_new_version_that_keeps_the_rest(home, repo):
     put(repo, memory("mem_1", "old", related=["mem_2"]), memory("mem_2", "other"))
     async with assembled(home) as parts:
-        told = await parts.ask(wire.Edit(workspace=str(repo), memory_id="mem_1", content="new"))
+        reported = await parts.ask(wire.Edit(workspace=str(repo), memory_id="mem_1", content="new"))
 
-        found = await shown(parts, repo, told.memory_id)
-        assert (told.replaced, told.version, found.content) == ("mem_1", 2, "new")
+        found = await shown(parts, repo, reported.memory_id)
+        assert (reported.replaced, reported.version, found.content) == ("mem_1", 2, "new")
         assert (found.category, found.related) == ("patterns", (wire.Edge("mem_2", "relates-to"),))
         assert (repo / ".forge/memory/mem_1.md").exists()
 
@@ -186,22 +186,22 @@ async def test_an_edit_of_a_version_that_is_not_the_newest_any_more_is_a_conflic
     async with assembled(home) as parts:
         ask = wire.Edit(workspace=str(repo), memory_id="mem_1", base=base, content="mine")
         other = await remembered(parts, repo, "theirs", supersedes="mem_1")
-        code, told = await parts.refusal(ask)
+        code, reported = await parts.refusal(ask)
         await parts.ask(wire.Edit(workspace=str(repo), memory_id="mem_1", base="2", content="mine"))
         heads = [each.content for each in (await chain(parts, repo, "mem_1")).memories]
 
     assert code == "conflict"
-    assert other.memory_id in told
-    assert "nothing was written" in told
+    assert other.memory_id in reported
+    assert "nothing was written" in reported
     assert heads == ["old", "theirs", "mine"]
 
 
 async def test_an_edit_that_changes_nothing_writes_nothing(home, repo):
     async with assembled(home) as parts:
         old = await remembered(parts, repo, "text")
-        told = await parts.ask(wire.Edit(workspace=str(repo), memory_id=old.memory_id, content="text"))
+        reported = await parts.ask(wire.Edit(workspace=str(repo), memory_id=old.memory_id, content="text"))
 
-    assert (told.memory_id, told.existed) == (old.memory_id, True)
+    assert (reported.memory_id, reported.existed) == (old.memory_id, True)
     assert len(list((repo / ".forge/memory").glob("*.md"))) == 1
 
 
@@ -213,8 +213,8 @@ async def test_a_link_is_added_changed_and_taken_away_in_new_versions(home, repo
     async with assembled(home) as parts:
 
         async def linked(**fields: object) -> tuple[wire.Edge, ...]:
-            told = await parts.ask(wire.Edit(workspace=str(repo), memory_id="mem_1", **fields))
-            return (await shown(parts, repo, told.memory_id)).related
+            reported = await parts.ask(wire.Edit(workspace=str(repo), memory_id="mem_1", **fields))
+            return (await shown(parts, repo, reported.memory_id)).related
 
         assert await linked(relate=(wire.Edge("mem_2"),)) == (wire.Edge("mem_2", "relates-to"),)
         assert await linked(relate=(wire.Edge("mem_2", "refines"),)) == (wire.Edge("mem_2", "refines"),)

@@ -10,7 +10,7 @@ from typing import TypeVar
 import pytest
 
 from forged.errors import ProviderError
-from forged.models import Completion, Door, Prompt, Vectors
+from forged.models import Completion, EgressGuard, Prompt, Vectors
 from forged.models.openai_compatible import OpenAICompatibleChat, OpenAICompatibleEmbedder
 from tests.support.clock import PATIENCE_S
 from tests.support.provider import ScriptedProvider
@@ -34,12 +34,12 @@ def using(model: M, use: Callable[[M], Coroutine[None, None, R]]) -> R:
 
 def embedder(provider: ScriptedProvider, **settings: object) -> OpenAICompatibleEmbedder:
     return OpenAICompatibleEmbedder(
-        provider.base_url, "m", **{"key": KEY, "backoff_s": 0.01, **settings}, door=Door()
+        provider.base_url, "m", **{"key": KEY, "backoff_s": 0.01, **settings}, egress=EgressGuard()
     )
 
 
 def chatter(provider: ScriptedProvider, **settings: object) -> OpenAICompatibleChat:
-    return OpenAICompatibleChat(provider.base_url, "m", KEY, backoff_s=0.01, **settings, door=Door())
+    return OpenAICompatibleChat(provider.base_url, "m", KEY, backoff_s=0.01, **settings, egress=EgressGuard())
 
 
 def embed(

@@ -148,7 +148,7 @@ def test_a_failed_call_counts_its_estimated_prompt_if_it_was_read(governor, reas
     assert counting.days(1) == (DayCost("2026-05-01", "hyde", 1, 1, tokens, 0),)
 
 
-def test_a_call_that_somebody_waits_for_is_counted_but_not_held_up_by_the_minute(governor):
+def test_a_call_that_someone_waits_for_is_counted_but_not_held_up_by_the_minute(governor):
     counting, model = governor(calls=1), Model(Completion("text"))
     for _ in range(2):
         run(ask(GovernedChat(model, counting, "hyde")))

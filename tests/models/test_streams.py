@@ -42,7 +42,7 @@ def test_where_a_stream_is_cut_into_chunks_makes_no_difference(cuts):
     for start, stop in pairwise(places):
         stream.feed(BODY[start:stop])
 
-    assert (stream.said.answer, stream.said.whole, stream.events) == (SAID, True, 6)
+    assert (stream.reply.answer, stream.reply.whole, stream.events) == (SAID, True, 6)
 
 
 OVER_LINES = b'data: {"choices": [\ndata:   {"delta":\ndata:    {"content": "Tabs"}\ndata:   }\ndata: ]}\n\n'
@@ -57,7 +57,7 @@ def test_an_event_may_come_over_several_lines(line_end):
         stream = streams.Stream()
         stream.feed(body[:at])
         stream.feed(body[at:])
-        assert stream.said.answer == "Tabs are used."
+        assert stream.reply.answer == "Tabs are used."
 
 
 @pytest.mark.parametrize("before", [b"", event("Tabs")])

@@ -75,7 +75,7 @@ def test_a_watched_reply_is_read_to_its_end_if_nothing_ends_it(provider, answer)
     assert watch(provider, enough) == Completion(LINES.strip(), 1, 10)
 
 
-def test_a_model_that_stands_still_is_not_waited_for_once_it_is_enough(provider):
+def test_a_model_that_waits_is_not_waited_for_once_it_is_enough(provider):
     """Time alone can make it enough, with no word more."""
     provider.chat = streamed(LINES + "and so on", at_once=b'"used."}}]}\n\n', hold=HOLD)
     until = time.monotonic() + 0.3

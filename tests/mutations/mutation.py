@@ -1,9 +1,9 @@
-"""A small deliberate bug: the code that it is in, what it does there, and which tests must notice.
+"""A planted bug: the code that it changes, the change, and the tests that must notice.
 
-Code moves and is renamed, so a mutation names a function, anywhere in the source, and says in the words of
-`operators` what is done to it; it quotes no path and no line. `place` raises Gone when nothing of that name
-fits, and Ambiguous when more than one thing does. Tests are found by their names, too. A file of mutations is
-TOML that a person can edit: a table for each, `[area.name]`.
+Code moves and is renamed. So a mutation names a function, anywhere in the source, and has a change in the
+words of `operators`; it has no path and no line. `place` raises Gone if no code with this name fits, and
+Ambiguous if more than one does. Tests are found by their names, too. A file of mutations is TOML for editing
+by hand: a table for each, `[area.name]`.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ Named = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 class Gone(Exception):  # noqa: N818 - reads as the state it names
-    """No code has this name, or what is to be done does not fit it any more."""
+    """No code has this name, or the change does not fit it any more."""
 
 
 class Ambiguous(Exception):  # noqa: N818
-    """It fits more than one place."""
+    """The mutation fits more than one place."""
 
 
 class Mutation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -40,7 +40,7 @@ class Mutation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     area: str = ""
     where: str = msgspec.field(default="", name="in")  # a function, class, constant or module
     do: str | tuple[str, ...] = ()  # one step or several, in the words of `operators`
-    tests: tuple[str, ...] = ()  # these must turn red
+    tests: tuple[str, ...] = ()  # these must fail
 
     @property
     def steps(self) -> tuple[str, ...]:
@@ -48,7 +48,7 @@ class Mutation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where it goes: the file, its text with and without the mutation, and the first line that it touches."""
+    """Place of a mutation: the file, its text without and with it, and the first changed line."""
 
     path: Path
     original: str
@@ -70,7 +70,7 @@ def load(path: Path) -> tuple[Mutation, ...]:
 
 
 def place(mutation: Mutation, tree: Path) -> Place:
-    """Where the mutation belongs in `tree`; raises Gone or Ambiguous."""
+    """Return the place of the mutation in `tree`; raises Gone or Ambiguous."""
     found: list[Place] = []
     reasons = [f"nothing is called {mutation.where}"]
     for path in source_files(tree):
@@ -98,13 +98,13 @@ def source_files(tree: Path) -> Iterator[Path]:
 
 
 def module_of(path: Path, tree: Path) -> str:
-    """Its dotted name below the folder of its source; a package's door has the package's."""
+    """Return a file's dotted name below its source folder; an `__init__` has the package's."""
     parts = path.relative_to(tree).with_suffix("").parts
     return ".".join(part for part in parts if part != "__init__")
 
 
 def names_in(text: str) -> Iterator[tuple[str, ast.stmt | ast.Module]]:
-    """All that can be named: the module as "", functions and classes, and what they or it give a value to."""
+    """Yield everything with a name: the module as "", functions, classes, and assigned names."""
     tree = ast.parse(text)
     yield "", tree
     yield from _named(tree, "", of_function=False)
@@ -117,7 +117,7 @@ def node_id(name: str, tree: Path) -> str:
         found = [each for each in _tests(tree).get(last, ()) if not path or each.endswith(f"/{path}")]
         return f"{found[0]}::{last}" if len(found) == 1 else ""
     file = tree / name.partition("::")[0]
-    # The class of a state machine makes a test case that nobody wrote down.
+    # The class of a state machine makes a generated test case.
     is_there = file.is_file() and (
         not path or last == "runTest" or last in _TEST.findall(file.read_text("utf-8"))
     )
@@ -137,7 +137,7 @@ def _named(parent: ast.AST, prefix: str, *, of_function: bool) -> Iterator[tuple
 
 
 def _is_named(where: str, path: Path, tree: Path) -> bool:
-    """Return True if anything in a file has this name."""
+    """Return True if a file has this name."""
     stat = path.stat()
     names = _names_of(path, stat.st_mtime_ns, stat.st_size)
     module = module_of(path, tree)
@@ -163,7 +163,7 @@ def _done(mutation: Mutation, path: Path, text: str, node: ast.stmt | ast.Module
 
 
 def _unknown(mutation: Mutation, text: str) -> list[str]:
-    """Names in CODE that the file has nowhere: they were renamed, and the bug would be another one."""
+    """Return names in CODE that the file does not have: they were renamed, so the bug would differ."""
     steps = map(operators.parsed, mutation.steps)
     trees = [ast.parse(step.code) for step in steps if step.kind not in {"word", "operator"}]
     nodes = [node for tree in trees for node in ast.walk(tree)]
@@ -175,7 +175,7 @@ def _unknown(mutation: Mutation, text: str) -> list[str]:
 
 
 def _spliced(text: str, node: ast.stmt | ast.Module, new: ast.Module) -> str:
-    """The text with a statement written anew; the rest stays as it is."""
+    """Return the text with one statement replaced."""
     if isinstance(node, ast.Module):
         return ast.unparse(new) + "\n"
     depth = node.col_offset // 4
@@ -190,7 +190,7 @@ def _spliced(text: str, node: ast.stmt | ast.Module, new: ast.Module) -> str:
 
 @functools.lru_cache(maxsize=8)
 def _tests(tree: Path) -> dict[str, list[str]]:
-    """Files of the tests by their names."""
+    """Return the test files by the names of their tests."""
     found = dict[str, list[str]]()
     for path in sorted((tree / "tests").rglob("*.py")):
         for name in dict.fromkeys(_TEST.findall(path.read_text(encoding="utf-8"))):

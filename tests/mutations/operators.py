@@ -1,20 +1,21 @@
-"""The words in which a bug says what it does to the code that it names.
+"""Language for the changes of planted bugs.
 
     VERB KIND [NAME] [#N] [by CODE]      remove call fsync, negate condition closed, replace constant 3 by 4
 
 KIND is a kind of syntax: a key of `_TYPES` or `_FIELDS`, or `word`, `operator`, `text`. NAME is a name that
-occurs in it, or a literal as Python prints it; where one holds another, the innermost is meant. #N is the Nth
-of those, from 1. In CODE, `it` is what was there.
+occurs in it, or a literal as Python prints it; of nested matches, the innermost counts. #N is the Nth of
+those, from 1. In CODE, `it` is the replaced code.
 
     remove    a statement, operand, argument, element, decorator, bound, handler
-    unwrap    what it holds comes in its place: the first argument of a call, the body of an `if` or a `with`
+    unwrap    replace it by its content: the first argument of a call, the body of an `if` or a `with`
     skip      a call of a method: its object is left
     empty     a handler, a loop, a function: it does nothing
     replace   by CODE: a call, a condition, a value; a `word`, an `operator`, a part of a `text`
     precede   the statement that it is in, by CODE
     follow    the same, by CODE
 
-`return CODE` makes that the whole body of a function. All steps of a bug name places of the source as it is.
+`return CODE` makes that the whole body of a function. All steps of a bug name places of the unchanged
+source.
 """
 
 from __future__ import annotations
@@ -111,11 +112,11 @@ _SYMBOLS = (
 
 
 class Missing(Exception):  # noqa: N818 - reads as the state it names
-    """Nothing, or more than one thing, is what a step names."""
+    """A step names no place, or more than one."""
 
 
 class Spot(NamedTuple):
-    """A node, and where it hangs."""
+    """A node, with its parent and field."""
 
     node: ast.AST
     parent: ast.AST
@@ -123,7 +124,7 @@ class Spot(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One step, taken apart."""
+    """One parsed step."""
 
     verb: str
     kind: str
@@ -140,7 +141,7 @@ class Step(NamedTuple):
 
 
 def parsed(text: str) -> Step:
-    """Take a step apart; raises ValueError."""
+    """Parse a step; raises ValueError."""
     if text.startswith("return "):
         return Step("return", "function", code=text.removeprefix("return "))
     match = _STEP.fullmatch(text)
@@ -151,7 +152,7 @@ def parsed(text: str) -> Step:
 
 
 class Scope:
-    """A piece of code, in a module of its own, and all that hangs in it, as it comes in the source."""
+    """A piece of code, in a module of its own, with all of its nodes in source order."""
 
     def __init__(self, node: ast.stmt | ast.Module) -> None:
         self.whole = node if isinstance(node, ast.Module) else ast.Module([node], [])
@@ -163,7 +164,7 @@ class Scope:
                 self._of_kind[kind].append(spot)
 
     def candidates(self, verb: str, kind: str) -> list[Spot]:
-        """All of a kind that a verb can be said of."""
+        """Return all nodes of a kind to which a verb applies."""
         found = self._of_kind[kind]
         if verb == "return":
             return found[:1]
@@ -172,7 +173,7 @@ class Scope:
         return found
 
     def chosen(self, step: Step) -> Spot:
-        """The spot that a step names; raises Missing."""
+        """Return the spot that a step names; raises Missing."""
         found = _fitting(step, self.candidates(step.verb, step.kind))
         if step.number:
             found = found[step.number - 1 : step.number]
@@ -181,11 +182,11 @@ class Scope:
         return found[0]
 
     def holder(self, node: ast.AST) -> Spot:
-        """Where a node hangs."""
+        """Return the place of a node in its parent."""
         return self._holders[id(node)]
 
     def statement(self, spot: Spot) -> Spot:
-        """The statement that a spot is in."""
+        """Return the statement that contains a spot."""
         while not isinstance(spot.node, ast.stmt):
             spot = self.holder(spot.parent)
         return spot
@@ -196,7 +197,7 @@ class Scope:
 
 
 def applied(steps: Iterable[str], node: ast.stmt | ast.Module) -> tuple[ast.Module, int]:
-    """A copy of a piece of code, in a module, with the steps done; and the first line that they touch."""
+    """Return a changed copy of a piece of code, in a module, and the first changed line."""
     scope = Scope(copy.deepcopy(node))
     todo = [(step := parsed(text), scope.chosen(step)) for text in steps]
     line = min(getattr(scope.statement(spot).node, "lineno", 1) for _, spot in todo)
@@ -206,7 +207,7 @@ def applied(steps: Iterable[str], node: ast.stmt | ast.Module) -> tuple[ast.Modu
 
 
 def kinds_of(spot: Spot) -> Iterator[str]:
-    """The kinds of syntax that it is, by itself and in its place."""
+    """Yield the kinds of syntax of a spot, by itself and in its place."""
     node, parent, field = spot
     if isinstance(node, ast.Constant):
         if isinstance(parent, ast.Expr):
@@ -224,7 +225,7 @@ def kinds_of(spot: Spot) -> Iterator[str]:
 
 
 def names_of(spot: Spot, kind: str) -> set[str]:
-    """The names by which it can be meant, and literals where there may be nothing else to name."""
+    """Return the names that identify a spot, and literals if it has no names."""
     node, parent, _ = spot
     nodes: list[object] = [node]
     match node, kind:
@@ -246,7 +247,7 @@ def names_of(spot: Spot, kind: str) -> set[str]:
     return names if kind in _WITH_LITERALS else {name for name in names if name.isidentifier()} - _LITERALS
 
 
-# What the verbs do.
+# The verbs.
 
 
 def _remove(_step: Step, spot: Spot, scope: Scope) -> None:
@@ -354,7 +355,7 @@ KINDS = {*_TYPES, *_FIELDS, "word", "operator", "text"}
 
 
 class _It(ast.NodeTransformer):
-    """Puts what was there where CODE says `it`."""
+    """Replaces `it` in CODE by the original code."""
 
     def __init__(self, old: ast.AST) -> None:
         self._old = old
@@ -390,7 +391,7 @@ def _operator(symbol: str) -> ast.AST:
 
 
 def _spots(root: ast.AST) -> Iterator[Spot]:
-    """All of a tree but its annotations."""
+    """Yield all nodes of a tree except annotations."""
     for field, held in ast.iter_fields(root):
         for node in held if isinstance(held, list) else [held]:
             if isinstance(node, ast.AST) and field not in {"annotation", "returns"}:
@@ -402,14 +403,14 @@ def _position(spot: Spot) -> tuple[int, int]:
     node = spot.node
     if isinstance(
         node, ast.cmpop | ast.operator | ast.boolop
-    ):  # it has none, and comes before the right side
+    ):  # it has no position, and comes before the right side
         sides = getattr(spot.parent, "comparators", None) or getattr(spot.parent, "values", None)
         node = sides[-1] if sides else getattr(spot.parent, "right", spot.parent)
     return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
 
 
 def _fitting(step: Step, among: list[Spot]) -> list[Spot]:
-    """Those that have the name, without those that hold another of them."""
+    """Return the nodes with the name, without those that contain another of them."""
     if not step.name:
         return among
     if step.kind == "text":
@@ -430,7 +431,7 @@ _LITERALS = {"True", "False", "None"}
 
 
 def _names(nodes: Iterable[object]) -> set[str]:
-    """The identifiers, and the literals as Python prints them."""
+    """Return the identifiers, and the literals as Python prints them."""
     found = set[str]()
     for node in nodes:
         if isinstance(node, list):
@@ -444,7 +445,7 @@ def _names(nodes: Iterable[object]) -> set[str]:
 
 
 def _word(node: ast.AST) -> str:
-    """The identifier that a node adds to the source."""
+    """Return the identifier that a node adds to the source."""
     match node:
         case ast.Name(id=word) | ast.Attribute(attr=word) | ast.keyword(arg=str(word)) | ast.arg(arg=word):
             return str(word)
@@ -459,7 +460,7 @@ def _set_word(node: ast.AST, word: str) -> None:
 
 
 def _parameter_of(default: ast.AST, of: ast.arguments) -> str:
-    """The name of the parameter that has this default."""
+    """Return the name of the parameter with this default."""
     by_place = zip([*of.posonlyargs, *of.args][::-1], of.defaults[::-1], strict=False)
     pairs = [*by_place, *zip(of.kwonlyargs, of.kw_defaults, strict=True)]
     return next(parameter.arg for parameter, one in pairs if one is default)

@@ -1,11 +1,11 @@
-"""`make test-mutations`: does the suite notice small bugs?
+"""Mutation tests, `make test-mutations`: check that the tests notice small bugs.
 
-    python tests/mutations/run.py planted [NAME...]    each bug chosen by hand must turn its tests red
-    python tests/mutations/run.py places               name those that have lost their place, or their tests
+    python tests/mutations/run.py planted [NAME...]    each planted bug must fail its tests
+    python tests/mutations/run.py places               name bugs whose code or tests are gone
 
-Bugs are planted one at a time in copies of the tree, never in the checkout; a hang counts as noticed.
-Whatever is expected to turn red has to be green without any bug, which is tried first. Exit code 1: a bug
-survives, its code is gone, or its tests are gone or red anyway.
+Bugs are planted one at a time in copies of the tree, never in the checkout; a hang counts as a failure. The
+tests of a bug have to pass without it, which is checked first. Exit code 1: a bug survives, its code is
+gone, or its tests are gone or fail without it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 import msgspec
 
 if __name__ == "__main__":
-    sys.path[0] = str(Path(__file__).parents[2])  # it stands for the folder of the script
+    sys.path[0] = str(Path(__file__).parents[2])  # replaces the folder of the script
 
 from tests.mutations.mutation import Ambiguous, Gone, Mutation, load, node_id, place
 from tests.mutations.scratch import REPO, Result, Scratch, scratch
@@ -31,7 +31,7 @@ from tests.mutations.scratch import REPO, Result, Scratch, scratch
 PLANTED = Path(__file__).with_name("planted.toml")
 KILLED = "killed"
 
-# A run that takes longer hangs; so does one that takes ten times as long, and this much, as without the bug.
+# Time limit of a run; also ten times the time without the bug, and at least this much.
 _LIMIT_S = 120.0
 _PATIENCE_S = 15.0
 
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def check(mutations: Sequence[Mutation], jobs: int, repo: Path = REPO) -> int:
-    """Try each against its own tests; the exit code."""
+    """Try each bug with its own tests; return the exit code."""
     with _copies(jobs, repo) as copies:
         words = Counter(verdict.word for verdict in _each(mutations, copies))
     print(", ".join(f"{count} {word}" for word, count in sorted(words.items())))
@@ -67,7 +67,7 @@ def check(mutations: Sequence[Mutation], jobs: int, repo: Path = REPO) -> int:
 
 
 def lost(mutations: Sequence[Mutation], repo: Path = REPO) -> int:
-    """Name those that can be planted no more, without running a test; the exit code."""
+    """Name the bugs that cannot be planted, without running a test; return the exit code."""
     problems = []
     for mutation in mutations:
         try:
@@ -81,7 +81,7 @@ def lost(mutations: Sequence[Mutation], repo: Path = REPO) -> int:
 
 
 def _verdict(mutation: Mutation, copy: Scratch) -> Verdict:
-    """One bug, tried against the tests that it names, which must be green without it."""
+    """Return the verdict on one bug; its tests must pass without it."""
     began = time.monotonic()
     try:
         place(mutation, copy.tree)
@@ -101,19 +101,19 @@ def _verdict(mutation: Mutation, copy: Scratch) -> Verdict:
 
 
 def _missing(mutation: Mutation, tree: Path) -> str:
-    """Those of its tests that are not there, or there twice."""
+    """Return those of its tests that do not exist, or exist twice."""
     return ", ".join(test for test in mutation.tests or ("none",) if not node_id(test, tree))
 
 
 def _red_anyway(tests: Sequence[str], copy: Scratch) -> str:
-    """The test that is red without any bug, twice: on a busy machine once proves nothing."""
+    """Return the test that fails twice without any bug; once is no proof on a busy machine."""
     again = copy.run(tests, _LIMIT_S).red and copy.run(tests, _LIMIT_S)
     return again.by if again and again.red else ""
 
 
 @contextlib.contextmanager
 def _copies(jobs: int, repo: Path = REPO) -> Iterator[queue.Queue[Scratch]]:
-    """One for each job; who takes one has it alone until he puts it back."""
+    """Yield a queue with one copy for each job; a job takes a copy and puts it back."""
     free: queue.Queue[Scratch] = queue.Queue()
     with contextlib.ExitStack() as stack:
         for _ in range(jobs):
@@ -122,7 +122,7 @@ def _copies(jobs: int, repo: Path = REPO) -> Iterator[queue.Queue[Scratch]]:
 
 
 def _each(mutations: Sequence[Mutation], copies: queue.Queue[Scratch]) -> Iterator[Verdict]:
-    """What came of each, as they are done."""
+    """Yield the verdicts as the runs end."""
 
     def alone(mutation: Mutation) -> Verdict:
         copy = copies.get()
@@ -135,12 +135,12 @@ def _each(mutations: Sequence[Mutation], copies: queue.Queue[Scratch]) -> Iterat
         todo = [pool.submit(alone, mutation) for mutation in mutations]
         try:
             for done in as_completed(todo):
-                yield _told(done.result())
+                yield _printed(done.result())
         finally:
             pool.shutdown(cancel_futures=True)
 
 
-def _told(verdict: Verdict) -> Verdict:
+def _printed(verdict: Verdict) -> Verdict:
     print(f"{verdict.word:>9}  {verdict.mutation.name}  {verdict.by}  {verdict.seconds:.1f} s", flush=True)
     return verdict
 

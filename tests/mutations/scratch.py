@@ -1,10 +1,10 @@
-"""A copy of the repository that may be broken, and pytest runs in it.
+"""Scratch copy of the repository that may be broken, and pytest runs in it.
 
 The copy has a virtual environment of its own, whose path file names the copy first and the packages of the
-running environment after it. So every process of a test runs the mutated source: the tests drop PYTHONPATH,
+running environment after it. So every process of a test runs the mutated source. The tests drop PYTHONPATH,
 and start daemons, workers and `forgectl` from the interpreter's own directory. A run ends at its time limit
-with all that it started. Every rewritten file gets a modification time that no version of it had before:
-bytecode of another version is never taken for it, however fast one follows the other.
+with all of its processes. Every rewritten file gets a new modification time, so that bytecode of another
+version is never used.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ _LEFT_OUT = shutil.ignore_patterns(
     "*.egg-info",
 )
 _SCRIPTS = ("forged", "forgectl")
-# "FAILED tests/a.py::test_b[c d] - why"; what stands in brackets is left out, for it changes with the tests.
+# "FAILED tests/a.py::test_b[c d] - why"; the part in brackets is left out, because it varies.
 _RED = re.compile(r"^(?:FAILED|ERROR) (tests/[^\s\[]+)", re.MULTILINE)
 _STARTED = re.compile(r"^(tests/[^\s\[]+::[^\s\[]+)", re.MULTILINE)
-# What a conftest imports cannot be imported: pytest names no test then.
+# A conftest's import fails: pytest names no test then.
 _NO_CONFTEST = "while loading conftest"
 
 
 class Result(msgspec.Struct, frozen=True):
-    """How a run ended; `by` is the first test that was red, or that was running when time was up."""
+    """Result of a run; `by` is the first failed test, or the one that was running at the time limit."""
 
     red: bool
     by: str = ""
@@ -58,7 +58,7 @@ class Result(msgspec.Struct, frozen=True):
 
 
 class Scratch:
-    """`tree` is the copy, `python` the interpreter that runs it."""
+    """A scratch copy: `tree` is the copy, `python` its interpreter."""
 
     def __init__(self, root: Path, repo: Path = REPO) -> None:
         self._root = root
@@ -72,7 +72,7 @@ class Scratch:
 
     @contextlib.contextmanager
     def mutated(self, mutation: Mutation) -> Iterator[Path]:
-        """The copy with this bug in it; afterwards without. Raises Gone and Ambiguous."""
+        """Plant a bug in the copy for the duration of the block. Raises Gone and Ambiguous."""
         spot = place(mutation, self.tree)
         self._write(spot.path, spot.mutated)
         try:
@@ -81,21 +81,21 @@ class Scratch:
             self._write(spot.path, spot.original)
 
     def run(self, tests: Sequence[str], limit_s: float, options: Sequence[str] = ("-x",)) -> Result:
-        """Run these tests. Raises LookupError when pytest fails and no test does: none was found."""
+        """Run these tests. Raises LookupError if pytest fails without a failed test."""
         shutil.rmtree(self.tree / ".hypothesis", ignore_errors=True)  # no example of another mutation
-        # Not below the copy, for nothing watches it there, and short: sockets have paths of 107 bytes.
+        # Not below the copy, where no file is watched, and short: sockets have paths of 107 bytes.
         where = f"--basetemp={self._root / 't'}"
         command = [str(self.python), "-m", "pytest", "-v", "--tb=line", "-p", "no:cacheprovider"]
         code, output = self._finish([*command, where, *options, *tests], limit_s)
         started, first = _STARTED.findall(output), _RED.search(output)
         if code and not (started or first or _NO_CONFTEST in output):
             raise LookupError(output[-2000:])
-        # Without a word about a test, time was up, or something was left open, which is a failure at the end.
+        # Without a failed test, the time was up, or a resource was left open, which fails at the end.
         by = first[1] if first else [tests[0], *started][-1]
         return Result(red=code != 0, by=by, hung=code is None, output=output)
 
     def _finish(self, command: Sequence[str], limit_s: float) -> tuple[int | None, str]:
-        """The exit code, None if it had to be killed, and what was printed."""
+        """Return the exit code, None if it had to be killed, and the output."""
         log = self._root / "log"
         with log.open("wb") as out:
             process = subprocess.Popen(
@@ -115,7 +115,7 @@ class Scratch:
         return code, log.read_text(encoding="utf-8", errors="replace")
 
     def _kill_what_is_left(self, process: subprocess.Popen[bytes]) -> None:
-        """Daemons have sessions of their own; they are known by the path of this directory, which is new."""
+        """Kill daemons, which have sessions of their own, by the path of this new directory."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -145,7 +145,7 @@ class Scratch:
 
 @contextlib.contextmanager
 def scratch(repo: Path = REPO) -> Iterator[Scratch]:
-    """A copy in a temporary directory, removed at the end."""
+    """Yield a copy in a temporary directory, removed at the end."""
     root = Path(tempfile.mkdtemp(prefix="mutants-")).resolve()
     try:
         yield Scratch(root, repo)

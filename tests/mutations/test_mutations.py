@@ -1,4 +1,4 @@
-"""The mutation script itself, over small repositories: what it finds, plants, takes back and concludes."""
+"""Tests of the mutation script itself, over small repositories."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def mutated(text: str, *do: str, where: str = "f", tree: Path) -> str:
     return ast.unparse(ast.parse(place(mutation(do, where=where), tree).mutated))
 
 
-# What it does.
+# The changes.
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_the_rest_of_a_file_stays_as_it_is(tree):
     assert found.line == text[: text.index("g()")].count("\n") + 1
 
 
-# Where it goes.
+# The places.
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ def test_a_name_is_of_one_mutation(tmp_path):
         load(file)
 
 
-# What comes of it.
+# The verdicts.
 
 
 IN_ANOTHER_PROCESS = ("test_larger_in_another_process",)
@@ -305,7 +305,7 @@ def test_tests_that_prove_nothing_are_a_failure(tests, word, tree, capsys):
 
 
 def words(capsys) -> dict[str, str]:
-    """What was printed of each: the word by the name."""
+    """Return the printed verdicts by name."""
     lines = [line.split("  ") for line in capsys.readouterr().out.strip().splitlines()[:-1]]
     return {rest[0]: word for word, *rest in (list(filter(None, map(str.strip, line))) for line in lines)}
 
@@ -314,9 +314,9 @@ def test_what_has_lost_its_place_is_named_without_a_run(tree, capsys):
     assert run.lost([mutation()], tree) == 0
     assert run.lost([mutation(NOWHERE, name="b")], tree) == 1
     assert run.lost([mutation(name="c", tests=("test_of_old",))], tree) == 1
-    told = capsys.readouterr().out
-    assert "b: `remove call fsync` fits no places" in told
-    assert "c: no such test: test_of_old" in told
+    printed = capsys.readouterr().out
+    assert "b: `remove call fsync` fits no places" in printed
+    assert "c: no such test: test_of_old" in printed
 
 
 def test_one_after_the_other_is_taken_back_and_leaves_no_bytecode(tree):
@@ -346,7 +346,7 @@ def test_a_hang_is_red_and_ends_with_all_that_it_started(tree):
 
 
 def ends(pid: int) -> bool:
-    """A killed process is there for a moment; a zombie whose parent has not looked is dead."""
+    """Return True once a killed process is gone or a zombie."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True).stdout

@@ -15,7 +15,7 @@ import numpy as np
 
 from forged.attributes import Facts
 from forged.memory import Scope, utc
-from forged.models import Door, Kind, Vectors
+from forged.models import EgressGuard, Kind, Vectors
 from forged.postgres import SharedServer, Stored
 from forged.state import State
 from tests.state.conftest import a_governor
@@ -92,7 +92,7 @@ async def running(
     settings = msgspec.structs.replace(database.settings(), scopes=frozenset(scopes), model=model)
     state = State(str(directory), a_governor())
     shared = SharedServer(
-        settings, state=state, **{"door": Door(), "daemon": "here", "clock": Clock()} | given
+        settings, state=state, **{"egress": EgressGuard(), "daemon": "here", "clock": Clock()} | given
     )
     tasks = [asyncio.create_task(state.run()), asyncio.create_task(shared.run())]
     try:

@@ -54,9 +54,9 @@ async def machine(database: Database, place: Path, name: str) -> AsyncIterator[P
             await asyncio.gather(following, return_exceptions=True)
 
 
-async def ingested(parts: Parts, text: str, source: str = "guide.md", **fields) -> wire.DocumentFate:
+async def ingested(parts: Parts, text: str, source: str = "guide.md", **fields) -> wire.DocumentOutcome:
     reply = await parts.ask(wire.Ingest(documents=(wire.Document(source=source, text=text),), **fields))
-    return reply.fates[0]
+    return reply.outcomes[0]
 
 
 async def listed(parts: Parts) -> list[tuple[str, int, bool, bool]]:
@@ -74,17 +74,17 @@ def files(place: Path, name: str) -> list[Path]:
 
 async def test_what_one_machine_ingests_another_recalls_and_lists(database, tmp_path):
     async with machine(database, tmp_path, "one") as one, machine(database, tmp_path, "other") as other:
-        fate = await ingested(one, LONG, metadata={"team": "core"}, agent_id="claude")
+        outcome = await ingested(one, LONG, metadata={"team": "core"}, agent_id="claude")
         found = await recalled(other, "walrus0001")
         again, stock = await ingested(one, LONG), await listed(other)
         own = await recalled(one, "walrus0001")
 
-    assert (fate.became, fate.shared, again.became, again.shared) == ("new", "there", "there", "there")
-    assert {each.document_id for each in found} == {fate.document_id}
+    assert (outcome.result, outcome.shared, again.result, again.shared) == ("new", "there", "exists", "there")
+    assert {each.document_id for each in found} == {outcome.document_id}
     assert (found[0].metadata, found[0].agent_id) == ({"team": "core"}, "claude")
-    assert stock == [("guide.md", fate.pieces, True, False)]
+    assert stock == [("guide.md", outcome.pieces, True, False)]
     assert len(own) == len({each.id for each in own}) > 0
-    assert len(database.sql(ROWS)) == fate.pieces
+    assert len(database.sql(ROWS)) == outcome.pieces
 
 
 async def test_a_later_text_from_another_machine_takes_the_place_of_the_former_everywhere(database, tmp_path):
@@ -96,20 +96,20 @@ async def test_a_later_text_from_another_machine_takes_the_place_of_the_former_e
         await until(lambda: not files(tmp_path, "other"), 5)
 
     assert stock == [("guide.md", 1, True, False)]
-    assert (back.became, back.shared) == ("new", "there")
+    assert (back.result, back.shared) == ("new", "there")
     assert len(files(tmp_path, "one")) == back.pieces == len(database.sql(ROWS))
 
 
 async def test_a_document_that_another_machine_removes_is_gone_from_files_and_rows(database, tmp_path):
     async with machine(database, tmp_path, "one") as one, machine(database, tmp_path, "other") as other:
-        fate = await ingested(one, LONG)
+        outcome = await ingested(one, LONG)
         gone = await other.ask(wire.RemoveDocument(name="guide.md"))
         await until(lambda: not files(tmp_path, "one"), 5)
         stock = await listed(one)
         with pytest.raises(MemoryNotFound, match="ingest --list"):
-            await one.ask(wire.RemoveDocument(name=fate.document_id))
+            await one.ask(wire.RemoveDocument(name=outcome.document_id))
 
-    assert (gone.pieces, gone.waits, stock) == (fate.pieces, False, [])
+    assert (gone.pieces, gone.waits, stock) == (outcome.pieces, False, [])
     assert database.sql(ROWS) == []
 
 
@@ -125,19 +125,17 @@ async def test_a_clock_that_is_behind_removes_and_brings_all_the_same(database, 
 
 async def test_a_piece_that_is_forgotten_goes_from_the_server_too(database, tmp_path):
     async with machine(database, tmp_path, "one") as one:
-        fate = await ingested(one, LONG)
+        outcome = await ingested(one, LONG)
         await one.loaded(tmp_path / "one")
         name, place = files(tmp_path, "one")[1].stem, str(tmp_path / "one")
         await one.ask(wire.Forget(workspace=place, memory_id=name, scope="org"))
         again = await ingested(one, LONG)
 
     assert again.shared == "there"
-    assert [each[1] for each in database.sql(ROWS)] == [each for each in range(fate.pieces) if each != 1]
+    assert [each[1] for each in database.sql(ROWS)] == [each for each in range(outcome.pieces) if each != 1]
 
 
-async def test_a_secret_that_somebody_insists_on_stays_here_and_private_spans_stay_nowhere(
-    database, tmp_path
-):
+async def test_a_secret_that_someone_insists_on_stays_here_and_private_spans_stay_nowhere(database, tmp_path):
     async with machine(database, tmp_path, "one") as one:
         await ingested(one, f"The zebra uses {SECRET} here. <private>An emu.</private>", allow_secret=True)
 
@@ -155,8 +153,8 @@ def test_two_daemons_bring_and_remove_documents_while_they_cannot_reach_the_serv
         eventually(lambda: here.status().shared.listening and there.status().shared.listening)
         document = [Document(source="guide.md", text=OTHER)]
         one.cut()
-        (fate,) = here.ingest(document).fates
-        assert (fate.became, fate.shared) == ("new", "waits")
+        (outcome,) = here.ingest(document).outcomes
+        assert (outcome.result, outcome.shared) == ("new", "waits")
         assert here.documents().reason.startswith("the shared server was not asked")
         one.mend()
         eventually(lambda: [each.source for each in there.documents().documents] == ["guide.md"])

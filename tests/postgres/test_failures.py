@@ -16,14 +16,16 @@ PASSING = [
 ]
 
 
-@pytest.mark.parametrize("told", PASSING)
-def test_a_server_that_starts_or_stops_is_gone_for_a_moment_and_refuses_nobody(told):
+@pytest.mark.parametrize("reported", PASSING)
+def test_a_server_that_starts_or_stops_is_gone_for_a_moment_and_refuses_no_one(reported):
     """It is looked for again soon: a refusal is thought to last."""
-    error = shared_error(psycopg.OperationalError(f"connection failed: FATAL:  {told}"))
+    error = shared_error(psycopg.OperationalError(f"connection failed: FATAL:  {reported}"))
 
     assert error.reason == "unreachable"
 
 
-@pytest.mark.parametrize("told", ['role "ada" is not permitted to log in', 'role "ada" does not exist'])
-def test_a_role_that_is_not_let_in_is_refused(told):
-    assert shared_error(psycopg.OperationalError(f"connection failed: FATAL:  {told}")).reason == "refused"
+@pytest.mark.parametrize("reported", ['role "ada" is not permitted to log in', 'role "ada" does not exist'])
+def test_a_role_that_is_not_let_in_is_refused(reported):
+    assert (
+        shared_error(psycopg.OperationalError(f"connection failed: FATAL:  {reported}")).reason == "refused"
+    )

@@ -239,11 +239,11 @@ def test_two_edits_of_one_file_come_to_the_same_whichever_side_looks_and_however
     end = resolved("mem_1", "user", one, other)
     assert end == resolved("mem_1", "user", other, one)
     assert end == resolved("mem_1", "user", end.data, one), "one side has written its half already"
-    kept, beside = parse(end.data, "user", "mem_1"), parse(end.second, "user", end.second_id)
-    assert (kept.id, kept.content, beside.id, beside.content) == ("mem_1", "coffee", end.second_id, "tea")
-    assert build_chains([kept, beside]).concurrent_heads == {beside.id: (kept.id,)} or build_chains(
-        [kept, beside]
-    ).concurrent_heads == {kept.id: (beside.id,)}
+    kept, next_to = parse(end.data, "user", "mem_1"), parse(end.second, "user", end.second_id)
+    assert (kept.id, kept.content, next_to.id, next_to.content) == ("mem_1", "coffee", end.second_id, "tea")
+    assert build_chains([kept, next_to]).concurrent_heads == {next_to.id: (kept.id,)} or build_chains(
+        [kept, next_to]
+    ).concurrent_heads == {kept.id: (next_to.id,)}
 
 
 def test_two_files_that_differ_in_nothing_that_is_said_leave_one():

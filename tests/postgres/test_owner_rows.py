@@ -25,7 +25,7 @@ def change(memory_id: str, content: str = "text", expected: str = "", older: str
     return FileChange(CarriedFile(data, Facts("fact", 0.7, {"topic": "x"})), held(data, memory_id), expected)
 
 
-async def test_a_row_comes_back_as_the_file_it_was_with_what_is_known_beside_it(
+async def test_a_row_comes_back_as_the_file_it_was_with_what_is_known_next_to_it(
     database: Database, tmp_path: Path
 ):
     async with running(database, tmp_path) as shared:

@@ -81,19 +81,19 @@ async def test_a_statement_is_ended_by_the_server_before_its_deadline(database):
         await until(lambda: is_idle(database))
 
 
-async def test_the_server_is_told_a_limit_anew_only_where_it_differs(database):
+async def test_the_server_is_sent_a_limit_anew_only_where_it_differs(database):
     async with Using(database.settings()) as pool:
-        told = []
+        reported = []
         for seconds in (100.0, 99.0, 105.0, 50.0, 200.0, 200.0):
             ((limit,),) = await ask(pool, "SHOW statement_timeout", deadline=soon(seconds))
-            told.append(int(limit.removesuffix("ms")) if limit.endswith("ms") else int(limit[:-1]) * 1000)
+            reported.append(int(limit.removesuffix("ms")) if limit.endswith("ms") else int(limit[:-1]) * 1000)
 
-    assert told[0] == told[1] == told[2] > told[3]
-    assert 90_000 < told[0] < 100_000 * 0.95
-    assert 45_000 < told[3] <= 50_000 * 0.95 < 180_000 < told[4] == told[5]
+    assert reported[0] == reported[1] == reported[2] > reported[3]
+    assert 90_000 < reported[0] < 100_000 * 0.95
+    assert 45_000 < reported[3] <= 50_000 * 0.95 < 180_000 < reported[4] == reported[5]
 
 
-async def test_a_connection_that_the_server_ended_is_replaced_and_nobody_notices(database):
+async def test_a_connection_that_the_server_ended_is_replaced_and_no_one_notices(database):
     async with Using(database.settings()) as pool:
         ((pid,),) = await ask(pool, "SELECT pg_backend_pid()", deadline=soon())
         database.sql("SELECT pg_terminate_backend(%s, 5000)", (pid,))
@@ -122,7 +122,7 @@ def is_idle(database):
     return database.sql(query, [database.name]) == []
 
 
-async def test_a_server_that_says_nothing_more_keeps_nobody_beyond_the_deadline(own):
+async def test_a_server_that_says_nothing_more_keeps_no_one_beyond_the_deadline(own):
     async with Using(own.settings()) as pool:
         ((pid,),) = await ask(pool, "SELECT pg_backend_pid()")
         os.kill(own.server.pid, signal.SIGSTOP)
@@ -157,7 +157,7 @@ async def test_a_killed_server_is_found_again_without_anybody_waiting_for_it(own
         assert await ask(pool) == [(1,)]
 
 
-async def test_whoever_finds_every_connection_in_use_waits_no_longer_than_told(database):
+async def test_whoever_finds_every_connection_in_use_waits_no_longer_than_set(database):
     async with Using(database.settings()) as pool, contextlib.AsyncExitStack() as held:
         for _ in range(CONNECTIONS):
             await held.enter_async_context(pool.connection(soon()))

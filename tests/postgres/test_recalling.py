@@ -82,7 +82,7 @@ async def test_a_server_that_is_gone_is_named_and_files_answer_in_time(home, dat
     assert [each.split()[0] for each in reply.degraded] == ["shared"]
 
 
-async def test_a_secret_in_a_row_that_somebody_else_wrote_is_not_shown(home, database, tmp_path):
+async def test_a_secret_in_a_row_that_someone_else_wrote_is_not_shown(home, database, tmp_path):
     key = "AKIA" + "IOSFODNN7EXAMPLA"
     async with (
         running(database, tmp_path / "shared") as shared,

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from forged.errors import ProviderError
 from forged.files import render
 from forged.memory import Entity, EntityRelation, Scope
-from forged.models import Door
+from forged.models import EgressGuard
 from forged.postgres import RowOwner, SharedServer, Stored, grant
 from forged.postgres.relating import EntityTables
 from tests.data.memories import memory
@@ -31,12 +31,12 @@ def shared(database: Database, tmp_path: Path) -> AbstractAsyncContextManager[Sh
 def related(name: str, *relations: Told, owner: str = "ada", **fields: object) -> Stored:
     """A user's memory whose file says these relations."""
     ends = dict.fromkeys(end for source, _, target in relations for end in (source, target))
-    told = replace(
+    reported = replace(
         memory(f"mem_{name}", f"text of {name}", scope="user"),
         entities=tuple(Entity(end) for end in ends),
         relations=tuple(EntityRelation(*each) for each in relations),
     )
-    return row(Scope.USER, owner, name, content=told.content, file=render(told), **fields)
+    return row(Scope.USER, owner, name, content=reported.content, file=render(reported), **fields)
 
 
 def piece(name: str, content: str) -> Stored:
@@ -180,18 +180,18 @@ async def test_two_who_write_documents_that_name_the_same_things_do_not_lock_eac
 
 async def test_what_a_query_names_leaves_as_all_texts_do(database: Database, tmp_path: Path):
     left, key = [], "AKIA" + "IOSFODNN7EXAMPLA"
-    door = Door(record=left.append)
+    egress = EgressGuard(record=left.append)
 
     async def paused(_: tuple[str, ...]) -> str:
         return "paused"
 
-    async with running(database, tmp_path, door=door) as shared:
+    async with running(database, tmp_path, egress=egress) as shared:
         await shared.put([piece("a", "`apollo` writes to `ledger`.")])
         database.sql("UPDATE forged.entities SET id = %s WHERE id = 'ledger'", (key.casefold(),))
         left.clear()
         assert await found(shared, key, Scope.ORG, "") == {}, "a secret has left as a name"
         assert list(await found(shared, "apollo", Scope.ORG, "")) == ["a"]
         assert {(each.host, each.purpose) for each in left} == {(shared.host, "shared")}
-        door.guard(paused, lambda _: "", left.append, door.metrics)
+        egress.configure(paused, lambda _: "", left.append, egress.metrics)
         with pytest.raises(ProviderError):
             await found(shared, "apollo", Scope.ORG, "")

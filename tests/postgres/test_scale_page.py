@@ -15,7 +15,7 @@ OWNED = (Scope.SESSION, Scope.USER, Scope.AGENT)
 _NO_STATEMENT = {"CHANNEL", "found_columns"}
 
 
-def told() -> dict[str, str]:
+def reported() -> dict[str, str]:
     """Where a statement goes, by its name; of a statement that two rows are about, the first."""
     table = PAGE.partition("### Which statements cross machines")[2].partition("\n### ")[0]
     rows = re.findall(r"^\| (`.*?) \| .*? \| (.*) \|$", table, re.MULTILINE)
@@ -44,11 +44,13 @@ def text_of(name: str, scope: Scope) -> str:
     return maker() if name == "keep_newest" else maker(scope)
 
 
-def test_every_statement_is_told_and_no_other():
-    assert set(told()) == made()
+def test_every_statement_is_reported_and_no_other():
+    assert set(reported()) == made()
 
 
-@pytest.mark.parametrize("name", [name for name, where in told().items() if where.startswith("one shard")])
+@pytest.mark.parametrize(
+    "name", [name for name, where in reported().items() if where.startswith("one shard")]
+)
 def test_a_statement_that_goes_to_one_shard_names_whose_rows_it_wants(name: str):
     for scope in OWNED:
         text = " ".join(text_of(name, scope).split())
@@ -61,7 +63,7 @@ def test_a_statement_that_goes_to_one_shard_names_whose_rows_it_wants(name: str)
 
 
 def test_a_statement_that_goes_to_all_shards_names_no_owner():
-    everywhere = [name for name, where in told().items() if where.startswith("all shards")]
+    everywhere = [name for name, where in reported().items() if where.startswith("all shards")]
 
     assert everywhere == ["sweep"]
     assert "session_id" not in statements.sweep()

@@ -23,7 +23,7 @@ def shared(database: Database, tmp_path: Path) -> AbstractAsyncContextManager[Sh
     return running(database, tmp_path)
 
 
-async def test_nobody_finds_what_is_of_another(shared: SharedServer):
+async def test_no_one_finds_what_is_of_another(shared: SharedServer):
     others = {Scope.SESSION: "s2", Scope.USER: "bob", Scope.AGENT: "critic"}
     await shared.put([row(scope, owner, f"{scope}") for scope, owner in others.items()])
     await shared.put([row(Scope.ORG, "", "for-all")])

@@ -106,8 +106,8 @@ async def test_writes_to_a_server_that_is_gone_come_to_it_in_their_order_when_it
             await shared.put([row(Scope.ORG, "", "old", content=content)])
         await shared.put([row(Scope.ORG, "", "new"), row(Scope.ORG, "", "gone")])
         await shared.remove(Scope.ORG, "", ["mem_gone"])
-        told = shared.condition()
-        assert (told.state, told.waiting) == ("failing", 5)
+        reported = shared.condition()
+        assert (reported.state, reported.waiting) == ("failing", 5)
 
     async with running(own, tmp_path) as shared:  # another daemon takes up what waits
         await asyncio.to_thread(own.server.start)
@@ -118,7 +118,7 @@ async def test_writes_to_a_server_that_is_gone_come_to_it_in_their_order_when_it
     assert own.sql("SELECT id FROM forged.tombstones") == [("mem_gone",)]
 
 
-async def test_a_server_that_hangs_keeps_nobody_beyond_the_deadline(own: Database, tmp_path: Path):
+async def test_a_server_that_hangs_keeps_no_one_beyond_the_deadline(own: Database, tmp_path: Path):
     """Frozen, it still takes connections and bytes, and answers nothing."""
     async with running(own, tmp_path) as shared:
         await shared.put([row(Scope.ORG, "", "one")])
@@ -157,7 +157,9 @@ async def test_whoever_goes_away_while_the_server_hangs_is_gone_at_once(own: Dat
                 os.kill(pid, signal.SIGCONT)
 
 
-async def test_what_the_server_refuses_for_good_is_told_and_holds_up_nothing(own: Database, tmp_path: Path):
+async def test_what_the_server_refuses_for_good_is_reported_and_holds_up_nothing(
+    own: Database, tmp_path: Path
+):
     own.sql(
         "CREATE FUNCTION forged.no() RETURNS trigger LANGUAGE plpgsql AS"
         " $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '23514'; END $$"
@@ -174,8 +176,8 @@ async def test_what_the_server_refuses_for_good_is_told_and_holds_up_nothing(own
         await until(lambda: not shared.condition().waiting)
 
         assert await there(shared) == ["a", "b"]
-        (told,) = shared.condition().refused
-        assert told.startswith("put mem_bad: the shared PostgreSQL answered CheckViolation")
+        (reported,) = shared.condition().refused
+        assert reported.startswith("put mem_bad: the shared PostgreSQL answered CheckViolation")
 
 
 def children(pid: int) -> list[int]:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from forged.counters import Departure
+from forged.counters import EgressRecord
 from forged.maps import EmbeddingQueue
 from forged.memory import Scope
-from forged.models import Door
+from forged.models import EgressGuard
 from forged.postgres import SharedServer
 from tests.postgres.rows import NOW, Clock, ScriptedEmbedder, ids, row, running, soon, until, vector
 from tests.support.clock import PATIENCE_S
@@ -94,11 +94,11 @@ async def test_removing_a_document_removes_all_of_its_pieces_and_it_can_be_taken
 async def test_no_secret_and_no_private_span_leaves_and_what_leaves_is_counted(
     database: Database, tmp_path: Path
 ):
-    left: list[Departure] = []
-    door = Door(record=left.append)
+    left: list[EgressRecord] = []
+    egress = EgressGuard(record=left.append)
     secret = "sk-proj-" + "a1B2c3D4" * 6
     text = f"the key is {secret} and <private>my salary is 7</private> stays"
-    async with running(database, tmp_path, door=door) as shared:
+    async with running(database, tmp_path, egress=egress) as shared:
         await shared.put([row(Scope.ORG, "", "one", content=text, metadata={"note": secret, "topic": "a"})])
 
     ((content, metadata),) = database.sql(
@@ -120,9 +120,9 @@ async def test_while_paused_nothing_leaves_and_what_waited_leaves_afterwards(
     async def guard(_: tuple[str, ...]) -> str:
         return "".join(paused)
 
-    door = Door()
-    door.guard(guard, lambda _: "", lambda _: None, door.metrics)
-    async with running(database, tmp_path, door=door) as shared:
+    egress = EgressGuard()
+    egress.configure(guard, lambda _: "", lambda _: None, egress.metrics)
+    async with running(database, tmp_path, egress=egress) as shared:
         await shared.put([row(Scope.ORG, "", "one")])
         assert database.sql("SELECT count(*) FROM forged.organizational_memories") == [(0,)]
         assert shared.condition().waiting == 1

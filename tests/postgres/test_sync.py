@@ -98,8 +98,8 @@ dimension = 8
         with self.client() as client:
             shared = client.status().shared
         assert shared is not None
-        user = [each for each in shared.in_step if (each.scope, each.owner) == ("user", self.user_id)]
-        return [each.behind for each in user if each.in_step_s is not None] == [0]
+        user = [each for each in shared.sync if (each.scope, each.owner) == ("user", self.user_id)]
+        return [each.behind for each in user if each.in_sync_s is not None] == [0]
 
     def close(self) -> None:
         self.daemon.close()

@@ -73,7 +73,7 @@ def test_a_conversation_longer_than_the_model_takes_gets_its_hypotheses_all_the_
     assert "mem_pool" in ids(after)
 
 
-def test_what_the_model_wrote_is_what_was_looked_for_with_the_message_beside_it(auto, repo):
+def test_what_the_model_wrote_is_what_was_looked_for_with_the_message_next_to_it(auto, repo):
     auto.load(repo)
     turn = auto.turn()
     auto.ask(repo, turn, timeout_s=0.1)

@@ -6,7 +6,7 @@ import pytest
 
 from forged.conversation import Utterance
 from forged.retrieval import values
-from forged.retrieval.values import before, leans, only_goes_on, says_nothing
+from forged.retrieval.values import context_of, is_elliptical, only_continues, says_nothing
 
 
 def talk(*texts):
@@ -34,8 +34,8 @@ def talk(*texts):
 )
 def test_chat_says_nothing_and_leans_on_nothing(message):
     assert says_nothing(message)
-    assert not leans(message)
-    assert before(talk("where does the port come from?", "From the env file.", message)) == ""
+    assert not is_elliptical(message)
+    assert context_of(talk("where does the port come from?", "From the env file.", message)) == ""
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_chat_says_nothing_and_leans_on_nothing(message):
 )
 def test_an_elliptical_message_leans_on_what_was_said(message):
     assert not says_nothing(message)
-    assert leans(message)
+    assert is_elliptical(message)
 
 
 @pytest.mark.parametrize(
@@ -68,14 +68,14 @@ def test_an_elliptical_message_leans_on_what_was_said(message):
         "把导出任务改成每天凌晨两点在备用服务器上运行,并且把结果写到对象存储里",
     ],
 )
-def test_a_message_that_names_what_it_is_about_stands_alone(message):
-    assert not leans(message)
-    assert before(talk("is the cache warm?", "It is.", message)) == ""
+def test_a_message_that_names_its_subject_has_no_context(message):
+    assert not is_elliptical(message)
+    assert context_of(talk("is the cache warm?", "It is.", message)) == ""
 
 
 def test_what_is_continued_is_the_last_question_and_the_end_of_the_answer_without_its_code():
     answer = "x" * 500 + "\n```python\nprint('secret plan')\n```\nSo the lock file is stale."
-    found = before(talk("older", "old answer", "why is the build red?", answer, "fix it"))
+    found = context_of(talk("older", "old answer", "why is the build red?", answer, "fix it"))
 
     assert found.startswith("why is the build red?\n")
     assert found.endswith("So the lock file is stale.\nfix it")
@@ -89,15 +89,15 @@ def test_what_is_continued_is_the_last_question_and_the_end_of_the_answer_withou
     ["lol ok so i do have a fever", "haha and the cat?", "jajaja y eso?", "kkkk e agora", "哈哈哈那个猫呢"],
 )
 def test_an_aside_that_begins_with_laughter_leans_on_nothing(message):
-    assert not leans(message)
-    assert before(talk("where does the port come from?", "From the env file.", message)) == ""
+    assert not is_elliptical(message)
+    assert context_of(talk("where does the port come from?", "From the env file.", message)) == ""
 
 
 def test_of_a_long_paste_both_ends_and_the_names_between_them_are_continued():
     frames = "".join(f"    at step {n} of the run, nothing to see here\n" for n in range(40))
     names = "  eu.portage.AnnounceService.announce\n"
     pasted = f"why is the export red?\n{frames}{names}{frames}PoolTimeoutError: gone"
-    found = before(talk(pasted, "The pool is empty.", "fix it"))
+    found = context_of(talk(pasted, "The pool is empty.", "fix it"))
 
     assert found.startswith("why is the export red?\n")
     assert "\neu.portage.AnnounceService.announce\n" in found
@@ -110,14 +110,14 @@ def test_a_change_of_subject_ends_it():
     turn = "set up a nightly export of the ledger tables to object storage"
     said = talk("why is the build red?", "The lock file is stale.", turn)
 
-    assert before(said) == ""
-    assert "lock file" not in before((*said, *talk(turn, "Done.", "test it")[1:]))
+    assert context_of(said) == ""
+    assert "lock file" not in context_of((*said, *talk(turn, "Done.", "test it")[1:]))
 
 
 def test_only_going_on_is_nothing_without_anything_before():
-    assert only_goes_on("go on")
-    assert only_goes_on("yes, do it please")
-    assert not only_goes_on("flash it")
+    assert only_continues("go on")
+    assert only_continues("yes, do it please")
+    assert not only_continues("flash it")
 
 
 class Counting:
@@ -132,7 +132,7 @@ class Counting:
             yield each
 
 
-@pytest.mark.parametrize("asks", [says_nothing, only_goes_on, leans])
+@pytest.mark.parametrize("asks", [says_nothing, only_continues, is_elliptical])
 def test_of_a_log_in_a_message_no_more_words_are_read_than_tell(asks, monkeypatch):
     counting = Counting(values._WORD)
     monkeypatch.setattr(values, "_WORD", counting)

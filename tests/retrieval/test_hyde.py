@@ -78,20 +78,20 @@ def test_a_model_that_never_ends_its_line_is_hung_up_on():
 class Flawed(Model):
     """Says this, and why it is no whole answer."""
 
-    def __init__(self, text: str, flaw: str) -> None:
+    def __init__(self, text: str, failure: str) -> None:
         super().__init__()
-        self.completion = Completion(text, whole=False, flaw=flaw, told=f"http://x: {flaw}")
+        self.completion = Completion(text, whole=False, failure=failure, message=f"http://x: {failure}")
 
     async def complete(self, prompt, *, deadline):
         return self.completion
 
 
-@pytest.mark.parametrize("flaw", ["refused", "filtered", "cut", "server"])
-def test_a_reply_that_is_no_answer_is_a_failure_of_its_own_name(flaw):
-    with pytest.raises(ProviderError, match=f"^http://x: {flaw}$") as caught:
-        asked(Flawed("", flaw))
+@pytest.mark.parametrize("failure", ["refused", "filtered", "cut", "server"])
+def test_a_reply_that_is_no_answer_is_a_failure_of_its_own_name(failure):
+    with pytest.raises(ProviderError, match=f"^http://x: {failure}$") as caught:
+        asked(Flawed("", failure))
 
-    assert caught.value.reason == flaw
+    assert caught.value.reason == failure
 
 
 # --- a model that takes less than the whole window ---

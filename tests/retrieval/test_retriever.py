@@ -14,8 +14,8 @@ from forged.conversation import Utterance, last_user_text
 from forged.counters import Metrics
 from forged.errors import ProviderError
 from forged.map import Baseline, gate
-from forged.models import Completion, Health
-from forged.retrieval import Answer, Ask, KeptAnswer, Retriever, pipeline
+from forged.models import Completion, EndpointHealth
+from forged.retrieval import Answer, Ask, CachedAnswer, Retriever, pipeline
 from forged.retrieval.reasons import CHAT
 from forged.stores import Question, Ranked, SearchResult, View, Workplace
 from tests.data.maps import vector_map
@@ -29,7 +29,7 @@ REFUSED = ProviderError("no", reason="auth")
 class Chat:
     """Writes `lines`, raises `error`, or waits for ever if there is neither."""
 
-    health: Health | None = None
+    health: EndpointHealth | None = None
 
     def __init__(self, *lines: str, error: ProviderError | None = None) -> None:
         self.lines, self.error = lines, error
@@ -97,8 +97,8 @@ def ask(**options) -> Ask:
         "hop_depth": 1,
         "deadline": time.monotonic() + options.pop("within", PATIENCE_S),
     }
-    told = {**defaults, **options}
-    return Ask(message=last_user_text(told["window"]), **told)
+    reported = {**defaults, **options}
+    return Ask(message=last_user_text(reported["window"]), **reported)
 
 
 def retriever(
@@ -120,7 +120,7 @@ def retriever(
 def retrieve(of: Retriever, view: View, **options) -> Answer:
     async def run() -> Answer:
         try:
-            return (await of.retrieve(ask(**options), seeing(view), KeptAnswer()))[0]
+            return (await of.retrieve(ask(**options), seeing(view), CachedAnswer()))[0]
         finally:
             of.close()
 
@@ -141,7 +141,7 @@ def seeing(view: View, *others, top: str = "/repo") -> Workplace:
     return Workplace((), Files(view), (top,), MemoryConfig(), others=others)
 
 
-_TURNS: dict[str, KeptAnswer] = {}
+_TURNS: dict[str, CachedAnswer] = {}
 
 
 @pytest.fixture(autouse=True)
@@ -149,16 +149,16 @@ def no_turns() -> None:
     _TURNS.clear()
 
 
-def turn(name: str = "t") -> KeptAnswer:
+def turn(name: str = "t") -> CachedAnswer:
     """A turn, the same for the same name in one test."""
-    return _TURNS.setdefault(name, KeptAnswer())
+    return _TURNS.setdefault(name, CachedAnswer())
 
 
 def ids(answer: Answer) -> list[str]:
     return [ranked.memory.id for ranked in answer.ranked]
 
 
-def told(answer: Answer) -> tuple[str, str, str, tuple[str, ...]]:
+def reported(answer: Answer) -> tuple[str, str, str, tuple[str, ...]]:
     return answer.status, answer.strategy, answer.reason, answer.indexes
 
 
@@ -169,18 +169,18 @@ def said(text: str, role: str = "user") -> tuple[Utterance]:
     return (Utterance(role, text),)
 
 
-RELATED, BESIDE, UNHEARD = said("the walrus"), said("can you translate a poem"), said("unheard")
+RELATED, NEXT_TO, UNHEARD = said("the walrus"), said("can you translate a poem"), said("unheard")
 BLANK = said("x", "assistant")
 TRADES = "plumbing heating roofing carpentry masonry tiling glazing painting wiring fencing paving gutters"
 FAINT = said(f"{TRADES} and a walrus")
-BOTH_LEGS, BY_WORDS = ("lexical", "dense"), ("lexical",)
+BOTH_INDEXES, BY_WORDS = ("lexical", "dense"), ("lexical",)
 AUTH, ON_THEIR_WAY = "provider: auth", "vectors are on their way; answered by words"
 NO_KEY, FIRST = "auth: no key", "first build is running"
 ANOTHER = "the embedding model has become another one; answered by words"
 ODD = vector_map([memory("a", "x")], {"a": (1.0, 0.0)}, lexical=False)
 FULL, READ, NOTHING = View((BOTH,)), View((WORDS,)), View((EMPTY,), generation=1)
 GATED = {"min_score": 0.95}
-ASIDE = {**GATED, "window": BESIDE}
+ASIDE = {**GATED, "window": NEXT_TO}
 
 
 def deaf() -> Embedder:
@@ -191,7 +191,7 @@ def deaf() -> Embedder:
 
 
 def ok(reason="", strategy="direct"):
-    return "ok", strategy, reason, BOTH_LEGS, bool(reason)
+    return "ok", strategy, reason, BOTH_INDEXES, bool(reason)
 
 
 def words(reason="", status="ok"):
@@ -259,7 +259,7 @@ def test_the_best_that_there_is_answers_and_says_what_was_wrong(chat, embedder, 
     of = retriever(chat, embedder, **tuning)
     answer = retrieve(of, view, **{name: value for name, value in options.items() if name not in tuning})
 
-    assert (*told(answer), answer.degraded) == answered
+    assert (*reported(answer), answer.degraded) == answered
     assert bool(answer.ranked) == (answer.status == "ok")
     assert (answer.status, answer.indexes) != ("ok", BY_WORDS) or ids(answer) == ["a"]
     assert answer.status != "not_ready" or turn().get(0) is None
@@ -323,14 +323,14 @@ UNKNOWN = View((vector_map(WALRUSES, dict.fromkeys("abcdefgh", (1.0, 0.0, 0.0)))
 
 def test_until_the_model_is_known_two_memories_come_at_most_by_words_and_no_question_is_embedded():
     embedder = Embedder()
-    about, beside = (
+    about, next_to = (
         retrieve(gated(embedder), UNKNOWN, window=window)
-        for window in (said("who sings? the walrus"), BESIDE)
+        for window in (said("who sings? the walrus"), NEXT_TO)
     )
 
     assert (about.status, about.indexes, len(about.ranked), about.degraded) == ("ok", BY_WORDS, 2, True)
     assert "does not know the embedding model yet" in about.reason
-    assert (beside.status, beside.ranked) == ("empty", ())
+    assert (next_to.status, next_to.ranked) == ("empty", ())
     assert embedder.calls == []
 
 
@@ -364,7 +364,7 @@ def test_only_a_store_that_is_known_to_be_empty_now_asks_no_chat_model(view, cal
     assert chat.calls == calls
 
 
-async def test_a_search_embeds_the_callers_hypotheses_beside_the_message_and_asks_no_model_for_any():
+async def test_a_search_embeds_the_callers_hypotheses_with_the_message_and_asks_no_model_for_any():
     """What each memory is ranked by is the query that it answers best; without vectors words decide alike."""
     chat, embedder = Chat("h"), Embedder({"like a": X, "like b": Y, "far": Z})
     asked = ask(window=said("far"), hypotheses=("like b", "like b"))
@@ -416,7 +416,7 @@ def test_of_a_small_store_only_what_is_near_the_best_is_injected_but_all_is_list
     assert set(ids(ungated)) == set("abcdef")
 
 
-def test_a_hop_by_vectors_needs_evidence_of_its_own_or_much_for_where_it_comes_from(monkeypatch):
+def test_a_link_by_vectors_needs_own_evidence_or_a_source_beyond_doubt(monkeypatch):
     rows = np.random.default_rng(1).standard_normal((3, 64)).astype(np.float32)
     rows[1] = rows[2] + 0.3 * rows[1]
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
@@ -439,7 +439,7 @@ def test_a_hop_by_vectors_needs_evidence_of_its_own_or_much_for_where_it_comes_f
 
 
 @pytest.mark.parametrize(("doubtless", "reached"), [(0.5, "b"), (100.0, "c")])
-def test_a_hop_by_words_needs_words_of_its_own_or_many_where_it_comes_from(monkeypatch, doubtless, reached):
+def test_a_link_by_words_needs_own_words_or_a_source_with_many(monkeypatch, doubtless, reached):
     monkeypatch.setattr(gate, "_DOUBTLESS", doubtless)
     texts = {"a": "the walrus sings", "b": "something else", "c": "a walrus that sings in summer"}
     memories = [memory(name, text, related=["b", "c"] if name == "a" else []) for name, text in texts.items()]
@@ -473,9 +473,9 @@ async def test_of_flights_that_are_late_the_newest_four_run_on(chat, of):
     assert (chat.calls, chat.cancelled) == (6, 2)
 
 
-async def test_a_look_beside_a_turn_fills_its_cache_and_is_waited_for_by_nobody():
+async def test_a_probe_next_to_a_turn_fills_its_cache_and_delays_no_request():
     now = [1_000.0]
-    health = Health(clock=lambda: now[0])
+    health = EndpointHealth(clock=lambda: now[0])
     for _ in range(2):
         health.begin().failed(REFUSED)
     now[0] += 61
@@ -498,12 +498,12 @@ async def test_a_look_beside_a_turn_fills_its_cache_and_is_waited_for_by_nobody(
 async def test_a_flight_that_saw_what_was_purged_is_not_kept_nor_joined(chat, of, asked_after):
     before = asyncio.create_task(of.retrieve(ask(), seeing(FULL), turn()))
     await asyncio.sleep(0)
-    of.flights.purge()
+    of.runs.purge()
     after = asyncio.create_task(of.retrieve(ask(), seeing(READ), turn())) if asked_after else None
     await asyncio.sleep(0)
     chat.answer("h")
 
-    assert told((await before)[0]) == ("ok", "hyde", "", BOTH_LEGS)
+    assert reported((await before)[0]) == ("ok", "hyde", "", BOTH_INDEXES)
     assert after is None or (await after)[0].indexes == BY_WORDS
     kept = turn().get(0)
     assert kept.indexes == BY_WORDS if asked_after else kept is None
@@ -519,7 +519,7 @@ async def test_a_flight_that_saw_what_was_purged_is_not_kept_nor_joined(chat, of
 async def test_a_search_falls_back_to_words_in_auto_only(strategy, answered):
     of = retriever(None, deaf(), strategy)
 
-    assert told(await of.search(ask(), seeing(FULL))) == answered
+    assert reported(await of.search(ask(), seeing(FULL))) == answered
 
 
 def test_a_large_search_leaves_the_loop_free():
@@ -586,12 +586,12 @@ def shared(name: str) -> Ranked:
     return Ranked(memory(name, f"of {name}", scope="org"), 17.0)
 
 
-def beside(*others: Scripted, view: View | None = None, **options) -> Answer:
+def next_to(*others: Scripted, view: View | None = None, **options) -> Answer:
     async def run() -> Answer:
         of = retriever(strategy=options.pop("strategy", "auto"))
         try:
             sources = seeing(READ if view is None else view, *others)
-            answer, _ = await of.retrieve(ask(**options), sources, KeptAnswer())
+            answer, _ = await of.retrieve(ask(**options), sources, CachedAnswer())
             await asyncio.sleep(0)  # what was given up hears of it
             return answer
         finally:
@@ -604,7 +604,7 @@ def beside(*others: Scripted, view: View | None = None, **options) -> Answer:
 def test_another_source_hears_the_question_its_filters_and_a_deadline_before_the_callers(within, kept):
     """Half again of the reserve for a fallback: that is a quarter of the time, and half a second at most."""
     org, deadline = Scripted("org", shared("o1")), time.monotonic() + within
-    beside(org, deadline=deadline, top_k=7)
+    next_to(org, deadline=deadline, top_k=7)
 
     (question,) = org.questions
     assert (question.texts, question.message, question.top_k) == (("the walrus",), "the walrus", 7)
@@ -613,7 +613,7 @@ def test_another_source_hears_the_question_its_filters_and_a_deadline_before_the
 
 
 def test_a_source_that_fails_is_named_and_left_out_and_the_others_answer(caplog):
-    answer = beside(Scripted("org", error=ConnectionError("secret")), Scripted("team", shared("t1")))
+    answer = next_to(Scripted("org", error=ConnectionError("secret")), Scripted("team", shared("t1")))
 
     assert (answer.status, answer.reason, answer.degraded) == ("ok", "org failed", True)
     assert ids(answer) == ["a", "t1"]
@@ -624,7 +624,7 @@ def test_a_source_that_fails_is_named_and_left_out_and_the_others_answer(caplog)
 @pytest.mark.parametrize("strategy", ["auto", "direct"])
 def test_a_source_that_is_late_is_named_left_out_and_cancelled_before_the_deadline(strategy):
     slow = Scripted("org")
-    answer = beside(slow, strategy=strategy, within=0.4)
+    answer = next_to(slow, strategy=strategy, within=0.4)
 
     assert (answer.status, answer.strategy, answer.reason) == ("ok", "direct", "org was late")
     assert ids(answer) == ["a"]
@@ -633,7 +633,7 @@ def test_a_source_that_is_late_is_named_left_out_and_cancelled_before_the_deadli
 
 async def test_each_source_is_gated_by_its_own_evidence():
     of, org = gated(), Scripted("org", shared("o1"))
-    answer = (await of.retrieve(ask(window=BESIDE), seeing(READ, org), turn()))[0]
+    answer = (await of.retrieve(ask(window=NEXT_TO), seeing(READ, org), turn()))[0]
     (question,) = org.questions
 
     assert (answer.status, ids(answer)) == ("ok", ["o1"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from forged.retrieval import Answer
-from forged.retrieval.retriever import FAILURE_TTL_S, KeptAnswer
+from forged.retrieval.retriever import FAILURE_TTL_S, CachedAnswer
 from tests.support.clock import Clock
 
 
@@ -15,8 +15,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def kept(clock) -> KeptAnswer:
-    return KeptAnswer(clock)
+def kept(clock) -> CachedAnswer:
+    return CachedAnswer(clock)
 
 
 OK = Answer(status="ok", generation=7)

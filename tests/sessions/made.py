@@ -46,7 +46,7 @@ def workplace(
 
 def sessions_of(state: State, clock: Callable[[], float]) -> Sessions:
     state.tried.set()
-    capture = SimpleNamespace(news=Notifications(state.judged, classifier=""))
+    capture = SimpleNamespace(notifications=Notifications(state.capture_log, classifier=""))
     rest = {each: SimpleNamespace() for each in ("retriever", "resolver", "metrics")}
     return Sessions(Config(), state, capture, SessionMemories(clock=clock), clock=clock, **rest)
 
@@ -102,7 +102,7 @@ class Story:
             of.kept.put(self.answer)
         reply = of.reply(self.answer, 4_000)
         request = wire.Retrieve(workspace=tops[0])
-        self.sessions.replies(request, of)
+        self.sessions.expect_delivery(request, of)
         self.sessions.sent(request, whole=whole)
         return reply
 

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from forged.retrieval import Answer
 from forged.sessions.block import render
-from forged.sessions.injected_set import Content, compose
+from forged.sessions.injected_set import TurnContent, compose
 from forged.state import InjectedSet
 from forged.stores import Ranked
 from forged.text import injected_text
@@ -128,7 +128,7 @@ def test_no_body_forges_an_entry_a_tail_or_the_end_of_the_block(body):
 
 
 @pytest.mark.parametrize("body", BODIES)
-def test_nothing_of_an_older_version_or_of_a_label_stands_for_itself(body):
+def test_neither_an_older_version_nor_a_label_forges_an_entry(body):
     older = (memory(body, body), memory("m0", body.replace("\n", " ")))
     odd = Ranked(memory(f"m1] {body}", "x"), 0.9, older=older)
 
@@ -203,7 +203,7 @@ def test_what_an_agent_repeats_of_it_is_no_news(body, mark):
 @pytest.mark.parametrize("body", BODIES)
 def test_no_body_forges_anything_in_the_form_of_a_session(body):
     store = memory("m1", body), memory("m2", "second")
-    turn = Content(
+    turn = TurnContent(
         has_pinned=False,
         found=Answer(status="ok", ranked=tuple(Ranked(each, 0.9, root="/repo") for each in store)),
         limit=16_000,
@@ -231,7 +231,7 @@ def test_no_body_forges_anything_in_the_form_of_a_session(body):
 def test_no_id_or_category_forges_anything_in_the_form_of_a_session(body):
     odd = replace(memory(f"m1] {body}", "x"), category=body)
     found = Answer(status="ok", ranked=(Ranked(odd, 0.9, root="/repo"),))
-    turn = Content(has_pinned=False, found=found, limit=16_000, whole=True)
+    turn = TurnContent(has_pinned=False, found=found, limit=16_000, whole=True)
 
     frame = frame_of(compose(InjectedSet("0123abcd", 1.0), (vector_map((odd,)),), turn).block.text)
 

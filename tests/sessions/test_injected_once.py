@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from forged.config import Config, MemoryConfig
 from forged.config.values import CaptureConfig
-from forged.sessions import held, registry
+from forged.sessions import message_buffer, registry
 from forged.text.harnesses import HOOKS
 from forged_client import protocol as wire
 from tests.daemon.handlers.test_hook import Session
@@ -74,7 +74,7 @@ class Life:
             await self.parts.daemon.sessions.hand_over(all_of_them=True)
             waiting = (*self.parts.capture.waiting(), *self._left)
             kept = {said.text for event in waiting for said in event.window}
-            assert (self.requests - kept, self.parts.daemon.sessions.held.lost) == (set(), 0)
+            assert (self.requests - kept, self.parts.daemon.sessions.buffer.lost) == (set(), 0)
 
     async def _start(self) -> None:
         self.parts: Parts = await self._life.enter_async_context(assembled(self.home, config=CONFIG))
@@ -161,7 +161,7 @@ class Life:
 
     async def _killed(self) -> None:
         """End the daemon a second after its last capture: what is on disk then is what the next one finds."""
-        waiting = {text for each in self.parts.daemon.sessions.held for text in each.waiting_prompts}
+        waiting = {text for each in self.parts.daemon.sessions.buffer for text in each.waiting_prompts}
         self.requests -= waiting  # of a turn that did not end: its harness tells of it again, or nobody does
         await self.parts.capture.close()
         on_disk = self.folder / "on disk"
@@ -188,6 +188,6 @@ class Life:
 def test_a_memory_comes_once_and_what_was_asked_for_is_kept(steps, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patched:
         patched.setitem(HOOKS, "claude", replace(HOOKS["claude"], parent=("forked_from",)))
-        patched.setattr(held, "MOST_BYTES", 160)  # the bounds are reached by a few steps
+        patched.setattr(message_buffer, "MOST_BYTES", 160)  # the bounds are reached by a few steps
         patched.setattr(registry, "MOST_SESSIONS", 2)
         run(Life(tmp_path_factory.mktemp("life")).live(steps))

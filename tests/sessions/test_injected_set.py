@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from forged.memory import Memory, Related, Scope
 from forged.retrieval import Answer
-from forged.sessions.injected_set import Content, compose
+from forged.sessions.injected_set import TurnContent, compose
 from forged.sessions.turns import TurnReply
 from forged.state import InjectedSet
 from forged.stores import Ranked
@@ -22,8 +22,10 @@ NEW = InjectedSet("0123abcd", 1.0)
 _TAIL = re.compile(r"\d+ notes?(?:, \d+ left out)?\n</forged-memories 0123abcd>\n\Z")
 
 
-def turn(*found: Memory, whole: bool = True, limit: int = 16_000, stands: tuple[Memory, ...] = ()) -> Content:
-    return Content(
+def turn(
+    *found: Memory, whole: bool = True, limit: int = 16_000, stands: tuple[Memory, ...] = ()
+) -> TurnContent:
+    return TurnContent(
         pinned=tuple(Ranked(each, 0.0, found_by="pinned", root="/repo") for each in stands),
         has_pinned=bool(stands),
         found=Answer(status="ok", ranked=tuple(Ranked(each, 0.5, root="/repo") for each in found)),
@@ -32,7 +34,7 @@ def turn(*found: Memory, whole: bool = True, limit: int = 16_000, stands: tuple[
     )
 
 
-def of(before: InjectedSet, store: tuple[Memory, ...], asked: Content) -> TurnReply:
+def of(before: InjectedSet, store: tuple[Memory, ...], asked: TurnContent) -> TurnReply:
     return compose(before, (vector_map(store, lexical=False),), asked)
 
 
@@ -40,7 +42,7 @@ def before_tail(text: str) -> str:
     return text[: _TAIL.search(text).start()] if text else ""
 
 
-def told(reply: TurnReply) -> list[str]:
+def reported(reply: TurnReply) -> list[str]:
     return [each.memory.id for each in reply.answer.ranked[: reply.block.included]]
 
 
@@ -83,22 +85,22 @@ def test_a_correction_is_appended_and_nothing_above_it_changes():
         assert before_tail(third.block.text) == (before_tail(second.block.text) if whole else "")
 
 
-def test_the_cut_takes_the_oldest_half_once_and_leaves_what_stands():
+def test_the_cut_takes_the_oldest_half_once_and_keeps_pinned_memories():
     store = tuple(memory(f"mem_{number:02}", f"{number} " + "x" * 80) for number in range(12))
     reply = of(NEW, store, turn(stands=store[:1], limit=1_000))
-    told_first = []
+    reported_first = []
     for each in store[1:]:
         reply = of(reply.after, store, turn(each, limit=1_000))
-        told_first.append(told(reply)[:2])
+        reported_first.append(reported(reply)[:2])
         assert len(reply.block.text.encode()) <= 1_000
-        assert told(reply)[-1] == each.id
+        assert reported(reply)[-1] == each.id
 
-    assert {first for first, _ in told_first} == {"mem_00"}
-    cuts = sum(earlier != later for earlier, later in pairwise(told_first[1:]))
+    assert {first for first, _ in reported_first} == {"mem_00"}
+    cuts = sum(earlier != later for earlier, later in pairwise(reported_first[1:]))
     assert cuts == 1
 
 
-def test_rivals_stand_beside_each_other():
+def test_concurrent_heads_are_listed_with_each_other():
     rival = memory("mem_rival", "another word")
     ranked = replace(turn(ONE).found.ranked[0], concurrent_heads=(rival,))
     reply = of(NEW, (ONE, rival), replace(turn(), found=Answer(status="ok", ranked=(ranked,))))
@@ -106,13 +108,13 @@ def test_rivals_stand_beside_each_other():
     assert "[one pattern]\n> about one\n[rival beside one]\n> another word\n" in reply.block.text
 
 
-def test_what_nobody_can_see_just_now_stays_on_the_list():
+def test_memories_of_an_unread_root_stay_in_the_set():
     first = of(NEW, (ONE, TWO), turn(ONE, TWO))
     for whole in (True, False):
         unread = compose(first.after, (), turn(whole=whole))
         again = of(unread.after, (ONE, TWO, THREE), turn(ONE, THREE, whole=whole))
         assert (unread.block.text, unread.after.entries) == ("", first.after.entries)
-        assert told(again) == (["mem_one", "mem_two", "mem_three"] if whole else ["mem_three"])
+        assert reported(again) == (["mem_one", "mem_two", "mem_three"] if whole else ["mem_three"])
 
 
 def test_what_was_appended_and_is_gone_for_a_while_does_not_come_twice():
@@ -122,17 +124,17 @@ def test_what_was_appended_and_is_gone_for_a_while_does_not_come_twice():
     changed = of(on_a_branch.after, (replace(ONE, content="other words"), TWO), turn(ONE, whole=False))
 
     assert (on_a_branch.block.text, back.block.text) == ("", "")
-    assert told(changed) == ["mem_one"]
+    assert reported(changed) == ["mem_one"]
 
 
-def test_of_what_was_heard_a_change_beneath_it_is_said_once_and_nothing_above_changes():
+def test_a_change_of_evidence_is_reported_once_and_nothing_above_changes():
     first = of(NEW, (ONE, TWO), turn(ONE, TWO))
     stale = (replace(ONE, stale=("src/a.py",)), TWO)
     for whole in (True, False):
         second = of(first.after, stale, turn(ONE, whole=whole))
         third = of(second.after, stale, turn(ONE, whole=whole))
         assert second.block.text.count("[one] (may be outdated: src/a.py changed)\n") == 1
-        assert told(second) == (["mem_one", "mem_two"] if whole else [])
+        assert reported(second) == (["mem_one", "mem_two"] if whole else [])
         assert second.block.text.startswith(before_tail(first.block.text)) == whole
         assert third.block.text == (second.block.text if whole else "")
     met = of(NEW, stale, turn(stale[0]))
@@ -169,7 +171,7 @@ def played(turns: list[tuple[list[int], int | None]], length: int, limit: int = 
         asked = turn(*(store[heads[f"mem_{n:03}"]] for n in found), limit=limit)
         reply = of(before, tuple(store.values()), asked)
         assert len(reply.block.text.encode()) <= limit
-        assert all(heads[f"mem_{n:03}"] in told(reply) for n in found)
+        assert all(heads[f"mem_{n:03}"] in reported(reply) for n in found)
         before = reply.after
         blocks.append(reply.block.text)
     return blocks
@@ -193,7 +195,7 @@ def test_append_never_says_a_memory_twice(turns):
     for found in turns:
         reply = of(before, store, turn(*(store[n] for n in found), whole=False))
         before = reply.after
-        heard += told(reply)
+        heard += reported(reply)
 
     assert len(heard) == len(set(heard)) == len({n for found in turns for n in found})
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from forged.capture.intake import Outcome
 from forged.config import Config
 from forged.config.values import CaptureConfig
-from forged.sessions import held
+from forged.sessions import message_buffer
 from forged.text.forgetting import words_of
 from forged_client import protocol as wire
 from tests.daemon.handlers.test_hook import Ear, Session
@@ -38,8 +38,8 @@ class Day:
         self.agent = agent
         self.clock = Clock(1_000.0)
         self.asked: dict[str, str] = {}
-        parts.daemon.sessions.held.clock = self.clock
-        self._hear = parts.capture.hear
+        parts.daemon.sessions.buffer.clock = self.clock
+        self._hear = parts.capture.submit
         self._places = {name: folder / name for name in PLACES}
         self._names = {name: name for name in SESSIONS}
         self._at = dict.fromkeys(SESSIONS, "here")
@@ -72,20 +72,20 @@ class Day:
         elif what == "new":
             self._names[name] = f"{name}-{next(_numbers)}"
         elif what == "silence":
-            self.clock.now += held.SILENT_S
+            self.clock.now += message_buffer.SILENT_S
             await self._waits()
         elif what == "full":
-            self.parts.capture.hear = self._refuses
+            self.parts.capture.submit = self._refuses
         elif what == "room":
-            self.parts.capture.hear = self._hear
+            self.parts.capture.submit = self._hear
         elif what == "pause elsewhere":
             await self.parts.ask(wire.Pause(workspace=str(self._places[OFF])))
         elif what == "forget":
-            await self.parts.daemon.sessions.held.cut([words_of("An old rule that nobody says.")])
+            await self.parts.daemon.sessions.buffer.cut([words_of("An old rule that nobody says.")])
 
     async def ends(self) -> dict[str, list[tuple[str, ...]]]:
         """Stop the daemon that has room again; the roots of each event in which a request waits."""
-        self.parts.capture.hear = self._hear
+        self.parts.capture.submit = self._hear
         await self.parts.daemon.sessions.hand_over(all_of_them=True)
         found: dict[str, list[tuple[str, ...]]] = {text: [] for text in self.asked}
         for event in self.parts.capture.waiting():
@@ -123,15 +123,15 @@ def test_each_request_is_captured_once_where_it_was_said(steps, agent, tmp_path_
 
             assert {text: len(events) for text, events in found.items()} == its.wanted()
             assert all(its.is_in_place(text, tops) for text, each in found.items() for tops in each)
-            assert parts.daemon.sessions.held.lost == 0
+            assert parts.daemon.sessions.buffer.lost == 0
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(held, "MOST_BYTES", 64)  # the bound is reached by a few steps
+        patched.setattr(message_buffer, "MOST_BYTES", 64)  # the bound is reached by a few steps
         run(day())
 
 
 async def test_status_says_that_a_bound_was_reached(home, repo, monkeypatch):
-    monkeypatch.setattr(held, "MOST_BYTES", 64)
+    monkeypatch.setattr(message_buffer, "MOST_BYTES", 64)
     async with assembled(home) as parts:
         ear = Ear(parts)
         for name in ("1", "2", "3"):
@@ -145,22 +145,24 @@ async def test_status_says_that_a_bound_was_reached(home, repo, monkeypatch):
 @pytest.mark.parametrize("over", [False, True])
 async def test_status_counts_what_is_lost_while_capture_has_no_room(home, repo, monkeypatch, over):
     """Of a session that goes on, and of sessions that are over."""
-    monkeypatch.setattr(held, "MOST_BYTES", 64)
-    monkeypatch.setattr(held, "MOST_REFUSED_BYTES", 128 if over else 64)
+    monkeypatch.setattr(message_buffer, "MOST_BYTES", 64)
+    monkeypatch.setattr(message_buffer, "MOST_REFUSED_BYTES", 128 if over else 64)
     async with assembled(home) as parts:
         ear = Ear(parts)
         ear.word = Outcome("rejected", "spool_full: many")
         for number in range(4):
             session = Session(parts, repo, session=str(number) if over else "s")
             await session.asks(f"Rule {number}. " + "x " * (24 if over else 16), str(number))
-        told = (await parts.ask(wire.Status())).warnings
+        reported = (await parts.ask(wire.Status())).warnings
 
-        assert any("1 messages were lost, because capture refused them" in each for each in told)
-        assert any("2 sessions that are over wait for capture: spool_full" in each for each in told) == over
+        assert any("1 messages were lost, because capture refused them" in each for each in reported)
+        assert (
+            any("2 sessions that are over wait for capture: spool_full" in each for each in reported) == over
+        )
 
 
 async def test_the_quietest_session_makes_room_and_one_with_a_private_span_last(home, repo, monkeypatch):
-    monkeypatch.setattr(held, "MOST_BYTES", 96)
+    monkeypatch.setattr(message_buffer, "MOST_BYTES", 96)
     async with assembled(home) as parts:
         ear = Ear(parts)
         for name in ("quiet", "also quiet"):
@@ -171,11 +173,11 @@ async def test_the_quietest_session_makes_room_and_one_with_a_private_span_last(
         await Session(parts, repo, session="quiet").asks("7391 </private> Thanks.", "2")
 
         assert [window[0][:18] for window in ear.windows] == ["Rule of also quiet"]
-        assert "7391" not in str([each.messages for each in parts.daemon.sessions.held])
+        assert "7391" not in str([each.messages for each in parts.daemon.sessions.buffer])
 
 
 async def test_a_private_span_stays_open_although_its_session_made_room(home, repo, monkeypatch):
-    monkeypatch.setattr(held, "MOST_BYTES", 32)
+    monkeypatch.setattr(message_buffer, "MOST_BYTES", 32)
     async with assembled(home) as parts:
         ear = Ear(parts)
         await Session(parts, repo, session="one").asks("Deploy on Fridays. <private> 7391", "1")
@@ -207,9 +209,9 @@ async def test_what_capture_refused_is_handed_over_when_it_has_room(home, repo, 
 async def test_a_session_that_is_silent_for_an_hour_is_captured(home, repo):
     async with assembled(home) as parts:
         ear, clock = Ear(parts), Clock(1_000.0)
-        parts.daemon.sessions.held.clock = clock
+        parts.daemon.sessions.buffer.clock = clock
         await Session(parts, repo, session="silent").asks("Remember that rule 1 holds.", "1")
-        clock.now += held.SILENT_S - 1
+        clock.now += message_buffer.SILENT_S - 1
         await Session(parts, repo, session="awake").asks("Go on.", "1")
         await parts.daemon.sessions.hand_over(again=True)
         assert ear.windows == []

@@ -110,10 +110,10 @@ def test_forgetting_takes_these_memories_of_this_root_out_of_each_record_and_no_
     assert left.reply.answer.rejected == tuple(each for each in answer.rejected if not is_gone(each))
     assert left.cleared == sum(map(is_gone, rows[:shown]))
     assert left.reply.block.included == shown - left.cleared
-    beside = {
+    next_to = {
         (each.root, one.id)
         for each in left.reply.answer.ranked
         for one in (*each.older, *each.concurrent_heads)
     }
-    assert not beside & {(root, each) for each in ids}
+    assert not next_to & {(root, each) for each in ids}
     assert left.reply.contents == ("a text in context",)

@@ -58,12 +58,12 @@ def test_the_budget_is_never_exceeded():
     assert [len(chosen(REPO, USER, budget=budget)) for budget in (0, 9, 34, 44, 69)] == [0, 0, 2, 3, 4]
 
 
-def test_what_a_program_or_a_model_wrote_or_what_was_imported_never_stands():
+def test_texts_of_programs_models_and_imports_are_never_pinned():
     for origin in ("model", "agent", "import"):
         assert chosen((one("rule", "corrections", origin=origin),)) == []
 
 
-def test_a_file_of_nobody_knows_whom_stands_only_where_a_person_trusts_the_root():
+def test_a_file_without_a_known_author_is_pinned_only_in_a_trusted_root():
     rule, typed = one("rule", "corrections"), one("typed", "corrections", origin="typed")
 
     assert chosen((rule, typed), trusted=set()) == ["typed"]
@@ -84,7 +84,7 @@ def stored(place: str, drawn: list[tuple[str, str, int]]) -> tuple[Memory, ...]:
 
 
 @given(STORES, STORES, st.integers(20, 120), st.dictionaries(st.integers(0, 11), st.integers(1, 3)))
-def test_what_stands_is_what_looking_at_each_in_turn_finds(in_repo, of_user, budget, drawn):
+def test_pinned_memories_equal_those_of_a_naive_choice(in_repo, of_user, budget, drawn):
     repo, user = stored("repo", in_repo), stored("user", of_user)
     used = {f"{place}{n:02}": count for n, count in drawn.items() for place in ("repo", "user")}
 

@@ -25,7 +25,7 @@ async def remembered(home, request, config=KEPT):
         return tuple(parts.session_memories.all())
 
 
-async def test_a_response_is_in_its_sessions_memory_once_however_often_it_is_heard(home, repo):
+async def test_a_response_is_a_session_memory_once_however_often_it_is_captured(home, repo):
     async with assembled(home, config=KEPT) as parts:
         await parts.ask(turn(repo))
         await parts.ask(turn(repo))

@@ -26,7 +26,7 @@ def session(request, tmp_path) -> Story:
 BOTH = ["mem_one", "mem_two"]
 
 
-async def test_what_was_heard_comes_again_after_a_day(session):
+async def test_injected_memories_come_again_after_a_day(session):
     assert new(await session.asks("1")) == BOTH
     session.now += DAY_S
     assert new(await session.asks("2")) == []
@@ -34,13 +34,13 @@ async def test_what_was_heard_comes_again_after_a_day(session):
     assert new(await session.asks("3")) == BOTH
 
 
-async def test_where_no_compaction_was_ever_told_it_comes_again_after_thirty_turns(session):
+async def test_without_reported_compactions_memories_come_again_after_thirty_turns(session):
     turns = [new(await session.asks(str(number))) for number in range(61)]
 
     assert [number for number, new in enumerate(turns) if new] == [0, 30, 60]
 
 
-async def test_where_no_compaction_was_ever_told_it_comes_again_after_60_000_tokens(session):
+async def test_without_reported_compactions_memories_come_again_after_60_000_tokens(session):
     def said(length: int) -> tuple[wire.Message, ...]:
         return wire.Message("user", "x" * 1_000), wire.Message("assistant", "y" * length)
 
@@ -74,7 +74,7 @@ async def test_a_turn_that_is_under_way_is_answered_as_it_was_whatever_time_it_t
 
 
 @pytest.mark.parametrize("fault", [{"late": True}, {"whole": False}])
-async def test_a_reply_that_was_late_or_not_written_whole_was_not_heard(session, fault):
+async def test_a_reply_that_was_late_or_not_written_whole_was_not_delivered(session, fault):
     missed = await session.asks("1", **fault)
     second = await session.asks("2")
 
@@ -131,7 +131,7 @@ async def test_the_newest_turn_of_a_session_is_open_in_however_many_roots_it_was
         assert Turn(session.named(), session.place, **session.request).answer is session.answer
 
 
-async def test_what_stands_and_is_not_read_yet_comes_with_a_later_turn(session):
+async def test_pinned_memories_that_are_not_read_yet_come_with_a_later_turn(session):
     rule, own = preference("mem_rule"), replace(preference("mem_own"), scope="user")
     early = await session.asks("1", (), speaks=True, maps=())
     half = await session.asks("2", (), speaks=True, maps=((rule,),))

@@ -9,12 +9,12 @@ from msgspec.structs import replace
 from forged.sessions import transcript
 from forged.sessions.turns import TurnKeys
 from forged.stores import Workplace
-from forged_client.protocol import Message, Part
+from forged_client.protocol import ContentPart, Message
 from tests.sessions.made import workplace
 
 QUESTION = Message("user", "What does the walrus eat?")
-ANSWER, RESULT = Message("assistant", "I look."), Message("user", (Part("tool_result", "output"),))
-REMINDER = Message("user", (Part(text="<system-reminder>The file changed.</system-reminder>"),))
+ANSWER, RESULT = Message("assistant", "I look."), Message("user", (ContentPart("tool_result", "output"),))
+REMINDER = Message("user", (ContentPart(text="<system-reminder>The file changed.</system-reminder>"),))
 
 
 def place(*shown: int, **fields: object) -> Workplace:
@@ -55,8 +55,8 @@ def key(request: Asked, *messages: Message, where: Workplace = HERE, **fields: o
         (ANSWER,),
         (ANSWER, RESULT),
         (ANSWER, RESULT, REMINDER, ANSWER),
-        (Message("tool", "output"), Message("user", " \n"), Message("model", parts=(Part(text="x"),))),
-        (Message("user", parts=(Part(),)), Message("function", parts=(Part(),))),
+        (Message("tool", "output"), Message("user", " \n"), Message("model", parts=(ContentPart(text="x"),))),
+        (Message("user", parts=(ContentPart(),)), Message("function", parts=(ContentPart(),))),
         (Message("system", "rules"),),
     ],
 )
@@ -72,7 +72,13 @@ def test_what_assistant_tools_and_harness_add_asks_for_the_same(request_, added)
         {"hypotheses": ("a",)},
         {"messages": (Message("user", "And its tusks?"),)},
         {"messages": (QUESTION, ANSWER, Message("user", "And its tusks?"))},
-        {"messages": (QUESTION, ANSWER, Message("user", (Part("tool_result"), Part(text="no, stop"))))},
+        {
+            "messages": (
+                QUESTION,
+                ANSWER,
+                Message("user", (ContentPart("tool_result"), ContentPart(text="no, stop"))),
+            )
+        },
     ],
 )
 def test_another_message_or_question_is_another_turn(request_, other):
@@ -121,7 +127,7 @@ def test_of_an_unnamed_turn_place_what_was_said_before_and_the_maps_count():
     ],
     ids=["nothing typed", "no messages", "typed before the summary"],
 )
-def test_nothing_is_kept_of_what_cannot_be_told_apart(asked):
+def test_turns_that_cannot_be_identified_are_not_cached(asked):
     assert key_of(asked, HERE, a_session()) is None
 
 

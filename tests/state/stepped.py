@@ -42,16 +42,16 @@ def run_steps(prepare: Callable[[str], None], act: Callable[[str], None], top: s
     master = f"{top}/prepared"
     os.makedirs(master)
     prepare(master)
-    told = {}
+    reported = {}
     for step in itertools.count(1):
         directory = f"{top}/{step:03}"
         shutil.copytree(master, directory, symlinks=True)
         call = _killed(act, directory, step)
-        told[f"{step:03}"] = call
+        reported[f"{step:03}"] = call
         if not call:
             break
     shutil.rmtree(master)
-    sys.stdout.write(json.dumps(told) + "\n")
+    sys.stdout.write(json.dumps(reported) + "\n")
 
 
 def _killed(act: Callable[[str], None], directory: str, step: int) -> str:

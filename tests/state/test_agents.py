@@ -28,7 +28,7 @@ async def test_counts_and_the_last_event_outlive_the_daemon(tmp_path: Path):
         assert (known.last_event, known.version, known.last_failure) == ("Stop", "2.1", "Stop: spool_full")
 
 
-async def test_what_is_told_before_the_file_is_open_is_added_to_what_it_holds(tmp_path: Path):
+async def test_what_is_reported_before_the_file_is_open_is_added_to_what_it_holds(tmp_path: Path):
     async with opened(tmp_path) as state:
         state.agents.saw("claude", "Stop", "2.1")
         state.agents.count("claude", turns=3)

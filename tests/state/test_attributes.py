@@ -77,7 +77,7 @@ async def test_a_new_version_keeps_the_attributes_of_its_head_but_for_what_it_sa
         assert state.attributes.of(TOP, "mem_3") == Facts("learning", 0.1, {"topic": "debug"}, "claude")
 
 
-async def test_what_nobody_says_anything_of_takes_no_row(tmp_path):
+async def test_what_no_one_says_anything_of_takes_no_row(tmp_path):
     async with opened(tmp_path) as state:
         await wrote(state, write("mem_unsaid"))
         await state.attributes.put(TOP, {"mem_unsaid_too": UNKNOWN})

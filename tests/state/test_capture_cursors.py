@@ -23,7 +23,7 @@ async def in_file(state: State) -> set[str]:
     return {row.key for row in rows}
 
 
-async def test_how_far_a_session_was_heard_is_known_after_a_restart(directory):
+async def test_the_capture_cursor_of_a_session_survives_a_restart(directory):
     async with opened(directory) as state:
         hears(state.capture_cursors, "s", 1.0, messages=3)
         await state.events.put_all([event()], state.capture_cursors.pending())
@@ -68,9 +68,7 @@ async def test_a_session_that_made_room_goes_from_the_file_also_when_that_was_no
     most_sessions=st.integers(1, 4),
     most_messages=st.integers(1, 8),
 )
-def test_what_is_known_is_bounded_and_what_the_file_is_told_is_what_is_known(
-    said, most_sessions, most_messages
-):
+def test_cursors_are_bounded_and_the_file_has_the_same(said, most_sessions, most_messages):
     file = dict[str, bytes]()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "MOST_CURSORS", most_sessions)

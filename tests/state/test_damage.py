@@ -18,16 +18,16 @@ import msgspec
 import pytest
 
 from forged.attributes import Facts
-from forged.counters import Departure
+from forged.counters import EgressRecord
 from forged.memory import utc_now
 from forged.state import (
     CaptureCursor,
+    CaptureLogEntry,
     CapturePart,
     DecidedMemory,
     InjectedSet,
     InjectionRecord,
     Intent,
-    Judgement,
     LearnedSession,
     OwnFile,
     PendingWrite,
@@ -89,8 +89,8 @@ async def filled(directory: Path) -> None:
         await state.trust.approve("1:2:3", [f"f00d{number}" for number in range(9)])
         found = TrustFindings(TRUSTED, from_git=frozenset(f"b20d{n}" for n in range(9)))
         assert state.trust.note(found)
-        state.heard.update({"of-a-session": CaptureCursor(b"12345678", ((1, 7),))})
-        await state.events.put_all([], state.heard.pending())
+        state.capture_cursors.update({"of-a-session": CaptureCursor(b"12345678", ((1, 7),))})
+        await state.events.put_all([], state.capture_cursors.pending())
         await state.parts.put("a-capture", 0, CapturePart((), b""))
         governor.spend("hyde", prompt_tokens=5)
         governor.spend("capture", prompt_tokens=7)
@@ -104,8 +104,10 @@ async def filled(directory: Path) -> None:
         state.injected_sets.put(key, InjectedSet("0123abcd", 1.0))
         state.injected_sets.used(TOP, "mem_used7")
         await state.to_review.add(proposals())
-        state.judged.add("mem_judged7", Judgement(at=time.time(), text="judged", memory_id="mem_judged7"))
-        state.outbound.add(Departure("models.example", "build", calls=3, texts=5, characters=70))
+        state.capture_log.add(
+            "mem_logged7", CaptureLogEntry(at=time.time(), text="logged", memory_id="mem_logged7")
+        )
+        state.egress.add(EgressRecord("models.example", "build", calls=3, texts=5, characters=70))
         state.agents.saw("agent-of-a-hook", "Stop")
         state.injections.add(
             InjectionRecord(at=time.time(), memories=(RecordedMemory(TOP, "mem_injected7", 1),))
@@ -153,7 +155,7 @@ def a_byte_of(directory: Path, table: str) -> int:
         "own_files": b"mem_own7",
         "approvals": b"f00d7",
         "git_files": b"b20d7",
-        "outbound": b"models.example build",
+        "egress": b"models.example build",
         "requests": b"key-of-7",
         "intents": b"intent-7",
         "capture_cursors": b"of-a-session",
@@ -161,7 +163,7 @@ def a_byte_of(directory: Path, table: str) -> int:
         "injected_sets": b"told-session",
         "uses": b"mem_used7",
         "to_review": b"mem_waits7",
-        "judged": b"mem_judged7",
+        "capture_log": b"mem_logged7",
         "agents": b"agent-of-a-hook",
         "injections": b"mem_injected7",
         "learned": b"a-learned-session",
@@ -200,7 +202,7 @@ async def test_flipped_byte_in_a_table_costs_one_row_at_most_and_is_named(direct
         assert state.forgotten.digests() == {digest(TOP, text) for text in TEXTS}
         assert (bool(state.pauses.doubt), state.pauses.listed()) == (True, ("/srv/other",))
         assert {(day.purpose, day.tokens) for day in governor.accounts()} == {("hyde", 5), ("capture", 7)}
-        (left,) = state.outbound.days(90)
+        (left,) = state.egress.days(90)
         assert (left.host, left.purpose, left.calls, left.characters) == ("models.example", "build", 3, 70)
         assert state.trust.roots() == ()  # nobody is trusted until a person has said what holds
         assert not state.trust.hashes("1:2:3")

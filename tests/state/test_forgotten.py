@@ -26,7 +26,7 @@ def digests(*texts: str) -> frozenset[str]:
 
 
 # All that Unicode calls Default_Ignorable_Code_Point and gives a meaning to, and controls.
-UNSEEN = (
+INVISIBLE = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180e\u180f\u200b\u200c\u200d\u200e\u200f"
     "\u202a\u202b\u202c\u202d\u202e\u2060\u2061\u2062\u2063\u2064\u2066\u2067\u2068\u2069\u206a\u206f\u3164"
     "\ufe00\ufe0e\ufe0f\ufeff\uffa0\U0001bca0\U0001d173\U000e0001\U000e0020\U000e007f\U000e0100\U000e01ef"
@@ -48,7 +48,7 @@ def in_another_form(text: str, form: str, case: str, *, wide: bool) -> str:
 
 @given(
     st.sampled_from(TEXTS),
-    st.lists(st.tuples(st.integers(0, 30), st.sampled_from(UNSEEN)), max_size=8),
+    st.lists(st.tuples(st.integers(0, 30), st.sampled_from(INVISIBLE)), max_size=8),
     st.sampled_from(["NFC", "NFD", "NFKC", "NFKD"]),
     st.sampled_from(["lower", "upper", "swapcase"]),
     st.booleans(),

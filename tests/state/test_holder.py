@@ -64,8 +64,10 @@ async def test_a_second_daemon_says_who_has_the_file_and_takes_over_when_that_on
     await first._open()
     await first.pauses.set("/srv/repo", True)
     async with opened(directory) as second:
-        told = f"another daemon of yours (pid {os.getpid()}, socket {SOCKET}) has {directory}/state.db open"
-        assert second.problem.startswith(told)
+        reported = (
+            f"another daemon of yours (pid {os.getpid()}, socket {SOCKET}) has {directory}/state.db open"
+        )
+        assert second.problem.startswith(reported)
         assert second.problem.endswith(f"or end it: `FORGED_SOCKET={SOCKET} forgectl stop`")
         assert (second.trouble, second.warnings) == (second.problem, (second.problem,))
         assert (second.pauses.reason(()), second.pauses.listed()) == (second.problem, ())
@@ -143,11 +145,11 @@ def test_a_link_a_pipe_and_a_second_name_are_neither_read_nor_written(path, tmp_
 def test_where_pid_and_path_mean_something_else_that_is_said_and_the_page_named(path, monkeypatch, place):
     with holding(path) as process:
         monkeypatch.setattr(holder, "_place", lambda: place)
-        told = in_use(str(path))
-    assert f"(pid {process.pid}, socket {SOCKET})" in told
-    assert f"runs in another container or machine ({os.uname().nodename})" in told
-    assert "`forgectl docs containers`" in told
-    assert "FORGED_SOCKET=" not in told
+        reported = in_use(str(path))
+    assert f"(pid {process.pid}, socket {SOCKET})" in reported
+    assert f"runs in another container or machine ({os.uname().nodename})" in reported
+    assert "`forgectl docs containers`" in reported
+    assert "FORGED_SOCKET=" not in reported
 
 
 async def test_a_record_that_could_not_be_written_at_first_is_written_later(path):

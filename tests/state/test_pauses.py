@@ -21,7 +21,7 @@ def test_before_anything_is_known_nothing_goes_on(directory):
 
 
 async def test_a_paused_repo_stops_those_who_see_it_and_everywhere_everybody(state):
-    told, reason = "paused everywhere; `forgectl resume --all` ends it", state.pauses.reason
+    reported, reason = "paused everywhere; `forgectl resume --all` ends it", state.pauses.reason
     await state.pauses.set(REPO, True)
     stopped = reason((REPO, HOME)), reason((OTHER, HOME)), reason(())
     assert stopped == ("paused; `forgectl resume` ends it", "", "")
@@ -29,7 +29,7 @@ async def test_a_paused_repo_stops_those_who_see_it_and_everywhere_everybody(sta
 
     await state.pauses.set(REPO, False)
     await state.pauses.set(None, True)
-    assert (reason((REPO, HOME)), reason(()), state.pauses.listed()) == (told, told, ("*",))
+    assert (reason((REPO, HOME)), reason(()), state.pauses.listed()) == (reported, reported, ("*",))
 
 
 @pytest.mark.parametrize(

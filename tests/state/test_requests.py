@@ -26,7 +26,7 @@ async def put(requests: Requests, *writes: PendingWrite) -> tuple[RequestOutcome
     return await asyncio.wrap_future(requests.begin(writes))
 
 
-async def test_the_first_row_of_a_key_stands_and_no_other_file_is_on_record(tmp_path):
+async def test_the_first_row_of_a_key_counts_and_no_other_file_is_on_record(tmp_path):
     async with opened(tmp_path) as state:
         assert await put(state.requests, begun("a", "mem_1"), begun("a", "mem_2")) == (
             None,

@@ -211,7 +211,7 @@ async def test_what_was_put_before_the_file_was_open_is_the_newer_or_is_merged(t
         assert merged["a"] == Color("late", 5)
 
 
-async def test_a_row_is_in_memory_once_it_is_in_the_file_though_nobody_waits_any_more(tmp_path):
+async def test_a_row_is_in_memory_once_it_is_in_the_file_though_no_one_waits_any_more(tmp_path):
     async with opened(tmp_path, "colors", durable=True) as (file, colors):
         begun, go = threading.Event(), threading.Event()
         slow = WriteOnly("colors", lambda _: (begun.set(), go.wait(PATIENCE_S)))

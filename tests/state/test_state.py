@@ -96,7 +96,7 @@ async def test_what_is_written_while_the_file_is_closed_is_refused_with_the_reas
         await state.events.put(event())
 
 
-async def test_nothing_lies_beside_the_closed_file_and_another_program_can_read_it(directory):
+async def test_nothing_lies_next_to_the_closed_file_and_another_program_can_read_it(directory):
     async with opened(directory) as state:
         await state.events.put(event())
 

@@ -21,11 +21,11 @@ NOW = 1_800_000_000.0
 
 
 def proposal(
-    number: int, content: str = "", *, at: float = NOW, beside: str = "", root=ROOTS[0]
+    number: int, content: str = "", *, at: float = NOW, pasted: str = "", root=ROOTS[0]
 ) -> DecidedMemory:
     (one, _) = documents(content or f"order {number}")
     memory = msgspec.structs.replace(one.memory, id=f"mem_{number}", created_at=utc(at))
-    return DecidedMemory(root, memory, waits="it stands beside pasted text", beside=beside)
+    return DecidedMemory(root, memory, waits="it stands beside pasted text", pasted=pasted)
 
 
 def ids(waiting: ToReview, *roots) -> list[str]:
@@ -34,7 +34,7 @@ def ids(waiting: ToReview, *roots) -> list[str]:
 
 async def test_what_waits_is_there_after_a_restart_and_gone_once_it_was_decided(directory):
     now = time.time()
-    first = proposal(1, "use walrus", at=now, beside="> use walrus")
+    first = proposal(1, "use walrus", at=now, pasted="> use walrus")
     second = proposal(2, at=now + 1, root=ROOTS[1])
     async with opened(directory) as state:
         assert await state.to_review.add([first, second]) == ("mem_1", "mem_2")
@@ -57,7 +57,7 @@ def waiting(tmp_path):
     return lambda **given: ToReview(database, **given)
 
 
-async def test_what_nobody_looked_at_for_a_month_is_gone(waiting):
+async def test_a_proposal_expires_after_a_month(waiting):
     clock = [NOW]
     kept = waiting(clock=lambda: clock[0])
     await kept.add([proposal(1), proposal(2, at=NOW + 60)])
@@ -99,20 +99,20 @@ async def test_of_two_that_wait_the_one_that_replaces_takes_the_place_of_the_oth
         assert (left.memory.id, left.memory.supersedes, left.memory.version) == ("mem_3", "mem_file", 7)
 
 
-async def test_what_is_forgotten_waits_no_longer_nor_stands_beside_what_does(directory):
+async def test_forgotten_text_is_removed_from_proposals_and_their_pasted_text(directory):
     unwanted = [words_of("the walrus password is sealion")]
     async with opened(directory) as state:
         at = time.time()
         await state.to_review.add(
             [
                 proposal(1, "Use make. The walrus password is sealion.", at=at),
-                proposal(2, "Use tofu.", at=at, beside="ops: use tofu!\nThe walrus password is sealion."),
+                proposal(2, "Use tofu.", at=at, pasted="ops: use tofu!\nThe walrus password is sealion."),
                 proposal(3, "Use tox.", at=at),
             ]
         )
         done = await state.to_review.cut(unwanted)
         assert (done.sentences, done.events) == (2, 2)
-        assert [(each.memory.content, each.beside) for each in state.to_review.of()] == [
+        assert [(each.memory.content, each.pasted) for each in state.to_review.of()] == [
             ("Use tofu.", "ops: use tofu!\n"),
             ("Use tox.", ""),
         ]

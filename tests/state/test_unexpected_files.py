@@ -58,9 +58,9 @@ def test_a_link_a_pipe_and_what_is_unknown_are_named_and_stay(folder, name, make
     make(folder / name)
     before = os.lstat(folder / name)
 
-    (told,) = unexpected_files(str(folder))
+    (reported,) = unexpected_files(str(folder))
 
-    assert told.startswith(f"{folder / name} {why}")
+    assert reported.startswith(f"{folder / name} {why}")
     assert os.lstat(folder / name) == before
 
 

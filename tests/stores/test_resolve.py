@@ -183,7 +183,7 @@ async def test_settings_are_never_older_than_five_seconds_however_often_they_wer
         assert (await resolver.resolve(str(repo / "inside"))).settings.retrieval_top_k == 14
 
 
-async def test_whoever_asks_meanwhile_waits_for_the_same_look_and_may_give_up(home, repo):
+async def test_a_concurrent_caller_shares_the_look_up_and_may_give_up(home, repo):
     with calls(WALKED) as looks:
         async with resolving(home) as resolver:
             waiting = [asyncio.ensure_future(resolver.resolve(str(repo))) for _ in range(20)]

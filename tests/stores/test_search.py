@@ -23,8 +23,13 @@ from tests.support.clock import PATIENCE_S
 
 
 def asked(message: str = "when", within_s: float = PATIENCE_S, **fields) -> Question:
-    told = {"vectors": None, "top_k": 10, "hop_depth": 0, "deadline": time.monotonic() + within_s} | fields
-    return Question(texts=(message,), message=message, **told)
+    reported = {
+        "vectors": None,
+        "top_k": 10,
+        "hop_depth": 0,
+        "deadline": time.monotonic() + within_s,
+    } | fields
+    return Question(texts=(message,), message=message, **reported)
 
 
 def ids(ranked) -> list[str]:
@@ -120,7 +125,7 @@ def test_what_words_and_vectors_both_find_counts_among_its_own_and_not_twice_aga
     assert ids(merge_models(own, second, asked("when")).ranked) == ["e1", "z1", "z2", "z3"]
 
 
-def test_as_many_come_as_are_wanted_and_hops_on_top():
+def test_as_many_come_as_are_wanted_and_linked_ones_on_top():
     own = rows_of("e1", "e2")
     own = SearchResult((*own.ranked, *rows_of("e3", found_by="link").ranked), (), 2.0)
 

@@ -94,7 +94,7 @@ async def test_only_memories_in_these_languages_are_embedded_and_found(repo):
         assert [part.second.dimension for part in store.index.map.parts if part.second is not None] == [12]
 
 
-async def test_where_nothing_is_in_these_languages_nobody_is_asked(repo):
+async def test_without_texts_in_these_languages_the_model_is_not_asked(repo):
     async with following(repo, memory("e", "tea at five")) as store:
         assert store.model.second_view(await store.view()) is None
         assert await store.found() == []

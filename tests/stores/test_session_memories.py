@@ -21,7 +21,7 @@ def texts(memories: SessionMemories, session: str = "s1") -> list[str]:
     return [each.memory.content for each in memories.of(session)]
 
 
-def test_a_memory_is_there_after_59_minutes_and_not_after_61_though_nobody_swept():
+def test_a_memory_expires_between_59_and_61_minutes_without_a_sweep():
     clock = Clock()
     memories = SessionMemories(clock=clock)
     kept = memories.add(row("the build is red"))

@@ -179,7 +179,7 @@ def test_a_change_of_subject_ends_what_a_message_goes_on_from():
     assert "deploy" not in asked("and the walrus feeder, kilograms of herring?")
 
 
-def test_what_comes_anyhow_takes_no_place_and_is_found_all_the_same():
+def test_pinned_memories_take_no_place_and_are_found_all_the_same():
     message = "the quokka deployments, the walrus feeder"
     fields = {"texts": (message,), "message": message, "turn": 1, "top_k": 1}
     (first,) = (each.key for each in rows_of(**fields).ranked)
@@ -190,7 +190,7 @@ def test_what_comes_anyhow_takes_no_place_and_is_found_all_the_same():
     assert first in found
 
 
-def test_what_stayed_out_is_told_of_a_hopeless_question_only_where_it_is_explained():
+def test_rejections_of_a_hopeless_question_are_returned_only_for_an_explanation():
     message = "roofing heating plumbing carpentry masonry tiling glazing painting fencing paving at night"
     silent, explained = (rows_of(texts=(message,), message=message, explains=each) for each in (False, True))
 
@@ -198,7 +198,7 @@ def test_what_stayed_out_is_told_of_a_hopeless_question_only_where_it_is_explain
     assert [(each.memory.id, each.rejected) for each in explained.rejected] == [("lamp", "faint")]
 
 
-def test_what_a_session_has_heard_takes_no_place_however_much_it_is():
+def test_memories_in_context_take_no_place_however_many_they_are():
     many = vector_map([memory(f"m{number:02}", "the quokka") for number in range(80)])
     in_context = frozenset((many.root, f"m{number:02}") for number in range(40))
     fields = {"texts": ("quokka",), "message": "quokka", "least_evidence": float("-inf")}
@@ -210,7 +210,7 @@ def test_what_a_session_has_heard_takes_no_place_however_much_it_is():
 
 @pytest.mark.parametrize("least", [float("-inf"), threshold(0.95)], ids=["ungated", "gated"])
 @given(in_context=st.sets(st.integers(0, 7)))
-def test_what_fits_comes_or_is_named_as_given_and_never_both(least, in_context):
+def test_a_fitting_memory_is_admitted_or_rejected_as_given_and_never_both(least, in_context):
     words = ("quokka", "walrus", "lamp", "train")
     store = vector_map([memory(f"m{number}", f"{words[number % 4]} {number}") for number in range(8)])
     keys = frozenset((store.root, f"m{number}") for number in in_context)

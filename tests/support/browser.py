@@ -1,8 +1,8 @@
-"""A headless Chromium for tests of a page, driven by its own protocol over a pipe: no driver and no port.
+"""Headless Chromium for tests of a page, driven by its protocol over a pipe: no driver, no port.
 
-`browsing` starts one with a profile of its own and ends it. A `Page` evaluates what a test wants to know in
-the page, types and clicks as a person does, and keeps all that a page should not do: lines on the console,
-exceptions, requests beside the page itself. Every wait has a deadline.
+`browsing` starts one with a profile of its own and ends it. A `Page` evaluates expressions, types and clicks
+as a person does. It records what a page should not do: lines on the console, exceptions, and requests
+besides the page itself. Every wait has a deadline.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _KEYS = {"Enter": 13, "Escape": 27, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight"
 
 
 class Chromium:
-    """One browser process, and the messages that go to and fro."""
+    """One browser process and its protocol messages."""
 
     def __init__(self, profile: str) -> None:
         theirs_in, self._out = (_high(each) for each in os.pipe())
@@ -75,17 +75,17 @@ class Chromium:
         self.events: list[dict[str, Any]] = []
 
     def ask(self, method: str, session: str = "", **parameters: object) -> dict[str, Any]:
-        """The result of a command; events that come before it are kept."""
+        """Return the result of a command; earlier events are stored."""
         self._asked += 1
         message = {"id": self._asked, "method": method, "params": parameters}
         if session:
             message["sessionId"] = session
         os.write(self._out, json.dumps(message).encode() + b"\0")
         until = time.monotonic() + PATIENCE_S
-        while (told := self._next(until)).get("id") != message["id"]:
-            self.events.append(told)
-        assert "error" not in told, (method, told["error"])
-        return dict(told["result"])
+        while (answer := self._next(until)).get("id") != message["id"]:
+            self.events.append(answer)
+        assert "error" not in answer, (method, answer["error"])
+        return dict(answer["result"])
 
     def _next(self, until: float) -> dict[str, Any]:
         while b"\0" not in self._read:
@@ -134,12 +134,12 @@ class Page:
         )
 
     def prefer(self, theme: str) -> None:
-        """As if the system were dark or light."""
+        """Set the system's preference, dark or light."""
         feature = {"name": "prefers-color-scheme", "value": theme}
         self._ask("Emulation.setEmulatedMedia", features=[feature])
 
     def open(self, path: Path) -> float:
-        """Load a file; returns the seconds until it says that it is ready."""
+        """Load a file; return the seconds until it reports that it is ready."""
         self._ask("Page.navigate", url=path.as_uri())
         script = """new Promise((done) => {
             const look = () => {
@@ -152,7 +152,7 @@ class Page:
         return float(self.value(script)) / 1000
 
     def press(self, key: str) -> None:
-        """A key, by its name or as the character that it types."""
+        """Press a key, by its name or by the character that it types."""
         pressed: dict[str, object] = {
             "key": key,
             "windowsVirtualKeyCode": _KEYS.get(key, ord(key[0].upper())),
@@ -168,7 +168,7 @@ class Page:
         self._ask("Input.insertText", text=text)
 
     def click(self, selector: str) -> None:
-        """A press of the mouse in the middle of an element, which is brought into sight."""
+        """Click the middle of an element, after scrolling to it."""
         script = f"""(() => {{
             const found = document.querySelector({json.dumps(selector)});
             found.scrollIntoView({{block: "nearest"}});
@@ -182,21 +182,21 @@ class Page:
     # --- what a person sees ---
 
     def value(self, script: str) -> Any:
-        """What an expression comes to in the page; a promise is awaited."""
-        told = self._ask(
+        """Return the value of an expression in the page; a promise is awaited."""
+        answer = self._ask(
             "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True, userGesture=True
         )
-        assert "exceptionDetails" not in told, told["exceptionDetails"]
-        return told["result"].get("value")
+        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
+        return answer["result"].get("value")
 
     def wait(self, script: str) -> None:
-        """Until an expression is true."""
+        """Wait until an expression is true."""
         until = time.monotonic() + PATIENCE_S
         while not self.value(script):
             assert time.monotonic() < until, f"never true: {script}"
 
     def texts(self, selector: str) -> list[str]:
-        """The texts of all elements that are in the page and not hidden."""
+        """Return the texts of all visible elements."""
         script = f"""[...document.querySelectorAll({json.dumps(selector)})]
             .filter((each) => each.checkVisibility()).map((each) => each.textContent)"""
         return list(self.value(script))
@@ -210,8 +210,8 @@ class Page:
 
     @property
     def faults(self) -> list[str]:
-        """Lines on the console, exceptions, and requests for anything but the page itself."""
-        self.value("0")  # what has happened is told by now
+        """Return lines on the console, exceptions, and requests for anything but the page itself."""
+        self.value("0")  # earlier events have arrived now
         mine = [each for each in self._browser.events if each.get("sessionId") == self._session]
         said = {"Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded"}
         asked = [
@@ -232,7 +232,7 @@ def browsing() -> Iterator[Chromium]:
 
 
 def _high(descriptor: int) -> int:
-    """The same pipe under a number that nothing else is put at."""
+    """Duplicate a pipe to a high number that no other file gets."""
     try:
         return fcntl.fcntl(descriptor, fcntl.F_DUPFD, 10)
     finally:

@@ -1,9 +1,9 @@
-"""The clock stage: async tests without a plugin, time that can be put forward, and waits with a deadline.
+"""Clock of the tests: async tests without a plugin, advanced time, and waits with a deadline.
 
-`run` runs one async test in a loop of its own and cancels it when it hangs; all that it started ends with
-the loop. `later` puts that loop's time forward, so that nobody waits for a back-off; `Clock` is time of its
-own. `eventually` and `until` wait, outside and inside of a loop, for what a test can see; `turns` lets happen
-what is ready.
+`run` runs one async test in a loop of its own and cancels it when it hangs; all of its tasks end with the
+loop. `later` advances that loop's time, so that no test waits for a back-off. `Clock` is a separate time.
+`eventually` and `until` wait, outside and inside of a loop, for a visible condition. `turns` runs everything
+that is ready.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Clock:
-    """Seconds that stand still until a test puts them forward."""
+    """Seconds that change only when a test advances them."""
 
     def __init__(self, now: float = 0.0) -> None:
         self.now = now
@@ -44,7 +44,7 @@ def run(work: Coroutine[None, None, T]) -> T:
         task = asyncio.current_task()
         assert task is not None
         cancel = asyncio.get_running_loop().call_soon_threadsafe
-        # Of the real clock, whatever the test does with the loop's.
+        # Of the real clock, independent of the loop's.
         watchdog = threading.Timer(2 * PATIENCE_S, cancel, [task.cancel])
         watchdog.start()
         try:
@@ -58,7 +58,7 @@ def run(work: Coroutine[None, None, T]) -> T:
 
 
 async def later(seconds: float) -> None:
-    """Put the loop's time forward, after what is under way, and let happen what was due."""
+    """Advance the loop's time, after running tasks, and run everything that is due."""
     await turns()
     loop = asyncio.get_running_loop()
     assert isinstance(loop, _Loop)
@@ -67,13 +67,13 @@ async def later(seconds: float) -> None:
 
 
 async def turns(count: int = 20) -> None:
-    """Let everything that is ready run, a few times over: what has not happened then will not."""
+    """Run everything that is ready, a few times over; anything later will not happen."""
     for _ in range(count):
         await asyncio.sleep(0)
 
 
 async def until(check: Callable[[], T]) -> T:
-    """Let the loop turn until `check` returns something true; returns that."""
+    """Run the loop until `check` returns a true value, and return it."""
     deadline = time.monotonic() + PATIENCE_S
     while not (found := check()):
         assert time.monotonic() < deadline, "it did not happen in time"
@@ -82,7 +82,7 @@ async def until(check: Callable[[], T]) -> T:
 
 
 def eventually(check: Callable[[], T], timeout_s: float = PATIENCE_S, pause_s: float = 0.02) -> T:
-    """Repeat `check` until it returns something true, at most `timeout_s`; returns that."""
+    """Repeat `check` until it returns a true value, at most `timeout_s`, and return it."""
     deadline = time.monotonic() + timeout_s
     while not (found := check()):
         assert time.monotonic() < deadline, "it did not happen in time"

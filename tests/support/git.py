@@ -1,4 +1,4 @@
-"""git as somebody runs it whose machine says nothing about it."""
+"""git without the configuration of this machine."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A history of past sessions of the five agents, as their harnesses write it down, in a home directory.
+"""Past sessions of the five agents, in the files of their harnesses, in a home directory.
 
-Every session states rules of its own, calls tools whose output holds LEAK, and thinks LEAK; `SAID` is what
-stands in all of them. The same numbers make the same history.
+Every session states rules of its own, calls tools whose output holds LEAK, and thinks LEAK; all of them hold
+`SAID`. The same numbers make the same history.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Json = dict[str, Any]
 Said = tuple[str, str, float]
 
 
-# Nobody says two of these about one thing.
+# No two of these are about one subject.
 _WORDS = """
 lint tests before pushing; sign tags of releases; squash branches while merging; pin docker images by digest
 mock clocks in fixtures; vendor fonts for offline builds; profile parsers on arm machines
@@ -45,12 +45,12 @@ _RULES = [each.strip() for line in _WORDS.strip().splitlines() for each in line.
 
 
 def rule(number: int) -> str:
-    """What a person states in session number so."""
+    """Return the statement of the session with this number."""
     return f"We always {_RULES[number % len(_RULES)]}."
 
 
 def written(home: Path, workspaces: Sequence[Path], count: int, *, began: float) -> list[str]:
-    """Write sessions, the agents in turn, each an hour after the one before; their rules, oldest first."""
+    """Write sessions, the agents in turn, each an hour after the last; return their rules, oldest first."""
     agents = list(FORMATS)
     for number in range(count):
         agent, at = agents[number % len(agents)], began + 3600 * number

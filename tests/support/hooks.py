@@ -1,4 +1,4 @@
-"""Payloads of hooks: as real harnesses sent them (with other paths), and of two as they are documented."""
+"""Payloads of hooks: as real harnesses sent them (with other paths), and of two as documented."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ PAYLOADS = Path(__file__).parents[1] / "data" / "hooks"
 
 
 def payload(harness: str, name: str) -> dict:
-    """What the harness told at this event."""
+    """Return the harness's payload for this event."""
     found: dict = json.loads((PAYLOADS / harness / f"{name}.json").read_text())
     return found

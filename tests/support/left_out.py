@@ -1,8 +1,7 @@
-"""What a run leaves out, and the table at its end that counts it by reason.
+"""Tests that a run leaves out, and the table at its end that counts them by reason.
 
-A test that asserts a speed is run by `make bench` alone, and one that needs more inotify instances than
-the user has left is skipped. With xdist the workers choose, and the process that prints the table hears of
-it from them.
+A test that asserts a speed is run by `make bench` alone. A test that needs more inotify instances than the
+user has left is skipped. With xdist the workers choose, and report to the process that prints the table.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import pytest
 
 from tests.faults.amount import SHORT
 
-# Of four workers with two daemons each; whoever has fewer left runs the other tests.
+# For four workers with two daemons each; with fewer instances the other tests run.
 INSTANCES = 24
 _REASONS = {
     "speed": "assert a speed: `make bench` runs them",
@@ -24,7 +23,7 @@ _REASONS = {
 
 
 def free_instances(most: int = INSTANCES) -> int:
-    """How many inotify instances the user can have now, counted up to `most`."""
+    """Return how many inotify instances the user can have now, counted up to `most`."""
     make, got = getattr(ctypes.CDLL(None), "inotify_init1", None), list[int]()
     if make is None:
         return 0
@@ -38,10 +37,10 @@ def free_instances(most: int = INSTANCES) -> int:
 
 
 def leave_out(config: pytest.Config, items: list[pytest.Item]) -> Counter[str]:
-    """Take out of `items` what this run does not ask for; how many, by marker."""
+    """Remove the tests from `items` that this run does not want; return their counts by marker."""
     asked = config.getoption("markexpr") or ""
     names = [name for name in ("speed", *(("long",) if SHORT else ())) if name not in asked]
-    if any("::" in argument for argument in config.args):  # whoever names a test wants it
+    if any("::" in argument for argument in config.args):  # a named test always runs
         names = []
     gone = {item: name for item in items for name in names if item.get_closest_marker(name)}
     if gone:
@@ -63,6 +62,6 @@ def table(reporter: pytest.TerminalReporter, deselected: Counter[str]) -> None:
     reporter.section(title)
     for line in lines:
         reporter.write_line(line)
-    if file := os.environ.get("FORGED_LEFT_OUT"):  # for whoever runs pytest several times
-        with open(file, "a", encoding="utf-8") as told:
-            told.write("\n".join([title, *lines, ""]))
+    if file := os.environ.get("FORGED_LEFT_OUT"):  # for several runs of pytest
+        with open(file, "a", encoding="utf-8") as written:
+            written.write("\n".join([title, *lines, ""]))

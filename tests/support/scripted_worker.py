@@ -1,4 +1,4 @@
-"""A worker that does as it is told: how it starts is in its settings, what it does with a task in the id.
+"""A scripted worker: its settings decide how it starts, a task's id decides the result.
 
 It is started as a process, so this module imports little.
 """
@@ -15,10 +15,10 @@ from multiprocessing.queues import Queue
 
 import msgspec
 
-from forged.capture.values import CallDeparted, Classified, Classify, Ready, Report, WorkerSettings
-from forged.counters import Departure
+from forged.capture.values import CallSent, Classified, Classify, Ready, Report, WorkerSettings
+from forged.counters import EgressRecord
 
-CALL = CallDeparted(Departure("nowhere", "capture", calls=1))
+CALL = CallSent(EgressRecord("nowhere", "capture", calls=1))
 
 
 def scripted(queue: Queue[bytes], results: Connection, settings: bytes) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from forged.models import Purpose, split_layers
-from forged.text.chat import FILE, SIGNS, Barred, Chat, ChatFile, is_chat, signs
+from forged.text.chat import FILE, SIGNS, ChatDetector, ChatFile, ChatWeights, is_chat, signs
 from forged.text.linear import Weights, pieces, weight
 from tests.support.provider.installed import local_model, needs_onnxruntime
 from tests.training import train_chat
@@ -33,11 +33,11 @@ def judged(label: str) -> list[str]:
 
 
 def test_what_is_shipped_was_trained_on_the_data_in_the_tree_and_is_small():
-    assert shipped().data == train_chat.digest(), "make head"
+    assert shipped().data == train_chat.digest(), "make linear-models"
     assert os.path.getsize(FILE) <= MOST_BYTES
 
 
-def test_no_line_that_judges_is_learnt_from():
+def test_no_evaluation_line_is_trained_on():
     learnt = {turn.text.lower() for turn in train_chat.turns() if turn.group}
     lines = {text.lower() for text, _ in labelled(LEARN)}
     assert not lines & {text.lower() for text, _ in labelled(JUDGE)}
@@ -67,17 +67,17 @@ def test_by_rows_of_the_local_model_half_of_the_chat_is_found_and_hardly_any_wor
     assert sum(taken[count:]) >= 105
 
 
-def test_words_and_row_are_judged_each_by_its_own_numbers_and_bar():
+def test_words_and_vectors_have_weights_and_bars_of_their_own():
     text, place = "so tired", pieces("so tired")[0]
     table = array("b", bytes(1 << 14))
     table[place] = 6
-    words = Barred(0.25, msgspec.structs.replace(NONE, pieces=table.tobytes(), pieces_step=0.5))
-    row = Barred(1.0, msgspec.structs.replace(NONE, row=array("h", [3, -1]).tobytes(), row_step=2.0))
-    judge = Chat(ChatFile("", "", words, row))
-    assert judge.leaning(text) == pytest.approx(3.0 * weight(len(pieces(text))) - 0.25)
-    assert judge.leaning(text, [1.0, 0.5]) == pytest.approx(2.0 * (3.0 - 0.5) - 1.0)
+    words = ChatWeights(0.25, msgspec.structs.replace(NONE, pieces=table.tobytes(), pieces_step=0.5))
+    row = ChatWeights(1.0, msgspec.structs.replace(NONE, row=array("h", [3, -1]).tobytes(), row_step=2.0))
+    judge = ChatDetector(ChatFile("", "", words, row))
+    assert judge.score(text) == pytest.approx(3.0 * weight(len(pieces(text))) - 0.25)
+    assert judge.score(text, [1.0, 0.5]) == pytest.approx(2.0 * (3.0 - 0.5) - 1.0)
     with pytest.raises(ValueError, match="a row of 3 numbers for one of 2"):
-        judge.leaning(text, [1.0, 2.0, 3.0])
+        judge.score(text, [1.0, 2.0, 3.0])
 
 
 @pytest.mark.parametrize(
@@ -112,5 +112,5 @@ def test_the_bar_is_what_five_of_a_thousand_reach_of_the_group_that_reaches_more
 def test_nothing_is_read_before_the_first_message():
     read = "print(c._shipped.cache_info().currsize)"
     code = f"import forged.text.chat as c; {read}; c.is_chat('hi'); {read}"
-    told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert told.stdout.split() == ["0", "1"]
+    reported = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert reported.stdout.split() == ["0", "1"]

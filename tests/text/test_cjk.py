@@ -20,7 +20,7 @@ from forged.text.terms import is_cjk
         "我",
     ],
 )
-def test_a_text_of_these_languages_is_one_though_latin_stands_in_it(text):
+def test_a_text_counts_as_cjk_with_latin_words_in_it(text):
     assert is_cjk(text)
 
 

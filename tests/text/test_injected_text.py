@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from forged.retrieval import Answer
 from forged.sessions.block import render
-from forged.sessions.injected_set import Content, compose
+from forged.sessions.injected_set import TurnContent, compose
 from forged.state import InjectedSet
 from forged.stores import Ranked
 from forged.text.injected_text import InjectedText
@@ -30,7 +30,9 @@ def session_block():
     store = old, replace(memory("mem_2", "WALRUS"), supersedes="mem_1", version=2)
     before = InjectedSet("0123abcd", 1.0)
     for maps, found in (((old,), (Ranked(old, 0.5, root="/repo"),)), (store, ())):
-        turn = Content(has_pinned=False, found=Answer(status="ok", ranked=found), limit=16_000, whole=True)
+        turn = TurnContent(
+            has_pinned=False, found=Answer(status="ok", ranked=found), limit=16_000, whole=True
+        )
         reply = compose(before, (vector_map(maps, lexical=False),), turn)
         before = reply.after
     return reply.block.text

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from forged.cli.captured import _pages
 from forged.cli.listing import chain_table, explanation, hit_lines, memory_list, memory_page, memory_table
 from forged.cli.reviewing import _proposal, numbered
-from forged.cli.since import moment
-from forged.mcp import shown
+from forged.cli.since import parse_time
+from forged.mcp import rendering
 from forged.sessions import render
 from forged.state.daily_counts import Agents
 from forged.state.database import Database
@@ -59,12 +59,12 @@ SURFACES = {
     "history": lambda: chain_table(wire.Chain(memories=(RECORD,))),
     "search": lambda: hit_lines((HIT,), _plain, 0),
     "why": lambda: explanation(wire.Explained(at=NIGHT, session_id="s"), "", _plain),
-    "captured": lambda: _pages(CALL, [wire.Judged(at=NIGHT, text="text")], with_root=False),
+    "captured": lambda: _pages(CALL, [wire.CapturedEntry(at=NIGHT, text="text")], with_root=False),
     "review": lambda: _proposal(PROPOSED, _plain),
-    "review --pick": lambda: numbered([PROPOSED], _plain),
+    "review at a terminal": lambda: numbered([PROPOSED], _plain),
     "block": lambda: [render([Ranked(replace(memory("mem_1", "text"), created_at=NIGHT), 1.0)], 4000).text],
-    "MCP list": lambda: [shown.gist(RECORD)],
-    "MCP search": lambda: [shown.gist(HIT)],
+    "MCP list": lambda: [rendering.list_entry(RECORD)],
+    "MCP search": lambda: [rendering.list_entry(HIT)],
 }
 
 
@@ -82,7 +82,7 @@ def test_today_begins_at_local_midnight_in_counts_and_in_options(zone):
     clock = SimpleNamespace(now=now)
     agents = Agents(Database(""), clock=lambda: clock.now)
     agents.count("codex", turns=1)
-    midnight = moment("today", datetime.now().astimezone().fromtimestamp(now).astimezone())
+    midnight = parse_time("today", datetime.now().astimezone().fromtimestamp(now).astimezone())
 
     assert agents.today == DAYS.get(zone, "2026-11-28") == day_of(now) == local_day(NIGHT)
     assert day_of(midnight.timestamp()) == agents.today

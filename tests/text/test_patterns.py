@@ -10,8 +10,8 @@ import pytest
 
 from forged.capture.rules.engine import scope_of
 from forged.capture.rules.replacement import replaced_by
-from forged.entities import spoken_of
-from forged.retrieval.values import leans, only_goes_on, says_nothing
+from forged.entities import mentions_in
+from forged.retrieval.values import is_elliptical, only_continues, says_nothing
 from forged.state.forgotten import digest
 from forged.text.dates import _named
 from forged.text.injected_text import InjectedText, one_line, quoted
@@ -19,7 +19,7 @@ from forged.text.redaction import redact
 from forged.text.same_text import Texts
 from forged.text.terms import terms
 from forged.text.tool_markup import without_tool_text
-from forged_client.private import without_private
+from forged_client.private_spans import without_private
 
 REPO = Path(__file__).parents[2]
 FILES = sorted(
@@ -113,10 +113,10 @@ READERS = {
     "judged": lambda text: replaced_by("We use PostgreSQL now, no longer MySQL.", [text]),
     "judging": lambda text: replaced_by(text, ["We use MySQL for the orders."]),
     "scope": scope_of,
-    "spoken of": spoken_of,
+    "spoken of": mentions_in,
     "says nothing": says_nothing,
-    "goes on": only_goes_on,
-    "leans": leans,
+    "goes on": only_continues,
+    "is_elliptical": is_elliptical,
     "digest": lambda text: digest("/repo", text),
     "dates": lambda text: [*_named(text)],
     "injected": lambda text: InjectedText([text]).cut(text, inline=True),

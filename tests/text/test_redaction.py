@@ -67,7 +67,7 @@ def test_of_many_secrets_of_fifty_shapes_hardly_one_is_missed():
     assert len(missed) <= len(cases) // 100, missed
 
 
-def test_of_secrets_by_somebody_who_knew_only_the_shapes_names_at_most_four_in_a_hundred_are_missed():
+def test_of_secrets_written_by_shape_names_alone_at_most_four_in_a_hundred_are_missed():
     """Two of each of the fifty, written without a look at the code or at what it finds."""
     missed = [
         case for case in blind_secrets() if any(part in redact(case.text).text for part in case.secrets)
@@ -292,7 +292,7 @@ def test_a_long_run_of_base64_costs_little_more_than_clean_text():
 
 @pytest.mark.speed
 @pytest.mark.parametrize("run", ["\\", "&a", ",a", ",", "[", "\\x"])
-def test_what_may_end_a_secret_costs_little_however_often_it_stands_behind_one(run):
+def test_a_possible_end_of_a_secret_costs_little_however_often_it_follows_one(run):
     """From each backslash of a run on, all behind it were looked at: a memory of 64 KB took a minute."""
     assert _cpu_seconds(f"API_KEY={DRAWN}{run * (WINDOW // len(run))}") < 400 * _clean_seconds()
 

@@ -50,7 +50,7 @@ def test_an_element_of_every_name_is_cut(name, attributes):
         ("a <tool_call>```\n</tool> `x` </tool_call> b", "a  b"),
     ],
 )
-def test_what_stands_around_an_element_is_left(text, left):
+def test_text_around_an_element_stays(text, left):
     assert without_tool_text(text) == left
 
 
@@ -158,7 +158,7 @@ def test_thoughts_of_the_assistant_are_cut(text, left):
         ("a <ENVIRONMENT-details x='1'>SECRET</environment_details> b", "a  b"),
     ],
 )
-def test_what_a_harness_opened_and_nobody_closed_is_cut_where_it_begins_a_line(text, left):
+def test_an_unclosed_tag_of_a_harness_is_cut_if_it_begins_a_line(text, left):
     assert without_tool_text(text) == left
 
 

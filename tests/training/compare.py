@@ -1,12 +1,12 @@
 """Rules, head and both, with the local model and by words, each judging what it has not seen.
 
-`python -m tests.training.compare` after `make head`, which leaves the heads of the parts in build/: on the
-development half and on turns of agents' lives, of which nothing is to be kept. The shipped head was trained
-with both too, so `make eval ARGS=tests/data/said/dev` flatters it; this does not. `said/more`
-was written when all else stood, and `first words` are the plainest things that people say
-(`tests/data/first_words`); of these the shipped head has learnt nothing. With `--closing` on the sealed
-half, by the shipped head: a closing run, which `tests.evaluation.closing` counts and records. What the head
-alone would keep is text without scope and category, whose columns say nothing there.
+`python -m tests.training.compare` after `make linear-models`, which leaves the heads of the parts in build/:
+on the development half and on turns of agents' lives, of which nothing is to be kept. The shipped head was
+trained with both too, so `make eval ARGS=tests/data/said/dev` flatters it; this does not. `said/more` was
+written when all else stood, and `first words` are the plainest things that people say
+(`tests/data/first_words`); of these the shipped head has learnt nothing. With `--closing` on the sealed half,
+by the shipped head: a closing run, which `tests.evaluation.closing` counts and records. What the head alone
+would keep is text without scope and category, whose columns say nothing there.
 """
 
 from __future__ import annotations
@@ -19,8 +19,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from forged.capture.head import Head, HeadFile, Judge, chosen, head
-from forged.capture.local import LocalAnswers
+from forged.capture.linear_model import (
+    LinearModel,
+    LinearModelFile,
+    StatementScorer,
+    linear_model,
+    select_passages,
+)
+from forged.capture.local_classifier import LocalClassifier
 from forged.capture.rules.engine import RuleClassifier
 from forged.capture.values import Classified, Proposal
 from forged.memory import Origin
@@ -28,10 +34,10 @@ from forged.state import Event
 from tests.evaluation.closing import allowed, begin, end
 from tests.training import data
 from tests.training.fitting import Floats
-from tests.training.train_head import HELD_OUT, parts, vectors_of
+from tests.training.train_linear_model import HELD_OUT, parts, vectors_of
 
 _HEADINGS = ("kept", "precision", "recall", "explicit", "scope", "category", "refused", "silent")
-Answer = Callable[[data.Message, Head], Classified]
+Answer = Callable[[data.Message, LinearModel], Classified]
 
 
 class Outcome(NamedTuple):
@@ -63,30 +69,32 @@ def answers(vectors: dict[str, Floats]) -> dict[str, Answer]:
     def no_rows(*_: object) -> tuple[bytes, ...]:
         return ()
 
-    def by_head(message: data.Message, judge: Head) -> Classified:
-        units = message.units()
+    def by_head(message: data.Message, judge: LinearModel) -> Classified:
+        passages = message.passages()
         keep = {
-            text: judge.by_rows.leanings(text, vectors[text].tobytes()).keep
-            for unit in units
-            for text in unit.texts()
+            text: judge.by_rows.scores(text, vectors[text].tobytes()).keep
+            for passage in passages
+            for text in passage.texts()
         }
-        liked = chosen(units, keep.__getitem__, judge.by_rows.bar)
-        return Classified(tuple(Proposal(unit.text) for unit in liked), author=Origin.TYPED)
+        liked = select_passages(passages, keep.__getitem__, judge.by_rows.bar)
+        return Classified(tuple(Proposal(passage.text) for passage in liked), author=Origin.TYPED)
 
     return {
         "rules alone": lambda message, _: _classified(None, message),
-        "both, by words": lambda message, judge: _classified(LocalAnswers(no_rows, lambda: judge), message),
+        "both, by words": lambda message, judge: _classified(
+            LocalClassifier(no_rows, lambda: judge), message
+        ),
         "head alone": by_head,
-        "both": lambda message, judge: _classified(LocalAnswers(rows, lambda: judge), message),
+        "both": lambda message, judge: _classified(LocalClassifier(rows, lambda: judge), message),
     }
 
 
-def _classified(local: LocalAnswers | None, message: data.Message) -> Classified:
-    classifier = RuleClassifier(lambda *_: (), local.more if local else None)
+def _classified(local: LocalClassifier | None, message: data.Message) -> Classified:
+    classifier = RuleClassifier(lambda *_: (), local.refine if local else None)
     event = Event(window=message.window)
     found = asyncio.run(classifier.classify(event, (), deadline=0.0, attempts=1))
     # There is nothing here yet that could be replaced.
-    sure = tuple(each for each in found.proposals if not each.only_replaces)
+    sure = tuple(each for each in found.proposals if not each.update_only)
     return msgspec.structs.replace(found, proposals=sure)
 
 
@@ -124,7 +132,7 @@ def _line(name: str, cells: Iterator[str] | Sequence[str]) -> str:
 
 
 def compared(
-    said: Sequence[data.Message], judges: Sequence[Head], vectors: dict[str, Floats]
+    said: Sequence[data.Message], judges: Sequence[LinearModel], vectors: dict[str, Floats]
 ) -> Mapping[str, Sequence[Outcome]]:
     """What comes of each message by each way, judged by the head at its place."""
     return {
@@ -133,10 +141,10 @@ def compared(
     }
 
 
-def unseen(said: Sequence[data.Message]) -> list[Head]:
+def unseen(said: Sequence[data.Message]) -> list[LinearModel]:
     """For each message of the development halves the head that was trained without it."""
-    heads = msgspec.msgpack.decode(HELD_OUT.read_bytes(), type=list[HeadFile])
-    judges = [Head(Judge(each.by_rows), Judge(each.by_words)) for each in heads]
+    heads = msgspec.msgpack.decode(HELD_OUT.read_bytes(), type=list[LinearModelFile])
+    judges = [LinearModel(StatementScorer(each.by_rows), StatementScorer(each.by_words)) for each in heads]
     return [judges[part] for part in parts(said)]
 
 
@@ -149,9 +157,9 @@ def main(*, closing: bool) -> None:
     unlearnt["first words"] = data.first_words()
     texts = [text for message in (*said, *chain(*unlearnt.values())) for text in message.texts()]
     vectors, _ = asyncio.run(vectors_of(texts))
-    judges = [head()] * len(said) if closing else unseen(said)
+    judges = [linear_model()] * len(said) if closing else unseen(said)
     found = compared(said, judges, vectors)
-    others = {of: compared(each, [head()] * len(each), vectors) for of, each in unlearnt.items()}
+    others = {of: compared(each, [linear_model()] * len(each), vectors) for of, each in unlearnt.items()}
     for name, outcomes in found.items():
         print("", *table(name, outcomes), sep="\n")
         for of, by_name in others.items():
@@ -163,7 +171,7 @@ def main(*, closing: bool) -> None:
 def _in_short(name: str, outcomes: Sequence[Outcome]) -> str:
     """For the record."""
     return f"{name}: " + ", ".join(
-        f"{head} {cell}" for head, cell in zip(_HEADINGS, row(outcomes), strict=True)
+        f"{linear_model} {cell}" for linear_model, cell in zip(_HEADINGS, row(outcomes), strict=True)
     )
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from forged.capture.authorship import statements
-from forged.capture.head import AROUND, Unit, units
+from forged.capture.linear_model import MESSAGE_CHARS, Passage, passages
 from forged.conversation import Utterance
 
 DATA = Path(__file__).parents[1] / "data"
@@ -65,14 +65,14 @@ class Message(msgspec.Struct, frozen=True):
             for one in self.messages
         )
 
-    def units(self) -> tuple[Unit, ...]:
+    def passages(self) -> tuple[Passage, ...]:
         """Those of the message that is judged."""
         last = max(place for place, each in enumerate(self.window) if each.role == "user")
-        return units([each for each in statements(self.window) if each.message == last])
+        return passages([each for each in statements(self.window) if each.message == last])
 
     def texts(self) -> list[str]:
         """All whose vectors the worker asks for."""
-        return [text for unit in units(statements(self.window)) for text in unit.texts()]
+        return [text for passage in passages(statements(self.window)) for text in passage.texts()]
 
 
 class Session(msgspec.Struct, frozen=True):
@@ -178,10 +178,16 @@ def examples(said: Sequence[Message]) -> list[Example]:
         scope, category = (first.scope, first.category) if first else ("-", "-")
         found.append(
             Example(
-                message.text.strip()[:AROUND], bool(first), 1.5 * weight, message.kind, scope, category, place
+                message.text.strip()[:MESSAGE_CHARS],
+                bool(first),
+                1.5 * weight,
+                message.kind,
+                scope,
+                category,
+                place,
             )
         )
-        parts = dict.fromkeys(each.text for unit in message.units() for each in unit.sentences)
+        parts = dict.fromkeys(each.text for passage in message.passages() for each in passage.sentences)
         found.extend(
             Example(text, _is_kept(text, message.keep), 0.7 * weight, message.kind, message=place)
             for text in parts

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from forged.capture.head import signs
+from forged.capture.linear_model import signs
 from forged.text.linear import SIZE, Weights, pieces, weight
 
 Floats = NDArray[np.float32]
@@ -102,7 +102,7 @@ def fit(rows: Rows, right: Floats, weights: Floats, *, size: int = SIZE) -> list
     width, kinds = dense.shape[1], right.shape[1]
     pieces_of = rows.table(size) if size else None
 
-    def told(numbers: Floats) -> tuple[float, Floats]:
+    def reported(numbers: Floats) -> tuple[float, Floats]:
         each = numbers.reshape(-1, kinds)
         leanings = dense @ each[:width] + (pieces_of.times(each[width:]) if pieces_of else 0)
         chances = _chances(leanings)
@@ -112,20 +112,20 @@ def fit(rows: Rows, right: Floats, weights: Floats, *, size: int = SIZE) -> list
         loss = float(_RIDGE) / 2 * float(numbers @ numbers) - float((shares * np.log(possible)).sum())
         return loss, (slope + _RIDGE * each).ravel()
 
-    found = least(told, np.zeros((width + size) * kinds, np.float32)).reshape(-1, kinds).T
+    found = least(reported, np.zeros((width + size) * kinds, np.float32)).reshape(-1, kinds).T
     return [_plain(numbers, mean, scale, width) for numbers in found]
 
 
-def least(told: Callable[[Floats], tuple[float, Floats]], now: Floats) -> Floats:
+def least(reported: Callable[[Floats], tuple[float, Floats]], now: Floats) -> Floats:
     """Return where a smooth function is least, as far as some steps of L-BFGS come from `now`."""
-    value, slope = told(now)
+    value, slope = reported(now)
     past: deque[tuple[Floats, Floats]] = deque(maxlen=_REMEMBERED)
     for _ in range(_STEPS):
         way = -_turned(slope, past)
         pace = 1.0 if past else 1.0 / float(np.linalg.norm(slope))
         for _ in range(_HALVINGS):
             there = now + np.float32(pace) * way
-            lower, steep = told(there)
+            lower, steep = reported(there)
             if lower <= value + _ENOUGH * pace * float(slope @ way):
                 break
             pace /= 2

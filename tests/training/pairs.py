@@ -1,4 +1,4 @@
-"""Trains the numbers by which a newer statement replaces an older one, and writes them: `make head`.
+"""Trains the numbers by which a newer statement replaces an older one, and writes them: `make linear-models`.
 
 Two linear functions of a pair, with the local model's rows of both texts: whether one replaces the other,
 learnt from the pairs that were written, and whether they have to do with each other at all, learnt from these
@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from forged.capture.rules.pairs import (
+from forged.capture.rules.pair_model import (
     FILE,
     Floats,
     PairFile,
@@ -35,7 +35,7 @@ from forged.models import LAYERS
 from forged.text.linear import SIZE, weight
 from tests.training.fitting import Table, least, small
 from tests.training.pair_data import MORE, Pair, as_kept, blind, digest, learnt_from, minds
-from tests.training.train_head import vectors_of
+from tests.training.train_linear_model import vectors_of
 
 _LAYERS = len(LAYERS)
 # Strangers of each newer statement, half of them of the nearer fifth; the share of all that is nearest, which
@@ -141,9 +141,9 @@ def _least(dense: Floats, table: Table | None, right: Floats, shares: Floats, ri
     width = dense.shape[1]
 
     def told(numbers: Floats) -> tuple[float, Floats]:
-        leanings = dense @ numbers[:width] + (table.times(numbers[width:, None])[:, 0] if table else 0)
-        wrong = shares * (np.exp(-np.logaddexp(0, -leanings)) - right)
-        loss = float(shares @ (np.logaddexp(0, leanings) - right * leanings))
+        scores = dense @ numbers[:width] + (table.times(numbers[width:, None])[:, 0] if table else 0)
+        wrong = shares * (np.exp(-np.logaddexp(0, -scores)) - right)
+        loss = float(shares @ (np.logaddexp(0, scores) - right * scores))
         slope = np.r_[dense.T @ wrong, table.back(wrong[:, None])[:, 0] if table else wrong[:0]]
         return loss + float(ridge) / 2 * float(numbers @ numbers), slope + ridge * numbers
 

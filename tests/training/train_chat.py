@@ -1,4 +1,4 @@
-"""Trains what recognises chat and writes it: part of `make head`. Prints how that fares.
+"""Trains what recognises chat and writes it: part of `make linear-models`. Prints how that fares.
 
 Learnt from `tests/data/chat/learn.tsv`, from sentences and messages that the head learns from, where the kind
 `chat` stands against all others, and from the turns of agents' lives. Nothing is learnt from `judge.tsv`, and
@@ -22,11 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forged.models import split_layers
-from forged.text.chat import FILE, LONGEST, Barred, Chat, ChatFile, signs
+from forged.text.chat import FILE, LONGEST, ChatDetector, ChatFile, ChatWeights, signs
 from forged.text.linear import SIZE, Weights
 from tests.training import data
 from tests.training.fitting import Floats, Rows, fit
-from tests.training.train_head import vectors_of
+from tests.training.train_linear_model import vectors_of
 
 CHAT = data.DATA / "chat"
 LEARN, JUDGE = CHAT / "learn.tsv", CHAT / "judge.tsv"
@@ -78,12 +78,12 @@ def digest() -> str:
     return hashlib.sha256(b"".join(file.read_bytes() for file in read)).hexdigest()
 
 
-def trained(found: Sequence[Turn], rows: Rows, size: int) -> Barred:
+def trained(found: Sequence[Turn], rows: Rows, size: int) -> ChatWeights:
     """Return the line that these teach, with no bar: of pieces where there is a table, else of rows."""
     right = np.array([(one.is_chat, not one.is_chat) for one in found], np.float32)
     weights = np.array([1.0 if not one.group else _NEAR for one in found])
     chat, work = fit(rows, right, weights, size=size)
-    return Barred(0.0, chat.less(work).weights())
+    return ChatWeights(0.0, chat.less(work).weights())
 
 
 def bar_of(found: Sequence[Turn], leanings: NDArray[np.float64]) -> float:
@@ -96,7 +96,7 @@ def bar_of(found: Sequence[Turn], leanings: NDArray[np.float64]) -> float:
     return bar
 
 
-def learnt(found: Sequence[Turn], rows: Rows, size: int) -> Barred:
+def learnt(found: Sequence[Turn], rows: Rows, size: int) -> ChatWeights:
     """Return the line of all, with the bar of the parts; prints how they fare."""
     part = np.array([crc32(one.part.encode()) % FOLDS for one in found])
     leanings = np.zeros(len(found))
@@ -104,7 +104,7 @@ def learnt(found: Sequence[Turn], rows: Rows, size: int) -> Barred:
         seen, unseen = np.flatnonzero(part != each), np.flatnonzero(part == each)
         judge = _chat(trained([found[int(one)] for one in seen], rows.take(seen), size), size)
         for one in unseen:
-            leanings[one] = judge.leaning(found[int(one)].text, [] if size else rows.vectors[one].tolist())
+            leanings[one] = judge.score(found[int(one)].text, [] if size else rows.vectors[one].tolist())
     bar = bar_of(found, leanings)
     for group in ("written", "lives", ""):
         for is_chat in (True, False):
@@ -115,19 +115,19 @@ def learnt(found: Sequence[Turn], rows: Rows, size: int) -> Barred:
     return msgspec.structs.replace(trained(found, rows, size), bar=bar)
 
 
-def _chat(line: Barred, size: int) -> Chat:
-    none = Barred(0.0, Weights(b"", 1.0, ()))
-    return Chat(ChatFile("", "", *((line, none) if size else (none, line))))
+def _chat(line: ChatWeights, size: int) -> ChatDetector:
+    none = ChatWeights(0.0, Weights(b"", 1.0, ()))
+    return ChatDetector(ChatFile("", "", *((line, none) if size else (none, line))))
 
 
-def told(file: ChatFile, rows: Floats, lines: Sequence[tuple[str, bool]]) -> None:
+def reported(file: ChatFile, rows: Floats, lines: Sequence[tuple[str, bool]]) -> None:
     """Print what becomes of the lines that judge."""
-    judge = Chat(file)
+    judge = ChatDetector(file)
     for name in ("words", "rows"):
         for label in (True, False):
             mine = [at for at, (_, chat) in enumerate(lines) if chat is label]
             hit = sum(
-                judge.leaning(lines[at][0], rows[at].tolist() if name == "rows" else ()) > 0 for at in mine
+                judge.score(lines[at][0], rows[at].tolist() if name == "rows" else ()) > 0 for at in mine
             )
             print(f"judge, by {name}: {hit} of {len(mine)} of {'chat' if label else 'work'} taken for chat")
 
@@ -141,7 +141,7 @@ def main() -> None:
     by_words = learnt(found, Rows(texts, nothing, signs), SIZE)
     by_row = learnt(found, Rows(texts, vectors[: len(found)], signs), 0)
     file = ChatFile(digest(), engine, by_words, by_row)
-    told(file, vectors[len(found) :], lines)
+    reported(file, vectors[len(found) :], lines)
     written = msgspec.msgpack.encode(file)
     Path(sys.argv[1] if len(sys.argv) > 1 else FILE).write_bytes(written)
     print(f"{len(written)} bytes, {len(found)} texts, {engine}")

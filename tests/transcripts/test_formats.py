@@ -44,7 +44,7 @@ TEXTS = {
 
 
 @pytest.fixture
-def told(tmp_path):
+def reported(tmp_path):
     """What is read of a file of a harness: of lines, each a value, or bytes as they are."""
 
     def read_lines(agent, *lines, **more):
@@ -67,11 +67,11 @@ def claude(text, parent=None, role="user", **more):
 
 
 @pytest.mark.parametrize("agent", TEXTS)
-def test_a_line_that_makes_no_sense_is_skipped_and_counted(agent, told):
+def test_a_line_that_makes_no_sense_is_skipped_and_counted(agent, reported):
     bad = [b"{\n", b"\xff\xfe\n", b"[]\n", b'{"type": 7, "message": 3, "payload": "x", "$set": 1}\n', b"1\n"]
     good = TEXTS[agent]
     unknown = {"type": "new-in-a-later-version", "uuid": "u", "sessionId": "s"}
-    session = told(agent, good("user", "one"), *bad, unknown, good("assistant", "two"))
+    session = reported(agent, good("user", "one"), *bad, unknown, good("assistant", "two"))
 
     assert texts(session) == ["one", "two"]
     assert session.skipped == len(bad)
@@ -85,47 +85,47 @@ def test_a_line_that_makes_no_sense_is_skipped_and_counted(agent, told):
         b'{"message": {"content": %b}, "payload": {"content": %b}, "content": %b}\n' % ((b"[" * 20_000,) * 3),
     ],
 )
-def test_a_line_that_no_decoder_gets_through_costs_no_other(agent, bad, told):
+def test_a_line_that_no_decoder_gets_through_costs_no_other(agent, bad, reported):
     good = TEXTS[agent]
-    session = told(agent, good("user", "one"), bad, good("assistant", "two"))
+    session = reported(agent, good("user", "one"), bad, good("assistant", "two"))
 
     assert (texts(session), session.skipped) == (["one", "two"], 1)
 
 
 @pytest.mark.parametrize("agent", TEXTS)
-def test_a_value_in_the_place_of_a_word_is_no_word(agent, told):
+def test_a_value_in_the_place_of_a_word_is_no_word(agent, reported):
     good = TEXTS[agent]
     odd = json.loads(
         json.dumps(good("user", "odd")).replace('"user"', '{"a": 1}').replace('"input_text"', "[]")
     )
-    session = told(agent, good("user", "one"), odd, good("assistant", "two"))
+    session = reported(agent, good("user", "one"), odd, good("assistant", "two"))
 
     assert texts(session) == ["one", "two"]
 
 
 @pytest.mark.parametrize("agent", TEXTS)
-def test_what_is_no_prose_of_the_two_is_cut_out_of_their_texts(agent, told):
+def test_what_is_no_prose_of_the_two_is_cut_out_of_their_texts(agent, reported):
     block = "<forged-memories 0123456789abcdef>\nUse tabs.\n</forged-memories 0123456789abcdef>"
     user = f"Use spaces. {block} <system-reminder>LEAK</system-reminder> <private>LEAK</private>"
     assistant = "<thinking>LEAK</thinking>Fine.<tool_call>LEAK</tool_call>"
     good = TEXTS[agent]
-    session = told(agent, good("user", user), good("assistant", assistant))
+    session = reported(agent, good("user", user), good("assistant", assistant))
 
     assert texts(session) == ["Use spaces.", "Fine."]
 
 
 @pytest.mark.parametrize("agent", TEXTS)
-def test_a_line_that_is_too_long_is_left_out(agent, told, monkeypatch):
+def test_a_line_that_is_too_long_is_left_out(agent, reported, monkeypatch):
     monkeypatch.setattr("forged.transcripts.files.MOST_LINE", 1_000)
     good = TEXTS[agent]
-    session = told(agent, good("user", "one"), good("assistant", "x" * 5_000), good("user", "two"))
+    session = reported(agent, good("user", "one"), good("assistant", "x" * 5_000), good("user", "two"))
 
     assert texts(session) == ["one", "two"]
     assert session.skipped == 1
 
 
-def test_of_claude_the_branch_that_was_left_is_not_read(told):
-    session = told(
+def test_of_claude_the_branch_that_was_left_is_not_read(reported):
+    session = reported(
         "claude",
         claude("one"),
         claude("said otherwise", "one"),
@@ -151,7 +151,7 @@ ASIDE = {
 @pytest.mark.parametrize("place", ["first", "between", "last", "whole"])
 @pytest.mark.parametrize("kind", ASIDE)
 def test_of_claude_what_neither_the_person_nor_the_model_said_to_each_other_is_not_read(
-    kind, place, role, told
+    kind, place, role, reported
 ):
     """Wherever it hangs in the tree: also where the conversation goes on from it, or it is all there is."""
     after = {"first": [], "between": ["one"], "last": ["one", "two"], "whole": []}[place]
@@ -161,7 +161,7 @@ def test_of_claude_what_neither_the_person_nor_the_model_said_to_each_other_is_n
     chain = ["ASIDE", *before]
     more = [claude(text, parent) for text, parent in zip(before, chain, strict=False)]
 
-    session = told("claude", *lines, line, *more)
+    session = reported("claude", *lines, line, *more)
 
     assert texts(session) == [*after, *before]
 
@@ -169,123 +169,128 @@ def test_of_claude_what_neither_the_person_nor_the_model_said_to_each_other_is_n
 @pytest.mark.parametrize(
     "text", ["[Request interrupted by user]", "Caveat: The messages below were generated"]
 )
-def test_of_claude_what_the_harness_says_as_the_user_is_not_read(text, told):
-    assert texts(told("claude", claude("one"), claude(text, "one"), claude("two", text))) == ["one", "two"]
+def test_of_claude_what_the_harness_says_as_the_user_is_not_read(text, reported):
+    assert texts(reported("claude", claude("one"), claude(text, "one"), claude("two", text))) == [
+        "one",
+        "two",
+    ]
 
 
-def test_of_claude_a_reply_that_no_model_gave_is_not_read(told):
+def test_of_claude_a_reply_that_no_model_gave_is_not_read(reported):
     made = claude("LEAK", "one", "assistant")
     made["message"]["model"] = "<synthetic>"
 
-    assert texts(told("claude", claude("one"), made, claude("two", "LEAK"))) == ["one", "two"]
+    assert texts(reported("claude", claude("one"), made, claude("two", "LEAK"))) == ["one", "two"]
 
 
-def test_of_claude_nothing_is_known_of_a_session_that_is_a_side_conversation(told):
+def test_of_claude_nothing_is_known_of_a_session_that_is_a_side_conversation(reported):
     """The folder of a project holds them as files of their own."""
-    session = told("claude", claude("LEAK", isSidechain=True), claude("more", "LEAK", isSidechain=True))
+    session = reported("claude", claude("LEAK", isSidechain=True), claude("more", "LEAK", isSidechain=True))
 
     assert (session.messages, session.session_id, session.workspace) == ((), "", "")
 
 
-def test_of_claude_a_circle_of_parents_comes_to_an_end(told):
-    session = told("claude", claude("one", "two"), claude("two", "one"))
+def test_of_claude_a_circle_of_parents_comes_to_an_end(reported):
+    session = reported("claude", claude("one", "two"), claude("two", "one"))
 
     assert texts(session) == ["one", "two"]
 
 
-def test_of_claude_a_line_whose_parent_is_gone_hangs_on_the_line_before(told):
-    session = told("claude", claude("one"), b"{broken\n", claude("three", "two"))
+def test_a_claude_line_without_its_parent_follows_the_line_before(reported):
+    session = reported("claude", claude("one"), b"{broken\n", claude("three", "two"))
 
     assert texts(session) == ["one", "three"]
 
 
-def test_of_claude_an_old_compaction_is_followed_to_what_was_before(told):
+def test_of_claude_an_old_compaction_is_followed_to_what_was_before(reported):
     boundary = {**claude("b"), "type": "system", "subtype": "compact_boundary", "logicalParentUuid": "one"}
     summary = claude("summary", "b", isCompactSummary=True)
-    session = told("claude", claude("one"), boundary, summary, claude("two", "summary"))
+    session = reported("claude", claude("one"), boundary, summary, claude("two", "summary"))
 
     assert texts(session) == ["one", "two"]
     assert session.since_summary == 1
 
 
-def test_of_codex_what_follows_a_summary_is_the_window(told):
+def test_of_codex_what_follows_a_summary_is_the_window(reported):
     say = TEXTS["codex"]
-    session = told("codex", say("user", "one"), {"type": "compacted", "payload": {}}, say("user", "two"))
+    session = reported("codex", say("user", "one"), {"type": "compacted", "payload": {}}, say("user", "two"))
 
     assert texts(session) == ["one", "two"]
     assert session.since_summary == 1
 
 
-def test_of_codex_what_the_harness_says_as_the_user_is_not_read(told):
+def test_of_codex_what_the_harness_says_as_the_user_is_not_read(reported):
     line = TEXTS["codex"]("user", "from a hook")
     line["payload"]["internal_chat_message_metadata_passthrough"] = {
         "content_item_metadata": [{"provenance": {"type": "harness", "hook": True}}]
     }
 
-    assert texts(told("codex", line, TEXTS["codex"]("user", "one"))) == ["one"]
+    assert texts(reported("codex", line, TEXTS["codex"]("user", "one"))) == ["one"]
 
 
 @pytest.mark.parametrize("source", [{"source": {"subagent": "review"}}, {"thread_source": "subagent"}])
-def test_of_codex_a_thread_that_an_agent_began_is_not_read(source, told):
+def test_of_codex_a_thread_that_an_agent_began_is_not_read(source, reported):
     meta = {"type": "session_meta", "payload": {"id": "s", "cwd": "/w", **source}}
 
-    assert told("codex", meta, TEXTS["codex"]("user", "one")).messages == ()
+    assert reported("codex", meta, TEXTS["codex"]("user", "one")).messages == ()
 
 
-def test_of_gemini_a_message_counts_in_its_newest_words_where_it_stood_first(told):
+def test_of_gemini_a_message_counts_in_its_newest_words_where_it_stood_first(reported):
     say = TEXTS["gemini"]
     grown = {**say("assistant", "b"), "content": "b and more"}
-    session = told("gemini", say("user", "a"), say("assistant", "b"), say("user", "c"), grown)
+    session = reported("gemini", say("user", "a"), say("assistant", "b"), say("user", "c"), grown)
 
     assert texts(session) == ["a", "b and more", "c"]
 
 
-def test_of_gemini_what_was_taken_back_is_not_read(told):
+def test_of_gemini_what_was_taken_back_is_not_read(reported):
     say = TEXTS["gemini"]
-    session = told("gemini", say("user", "a"), say("user", "b"), {"$rewindTo": "b"}, say("user", "c"))
+    session = reported("gemini", say("user", "a"), say("user", "b"), {"$rewindTo": "b"}, say("user", "c"))
 
     assert texts(session) == ["a", "c"]
 
 
-def test_of_gemini_a_history_that_begins_with_a_snapshot_is_a_summary(told):
+def test_of_gemini_a_history_that_begins_with_a_snapshot_is_a_summary(reported):
     say = TEXTS["gemini"]
     snapshot = say("user", "<state_snapshot>it was said</state_snapshot>")
-    session = told("gemini", say("user", "a"), {"$set": {"messages": [snapshot]}}, say("user", "b"))
+    session = reported("gemini", say("user", "a"), {"$set": {"messages": [snapshot]}}, say("user", "b"))
 
     assert texts(session) == ["a", "b"]
     assert session.since_summary == 1
 
 
-def test_of_gemini_an_older_version_wrote_one_document(told):
+def test_of_gemini_an_older_version_wrote_one_document(reported):
     say = TEXTS["gemini"]
     whole = {"sessionId": "s", "startTime": AT, "messages": [say("user", "a"), say("assistant", "b")]}
-    session = told("gemini", whole)
+    session = reported("gemini", whole)
 
     assert texts(session) == ["a", "b"]
     assert session.session_id == "s"
 
 
-def test_of_qwen_what_follows_a_summary_is_the_window(told):
+def test_of_qwen_what_follows_a_summary_is_the_window(reported):
     say = TEXTS["qwen"]
     summary = {"type": "system", "subtype": "chat_compression", "sessionId": "s"}
-    session = told("qwen", say("user", "one"), summary, say("user", "two"))
+    session = reported("qwen", say("user", "one"), summary, say("user", "two"))
 
     assert texts(session) == ["one", "two"]
     assert session.since_summary == 1
 
 
 @pytest.mark.parametrize("role", ["user", "assistant"])
-def test_of_qwen_a_side_conversation_is_not_read(role, told):
+def test_of_qwen_a_side_conversation_is_not_read(role, reported):
     say = TEXTS["qwen"]
-    session = told("qwen", say("user", "one"), {**say(role, "LEAK"), "isSidechain": True}, say("user", "two"))
+    session = reported(
+        "qwen", say("user", "one"), {**say(role, "LEAK"), "isSidechain": True}, say("user", "two")
+    )
 
     assert texts(session) == ["one", "two"]
 
 
-def test_of_gemini_a_session_of_another_kind_is_not_read(told):
+def test_of_gemini_a_session_of_another_kind_is_not_read(reported):
     about = {"sessionId": "s", "startTime": AT, "kind": "subagent"}
 
-    assert told("gemini", about, TEXTS["gemini"]("user", "LEAK")).messages == ()
+    assert reported("gemini", about, TEXTS["gemini"]("user", "LEAK")).messages == ()
 
 
 @pytest.fixture
@@ -343,8 +348,8 @@ def test_of_opencode_what_is_in_its_journal_alone_is_read_and_nothing_is_written
 
 
 @pytest.mark.parametrize("agent", TEXTS)
-def test_nothing_is_followed_out_of_the_folder_of_the_harness(agent, tmp_path, told):
-    told(agent, TEXTS[agent]("user", "one"))
+def test_nothing_is_followed_out_of_the_folder_of_the_harness(agent, tmp_path, reported):
+    reported(agent, TEXTS[agent]("user", "one"))
     home = folder_of(agent, tmp_path)
     outside = tmp_path / "outside.jsonl"
     outside.write_text(json.dumps(TEXTS[agent]("user", "LEAK")))
@@ -412,8 +417,8 @@ SCRIPTED = {
 
 @pytest.mark.parametrize("agent", SCRIPTED)
 @pytest.mark.parametrize("scripted", [True, False])
-def test_a_session_is_headless_where_a_script_said_all_of_it(told, agent, scripted):
-    found = told(agent, *SCRIPTED[agent](scripted))
+def test_a_session_is_headless_where_a_script_said_all_of_it(reported, agent, scripted):
+    found = reported(agent, *SCRIPTED[agent](scripted))
 
     assert found.headless == scripted
     assert found.messages

@@ -126,7 +126,7 @@ async def test_after_an_edit_that_counts_no_other_file_is_looked_at(tmp_path, mo
         assert one.look(top) == ({"m0", "m1", "m2", "m3", "m4", *names}, {})
 
 
-async def test_a_file_that_counts_beside_one_that_does_not_is_told_from_it(tmp_path):
+async def test_a_file_that_counts_next_to_one_that_does_not_is_reported_from_it(tmp_path):
     top = plain(tmp_path / "top")
     async with person(tmp_path / "state") as one:
         await written(one, top, memory("mem_1", "of ours"))
@@ -302,7 +302,7 @@ async def test_roots_below_a_directory_are_those_with_memories_whether_seen_or_n
             await one.trust.under(str(tmp_path / "nowhere"), home)
 
 
-async def test_while_the_state_is_in_doubt_nobody_is_trusted(tmp_path):
+async def test_while_the_state_is_in_doubt_no_one_is_trusted(tmp_path):
     ours = clone(upstream(tmp_path / "theirs"), tmp_path / "ours")
     async with opened(tmp_path / "state") as state:
         one = TrustRegistry(state)

@@ -43,10 +43,12 @@ def test_another_birth_is_another_root_though_the_inode_is_the_same(repo, monkey
 def test_the_birth_is_the_one_that_the_system_tells(repo):
     import subprocess
 
-    told = subprocess.run(("stat", "-c", "%W", str(repo)), capture_output=True, check=True, text=True).stdout
-    if told.strip() in ("0", "-", "?"):
+    reported = subprocess.run(
+        ("stat", "-c", "%W", str(repo)), capture_output=True, check=True, text=True
+    ).stdout
+    if reported.strip() in ("0", "-", "?"):
         pytest.skip("this file system knows no birth times")
-    assert identity._birth_ns(str(repo), os.stat(repo)) // 1_000_000_000 == int(told)
+    assert identity._birth_ns(str(repo), os.stat(repo)) // 1_000_000_000 == int(reported)
 
 
 def test_a_device_without_a_number_of_its_own_does_not_count(repo, monkeypatch):

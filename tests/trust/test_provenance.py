@@ -55,7 +55,7 @@ def texts(one: Person, top: Path) -> str:
 
 @pytest.mark.parametrize("state", ["own", pytest.param("unknown", marks=pytest.mark.long)])
 @pytest.mark.parametrize("way", WAYS, ids=NAMES)
-async def test_nothing_that_git_brings_counts_in_a_root_that_nobody_was_asked_about(tmp_path, way, state):
+async def test_nothing_that_git_brings_counts_in_a_root_that_no_one_was_asked_about(tmp_path, way, state):
     async with person(tmp_path / "state") as one:
         ours = await begun(one, tmp_path / "ours", state)
         their_side(ours, tmp_path / "theirs")

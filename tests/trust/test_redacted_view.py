@@ -68,8 +68,8 @@ def test_every_field_of_a_file_is_shown_without_its_secrets():
 
 @pytest.mark.parametrize("field", ["created_at", "updated_at"])
 def test_a_time_with_more_behind_it_is_looked_at(field):
-    told = {"created_at": "2026-01-31T12:00:00Z", field: f"2026-01-31T12:00:00Z {SECRET}"}
-    source = msgspec.structs.replace(memory("mem_1", "push to staging"), **told)
+    reported = {"created_at": "2026-01-31T12:00:00Z", field: f"2026-01-31T12:00:00Z {SECRET}"}
+    source = msgspec.structs.replace(memory("mem_1", "push to staging"), **reported)
 
     (shown,) = looked_at(source).memories
 

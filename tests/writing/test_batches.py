@@ -37,13 +37,13 @@ async def test_those_who_wait_share_a_transaction_and_the_sync_of_the_directory(
         Database, "change", lambda *args, **named: (transactions.append(args), change(*args, **named))[1]
     )
 
-    told = await all_of(bench, [draft(f"mem_{number}") for number in range(32)])
+    reported = await all_of(bench, [draft(f"mem_{number}") for number in range(32)])
 
-    assert len({each.memory.id for each in told}) == 32
+    assert len({each.memory.id for each in reported}) == 32
     assert synced.count(False) == 32
     assert synced.count(True) == 1
     assert len(transactions) == 1
-    assert {each.generation for each in told} == {marks + 1}
+    assert {each.generation for each in reported} == {marks + 1}
 
 
 async def test_four_who_replace_one_head_line_up_and_every_reply_is_true(bench, repo):
@@ -51,12 +51,12 @@ async def test_four_who_replace_one_head_line_up_and_every_reply_is_true(bench, 
     for round_ in range(5):
         before = max(bench.versions().items(), key=lambda item: item[1][0])[0]
         drafts = [draft(f"mem_{round_}{agent}", before) for agent in range(4)]
-        told = await all_of(bench, drafts)
+        reported = await all_of(bench, drafts)
 
         there = bench.versions()
-        assert [there[each.memory.id][1] for each in told] == [each.replaced for each in told]
-        assert [each.base_moved for each in told] == [each.replaced != before for each in told]
-        assert sum(not each.base_moved for each in told) == 1
+        assert [there[each.memory.id][1] for each in reported] == [each.replaced for each in reported]
+        assert [each.base_moved for each in reported] == [each.replaced != before for each in reported]
+        assert sum(not each.base_moved for each in reported) == 1
     links = [older for _, older in bench.versions().values() if older]
     assert len(set(links)) == len(links) == 20
     assert sorted(version for version, _ in bench.versions().values()) == list(range(1, 22))
@@ -75,9 +75,9 @@ async def test_what_goes_wrong_with_one_is_its_own_affair(bench, monkeypatch, ca
 
     monkeypatch.setattr(NewFile, call, sometimes)
     drafts = [draft(f"mem_{number}", content="poison" if number == 3 else "") for number in range(8)]
-    told = await all_of(bench, drafts)
+    reported = await all_of(bench, drafts)
 
-    assert [isinstance(each, StoreError) for each in told] == [number == 3 for number in range(8)]
+    assert [isinstance(each, StoreError) for each in reported] == [number == 3 for number in range(8)]
     assert len(bench.on_disk()) == 7
 
 
@@ -112,12 +112,12 @@ async def test_a_directory_that_cannot_be_synced_fails_all_and_leaves_none(bench
 
     with monkeypatch.context() as patched:
         patched.setattr(atomic, "sync_names", refused)
-        told = await all_of(
+        reported = await all_of(
             bench, [draft("mem_1"), draft("mem_2", "mem_0"), draft("mem_3", None, "text of mem_9")]
         )
 
-    assert [type(each) for each in told[:2]] == [StoreError, StoreError]
-    assert told[2].memory.id == "mem_9"
+    assert [type(each) for each in reported[:2]] == [StoreError, StoreError]
+    assert reported[2].memory.id == "mem_9"
     assert set(bench.versions()) == {"mem_0", "mem_9"}
     assert (await bench.writer.add(bench.index, draft("mem_4", "mem_0"))).replaced == "mem_0"
 
@@ -128,8 +128,10 @@ async def test_a_full_disk_under_the_record_writes_nothing_and_the_next_goes_thr
 
     with monkeypatch.context() as patched:
         patched.setattr(Database, "change", full)
-        told = await all_of(bench, [draft("mem_1"), draft("mem_2"), draft("mem_x", None, "text of mem_1")])
-    assert [str(each) for each in told] == [f"{bench.state._path}: no space left on the device"] * 3
+        reported = await all_of(
+            bench, [draft("mem_1"), draft("mem_2"), draft("mem_x", None, "text of mem_1")]
+        )
+    assert [str(each) for each in reported] == [f"{bench.state._path}: no space left on the device"] * 3
     assert bench.contents() == []
 
     assert not (await bench.writer.add(bench.index, draft("mem_3", content="text of mem_1"))).existed
@@ -146,7 +148,7 @@ async def test_a_root_that_cannot_be_written_to_fails_alone(repo, tmp_path, benc
     indexer = Indexer(embedder=None, lexical=True, metrics=Metrics(), trust=bench.trust)
     try:
         index = indexer.open(Root(str(other), Scope.REPO))
-        told = await asyncio.gather(
+        reported = await asyncio.gather(
             bench.writer.add(index, draft("mem_1")),
             bench.writer.add(bench.index, draft("mem_2")),
             return_exceptions=True,
@@ -154,11 +156,11 @@ async def test_a_root_that_cannot_be_written_to_fails_alone(repo, tmp_path, benc
     finally:
         await indexer.close()
 
-    assert isinstance(told[0], StoreError)
+    assert isinstance(reported[0], StoreError)
     assert set(bench.versions()) == {"mem_2"}
 
 
-async def test_a_caller_that_goes_away_stops_nobody(bench, monkeypatch):
+async def test_a_caller_that_goes_away_stops_no_one(bench, monkeypatch):
     """One before its turn is left out, one whose file is being written only misses its answer."""
     await bench.writer.add(bench.index, draft("mem_0"))
     begun, go = asyncio.Event(), asyncio.Event()
@@ -184,9 +186,11 @@ async def test_a_caller_that_goes_away_stops_nobody(bench, monkeypatch):
 
 
 async def test_what_was_forgotten_while_it_waited_is_not_written(bench):
-    (told,) = await bench.writer.add_all(bench.index, [WriteRequest(draft("mem_1"), unwanted=lambda _: True)])
+    (reported,) = await bench.writer.add_all(
+        bench.index, [WriteRequest(draft("mem_1"), unwanted=lambda _: True)]
+    )
 
-    assert isinstance(told, NoLongerWanted)
+    assert isinstance(reported, NoLongerWanted)
     assert bench.contents() == []
 
 
@@ -216,11 +220,11 @@ async def test_a_write_after_a_write_looks_at_nothing_and_one_after_an_editor_at
     assert looks == [None]
 
     (repo / ".forge/memory/mem_0.md").unlink()
-    told = await bench.writer.add(bench.index, draft("mem_3", content="text of mem_0"))
+    reported = await bench.writer.add(bench.index, draft("mem_3", content="text of mem_0"))
     assert looks == [None, 3]  # ours, that no look was about yet, and what was removed is one of them
     await bench.writer.add(bench.index, draft("mem_4"))
     assert len(looks) == 2
-    assert not told.existed
+    assert not reported.existed
 
 
 async def test_what_is_withheld_is_no_head_and_no_text_that_exists(bench, repo):
@@ -228,8 +232,8 @@ async def test_what_is_withheld_is_no_head_and_no_text_that_exists(bench, repo):
     await bench.trust.revoke(str(repo))
     put(repo, memory("evil", "evil", supersedes="mem_1", version=9), memory("evil2", "use tabs"))
 
-    told = await bench.writer.add(bench.index, draft("mem_2", "mem_1"))
-    assert (told.replaced, told.base_moved) == ("mem_1", False)
+    reported = await bench.writer.add(bench.index, draft("mem_2", "mem_1"))
+    assert (reported.replaced, reported.base_moved) == ("mem_1", False)
     assert not (await bench.writer.add(bench.index, draft("mem_3", content="use tabs"))).existed
 
 
@@ -240,8 +244,8 @@ async def test_trust_that_changes_counts_at_the_next_write(bench, repo):
     assert (await bench.writer.add(bench.index, draft("mem_2"))).memory.version == 1
     await bench.trust.trust(str(repo))
 
-    told = await bench.writer.add(bench.index, draft("mem_3", "mem_1"))
-    assert (told.replaced, told.base_moved) == ("theirs", True)
+    reported = await bench.writer.add(bench.index, draft("mem_3", "mem_1"))
+    assert (reported.replaced, reported.base_moved) == ("theirs", True)
 
 
 async def test_the_ledger_is_as_a_fresh_look_after_anything(repo, tmp_path):

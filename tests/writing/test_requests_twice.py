@@ -20,8 +20,8 @@ async def test_a_request_that_comes_again_with_its_key_is_answered_as_the_first_
 
     again = await bench.writer.add(bench.index, draft("mem_5", "mem_1", "three"), key="k")
 
-    for told in (first, again):
-        assert (told.memory.id, told.replaced, told.base_moved, told.existed) == (
+    for reported in (first, again):
+        assert (reported.memory.id, reported.replaced, reported.base_moved, reported.existed) == (
             "mem_3",
             "mem_2",
             True,
@@ -32,10 +32,10 @@ async def test_a_request_that_comes_again_with_its_key_is_answered_as_the_first_
 
 async def test_the_same_key_at_the_same_time_is_written_once(bench):
     drafts = [draft(f"mem_{number}", content="once") for number in range(8)]
-    told = await asyncio.gather(*(bench.writer.add(bench.index, each, key="k") for each in drafts))
+    reported = await asyncio.gather(*(bench.writer.add(bench.index, each, key="k") for each in drafts))
 
-    assert len({each.memory.id for each in told}) == 1
-    assert {each.existed for each in told} == {False}
+    assert len({each.memory.id for each in reported}) == 1
+    assert {each.existed for each in reported} == {False}
     assert bench.contents() == ["once"]
 
 
@@ -132,12 +132,12 @@ async def test_the_same_text_twice_is_the_memory_that_is_there(bench, said):
 
 
 async def test_the_same_text_at_the_same_moment_is_one_memory(bench):
-    told = await asyncio.gather(
+    reported = await asyncio.gather(
         *(bench.writer.add(bench.index, draft(f"mem_{number}", content="Use tabs")) for number in range(8))
     )
 
-    assert len({each.memory.id for each in told}) == 1
-    assert sorted(each.existed for each in told) == [False] + [True] * 7
+    assert len({each.memory.id for each in reported}) == 1
+    assert sorted(each.existed for each in reported) == [False] + [True] * 7
     assert bench.contents() == ["Use tabs"]
 
 
@@ -169,7 +169,7 @@ async def test_a_draft_whose_file_is_there_and_ours_is_done_already(bench):
     assert (again.memory.id, again.existed) == ("mem_1", True)
 
 
-async def test_an_id_that_somebody_else_took_is_refused(bench, repo):
+async def test_an_id_that_someone_else_took_is_refused(bench, repo):
     put(repo, draft("mem_1"))
     await bench.trust.approve(
         str(repo), [each.sha256 for each in await bench.trust.withheld([bench.index.root])]

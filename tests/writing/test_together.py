@@ -60,10 +60,10 @@ async def test_who_was_served_together_is_waited_for(monkeypatch):
 async def test_a_failure_is_that_of_every_caller_it_had_and_of_no_other():
     work = Work()
     line = GroupCommit(work, most=2)
-    told = await asyncio.gather(*(line.ask(number) for number in (5, -1, 7)), return_exceptions=True)
+    reported = await asyncio.gather(*(line.ask(number) for number in (5, -1, 7)), return_exceptions=True)
 
-    assert [type(each) for each in told[:2]] == [ValueError, ValueError]
-    assert told[2] == 14
+    assert [type(each) for each in reported[:2]] == [ValueError, ValueError]
+    assert reported[2] == 14
 
 
 @pytest.mark.parametrize("when", ["before its turn", "in its turn"])

@@ -1,1 +1,1 @@
-"""The messages of the wire by families. Everybody takes them from protocol.py, which has all by name."""
+"""Messages of the wire contract, grouped by topic; import them from protocol.py."""

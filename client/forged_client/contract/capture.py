@@ -1,4 +1,4 @@
-"""Messages about what is said and what is kept of it."""
+"""Messages about capture: conversations that are sent, and the log of what was kept or refused."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from forged_client.envelope import Reply, Request, one_of
 
 MAX_CAPTURE_BYTES = 2 << 20
 
-# When a conversation is handed over.
+# When a conversation is sent.
 CaptureKind = Literal["turn", "compaction", "explicit", "session_end"]
 KindWord = Annotated[str, one_of("kind", get_args(CaptureKind))]
 
-# Characters. The end of a message that goes on in the next part of a capture stands there once more: what a
-# cut goes through, a secret or a sentence, stands whole in one of the two.
+# Characters. The end of a message that continues in the next part is repeated there. So a secret or a
+# sentence at the cut is whole in one of the two parts.
 CONTINUED_OVERLAP = 48_000
 
 
 class Captured(Reply, frozen=True, tag="captured"):
-    """`outcome`: accepted, coalesced, durable, rejected (then `reason` says why).
+    """Acknowledgement of a capture.
 
-    `durable` means all parts and all of them on disk; a part that is kept while others are missing is
-    `accepted`. `slices` is in how many pieces the text is judged, `unread` how many messages held something
-    that is no text, such as an image.
+    `outcome` is accepted, coalesced, durable, or rejected with a `reason`. `durable` means that all parts are
+    on disk. A part that is stored while others are missing is `accepted`. `slices` counts the pieces in which
+    the text is classified. `unread` counts messages with content that is not text, such as an image.
     """
 
     outcome: str = "rejected"
@@ -35,25 +35,26 @@ class Captured(Reply, frozen=True, tag="captured"):
 
     @property
     def is_taken(self) -> bool:
-        """Whether the daemon has what was sent."""
+        """Return True if the daemon has what was sent."""
         return self.status == "ok" and self.outcome != "rejected"
 
 
 class Capture(Request[Captured], frozen=True, tag="capture"):
-    """A finished turn, for the capture worker. `kind`: turn, compaction, explicit, session_end.
+    """Send a finished turn to the capture worker.
 
-    `agent` is who hands it over, as in `Retrieve`.
+    `kind` is turn, compaction, explicit or session_end. `agent` is the name of the sender, as in `Retrieve`.
 
-    `messages` is the whole window: what of it the session has said before is known, and only the rest is
-    judged (of a compaction and an explicit request all is).
+    `messages` is the whole window. The daemon knows the messages that it saw before, and classifies only the
+    rest. For a compaction and an explicit request it classifies all.
 
-    A window that one frame cannot hold comes in `parts`, numbered from 0 by `part`, in any order, all under
-    one `event_id` that the client makes (letters, digits, `_` and `-`, at most 64). With such an id a capture
-    may be sent again, in whole or in part, also after its reply got lost: what is done is answered and not
-    done twice. A message that is longer than a part is sent as several: the last message of a part that
-    `goes_on` is continued by the first message of the next one, which is `begun` and has the same role. Its
-    text begins there with the last CONTINUED_OVERLAP characters that were sent of it. `last_summary_index`
-    counts within the part.
+    A window that does not fit into a frame is sent in `parts`. `part` numbers them from 0; any order is
+    allowed. All share one `event_id` of the client (letters, digits, `_` and `-`, at most 64). A capture with
+    such an id may be sent again, in whole or in part, for example after its reply was lost. Work that is done
+    is acknowledged and not repeated.
+
+    A message that is longer than a part is sent as several. The last message of a part that `goes_on` is
+    continued by the first message of the next part, which is `begun` and has the same role. Its text repeats
+    the last CONTINUED_OVERLAP characters. `last_summary_index` counts within the part.
     """
 
     effect = "write"
@@ -74,13 +75,13 @@ class Capture(Request[Captured], frozen=True, tag="capture"):
     agent: str = ""
 
 
-class Judged(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that was said and kept, as the memory `memory_id`, or refused for a `reason`.
+class CapturedEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """Statement that capture kept as the memory `memory_id`, or refused for a `reason`.
 
-    `text` is how it begins, as a person may read it: never a secret; empty, as is `memory_id`, where it was
-    forgotten since, and of what was refused after 7 days. `why` it was taken up: request (somebody asked for
-    it), rule, head, model; `classifier` is who judged it. `agent` and `kind` (turn, compaction, explicit,
-    session_end) are of the capture that it came with. `is_there` says whether the memory's file still is.
+    `text` is the beginning of the statement, without secrets. It and `memory_id` are empty if the memory was
+    forgotten since, and `text` is empty 7 days after a refusal. `why` is request (the person asked), rule,
+    linear or model. `classifier` names the classifier that decided. `agent` and `kind` (turn, compaction,
+    explicit, session_end) are those of the capture. `is_there` is true if the memory's file exists.
     """
 
     at: str
@@ -99,15 +100,15 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     is_there: bool = False
 
 
-class JudgedPage(Reply, frozen=True, tag="judged_page"):
-    """Newest first; `total` is how many there are of them in all."""
+class CapturedPage(Reply, frozen=True, tag="captured_page"):
+    """Entries of the capture log, newest first; `total` counts all that match."""
 
-    judged: tuple[Judged, ...] = ()
+    captured: tuple[CapturedEntry, ...] = ()
     total: int = 0
 
 
-class _ListJudgedOptions(Request[JudgedPage], frozen=True, kw_only=True):
-    """Filters, and a page of what they leave."""
+class _ListCapturedOptions(Request[CapturedPage], frozen=True, kw_only=True):
+    """Filters and a page of their result."""
 
     since: str = ""
     session_id: str = ""
@@ -116,10 +117,10 @@ class _ListJudgedOptions(Request[JudgedPage], frozen=True, kw_only=True):
     offset: int = 0
 
 
-class ListJudged(_ListJudgedOptions, frozen=True, tag="list_judged"):
-    """List what capture has kept and refused: of the workspace's roots, or of all roots there are.
+class ListCaptured(_ListCapturedOptions, frozen=True, tag="list_captured"):
+    """List statements that capture kept or refused, for the workspace's roots or for all roots.
 
-    `since` is a time (RFC 3339), `session_id` how a session's id begins; "" is any.
+    `since` is an RFC 3339 time. `session_id` is the beginning of a session's id; "" matches any.
     """
 
     effect = "read"
@@ -128,7 +129,7 @@ class ListJudged(_ListJudgedOptions, frozen=True, tag="list_judged"):
 
 
 class Undone(Reply, frozen=True, tag="undone"):
-    """Memories taken back, or with `preview` those that would be; `empty` if there are none."""
+    """Memories that were taken back, or with `preview` would be; `empty` if there are none."""
 
     memories: tuple[MemoryRecord, ...] = ()
     trash: str = ""
@@ -136,7 +137,7 @@ class Undone(Reply, frozen=True, tag="undone"):
 
 
 class _UndoOptions(Request[Undone], frozen=True, kw_only=True):
-    """Choice of a turn, and whether to take it back."""
+    """Session of the turn, and permission to change something."""
 
     session_id: str = ""
     preview: bool = False
@@ -145,12 +146,11 @@ class _UndoOptions(Request[Undone], frozen=True, kw_only=True):
 
 
 class Undo(_UndoOptions, frozen=True, tag="undo"):
-    """Take back the captured memories of one turn, the newest that the workspace sees.
+    """Take back the captured memories of the newest turn that the workspace sees.
 
-    Turns that were judged together are taken back one by one. `session_id` "" is any.
-
-    With `preview` nothing is taken: the reply says what would be. With `ids` it is taken only if it is still
-    just these memories. With a `key` it may be sent twice.
+    Turns that were classified together are taken back one by one. An empty `session_id` matches any. With
+    `preview` nothing changes and the reply lists the memories. With `ids` the request succeeds only if these
+    memories are still the ones. With a `key` it may be sent twice.
     """
 
     effect = "write"
@@ -165,20 +165,20 @@ class Undo(_UndoOptions, frozen=True, tag="undo"):
 
 
 class Paused(Reply, frozen=True, tag="paused"):
-    """What is paused now: `*` for everything, else the tops of repos."""
+    """Places where forged is paused: `*` for everything, else the tops of repositories."""
 
     paused: tuple[str, ...] = ()
 
 
 class _PauseOptions(Request[Paused], frozen=True, kw_only=True):
-    """Place, and whether to stop or to resume."""
+    """Place to pause or resume."""
 
     everywhere: bool = False
     paused: bool = True
 
 
 class Pause(_PauseOptions, frozen=True, tag="pause"):
-    """Stop (or with `paused` false resume) capture and injection: of the workspace's repo, or everywhere."""
+    """Pause capture and injection for a repository or everywhere; resume with `paused` false."""
 
     effect = "write"
 
@@ -186,10 +186,11 @@ class Pause(_PauseOptions, frozen=True, tag="pause"):
 
 
 class DeadEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """A capture event that was given up; `text` (its window, redacted) only when it is shown.
+    """Capture event that failed for good, or one that waits for its folder.
 
-    One that `waits` was not: its folder is not at the path of `root` now. It may be a `proposal` for review,
-    or a `remove`, `restore` or `move` that a kill interrupted, as `kind` says.
+    `text` is its redacted window, filled only by the action show. An event that `waits` did not fail: its
+    folder is not at the path of `root` now. Then `kind` may also be `proposal` (for review), or `remove`,
+    `restore` or `move` (interrupted by a kill).
     """
 
     id: str
@@ -205,9 +206,10 @@ class DeadEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeadEvents(Reply, frozen=True, tag="dead_events"):
-    """What the action was about; `missing` are ids that are not (or no longer) dead.
+    """Events that the action found.
 
-    So are those that may not be tried again, as their folder is not at its path: `reason` says why.
+    `missing` lists ids that are not dead any more, or that cannot be retried because their folder is
+    elsewhere. `reason` explains the latter.
     """
 
     events: tuple[DeadEvent, ...] = ()
@@ -215,9 +217,10 @@ class DeadEvents(Reply, frozen=True, tag="dead_events"):
 
 
 class Dead(Request[DeadEvents], frozen=True, tag="dead"):
-    """Capture events that were given up. `action`: list, show, retry, drop; no `ids` means all of them.
+    """List, show, retry or drop failed capture events; without `ids`, all of them.
 
-    What waits for a folder that is not at its path is listed as well, and dropped when an id names it.
+    `action` is list, show, retry or drop. Events that wait for a folder are listed as well, and dropped if an
+    id names them.
     """
 
     effect = "write"

@@ -1,4 +1,4 @@
-"""Messages about the daemon: how it fares, what it builds, what its models cost and were sent."""
+"""Messages about the daemon: its health, its builds, and the cost and egress of its models."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from forged_client.contract.hooks import AgentReport
 from forged_client.envelope import Reply, Request
 
 RELOADING = "the configuration has changed; the daemon starts over with it"
-"""Reason of a `Rebuilt` that did nothing yet: ask again, the same daemon will answer in a moment."""
+"""Reason of a `Rebuilt` that has done nothing yet; the same daemon will answer in a moment."""
+
+OFF_HERE = "this repository's .forge/config.toml switches memory off here"
+"""Warning of a `StatusReport` about a workspace whose repository switches memory off."""
 
 
 class FileProblem(msgspec.Struct, frozen=True):
-    """A file that is not indexed, or only in part, and why. `loses`: answers lack text of it."""
+    """A file that is not indexed, or only in part, with the reason. `loses`: answers lack text of it."""
 
     path: str
     reason: str
@@ -20,19 +23,21 @@ class FileProblem(msgspec.Struct, frozen=True):
 
 
 class RootReport(msgspec.Struct, frozen=True, kw_only=True):
-    """State of one root. `state`: loading, building, ready, failed, held (no text may leave, `held`: why).
+    """State of one root. `state`: loading, building, ready, failed, held (no text may leave; see `held`).
 
-    Of `cut` memories only the beginning was embedded, as the model takes no more; `cut_ids` names some.
-    `withheld` counts files that are not used until a person says so; `notice` is the sentence about them,
-    with the command that mends it. `trust` is the state of a `RootTrust`, of a trusted root its mode; with
-    `unread` the files count as long as the daemon's records cannot be read, and nobody need decide on them.
+    Of `cut` memories only the beginning was embedded, because the model takes no more; `cut_ids` names some.
+    `withheld` counts files that are not used before a person accepts them; `notice` is the sentence about
+    them, with the command that fixes it. `trust` is the state of a `RootTrust`, of a trusted root its mode.
+    With `unread` the files count while the daemon's records cannot be read, and no decision is needed.
     `redacted` counts memories that are shown without a secret in their file; `redacted_ids` names some.
-    `forks` counts memories with more than one newest version; `fork_ids` names some.
-    While texts are embedded, `rate` is how many a second, of all roots, and `left_s` how long this root's
-    take if nobody asks for another; None while that is not known. `stale` counts memories that stand on files
-    which changed or went since. `owner` says what root made there and could not give to the owner of `root`.
-    New memories go to `directory`. `git` is a sentence on whether git ignores them, `git_problem` on why that
-    is not as was chosen. `no_memories` are files in its folders that are passed by, which is no problem.
+    `forks` counts memories with concurrent heads; `fork_ids` names some.
+
+    While texts are embedded, `rate` is texts a second over all roots, and `left_s` the estimate for this
+    root if no agent asks for another; None if it is unknown. `stale` counts memories whose evidence files
+    changed or are gone. `owner` is the result of giving files that root made to the owner of `root`. New
+    memories go to `directory`. `git` is a sentence on whether git ignores them, `git_problem` the reason
+    that this differs from the setting. `no_memories` are files in its folders that are ignored, which is no
+    problem.
     """
 
     root: str
@@ -71,10 +76,10 @@ class RootReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WaitsElsewhere(msgspec.Struct, frozen=True, kw_only=True):
-    """Count of what waits because another folder, or none, is at the path of a root; `reason` says which.
+    """Count of pending work of a root whose path has another folder, or none; `reason` is which.
 
-    `events` of capture are not judged or written, `proposals` not shown for review, and `steps` (removals,
-    returns and moves that a kill interrupted) not brought to their end.
+    `events` of capture are not classified or written, `proposals` not shown for review, and `steps`
+    (removals, returns and moves that a kill interrupted) not completed.
     """
 
     root: str
@@ -85,15 +90,16 @@ class WaitsElsewhere(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CaptureReport(msgspec.Struct, frozen=True, kw_only=True):
-    """State of capture. `state`: idle, busy, waiting, failing, paused, off; `reason` says why.
+    """State of capture. `state`: idle, busy, waiting, failing, paused, off; `reason` explains it.
 
-    `turns` events of turns wait; of any kind `spooled` are on disk (`spool_bytes`) and `dead` were given up.
-    Counts are since the daemon started, `tokens_today` (of `token_limit`, 0: none) since midnight UTC.
-    `to_review` is how many proposals wait for a person, of every root.
-    `last_success` is a UTC time; ages are seconds. `finished` counts events that were classified, `memories`
-    files written, `said_again` those of them that were forgotten once and kept because they were said since.
-    `paused` are the places where a person stopped memory, `*` for everywhere. With `doubt`, which says why
-    what is paused cannot be known, nothing is injected or captured, and nothing of that is a person's pause.
+    `turns` events of turns are pending. Of any kind `spooled` are on disk (`spool_bytes`) and `dead` were
+    given up. Counts are since the daemon started, `tokens_today` (of `token_limit`, 0: none) since midnight
+    UTC. `to_review` is the number of proposals that wait for review, of every root.
+
+    `last_success` is a UTC time; ages are seconds. `finished` counts classified events and `memories`
+    written files. `said_again` counts those of them that were forgotten once and saved because they were
+    stated again. `paused` are the places where a person paused memory, `*` for everywhere. With `doubt`, the
+    reason that the pauses are unknown, no memory is injected or captured, although no person has paused it.
     """
 
     state: str = "off"
@@ -130,11 +136,10 @@ class CaptureReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GateReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What decides whether anything is injected. `state`: off, words, learning, vectors, failing.
+    """State of the gate for injections. `state`: off, words, learning, vectors, failing.
 
-    `off`: all that is found is injected, and `reason` says why.
-    `learning` and `failing` (then `reason` says why): with a model whose answers to everyday messages are not
-    known yet, so that words decide.
+    `off`: everything found is injected, and `reason` explains it. `learning` and `failing` (with `reason`):
+    the model is not calibrated with everyday messages yet, so words decide.
     """
 
     state: str = ""
@@ -142,10 +147,10 @@ class GateReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EndpointReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A model at an endpoint, and how it fares. `state`: untried, ok, slow, failing.
+    """Health of a model at an endpoint. `state`: untried, ok, slow, failing.
 
-    `uses` says what it is asked for. Ages are seconds, None where there was nothing; `next_s` is when it is
-    asked again where it is skipped. `reason` is the word of the last failure, `message` its sentence.
+    `uses` are its purposes. Ages are seconds, None if there was nothing. `next_s` is the time until a
+    skipped model is tried again. `reason` is the word of the last failure, `message` its sentence.
     """
 
     host: str
@@ -159,11 +164,11 @@ class EndpointReport(msgspec.Struct, frozen=True, kw_only=True):
     next_s: float | None = None
 
 
-class InStepReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Files of one owner, and how far they are from those of the owner's other machines.
+class SyncReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Synchronization of one owner's files with the owner's other machines.
 
-    `behind` is how many memories there were to send or fetch at the last look, `in_step_s` how long ago there
-    were none. `kept_here` may not leave this machine, `refused` are rows of the server that are no memories.
+    `behind` is the number of memories to send or fetch at the last look, `in_sync_s` the time since there
+    were none. `kept_here` may not leave this machine. `refused` are rows of the server that are no memories.
     """
 
     scope: str
@@ -171,17 +176,18 @@ class InStepReport(msgspec.Struct, frozen=True, kw_only=True):
     behind: int = 0
     kept_here: int = 0
     refused: int = 0
-    in_step_s: float | None = None
+    in_sync_s: float | None = None
 
 
 class SharedReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The server of a team, and how it fares. `state`: untried, ok, failing.
+    """Health of a team's server. `state`: untried, ok, failing.
 
-    `server` is host and database; `message` why it fails, `problem` why it cannot be used though it answers.
-    `waiting` writes are kept here until it is back, `without_vector` rows until the model is; `refused` are
-    those that it will never take, each with why. `replayed_s` is how long ago the last that had waited was
-    taken. `writers` are other daemons, and how long ago they wrote; they are heard while it is `listening`.
-    `in_step` are the files that other machines have as well, `not_in_step` why they cannot be now.
+    `server` is host and database, `message` the reason that it fails, `problem` the reason that it cannot be
+    used although it answers. `waiting` writes are stored here until it is back, `without_vector` rows until
+    the model is. `refused` are writes that it will never take, each with the reason. `replayed_s` is the
+    time since the last stored write was sent. `writers` are other daemons with the time since their last
+    write; changes arrive while `listening`. `sync` are the files that other machines have as well,
+    `sync_problem` the reason that they are not synchronized now.
     """
 
     server: str
@@ -198,12 +204,12 @@ class SharedReport(msgspec.Struct, frozen=True, kw_only=True):
     replayed_s: float | None = None
     listening: bool = False
     writers: dict[str, float] = msgspec.field(default_factory=dict)
-    in_step: tuple[InStepReport, ...] = ()
-    not_in_step: str = ""
+    sync: tuple[SyncReport, ...] = ()
+    sync_problem: str = ""
 
 
 class SettingReport(msgspec.Struct, frozen=True):
-    """A key of the configuration with the value that is in use, secrets masked, and where it came from."""
+    """A key of the configuration with its value, secrets masked, and its source."""
 
     key: str
     value: str
@@ -211,11 +217,11 @@ class SettingReport(msgspec.Struct, frozen=True):
 
 
 class ScopeReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A scope beside the roots of a workspace: session, agent or org.
+    """A scope besides the roots of a workspace: session, agent or org.
 
-    `engine` is files, or memory (that of the daemon, which loses it when it ends). `owners` are how many
-    sessions or agents have any. `retrieved`: an injection may hold them. `lasts_s` is how long one is kept, 0
-    for good; `dropped` are those that had to make room before.
+    `engine` is files, or memory (of the daemon, lost when it ends). `owners` is the number of sessions or
+    agents with memories. `retrieved`: an injection may contain them. `lasts_s` is the lifetime of a memory,
+    0 without limit; `dropped` are those removed earlier for space.
     """
 
     scope: str
@@ -229,7 +235,10 @@ class ScopeReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StatusReport(Reply, frozen=True, tag="status_report"):
-    """The daemon's health. `state`: ok, degraded, disabled. `engine` is what runs a model in its process."""
+    """The daemon's health. `state`: ok, degraded, disabled. `engine` runs a model in its process.
+
+    `here` are the roots of the workspace that was asked for, none where its repository switches memory off.
+    """
 
     state: str = "ok"
     version: str = ""
@@ -253,10 +262,11 @@ class StatusReport(Reply, frozen=True, tag="status_report"):
     agents: tuple[AgentReport, ...] = ()
     scopes: tuple[ScopeReport, ...] = ()
     shared: SharedReport | None = None
+    here: tuple[str, ...] = ()
 
 
 class Status(Request[StatusReport], frozen=True, tag="status"):
-    """Report what the daemon is doing; with a workspace, also about its roots (which are loaded by it)."""
+    """Report the daemon's state; with a workspace, also its roots (which are loaded for it)."""
 
     effect = "read"
 
@@ -271,7 +281,7 @@ class Rebuilt(Reply, frozen=True, tag="rebuilt"):
 
 
 class Rebuild(Request[Rebuilt], frozen=True, tag="rebuild"):
-    """Rescan the roots of a workspace; `full` also drops reused vectors; `wait` answers when it is done."""
+    """Rescan the roots of a workspace; `full` also drops reused vectors; `wait` answers at the end."""
 
     effect = "write"
 
@@ -281,10 +291,10 @@ class Rebuild(Request[Rebuilt], frozen=True, tag="rebuild"):
 
 
 class Progress(Reply, frozen=True, tag="progress"):
-    """One event: `event` is scanning, embedding, swapped or failed.
+    """One event of a build: `event` is scanning, embedding, swapped or failed.
 
-    Of an embedding, `rate` is how many texts a second are embedded, of all roots, and `left_s` how long what
-    is left of this one takes; None while that is not known.
+    Of an embedding, `rate` is texts a second over all roots, and `left_s` the estimate for the rest of this
+    one; None if it is unknown.
     """
 
     event: str = ""
@@ -305,9 +315,9 @@ class Events(Request[Progress], frozen=True, tag="events"):
 
 
 class DayCost(msgspec.Struct, frozen=True):
-    """One day (UTC) and purpose (`hyde`, `capture`, `query`, ...); `failed` calls are among `calls`.
+    """Cost of one day (UTC) and purpose (`hyde`, `capture`, `query`, ...); `calls` include `failed` ones.
 
-    `said_tokens` are those among the prompt tokens that a conversation takes, beside instructions and lists.
+    `said_tokens` are the prompt tokens of the conversation, without instructions and lists.
     """
 
     day: str
@@ -324,7 +334,7 @@ class DayCost(msgspec.Struct, frozen=True):
 
 
 class Costs(Reply, frozen=True, tag="costs"):
-    """`token_limit` 0 is none; `resets_at` is when today's count starts anew (UTC)."""
+    """Reply to `Cost`. `token_limit` 0 is none; `resets_at` is when today's count restarts (UTC)."""
 
     days: tuple[DayCost, ...] = ()
     tokens_today: int = 0
@@ -334,15 +344,15 @@ class Costs(Reply, frozen=True, tag="costs"):
 
 
 class Cost(Request[Costs], frozen=True, kw_only=True, tag="cost"):
-    """List what model calls have cost, by day and purpose, newest day first."""
+    """List the cost of model calls, by day and purpose, newest day first."""
 
     effect = "read"
 
     days: int = 7
 
 
-class DayOutbound(msgspec.Struct, frozen=True):
-    """One day (UTC), host and purpose; `failed` calls are among `calls`. Characters are of the `texts`."""
+class DayEgress(msgspec.Struct, frozen=True):
+    """Egress of one day (UTC), host and purpose; `calls` include `failed` ones. Characters of the `texts`."""
 
     day: str
     host: str
@@ -353,14 +363,14 @@ class DayOutbound(msgspec.Struct, frozen=True):
     characters: int = 0
 
 
-class Departed(Reply, frozen=True, tag="departed"):
-    """What left for endpoints, newest day first."""
+class EgressReport(Reply, frozen=True, tag="egress_report"):
+    """Reply to `Egress`: text that left the machine, newest day first."""
 
-    days: tuple[DayOutbound, ...] = ()
+    days: tuple[DayEgress, ...] = ()
 
 
-class Outbound(Request[Departed], frozen=True, kw_only=True, tag="outbound"):
-    """Count what left the machine, by day, host and purpose: never text."""
+class Egress(Request[EgressReport], frozen=True, kw_only=True, tag="egress"):
+    """Count the text that left the machine, by day, host and purpose; never the text itself."""
 
     effect = "read"
 
@@ -368,7 +378,7 @@ class Outbound(Request[Departed], frozen=True, kw_only=True, tag="outbound"):
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
-    """What one call to a model came to; `message` says why to nothing."""
+    """Result of one call to a model; `message` is the reason of a failure."""
 
     host: str
     model: str
@@ -380,12 +390,12 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tried(Reply, frozen=True, tag="tried"):
-    """One trial for each model that is asked at an endpoint."""
+    """Reply to `Try`: one trial for each model at an endpoint."""
 
     trials: tuple[Trial, ...] = ()
 
 
 class Try(Request[Tried], frozen=True, tag="try"):
-    """Make one real call to each model that is asked at an endpoint."""
+    """Make one real call to each model at an endpoint."""
 
     effect = "read"

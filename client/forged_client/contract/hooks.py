@@ -1,4 +1,4 @@
-"""Messages by which a harness's hooks reach the daemon, and what is counted of each agent."""
+"""Messages from a harness's hooks to the daemon, and the counts of each agent."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from forged_client.envelope import Reply, Request
 
 
 class Hooked(Reply, frozen=True, tag="hooked"):
-    """`output` is what the hook prints: bytes in the harness's own form, or nothing.
+    """Reply to `Hook`; `output` is printed by the hook, in the harness's own form, or empty.
 
-    A hook reads this without msgpack, so all its fields are texts, bytes and small numbers.
+    A hook decodes this without msgpack, so all fields are texts, bytes and small numbers.
     """
 
     output: bytes = b""
 
 
 class Hook(Request[Hooked], frozen=True, tag="hook"):
-    """An event of a harness, as it told its hook: `payload` is JSON in the harness's own form.
+    """An event of a harness, as its hook received it: `payload` is JSON in the harness's own form.
 
-    The answer is of use for `within_ms` (0: as long as a retrieve is). `version` is the hook's own.
-    `headless`: the harness was run by a script, so at most explicit requests are kept.
+    The answer is useful for `within_ms` (0: as long as that of a retrieve). `version` is the hook's own.
+    `headless`: a script ran the harness, so at most explicit requests are saved.
     """
 
     effect = "write"
@@ -39,10 +39,8 @@ class Hook(Request[Hooked], frozen=True, tag="hook"):
 class AgentReport(msgspec.Struct, frozen=True, kw_only=True):
     """Activity of the hooks of one agent. Times are UTC.
 
-    Counts, `turns` too, are of the daemon's local day.
-
-    `last_failure` says why a hook of this agent last came to nothing, at `last_failure_at`. `version` is the
-    agent's, where its payloads have one.
+    Counts, `turns` too, are of the daemon's local day. `last_failure` is the reason that a hook of this
+    agent last failed, at `last_failure_at`. `version` is the agent's, if its payloads have one.
     """
 
     agent: str

@@ -1,4 +1,4 @@
-"""Messages about memories that come out of other programs' files, or out of another root of ours."""
+"""Messages about imports: memories from other programs' files or from another root."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from forged_client.contract.memories import CategoryWord, Edge, ScopeWord
 from forged_client.envelope import Reply, Request
 
 
-class Draft(msgspec.Struct, frozen=True, kw_only=True):
-    """One memory to be, with the id that it gets.
+class ImportedDraft(msgspec.Struct, frozen=True, kw_only=True):
+    """Memory to be imported, with the id that it gets.
 
-    Either a `content` with what stands beside it, or a whole memory `file` with its `name`, which is written
-    byte by byte; its own id then is `memory_id`. Links lead to memories that are there or in the same import.
+    It has either a `content` with the other fields, or a whole memory `file` with its `name`. A file is
+    written byte by byte, and its own id is `memory_id`. Links lead to existing memories or to drafts of the
+    same import.
     """
 
     memory_id: str
@@ -27,16 +28,16 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
 
 
-class Fate(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a draft, or what would.
+class ImportOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """Result of one draft, or the result that it would have.
 
-    `became`: new; there (the same text, or the same file, under `memory_id`); conflict (that id is there with
-    another content, nothing is overwritten); secret (`reason` names its shape; the text is not repeated);
-    forgotten (this text or id was, in the last 7 days; `reason`); refused (`reason`; by the disk with the
-    `code` storage_error). `replaces` is a memory that is there and would be an older version from then on.
+    `result` is one of: new; exists (the same text or file, under `memory_id`); conflict (the id exists with
+    another content, and nothing is overwritten); secret (`reason` names its shape and never repeats it);
+    forgotten (this text or id was forgotten in the last 7 days); refused (`reason`; if the disk refused,
+    `code` is storage_error). `replaces` is an existing memory that would become an older version.
     """
 
-    became: str
+    result: str
     memory_id: str = ""
     reason: str = ""
     code: str = ""
@@ -44,21 +45,21 @@ class Fate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Imported(Reply, frozen=True, tag="imported"):
-    """One fate for each draft, in their order; `root` is where they went."""
+    """Outcomes of an import, in the order of its drafts; `root` is their destination."""
 
-    fates: tuple[Fate, ...] = ()
+    outcomes: tuple[ImportOutcome, ...] = ()
     root: str = ""
     scope: str = ""
     generation: str = ""
 
 
 class Import(Request[Imported], frozen=True, tag="import"):
-    """Write drafts into the root of a scope, each durably, or only tell what would become of them (`look`).
+    """Write drafts into the root of a scope, each durably; with `preview`, write nothing.
 
-    Their origin is `import` whatever a file says of itself, unless `own`: the person says that the files are
-    out of an own root and are to be believed. A draft with a secret is refused alone, unless `allow_secret`;
-    what was forgotten lately is left out, unless `allow_forgotten`. Asked again it does nothing that is done
-    already. With a `key` the answer is then the first one.
+    Their origin is `import`, whatever a file says of itself. With `own` the person vouches that the files
+    come from a root of their own. A draft with a secret is refused unless `allow_secret`. Text that was
+    forgotten lately is left out unless `allow_forgotten`. Repeating an import changes nothing. With a `key`
+    the first answer is repeated.
     """
 
     effect = "write"
@@ -67,8 +68,8 @@ class Import(Request[Imported], frozen=True, tag="import"):
 
     workspace: str
     scope: ScopeWord = "repo"
-    drafts: tuple[Draft, ...] = ()
-    look: bool = False
+    drafts: tuple[ImportedDraft, ...] = ()
+    preview: bool = False
     own: bool = False
     allow_secret: bool = False
     allow_forgotten: bool = False
@@ -76,4 +77,4 @@ class Import(Request[Imported], frozen=True, tag="import"):
 
     @property
     def only_shows(self) -> bool:
-        return self.look
+        return self.preview

@@ -1,4 +1,4 @@
-"""Messages about documents that all agents of a user may search."""
+"""Messages about documents, which all agents of a user can search."""
 
 from __future__ import annotations
 
@@ -10,26 +10,25 @@ from forged_client.envelope import Reply, Request
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
-    """A text and where it is from; what comes later from the same place takes its place."""
+    """Text with its source; a later text from the same source replaces it."""
 
     source: str
     text: str
     is_markdown: bool = False
 
 
-class DocumentFate(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a document, or what would.
+class DocumentOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """Result of one document, or the result that it would have.
 
-    `became`: new; replaced (there was another text of this source); there (the same text); completed (the
-    same text, of which pieces were missing); secret (`reason` names its shape); refused (`reason`; by the
-    disk with the `code` storage_error). `pieces` is how many it has, `written` how many of them were not
-    there, and `forgotten` how many are left out, as what they say was forgotten in the last 7 days. `shared`:
-    what the team's server has of it, where documents are shared: there; waits (it is brought as soon as the
-    server can be asked); or why not.
+    `result` is one of: new; replaced (the source had another text); exists (the same text); completed (the
+    same text with missing pieces); secret (`reason` names its shape); refused (`reason`; if the disk refused,
+    `code` is storage_error). `pieces` counts all pieces and `written` the new ones. `forgotten` counts pieces
+    that are left out because their text was forgotten in the last 7 days. `shared` describes the team's
+    server: there; waits (sent as soon as the server answers); or the reason why it is not there.
     """
 
     source: str
-    became: str
+    result: str
     document_id: str = ""
     pieces: int = 0
     written: int = 0
@@ -40,19 +39,19 @@ class DocumentFate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ingested(Reply, frozen=True, tag="ingested"):
-    """One fate for each document, in their order; `root` is where they went."""
+    """Outcomes of documents, in their order; `root` is their destination."""
 
-    fates: tuple[DocumentFate, ...] = ()
+    outcomes: tuple[DocumentOutcome, ...] = ()
     root: str = ""
     generation: str = ""
 
 
 class Ingest(Request[Ingested], frozen=True, tag="ingest"):
-    """Cut documents into pieces and write these, each durably, or with `look` only tell what would become.
+    """Cut documents into pieces and write each durably; with `preview`, write nothing.
 
-    `agent_id` is who brings them, `metadata` what recalls can filter by. A document with a secret is refused,
-    unless `allow_secret`; pieces that were forgotten lately are left out, unless `allow_forgotten`. Asked
-    again it does nothing that is done already, and with a `key` it answers as the first time.
+    `agent_id` names the agent that adds them. Searches can filter by `metadata`. A document with a secret is
+    refused unless `allow_secret`. Pieces that were forgotten lately are left out unless `allow_forgotten`.
+    Repeating it changes nothing, and with a `key` the first answer is repeated.
     """
 
     effect = "write"
@@ -63,20 +62,20 @@ class Ingest(Request[Ingested], frozen=True, tag="ingest"):
     workspace: str = ""
     agent_id: str = ""
     metadata: dict[str, Any] = msgspec.field(default_factory=dict)
-    look: bool = False
+    preview: bool = False
     allow_secret: bool = False
     allow_forgotten: bool = False
     key: str = ""
 
     @property
     def only_shows(self) -> bool:
-        return self.look
+        return self.preview
 
 
 class DocumentRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A document that is there: `pieces` of it `of` how many that it has.
+    """Stored document: `pieces` of its `of` pieces exist.
 
-    `shared`: the team's server has it. `here`: it is in files of this machine.
+    `shared`: it is on the team's server. `here`: it is in files of this machine.
     """
 
     document_id: str
@@ -91,9 +90,9 @@ class DocumentRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Documents(Reply, frozen=True, tag="documents"):
-    """Some documents, by their sources in order; `total` counts all.
+    """Page of documents ordered by source; `total` counts all.
 
-    `reason` is why those of the team's server are not among them.
+    `reason` explains why documents of the team's server are missing.
     """
 
     documents: tuple[DocumentRecord, ...] = ()
@@ -103,7 +102,7 @@ class Documents(Reply, frozen=True, tag="documents"):
 
 
 class ListDocuments(Request[Documents], frozen=True, kw_only=True, tag="list_documents"):
-    """The documents that are there, `limit` of them from `offset` on."""
+    """List `limit` documents from `offset` on."""
 
     effect = "read"
     needs = ("workspace", "memory")
@@ -114,9 +113,9 @@ class ListDocuments(Request[Documents], frozen=True, kw_only=True, tag="list_doc
 
 
 class DocumentRemoved(Reply, frozen=True, tag="document_removed"):
-    """The documents that are gone, and how many pieces that was.
+    """Documents that were removed, and the count of their pieces.
 
-    `waits`: the team's server hears of it as soon as it can be asked.
+    `waits`: the team's server gets the removal as soon as it answers.
     """
 
     documents: tuple[DocumentRecord, ...] = ()
@@ -126,14 +125,14 @@ class DocumentRemoved(Reply, frozen=True, tag="document_removed"):
 
 
 class _RemoveDocumentOptions(Request[DocumentRemoved], frozen=True, kw_only=True):
-    """Place of the document."""
+    """Place of the document, and the key of the request."""
 
     workspace: str = ""
     key: str = ""
 
 
 class RemoveDocument(_RemoveDocumentOptions, frozen=True, tag="remove_document"):
-    """Remove a document by its source or id, for good: all its pieces, everywhere.
+    """Remove a document and all its pieces for good, by its source or id.
 
     With a `key` it may be sent twice.
     """

@@ -10,11 +10,10 @@ from forged_client.envelope import Reply, Request
 
 
 class Learned(Reply, frozen=True, tag="learned"):
-    """How far a past session is judged.
+    """Progress with a past session.
 
-    `outcome`: judged (all that was sent), waiting (not all of it yet; `waits_for` says what keeps it, if
-    anything does), rejected (then `reason` says why). `to_review` is how many proposals of past sessions
-    wait for a person, of every root.
+    `outcome` is classified (all that was sent), waiting (not all yet; `waits_for` may say why), or rejected
+    with a `reason`. `to_review` counts proposals from past sessions of all roots that wait for the person.
     """
 
     outcome: str = "rejected"
@@ -23,12 +22,12 @@ class Learned(Reply, frozen=True, tag="learned"):
 
 
 class Learn(Request[Learned], frozen=True, tag="learn"):
-    """A past session, or the next part of one: what is new of it is judged, and all that it comes to waits.
+    """Send a past session or its next part; all proposals from it wait for review.
 
-    `said_at` is when each of the messages was said (Unix seconds, 0: nobody knows). `mark` is the sender's
-    word for the whole session and comes with its last part; a session with its old mark has nothing new.
-    Without messages nothing is handed over, and the reply tells how far it is. Of a `headless` one, which a
-    script said, at most explicit requests are proposed.
+    `said_at` has the Unix time of each message, 0 if unknown. `mark` identifies the state of the whole
+    session and comes with the last part; a session with an unchanged mark has nothing new. Without messages
+    the request only asks for progress. In a `headless` session, run by a script, only explicit requests are
+    proposed.
     """
 
     effect = "write"
@@ -50,11 +49,12 @@ class Learn(Request[Learned], frozen=True, tag="learn"):
 
 
 class PastSessions(Reply, frozen=True, tag="past_sessions"):
-    """What is known of past sessions: the mark of each, by agent and id; and what judging another costs.
+    """Past sessions that were learned from, and the cost of another one.
 
-    The `classifier` is a model's name, or "" where none is asked. A call takes at most `call_characters` of a
-    session and costs about `call_tokens` beside them; today `tokens_left` may be used, of `token_limit` a day
-    (0: no limit). `to_review` proposals wait, and at `most_to_review` no more are taken.
+    `marks` has the mark of each session by agent and id. `classifier` is a model's name, or "" if no model is
+    asked. One call takes at most `call_characters` of a session and about `call_tokens` more. Today
+    `tokens_left` of `token_limit` remain (0: no limit). `to_review` proposals wait; at `most_to_review` no
+    more are accepted.
     """
 
     marks: dict[str, dict[str, str]] = msgspec.field(default_factory=dict)

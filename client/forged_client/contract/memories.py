@@ -347,11 +347,15 @@ class Forget(_ForgetOptions, frozen=True, tag="forget"):
 
 
 class Chain(Reply, frozen=True, tag="chain"):
-    """Versions, oldest first. `flags` names anomalies: fork, cycle, missing:<id>."""
+    """Versions of a memory, oldest first. `flags` names anomalies: fork, cycle, missing:<id>.
+
+    `path` is that of the file of the version that was asked for.
+    """
 
     memories: tuple[MemoryRecord, ...] = ()
     flags: tuple[str, ...] = ()
     generation: str = ""
+    path: str = ""
 
 
 class History(_Shown[Chain], frozen=True, tag="history"):

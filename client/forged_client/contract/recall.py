@@ -1,4 +1,4 @@
-"""Messages by which an agent recalls what a session, a user, it itself and an organization remember."""
+"""Messages to recall the memories of a session, a user, an agent and an organization."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from forged_client.envelope import Reply, Request
 
 
 class Recalled(Reply, frozen=True, tag="recalled"):
-    """`memories` are of all scopes, the best first; `text` is an injection of those that fit the budget.
+    """Memories of all scopes, best first; `text` is an injection of those that fit the budget.
 
-    `degraded` says in a few words each what could not take part; `embedding_ms` is the part of `elapsed_ms`
-    that the query's vector took.
+    `degraded` names in a few words each store that could not take part. `embedding_ms` is the part of
+    `elapsed_ms` spent on the query's vector.
     """
 
     memories: tuple[MemoryRecord, ...] = ()
@@ -28,11 +28,11 @@ class Recalled(Reply, frozen=True, tag="recalled"):
 
 
 class Recall(Request[Recalled], frozen=True, tag="recall"):
-    """Recall what a session, a user, an agent and the organization remember about a query, as one list.
+    """Recall the memories of a session, a user, an agent and the organization about a query, as one list.
 
-    A scope whose id is left out is not searched, but for the user's, which is that of the daemon's user, and
-    the organization's. `filters`: values that a memory's metadata must have, all of them. `scopes`: those to
-    search instead of session, user, agent and org; `repo` can be named, too, if there is a workspace.
+    A scope without an id is not searched, except those of the daemon's user and of the organization.
+    `filters` are values that a memory's metadata must have, all of them. `scopes` are searched instead of
+    session, user, agent and org; `repo` is allowed too if there is a workspace.
     """
 
     effect = "read"

@@ -1,4 +1,4 @@
-"""Messages by which an agent gets memories for a turn and a person looks for them."""
+"""Messages to inject memories into a turn, to search them, and to explain the result."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from forged_client.contract.memories import MemoryRecord
 from forged_client.envelope import Reply, Request
 
 
-class Part(msgspec.Struct, frozen=True, omit_defaults=True):
+class ContentPart(msgspec.Struct, frozen=True, omit_defaults=True):
     """One part of a message's content; only parts of a text type are read, and no `thought`."""
 
     type: str = "text"
@@ -19,20 +19,20 @@ class Part(msgspec.Struct, frozen=True, omit_defaults=True):
 class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     """One message of a conversation in OpenAI or Anthropic form; other fields are ignored.
 
-    In Gemini's form the role of an assistant is `model`, and its text stands in `parts`.
+    In Gemini's form the role of an assistant is `model`, and its text is in `parts`.
     """
 
     role: str
-    content: str | tuple[Part, ...] | None = None
-    parts: tuple[Part, ...] = ()
+    content: str | tuple[ContentPart, ...] | None = None
+    parts: tuple[ContentPart, ...] = ()
 
 
 class Rejected(msgspec.Struct, frozen=True):
-    """A memory near the top that stayed out.
+    """A memory near the top that the gate rejected.
 
-    `why`: faint (too little speaks for it), far (too little beside the best), full (others came before it),
-    given (it fits, and the session has it in context).
-    `evidence` is in standard deviations above what everyday messages reach, None without a yardstick.
+    `why`: faint (too little evidence), far (too little next to the best), full (others came first), given (it
+    fits, and the session has it in context). `evidence` is in standard deviations above everyday messages,
+    None without a baseline.
     """
 
     id: str
@@ -43,14 +43,13 @@ class Rejected(msgspec.Struct, frozen=True):
 
 
 class Retrieved(Reply, frozen=True, tag="retrieved"):
-    """`text` is the injection: empty unless status is ok (and not `unchanged`).
+    """Reply with the injection in `text`: empty unless status is ok (and not `unchanged`).
 
-    `partial` says why it rests on fewer hypotheses than the model was about to write, or nothing. `notice` is
-    a sentence for the person and never for the model: what is withheld here, and the one command that mends
-    it. A session gets it once for each root, a request without a session each time. `memories` are those that
-    stand in the text; the first `already_injected` of them the session had heard before. `captured` are
-    sentences for the person: what of this session was kept or refused since the last reply, and how to take
-    it back.
+    `partial` is the reason for fewer hypotheses than the model was about to write, or "". `notice` is a
+    sentence for the person and never for the model: it names withheld memories and the command that helps. A
+    session gets it once for each root, a request without a session each time. `memories` are those in the
+    text; the session already had the first `already_injected` of them. `captured` are sentences for the
+    person about statements of this session that were kept or refused since the last reply.
     """
 
     text: str = ""
@@ -71,17 +70,17 @@ class Retrieved(Reply, frozen=True, tag="retrieved"):
 
 
 class Retrieve(Request[Retrieved], frozen=True, tag="retrieve"):
-    """The memories for one turn, as a text block for the prompt.
+    """Return the memories for one turn, as a text block for the prompt.
 
-    `last_summary_index` is the index of the first message after the last summary. Caller-supplied
-    `hypotheses` replace the model call. `known_digest` is the digest of the block the caller already has:
-    when it is still right the reply says `unchanged` and leaves the text out.
+    `last_summary_index` is the index of the first message after the last summary. `hypotheses` of the caller
+    replace the model call. `known_digest` is the digest of the block that the caller already has. If it is
+    still right the reply says `unchanged` and leaves the text out.
 
-    A session, told by `session_id` and `agent`, hears a memory once. `mode`: `block` for an agent that builds
-    its prompt anew each turn, whose reply has all that the session has heard and then what is new; `append`
-    for one that adds to what stands, whose reply has only what is new; `plain` marks nothing as heard and is
-    answered as if there were no session. `compacts`: whoever asks tells by itself when the conversation was
-    compacted, so what the session has heard is not thought gone because it has become long.
+    A memory is injected once into a session, which `session_id` and `agent` identify. `mode` is `block` for
+    an agent that builds its prompt anew each turn: the reply has the whole injected set and then the new
+    memories. It is `append` for an agent that adds to its prompt: the reply has only new memories. With
+    `plain` nothing is added to the injected set and the answer is that of a request without a session.
+    `compacts`: the caller reports each compaction, so a long session keeps its injected set.
     """
 
     effect = "read"
@@ -105,7 +104,7 @@ class Retrieve(Request[Retrieved], frozen=True, tag="retrieve"):
 
 
 class Found(Reply, frozen=True, tag="found"):
-    """`notice` is a sentence for the person about what is withheld."""
+    """Reply with the memories of a search; `notice` is a sentence for the person about withheld ones."""
 
     memories: tuple[MemoryRecord, ...] = ()
     indexes: tuple[str, ...] = ()
@@ -115,12 +114,12 @@ class Found(Reply, frozen=True, tag="found"):
 
 
 class Search(Request[Found], frozen=True, tag="search"):
-    """Ranked memories for a query text, without injection and without the turn cache.
+    """Return ranked memories for a query text, without injection and without the turn cache.
 
-    `rated`: `admitted_as` of a memory says what speaks for it: strong, near or weak; nothing where it is not
-    known. `agent` is whose memories are found beside the others where the configuration says so, as in
-    Retrieve. `hypotheses`, sentences that a memory looked for may hold, are queries beside the text, which
-    may then be empty; a memory is ranked by the query that it answers best.
+    With `rated` the `admitted_as` of a memory is its confidence label: strong, near or weak; "" if unknown.
+    `agent` adds this agent's own memories where the configuration says so, as in Retrieve. `hypotheses` are
+    sentences that a wanted memory may hold. They are queries next to the text, which may then be empty. A
+    memory is ranked by the query that it answers best.
     """
 
     effect = "read"
@@ -138,11 +137,11 @@ class Search(Request[Found], frozen=True, tag="search"):
 
 
 class Explained(Reply, frozen=True, tag="explained"):
-    """One ledger entry: what was asked, what was found, what was cut.
+    """Explanation of one retrieval: the queries, the memories that it found, and those left out.
 
-    `omitted_ids` did not fit the budget; `rejected` were near the top and stayed out, `rejected_ids` are
-    their ids, and they are no part of `memories`. `partial` says why a model's hypotheses are fewer than it
-    was about to write, or nothing. `notice` is a sentence for the person about what is withheld.
+    `omitted_ids` did not fit the budget. `rejected` were near the top and are not in `memories`;
+    `rejected_ids` are their ids. `partial` is the reason for fewer hypotheses than the model was about to
+    write, or "". `notice` is a sentence for the person about withheld memories.
     """
 
     session_id: str = ""
@@ -165,7 +164,7 @@ class Explained(Reply, frozen=True, tag="explained"):
 class InjectedMemory(msgspec.Struct, frozen=True, kw_only=True):
     """One memory of an injection; `found_by` and `admitted_as` are those of its Ranking.
 
-    `sessions` is in how many sessions, up to now, this version of it was injected because it was found.
+    `sessions` counts the sessions so far that got this version because a search found it.
     """
 
     id: str
@@ -177,7 +176,7 @@ class InjectedMemory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InjectedTurn(msgspec.Struct, frozen=True, kw_only=True):
-    """What one turn of a session got that the session did not have before. `roots` are those that it saw."""
+    """The memories that one turn added to its session. `roots` are those that the turn saw."""
 
     at: str
     roots: tuple[str, ...] = ()
@@ -189,17 +188,17 @@ class InjectedTurn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InjectionsPage(Reply, frozen=True, tag="injections_page"):
-    """Newest first; `total` is how many there are of them in all."""
+    """A page of injections, newest first; `total` counts all of them."""
 
     injections: tuple[InjectedTurn, ...] = ()
     total: int = 0
 
 
 class ListInjections(Request[InjectionsPage], frozen=True, tag="list_injections"):
-    """List what was injected where in the last 30 days: in the workspace, or with `all_repos` anywhere.
+    """List the injections of the last 30 days: in the workspace, or with `all_repos` anywhere.
 
-    A turn is on record once its reply was handed over in time; what a person asked for by `plain` is not.
-    `since` is a time (RFC 3339), `session_id` how a session's id begins; "" is any.
+    A turn is recorded once its reply was delivered in time; requests with mode `plain` are not. `since` is a
+    time (RFC 3339). `session_id` is the beginning of a session's id; "" is any.
     """
 
     effect = "read"
@@ -213,9 +212,9 @@ class ListInjections(Request[InjectionsPage], frozen=True, tag="list_injections"
 
 
 class Why(Request[Explained], frozen=True, tag="why"):
-    """Explain the last injection of a session, or (with `query`) what a retrieval would do now.
+    """Explain the last injection of a session, or (with `query`) the result of a retrieval now.
 
-    What is an agent's or a session's own is explained to whoever names it by `agent` or `session_id`.
+    Memories of an agent or a session are explained only to a caller that names it by `agent` or `session_id`.
     """
 
     effect = "read"

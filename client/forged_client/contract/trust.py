@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
-from forged_client.envelope import Reply, Request
+from forged_client.contract.memories import Scope
+from forged_client.envelope import Reply, Request, one_of
+
+KeptScope = Annotated[str, one_of("scope", (Scope.REPO, Scope.USER))]
 
 
 class WithheldFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,6 +133,7 @@ class _ReviewOptions(Request[Reviewed], frozen=True, kw_only=True):
     keep: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
     text: str = ""
+    scope: KeptScope = ""
     allow_secret: bool = False
     key: str = ""
 
@@ -137,8 +143,8 @@ class Review(_ReviewOptions, frozen=True, tag="review"):
 
     `accept` are ids, or prefixes (at least eight characters) of SHA-256 sums. `everything` accepts all
     current files, with `shown` only if they are exactly those. `keep` and `drop` are ids of proposals, or
-    prefixes of them. A kept one becomes a typed memory; `text` replaces the text of a single one. A text with
-    a secret is refused with the code `secret`, unless `allow_secret`.
+    prefixes of them. A kept one becomes a typed memory, in `scope` if that is given; `text` replaces the text
+    of a single one. A text with a secret is refused with the code `secret`, unless `allow_secret`.
 
     With a `key` it may be sent twice.
     """

@@ -1,1 +1,1 @@
-"""The classifier that needs no model: sentences that say outright that they last."""
+"""Classifier without a model: sentences that show by their wording that they last."""

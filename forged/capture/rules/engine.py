@@ -1,12 +1,12 @@
-"""The classifier that needs no model: what a person says outright is kept, in the person's own words.
+"""Classifier without a model: it keeps explicit lasting statements in the person's own words.
 
-In: the window of an event, and existing memories. Out: one proposal for each of the user's sentences that
-lasts by itself, which supersedes the one memory that it plainly does away with. A sentence that asks, muses,
-reports or is bound to this moment is dropped: scoring words would keep half of every conversation. The
-patterns are `rules.toml`; tests/capture/rules/test_engine.py measures them.
+Input: the window of an event, and existing memories. Output: a proposal for each typed sentence that lasts by
+itself; it may supersede the one memory that it clearly gives up. Questions, musings, reports and sentences
+about the moment are dropped, as scoring words would keep half of every conversation. The patterns are
+`rules.toml`; tests/capture/rules/test_engine.py measures them.
 
-`patterns()` takes some 70 ms when it is called first. Raises KeyError for a `{word}` without a list, re.error
-for a bad pattern, msgspec.ValidationError for a table with missing or wrong fields; else nothing.
+The first call of `patterns()` takes some 70 ms. Raises KeyError for a `{word}` without a list, re.error for a
+bad pattern, msgspec.ValidationError for wrong fields; else nothing.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from typing import Literal
 import msgspec
 
 from forged.capture.authorship import Statement, sentences, statements
-from forged.capture.forms import fill_in, without_accents, word_patterns
-from forged.capture.rules.lasting import ALL_OVER, corrects, lasting, speaks_against
+from forged.capture.rules.durability import ALL_OVER, corrects, is_vetoed, lasting_category
 from forged.capture.rules.requests import asks
+from forged.capture.text_patterns import fill_in, without_accents, word_patterns
 from forged.capture.values import Classified, KnownMemory, Proposal
 from forged.conversation import Utterance
 from forged.memory import Category, Origin, Scope
@@ -33,54 +33,54 @@ from forged.state import Event
 
 FILE = os.path.join(os.path.dirname(__file__), "rules.toml")  # a Path is 0.6 MB more in the worker
 
-# Bytes of the shortest and characters of the longest sentence worth keeping; one that is longer still, even
-# with a lead-in, is not looked at, which bounds the cost of every pattern.
+# Bytes of the shortest and characters of the longest sentence worth keeping. Longer ones are skipped, even
+# with a lead-in, which bounds the cost of every pattern.
 SHORTEST, LONGEST = 12, 600
-# Characters of a message that is kept whole but for what speaks against it.
+# Characters of a message that is kept whole except vetoed sentences.
 BRIEF_MESSAGE = 160
 _STRAIGHT = str.maketrans("’‘＇", "'''")
-# Lead-ins taken off one sentence at most, which bounds the cost, and what may stand between two of them.
+# Most lead-ins removed from one sentence, which bounds the cost; and the text allowed between two.
 _MOST_LEAD_INS = 6
 _GAP = " \t-–—"
-# Characters of each end of a message that is judged urgent: a pattern keeps the interpreter while it works.
+# Characters of each end of a message that are checked for urgency, as a pattern holds the interpreter.
 _END = 3_000
 
-# Characters of a sentence whose scope is asked; none that is kept in a person's words is longer.
+# Characters of a sentence whose scope is asked; no statement that is kept is longer.
 _MOST_SCOPED = 2_000
-# Words that something is in use, right before its name.
+# Words before the name of something in use.
 _AFFIRMS = (
     r"(?:\b(?:use[sd]?|using|prefers?|preferred|is|are|with|via|in|on|chose|to|by|through)|用|使用|喜欢|是)"
     r"\s*(?:the |a |an |only )?"
 )
 
-# What a lead-in says about the statement after it: `firm` makes any statement worth keeping, `correcting`
-# makes one about the project a correction.
+# Meaning of a lead-in: `firm` makes any statement worth keeping, `correcting` makes one about the project a
+# correction.
 Flag = Literal["", "firm", "correcting"]
 
-More = Callable[[Event, Sequence[Statement], Sequence[Proposal]], Classified]
+Refine = Callable[[Event, Sequence[Statement], Sequence[Proposal]], Classified]
 
 
 class RuleClassifier:
-    """`builtin:rules` (Classifier): makes no call and costs nothing.
+    """Classifier `builtin:rules`: it makes no call and costs nothing.
 
-    `heads` gives the heads that name something, if a statement may replace one. `more` has the last word on
-    what the rules keep of an event's statements, and adds what else is kept or refused.
+    `heads` returns current memories whose first line has a name, for statements that may replace one.
+    `refine` may change the rules' proposals and adds further proposals and refusals.
     """
 
     def __init__(
-        self, heads: Callable[[str, Sequence[str]], Sequence[KnownMemory]], more: More | None = None
+        self, heads: Callable[[str, Sequence[str]], Sequence[KnownMemory]], refine: Refine | None = None
     ) -> None:
         self._heads = heads
-        self._more = more
+        self._refine = refine
 
     async def classify(
         self, event: Event, known: Sequence[KnownMemory], *, deadline: float, attempts: int
     ) -> Classified:
         """Propose the lasting statements of the window's user messages, in their order."""
-        del known, deadline, attempts  # for a model: few memories, and limits
+        del known, deadline, attempts  # only a model needs these
         said = still_meant(event)
         kept = [*_kept(event.window, said)]
-        others = self._more(event, said, kept) if self._more is not None else None
+        others = self._refine(event, said, kept) if self._refine is not None else None
         proposals = _newest(others.proposals if others else kept)
         names = list(dict.fromkeys(name for each in proposals for name in given_up(each.content)))
         if names:
@@ -91,7 +91,7 @@ class RuleClassifier:
 
 
 def still_meant(event: Event) -> tuple[Statement, ...]:
-    """The statements of an event but those of messages that the next message takes back."""
+    """Return the statements of an event, except those that the next message takes back."""
     said = statements(event.window, begun=event.begun, goes_on=event.goes_on)
     places = [place for place, each in enumerate(event.window) if each.role == "user"]
     takes_back = patterns().takes_back
@@ -100,83 +100,89 @@ def still_meant(event: Event) -> tuple[Statement, ...]:
 
 
 def _kept(window: Sequence[Utterance], said: Sequence[Statement]) -> Iterator[Proposal]:
+    """Yield proposals of the rules for each message."""
     for place, each in groupby(said, key=attrgetter("message")):
         yield from proposals_in(window[place].text, [one.text for one in each])
 
 
-def is_led_in(sentence: str) -> bool:
-    """Whether a sentence is led in as one that lasts or corrects, whatever it says."""
+def has_lead_in(sentence: str) -> bool:
+    """Return True if a sentence has a lead-in that marks it as lasting or correcting."""
     straight = sentence.translate(_STRAIGHT)
     return len(sentence) <= 2 * LONGEST and bool(without_lead_ins(straight)[1] - {""})
 
 
 def is_urgent(typed: Sequence[str]) -> bool:
-    """Decide if one of these messages lasts, corrects or asks to remember, so that it waits for no others.
+    """Return True if a message lasts, corrects or asks to remember, so that it should not wait.
 
-    Of a long message both ends are read. Costs milliseconds, the first time some 0.3 s: call it in a thread.
+    Only both ends of a long message are read. It takes milliseconds, at first some 0.3 s: call it in a
+    thread.
     """
     said = [(end, [*sentences(end)]) for text in typed for end in _ends(text)]
     return any(
-        any(is_led_in(each) or asks(each) or corrects(each) for each in told) or proposals_in(text, told)
-        for text, told in said
+        any(has_lead_in(each) or asks(each) or corrects(each) for each in of_end)
+        or proposals_in(text, of_end)
+        for text, of_end in said
     )
 
 
 def _ends(text: str) -> Iterator[str]:
+    """Yield a message, or both ends of a long one."""
     yield from (text,) if len(text) <= 2 * _END else (text[:_END], text[-_END:])
 
 
 def proposals_in(text: str, of: Sequence[str] | None = None) -> list[Proposal]:
-    """Return what one user message says that lasts; `of` are its sentences, if they are known."""
+    """Return proposals of one user message; `of` are its sentences if known."""
     found: list[Proposal | None] = []
     carried: frozenset[Flag] = frozenset()
     is_local = patterns().local.search(text) is not None
-    is_ironic = speaks_against(text, ALL_OVER)
+    is_ironic = is_vetoed(text, ALL_OVER)
     said = [raw for raw in (sentences(text) if of is None else of) if len(raw) <= 2 * LONGEST]
     for at, raw in enumerate(said):
         if found and (patterns().takes_back.match(raw) or patterns().asks_for_it.match(raw)):
             found[-1] = None
         straight = raw.translate(_STRAIGHT)
         sentence, flags = without_lead_ins(straight, carried)
-        # "Wrong. Our ids are ...": a sentence that is all lead-in speaks for the next one.
+        # "Wrong. Our ids are ...": the flags of a sentence that is only a lead-in apply to the next one.
         carried = frozenset() if sentence else flags
-        judged = _judged(sentence, flags, straight, is_local=is_local)
-        if judged is None and not is_ironic and len(raw.encode()) >= SHORTEST:
-            judged = _of_itself(said, at, is_brief=len(text) <= BRIEF_MESSAGE)
-        found.append(None if judged is not None and _is_said(judged, found) else judged)
+        proposal = _match_rule(sentence, flags, straight, is_local=is_local)
+        if proposal is None and not is_ironic and len(raw.encode()) >= SHORTEST:
+            proposal = _match_durability(said, at, is_brief=len(text) <= BRIEF_MESSAGE)
+        found.append(None if proposal is not None and _is_repeated(proposal, found) else proposal)
     return [proposal for proposal in found if proposal is not None]
 
 
-def _is_said(proposal: Proposal, before: Sequence[Proposal | None]) -> bool:
+def _is_repeated(proposal: Proposal, before: Sequence[Proposal | None]) -> bool:
+    """Return True if an earlier proposal contains this one."""
     return any(each is not None and proposal.content.rstrip(".。") in each.content for each in before)
 
 
-def _of_itself(said: Sequence[str], at: int, *, is_brief: bool) -> Proposal | None:
-    """What a sentence comes to by the signs that it lasts; in a short message with what stands around it."""
-    beside = (*said[max(0, at - 1) : at], *said[at + 1 : at + 2])
-    category = lasting(said[at], beside)
+def _match_durability(said: Sequence[str], at: int, *, is_brief: bool) -> Proposal | None:
+    """Return the proposal of a sentence that lasts by itself; in a short message with its neighbours."""
+    neighbours = (*said[max(0, at - 1) : at], *said[at + 1 : at + 2])
+    category = lasting_category(said[at], neighbours)
     if category is None or patterns().mishap.search(said[at]):
         return None
     content = presentable(_together(said, at) if is_brief else said[at])
     if len(content) > LONGEST or patterns().private.search(content):
         return None
     scope = scope_of(content)
-    return Proposal(content, scope, _settled(category, scope, content))
+    return Proposal(content, scope, _category_in_scope(category, scope, content))
 
 
 def _together(said: Sequence[str], at: int) -> str:
+    """Join a sentence with its neighbours up to a vetoed one."""
     first, last = at, at + 1
-    while first > 0 and not speaks_against(said[first - 1]):
+    while first > 0 and not is_vetoed(said[first - 1]):
         first -= 1
-    while last < len(said) and not speaks_against(said[last]):
+    while last < len(said) and not is_vetoed(said[last]):
         last += 1
     return " ".join(said[first:last])
 
 
 def without_lead_ins(text: str, carried: frozenset[Flag] = frozenset()) -> tuple[str, frozenset[Flag]]:
-    """Take the lead-ins off the start; return the rest, and the flags of all that were taken.
+    """Remove lead-ins from the start; return the rest and their flags.
 
-    `carried` are flags of a sentence before that was nothing else.
+    `carried` are the flags of a sentence before that was only a lead-in.
     """
     flags = set(carried)
     for _ in range(_MOST_LEAD_INS):
@@ -191,24 +197,27 @@ def without_lead_ins(text: str, carried: frozenset[Flag] = frozenset()) -> tuple
     return text.strip(), frozenset(flags)
 
 
-def _judged(text: str, flags: frozenset[Flag], raw: str, *, is_local: bool) -> Proposal | None:
+def _match_rule(text: str, flags: frozenset[Flag], raw: str, *, is_local: bool) -> Proposal | None:
+    """Return the proposal of a sentence that matches a rule, or None."""
     content = presentable(text)
     bare = content.rstrip(".。")
     if len(content.encode()) < SHORTEST or len(content) > LONGEST or content.count('"') % 2:
         return None
     category = _category(bare, flags)
-    # Few sentences come as far as the veto, which takes longer than all that comes before it.
+    # The veto is slow, so it comes last.
     if category is None or any(one.search(each) for one in _against() for each in (text, raw)):
         return None
     scope = _scope(bare, category, is_local=is_local)
-    return Proposal(content, scope, _settled(category, scope, bare))
+    return Proposal(content, scope, _category_in_scope(category, scope, bare))
 
 
 def _against() -> tuple[re.Pattern[str], ...]:
+    """Return the patterns that exclude a statement."""
     return patterns().veto, patterns().private
 
 
 def _category(text: str, flags: frozenset[Flag]) -> Category | None:
+    """Return the category of a statement, or None if no rule matches."""
     statement = statement_in(text)
     if statement is None and not flags & {"correcting", "firm"}:
         return None
@@ -227,10 +236,7 @@ _ALWAYS_REPO = (Category.PATTERNS, Category.ARCHITECTURAL_DECISIONS)
 
 
 def _scope(text: str, category: Category, *, is_local: bool) -> Scope:
-    """The scope that a statement's own words speak for, the repository's where they say nothing.
-
-    An order ("always run make lint") holds where it is given, unless it is about how to speak to the person.
-    """
+    """Return the scope by a statement's words; an order holds in its repository."""
     is_projects = is_local or category in _ALWAYS_REPO or patterns().project.search(text) is not None
     is_persons = not is_projects and (
         patterns().personal.match(text) is not None or patterns().speech.search(text) is not None
@@ -239,8 +245,8 @@ def _scope(text: str, category: Category, *, is_local: bool) -> Scope:
     return scope_of(text, otherwise=Scope.USER if is_persons else Scope.REPO)
 
 
-def _settled(category: Category, scope: Scope, text: str) -> Category:
-    """The category once the scope is known: taste is the person's, a convention the project's."""
+def _category_in_scope(category: Category, scope: Scope, text: str) -> Category:
+    """Return the category for a scope: taste is personal, a convention is the project's."""
     if category in {Category.CODING_PREFERENCES, Category.USER_FACTS} and scope is Scope.REPO:
         return Category.PROJECT_CONVENTIONS
     if category in {Category.PROJECT_CONVENTIONS, Category.ARCHITECTURAL_DECISIONS} and scope is Scope.USER:
@@ -251,28 +257,30 @@ def _settled(category: Category, scope: Scope, text: str) -> Category:
 
 
 def presentable(text: str) -> str:
-    """The sentence as it is kept: capital first letter, full stop, no `please` at the end."""
+    """Return a sentence as it is stored: capital letter, full stop, no final `please`."""
     bare = patterns().trailing.sub("", text.rstrip(" .!;,…。！"))
     if not bare:
         return ""
     first = bare.split(maxsplit=1)[0]
-    is_name = any(mark in first for mark in "._/\\()")  # `schema.sql` stays as it is written
+    is_name = any(mark in first for mark in "._/\\()")  # `schema.sql` is not capitalised
     start = bare[0] if is_name else bare[0].upper()
     return f"{start}{bare[1:]}{'。' if _is_cjk(bare) else '.'}"
 
 
 def _is_cjk(text: str) -> bool:
+    """Return True if a text has a Chinese character."""
     return re.search(r"[\u4e00-\u9fff]", text) is not None
 
 
 def _linked(proposal: Proposal, heads: Sequence[KnownMemory]) -> Proposal:
+    """Let a proposal supersede the head that it gives up."""
     rivals = [head for head in heads if head.scope == proposal.scope]
     index = replaced(proposal.content, [head.first_line for head in rivals])
     return proposal if index is None else msgspec.structs.replace(proposal, supersedes=rivals[index].id)
 
 
 def _newest(proposals: Sequence[Proposal]) -> list[Proposal]:
-    """Drop what a later statement of the same window does away with: it would come back with every turn."""
+    """Drop statements that a later one of the window replaces, as windows repeat."""
     kept: list[Proposal] = []
     for proposal in proposals:
         rivals = [other for other in kept if other.scope == proposal.scope]
@@ -284,16 +292,16 @@ def _newest(proposals: Sequence[Proposal]) -> list[Proposal]:
 
 
 class LeadIn(msgspec.Struct, frozen=True):
-    """What is stripped from the start of a sentence."""
+    """Pattern that is removed from the start of a sentence."""
 
     pattern: re.Pattern[str]
     flag: Flag = ""
 
 
 class StatementForm(msgspec.Struct, frozen=True):
-    """A form of statement. `is_order` tells the agent what to do, so that a mishap in it is no bug report.
+    """Form of a statement; `is_order`: it tells the agent to do something, so a mishap in it is no bug.
 
-    The pattern is text: `statement_in` looks for all of them at once.
+    The pattern is text, because `statement_in` searches all at once.
     """
 
     name: str
@@ -303,13 +311,13 @@ class StatementForm(msgspec.Struct, frozen=True):
 
 
 class Replacement(msgspec.Struct, frozen=True):
-    """A form of giving something up; the group `old` is what."""
+    """Form of giving something up, named by the group `old`."""
 
     pattern: re.Pattern[str]
 
 
 class ScopeWords(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Words that speak for all projects, for this repository, and for the person; without accents."""
+    """Patterns for all projects, for this repository, and for the person; without accents."""
 
     everywhere: re.Pattern[str]
     here: re.Pattern[str]
@@ -317,7 +325,7 @@ class ScopeWords(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Patterns(msgspec.Struct, frozen=True):
-    """The file. Of a table whose entries differ in nothing but their pattern, one pattern for any of them."""
+    """Contents of rules.toml; entries that differ only in their pattern are one pattern."""
 
     lead_ins: tuple[LeadIn, ...] = msgspec.field(name="lead_in")
     statements: tuple[StatementForm, ...] = msgspec.field(name="statement")
@@ -339,21 +347,21 @@ class Patterns(msgspec.Struct, frozen=True):
 
 
 def statement_in(text: str) -> StatementForm | None:
-    """Return the first form of the file that a text begins with, or nothing."""
+    """Return the first form that a text begins with, or None."""
     found = _any_statement().match(text)
     return None if found is None else patterns().statements[int((found.lastgroup or "")[1:])]
 
 
 @functools.cache
 def _any_statement() -> re.Pattern[str]:
-    """One pattern, in which each form is a group by its place: most sentences are none of a hundred forms."""
+    """Compile one pattern with a group for each form, as most sentences match none of a hundred."""
     forms = (f"(?P<s{place}>{each.pattern})" for place, each in enumerate(patterns().statements))
     return re.compile("|".join(forms), re.IGNORECASE)
 
 
 @functools.cache
 def patterns() -> Patterns:
-    """Return all of them; read once."""
+    """Return the compiled patterns, read once."""
     with open(FILE, "rb") as text:
         file = tomllib.load(text)
     words = word_patterns(file["words"])
@@ -372,10 +380,10 @@ def patterns() -> Patterns:
 
 
 def scope_of(sentence: str, otherwise: Scope = Scope.REPO) -> Scope:
-    """Return the scope that the words of a sentence speak for, `otherwise` where they say nothing.
+    """Return the scope that a sentence's words show, `otherwise` if they show none.
 
-    A statement is the repository's unless it says that it holds in all projects, or is about the person and
-    nothing of the repository stands in it. The words are `[scope]` of `rules.toml`, in seven languages.
+    A statement is the repository's unless it holds in all projects, or is about the person without naming
+    anything of the repository. The words are `[scope]` of `rules.toml`, in seven languages.
     """
     words, text = patterns().scope, without_accents(sentence[:_MOST_SCOPED].replace("’", "'"))
     if words.everywhere.search(text):
@@ -386,22 +394,22 @@ def scope_of(sentence: str, otherwise: Scope = Scope.REPO) -> Scope:
 
 
 def replaced(content: str, lines: Sequence[str]) -> int | None:
-    """Return the index of the only line that says what `content` does away with.
+    """Return the index of the only line with what `content` gives up.
 
-    None when there is no such line, or a choice of them: a link that is missing does little harm, and a wrong
-    one hides a memory that still holds.
+    Returns None for no such line or several: a missing link does little harm, and a wrong one hides a valid
+    memory.
     """
     found = {index for old in given_up(content) for index, line in enumerate(lines) if _affirms(line, old)}
     return found.pop() if len(found) == 1 else None
 
 
 def given_up(content: str) -> list[str]:
-    """Return what a statement says is used no more, as it names it."""
+    """Return the names of things that a statement says are no longer used."""
     matches = (form.pattern.search(content) for form in patterns().replacements)
     return [match["old"].strip("`") for match in matches if match is not None]
 
 
 def _affirms(line: str, old: str) -> bool:
-    """Whether a line says that `old` is in use, and nothing against anything."""
+    """Return True if a line says that `old` is in use."""
     named = rf"(?<![\w-])`?{re.escape(old)}`?(?![\w-])"
     return not patterns().denies.search(line) and re.search(_AFFIRMS + named, line, re.IGNORECASE) is not None

@@ -1,8 +1,8 @@
-"""Decide which earlier statement a newer one replaces: the newest word wins, and only then.
+"""Decide which earlier statement a newer one replaces.
 
-In: texts of one scope, and the local model's rows of them if any, of a long text its `opening`'s. Out: the
-place of the one that holds no more, or None. A wrong replacement hides a memory that still holds, a missed
-one shows both: so nothing is replaced in doubt. With rows `pairs` weighs, without them weights set by hand.
+Input: texts of one scope, and their vectors if any (of a long text, of its `opening`). Output: the index of
+the replaced text, or None. A wrong replacement hides a valid memory and a missed one shows both, so doubt
+means no replacement. With vectors `pair_model` decides, without them weights set by hand.
 """
 
 from __future__ import annotations
@@ -13,28 +13,29 @@ import re
 from collections.abc import Sequence
 from itertools import takewhile
 
-from forged.capture.rules.pairs import NO_ROWS, RowsOf, judge
+from forged.capture.rules.pair_model import NO_ROWS, RowsOf, pair_model
 from forged.capture.rules.slots import (
-    Signs,
+    PairSigns,
     are_parallel,
     clauses,
     compared,
     gives_up,
     is_about_the_same,
     opening,
+    pair_signs,
     says_something,
-    signs,
     without_marks,
     word_lists,
 )
 
-# Nats for a replacement: clearly more likely than not, and of what a model proposed.
+# Least weight in nats of a replacement, and of one that a model proposes.
 _ENOUGH, _PROPOSED = 0.8, 0.5
-# What may be a replacement as well as not: somebody should see both, and which is newer.
+# Least weight of a possible replacement, which a person should see.
 _DOUBTED = -0.7
 _NAMES = re.compile(r"\w[\w.-]*\w|\w")
-_SENTENCE = 3  # words of one that says something by itself
-# What is plain: how much of the older text's subject the newer one names, with and without another value.
+_SENTENCE = 3  # words of a sentence that says something by itself
+# Least share of the older text's subject that the newer one names, in general and with another value; and
+# most unknown words.
 _SAME, _SAME_SLOT, _STRANGE = 0.5, 0.3, 0.5
 
 
@@ -43,49 +44,52 @@ def replaced_by(
     older: Sequence[str],
     *,
     rows: RowsOf = NO_ROWS,
-    doubt: float = 0.0,
+    penalty: float = 0.0,
     among: float = 0.0,
-    doubts: Sequence[float] = (),
+    penalties: Sequence[float] = (),
     plainly: bool = False,
 ) -> int | None:
-    """Return the place of the one of `older` texts that `newer` replaces.
+    """Return the index of the one of `older` texts that `newer` replaces, or None.
 
-    The texts must show it (`is_evident`, `plainly` or not). `doubt`, and `doubts` of each older one, raise
-    the bar, as does the number of memories that they are `among`. One without a row is too far from the
-    others.
+    The texts must show it (`is_evident`, with `plainly` or without). `penalty`, and `penalties` of each older
+    text, raise the bar, as does the number of memories that they are `among`. A text without a vector is too
+    far from the others.
     """
     newer, older = opening(newer), [*map(opening, older)]
     if newer not in rows:
-        return _replaced_by_words(newer, older, doubt=doubt, among=among, doubts=doubts, plainly=plainly)
-    bar = judge().bar + doubt + math.log(among or max(1, len(older)))
-    least = [bar + more for more in doubts or [0.0] * len(older)]
+        return _replaced_by_words(
+            newer, older, penalty=penalty, among=among, penalties=penalties, plainly=plainly
+        )
+    bar = pair_model().bar + penalty + math.log(among or max(1, len(older)))
+    least = [bar + more for more in penalties or [0.0] * len(older)]
     for place in _above(newer, older, rows, least):
         if is_evident(newer, older[place], plainly=plainly):
             return place
     return _given_up(newer, older)
 
 
-def differs_from(newer: str, older: Sequence[str], *, rows: RowsOf = NO_ROWS) -> int | None:
-    """Return the place of the one of `older` texts that `newer` may not hold together with."""
+def may_contradict(newer: str, older: Sequence[str], *, rows: RowsOf = NO_ROWS) -> int | None:
+    """Return the index of the one of `older` texts that may contradict `newer`, or None."""
     newer, older = opening(newer), [*map(opening, older)]
     if newer not in rows:
         return _differs_by_words(newer, older)
-    return next(iter(_above(newer, older, rows, [judge().doubted] * len(older))), None)
+    return next(iter(_above(newer, older, rows, [pair_model().doubted] * len(older))), None)
 
 
 def may_replace(newer: str, older: str, *, rows: RowsOf = NO_ROWS) -> bool:
-    """Return whether the texts bear out a replacement that a model proposes: they show it, as of others'."""
+    """Return True if the texts support a replacement that a model proposes."""
     newer, older = opening(newer), opening(older)
     if newer not in rows or older not in rows:
         return _may_replace_by_words(newer, older)
     is_shown = is_evident(newer, older) or _ends_otherwise(newer, older)
-    return is_shown and judge().leanings(newer, [older], rows)[0] > judge().proposed
+    return is_shown and pair_model().scores(newer, [older], rows)[0] > pair_model().proposed
 
 
 def _above(newer: str, older: Sequence[str], rows: RowsOf, least: Sequence[float]) -> list[int]:
+    """Return the indexes of texts with a score above their bar, best first."""
     places = [place for place, text in enumerate(older) if text in rows]
-    leanings = judge().leanings(newer, [older[place] for place in places], rows)
-    above = {place: leaning - least[place] for place, leaning in zip(places, leanings, strict=True)}
+    scores = pair_model().scores(newer, [older[place] for place in places], rows)
+    above = {place: score - least[place] for place, score in zip(places, scores, strict=True)}
     return sorted((place for place in places if above[place] > 0), key=lambda place: -above[place])
 
 
@@ -93,93 +97,101 @@ def _replaced_by_words(
     newer: str,
     older: Sequence[str],
     *,
-    doubt: float = 0.0,
+    penalty: float = 0.0,
     among: float = 0.0,
-    doubts: Sequence[float] = (),
+    penalties: Sequence[float] = (),
     plainly: bool = False,
 ) -> int | None:
-    doubts = doubts or [0.0] * len(older)
-    weights = _weights(newer, older, doubts)
-    # Evidence takes longest: only of those is it looked for that are likely enough, the likeliest first.
-    likely = [place for place, weight in enumerate(weights) if weight > _ENOUGH + doubt]
+    """Return the index of the replaced text by words alone."""
+    penalties = penalties or [0.0] * len(older)
+    weights = _weights(newer, older, penalties)
+    # Evidence is slow, so only likely texts are checked, the likeliest first.
+    likely = [place for place, weight in enumerate(weights) if weight > _ENOUGH + penalty]
     for place in sorted(likely, key=lambda at: -weights[at]):
         if is_evident(newer, older[place], plainly=plainly):
-            is_sure = weights[place] - math.log(among or len(older)) > _ENOUGH + doubt
-            return place if is_sure or _is_plain(newer, older[place], doubt + doubts[place]) else None
+            is_sure = weights[place] - math.log(among or len(older)) > _ENOUGH + penalty
+            return place if is_sure or _is_plain(newer, older[place], penalty + penalties[place]) else None
     return None
 
 
 def is_evident(newer: str, older: str, *, plainly: bool = False) -> bool:
-    """Return True if the texts themselves show that one takes the other's place.
+    """Return True if the texts themselves show a replacement.
 
-    The newer one gives up what the older one says, puts another value in its slot, or, if not `plainly`, says
-    that something of the same changed. Two things in one form ("commits in English", "notes in German") show
-    nothing, nor does giving up something else.
+    The newer one gives up the older text's value, or puts another value in its slot. Without `plainly`, a
+    sign of change about the same subject is enough. Parallel statements ("commits in English", "notes in
+    German") show nothing, nor does giving up something else.
     """
     named = gives_up(newer, older)
     if named is False or are_parallel(newer, older):
         return False
-    is_change = signs(newer, older).change > 0
+    is_change = pair_signs(newer, older).change > 0
     is_same = is_about_the_same(newer, older)
     found = compared(without_marks(newer), without_marks(older))
     return any(named or _shows(each, plainly=plainly, is_change=is_change, is_same=is_same) for each in found)
 
 
 def _given_up(newer: str, older: Sequence[str]) -> int | None:
-    """Return the place of the only one of `older` that the newer text is about and names as given up."""
+    """Return the index of the only older text that the newer one names as given up."""
     places = [
         place
         for place, each in enumerate(older)
-        if gives_up(newer, each) and signs(newer, each).shared >= _SAME and is_evident(newer, each)
+        if gives_up(newer, each) and pair_signs(newer, each).shared >= _SAME and is_evident(newer, each)
     ]
     return places[0] if len(places) == 1 else None
 
 
-def _shows(found: Signs, *, plainly: bool, is_change: bool, is_same: bool) -> bool:
+def _shows(found: PairSigns, *, plainly: bool, is_change: bool, is_same: bool) -> bool:
+    """Return True if signs show a replacement."""
     if _slot(found) and (found.shared or is_change):
         return True
     return not plainly and is_same and _has_to_do(found) and bool(is_change or found.leaves)
 
 
 def _differs_by_words(newer: str, older: Sequence[str]) -> int | None:
+    """Return the index of a possibly contradicting text by words alone."""
     weights = _weights(newer, older, [0.0] * len(older))
     most = max(weights, default=-math.inf)
     return weights.index(most) if most - math.log(max(1, len(weights))) > _DOUBTED else None
 
 
-def _weights(newer: str, older: Sequence[str], doubts: Sequence[float]) -> list[float]:
-    return [_weight_of(newer, each) - doubt for each, doubt in zip(older, doubts, strict=True)]
+def _weights(newer: str, older: Sequence[str], penalties: Sequence[float]) -> list[float]:
+    """Return the weight of each older text minus its penalty."""
+    return [_weight_of(newer, each) - penalty for each, penalty in zip(older, penalties, strict=True)]
 
 
 def _may_replace_by_words(newer: str, older: str) -> bool:
+    """Return True if words alone support a replacement."""
     if not says_something(older) or _ends_otherwise(newer, older):
         return True
     return is_evident(newer, older) and _weight_of(newer, older) > _PROPOSED
 
 
 def _ends_otherwise(newer: str, older: str) -> bool:
-    """Whether one sentence is said of both but for its last words: "builds run on" one thing or another."""
+    """Return True if two sentences differ only in their last words."""
     new, old = (_NAMES.findall(text.casefold()) for text in (newer, older))
     same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(new, old, strict=False)))
     return same >= _SENTENCE and max(len(new), len(old)) - same <= same
 
 
-@functools.lru_cache(maxsize=256)  # the same pairs are asked about for a replacement and for a doubt
+@functools.lru_cache(maxsize=256)  # the same pairs are asked for replacement and contradiction
 def _weight_of(newer: str, older: str) -> float:
-    """What speaks for a replacement most, of the texts as a whole and of their clauses, if anything does."""
+    """Return the highest weight of the texts and their clauses."""
     return max(map(_weight, filter(_has_to_do, compared(newer, older))), default=-math.inf)
 
 
-def _has_to_do(found: Signs) -> bool:
+def _has_to_do(found: PairSigns) -> bool:
+    """Return True if two texts are related."""
     return bool(found.shared or found.given_up or _slot(found))
 
 
-def _is_plain(newer: str, older: str, doubt: float) -> bool:
-    found = (signs(each, older) for each in (newer, *clauses(newer)))
-    return any(_weight(each) > _ENOUGH + doubt and _is_of_the_same(each) for each in found)
+def _is_plain(newer: str, older: str, penalty: float) -> bool:
+    """Return True if a clause plainly replaces the older text."""
+    found = (pair_signs(each, older) for each in (newer, *clauses(newer)))
+    return any(_weight(each) > _ENOUGH + penalty and _is_of_the_same(each) for each in found)
 
 
-def _is_of_the_same(found: Signs) -> bool:
+def _is_of_the_same(found: PairSigns) -> bool:
+    """Return True if two texts are about the same slot."""
     if found.apart:
         return False
     if found.shared >= _SAME:
@@ -187,17 +199,19 @@ def _is_of_the_same(found: Signs) -> bool:
     return found.shared >= _SAME_SLOT and _slot(found) > 0 and found.strange < _STRANGE
 
 
-def _slot(found: Signs) -> float:
+def _slot(found: PairSigns) -> float:
+    """Return the weight of another value in a slot."""
     return max(found.value, found.number, found.version)
 
 
-def _weight(found: Signs) -> float:
+def _weight(found: PairSigns) -> float:
+    """Return the weight of signs."""
     worth = word_lists().weights
     return worth["bias"] + sum(worth[name] * value for name, value in terms(found).items())
 
 
-def terms(found: Signs) -> dict[str, float]:
-    """What is weighed: signs, and what two of them come to together."""
+def terms(found: PairSigns) -> dict[str, float]:
+    """Return the weighed terms: signs and products of two of them."""
     slot, about, near = _slot(found), min(1.0, 2 * found.shared), 1 - found.strange
     plain = ("led", "value", "number", "version", "given_up", "change", "adds", "flips", "leaves")
     found_terms: dict[str, float] = {name: getattr(found, name) for name in plain}

@@ -1,7 +1,7 @@
 """Recognise requests to remember, not to remember, and to forget, in seven languages.
 
-A request is read with what is before and behind it: "don't remember that" asks for nothing. The wordings are
-`requests.toml`, read with the first text in some 50 ms; raises re.error for a bad pattern there,
+A request is read with the words around it: "don't remember that" asks for nothing. The wordings are in
+`requests.toml`, read with the first text in some 50 ms. Raises re.error for a bad pattern there,
 msgspec.ValidationError for odd fields.
 """
 
@@ -15,15 +15,15 @@ from typing import Literal
 
 import msgspec
 
-from forged.capture.forms import any_of, fill_in, plain, without_accents, word_patterns, words_said
+from forged.capture.text_patterns import any_of, fill_in, plain, without_accents, word_patterns, words_said
 from forged.text.linear import CJK
 
 FILE = os.path.join(os.path.dirname(__file__), "requests.toml")
-# A request stands at the beginning of what is long, or at its end.
+# A request is at the beginning or the end of a long text.
 _ENDS = 600
-# Characters of a request that leads in what it is about.
+# Most characters of a request before its content, and the colon between.
 _LEAD, _COLON = 60, re.compile(r"[:：]")
-# What parts a sentence, and characters of a clause that says something.
+# Marks between clauses, and characters of a clause that says something.
 _CLAUSES, _CLAUSE = re.compile(r"[,:;–—，：；、]| - "), 12
 _LETTERS = re.compile(r"[^\W_]")
 _LITERALS = re.compile(r"(\\.)|[^\\]+")
@@ -52,7 +52,7 @@ _FORGETTING: tuple[Kind, ...] = ("forgets", "drops")
 
 
 class Wording(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An entry as it stands in the file."""
+    """Entry of the file: a kind of request with its pattern and two examples."""
 
     kind: Kind
     language: str
@@ -62,68 +62,70 @@ class Wording(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     no: str
 
     def is_in(self, sentence: str) -> bool:
-        """Return whether it matches a sentence."""
+        """Return True if it matches a sentence."""
         form = _compiled(self.pattern)
         look = form.match if self.kind in {"goes_on", "states"} else form.search
         return look(plain(sentence)) is not None
 
 
 def asks(text: str) -> bool:
-    """Whether a sentence of a text asks to remember something, and nothing in it speaks against that."""
+    """Return True if a sentence of a text asks to remember something and does not negate it."""
     text = text if len(text) <= 2 * _ENDS else f"{text[:_ENDS]}\n{text[-_ENDS:]}"
     return any(_asks(plain(sentence)) for sentence in _SENTENCES.split(text) if sentence)
 
 
-@functools.lru_cache(256)  # the rules, who looks for requests, and the head ask about the same sentences
+@functools.lru_cache(256)  # several callers ask about the same sentences
 def _asks(sentence: str) -> bool:
+    """Return True if a sentence asks to remember."""
     is_asked = _is_in("asks", sentence) and not _is_in("question", sentence)
-    # Few sentences come as far as what speaks against it.
+    # Negations are slow, so they are checked last.
     return (is_asked or _is_in("polite", sentence)) and not any(
         _is_in(each, sentence) for each in ("not", "refuses", "forgets")
     )
 
 
 def _is_in(kind: Kind, sentence: str) -> bool:
+    """Return True if a wording of a kind is in a sentence."""
     return form_of(kind).search(sentence) is not None
 
 
 def begins_with_request(clause: str) -> bool:
-    """Return whether a clause asks to remember something with its first words."""
+    """Return True if a clause begins with a request to remember."""
     found = form_of("asks").search(said := plain(clause))
     return found is not None and found.start() <= _BEGINNING and _asks(said)
 
 
 def without_request(text: str) -> str:
-    """Return the plain text without the words that ask."""
+    """Return the plain text without the words of a request."""
     return form_of("asks").sub(" ", plain(text))
 
 
-def beside_request(text: str) -> str:
-    """Return the plain text without the clauses that ask, unless nothing is left then."""
+def outside_request(text: str) -> str:
+    """Return the plain text without clauses that ask, unless nothing is left."""
     clauses = [each for each in _CLAUSES.split(plain(text)) if each and not form_of("asks").search(each)]
     return ", ".join(clauses) if sum(map(len, clauses)) >= _CLAUSE else without_request(text)
 
 
 def behind_request(text: str) -> str:
-    """Return what a request says behind its colon ("note this down: ..."), or the whole text."""
-    asked, *told = _COLON.split(text, maxsplit=1)
-    if not told or len(asked) > _LEAD or len(told[0].encode()) < _CLAUSE or not asks(asked):
+    """Return the text after a request's colon ("note this down: ..."), or the whole text."""
+    asked, *content = _COLON.split(text, maxsplit=1)
+    if not content or len(asked) > _LEAD or len(content[0].encode()) < _CLAUSE or not asks(asked):
         return text
-    return text if len(without_request(asked).strip()) >= _CLAUSE else told[0].strip()
+    return text if len(without_request(asked).strip()) >= _CLAUSE else content[0].strip()
 
 
 def words_to_forget(sentence: str) -> frozenset[str]:
-    """Return the words by which the memory is found that a sentence asks to forget."""
+    """Return the words that identify the memory which a sentence asks to forget."""
     return words_said((form_of("empty").sub(" ", plain(sentence)),))
 
 
 def names_memory(sentence: str) -> bool:
-    """Return whether a sentence asks memory to forget for sure: "forget that", not "forget vitest"."""
+    """Return True if a sentence surely means memory: "forget that", not "forget vitest"."""
     return form_of("forgets").search(plain(sentence)) is not None
 
 
 def forgets(said: str) -> bool:
-    """Return whether a plain sentence asks to forget, or gives something up."""
+    """Return True if a plain sentence asks to forget, or gives something up."""
     return any(form_of(kind).search(said) for kind in _FORGETTING)
 
 
@@ -144,10 +146,10 @@ def form_of(kind: Kind) -> re.Pattern[str]:
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """Plain texts have no capitals, and what ignores case takes twice the time."""
+    """Compile a pattern without IGNORECASE, which doubles the time; plain texts have no capitals."""
     return re.compile(_LITERALS.sub(lambda found: found[1] or found[0].lower(), without_accents(pattern)))
 
 
 def letters(text: str) -> int:
-    """Return how much a text says, one of Han or kana as much as two letters."""
+    """Return the length of a text in letters; a character of Han or kana counts twice."""
     return len(_LETTERS.findall(text)) + len(CJK.findall(text))

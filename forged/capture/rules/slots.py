@@ -1,8 +1,8 @@
-"""Read the slots of a statement, and compare two statements by their subjects and slots.
+"""Read the slots of a statement, and compare two statements by subject and slots.
 
-In: the texts of a newer and an older statement. Out: signs between 0 and 1. The lists of names, units and
-phrases are data, `slots.toml`. Pure, raises nothing, some 0.2 ms a pair of short texts; of a long text
-callers hand in the `opening`, since the time grows with the text.
+Input: a newer and an older text. Output: signs between 0 and 1. The lists of names, units and phrases are in
+`slots.toml`. Pure, raises nothing; some 0.2 ms for a pair of short texts. Callers pass the `opening` of a
+long text, since the time grows with it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NUMBER = re.compile(
     rf"(?:(?<![\w.])|(?<=[{_UNSPACED}]))(?P<named>[^\W\d{_PAIRED}]{{2,}}[ -])?"
     r"v?(?P<number>\d+(?:[.,:]\d+)*)(?!\w*[-_]\w)\s?(?P<unit>%|[^\W\d_]+)?"
 )
-# Begins at no part of a longer name: from each part to the end of "a.a.a..." is the square of its length.
+# A host name, never starting inside a longer name, which would take quadratic time.
 _HOST = re.compile(
     r"(?<!\w)(?<!\w[.-])[\w-]+(?:\.[\w-]+)*\.(?:com|org|net|de|es|fr|io|dev|local|internal|test|example)\b"
 )
@@ -37,29 +37,29 @@ _SHAPE = re.compile(r"(?P<clock>\d{1,2}:\d\d$)|(?P<version>\d+\.\d+)")
 _PURPOSE = re.compile(
     r"\b(?:for|für|fürs|para|pour|pra)\s+(?:(?:the|our|die|den|das|el|la|los|las|le|les|o|a|os|as)\s+)?([^\W\d]+)"
 )
-# "The port of the gateway": what a thing belongs to, where a language says it behind the thing.
+# "The port of the gateway": the owner of a thing, if named after it.
 _BELONGS = re.compile(
     r"\b([^\W\d]{4,})(?= (?:of|de|del|do|da|dos|das|des|du|d')\s?"
     r"(?:(?:the|our|el|la|los|las|le|les|l')\s?)?([^\W\d]{3,}))"
 )
-# Digits of a number that is a port where nothing names its kind.
+# Digits of a number that is a port unless its kind is named.
 _PORT_DIGITS = 4
 _LETTER = rf"[^\W{_UNSPACED}]"
 _IS_LETTER, _ENDING = re.compile(_LETTER), re.compile(rf"[^\W\d{_UNSPACED}]*")
 _IS_UNSPACED, _BLANK = re.compile(rf"[{_PAIRED}\u30a1-\u30fe]"), re.compile(r"\s")
-# Characters of a text that are compared; of a longer one the beginning, up to the end of a line, a sentence
-# or a word within the last quarter.
+# Characters of a text that are compared. A longer one is cut at the end of a line, a sentence or a word
+# within the last quarter.
 MOST_COMPARED = 2048
 _CUTS = tuple(re.compile(rf"(?s:.*){end}") for end in (r"\n", r"(?:[.!?…](?=\s)|[。！？])", r"\s"))
-# Between the clauses of a text; how many are compared, each with each of the other's; words, or bytes without
-# blanks, of one that says something by itself.
+# Marks between clauses; most clauses that are compared; words, or bytes without blanks, of a clause that says
+# something by itself.
 _ENDS = re.compile(r"(?<=[.!?;:,])\s+|\.\.+|\n|\s[-–—]\s|[。，；！？、]|\bbtw\b")
 _MOST_CLAUSES, _CLAUSE_WORDS, _CLAUSE_BYTES = 16, 3, 15
-# Letters of the shortest beginning, and of the shortest part of a compound, that make two words one.
+# Letters of the shortest common beginning, and of the shortest part of a compound, that make two words equal.
 _BEGINNING, _PART = 4, 5
-# Of the words of the longer of two statements of one form, what both have in one order.
+# Share of the longer statement's words that both have in one order, if they have one form.
 _FORM = 0.3
-# How a name is written that no list knows, and a day since which something holds.
+# An unknown name, by its spelling; and a day since which something holds.
 _NAME = re.compile(r"[A-Z\d]")
 _SINCE = re.compile(
     r"\b(?:since|seit|desde|depuis)(?: (?:last|letztem|letzter|el|la|le|o|a|this|diesem))? [^\W\d]+"
@@ -70,39 +70,39 @@ _COMMIT = re.compile(r"\b(?=\d*[a-f])(?=[a-f]*\d)[0-9a-f]{7,40}\b|[(`]\d{7,40}[)
 
 
 def opening(text: str, most: int = MOST_COMPARED) -> str:
-    """Return as much of a text as is compared: all of it, or its beginning of at most so many characters."""
+    """Return the part of a text that is compared: all, or its beginning up to a limit."""
     if len(text) <= most or len(text := text.strip()) <= most:
         return text
     cuts = (cut.match(text, 3 * most // 4, most) for cut in _CUTS)
     return text[: next((found.end() for found in cuts if found), most)].rstrip()
 
 
-class Signs(msgspec.Struct, frozen=True):
-    """Each between 0 and 1; all 0 where two texts have nothing to do with each other."""
+class PairSigns(msgspec.Struct, frozen=True):
+    """Signs of a pair of texts, each from 0 to 1; all 0 if they are unrelated."""
 
-    shared: float = 0.0  # of the older one's words that say what it is about, how many the newer one has
+    shared: float = 0.0  # share of the older one's subject words in the newer one
     led: float = 0.0  # the first of these is among them
     value: float = 0.0  # another value of one list
     number: float = 0.0  # another number of one kind
-    version: float = 0.0  # another number behind the same name, as of "node 16" and "node 22"
-    strange: float = 0.0  # of the words that the newer one begins with, how many the older one has not
-    given_up: float = 0.0  # the older one's value is named beside a change
+    version: float = 0.0  # another number after the same name, such as "node 16" and "node 22"
+    strange: float = 0.0  # share of the newer one's first words that the older one lacks
+    given_up: float = 0.0  # the older one's value is named with a sign of change
     change: float = 0.0
     adds: float = 0.0
-    flips: float = 0.0  # one forbids, the other does not
-    leaves: float = 0.0  # what was forbidden is allowed
-    apart: float = 0.0  # of two neighbouring things each speaks of one
+    flips: float = 0.0  # one forbids and the other does not
+    leaves: float = 0.0  # a prohibition ends
+    apart: float = 0.0  # each is about one of two neighbouring things
 
 
-def signs(newer: str, older: str) -> Signs:
-    """Compare two statements."""
+def pair_signs(newer: str, older: str) -> PairSigns:
+    """Return the signs of two statements."""
     new, old = slots_of(newer), slots_of(older)
     common = [any(_related(word, other) for other in new.topics) for word in old.topics]
     values = _replaced(new.values, old.values)
     numbers = _replaced(new.numbers, old.numbers)
     named = any(each in new.text for found in old.values.values() for each in found)
     named = (named and bool(values)) or _names_number(new.numbers, old.numbers)
-    return Signs(
+    return PairSigns(
         shared=sum(common) / max(1, len(common)),
         led=float(bool(common) and common[0]),
         value=values,
@@ -120,15 +120,12 @@ def signs(newer: str, older: str) -> Signs:
     )
 
 
-def compared(newer: str, older: str) -> list[Signs]:
-    """The signs of each clause of one with each of the other, those of the whole texts first.
-
-    None where each speaks of one of two neighbouring things; what a text adds, its clauses add too.
-    """
-    whole = signs(newer, older)
+def compared(newer: str, older: str) -> list[PairSigns]:
+    """Return signs of the whole texts, then of each pair of clauses; empty if they are parallel."""
+    whole = pair_signs(newer, older)
     if whole.apart:
         return []
-    found = [signs(one, other) for one in (newer, *clauses(newer)) for other in (older, *clauses(older))]
+    found = [pair_signs(one, other) for one in (newer, *clauses(newer)) for other in (older, *clauses(older))]
     return [
         msgspec.structs.replace(each, adds=whole.adds, given_up=whole.given_up)
         for each in found
@@ -138,20 +135,21 @@ def compared(newer: str, older: str) -> list[Signs]:
 
 @functools.lru_cache(maxsize=256)
 def clauses(text: str) -> tuple[str, ...]:
-    """The first parts of a text, between its marks, that say something by themselves."""
+    """Return the first clauses of a text that say something by themselves."""
     parts = (part.strip() for part in _ENDS.split(text))
     return tuple(islice((part for part in parts if part != text and _is_clause(part)), _MOST_CLAUSES))
 
 
 def _is_clause(part: str) -> bool:
+    """Return True if a clause says something by itself."""
     is_unspaced = not part.isascii() and len(part.encode()) >= _CLAUSE_BYTES
     return is_unspaced or len(part.split()) >= _CLAUSE_WORDS
 
 
 def gives_up(newer: str, older: str) -> bool | None:
-    """Return whether the newer text names as given up what the older one says; None if it names nothing.
+    """Return True if the newer text gives up the older one's value; None if it names nothing.
 
-    "Not with black": only names count, which are values, numbers, or written with a capital or a digit.
+    Only names count, as in "not with black": values, numbers, and words with a capital or a digit.
     """
     read, was = slots_of(newer), slots_of(older)
     known = {word for each in (*read.values.values(), *read.numbers.values()) for word in each}
@@ -165,26 +163,27 @@ def gives_up(newer: str, older: str) -> bool | None:
 
 
 def is_about_the_same(newer: str, older: str, *, least: int = 1) -> bool:
-    """Return whether two texts share so many words that are none of change."""
+    """Return True if two texts share at least `least` words that are no words of change."""
     ours, theirs = (_subject(slots_of(text)) for text in (newer, older))
     return sum(any(_related(one, other) for one in ours) for other in theirs) >= least
 
 
-def _subject(read: Slots) -> list[str]:
+def _subject(read: SlotTable) -> list[str]:
+    """Return the words of a statement's subject."""
     change = word_lists().phrases["change"]
     said = {word for found in change.finditer(read.text) for word in words_in(found[0])}
     return [word for word in read.topics if word not in said]
 
 
 def without_marks(text: str) -> str:
-    """Return a text without what is in no slot: days since which something holds, and names of commits."""
+    """Return a text without commit names and days since which something holds."""
     return _COMMIT.sub(" ", _SINCE.sub(" ", text))
 
 
 def are_parallel(newer: str, older: str) -> bool:
-    """Return whether two statements have one form and are about two things ("the gateway", "the worker").
+    """Return True if two statements have one form and two subjects ("the gateway", "the worker").
 
-    Or they are one order for two things ("keep functions", "keep files"), and nothing says that it changed.
+    Also True for one order about two things ("keep functions", "keep files") without a sign of change.
     """
     new, old = (WORD.findall(text.casefold().replace("’", "'")) for text in (newer, older))
     blocks = difflib.SequenceMatcher(None, new, old, autojunk=False).get_opcodes()
@@ -203,6 +202,7 @@ def are_parallel(newer: str, older: str) -> bool:
 
 
 def _are_others(new: Sequence[str], old: Sequence[str], ours: Sequence[str], theirs: Sequence[str]) -> bool:
+    """Return True if the differing words name two things."""
     said, was = ([w for w in run if w in topics] for run, topics in ((new, ours), (old, theirs)))
     return (
         bool(said and was)
@@ -212,12 +212,13 @@ def _are_others(new: Sequence[str], old: Sequence[str], ours: Sequence[str], the
 
 
 def says_something(text: str) -> bool:
-    """Whether there is anything in a text to compare it by."""
+    """Return True if a text has words to compare it by."""
     read = slots_of(text)
     return bool(read.topics or read.values or read.numbers)
 
 
 def _related(one: str, other: str) -> bool:
+    """Return True if two words have a common beginning or part."""
     if one == other:
         return True
     short, long = (one, other) if len(one) <= len(other) else (other, one)
@@ -231,6 +232,7 @@ def _related(one: str, other: str) -> bool:
 
 
 def _replaced(new: Mapping[str, frozenset[str]], old: Mapping[str, frozenset[str]]) -> float:
+    """Return 1 for another value of a known kind, 0.5 for one of unknown kind, else 0."""
     for kind, values in old.items():
         fresh = new.get(kind, frozenset())
         if fresh - values and kind != "bare":
@@ -240,6 +242,7 @@ def _replaced(new: Mapping[str, frozenset[str]], old: Mapping[str, frozenset[str
 
 
 def _names_number(new: Mapping[str, frozenset[str]], old: Mapping[str, frozenset[str]]) -> bool:
+    """Return True if the newer text repeats an old number and adds another one."""
     said, was = (
         {each.split()[0] for values in numbers.values() for each in values} for numbers in (new, old)
     )
@@ -247,30 +250,33 @@ def _names_number(new: Mapping[str, frozenset[str]], old: Mapping[str, frozenset
 
 
 def _is_new_version(new: Mapping[str, frozenset[str]], old: Mapping[str, frozenset[str]]) -> bool:
+    """Return True if the same name has another version."""
     named = (kind for kind in old if kind.startswith("named "))
     return any(kind in new and new[kind].isdisjoint(old[kind]) for kind in named)
 
 
-def _strange(words: Sequence[str], old: Slots) -> float:
+def _strange(words: Sequence[str], old: SlotTable) -> float:
+    """Return the share of words that the older statement lacks."""
     strange = sum(not any(_related(word, other) for other in old.topics) for word in words)
     return strange / max(1, len(words))
 
 
 def _is_apart(new: Mapping[str, frozenset[str]], old: Mapping[str, frozenset[str]]) -> bool:
+    """Return True if the texts name different things of one kind."""
     return any(
         kind in new and not any(a.startswith(b) or b.startswith(a) for a in found for b in new[kind])
         for kind, found in old.items()
     )
 
 
-def _is_for_another(new: Slots, old: Slots) -> bool:
-    """Whether both say what they are for, and it is not the same."""
+def _is_for_another(new: SlotTable, old: SlotTable) -> bool:
+    """Return True if both texts name a purpose and they differ."""
     ours, theirs = ([w for w in found.purposes if w in found.topics] for found in (new, old))
     return bool(ours and theirs) and not any(_related(one, other) for one in ours for other in theirs)
 
 
-def _is_of_another(new: Slots, old: Slots) -> bool:
-    """Whether both speak of one kind of thing, and it belongs to something else in each."""
+def _is_of_another(new: SlotTable, old: SlotTable) -> bool:
+    """Return True if one kind of thing belongs to different owners in both texts."""
     for thing, owner in old.belongs:
         theirs = [each for same, each in new.belongs if _related(thing, same) and each in new.topics]
         if theirs and owner in old.topics and owner not in new.text:
@@ -279,15 +285,15 @@ def _is_of_another(new: Slots, old: Slots) -> bool:
 
 
 class NameIndex:
-    """Names of some lists, looked up where a word begins, of each list the longest first.
+    """Index of names of several lists, looked up at the beginning of each word; the longest wins.
 
-    `node*` may have any ending, and a blank in a name may be a hyphen in the text. A name in Chinese or
-    Japanese begins anywhere. A text costs one look-up a word for all lists together; the same as one pattern
-    of a thousand alternatives takes seconds to compile.
+    `node*` may have any ending, and a blank in a name may be a hyphen. A name in Chinese or Japanese may
+    begin anywhere. A text costs one look-up a word for all lists together. One pattern of a thousand
+    alternatives would take seconds to compile.
     """
 
     def __init__(self, *lists: Sequence[str]) -> None:
-        # Of each spelling: whose list it is of, its rank there, and if it has any ending.
+        # By spelling: the index of its list, its rank there, and if it may have any ending.
         self._names: dict[str, dict[int, tuple[int, bool]]] = {}
         for place, names in enumerate(lists):
             for rank, name in enumerate(sorted(names, key=len, reverse=True)):
@@ -305,7 +311,7 @@ class NameIndex:
     def found_in(self, low: str) -> Iterator[tuple[int, int, int]]:
         """Yield list, start and end of each name in a casefolded text, from the left.
 
-        Of one list none is over another.
+        Names of one list never overlap.
         """
         even, ends = _BLANK.sub(" ", low), [0] * self._count
         for begins in self._start.finditer(low):
@@ -317,7 +323,7 @@ class NameIndex:
                     yield place, start, end
 
     def replace(self, low: str, by: Mapping[str, str]) -> str:
-        """The text with something else in place of each name."""
+        """Return the text with each name replaced."""
         parts, at = list[str](), 0
         for _, start, end in self.found_in(low):
             parts += [low[at:start], by[low[start:end]]]
@@ -325,7 +331,7 @@ class NameIndex:
         return "".join([*parts, low[at:]]) if parts else low
 
     def _at(self, low: str, even: str, start: int, lengths: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """Of each list the rank and the end of the first of its names that begins here."""
+        """Return rank and end of the first name of each list that begins here."""
         best = dict[int, tuple[int, int]]()
         for length in lengths:
             end = start + length
@@ -342,7 +348,7 @@ class NameIndex:
 
 
 class _Lists(msgspec.Struct, frozen=True):
-    """The file; the first list of `named` are all values, those behind it are the subjects of `kinds`."""
+    """Contents of slots.toml; `named` starts with all values, then has the subjects of `kinds`."""
 
     values: Mapping[str, str]
     open_values: tuple[tuple[str, str], ...]
@@ -357,8 +363,8 @@ class _Lists(msgspec.Struct, frozen=True):
     weights: Mapping[str, float]
 
 
-class Slots(msgspec.Struct, frozen=True):
-    """A statement in lower case, its topics, values and numbers by kind, purposes, and phrases of change."""
+class SlotTable(msgspec.Struct, frozen=True):
+    """Slots of a statement in lower case: topics, values and numbers by kind, purposes, signs of change."""
 
     text: str
     topics: tuple[str, ...]
@@ -374,13 +380,14 @@ class Slots(msgspec.Struct, frozen=True):
 
 
 @functools.lru_cache(maxsize=256)
-def slots_of(text: str) -> Slots:
+def slots_of(text: str) -> SlotTable:
+    """Return the slots of a text."""
     lists = word_lists()
     low = lists.number_words.replace(text.casefold().replace("’", "'"), lists.digits)
     values, subjects = _named(low)
     taken = {word for found in values.values() for word in found}
     phrases = {name: bool(form.search(low)) for name, form in lists.phrases.items()}
-    return Slots(
+    return SlotTable(
         text=low,
         topics=tuple(dict.fromkeys(w for w in words_in(low) if w not in lists.stop and w not in taken)),
         values=values,
@@ -396,7 +403,7 @@ def slots_of(text: str) -> Slots:
 
 
 def words_in(low: str) -> Iterable[str]:
-    """Words that are no numbers; where no blanks stand, pairs of characters."""
+    """Return words that are not numbers; without blanks, pairs of characters."""
     for word in WORD.findall(low):
         if re.match(rf"[{_PAIRED}]", word):
             yield from (a + b for a, b in pairwise(word)) if len(word) > 1 else ()
@@ -405,6 +412,7 @@ def words_in(low: str) -> Iterable[str]:
 
 
 def _named(low: str) -> tuple[dict[str, frozenset[str]], dict[str, frozenset[str]]]:
+    """Return values and topics of a text by list."""
     values, subjects = dict[str, set[str]](), dict[str, set[str]]()
     for place, start, end in word_lists().named.found_in(low):
         said = low[start:end]
@@ -420,10 +428,12 @@ def _named(low: str) -> tuple[dict[str, frozenset[str]], dict[str, frozenset[str
 
 
 def _frozen(found: Mapping[str, set[str]]) -> dict[str, frozenset[str]]:
+    """Return frozen sets."""
     return {name: frozenset(each) for name, each in found.items()}
 
 
 def _value_list(word: str) -> str:
+    """Return the list of a value."""
     lists = word_lists()
     if word in lists.values:
         return lists.values[word]
@@ -431,7 +441,7 @@ def _value_list(word: str) -> str:
 
 
 def _numbers(low: str) -> dict[str, frozenset[str]]:
-    """Numbers by kind: their unit, or the word before them, or that they are a port."""
+    """Return numbers by kind: their unit, the word before them, or port."""
     found: dict[str, set[str]] = {}
     for match in _NUMBER.finditer(_HOST.sub(" ", low)):
         number, unit, named = match["number"], match["unit"] or "", (match["named"] or "").strip(" -")
@@ -448,7 +458,7 @@ def _numbers(low: str) -> dict[str, frozenset[str]]:
 
 
 def _unit(word: str) -> str:
-    """What a word behind a number counts; without blanks it is the first letters of what follows."""
+    """Return the kind that the word after a number names."""
     units = word_lists().units
     starts = (word, word[:2], word[:1]) if re.match(f"[{_UNSPACED}]", word) else (word,)
     return next((units[each] for each in starts if each in units), "")
@@ -456,6 +466,7 @@ def _unit(word: str) -> str:
 
 @functools.cache
 def word_lists() -> _Lists:
+    """Return the contents of the file, read once."""
     with open(FILE, "rb") as text:
         file = tomllib.load(text)
     values = {name: kind for kind, names in file["values"].items() for name in names}
@@ -476,17 +487,19 @@ def word_lists() -> _Lists:
 
 
 def _is_unspaced(name: str) -> bool:
-    """Whether it begins with a character of a language that writes no blanks."""
+    """Return True if a name begins in a script without blanks."""
     return _IS_UNSPACED.match(name) is not None
 
 
 def _spellings(name: str) -> Iterator[str]:
+    """Yield the spellings of a name."""
     parts = name.split(" ")
     for gaps in itertools.product(" -", repeat=len(parts) - 1):
         yield "".join(itertools.chain(*zip(parts, (*gaps, ""), strict=True)))
 
 
 def _lengths(names: Iterable[str]) -> Mapping[str, tuple[int, ...]]:
+    """Return the lengths of names by their first characters, longest first."""
     found: dict[str, set[int]] = {}
     for name in names:
         found.setdefault(name[:2], set()).add(len(name))
@@ -497,10 +510,12 @@ def _lengths(names: Iterable[str]) -> Mapping[str, tuple[int, ...]]:
 
 
 def _class(characters: Iterable[str]) -> str:
+    """Return a character class."""
     return f"[{re.escape(''.join(characters))}]"
 
 
 def _phrase(forms: Sequence[str]) -> re.Pattern[str]:
+    """Compile a pattern of phrases."""
     paired = [form for form in forms if re.match(rf"[{_PAIRED}\u30a1-\u30fe]", form)]
     spaced = [form for form in forms if form not in paired]
     return re.compile(rf"(?<!\w)(?:{'|'.join(spaced)})(?!\w)" + "".join(f"|{form}" for form in paired))

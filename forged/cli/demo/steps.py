@@ -16,7 +16,7 @@ from click import echo
 from forged.cli.call import Invocation
 from forged.cli.demo.agent import TURNS, Finished, Read, WriteTimes
 from forged.cli.demo.stage import Stage, expect, has_git, new_stage, wait_until
-from forged.cli.status import status_lines
+from forged.cli.status_summary import status_lines
 from forged.cli.terminal import escape
 
 _CAPTURED_S = 90.0  # a model of the user's own may take its time

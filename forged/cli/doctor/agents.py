@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from forged import integrations
 from forged.cli.call import Invocation
 from forged.cli.doctor.checks import FAIL, OK, WARN, Check
-from forged.cli.integrations import trust_remedy
+from forged.cli.status_summary import TRUST_HOOKS
 from forged.cli.terminal import counted
 from forged.integrations import AgentState
 from forged_client.errors import AddressError
@@ -25,7 +25,7 @@ def agents(call: Invocation, seen: Sequence[AgentReport]) -> Iterator[Check]:
         states = integrations.report(integrations.machine_of(call.environ, call.workspace), versions=False)
     except AddressError:  # `address` has said so
         return
-    here = [state for state in states if state.is_here or state.connection]
+    here = [state for state in states if state.is_installed or state.connection]
     known = {one.agent: one for one in seen}
     if here and not any(state.connection for state in here):
         names = ", ".join(state.title for state in here)
@@ -41,7 +41,7 @@ def _standing(state: AgentState, seen: AgentReport | None) -> Check:
         return Check(_NAME, OK, f"{state.title}: connected, {_last(seen)}")
     if state.connection == "connected":
         detail = f"{state.title}: connected, but its hooks are not trusted and it runs none of them"
-        return Check(_NAME, WARN, detail, trust_remedy())
+        return Check(_NAME, WARN, detail, TRUST_HOOKS)
     if not state.connection:
         return Check(_NAME, OK, f"{state.title}: not connected ({state.remedy} connects it)")
     level = FAIL if state.connection == "damaged" else WARN

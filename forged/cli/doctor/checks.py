@@ -148,7 +148,7 @@ def roots(report: StatusReport) -> Iterator[Check]:
             yield Check("secrets", WARN, f"{root.root}: {holds} shown without it", fix)
         if root.forks:
             count = counted(root.forks, "memory has", "memories have")
-            fix = f"`forgectl history {root.fork_ids[0]}` shows them; edit the one that holds"
+            fix = f"`forgectl show {root.fork_ids[0]}` shows them; edit the one that holds"
             yield Check("forks", WARN, f"{root.root}: {count} several newest versions", fix)
         if root.last_error:
             failed = FAIL if root.state == "failed" else WARN

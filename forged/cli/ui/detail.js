@@ -15,7 +15,7 @@ const REASONS = {
 const WHY = {
   request: "somebody asked for it",
   rule: "a rule matched what was typed",
-  head: "the local head took it for something that lasts",
+  linear: "the local head took it for something that lasts",
   model: "the model proposed it",
 };
 const MOST_TURNS = 12;
@@ -181,7 +181,7 @@ function reasonOf(memory) {
 }
 
 function facts(store, entry) {
-  const judged = store.judgedOf.get(entry.key);
+  const captured = store.capturedOf.get(entry.key);
   const pairs = [
     ["Id", entry.id],
     ["Root", entry.root],
@@ -189,8 +189,8 @@ function facts(store, entry) {
     ["Made", localTime(entry.created)],
     ["Updated", entry.updated_at && entry.updated_at !== entry.created ? localTime(entry.updated_at) : ""],
     ["Session", entry.session_id ?? entry.proposed?.session_id],
-    ["Agent", judged?.agent ?? entry.proposed?.agent],
-    ["Captured", judged && `${WHY[judged.why] ?? judged.why}; judged by ${judged.classifier}`],
+    ["Agent", captured?.agent ?? entry.proposed?.agent],
+    ["Captured", captured && `${WHY[captured.why] ?? captured.why}; judged by ${captured.classifier}`],
     ["Trigger", entry.trigger],
     ["Replaces", entry.supersedes],
   ];

@@ -27,8 +27,8 @@ class Store {
     this.turnsOf = new Map();
     for (const turn of data.injections)
       for (const memory of turn.memories) this.at(this.turnsOf, keyOf(memory)).push([turn, memory]);
-    this.judgedOf = new Map(
-      data.judged.filter((each) => each.memory_id).map((each) => [keyOf({ root: each.root, id: each.memory_id }), each]),
+    this.capturedOf = new Map(
+      data.captured.filter((each) => each.memory_id).map((each) => [keyOf({ root: each.root, id: each.memory_id }), each]),
     );
   }
 

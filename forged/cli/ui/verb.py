@@ -55,7 +55,7 @@ class PageData(msgspec.Struct, frozen=True, kw_only=True):
     memories: tuple[wire.MemoryRecord, ...] = ()
     withheld: tuple[WithheldRow, ...] = ()
     waiting: tuple[wire.Proposed, ...] = ()
-    judged: tuple[wire.Judged, ...] = ()
+    captured: tuple[wire.CapturedEntry, ...] = ()
     injections: tuple[wire.InjectedTurn, ...] = ()
 
 
@@ -76,7 +76,7 @@ def look(client: Client, workspace: str, *, all_repos: bool) -> PageData:
             for file in reviewed.files
         ),
         waiting=_once(each for reviewed in reviews for each in reviewed.waiting),
-        judged=gathering.judged(client, wire.ListJudged(workspace=workspace, all_repos=all_repos)),
+        captured=gathering.captured(client, wire.ListCaptured(workspace=workspace, all_repos=all_repos)),
         injections=gathering.injections(
             client, wire.ListInjections(workspace=workspace, all_repos=all_repos)
         ),

@@ -47,11 +47,11 @@ function nothing(text) {
 // --- captures ------------------------------------------------------------------------------------------
 
 function capturesView(store, state, go, redraw) {
-  const judged = store.data.judged;
-  if (!judged.length) return [nothing("Capture has kept and refused nothing here yet. `forgectl status` says whether it is on.")];
-  const [kept, refused] = [judged.filter((each) => each.memory_id), judged.filter((each) => !each.memory_id)];
+  const captured = store.data.captured;
+  if (!captured.length) return [nothing("Capture has kept and refused nothing here yet. `forgectl status` says whether it is on.")];
+  const [kept, refused] = [captured.filter((each) => each.memory_id), captured.filter((each) => !each.memory_id)];
   const series = [["kept", "kept", kept.map((each) => each.at)], ["refused", "refused", refused.map((each) => each.at)]];
-  const chosen = judged.filter((each) => !state.captureDay || localDay(each.at) === state.captureDay);
+  const chosen = captured.filter((each) => !state.captureDay || localDay(each.at) === state.captureDay);
   return [
     timeline(store.data.made_at, series, state.captureDay, (day) => redraw({ captureDay: day })),
     el("p", { class: "hint" }, "Kept ones stay on record for 30 days, refused ones for 7."),

@@ -1,9 +1,10 @@
-"""The daemon's answers: wire type in, domain call, wire type out.
+"""Handlers of requests: wire type in, domain call, wire type out.
 
-`dispatch` is the way in; modules of verbs hold one function a verb, `context` is what they see of the daemon.
+`dispatch` is the entry. Each module of verbs has one function for each verb. `request_context` holds the
+parts of the daemon that they use.
 """
 
-from forged.daemon.handlers.context import About, Daemon, Probe, RefusedWrites
 from forged.daemon.handlers.dispatch import Dispatcher
+from forged.daemon.handlers.request_context import About, Daemon, Probe, RefusedWrites
 
 __all__ = ["About", "Daemon", "Dispatcher", "Probe", "RefusedWrites"]

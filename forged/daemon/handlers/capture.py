@@ -1,4 +1,4 @@
-"""The verbs of capture: `capture`, `pause`, `dead`, `cost`, and its part of `status`."""
+"""Handlers of capture verbs: `capture`, `pause`, `dead`, `cost`, and the capture part of `status`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import cast
 import msgspec
 
 from forged import conversation
-from forged.daemon.handlers.context import Context, Disabled
-from forged.daemon.handlers.convert import fitting
+from forged.daemon.handlers.request_context import Context, Disabled
+from forged.daemon.handlers.wire_types import fitting
 from forged.errors import InvalidRequest
 from forged.files import Root
 from forged.memories import ids, removal, restore
 from forged.memory import Scope
-from forged.sessions import unreadable
+from forged.sessions import count_unreadable
 from forged.state import DeadLetter, Kind
 from forged.stores import Workplace
 from forged.trust import elsewhere
@@ -27,7 +27,7 @@ _MOST_DAYS = 90
 
 
 async def capture(context: Context, place: Workplace, request: wire.Capture) -> wire.Captured:
-    """Take messages; a compaction or an end empties the session's context, whatever capture says."""
+    """Submit messages; a compaction or session end empties the injected set, whatever the outcome."""
     daemon = context.daemon
     if place.off:
         daemon.metrics.captures_rejected += 1
@@ -49,12 +49,12 @@ async def capture(context: Context, place: Workplace, request: wire.Capture) -> 
         begun=request.begun,
         goes_on=request.goes_on,
     )
-    unread = unreadable(request.messages, request.last_summary_index)
+    unread = count_unreadable(request.messages, request.last_summary_index)
     return wire.Captured(outcome=outcome.word, reason=outcome.reason, slices=outcome.slices, unread=unread)
 
 
 async def pause(context: Context, request: wire.Pause) -> wire.Paused:
-    """Stop or resume capture and injection, of the workspace's repo or everywhere; it outlives restarts."""
+    """Pause or resume capture and injection, for a repository or everywhere; it survives restarts."""
     top = None
     if not request.everywhere:
         place = await context.daemon.resolver.resolve(request.workspace)
@@ -71,13 +71,13 @@ async def pause(context: Context, request: wire.Pause) -> wire.Paused:
 
 
 async def dead(context: Context, request: wire.Dead) -> wire.DeadEvents:
-    """List, show, retry or drop events that were given up, and what waits for a folder elsewhere."""
+    """List, show, retry or drop dead events, and events that wait for a folder."""
     if request.action not in {"list", "show", "retry", "drop"}:
         raise InvalidRequest(f"unknown action {request.action[:64]!r}; use list, show, retry or drop")
     await context.daemon.state.opened()
     pipeline, events = context.daemon.capture, context.daemon.state.events
     if request.action == "retry":
-        await pipeline.look_again()
+        await pipeline.recheck_folders()
     given_up = {item.event.id: item for item in await events.dead()}
     others = {each.id: each for each in await waiting_elsewhere(context)}
     wanted = (ids.resolve_prefix(given_up | others, each) or each for each in request.ids)
@@ -112,7 +112,7 @@ async def dead(context: Context, request: wire.Dead) -> wire.DeadEvents:
 
 
 async def waiting_elsewhere(context: Context) -> tuple[wire.DeadEvent, ...]:
-    """Everything that waits because its folder is not at its path now: events, proposals, verbs half done."""
+    """Return everything that waits for its folder: events, proposals and unfinished verbs."""
     daemon, found = context.daemon, list[tuple[wire.DeadEvent, Sequence[tuple[Root, str]]]]()
     for event in daemon.capture.waiting():
         shown = _dead_event(DeadLetter(event, "", "", event.size), with_text=True)
@@ -139,7 +139,7 @@ async def waiting_elsewhere(context: Context) -> tuple[wire.DeadEvent, ...]:
 
 
 async def _elsewhere_of_dead(items: Sequence[DeadLetter]) -> dict[str, str]:
-    """Which dead events may not be tried again now, and why."""
+    """Return the dead events that cannot be retried now, with the reasons."""
     pairs = {item.event.id: [*item.event.stored_roots, *_of_documents(item)] for item in items}
     gone = await asyncio.to_thread(elsewhere, [pair for each in pairs.values() for pair in each])
     reasons = ((event_id, [gone[pair] for pair in each if pair in gone]) for event_id, each in pairs.items())
@@ -147,10 +147,12 @@ async def _elsewhere_of_dead(items: Sequence[DeadLetter]) -> dict[str, str]:
 
 
 def _of_documents(item: DeadLetter) -> list[tuple[Root, str]]:
+    """Return the roots of a dead event's documents."""
     return [(each.root, each.identity) for each in item.documents or ()]
 
 
 async def _drop_waiting(context: Context, waiting_id: str) -> bool:
+    """Drop an event, proposal or verb that waits for its folder."""
     state = context.daemon.state
     if await context.daemon.capture.drop(waiting_id):
         return True
@@ -163,6 +165,7 @@ async def _drop_waiting(context: Context, waiting_id: str) -> bool:
 
 
 def _dead_event(item: DeadLetter, *, with_text: bool) -> wire.DeadEvent:
+    """Return a dead event as a message."""
     event = item.event
     return wire.DeadEvent(
         id=event.id,
@@ -178,7 +181,7 @@ def _dead_event(item: DeadLetter, *, with_text: bool) -> wire.DeadEvent:
 
 
 async def cost(context: Context, request: wire.Cost) -> wire.Costs:
-    """What model calls have cost, newest day first."""
+    """Return the cost of model calls, newest day first."""
     governor = context.daemon.governor
     return wire.Costs(
         days=governor.days(min(max(request.days, 1), _MOST_DAYS)),
@@ -189,12 +192,13 @@ async def cost(context: Context, request: wire.Cost) -> wire.Costs:
     )
 
 
-async def outbound(context: Context, request: wire.Outbound) -> wire.Departed:
-    """What left for endpoints, newest day first."""
-    return wire.Departed(days=context.daemon.state.outbound.days(min(max(request.days, 1), _MOST_DAYS)))
+async def egress(context: Context, request: wire.Egress) -> wire.EgressReport:
+    """Return the text that left for endpoints, newest day first."""
+    return wire.EgressReport(days=context.daemon.state.egress.days(min(max(request.days, 1), _MOST_DAYS)))
 
 
 async def report(context: Context) -> wire.CaptureReport:
+    """Return the report of capture for `status`."""
     daemon, metrics = context.daemon, context.daemon.metrics
     return msgspec.structs.replace(
         daemon.capture.state(),
@@ -221,7 +225,7 @@ async def report(context: Context) -> wire.CaptureReport:
 
 
 def _by_root(waiting: Sequence[wire.DeadEvent]) -> tuple[wire.WaitsElsewhere, ...]:
-    """How much waits for each root whose folder is not at its path."""
+    """Return the count of waiting items for each root with a missing folder."""
     reasons = {each.root: each.reason for each in waiting}
     counts = Counter((each.root, _COUNTED_AS.get(each.kind, "events")) for each in waiting)
     return tuple(

@@ -1,8 +1,8 @@
-"""Carry out requests: where they may be, which function does it, what all replies share.
+"""Dispatch requests to their handlers, and complete the replies.
 
-A handler gets the daemon's parts, the resolved workspace if the verb has one, and the request; it returns its
-reply, and maybe the generation of which that speaks. Filled in here alone: a reply's `id`, `generation`, and
-`disabled` with the reason where memory is off. Raises ForgedError for what cannot be carried out.
+A handler gets the daemon's parts, the resolved workspace if the verb has one, and the request. It returns its
+reply, and maybe the generation of the reply. Only this module sets a reply's `id` and `generation`, and the
+status `disabled` with its reason. Raises ForgedError for a request that cannot be carried out.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from forged.daemon.handlers import (
     health,
     hook,
     listing,
-    looking,
     memories,
     recall,
     records,
     retrieve,
     review,
+    search,
     trust,
 )
-from forged.daemon.handlers.context import Context, Daemon, Disabled, Keyed
-from forged.daemon.handlers.convert import check_words, token_of, without_texts
+from forged.daemon.handlers.request_context import Context, Daemon, Disabled, KeyedRequest
+from forged.daemon.handlers.wire_types import check_words, token_of, without_texts
 from forged.errors import Conflict, StoreError
 from forged.state import Receipt
 from forged.stores import Workplace
@@ -41,12 +41,12 @@ from forged_client.framing import HEADER_BYTES, decode_reply, encode
 
 Handler = Callable[..., Awaitable[wire.Reply | tuple[wire.Reply, int]]]
 
-# Called with the context, the place of the workspace if one is needed, and the request. `Dispatcher.handle`
-# answers a stream, a hook and what is answered at once, and the server a hand-over.
+# Called with the context, the workplace if one is needed, and the request. `Dispatcher.handle` answers
+# streams, hooks and requests that are answered at once; the server answers a hand-over.
 HANDLERS: Mapping[type, Handler] = {
     wire.Retrieve: retrieve.retrieve,
-    wire.Search: looking.search,
-    wire.Why: looking.why,
+    wire.Search: search.search,
+    wire.Why: search.why,
     wire.Recall: recall.recall,
     wire.Remember: memories.remember,
     wire.Edit: memories.edit,
@@ -68,9 +68,9 @@ HANDLERS: Mapping[type, Handler] = {
     wire.Pause: capture.pause,
     wire.Dead: capture.dead,
     wire.Cost: capture.cost,
-    wire.Outbound: capture.outbound,
+    wire.Egress: capture.egress,
     wire.ListPast: records.list_past,
-    wire.ListJudged: records.list_judged,
+    wire.ListCaptured: records.list_captured,
     wire.ListInjections: records.list_injections,
     wire.Trust: trust.trust,
     wire.Review: review.review,
@@ -78,15 +78,15 @@ HANDLERS: Mapping[type, Handler] = {
 }
 
 
-# Of these the writer knows what each key came to, in the transaction that puts the file on record.
+# The writer stores the keys of these, in the transaction that records the file.
 _ON_RECORD = (wire.Remember, wire.Edit)
-# What these replies say of memories is not on record; the handler finds it again.
+# The texts of these replies are not stored; the handler finds them again.
 _WITH_TEXTS = (wire.Restored, wire.Undone, wire.Reviewed)
 _RECEIPTS = 1000
 
 
 def _digest(request: wire.Request[Any]) -> str:
-    """By what two requests of one key are known to ask for the same."""
+    """Return the digest by which two requests with one key are the same."""
     return hashlib.blake2b(encode(replace(request, id=0, seen={})), digest_size=16).hexdigest()
 
 
@@ -102,29 +102,30 @@ class Dispatcher:
         self._refused = daemon.refused_writes
         self._metrics, self._activity, self._watcher = daemon.metrics, daemon.activity, daemon.watcher
         self._resolver, self._state, self._sessions = daemon.resolver, daemon.state, daemon.sessions
-        self._newest: dict[str, Keyed] = {}
+        self._newest: dict[str, KeyedRequest] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def handle(
         self, request: wire.Request[Any]
     ) -> wire.Reply | Awaitable[wire.Reply] | AsyncIterator[wire.Reply]:
+        """Carry out a request: return its reply, a coroutine of it, or a stream."""
         self._metrics.requests += 1
-        if isinstance(request, wire.Ping):  # the commonest, and the one that is timed
+        if isinstance(request, wire.Ping):  # the most frequent one, and the one that is timed
             return wire.Pong(id=request.id)
         if isinstance(request, wire.Events):
             return health.events(self._daemon, request)
         self._watcher.used_at = monotonic()
-        if isinstance(request, wire.Hello):  # what follows in the same read relies on it
+        if isinstance(request, wire.Hello):  # later frames of the same read rely on it
             return replace(health.hello(self._daemon, request), id=request.id)
         if request.needs:
-            self._activity.asked()
+            self._activity.note_request()
         if isinstance(request, wire.Hook):
-            self._activity.asked()
+            self._activity.note_request()
             return self._answer_hook(request)
         return self._answer(request)
 
     def sent(self, request: wire.Request[Any], *, whole: bool) -> None:
-        """A reply was handed to the network, or not all of it."""
+        """Take note that a reply was handed to the network, or not all of it."""
         self._sessions.sent(request, whole=whole)
 
     async def _answer_hook(self, request: wire.Hook) -> wire.Hooked:
@@ -145,41 +146,41 @@ class Dispatcher:
     async def _carry_out(self, request: wire.Request[wire.Reply]) -> wire.Reply:
         if not (key := getattr(request, "key", "")) or request.only_shows:
             return await self._handled(request, Context(self._daemon, monotonic()))
-        # A client may send again while the first of the two is carried out: the second waits for it.
+        # A client may repeat a request that is being carried out: the second one waits.
         async with self._locks.setdefault(key, asyncio.Lock()):
             return await self._once(request, key)
 
     async def _once(self, request: wire.Request[wire.Reply], key: str) -> wire.Reply:
-        """Carry out what has a key, unless it was carried out: then its first reply is given again."""
+        """Carry out a request with a key once; a repetition gets the first reply."""
         digest = _digest(request)
-        keyed = self._newest.get(key) or await self._receipt(request, key) or Keyed(key, digest)
+        keyed = self._newest.get(key) or await self._receipt(request, key) or KeyedRequest(key, digest)
         if keyed.digest != digest:
             raise Conflict("this key was used for another request; make a new one")
         is_whole = key in self._newest or not isinstance(keyed.reply, _WITH_TEXTS)
         if keyed.is_given and keyed.reply is not None and is_whole:
             return keyed.reply
         reply = await self._handled(request, Context(self._daemon, monotonic(), keyed))
-        self._newest[key] = Keyed(key, digest, reply, is_given=True)
+        self._newest[key] = KeyedRequest(key, digest, reply, is_given=True)
         if len(self._newest) > _RECEIPTS:
             del self._newest[next(iter(self._newest))]
         if not isinstance(request, _ON_RECORD):
             receipt = Receipt(digest, encode(without_texts(reply))[HEADER_BYTES:], is_given=True)
-            with suppress(StoreError):  # it is done, and known as long as this daemon runs
+            with suppress(StoreError):  # it is done, and this daemon remembers it
                 await self._state.receipts.put(key, receipt)
         return reply
 
-    async def _receipt(self, request: wire.Request[wire.Reply], key: str) -> Keyed | None:
+    async def _receipt(self, request: wire.Request[wire.Reply], key: str) -> KeyedRequest | None:
         """Return the receipt of this key, which an earlier daemon may have left."""
         if isinstance(request, _ON_RECORD):
             return None
         await self._state.opened()
         try:
             receipt = await self._state.receipts.of(key)
-        except StoreError:  # what needs the state says so itself
+        except StoreError:  # requests that need the state report it themselves
             return None
         if receipt is None:
             return None
-        return Keyed(key, receipt.digest, decode_reply(receipt.reply), is_given=receipt.is_given)
+        return KeyedRequest(key, receipt.digest, decode_reply(receipt.reply), is_given=receipt.is_given)
 
     async def _handled(self, request: wire.Request[wire.Reply], context: Context) -> wire.Reply:
         if not self._resolver.has_checked(request.seen):
@@ -194,23 +195,23 @@ class Dispatcher:
         if not isinstance(answered, tuple):
             return answered
         reply, generation = answered
-        if context.keyed and getattr(reply, "generation", None):  # it was planned with that
+        if context.keyed and getattr(reply, "generation", None):  # the planned reply has it
             return reply
         return replace(reply, generation=token_of(self._daemon.epoch, generation))
 
     def _where(self, request: wire.Request[wire.Reply]) -> str:
-        """The workspace of a request; what need not name one is asked where the user's own memories are."""
+        """Return the workspace of a request; without one, the home with the user's own memories."""
         workspace: str = request.workspace  # type: ignore[attr-defined]
         return workspace or ("" if _is_required(type(request), "workspace") else self._resolver.home)
 
     async def _off(self, place: Workplace, request: wire.Request[wire.Reply]) -> str:
-        """Why what the verb needs is off here, or nothing."""
+        """Return the reason why a part that the verb needs is off here, or ""."""
         needs, state = request.needs, self._state
         off = self._daemon.disabled if "retrieval" in needs else ""
         off = off or (place.off if "memory" in needs else "")
         if off or "state" not in needs:
             return off
-        if not state.tried.is_set():  # it is, but for the first moments
+        if not state.tried.is_set():  # only in the first moments
             await state.opened(place.settings.retrieval_timeout_s)
         pauses = state.pauses
         return pauses.reason(place.tops) if pauses.places or pauses.doubt else ""

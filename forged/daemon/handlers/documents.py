@@ -9,42 +9,42 @@ import time
 
 from msgspec.structs import replace
 
-from forged.daemon.handlers.context import Context
-from forged.daemon.handlers.convert import check_words, page_of
+from forged.daemon.handlers.request_context import Context
+from forged.daemon.handlers.wire_types import check_words, page_of
 from forged.memories import PATIENCE_S, document_store, documents, imports
 from forged.stores import Workplace
 from forged_client import protocol as wire
 
 
 async def import_(context: Context, place: Workplace, request: wire.Import) -> tuple[wire.Imported, int]:
-    """Import memories; with `look` only report the expected fates."""
+    """Import memories; with `preview` only report the expected fates."""
     memories = context.daemon.memories
     terms = imports.Terms(request.scope, request.own, request.allow_secret, request.allow_forgotten)
     job = await imports.prepare(memories, place, request.drafts, terms, check_words)
-    fates, generation = job.fates(), job.index.generations.wanted
+    outcomes, generation = job.outcomes(), job.index.generations.wanted
     planned = context.planned(wire.Imported)
-    if not request.look:
+    if not request.preview:
         if planned is None:
-            planned = wire.Imported(fates=fates)
+            planned = wire.Imported(outcomes=outcomes)
             await context.plan(planned)
-        fates, generation = await imports.write(memories, job)
+        outcomes, generation = await imports.write(memories, job)
     if planned is not None:
-        fates = tuple(map(imports.as_planned, fates, planned.fates))
-    return wire.Imported(fates=fates, root=job.index.root.top, scope=job.index.root.scope), generation
+        outcomes = tuple(map(imports.as_planned, outcomes, planned.outcomes))
+    return wire.Imported(outcomes=outcomes, root=job.index.root.top, scope=job.index.root.scope), generation
 
 
 async def ingest(context: Context, place: Workplace, request: wire.Ingest) -> tuple[wire.Ingested, int]:
-    """Ingest documents, one by one; with `look` only report the expected fates."""
-    fates, index, generation = await documents.ingest(
+    """Write new documents one by one; with `preview`, return the outcomes and write nothing."""
+    outcomes, index, generation = await documents.ingest(
         context.daemon.memories,
         place,
         request.documents,
         documents.attributes_of(request.agent_id, request.metadata),
-        only_shows=request.look,
+        only_shows=request.preview,
         allow_secret=request.allow_secret,
         allow_forgotten=request.allow_forgotten,
     )
-    return wire.Ingested(fates=fates, root=index.root.top), generation
+    return wire.Ingested(outcomes=outcomes, root=index.root.top), generation
 
 
 async def list_documents(

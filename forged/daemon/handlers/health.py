@@ -1,7 +1,7 @@
 """The verbs about the daemon itself: `hello`, `status`, `rebuild`, `try` and the stream of `events`.
 
-A `rebuild` looks for a new configuration before the workspace: the old one may have had memory off. Raises
-WorkspaceError, ConfigError and Disabled.
+A `rebuild` looks for a new configuration before the workspace: memory may have been off in the old one.
+Raises WorkspaceError, ConfigError and Disabled.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import msgspec
 from forged import __version__
 from forged.config import Config
 from forged.daemon.handlers import capture, hook, recall
-from forged.daemon.handlers.context import Context, Daemon, Disabled, Probe
-from forged.daemon.handlers.convert import token_of
+from forged.daemon.handlers.request_context import Context, Daemon, Disabled, Probe
 from forged.daemon.handlers.trust import in_status
+from forged.daemon.handlers.wire_types import token_of
 from forged.errors import ProviderError
 from forged.files import (
     Root,
@@ -35,7 +35,7 @@ _LONGEST_S = 30.0
 
 
 async def try_all(context: Context, _: wire.Try) -> wire.Tried:
-    """One call to each, side by side; it goes the way of all others, so it is counted and cleaned."""
+    """Call each model once, in parallel; the calls are counted and cleaned like all others."""
     probes = context.daemon.probes
     return wire.Tried(trials=tuple(await asyncio.gather(*map(_trial, probes))))
 
@@ -63,6 +63,7 @@ _EVENTS_WAITING = 1024
 
 
 def hello(daemon: Daemon, request: wire.Hello) -> wire.Reply:
+    """Greet a client, or refuse one with another protocol."""
     if not request.protocol_min <= wire.PROTOCOL_VERSION <= request.protocol_max:
         message = (
             f"this daemon speaks protocol {wire.PROTOCOL_VERSION}, the client {request.protocol_min} to "
@@ -73,7 +74,7 @@ def hello(daemon: Daemon, request: wire.Hello) -> wire.Reply:
 
 
 async def status(context: Context, request: wire.Status) -> wire.StatusReport:
-    """Everything a person needs to see that memory works, or why not."""
+    """Report everything that shows a person if memory works, or why not."""
     daemon, about = context.daemon, context.daemon.about
     state, indexer, refused, settings = (
         daemon.state,
@@ -87,18 +88,20 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
         about.warnings
         + about.lacking
         + state.warnings
-        + daemon.sessions.held.warnings
+        + daemon.sessions.buffer.warnings
         + await state.unexpected_files()
     )
     embedder = identity.embedder if identity is not None else None
     if identity is not None:
-        warnings += tuple(told for told in (identity.told, identity.embedder.told) if told)
+        warnings += tuple(filter(None, (identity.notice, identity.embedder.engine_note)))
     tops = None
+    here: tuple[str, ...] = ()
     if request.workspace:
         place = await context.daemon.resolver.resolve(request.workspace)
         warnings, tops = warnings + place.warnings, place.tops
+        here = () if place.off else place.tops
         if place.off and settings.enabled:
-            warnings += ("this repository's .forge/config.toml switches memory off here",)
+            warnings += (wire.OFF_HERE,)
         elif not state.pauses.doubt and (paused := state.pauses.reason(place.tops)):
             warnings += (f"here: {paused}",)
         if not daemon.disabled and not place.off:
@@ -130,6 +133,7 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
         agents=hook.reports(context),
         scopes=await recall.scope_reports(daemon.session_memories, daemon.config, daemon.resolver.home),
         shared=recall.shared_report(daemon.shared, daemon.machines),
+        here=here,
     )
 
 
@@ -144,7 +148,7 @@ def _ungated(config: Config) -> str:
 
 
 def _health(daemon: Daemon, reports: Sequence[wire.RootReport], captured: wire.CaptureReport) -> str:
-    """`degraded` for what costs answers or captures; `reports` are of the roots that whoever asks sees."""
+    """Return `degraded` if answers or captures are lost; `reports` are of the caller's roots."""
     if daemon.disabled:
         return "disabled"
     broken = any(each.last_error or any(file.loses for file in each.problems) for each in reports)
@@ -158,14 +162,14 @@ def _health(daemon: Daemon, reports: Sequence[wire.RootReport], captured: wire.C
     stuck = captured.state == "failing" or (captured.state == "waiting" and bool(captured.reason))
     broken = broken or stuck or bool(daemon.state.trouble or refused.sentence)
     broken = broken or bool(captured.last_error or captured.dead or captured.elsewhere)
-    # A model that is in use fails, or is skipped as it takes too long.
+    # A model in use fails, or is skipped because it is too slow.
     broken = broken or any(each.condition().state in {"failing", "slow"} for each in daemon.healths)
     broken = broken or recall.is_shared_failing(daemon.shared)
     return "degraded" if broken or watcher.state.startswith(("polling", "restarting")) else "ok"
 
 
 def _watch(watcher: Watcher, root: Root) -> str:
-    """How changes of a root are noticed, by the watcher and at each write."""
+    """Describe how changes of a root are noticed, by the watcher and at each write."""
     state = watcher.state_of(root.top)
     if state == "inotify" and (why := unwatched_reason(root.directories)):
         return f"polling at each write, which scans all files: {why}"
@@ -226,7 +230,7 @@ async def rebuild(context: Context, request: wire.Rebuild) -> wire.Rebuilt | tup
         raise Disabled(place.off)
     indexes = [indexer.open(root) for root in place.roots]
     for health in context.daemon.healths:
-        health.ask_again()
+        health.reset()
     pipeline.resumed()
     for index in indexes:
         if request.full:
@@ -248,16 +252,16 @@ async def rebuild(context: Context, request: wire.Rebuild) -> wire.Rebuilt | tup
 
 
 async def events(daemon: Daemon, request: wire.Events) -> AsyncIterator[wire.Progress]:
-    """Progress of every build that the workspace can see, until the caller stops listening."""
+    """Stream the progress of every build that the workspace can see, until the caller stops listening."""
     tops = (await daemon.resolver.resolve(request.workspace)).tops if request.workspace else None
     waiting: asyncio.Queue[BuildEvent] = asyncio.Queue(_EVENTS_WAITING)
 
-    def heard(event: BuildEvent) -> None:
+    def enqueue(event: BuildEvent) -> None:
         if (tops is None or event.root in tops) and not waiting.full():
             waiting.put_nowait(event)
 
     indexer = daemon.indexer
-    stop = indexer.events.listen(heard)
+    stop = indexer.events.listen(enqueue)
     try:
         while True:
             event = await waiting.get()

@@ -1,7 +1,7 @@
 """The verbs that show memories: by id, a page of them, and a version chain.
 
-Roots that nobody works in have no index, as making one would embed all of their texts: for a list of all
-repositories they are looked up on disk. Left out is what does not count there, and where memory is off.
+Only roots in use have an index, because making one embeds all of their texts. A list of all repositories
+reads the others from disk, without memories that do not count there and roots where memory is off.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import logging
 from collections.abc import Sequence
 
 from forged import fair_queue
-from forged.daemon.handlers.context import Context
-from forged.daemon.handlers.convert import fitting, seconds_of, with_entities
+from forged.daemon.handlers.request_context import Context
 from forged.daemon.handlers.trust import in_reply
+from forged.daemon.handlers.wire_types import fitting, unix_seconds, with_entities
 from forged.errors import ForgedError, NotReady
-from forged.files import EvidenceChecker, Root, repo_root
+from forged.files import EvidenceChecker, Root, files_of, repo_root
 from forged.map import MapPart, Traits, VectorMap, build_chains, newest_page
 from forged.memories import ids
 from forged.memory import Memory, Origin, Scope
@@ -28,7 +28,7 @@ _MOST_IN_REPLY = 1000
 
 
 async def get(context: Context, place: Workplace, request: wire.GetMemories) -> tuple[wire.Memories, int]:
-    """Show memories by id, in the order asked, two where two roots have it; name ids that are not visible."""
+    """Show memories by id, in the order asked, two if two roots have it; name ids that are not visible."""
     place, view = await _seen(context, place, request)
     asked = request.ids[:_MOST_IN_REPLY]
     view = ids.with_sessions(context.daemon.memories, view, asked, request.scope)
@@ -39,7 +39,7 @@ async def get(context: Context, place: Workplace, request: wire.GetMemories) -> 
     reply = wire.Memories(
         status=_status(view, bool(items)),
         reason=FIRST_BUILD if view.waiting else await _why_missing(context, place, missing),
-        memories=fitting([with_entities(context.record(*item), item[1]) for item in items]),
+        memories=fitting([with_entities(context.memory_record(*item), item[1]) for item in items]),
         total=len(items),
         missing=missing,
     )
@@ -49,8 +49,8 @@ async def get(context: Context, place: Workplace, request: wire.GetMemories) -> 
 async def list_page(
     context: Context, place: Workplace, request: wire.ListMemories
 ) -> tuple[wire.Memories, int]:
-    """Show one page of what the workspace sees, newest first."""
-    since = seconds_of("since", request.since)
+    """Show one page of the workspace's memories, newest first."""
+    since = unix_seconds("since", request.since)
     place, view = await _seen(context, place, request)
     if request.scope == Scope.SESSION:
         view = ids.of_session(context.daemon.memories, view, request.session_id)
@@ -59,11 +59,11 @@ async def list_page(
     chosen = _chosen(maps, request, since)
     start, count = max(request.offset, 0), min(max(request.limit, 0), _MOST_IN_REPLY)
     rows = newest_page(chosen, start, count)
-    told = [context.record(*item) for item in rows]
+    records = [context.memory_record(*item) for item in rows]
     if request.entities:
         found = [each for _, each in rows]
-        told = await asyncio.to_thread(lambda: list(map(with_entities, told, found)))
-    page = fitting(told)
+        records = await asyncio.to_thread(lambda: list(map(with_entities, records, found)))
+    page = fitting(records)
     reply = wire.Memories(
         status=_status(view, bool(page)),
         reason=FIRST_BUILD if view.waiting else view.problem or ("" if page else view.left_out()),
@@ -75,7 +75,7 @@ async def list_page(
 
 
 async def history(context: Context, place: Workplace, request: wire.History) -> tuple[wire.Chain, int]:
-    """Show a memory's version chain, oldest first, with what is odd about it."""
+    """Show a memory's version chain, oldest first, with its oddities."""
     place, view = await _seen(context, place, request)
     view = ids.with_sessions(context.daemon.memories, view, (request.memory_id,), request.scope)
     found = ids.in_view(view, request.memory_id, request.scope)
@@ -86,23 +86,34 @@ async def history(context: Context, place: Workplace, request: wire.History) -> 
     home, meant = ids.require_one(found, request.memory_id, request.scope)
     head = home.chains.head(meant.id)
     reply = wire.Chain(
-        memories=fitting([context.record(home, version) for version in home.chain(head)]),
+        memories=fitting([context.memory_record(home, version) for version in home.chain(head)]),
         flags=home.chains.flags.get(head, ()),
+        path=await _path(context, place, home, meant),
     )
     return reply, view.generation
+
+
+async def _path(context: Context, place: Workplace, home: VectorMap, meant: Memory) -> str:
+    """Return the path of a memory's file, "" where it has none."""
+    memories = context.daemon.memories
+    root = next((each for each in place.roots if each.top == home.root), None)
+    if root is None:
+        return ""
+    at = await ids.look(memories, memories.indexer.open(root))
+    return next((each.path for each in files_of(at.snapshot) if each.memory.id == meant.id), "")
 
 
 async def _seen(
     context: Context, place: Workplace, request: wire.GetMemories | wire.ListMemories | wire.History
 ) -> tuple[Workplace, View]:
-    """Return the place that is meant, and what is visible of it."""
+    """Return the requested place, and its visible memories."""
     memories = context.daemon.memories
     place = await ids.narrowed(memories, place, request.scope, request.agent_id, sessions=True)
     return place, await context.view(place, request.min_generation)
 
 
 async def _why_missing(context: Context, place: Workplace, named: tuple[str, ...]) -> str:
-    """Return a sentence on those of the ids that are there and withheld, or nothing."""
+    """Return a sentence on ids that exist and are withheld, or ""."""
     memories = context.daemon.memories
     withheld = {each.id for each in await memories.trust.withheld(place.roots)} if named else set[str]()
     there = [each for each in named if each in withheld]
@@ -139,7 +150,7 @@ def _chosen(
 
 
 async def _everywhere(context: Context, place: Workplace) -> tuple[VectorMap, ...]:
-    """A map of each root; those of a workplace are among them."""
+    """Return a map of each root; those of the workplace are among them."""
     await context.daemon.trust.opened()
     roots = dict.fromkeys(place.roots)
     for top in await context.daemon.trust.seen():
@@ -167,7 +178,7 @@ async def _map(context: Context, root: Root) -> VectorMap:
 
 
 def _shown(root: Root, memories: tuple[Memory, ...]) -> tuple[Memory, ...]:
-    """Memories with what is stale of them."""
+    """Return memories, marked as stale if their evidence files changed."""
     if not root.has_files:
         return memories
     return EvidenceChecker(root.top).shown(memories, afresh=True, pause=lambda: None)

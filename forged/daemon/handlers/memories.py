@@ -19,9 +19,9 @@ from msgspec.structs import replace
 
 from forged import memory
 from forged.attributes import FactsPatch, metadata_problem
-from forged.daemon.handlers.context import Context
-from forged.daemon.handlers.convert import fitting, token_of
 from forged.daemon.handlers.recall import is_this_user
+from forged.daemon.handlers.request_context import Context
+from forged.daemon.handlers.wire_types import fitting, token_of
 from forged.errors import InvalidRequest, MemoryNotFound, NotReady
 from forged.files import MemoryStore
 from forged.memories import PATIENCE_S, ids, removal, versions, write
@@ -30,7 +30,7 @@ from forged.memory import Memory, Related, Scope, Trigger
 from forged.stores import FIRST_BUILD, Workplace
 from forged.writing import RemovalTerms, TrashEntry, Written, new_batch
 from forged_client import protocol as wire
-from forged_client.private import without_private
+from forged_client.private_spans import without_private
 
 _MOST_NAME = 200
 _UNREACHABLE = ("copies in version control history, clones and backups",)
@@ -200,11 +200,11 @@ async def undo(
             return await _undone(context, planned), 0
     else:
         batch = removal.newest_batch(view, request.session_id)
-    records = fitting([context.record(*item) for item in batch])
+    records = fitting([context.memory_record(*item) for item in batch])
     if request.ids and set(request.ids) != {found.id for _, found in batch}:
         raise InvalidRequest("something else was captured meanwhile; look at the newest batch again")
     if not batch or request.preview:
-        reason = "" if batch else "nothing that was captured is left to take back"
+        reason = "" if batch else "no captured memory to undo"
         return wire.Undone(status="ok" if batch else "empty", reason=reason, memories=records)
     if planned is None:
         planned = wire.Undone(memories=records, trash=memories.writer.trash.path)
@@ -313,7 +313,7 @@ async def _restored(
     named += [(each.id, each.scope) for each in planned.memories]
     view = await place.files.view(generation, time.monotonic() + PATIENCE_S)
     found = [(memory_id, view.find(memory_id, scope)) for memory_id, scope in named]
-    shown = fitting([context.record(*item) for _, items in found for item in items])
+    shown = fitting([context.memory_record(*item) for _, items in found for item in items])
     missing = ", ".join(memory_id for memory_id, items in found if not items)
     reason = f"back, and withheld or not in use yet: {missing}" if missing else ""
     return wire.Restored(memories=shown, reason=reason), generation

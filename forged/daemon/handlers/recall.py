@@ -1,8 +1,8 @@
-"""`recall`: what a session, the user, an agent and the organization remember about a query, as one list.
+"""`recall`: memories of a session, the user, an agent and the organization about a query, as one list.
 
-Each scope is a store that gives a number of memories of its own; of what is shared a team's server is asked
-as well. Who names no session or agent is not answered from one, and an id that is not the user's finds
-nothing of the user's here. What was found is counted as used. Raised is InvalidRequest.
+Each scope is a store with a limit of its own; for shared scopes a team's server is asked as well. A request
+that names no session or agent gets none of their memories, and another user's id gets none of the user's. The
+use of found memories is counted. Raises InvalidRequest.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 import os
 import pwd
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,13 +19,13 @@ import msgspec
 from forged import postgres
 from forged.attributes import metadata_problem
 from forged.config import Config
-from forged.daemon.handlers.context import Context, Daemon
-from forged.daemon.handlers.convert import fitting, hit
+from forged.daemon.handlers.request_context import Context, Daemon
 from forged.daemon.handlers.retrieve import deadline_of, elapsed_ms
+from forged.daemon.handlers.wire_types import fitting, found_record
 from forged.errors import InvalidRequest
 from forged.files import Root, agent_ids, agent_root, org_root
 from forged.memory import Scope
-from forged.sessions import asked, budget_of, render
+from forged.sessions import budget_of, clean_query, render
 from forged.stores import (
     FIRST_BUILD,
     Limits,
@@ -42,15 +42,15 @@ from forged_client import protocol as wire
 if TYPE_CHECKING:
     from forged.postgres import RootSync, SharedServer
 
-_UNNAMED = "no scope could be searched: a session or an agent is named by its id, the user by this user's"
-# How many memories each scope gives at most, in the order in which equals come.
+_UNNAMED = "no scope was searched; give the id of a session or an agent, or this user's id"
+# Limit of each scope, in the order of equal results.
 _FOUR = Scope.SESSION, Scope.USER, Scope.AGENT, Scope.ORG
 _MOST = dict[str, int](zip(_FOUR, (10, 5, 3, 5), strict=True))
 
 
 async def recall(context: Context, place: Workplace, request: wire.Recall) -> wire.Recalled:
-    """Search the scopes that are asked for, and make one list and one injection of what they found."""
-    query, daemon = asked(request.query), context.daemon
+    """Search the requested scopes; return one list and one injection of the result."""
+    query, daemon = clean_query(request.query), context.daemon
     if not query.strip():
         raise InvalidRequest("the query is empty; say what to recall")
     if problem := metadata_problem(request.filters):
@@ -64,7 +64,7 @@ async def recall(context: Context, place: Workplace, request: wire.Recall) -> wi
         query, (*stores, *server), limits, admits=_admits(daemon, request), deadline=deadline, tops=place.tops
     )
     block = render(found.ranked, budget_of(request.token_budget, place))
-    status, reason = ("ok", "") if found.ranked else ("empty", _nothing(request, found, stores, server))
+    status, reason = ("ok", "") if found.ranked else ("empty", _nothing(request, found, here, server))
     if not found.ranked and found.unread:
         status, reason = "not_ready", FIRST_BUILD
     recalled = [_recalled(each, (*stores, *server)) for each in found.ranked]
@@ -85,40 +85,46 @@ async def recall(context: Context, place: Workplace, request: wire.Recall) -> wi
 
 
 def _nothing(
-    request: wire.Recall, found: SearchResult, here: tuple[Store, ...], there: tuple[Store, ...]
+    request: wire.Recall, found: SearchResult, here: Sequence[Scope], server: Sequence[Store]
 ) -> str:
-    """Return the reason for an empty result; `here` and `there` are the stores of machine and server."""
-    if not (here or there):
+    """Return the reason for an empty result; `here` are the scopes of this machine that may answer."""
+    owners = {Scope.SESSION: request.session_id, Scope.AGENT: request.agent_id}
+    named = [scope for scope in here if owners.get(scope, scope)]
+    if not (named or server or Scope.ORG in request.scopes):
         return _UNNAMED
-    if not (found.held or there):
-        return "the scopes that were searched hold no memories yet"
+    searched = ", ".join(named or request.scopes)
+    if not (found.held or server):
+        return f"no memories yet; searched: {searched}"
     if request.filters:
-        return "nothing is remembered about this that has the values of the filters"
-    return "nothing is remembered about this"
+        return f"no memory matches the query and has the values of the filters; searched: {searched}"
+    return f"no memory matches the query; searched: {searched}"
 
 
 def _recalled(each: Ranked, stores: tuple[Store, ...]) -> wire.MemoryRecord:
-    """Return a record with attributes; of which part of a document it is, the memory itself says."""
+    """Return a record with attributes; a piece of a document also names its document."""
     facts = next(filter(None, (store.attributes(each) for store in stores)))
     fields: dict[str, Any] = {"session_id": each.memory.session_id}
     if (piece := each.memory.piece) is not None:
         fields |= {"source": piece.source, "document_id": piece.document_id, "chunk_index": piece.index}
     found = wire.Ranking(score=each.score, distance=each.distance, found_by=each.found_by, path=each.path)
-    return msgspec.structs.replace(hit(each, facts), found=found, **fields)
+    return msgspec.structs.replace(found_record(each, facts), found=found, **fields)
 
 
 # --- where to look -------------------------------------------------------------------------------------
 
 
 def _scopes(request: wire.Recall, place: Workplace) -> tuple[Scope, ...]:
-    """The scopes to search, in the order in which equals come. Raises InvalidRequest."""
-    if Scope.REPO in request.scopes and not any(root.scope is Scope.REPO for root in place.roots):
-        raise InvalidRequest("there is no repository to recall from; give a workspace that is in one")
-    return tuple(scope for scope in (*_FOUR, Scope.REPO) if scope in (request.scopes or _FOUR))
+    """Return the scopes to search, in the order of equal results. Raises InvalidRequest without any."""
+    wanted = set(request.scopes or _FOUR)
+    if not any(root.scope is Scope.REPO for root in place.roots):
+        if wanted == {Scope.REPO}:
+            raise InvalidRequest("there is no repository to search; give a workspace that is in one")
+        wanted.discard(Scope.REPO)
+    return tuple(scope for scope in (*_FOUR, Scope.REPO) if scope in wanted)
 
 
 async def _may_answer(daemon: Daemon, request: wire.Recall, scope: Scope) -> bool:
-    """Tell whether a scope's files are of whom the request names, and there: no mere name is watched."""
+    """Return True if a scope's files exist and are of the named user; a missing folder is not watched."""
     if scope is Scope.USER:
         return is_this_user(daemon.config, request.user_id)
     root = org_root(daemon.resolver.home)
@@ -128,14 +134,14 @@ async def _may_answer(daemon: Daemon, request: wire.Recall, scope: Scope) -> boo
 
 
 def is_this_user(config: Config, user_id: str) -> bool:
-    """Tell whether an id names the user of this daemon, whose memories the files are."""
+    """Return True if an id names the user of this daemon, who owns the files."""
     return user_id in {"", config.shared.user_id or pwd.getpwuid(os.geteuid()).pw_name}
 
 
 def _server(
     daemon: Daemon, place: Workplace, request: wire.Recall, scopes: tuple[Scope, ...], deadline: float
 ) -> tuple[Store, ...]:
-    """The team's server, if there is one and it has anything of whoever is named."""
+    """Return the stores of the team's server, if it has memories of the named owners."""
     if daemon.shared is None:
         return ()
     named = {Scope.SESSION: request.session_id, Scope.USER: request.user_id, Scope.AGENT: request.agent_id}
@@ -144,7 +150,7 @@ def _server(
 
 
 def _admits(daemon: Daemon, request: wire.Recall) -> Callable[[str, str], bool]:
-    """Return the filter of memories; it runs for many, so it looks at no more than filters need."""
+    """Return the filter of memories; it runs for many, so it reads only attributes."""
     least, filters = daemon.config.scopes.min_importance, request.filters
     attributes, memories = daemon.state.attributes, daemon.session_memories
     session = root_of_session(request.session_id)
@@ -162,7 +168,7 @@ def _admits(daemon: Daemon, request: wire.Recall) -> Callable[[str, str], bool]:
 
 
 async def scope_reports(sessions: SessionMemories, config: Config, home: str) -> tuple[wire.ScopeReport, ...]:
-    """The scopes beside a workspace's roots; how those fare, their own reports tell."""
+    """Report the scopes that are no roots of a workspace."""
     agents, org = await asyncio.to_thread(_counted, home)
     rows, wanted = sum(1 for _ in sessions.all()), config.scopes.retrieved
     return (
@@ -210,27 +216,30 @@ def _files_in(root: Root) -> int:
 
 
 def shared_report(shared: SharedServer | None, machines: RootSync | None) -> wire.SharedReport | None:
+    """Report the shared server and the synchronization of machines, if configured."""
     if shared is None:
         return None
     return msgspec.structs.replace(
         shared.condition(),
-        in_step=tuple(_in_step(machines)) if machines is not None else (),
-        not_in_step=machines.problem if machines is not None else "",
+        sync=tuple(_in_step(machines)) if machines is not None else (),
+        sync_problem=machines.problem if machines is not None else "",
     )
 
 
-def _in_step(machines: RootSync) -> Iterator[wire.InStepReport]:
+def _in_step(machines: RootSync) -> Iterator[wire.SyncReport]:
     for (scope, owner), progress in machines.progress.items():
-        yield wire.InStepReport(
+        yield wire.SyncReport(
             scope=scope,
             owner=owner,
             behind=progress.behind,
             kept_here=progress.kept_here,
             refused=progress.refused,
-            in_step_s=round(time.time() - progress.at, 1) if progress.at else None,
+            in_sync_s=round(time.time() - progress.at, 1) if progress.at else None,
         )
 
 
 def is_shared_failing(shared: SharedServer | None) -> bool:
-    told = shared.condition() if shared is not None else None
-    return told is not None and bool(told.state == "failing" or told.problem or told.refused)
+    condition = shared.condition() if shared is not None else None
+    return condition is not None and bool(
+        condition.state == "failing" or condition.problem or condition.refused
+    )

@@ -1,4 +1,4 @@
-"""`list_judged`, `list_injections` and `learn`: records of captures and injections, and past sessions.
+"""`list_captured`, `list_injections` and `learn`: records of captures and injections, and past sessions.
 
 The disk is asked only whether a memory's file is still there. A past session is cleaned and judged like any
 other; what it comes to waits for a person. Raises InvalidRequest and WorkspaceError.
@@ -13,15 +13,15 @@ from typing import TypeVar
 
 import msgspec
 
-from forged.capture import PROMPT_TOKENS, WINDOW_LIMIT, Pipeline, Submission
+from forged.capture import PROMPT_TOKENS, WINDOW_LIMIT, CaptureService, Submission
 from forged.counters import Metrics
-from forged.daemon.handlers.context import Context
-from forged.daemon.handlers.convert import fitting, page_of, seconds_of
+from forged.daemon.handlers.request_context import Context
+from forged.daemon.handlers.wire_types import fitting, page_of, unix_seconds
 from forged.errors import InvalidRequest
 from forged.files import repo_root
 from forged.memory import utc
 from forged.sessions import clean_transcript
-from forged.state import MOST_LEARNED, InjectionRecord, Judgement, State
+from forged.state import MOST_LEARNED, CaptureLogEntry, InjectionRecord, State
 from forged.stores import Workplace
 from forged_client import protocol as wire
 
@@ -35,20 +35,20 @@ async def learn(context: Context, place: Workplace, request: wire.Learn) -> wire
     session_id = request.session_id[:_MOST_NAME]
     if not session_id.strip():
         raise InvalidRequest("a past session has an id; this one says none")
-    state, pipeline, metrics = context.daemon.state, context.daemon.capture, context.daemon.metrics
+    state, capture, metrics = context.daemon.state, context.daemon.capture, context.daemon.metrics
     await state.opened()
-    if request.messages and (reason := await _refusal(state, pipeline, metrics, place, request)):
+    if request.messages and (reason := await _refusal(state, capture, metrics, place, request)):
         return wire.Learned(reason=reason, to_review=state.to_review.learned)
-    is_done = await pipeline.judged(session_id, place.roots, _WITHIN_S)
+    is_done = await capture.wait_until_classified(session_id, place.roots, _WITHIN_S)
     return wire.Learned(
-        outcome="judged" if is_done else "waiting",
-        waits_for="" if is_done else pipeline.state().reason,
+        outcome="classified" if is_done else "waiting",
+        waits_for="" if is_done else capture.state().reason,
         to_review=state.to_review.learned,
     )
 
 
 async def _refusal(
-    state: State, pipeline: Pipeline, metrics: Metrics, place: Workplace, request: wire.Learn
+    state: State, capture: CaptureService, metrics: Metrics, place: Workplace, request: wire.Learn
 ) -> str:
     """Hand over what was said; why it was not taken, or nothing."""
     if state.to_review.learned >= MOST_LEARNED:
@@ -62,13 +62,13 @@ async def _refusal(
         kind="learned",
         session_id=request.session_id[:_MOST_NAME],
         roots=place.roots,
-        said=found.said,
+        messages=found.said,
         agent=request.agent[:_MOST_NAME],
         said_at=tuple(times[at] for at in found.places) if times else (),
         mark=request.mark[:_MOST_NAME],
         headless=request.headless,
     )
-    outcome = await pipeline.hear(spoken)
+    outcome = await capture.submit(spoken)
     return outcome.reason if outcome.word == "rejected" else ""
 
 
@@ -89,19 +89,21 @@ async def list_past(context: Context, request: wire.ListPast) -> wire.PastSessio
     )
 
 
-_Row = TypeVar("_Row", Judgement, InjectionRecord)
+_Row = TypeVar("_Row", CaptureLogEntry, InjectionRecord)
 
 
-async def list_judged(context: Context, request: wire.ListJudged) -> wire.JudgedPage:
+async def list_captured(context: Context, request: wire.ListCaptured) -> wire.CapturedPage:
     """List what was kept and refused, newest first; also where memory is off by now."""
 
-    def listed(state: State, tops: tuple[str, ...] | None) -> list[Judgement]:
-        return [each for each in state.judged.listed() if tops is None or each.top in tops]
+    def listed(state: State, tops: tuple[str, ...] | None) -> list[CaptureLogEntry]:
+        return [each for each in state.capture_log.listed() if tops is None or each.top in tops]
 
     page, total = await _page(context, request, listed)
     there = await asyncio.to_thread(_there, page)
-    listed_rows = [_judged(each, each in there) for each in page]
-    return wire.JudgedPage(status="ok" if listed_rows else "empty", judged=fitting(listed_rows), total=total)
+    listed_rows = [_captured(each, each in there) for each in page]
+    return wire.CapturedPage(
+        status="ok" if listed_rows else "empty", captured=fitting(listed_rows), total=total
+    )
 
 
 async def list_injections(context: Context, request: wire.ListInjections) -> wire.InjectionsPage:
@@ -118,11 +120,11 @@ async def list_injections(context: Context, request: wire.ListInjections) -> wir
 
 async def _page(
     context: Context,
-    request: wire.ListJudged | wire.ListInjections,
+    request: wire.ListCaptured | wire.ListInjections,
     listed: Callable[[State, tuple[str, ...] | None], list[_Row]],
 ) -> tuple[Sequence[_Row], int]:
     """Return a page of the rows that a request means, and how many there are in all."""
-    since, state = seconds_of("since", request.since), context.daemon.state
+    since, state = unix_seconds("since", request.since), context.daemon.state
     tops = None if request.all_repos else (await context.daemon.resolver.resolve(request.workspace)).tops
     await state.opened()
     found = [
@@ -133,20 +135,20 @@ async def _page(
     return page_of(found, request.offset, request.limit), len(found)
 
 
-def _there(page: Sequence[Judgement]) -> frozenset[Judgement]:
+def _there(page: Sequence[CaptureLogEntry]) -> frozenset[CaptureLogEntry]:
     """Those whose memory's file is where it was written."""
     return frozenset(each for each in page if each.memory_id and _is_there(each))
 
 
-def _is_there(each: Judgement) -> bool:
+def _is_there(each: CaptureLogEntry) -> bool:
     return os.path.exists(os.path.join(repo_root(each.top).directories[0], f"{each.memory_id}.md"))
 
 
-def _judged(each: Judgement, is_there: bool) -> wire.Judged:
+def _captured(each: CaptureLogEntry, is_there: bool) -> wire.CapturedEntry:
     fields = msgspec.structs.asdict(each)
-    del fields["untold"]
+    del fields["unreported"]
     own = {"at": utc(fields.pop("at")), "root": fields.pop("top"), "is_there": is_there}
-    return wire.Judged(**fields, **own)
+    return wire.CapturedEntry(**fields, **own)
 
 
 def _injected(each: InjectionRecord, state: State) -> wire.InjectedTurn:

@@ -7,9 +7,9 @@ import time
 from typing import Any
 
 from forged.counters import Metrics
-from forged.daemon.handlers.context import Context, Daemon
-from forged.daemon.handlers.convert import generation_of, hit
+from forged.daemon.handlers.request_context import Context, Daemon
 from forged.daemon.handlers.trust import in_reply
+from forged.daemon.handlers.wire_types import found_record, generation_of
 from forged.errors import InvalidRequest
 from forged.retrieval import Answer
 from forged.sessions import MODES, Turn
@@ -18,6 +18,7 @@ from forged_client import protocol as wire
 
 
 async def retrieve(context: Context, place: Workplace, request: wire.Retrieve) -> tuple[wire.Retrieved, int]:
+    """Return the memories for one turn, as a text block for the prompt."""
     if request.mode not in MODES:
         raise InvalidRequest(f"unknown mode {request.mode[:64]!r}; use one of {', '.join(MODES)}")
     stores = context.daemon.resolver
@@ -42,7 +43,7 @@ async def retrieve(context: Context, place: Workplace, request: wire.Retrieve) -
         status=status,
         reason=reason,
         text="" if is_known else block.text,
-        memories=tuple(map(hit, reply.answer.ranked[: block.included])),
+        memories=tuple(map(found_record, reply.answer.ranked[: block.included])),
         included=block.included,
         omitted=block.omitted,
         digest=block.digest,
@@ -60,14 +61,14 @@ async def retrieve(context: Context, place: Workplace, request: wire.Retrieve) -
 
 
 async def answered(context: Context, by: wire.Request[Any], turn: Turn, budget: int) -> str:
-    """Compose a reply, which goes out next: nothing is awaited after. Return the due notice."""
+    """Compose a reply, which is sent next: nothing is awaited after it. Return the due notice."""
     daemon = context.daemon
     if (answer := turn.answer) is None:
         ask = await turn.ask(budget)
         answer, turn.is_cached = await daemon.retriever.retrieve(ask, turn.place, turn.kept)
     notice = await in_reply(context, turn.place, turn.session) if _may_have_notice(daemon, turn.place) else ""
     reply = turn.reply(answer, budget)
-    daemon.sessions.replies(by, turn)
+    daemon.sessions.expect_delivery(by, turn)
     _count(daemon.metrics, turn)
     if not turn.is_cached and turn.mode != "plain" and (new := reply.new):
         for store in turn.place.stores:
@@ -76,7 +77,7 @@ async def answered(context: Context, by: wire.Request[Any], turn: Turn, budget: 
 
 
 def _may_have_notice(daemon: Daemon, place: Workplace) -> bool:
-    """Return False where nothing is withheld and no line was added, as for most turns."""
+    """Return False if nothing is withheld and no exclude line was added, as for most turns."""
     indexes = place.files.indexes
     some_withheld = not indexes or any(index.builder.withheld for index in indexes)
     return some_withheld or bool(daemon.trust.excluding.unreported)
@@ -95,14 +96,14 @@ def _count(metrics: Metrics, turn: Turn) -> None:
 
 
 def outcome(answer: Answer, included: int) -> tuple[str, str]:
-    """Return status and reason of an answer, of which so many memories had room."""
+    """Return status and reason of an answer with so many memories in its text."""
     if answer.ranked and not included:
         return "empty", answer.reason or "nothing fits the token budget"
     return answer.status, answer.reason
 
 
 def deadline_of(context: Context, timeout_s: float | None, place: Workplace) -> float:
-    """Return the time (monotonic clock) until which an answer is of use."""
+    """Return the time (monotonic clock) until which an answer is useful."""
     limit = place.settings.retrieval_timeout_s
     wanted = timeout_s or limit
     return context.arrived + (limit if math.isnan(wanted) else min(wanted, limit))

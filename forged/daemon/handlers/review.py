@@ -1,12 +1,12 @@
-"""`review`: what a person has to decide about, withheld files and proposals."""
+"""Handler of `review`: withheld files and proposals that wait for a decision."""
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
 from forged.daemon.handlers import trust
-from forged.daemon.handlers.context import Context, Disabled
-from forged.daemon.handlers.convert import fitting
+from forged.daemon.handlers.request_context import Context, Disabled
+from forged.daemon.handlers.wire_types import fitting
 from forged.errors import InvalidRequest
 from forged.memories import review as reviewing
 from forged.memory import Scope
@@ -15,7 +15,7 @@ from forged_client import protocol as wire
 
 
 async def review(context: Context, request: wire.Review) -> wire.Reviewed:
-    """List what a person has to decide about, withheld files and proposals, after doing what is asked."""
+    """Apply decisions, and list withheld files and waiting proposals."""
     memories = context.daemon.memories
     await memories.trust.opened()
     place = await memories.resolver.resolve(request.workspace)
@@ -35,11 +35,12 @@ async def review(context: Context, request: wire.Review) -> wire.Reviewed:
         await reviewing.check_here(document)
     if keep and place.off:
         raise Disabled(place.off)
-    for document in keep:
+    moved = [reviewing.in_scope(document, place, request.scope) for document in keep]
+    for document in moved:
         await reviewing.keep_proposal(memories, document, request.text, allow_secret=request.allow_secret)
     await reviewing.refuse_proposals(memories, drop)
     waiting = await reviewing.proposals_here(memories, place)
-    # Where there is no repository, its files are not missed beside proposals.
+    # Without a repository, its withheld files are not listed.
     is_repository = any(root.scope is Scope.REPO for root in place.roots)
     are_needed = not (waiting or keep or drop) or request.accept or request.everything
     files = await trust.review(context, request) if is_repository or are_needed else wire.Reviewed()
@@ -55,12 +56,13 @@ async def review(context: Context, request: wire.Review) -> wire.Reviewed:
 
 
 def _proposed(document: DecidedMemory) -> wire.Proposed:
+    """Return a waiting proposal as a message."""
     memory = document.memory
     return wire.Proposed(
         id=memory.id,
         content=memory.content,
         why=document.waits,
-        pasted=document.beside,
+        pasted=document.pasted,
         scope=memory.scope,
         category=memory.category,
         root=document.root.top,

@@ -15,8 +15,8 @@ from functools import partial
 
 import msgspec
 
-from forged.daemon.handlers.context import Context
-from forged.daemon.handlers.convert import fitting
+from forged.daemon.handlers.request_context import Context
+from forged.daemon.handlers.wire_types import fitting
 from forged.errors import ForgedError, InvalidRequest, MemoryNotFound
 from forged.files import Root, Snapshot, files_of, repo_root
 from forged.maps import RootIndex

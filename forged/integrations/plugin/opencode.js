@@ -1,7 +1,7 @@
-// Written by `forgectl setup` (forged @version@); `forgectl setup --remove opencode` takes it away.
+// Written by `forgectl setup` (forged @version@); `forgectl setup --remove opencode` removes it.
 //
-// Tells forged what happens in a session and puts what forged answers behind the prompt. Each event is one run of
-// forged's hook, with a payload on its standard input. Whatever fails there, nothing happens here.
+// Sends the events of a session to forged and appends its answers to the prompt. Each event is one run of forged's
+// hook, with a payload on its standard input. A failure there has no effect here.
 
 import { spawnSync } from "node:child_process"
 
@@ -27,7 +27,7 @@ function tell(payload) {
 }
 
 export const Forged = async ({ client, directory }) => {
-  // What is known of a session: the prompt under way, the texts of the newest answer, what waits for a prompt.
+  // State of a session: the current prompt, the texts of the newest answer, and text for the next prompt.
   const sessions = new Map()
 
   function session(id) {
@@ -45,7 +45,7 @@ export const Forged = async ({ client, directory }) => {
     return told.hookSpecificOutput?.additionalContext ?? ""
   }
 
-  // `opencode run` puts quotation marks around a prompt with blanks, which makes it what somebody else said.
+  // `opencode run` puts quotation marks around a prompt with blanks, which would mark it as quoted.
   const bare = (text) =>
     process.argv.includes("run") && /^"[^]*"$/.test(text) ? text.slice(1, -1).replaceAll('\\"', '"') : text
 
@@ -103,11 +103,11 @@ export const Forged = async ({ client, directory }) => {
       const found = happened("UserPromptSubmit", sessionID, { turn_id: message.id, prompt })
       const text = [one.waiting, found].filter(Boolean).join("\n\n")
       one.waiting = ""
-      // A part of the prompt that the person does not see: it stays in the session and goes with a compaction.
+      // A hidden part of the prompt: it stays in the session until a compaction.
       const part = { id: `${last.id}f`, sessionID, messageID: message.id, type: "text", text }
       if (text) parts.push({ ...part, synthetic: true, ignored: true, metadata: { forged: true } })
     },
-    // Passed over by whoever makes a title of the prompt, and put back for those who answer it.
+    // Left out for the model that makes a title of the prompt, and put back for the one that answers it.
     "experimental.chat.messages.transform": async (_, { messages }) => {
       for (const { parts } of messages) for (const part of parts) if (part.metadata?.forged) part.ignored = false
     },

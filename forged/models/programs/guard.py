@@ -1,10 +1,11 @@
-"""Runs one program in a folder made for it, until it ends or whoever wanted it lets go.
+"""Supervisor process that runs one program in its folder, and ends it when the caller's pipe closes.
 
-A program by itself, as it must outlive the process that starts it: `guard.py PIPE FOLDER PROGRAM ARGUMENT...`
-with the environment, standard streams and directory of the program. The program leads a session and a group
-of its own. When the other end of PIPE is closed, also by a kill, the group is sent TERM and half a second
-later KILL; when the program ends, what it left running is killed. Then FOLDER is removed. This process ends
-as the program did, with its exit code or by its signal; 127 is one that cannot be started.
+A process of its own, because it must outlive the caller: `guard.py PIPE FOLDER PROGRAM ARGUMENT...` with the
+environment, standard streams and directory of the program. The program leads a session and a process group
+of its own. When the other end of PIPE is closed, also by a kill of the caller, the group is sent TERM and
+half a second later KILL. When the program ends, the rest of its group is killed. Then FOLDER is removed.
+This process ends as the program did, with its exit code or by its signal; 127 means that it could not be
+started.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _NOT_STARTED = 127
 
 
 def main(pipe: int, folder: str, command: list[str]) -> int:
-    """Return the exit code, with nothing left of the program or its folder."""
+    """Run the program and return its exit code; leave no process and no folder."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     os.set_inheritable(pipe, False)
@@ -34,7 +35,7 @@ def main(pipe: int, folder: str, command: list[str]) -> int:
         if not _is_over(pid):
             _signal(pid, signal.SIGTERM)
             select.select([ended], [], [], _PATIENCE_S)
-        _signal(pid, signal.SIGKILL)  # before it is waited for: its number is its own till then
+        _signal(pid, signal.SIGKILL)  # before it is waited for, while its number cannot be reused
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     finally:
         _remove(folder)
@@ -59,7 +60,7 @@ def _is_over(pid: int) -> bool:
 
 
 def _signal(pid: int, number: int) -> None:
-    """To the group; before the program has one of its own, to the program."""
+    """Signal the program's group, and the program, which may not have a group yet."""
     for send in (os.killpg, os.kill):
         try:
             send(pid, number)

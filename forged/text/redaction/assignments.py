@@ -1,7 +1,7 @@
-"""A value that is given to a telling name: in code, configuration, an option, a table or a sentence.
+"""Secrets assigned to a telling name: in code, configuration, options, tables or sentences.
 
-The name alone proves nothing (`token: string`, `the password is required`), so the value has to look like a
-secret, and the looser the tie and the more common the name, the more it has to show.
+The name alone proves nothing (`token: string`, `the password is required`), so the value must look like a
+secret. The looser the assignment and the more common the name, the more is required.
 """
 
 from __future__ import annotations
@@ -9,14 +9,21 @@ from __future__ import annotations
 import re
 import string
 
-from forged.text.redaction.looks import PLACEHOLDER, is_chosen, is_code, is_filler, is_random, is_reference
+from forged.text.redaction.value_form import (
+    PLACEHOLDER,
+    is_chosen,
+    is_code,
+    is_filler,
+    is_random,
+    is_reference,
+)
 from forged.text.word_lists import lists
 
 _NAMES = "pass pw secret token key credential _auth kennwort contrase clave 密码 密碼 пароль パスワード"
 NAMES = tuple(_NAMES.split())
 
-# Matched where one of NAMES stands. The last group that took part says which form the value has; `raw` is
-# only the place where one begins, since it could run over many names that follow.
+# Matched at one of NAMES. The last group that took part tells the form of the value. `raw` only marks its
+# start, since a raw value could run over many names.
 ASSIGNMENT = re.compile(
     r"""
     (?P<word> pass(?:w(?:or[dt]|d)|phrase|code)? | pwd? | secret | token | key | credentials? | _auth
@@ -54,43 +61,43 @@ ASSIGNMENT = re.compile(
 )
 
 LISTS = {name: text.split() for name, text in lists("secrets").items()}
-# With one of these at its end a name speaks of a secret, and is none.
+# With such an ending a name is about a secret and is none.
 _ABOUT = frozenset(LISTS["about_a_secret"])
-# A key of these finds something and opens nothing.
+# Keys that look up data and open nothing.
 _KEYS_OF_DATA = frozenset(LISTS["key_of_data"])
 _COMMON = frozenset({"token", "key", "credential", "credentials", "_auth"})
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
-# What a key has to be of.
+# Owners of a secret key.
 _OWNERS = tuple(LISTS["owner_of_a_key"])
 _SIGNS = frozenset({"=", ":", ":=", "=>", "==", "!=", "===", "!==", "|", ">"})
 _NAME_CHARACTERS = string.ascii_letters + string.digits + "_-"
-# White space and quotes end a raw value; so do what stands for a line end in JSON, the next parameter of a
-# URL, the next field, a closing tag and Chinese text.
+# White space and quotes end a raw value. So do JSON's line ends, the next URL parameter, the next field, a
+# closing tag and Chinese text.
 _RAW = re.compile(
     r"""(?>(?: [^\s"'`\\<&,;\[\u3000-\u9fff\uff00-\uffef]++
           | \\++ (?![nrt"'])  # all of a run at once: from each of its backslashes on is the square of it
           | (?! </ | &[\w.-]+= | [,;](?:[\w.\ -]+[=:]|\s|$) | \[redacted\] ) [<&,;\[] )*)""",
     re.VERBOSE,
 )
-# Before a name that is followed by its value and nothing between: "log in with the password ...".
+# Words before a name whose value follows directly: "log in with the password ...".
 _GIVEN = re.compile(
     r"""(?:\b(?:with|using|use|and|mit|und|nutze|verwende|benutze|nimm|con|usa|usando|y)\ |,\ |/\ ?)
     (?:(?:the|a|this|my|your|its|dem|das|den|meinem|la|mi|su|tu|esta)\ )?(?:\w{3,12}[\ -])?$""",
     re.IGNORECASE | re.VERBOSE,
 )
-# As long as the keys of ciphers are, in hex and in base64.
+# Length of cipher keys, in hex and in base64.
 _CIPHER_KEY = re.compile(
     r"(?:0x)?(?:[0-9a-f]{32}|[0-9a-f]{48}|[0-9a-f]{64}|[0-9a-f]{96}|[0-9a-f]{128})"
     r"|(?:base64:)?(?:[a-z0-9+/_-]{22}==|[a-z0-9+/_-]{43}=|[a-z0-9+/_-]{86}==)",
     re.IGNORECASE,
 )
 _LONGEST_KEY = 140
-# A raw value of which nothing but white space says that it belongs to the name.
+# Least length of a raw value that only white space ties to the name.
 _LOOSE = 20
 
 
 def assigned(found: re.Match[str]) -> tuple[int, int] | None:
-    """Where the value is, in the text that was searched; None if it is no secret."""
+    """Return start and end of the value in the searched text, or None if it is no secret."""
     text, is_raw = found.string, found.lastgroup == "raw"
     start, stop = found.span(str(found.lastgroup))
     value = _raw(text, start, start + _LONGEST_KEY) if is_raw else text[start:stop]
@@ -112,6 +119,7 @@ def assigned(found: re.Match[str]) -> tuple[int, int] | None:
 
 
 def kind(found: re.Match[str]) -> str:
+    """Return the shape of an assigned secret."""
     word = found["word"].lower()
     if word in _COMMON or word == "secret":
         return "token" if word == "token" else "key or secret"
@@ -119,26 +127,28 @@ def kind(found: re.Match[str]) -> str:
 
 
 def _takes_chosen(found: re.Match[str], *, is_loose: bool, is_given: bool) -> bool:
+    """Return True if a value that a person chose counts as a secret here."""
     return (is_given or not is_loose) and found["word"].lower() not in _COMMON
 
 
 def _is_setting(found: re.Match[str], before: str) -> bool:
-    """`NAME=value` as in a shell or a `.env` file, where a value is no code."""
+    """Return True for `NAME=value` of a shell or `.env` file, where a value is no code."""
     return found["sep"] == "=" and found["word"].isupper() and not before[-1:].islower()
 
 
 def _raw(text: str, start: int, limit: int) -> str:
+    """Return the raw value at an index."""
     found = _RAW.match(text, start, limit)
     return found[0].rstrip(".,;:)]}>|*\\") if found else ""
 
 
 def _is_option(before: str) -> bool:
-    """The name belongs to `--an-option`, or to a line of `.netrc`."""
+    """Return True if the name is part of `--an-option` or a line of `.netrc`."""
     return before[len(before.rstrip(_NAME_CHARACTERS)) :].startswith("-") or " login " in before
 
 
 def _is_telling(found: re.Match[str], before: str, value: str) -> bool:
-    """The name stands for a secret: `api_key` and `tokenFor` do, `keyboard` and `token_budget` do not."""
+    """Return True for a name of a secret, such as `api_key`, not `keyboard` or `token_budget`."""
     word, tail, tie = found["word"].lower(), found["tail"], found["sep"].strip()
     if tail[:1].isalpha() and not (tail[0].isupper() and found["word"][-1].islower()):
         return False
@@ -146,15 +156,15 @@ def _is_telling(found: re.Match[str], before: str, value: str) -> bool:
         return False
     if word == "key" and not before.lower().rstrip(" _-").endswith(_OWNERS):
         return _is_cipher_key(found, before, value)
-    # Also verbs and parts of words.
+    # These are also verbs and parts of words.
     if word in {"pass", "pw", "pwd"} and (before[-1:].isalnum() or not (tie in _SIGNS or _is_option(before))):
         return False
-    # A test's verdict, and the name of a secret in a cloud.
+    # A test result, and a name of a secret in a cloud.
     return not before.endswith("--- ") and "arn:" not in before.rpartition(" ")[2]
 
 
 def _is_cipher_key(found: re.Match[str], before: str, value: str) -> bool:
-    """A key of whatever it is, by the length of its value; JSON's `"key": ...` is any key."""
+    """Return True for a key by the length of its value; JSON's `"key": ...` is any key."""
     if found["tail"] or _CIPHER_KEY.fullmatch(value) is None:
         return False
     words_before = _WORDS.findall(before[len(before.rstrip(_NAME_CHARACTERS + ".")) :])

@@ -1,12 +1,12 @@
-"""Scan a text for secrets and take them out, also those that are broken in two.
+"""Find secrets in a text and remove them, also those broken over lines or strings.
 
-Everything typed passes here before a model, the disk or a memory file has it. Best effort: the shapes in the
-tables are what is promised. Scanners from outside bring a network library or a binary of 56 MB, and fire on
-prose. It runs on the event loop, so a literal anchor is looked for before any expression, and no expression
-goes over the same text once for each anchor in it.
+Everything typed passes here before a model, the disk or a memory file gets it. It is best effort: the shapes
+in the tables are the promise. External scanners need a network library or a 56 MB binary, and match prose. It
+runs on the event loop. So a literal anchor is searched before any expression, and no expression reads the
+same text once for each anchor.
 
-`"ghp_..." + "..."` has its shape only without the break, as has a word over two lines. So the surroundings of
-a break are read once more without it; most texts have none.
+`"ghp_..." + "..."` and a word over two lines have their shape only without the break. So the text around a
+break is read again without it; most texts have none.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from forged.text.redaction.assignments import NAMES, kind
-from forged.text.redaction.looks import PLACEHOLDER
-from forged.text.redaction.phrases import PHRASES, TOKENS, Shape
+from forged.text.redaction.shapes import PHRASES, TOKENS, Shape
+from forged.text.redaction.value_form import PLACEHOLDER
 
-# Characters that may be looked through on an event loop, 1 to 2 ms; more belongs in a thread.
+# Characters that may be scanned on an event loop (1 to 2 ms); more belongs in a thread.
 INLINE_LENGTH = 16_000
 
 # Characters. No vendor's token is shorter, and few words of prose are longer.
 _LONG = 20
-# A secret that is gone can bare another one beside it, which the next round takes. Two rounds are rare; the
-# bound keeps a text that was built for it from holding up the event loop.
+# A removed secret can reveal another one beside it, found in the next round. More than two rounds are rare;
+# the limit protects the event loop from crafted texts.
 _ROUNDS = 8
 
-_PLAIN = tuple((shape, anchor) for shape in PHRASES if not shape.is_told for anchor in shape.anchors)
-_TOLD = tuple((shape, anchor) for shape in PHRASES if shape.is_told for anchor in shape.anchors)
+_PLAIN = tuple((shape, anchor) for shape in PHRASES if not shape.has_name for anchor in shape.anchors)
+_NAMED_SHAPES = tuple((shape, anchor) for shape in PHRASES if shape.has_name for anchor in shape.anchors)
 _VENDORS = tuple((shape, anchor) for shape in TOKENS for anchor in shape.anchors)
 _BARE = tuple(shape for shape in TOKENS if not shape.anchors)
 
 
 class Redacted(msgspec.Struct, frozen=True):
-    """A text without its secrets, how many there were, and of which shapes, in the words of a person."""
+    """Text without its secrets, their count, and their shapes in plain words."""
 
     text: str
     count: int
@@ -45,6 +45,8 @@ class Redacted(msgspec.Struct, frozen=True):
 
 
 class _Hit(msgspec.Struct, frozen=True, order=True):
+    """Secret that was found: start, end and shape."""
+
     start: int
     stop: int
     shape: str
@@ -52,7 +54,7 @@ class _Hit(msgspec.Struct, frozen=True, order=True):
 
 
 def redact(text: str) -> Redacted:
-    """Return `text` with each secret's value replaced; redacting again changes nothing."""
+    """Return `text` with the value of each secret replaced; redacting again changes nothing."""
     count, shapes = 0, dict[str, None]()
     for _ in range(_ROUNDS):
         hits = _hits(text)
@@ -70,12 +72,12 @@ def redact(text: str) -> Redacted:
 
 
 def shapes_in(text: str) -> tuple[str, ...]:
-    """The shapes of the secrets in a text, in the words of a person; none if there is no secret."""
+    """Return the shapes of the secrets in a text, in plain words."""
     return tuple(dict.fromkeys(hit.shape for hit in _hits(text)))
 
 
 def _merged(hits: list[_Hit]) -> list[tuple[int, int]]:
-    """The stretches in order; those that touch are one."""
+    """Return ranges in order; touching ones are merged."""
     merged: list[tuple[int, int]] = []
     for hit in hits:
         if merged and hit.start <= merged[-1][1]:
@@ -86,35 +88,36 @@ def _merged(hits: list[_Hit]) -> list[tuple[int, int]]:
 
 
 def _hits(text: str) -> list[_Hit]:
-    """Return the finds in a text and over its breaks, in order."""
+    """Return the secrets of a text, also over breaks, in order."""
     hits, cuts = list(_found(text)), tuple(_cuts(text))
-    # A word that begins a line is read together with the line before, and without it.
+    # A word at the start of a line is read with the line before, and without it.
     readings = dict.fromkeys((cuts, tuple(cut for cut in cuts if not cut.is_before_word)))
     broken = [hit for each in readings if each for hit in _across(_without(text, each), hits)]
     return sorted(hits + broken)
 
 
 def _across(whole: _Joined, found: list[_Hit]) -> Iterator[_Hit]:
-    """What is a secret only, or a longer one, without a break in it."""
+    """Yield secrets that exist, or are longer, only without a break."""
     complete = {hit.start for hit in found}
     for hit in _found(whole.text):
         cuts = whole.crossed(hit.start, hit.stop)
         if not cuts or not all(cut.is_firm or (hit.is_token and not cut.stand_in) for cut in cuts):
             continue
         start = whole.behind(hit.start)
-        # A token at the end of its line, and the word that the next one begins with.
+        # A token at the end of its line, followed by an ordinary word.
         if cuts[-1].is_firm or not (start in complete and _is_word(whole.tail(hit.stop))):
             yield _Hit(start, whole.before(hit.stop), hit.shape)
 
 
 def _found(text: str) -> Iterator[_Hit]:
-    # İ is the only letter whose lower case is longer than itself, which would shift all that follows.
+    """Yield secrets within one text."""
+    # İ is the only letter with a longer lower case, which would shift all indexes.
     folded = text.replace("İ", "i").lower()
     for shape, anchor in _PLAIN:
         if anchor in folded:
             yield from _matches(shape, anchor, text, folded)
     if [name for name in NAMES if name in folded]:
-        for shape, anchor in _TOLD:
+        for shape, anchor in _NAMED_SHAPES:
             if anchor in folded:
                 yield from _matches(shape, anchor, text, folded)
     long_words = " ".join([word for word in text.split() if len(word) >= _LONG])
@@ -130,6 +133,7 @@ def _found(text: str) -> Iterator[_Hit]:
 def _matches(
     shape: Shape, anchor: str, text: str, haystack: str, *, is_token: bool = False
 ) -> Iterator[_Hit]:
+    """Yield the matches of a shape at its anchor."""
     at = haystack.find(anchor)
     while at >= 0:
         end = at + 1
@@ -144,19 +148,20 @@ def _matches(
 # --- breaks ---------------------------------------------------------------------------------------------
 
 _OPERATOR = r"(?:\+|\.\.?|&|\|\||<>|\^)?"
-# A closing quote, what joins two strings in some language, an opening quote.
+# A closing quote, an operator that joins strings, an opening quote.
 _STRINGS = re.compile(
     rf"""["'`][ \t]*+{_OPERATOR}[ \t]*+(?>(?:(?:\\{{1,2}}|_)?\r?\n[ \t]*+)*){_OPERATOR}[ \t]*+"""
     r"""(?:[fbruFBRUL]{1,2}(?=["'\\]))?\\{0,3}["'`]"""
 )
-# An apostrophe is no quote.
+# Quotes that are not apostrophes.
 _SINGLE = ("' ", "'+", "'.", "'\n", "'\\")
-# A line's end near something that no plain word has: only there one value may go on.
+# A line end near a character that no plain word has: only there a value may continue.
 _INDENT = r"[ \t]*+(?:(?:[>|#*]|//)[ \t>]++)?"
 _AHEAD = r"(?=[a-z+/=-]{0,3}[0-9A-Z_])"
 
 
 def _line_ends(end: str) -> re.Pattern[str]:
+    """Compile a pattern of line ends inside a value."""
     behind = "|".join(rf"(?<=[0-9A-Z_]{'.' * gap}{end})" for gap in range(5))
     return re.compile(
         rf"{end}(?<=[\w+/=\\\t\r -]{end})(?:(?:{behind}){_INDENT}(?=[\w+/=-])|{_INDENT}{_AHEAD})"
@@ -167,16 +172,15 @@ _LINES = _line_ends(r"\n")
 _ESCAPED_LINES = _line_ends(r"\\n")
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
 _ODD = re.compile(r"[A-Za-z]\d|\d[A-Za-z]|[a-z][A-Z]")
-# Characters: two pieces shorter than that are no secret together; no piece is longer; what around a break is
-# read again.
+# Characters: least length of two pieces together, longest piece, and text read around a break.
 _LEAST, _PIECE, _REACH = 16, 120, 160
 _INSIDE = frozenset("-_+/=.")
 
 
 class _Cut(msgspec.Struct, frozen=True):
-    """A stretch that is left out, and what stands for it: nothing for a break, a line end for a far stretch.
+    """Range that is left out and its replacement: "" for a break, a line end for distant text.
 
-    `is_firm`: what is on both sides surely is one value. `is_before_word`: a line begins with plain prose.
+    `is_firm`: both sides surely are one value. `is_before_word`: a line begins with plain prose.
     """
 
     start: int
@@ -187,29 +191,30 @@ class _Cut(msgspec.Struct, frozen=True):
 
 
 class _Joined(msgspec.Struct, frozen=True):
-    """What is around the breaks of a text, without them. `places` are those of the cuts in `text`."""
+    """Text around breaks, joined without them; `places` are the indexes of the cuts in `text`."""
 
     text: str
     cuts: tuple[_Cut, ...]
     places: tuple[int, ...]
 
     def crossed(self, start: int, stop: int) -> tuple[_Cut, ...]:
-        """The cuts strictly within a stretch of the joined text."""
+        """Return the cuts inside a range of the joined text."""
         return self.cuts[bisect_right(self.places, start) : bisect_left(self.places, stop)]
 
     def tail(self, stop: int) -> str:
-        """What stands between the last break before a place and that place."""
+        """Return the text between the last break before an index and the index."""
         return self.text[self.places[bisect_left(self.places, stop) - 1] : stop]
 
     def before(self, place: int) -> int:
-        """Where in the broken text a place of the joined one is; at a break, the end of the first piece."""
+        """Return the index in the original text; at a break, the end of the first piece."""
         return self._origin(place, bisect_left(self.places, place) - 1)
 
     def behind(self, place: int) -> int:
-        """The same; at a break, the beginning of the second piece."""
+        """Return the index in the original text; at a break, the start of the second piece."""
         return self._origin(place, bisect_right(self.places, place) - 1)
 
     def _origin(self, place: int, last: int) -> int:
+        """Return the index in the original text by a number of cuts."""
         if last < 0:
             return place
         cut = self.cuts[last]
@@ -217,10 +222,12 @@ class _Joined(msgspec.Struct, frozen=True):
 
 
 def _is_word(piece: str) -> bool:
+    """Return True for plain letters."""
     return _WORD.fullmatch(piece) is not None
 
 
 def _without(text: str, breaks: Sequence[_Cut]) -> _Joined:
+    """Join the text around breaks."""
     cuts = tuple(_with_far_stretches(breaks, len(text)))
     pieces, places, size, end = [], [], 0, 0
     for cut in cuts:
@@ -232,6 +239,7 @@ def _without(text: str, breaks: Sequence[_Cut]) -> _Joined:
 
 
 def _with_far_stretches(breaks: Sequence[_Cut], size: int) -> Iterator[_Cut]:
+    """Add cuts for text that is far from any break."""
     end = 0
     for cut in breaks:
         far = cut.start - _REACH
@@ -244,6 +252,7 @@ def _with_far_stretches(breaks: Sequence[_Cut], size: int) -> Iterator[_Cut]:
 
 
 def _cuts(text: str) -> Iterator[_Cut]:
+    """Yield the breaks of a text in order."""
     has_strings = (
         '"' in text or "`" in text or ("'" in text and [quote for quote in _SINGLE if quote in text])
     )
@@ -253,12 +262,13 @@ def _cuts(text: str) -> Iterator[_Cut]:
         found += _between_lines(text, _ESCAPED_LINES)
     end = 0
     for cut in sorted(found, key=lambda cut: cut.start):
-        if cut.start > end:  # a line may end where a string does
+        if cut.start > end:  # a line may end together with a string
             yield cut
             end = cut.stop
 
 
 def _between_strings(text: str) -> Iterator[_Cut]:
+    """Yield the breaks between joined strings."""
     for found in _STRINGS.finditer(text):
         start, stop = found.span()
         while start and text[start - 1] == "\\":
@@ -268,6 +278,7 @@ def _between_strings(text: str) -> Iterator[_Cut]:
 
 
 def _between_lines(text: str, ends: re.Pattern[str]) -> Iterator[_Cut]:
+    """Yield the line ends that a value may cross."""
     for found in ends.finditer(text):
         start, stop = found.span()
         line = text[max(0, start - _PIECE) : start]
@@ -282,9 +293,10 @@ def _between_lines(text: str, ends: re.Pattern[str]) -> Iterator[_Cut]:
 
 
 def _is_odd(before: str, after: str) -> bool:
-    """One of them is no word, or they are capitals alone, as in some keys."""
+    """Return True if one piece is no word, or they are capitals as in some keys."""
     return bool(_ODD.search(before) or _ODD.search(after) or (before + after).isupper())
 
 
 def _is_inside(character: str) -> bool:
+    """Return True for a character that a value may contain."""
     return character.isalnum() or character in _INSIDE if character else False

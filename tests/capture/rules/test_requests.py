@@ -19,7 +19,7 @@ def test_wording_takes_its_example_and_not_its_near_miss(wording):
     assert asks(wording.yes) is (wording.kind in {"asks", "polite"})
 
 
-def test_requests_are_told_from_what_only_reads_like_one():
+def test_requests_are_distinguished_from_similar_sentences():
     """Of every fourth sentence in seven languages: nine of ten requests, and 1 % of the others."""
     counts = Counter[tuple[bool | None, bool]]()
     for each in data.sentences()[::4]:
@@ -35,7 +35,7 @@ def test_accents_make_no_difference():
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("said", "reported"),
     [
         ("Merk dir bitte: Deploys laufen nur dienstags.", "Deploys laufen nur dienstags."),
         ("请记住：部署只在周二进行。", "部署只在周二进行。"),
@@ -45,5 +45,5 @@ def test_accents_make_no_difference():
         ("remember that port 80 is free: nobody uses it", "remember that port 80 is free: nobody uses it"),
     ],
 )
-def test_what_a_request_says_stands_behind_its_colon(said, told):
+def test_the_content_of_a_request_is_behind_its_colon(said, told):
     assert behind_request(said) == told

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from forged.capture.forms import fill_in, word_patterns
 from forged.capture.rules.engine import FILE, Flag, Patterns, proposals_in, without_lead_ins
+from forged.capture.text_patterns import fill_in, word_patterns
 from forged.memory import Category
 
 # Tables whose patterns are looked for anywhere; those of the others have to match at the start.
@@ -77,7 +77,7 @@ def test_names_are_unique_within_a_table():
         )
 
 
-def test_fields_stand_only_where_they_mean_something():
+def test_fields_are_only_where_they_have_a_meaning():
     for table, found in TABLES.items():
         assert all((entry.category is not None) == (table == "statement") for entry in found)
         assert all(not entry.is_order or table == "statement" for entry in found)

@@ -23,7 +23,7 @@ def ends_by_sigterm():
     signal.signal(signal.SIGTERM, before)
 
 
-def test_a_daemon_ends_though_its_program_is_told_to_end_while_it_begins(
+def test_a_daemon_ends_though_its_program_is_asked_to_end_while_it_begins(
     tmp_path, monkeypatch, ends_by_sigterm
 ):
     begun = []

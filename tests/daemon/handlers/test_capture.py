@@ -57,9 +57,9 @@ async def taken(home, request):
 
 async def test_unknown_kind_is_refused_with_those_that_there_are(home, repo):
     async with assembled(home) as parts:
-        code, told = await parts.refusal(turn(repo, "hello", kind="thought"))
+        code, reported = await parts.refusal(turn(repo, "hello", kind="thought"))
         assert code == "invalid"
-        assert "turn, compaction, explicit, session_end" in told
+        assert "turn, compaction, explicit, session_end" in reported
         assert waiting(parts) == ()
 
 
@@ -111,7 +111,7 @@ ASKED = "When does the harbour open?"
 
 
 def of(role: str, *texts: str, **fields: object) -> wire.Message:
-    return wire.Message(role, parts=tuple(wire.Part(text=text, **fields) for text in texts))
+    return wire.Message(role, parts=tuple(wire.ContentPart(text=text, **fields) for text in texts))
 
 
 async def test_what_is_said_in_the_form_of_gemini_is_captured_by_whom_it_was_said(home, repo):
@@ -234,9 +234,9 @@ async def test_batch_that_was_shown_is_taken_back_and_no_other(home, repo):
     put(repo, ONE, captured("mem_2", "Two.", 3))
     async with assembled(home) as parts:
         await parts.loaded(repo)
-        code, told = await parts.refusal(wire.Undo(workspace=str(repo), ids=("mem_1",)))
+        code, reported = await parts.refusal(wire.Undo(workspace=str(repo), ids=("mem_1",)))
         assert code == "invalid"
-        assert "captured meanwhile" in told
+        assert "captured meanwhile" in reported
         assert ids(await parts.ask(wire.Undo(workspace=str(repo), ids=("mem_2",)))) == ["mem_2"]
 
 
@@ -309,7 +309,7 @@ async def test_undo_takes_back_one_turn_of_a_harness_though_some_were_interrupte
         ]
 
 
-async def test_undo_takes_back_a_turn_that_was_judged_in_several_events(home, repo):
+async def test_undo_takes_back_a_turn_classified_in_several_events(home, repo):
     """A turn that is too long for one window is one turn all the same."""
     filler = "\n" + "Nothing to see here. " * 1_700
     async with assembled(home) as parts:
@@ -324,7 +324,7 @@ async def test_undo_takes_back_a_turn_that_was_judged_in_several_events(home, re
 # --- forget -------------------------------------------------------------------------------------------
 
 
-def told(home, repo, text, **fields):
+def reported(home, repo, text, **fields):
     return Event(
         kind="explicit",
         session_id="s",
@@ -338,7 +338,7 @@ async def test_forgotten_text_leaves_what_waits_and_what_was_given_up(home, repo
     put(repo, memory("mem_1", "The harbour opens at noon."))
     async with assembled(home) as parts:
         await parts.loaded(repo)
-        noted = told(home, repo, "Note: the Harbour opens at noon!")
+        noted = reported(home, repo, "Note: the Harbour opens at noon!")
         await parts.state.events.give_up(noted, "five calls failed")
         await parts.ask(turn(repo, "well, the harbour opens at *noon*", kind="explicit"))
         await parts.ask(turn(repo, "trains run late", kind="compaction"))
@@ -410,7 +410,7 @@ async def test_without_a_repository_only_everything_can_be_paused(home):
 async def graves(home, repo):
     """Parts, and two events among the dead."""
     async with assembled(home) as parts:
-        events = [told(home, repo, text, received_at=at(1)) for text in ("first", "second")]
+        events = [reported(home, repo, text, received_at=at(1)) for text in ("first", "second")]
         for event in events:
             await parts.state.events.give_up(event, "five calls failed")
         yield parts, events
@@ -430,10 +430,10 @@ async def test_no_ids_mean_all_of_the_dead_and_an_unknown_action_none(home, repo
 
 async def test_an_agent_remembers_nothing_that_a_captured_message_refuses(home, repo):
     """Though no hook hears of the session; to others it says nothing."""
-    told = wire.Remember(workspace=str(repo), content="The user's manager is Zoltan.", session_id="s")
+    reported = wire.Remember(workspace=str(repo), content="The user's manager is Zoltan.", session_id="s")
     async with assembled(home) as parts:
         await parts.ask(turn(repo, "Please don't remember this: my manager is called Zoltan.", "Fine."))
-        code, reason = await parts.refusal(told)
+        code, reason = await parts.refusal(reported)
         assert (code, "Zoltan" in reason) == ("forgotten", False)
-        another = msgspec.structs.replace(told, session_id="another")
+        another = msgspec.structs.replace(reported, session_id="another")
         assert (await parts.ask(another)).status == "ok"

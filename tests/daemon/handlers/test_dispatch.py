@@ -75,8 +75,8 @@ async def test_a_word_that_the_contract_does_not_list_is_answered_with_those_tha
             if field == "origin" and kind is not wire.ListMemories:
                 words = wire.CLAIMED
             asked = kind(**{"workspace": str(repo), **REQUESTS[kind], field: odd.get(field, "banana")})
-            told = f"unknown {what} 'banana'; use one of {', '.join(words)}"
-            assert await parts.refusal(asked) == ("invalid", told)
+            reported = f"unknown {what} 'banana'; use one of {', '.join(words)}"
+            assert await parts.refusal(asked) == ("invalid", reported)
 
 
 async def test_where_memory_is_off_every_verb_says_disabled_in_its_own_reply(home, repo):
@@ -111,17 +111,17 @@ async def test_a_reply_names_its_request_and_the_generation_that_it_speaks_of_if
     assert (explained.id, explained.status, explained.generation) == (10, "empty", "")
 
 
-async def test_an_agent_that_asks_is_noticed_and_a_person_who_looks_how_it_fares_is_not(home, repo):
+async def test_an_agent_that_asks_is_noticed_and_a_person_who_looks_at_its_state_is_not(home, repo):
     async with assembled(home) as parts:
         for look in (wire.Ping, wire.Hello, wire.Status, wire.Rebuild):
             fields = {"workspace": str(repo)} if look in {wire.Status, wire.Rebuild} else {}
             await parts.ask(look(**fields))
-        assert parts.daemon.activity.quiet(3600)
+        assert parts.daemon.activity.is_quiet(3600)
         for kind, fields in REQUESTS.items():
             parts.daemon.activity._asked_at = float("-inf")
             with contextlib.suppress(ForgedError):
                 await parts.ask(kind(workspace=str(repo), **fields))
-            assert not parts.daemon.activity.quiet(3600), kind
+            assert not parts.daemon.activity.is_quiet(3600), kind
 
 
 @pytest.mark.parametrize(

@@ -81,14 +81,14 @@ async def test_status_says_how_fast_texts_are_embedded_and_how_long_it_takes(hom
         await embedder.called.wait()
         events = parts.handlers.handle(wire.Events(workspace=str(repo)))
         embedded = (event async for event in events if event.event == "embedding")
-        told = asyncio.create_task(anext(embedded))
+        reported = asyncio.create_task(anext(embedded))
         await turns()
         before = of_repo(await parts.ask(wire.Status(workspace=str(repo))))
         for calls in (5, 9):
             held, embedder.hold = embedder.hold, asyncio.Event()
             held.set()
             await until(lambda calls=calls: len(embedder.calls) == calls)
-        first = await told
+        first = await reported
         last = await anext(embedded)
         between = of_repo(await parts.ask(wire.Status(workspace=str(repo))))
         embedder.hold.set()
@@ -149,12 +149,12 @@ async def test_events_of_a_build_come_in_order_with_the_requests_id(home, repo, 
         await until(lambda: heard and heard[-1].event == "swapped")
         listening.cancel()
 
-    told = [(event.event, event.done, event.total) for event in heard]
-    assert told[:3] == [("scanning", 0, 0), ("embedding", 2, 2), ("swapped", 2, 2)]
+    reported = [(event.event, event.done, event.total) for event in heard]
+    assert reported[:3] == [("scanning", 0, 0), ("embedding", 2, 2), ("swapped", 2, 2)]
     assert {event.id for event in heard} == {9}
 
 
-async def test_events_of_a_foreign_root_are_not_told(home, repo, tmp_path):
+async def test_events_of_a_foreign_root_are_not_streamed(home, repo, tmp_path):
     other = tmp_path / "other"
     (other / ".git").mkdir(parents=True)
     async with assembled(home) as parts:
@@ -175,7 +175,7 @@ async def test_a_listener_that_does_not_listen_costs_a_bounded_amount_and_leaves
         waiting = asyncio.create_task(anext(stream))
         await turns()
         for number in range(5000):
-            parts.indexer.events.tell(BuildEvent("scanning", "/", generation=number))
+            parts.indexer.events.publish(BuildEvent("scanning", "/", generation=number))
         await waiting
         await stream.aclose()
         assert len(parts.indexer.events._listeners) == 0
@@ -184,10 +184,10 @@ async def test_a_listener_that_does_not_listen_costs_a_bounded_amount_and_leaves
 async def test_status_tells_which_scope_lives_where(home, repo):
     config = Config(scopes=ScopesConfig(retrieve="agent"))
     async with assembled(home, config=config) as parts:
-        told = {"workspace": str(repo), "content": "text"}
+        reported = {"workspace": str(repo), "content": "text"}
         for agent in ("claude", "codex"):
-            await parts.ask(wire.Remember(scope="agent", agent_id=agent, **told))
-        await parts.ask(wire.Remember(scope="session", session_id="s", agent_id="claude", **told))
+            await parts.ask(wire.Remember(scope="agent", agent_id=agent, **reported))
+        await parts.ask(wire.Remember(scope="session", session_id="s", agent_id="claude", **reported))
         session, agent, org = (await parts.ask(wire.Status())).scopes
 
     assert (session.engine, session.memories, session.owners, session.lasts_s) == ("memory", 1, 1, 3600.0)

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from forged.capture.intake import take_in
+from forged.capture.intake import clean
 from forged.sessions.transcript import clean_transcript
 from forged_client import protocol as wire
 
@@ -53,7 +53,7 @@ def test_other_threads_go_on_while_it_is_read(kind, quick_switches):
     )
 
     def read():
-        take_in(asyncio.run(clean_transcript([message], 0)).said, ("a memory that was injected before",))
+        clean(asyncio.run(clean_transcript([message], 0)).said, ("a memory that was injected before",))
 
     assert any(_longest_wait(read) <= _LONGEST_S for _ in range(8))
 

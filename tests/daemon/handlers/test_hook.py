@@ -84,7 +84,7 @@ class Ear:
         self.heard: list[Submission] = []
         self.word = Outcome("accepted")
         self.meanwhile = None
-        parts.capture.hear = self._hear
+        parts.capture.submit = self._hear
 
     async def _hear(self, spoken: Submission) -> Outcome:
         self.heard.append(spoken)
@@ -95,7 +95,7 @@ class Ear:
 
     @property
     def windows(self) -> list[list[str]]:
-        return [[each.text for each in spoken.said] for spoken in self.heard]
+        return [[each.text for each in spoken.messages] for spoken in self.heard]
 
     @property
     def kinds(self) -> list[str]:
@@ -118,7 +118,7 @@ def quiet(**memory_keys: object) -> Config:
 # --- prompts --------------------------------------------------------------------------------------------
 
 
-async def test_what_a_hook_could_not_be_told_wholly_was_not_heard(home, store):
+async def test_an_incomplete_injection_does_not_count_as_injected(home, store):
     async with assembled(home) as parts:
         claude = Session(parts, store)
 
@@ -158,7 +158,7 @@ async def test_a_block_is_never_longer_than_the_harness_takes(home, repo):
         assert text.rstrip().endswith(">")
 
 
-async def test_a_daemon_of_another_version_is_told_once(home, store):
+async def test_another_version_of_the_daemon_is_reported_once(home, store):
     async with assembled(home) as parts:
         claude = Session(parts, store)
         first = await claude.hears("UserPromptSubmit", prompt=WALRUS, prompt_id="1", version="0.0.9")
@@ -182,7 +182,7 @@ async def test_an_end_that_goes_on_adds_what_is_new(home, repo):
 
 
 @pytest.mark.parametrize("turn", ["2", "of-yesterday"])
-async def test_a_turn_whose_prompt_nobody_heard_is_counted_and_not_captured(home, repo, turn):
+async def test_a_turn_with_an_unknown_prompt_is_counted_and_not_captured(home, repo, turn):
     async with assembled(home) as parts:
         ear, claude = Ear(parts), Session(parts, repo)
         await claude.ends("Understood.", turn)
@@ -207,7 +207,7 @@ async def test_a_prompt_from_before_the_daemon_began_is_what_the_harness_wrote_d
 
         (window,) = ear.windows
         assert (window[0], window[-1]) == (prompt, "Something new.")
-        assert len([each for each in ear.heard[0].said if each.role == "user"]) == 1
+        assert len([each for each in ear.heard[0].messages if each.role == "user"]) == 1
 
 
 @pytest.mark.parametrize("broken", ["another session", "outside", "gone"])
@@ -315,7 +315,7 @@ async def test_what_is_private_is_in_no_request_and_in_nothing_that_is_held(home
         await claude.ends("Gladly.", "2")
 
         assert "7391" not in str(ear.windows)
-        assert "7391" not in str([each for held in parts.daemon.sessions.held for each in held.messages])
+        assert "7391" not in str([each for held in parts.daemon.sessions.buffer for each in held.messages])
         assert [text.strip() for text in ear.windows[-1]] == [
             *("Deploy on Fridays.", "Thanks for the train.", "Gladly.")
         ]
@@ -607,7 +607,7 @@ async def test_claude_gets_back_what_belongs_to_its_prompt_when_a_compaction_is_
         assert ear.kinds == ["turn", "compaction", "compaction"]
 
 
-async def test_a_compaction_is_judged_once(home, repo):
+async def test_a_compaction_is_captured_once(home, repo):
     async with assembled(home) as parts:
         ear, claude = Ear(parts), Session(parts, repo)
         for at in range(3):
@@ -692,7 +692,7 @@ async def test_after_clear_a_session_begins_anew(home, store, event):
 # --- what else may come -------------------------------------------------------------------------------
 
 
-async def test_an_event_that_nobody_knows_is_counted_and_else_passed_over(home, repo):
+async def test_an_unknown_event_is_only_counted(home, repo):
     async with assembled(home) as parts:
         claude = Session(parts, repo)
         assert await claude.hears("PreToolUse", tool_name="Bash") == {}
@@ -711,7 +711,7 @@ async def test_a_hook_that_fails_is_one_line_of_the_log_without_its_text(home, t
         assert "secret" not in caplog.text
 
 
-async def test_status_says_what_each_agent_told_and_got(home, store):
+async def test_status_reports_events_and_injections_of_each_agent(home, store):
     async with assembled(home) as parts:
         claude = Session(parts, store)
         await claude.asks(WALRUS, "1")
@@ -733,18 +733,18 @@ async def test_an_agent_writes_nothing_that_its_person_does_not_want_remembered(
     async with assembled(home) as parts:
         session = Session(parts, repo)
         await session.asks("Please don't remember this: my manager is called Zoltan. Fix the tests.", "t1")
-        told = wire.Remember(workspace=str(repo), content="The user's manager is Zoltan.")
+        reported = wire.Remember(workspace=str(repo), content="The user's manager is Zoltan.")
         for _ in range(2):
-            code, reason = await parts.refusal(told)
+            code, reason = await parts.refusal(reported)
             assert (code, "Zoltan" in reason) == ("forgotten", False)
             await session.ends("Done.", "t1")
             await session.asks("And now the lint.", "t2")
-        (talk,) = parts.daemon.sessions.held.held((str(repo),))
+        (talk,) = parts.daemon.sessions.buffer.of_roots((str(repo),))
         assert not any("Zoltan" in each for each in talk.waiting_prompts)  # capture has looked through it
 
         fits = [
             wire.Remember(workspace=str(repo), content="The lint runs with ruff."),
-            replace(told, origin="explicit"),
+            replace(reported, origin="explicit"),
         ]
         assert [(await parts.ask(each)).status for each in fits] == ["ok"] * 2
 
@@ -763,8 +763,8 @@ async def test_what_an_agent_forgot_in_the_turn_that_asked_for_it_is_not_said_to
         await session.ends("Done.", "t1")
         # What is started in the background comes to its end with the daemon's.
         await until(lambda: not parts.capture._dispatcher._background)
-        told = parts.capture.news.of("s")
+        reported = parts.capture.notifications.of("s")
 
     command = "`forgectl forget mem_1` forgets it"
     whole = f'not forgotten yet: "The staging database is called orion."; {command}'
-    assert told == (() if by_agent else (whole,))
+    assert reported == (() if by_agent else (whole,))

@@ -40,10 +40,10 @@ async def test_what_was_said_waits_on_disk_with_its_times_and_without_what_is_no
 
     assert (reply.outcome, reply.reason) == ("waiting", "")  # no worker runs here
     assert [each.text for each in event.window] == ["We use make.", "Use walrus."]
-    assert (event.kind, event.heard_at, event.agent) == ("learned", (AT, AT + 1), "codex")
+    assert (event.kind, event.said_at, event.agent) == ("learned", (AT, AT + 1), "codex")
 
 
-async def test_a_session_with_its_mark_is_told_and_comes_again_for_nothing(home, repo):
+async def test_a_session_with_its_mark_is_listed_and_learning_it_again_does_nothing(home, repo):
     async with assembled(home) as parts:
         await parts.ask(past(repo, "We use make.", "We use tox."))
         again = await parts.ask(past(repo, "We use make.", "We use tox."))
@@ -89,10 +89,10 @@ async def test_a_session_has_an_id_and_a_live_capture_is_never_a_past_one(home, 
 
 
 @pytest.mark.parametrize("live_first", [True, False])
-async def test_a_session_that_hooks_told_of_is_not_judged_twice(home, repo, live_first):
+async def test_a_session_captured_by_hooks_is_not_classified_twice(home, repo, live_first):
     def hook(name: str, **fields: str) -> wire.Hook:
-        told = {"hook_event_name": name, "session_id": "s1", "cwd": str(repo), "prompt_id": "1", **fields}
-        return wire.Hook(harness="codex", payload=msgspec.json.encode(told), within_ms=5_000)
+        reported = {"hook_event_name": name, "session_id": "s1", "cwd": str(repo), "prompt_id": "1", **fields}
+        return wire.Hook(harness="codex", payload=msgspec.json.encode(reported), within_ms=5_000)
 
     written = past(repo, "We use make.", "We use tox.")  # without the blanks that ended them
     live = [

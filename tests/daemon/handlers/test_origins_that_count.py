@@ -40,7 +40,7 @@ async def listed(parts, repo) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("mode", ["append", "block"])
-async def test_a_hostile_clone_may_say_that_its_files_were_typed_and_nothing_of_it_stands(home, repo, mode):
+async def test_files_of_a_hostile_clone_that_claim_to_be_typed_are_not_pinned(home, repo, mode):
     put(repo, *HOSTILE)
     async with assembled(home, trusting=False) as parts:
         await parts.loaded(repo)
@@ -48,7 +48,7 @@ async def test_a_hostile_clone_may_say_that_its_files_were_typed_and_nothing_of_
         assert await listed(parts, repo) == {}
 
 
-async def test_a_file_that_a_person_accepted_is_used_and_still_does_not_stand(home, repo):
+async def test_a_file_that_a_person_accepted_is_used_and_not_pinned(home, repo):
     put(repo, *HOSTILE)
     async with assembled(home, trusting=False) as parts:
         await parts.loaded(repo)
@@ -58,7 +58,7 @@ async def test_a_file_that_a_person_accepted_is_used_and_still_does_not_stand(ho
         assert await standing(parts, repo) == set()
 
 
-async def test_files_of_a_root_that_a_person_trusts_stand_whatever_they_say(home, repo):
+async def test_files_of_a_trusted_root_are_pinned_whatever_origin_they_claim(home, repo):
     put(repo, *HOSTILE)
     async with assembled(home) as parts:
         await parts.loaded(repo)
@@ -66,7 +66,7 @@ async def test_files_of_a_root_that_a_person_trusts_stand_whatever_they_say(home
         assert await standing(parts, repo) == {"mem_a", "mem_b"}
 
 
-async def test_what_was_typed_here_stands_without_trust_until_its_file_is_another(home, repo):
+async def test_memories_typed_here_are_pinned_without_trust_until_their_file_changes(home, repo):
     """An edit by hand is used as the file that it is; nobody knows any more who wrote it."""
     async with assembled(home, trusting=False) as parts:
         await parts.loaded(repo)
@@ -86,9 +86,7 @@ async def test_what_was_typed_here_stands_without_trust_until_its_file_is_anothe
         assert await standing(parts, repo, "s2") == set()
 
 
-async def test_what_a_model_or_an_agent_made_is_said_to_be_and_does_not_stand_even_where_it_is_trusted(
-    home, repo
-):
+async def test_memories_of_models_and_agents_are_not_pinned_even_in_a_trusted_root(home, repo):
     async with assembled(home) as parts:
         await parts.loaded(repo)
         request = wire.Remember(workspace=str(repo), content="Agents like mallory.", category="corrections")

@@ -134,7 +134,7 @@ async def test_being_recalled_is_counted_and_the_next_recall_tells(home):
     assert counts == [(0, ""), (1, "2001-09-09T01:46:40.000000Z"), (2, "2001-09-09T01:47:40.000000Z")]
 
 
-async def test_details_of_memories_in_files_are_filtered_by_counted_and_told(home):
+async def test_attributes_of_memories_in_files_are_filtered_counted_and_returned(home):
     root = agent_root(str(home), "claude")
     put(home, memory("mem_u", "a walrus of the user", scope="user"))
     put_in(root, *(memory(f"mem_{name}", f"walrus {name}", scope="agent") for name in "abc"))
@@ -166,12 +166,14 @@ async def test_scopes_that_are_named_are_searched_and_no_others(home, repo):
         with_repo = await asked(parts, workspace=str(repo), scopes=("repo", "user"))
         without = await asked(parts, workspace=str(repo))
         nowhere = await parts.refusal(wire.Recall(query="walrus", scopes=("repo",)))
+        no_repo = await asked(parts, scopes=("repo", "user"))
         unknown = await parts.refusal(wire.Recall(query="walrus", scopes=("team",)))
 
     assert contents(session) == ["a walrus of the session"]
     assert set(contents(with_repo)) == {"a walrus of the repository", "a walrus of the user"}
     assert contents(without) == ["a walrus of the user"]
-    assert nowhere == ("invalid", "there is no repository to recall from; give a workspace that is in one")
+    assert nowhere == ("invalid", "there is no repository to search; give a workspace that is in one")
+    assert set(contents(no_repo)) == {"a walrus of the user"}
     assert "use one of repo, user, agent, session, org" in unknown[1]
 
 

@@ -98,9 +98,9 @@ async def test_get_and_search_say_what_a_memory_speaks_of_and_a_list_only_where_
         got = await parts.ask(wire.GetMemories(workspace=place, ids=("mem_1",)))
         found = await parts.ask(wire.Search(workspace=place, query="ledger"))
         plain = await parts.ask(wire.ListMemories(workspace=place))
-        told = await parts.ask(wire.ListMemories(workspace=place, entities=True))
+        reported = await parts.ask(wire.ListMemories(workspace=place, entities=True))
 
-    for reply in (got, found, told):
+    for reply in (got, found, reported):
         (one,) = reply.memories
         assert one.entities == ("ledger", "Policy 7")
         assert one.relations == (wire.Relation("ledger", "falls-under", "Policy 7"),)

@@ -27,7 +27,7 @@ def refused() -> RefusedWrites:
     return RefusedWrites(Metrics(), SimpleNamespace(problem=""))
 
 
-def test_refused_writes_are_counted_by_reason_and_the_newest_is_told(refused):
+def test_refused_writes_are_counted_by_reason_and_the_newest_is_reported(refused):
     for _ in range(235):
         refused.failed(WRITE, FULL)
     refused.failed(WRITE, StoreError("cannot write m2: permission denied"))
@@ -60,7 +60,7 @@ async def test_status_says_in_its_first_line_that_writes_are_refused_until_one_s
         assert (report.state, report.reason) == ("ok", "")
 
 
-async def test_a_write_for_which_there_is_no_directory_is_refused_and_told(home, repo):
+async def test_a_write_without_a_directory_is_refused_and_reported(home, repo):
     (repo / ".forge").mkdir()
     (repo / ".forge/memory").touch()
     async with assembled(home) as parts:
@@ -72,12 +72,12 @@ async def test_a_write_for_which_there_is_no_directory_is_refused_and_told(home,
         )
 
 
-DRAFT = wire.Draft(memory_id="mem_1", content="the port is 8123")
+DRAFT = wire.ImportedDraft(memory_id="mem_1", content="the port is 8123")
 DOCUMENT = wire.Document(source="notes.md", text="The port is 8123.", is_markdown=True)
 
 
 @pytest.mark.parametrize("scope", ["remember", "import", "ingest"])
-async def test_a_disk_that_takes_no_file_is_told_whichever_verb_met_it_and_how_it_replied(
+async def test_a_disk_that_takes_no_file_is_reported_whichever_verb_met_it_and_how_it_replied(
     home, repo, scope, monkeypatch
 ):
     """Fates of an import and of an ingest say it in a reply that is ok."""
@@ -100,10 +100,12 @@ async def test_a_disk_that_takes_no_file_is_told_whichever_verb_met_it_and_how_i
         assert (report.state, report.counters["writes_refused_full"]) == ("degraded", 1)
         assert f"the last, {scope}: " in report.reason
 
-        look = (
-            replace(asked, look=True) if scope != "remember" else wire.Undo(workspace=workspace, preview=True)
+        preview = (
+            replace(asked, preview=True)
+            if scope != "remember"
+            else wire.Undo(workspace=workspace, preview=True)
         )
-        await parts.ask(look)
+        await parts.ask(preview)
         assert (await parts.ask(wire.Status())).state == "degraded"
 
         await parts.ask(asked)
@@ -124,7 +126,7 @@ def test_a_past_session_that_was_not_stored_is_a_refused_write(refused):
     [(errno.ENOSPC, "writes_refused_full"), (errno.EROFS, "writes_refused_forbidden")],
     ids=["full", "read-only"],
 )
-async def test_a_disk_that_is_still_full_after_a_start_is_told_before_anybody_writes(
+async def test_a_disk_that_is_still_full_after_a_start_is_reported_before_any_write(
     home, tmp_path, monkeypatch, number, counter
 ):
     def refused(*_: object) -> None:
@@ -134,11 +136,11 @@ async def test_a_disk_that_is_still_full_after_a_start_is_told_before_anybody_wr
         with monkeypatch.context() as patched:
             patched.setattr(os, "fsync", refused)
             await parts.daemon.refused_writes.try_out((str(tmp_path / "gone"), str(tmp_path)))
-            told = [await parts.ask(wire.Status()) for _ in range(2)]
+            reported = [await parts.ask(wire.Status()) for _ in range(2)]
         after = await parts.ask(wire.Status())
 
-    assert [report.state for report in told] == ["degraded", "degraded"]
-    assert f"the last, a trial: cannot write into {tmp_path}: " in told[0].reason
-    assert told[1].counters[counter] == 1
+    assert [report.state for report in reported] == ["degraded", "degraded"]
+    assert f"the last, a trial: cannot write into {tmp_path}: " in reported[0].reason
+    assert reported[1].counters[counter] == 1
     assert (after.state, after.reason) == ("ok", "")
     assert list(tmp_path.glob("tmp*")) == []

@@ -12,8 +12,8 @@ WALRUS = (wire.Message("user", "the walrus"),)
 
 
 def asked(repo, **fields) -> wire.Retrieve:
-    told = {"session_id": "s", "turn_id": "t", "messages": WALRUS, **fields}
-    return wire.Retrieve(id=7, workspace=str(repo), **told)
+    reported = {"session_id": "s", "turn_id": "t", "messages": WALRUS, **fields}
+    return wire.Retrieve(id=7, workspace=str(repo), **reported)
 
 
 async def test_a_reply_that_is_sent_again_has_every_field_of_the_one_that_is_made(home, repo):
@@ -30,7 +30,7 @@ async def test_a_reply_that_is_sent_again_has_every_field_of_the_one_that_is_mad
     assert (again.id, again.elapsed_ms > 0) == (8, True)
 
 
-async def test_what_a_session_was_last_told_is_what_the_last_reply_had_room_for(home, repo):
+async def test_the_last_injection_of_a_session_is_the_text_of_its_last_reply(home, repo):
     put(repo, memory("m0", "the walrus"), memory("m1", "the walrus again"))
     async with assembled(home) as parts:
         await parts.loaded(repo)
@@ -55,7 +55,7 @@ async def test_after_a_forget_a_turn_is_answered_anew_and_without_what_is_gone(h
     assert (after.cached, [hit.id for hit in after.memories]) == (False, ["m1"])
 
 
-async def test_a_session_is_told_what_is_withheld_before_it_gets_kept_replies(home, repo):
+async def test_a_session_gets_the_notice_of_withheld_memories_before_cached_replies(home, repo):
     put(repo, memory("m0", "the walrus"))
     put(home, memory("u0", "the walrus", scope="user"))
     async with assembled(home, trusting=False) as parts:

@@ -115,11 +115,11 @@ async def test_the_last_injection_is_explained_without_what_is_anothers(home, re
         assert [each.scope for each in now.memories] == ["agent"]
 
 
-async def test_what_a_person_told_an_agent_about_itself_comes_with_the_session(home, repo):
+async def test_personas_of_an_agent_are_injected_at_the_start_of_a_session(home, repo):
     async with assembled(home, config=ALL) as parts:
-        told = {"memory_type": "persona", "origin": "explicit"}
-        await remembered(parts, repo, "you are the careful one", **told)
-        await remembered(parts, repo, "you are the bold one", agent_id="codex", **told)
+        reported = {"memory_type": "persona", "origin": "explicit"}
+        await remembered(parts, repo, "you are the careful one", **reported)
+        await remembered(parts, repo, "you are the bold one", agent_id="codex", **reported)
         await remembered(parts, repo, "said by a program", memory_type="persona")
         await remembered(parts, repo, "learned by hand", memory_type="learning", origin="explicit")
         for agent in ("claude", "codex"):
@@ -132,7 +132,7 @@ async def test_what_a_person_told_an_agent_about_itself_comes_with_the_session(h
         assert again.text == ""
 
 
-async def test_a_scope_that_is_not_read_yet_is_named_and_keeps_nobody_waiting(home, repo, monkeypatch):
+async def test_a_scope_that_is_not_read_yet_is_named_and_delays_no_request(home, repo, monkeypatch):
     seen = FileStore.view
 
     async def view(self, generation, deadline):
@@ -168,7 +168,7 @@ async def test_a_sessions_memory_says_how_long_it_is_kept_and_that_it_is_lost(ho
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "reported"),
     [
         ({"session_id": ""}, "needs a session_id and an agent_id"),
         ({"agent_id": ""}, "needs a session_id and an agent_id"),
@@ -184,13 +184,13 @@ async def test_a_sessions_memory_says_how_long_it_is_kept_and_that_it_is_lost(ho
         ({"category": "none"}, "unknown category"),
     ],
 )
-async def test_what_a_session_cannot_remember_is_refused(home, repo, fields, told):
+async def test_what_a_session_cannot_remember_is_refused(home, repo, fields, reported):
     asked = wire.Remember(
         workspace=str(repo), content="text", scope="session", session_id="s", agent_id="claude"
     )
     async with assembled(home) as parts:
         code, sentence = await parts.refusal(msgspec.structs.replace(asked, **fields))
-        assert (code, told in sentence) == ("invalid", True), sentence
+        assert (code, reported in sentence) == ("invalid", True), sentence
         assert parts.session_memories.sessions == 0
 
 

@@ -33,7 +33,7 @@ async def shown(parts, repo):
 # --- what is told -------------------------------------------------------------------------------------
 
 
-async def test_a_session_is_told_once_of_each_root_and_the_model_never(home, repo):
+async def test_a_session_is_informed_once_of_each_root_and_the_model_never(home, repo):
     other = repo.with_name("other")
     (other / ".git").mkdir(parents=True)
     put(repo, *THEIRS)
@@ -60,7 +60,7 @@ async def test_a_session_is_told_once_of_each_root_and_the_model_never(home, rep
     assert (first.text, first.memories, first.status) == ("", (), "empty")
 
 
-async def test_what_the_first_look_has_not_found_yet_is_told_later(home, repo):
+async def test_what_the_first_look_has_not_found_yet_is_reported_later(home, repo):
     put(repo, *THEIRS)
     async with assembled(home, trusting=False) as parts:
         early = await parts.ask(wire.Retrieve(workspace=str(repo), session_id="s1"))
@@ -72,7 +72,7 @@ async def test_what_the_first_look_has_not_found_yet_is_told_later(home, repo):
 
 
 @pytest.mark.parametrize(
-    ("known", "told"),
+    ("known", "reported"),
     [
         (KnownRoot("/r", "unknown"), "`forgectl trust /r` shows them and asks once"),
         (KnownRoot("/r", "own"), "`forgectl trust /r` shows them and asks once"),
@@ -84,11 +84,11 @@ async def test_what_the_first_look_has_not_found_yet_is_told_later(home, repo):
         (KnownRoot("/r", "unknown", reason="damaged; `forgectl resume --all` ends that"), "--all` ends that"),
     ],
 )
-def test_what_is_withheld_is_told_with_one_command_that_mends_it(known, told):
+def test_what_is_withheld_is_reported_with_one_command_that_fixes_it(known, reported):
     found = sentence(known, 2)
 
     assert found.startswith("2 memories are withheld in /r: ")
-    assert found.endswith(told)
+    assert found.endswith(reported)
     assert found.count("`forgectl ") == 1
 
 
@@ -138,9 +138,9 @@ async def test_what_has_changed_since_it_was_shown_is_not_trusted(home, repo):
             wire.Trust(workspace=str(repo), action="trust", shown=root.shown),
             wire.Review(workspace=str(repo), everything=True, shown=root.shown),
         ):
-            code, told = await parts.refusal(request)
+            code, reported = await parts.refusal(request)
             assert code == "conflict"
-            assert "changed since they were shown" in told
+            assert "changed since they were shown" in reported
         after = await shown(parts, repo)
 
     assert (after.state, after.withheld) == ("unknown", 3)
@@ -194,7 +194,7 @@ async def test_all_repositories_below_a_directory_are_named_and_trusted_as_they_
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("asked", "reported"),
     [
         (wire.Trust(action="always"), "unknown action 'always'"),
         (wire.Trust(action="trust", mode="yes"), "unknown mode 'yes'"),
@@ -203,13 +203,13 @@ async def test_all_repositories_below_a_directory_are_named_and_trusted_as_they_
         (wire.Trust(action="under"), "no directory"),
     ],
 )
-async def test_what_cannot_be_decided_is_refused_in_a_sentence(home, asked, told):
-    place = "" if "no directory" in told else str(home)
+async def test_what_cannot_be_decided_is_refused_in_a_sentence(home, asked, reported):
+    place = "" if "no directory" in reported else str(home)
     async with assembled(home, trusting=False) as parts:
         code, sentence = await parts.refusal(type(asked)(**{**_fields(asked), "workspace": place}))
 
     assert code == "invalid"
-    assert told in sentence or "not an absolute path" in sentence
+    assert reported in sentence or "not an absolute path" in sentence
 
 
 def _fields(request):

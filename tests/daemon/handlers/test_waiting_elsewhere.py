@@ -106,7 +106,7 @@ async def test_a_folder_that_is_back_is_seen_by_a_running_daemon(home, repo, swa
     async with assembled(home) as parts, at_work(parts):
         await until(lambda: bool(parts.capture._queue.elsewhere()))
         back(repo)
-        await parts.capture.look_again()
+        await parts.capture.recheck_folders()
         await until(lambda: len(files(repo)) == 1 and not parts.capture.waiting())
 
 
@@ -222,14 +222,14 @@ async def test_a_folder_that_changes_while_an_event_is_in_hand(home, repo):
         await until(lambda: bool(parts.capture._queue.elsewhere()))
         assert not files(repo)
         back(repo)
-        await parts.capture.look_again()
+        await parts.capture.recheck_folders()
         await until(lambda: len(files(repo)) == 1 and not parts.capture.waiting())
 
 
 # --- what does not wait -------------------------------------------------------------------------------
 
 
-async def test_an_event_that_waits_holds_up_nobody_of_the_folder_that_is_there(home, repo):
+async def test_a_waiting_event_does_not_delay_those_of_an_existing_folder(home, repo):
     async with assembled(home) as parts:
         await decided(parts, repo)
     another(repo)

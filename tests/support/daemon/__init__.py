@@ -1,15 +1,15 @@
-"""The daemon stage: a real `forged serve` for a test, people and agents at it, and stand-ins for it.
+"""Daemon of the tests: a real `forged serve`, its users and agents, and fake daemons.
 
 - `DaemonProcess` and `running` start a daemon under a HOME and socket of its own, and `activated` one behind
-  systemd's socket; ready when it says so, killed at the end, and its log must hold no traceback.
-- `user_manager` is a real `systemd --user` in namespaces, for a daemon under our units (root only);
-  `fd_keeper` stands in for one that keeps descriptors.
-- `staged` puts a scripted provider beside it: a `Scene` asks and looks; `capturing` gives a `Stage`, which
-  hands turns over and knows when they have been dealt with.
+  systemd's socket; ready when it reports so, killed at the end, and its log must hold no traceback.
+- `user_manager` is a real `systemd --user` in namespaces, for a daemon under forged's units (root only);
+  `fd_keeper` is a fake one that keeps descriptors.
+- `staged` adds a scripted provider: a `Scene` sends requests and inspects; `capturing` gives a `Stage`, which
+  captures turns and waits until they are processed.
 - `Shell` is forgectl as a person runs it, in a pipe or on a terminal.
 - `Peer` and `FakeDaemon` play the daemon for a client, well or badly; `stop` hangs up on all and ends the
   threads.
-- `processes_with`, `usage` and others ask the system about processes, and `stored` a daemon's `state.db`.
+- `processes_with`, `usage` and others query processes, and `stored` reads a daemon's `state.db`.
 """
 
 from tests.support.daemon.activated import Activated, activated, needs_activation
@@ -19,8 +19,8 @@ from tests.support.daemon.fd_keeper import FdKeeper, fd_keeper
 from tests.support.daemon.peer import (
     FakeDaemon,
     Peer,
+    PeerConnection,
     Script,
-    Talk,
     answering,
     any_answer,
     cut,
@@ -58,11 +58,11 @@ __all__ = [
     "FakeDaemon",
     "FdKeeper",
     "Peer",
+    "PeerConnection",
     "Scene",
     "Script",
     "Shell",
     "Stage",
-    "Talk",
     "Usage",
     "UserManager",
     "activated",

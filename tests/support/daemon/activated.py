@@ -1,4 +1,4 @@
-"""A daemon that waits behind the real `systemd-socket-activate`, and what it tells its service manager."""
+"""Daemon behind the real `systemd-socket-activate`, with its messages to the service manager."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ needs_activation = pytest.mark.skipif(
 
 @dataclass(frozen=True)
 class Activated:
-    """`process` is systemd-socket-activate, which the first connection turns into the daemon."""
+    """`process` is systemd-socket-activate, which becomes the daemon at the first connection."""
 
     daemon: DaemonProcess
     process: subprocess.Popen[bytes]
@@ -36,7 +36,7 @@ class Activated:
 
 @contextlib.contextmanager
 def activated(home: Path, **variables: str) -> Iterator[Activated]:
-    """The daemon's command line with these variables besides, and its notify socket in the test's hands."""
+    """Run the daemon's command line with these variables, and own its notify socket."""
     daemon = DaemonProcess(home)
     notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     notify.bind(str(daemon.directory / "notify"))

@@ -1,4 +1,4 @@
-"""Agents that keep a daemon busy from outside while something happens to it, and know what came of it."""
+"""Agents that load a daemon from outside while something happens to it, and record the results."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _AGENTS = 8
 
 
 class Agents:
-    """Eight agents that are attached: each asks, remembers and is captured, over a connection of its own.
+    """Eight connected agents: each asks, remembers and captures, over a connection of its own.
 
-    `failures` says what any of them was told instead of an answer; `remembered` and `told` is
-    what the daemon has acknowledged, or was about to.
+    `failures` are the error replies of any of them. `remembered` and `captured` are the texts that the
+    daemon has acknowledged, or was about to.
     """
 
     def __init__(self, connect: Callable[[], Client], repo: Path) -> None:
         self.failures: list[str] = []
         self.remembered: list[str] = []
-        self.told: list[str] = []
+        self.captured: list[str] = []
         self._connect, self._repo = connect, repo
         self._over = threading.Event()
         self._asked = Counter[int]()
@@ -73,7 +73,7 @@ class Agents:
                 self.remembered.append(f"Module {name} has an owner.")
                 return client.remember(str(self._repo), self.remembered[-1])
             case 1:
-                self.told.append(f"fact-{name}")
+                self.captured.append(f"fact-{name}")
                 messages = [{"role": "user", "content": f"Please remember fact-{name} for good."}]
                 return client.capture(str(self._repo), messages, f"s{number}", kind="explicit")
             case _:

@@ -1,9 +1,9 @@
-"""`forged serve` for who cannot wait: constants with other values, a clock that a signal puts forward.
+"""`forged serve` for fast tests: constants with other values, and a clock that a signal advances.
 
     python altered.py [MODULE:NAME=NUMBER...] serve ...
 
-SIGUSR2 puts the clock of deadlines and waits, `time.monotonic`, a minute forward, in the daemon alone. It
-stays what it is in the capture worker, which imports this file and gets no signal; constants do, too.
+SIGUSR2 advances the clock of deadlines and waits, `time.monotonic`, by a minute, in the daemon alone. The
+capture worker, which imports this file and gets no signal, keeps its clock, but gets the constants.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _forward(*_: object) -> None:
 
 
 def _set(constant: str) -> None:
-    """Give a constant its value. Raises AttributeError where the module has none of that name."""
+    """Set a constant. Raises AttributeError if the module has none of that name."""
     place, _, value = constant.partition("=")
     module, _, name = place.partition(":")
     owner = importlib.import_module(module)

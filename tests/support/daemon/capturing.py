@@ -1,4 +1,4 @@
-"""Capture from outside: turns handed to a real daemon, a scripted classifier, and the files that come of it.
+"""Capture from outside: turns sent to a real daemon, a scripted classifier, and the resulting files.
 
 `capturing` is `scene.staged` with what a test of capture wants to say: an environment, no indexes that call
 anybody, and a stage that knows when all that was handed over has been dealt with.
@@ -23,18 +23,18 @@ from tests.support.daemon.process import running
 from tests.support.daemon.scene import Scene, configuration
 from tests.support.provider import CHAT, ScriptedProvider, reply
 
-# No index that calls anybody.
+# No index that calls a model.
 _QUIET = {"embedding_model": "builtin:lexical"}
-# What a classifier says that finds nothing worth keeping: anything but JSON would be a failure.
+# A classifier's answer without proposals: anything but JSON would be a failure.
 NOTHING = ("[]",)
-# Every turn goes to the classifier as soon as it can.
+# Every turn goes to the classifier as soon as possible.
 FREE = {"FORGED_CAPTURE__BATCH_TURNS": "1"}
-# A test that did not ask for a limit on calls has none.
+# No limit on calls, unless a test sets one.
 UNLIMITED = "forged.daemon.build:CALLS_PER_MINUTE=0"
 
 
 def said(*texts: object) -> list[object]:
-    """A conversation in which user and assistant take turns; messages that are no text stand as they are."""
+    """Return a conversation in which user and assistant take turns; other messages are kept as they are."""
     roles = ("user", "assistant")
     return [
         {"role": roles[at % 2], "content": text} if isinstance(text, str) else text
@@ -46,7 +46,7 @@ class Stage(Scene):
     """A daemon that captures."""
 
     def reset(self) -> None:
-        """As ever; also what an earlier test left to do is done, and the user has no memories."""
+        """Reset as the scene; also complete an earlier test's work, and remove the user's memories."""
         super().reset()
         self.provider.chat_lines = NOTHING
         self.settle()
@@ -58,11 +58,11 @@ class Stage(Scene):
         self.provider.most_at_once = 0
 
     def capture(self, top: Path, *texts: object, session: str = "s", **options: object) -> Captured:
-        """Hand over a turn, or what `kind` says."""
+        """Capture a turn, or an event of another `kind`."""
         return self.client.capture(str(top), said(*texts), session, **options)  # type: ignore[arg-type]
 
     def captured(self, top: Path, *texts: object, **options: object) -> list[Memory]:
-        """The repo's memories on disk once a turn has been handed over and dealt with."""
+        """Return the repo's memories on disk after a captured turn has been processed."""
         taken = self.capture(top, *texts, **options)
         assert taken.outcome != "rejected", taken
         self.settle()
@@ -73,21 +73,21 @@ class Stage(Scene):
         return self.client.status().capture
 
     def settle(self, timeout_s: float = PATIENCE_S) -> CaptureReport:
-        """Capture's part of status when nothing waits and nothing is in hand."""
+        """Return capture's part of status when no event waits or is being processed."""
         return self.until(lambda now: now.state == "idle", timeout_s)
 
     def until(self, holds, timeout_s: float = PATIENCE_S) -> CaptureReport:
-        """Capture's part of status once `holds` of it is true."""
+        """Return capture's part of status once `holds` of it is true."""
         return eventually(lambda: now if holds(now := self.state) else None, timeout_s)
 
     @property
     def prompts(self) -> list[str]:
-        """What the classifier was told, without the part that is the same for all."""
+        """Return the classifier's prompts, without the common part."""
         return [request.json["messages"][-1]["content"] for request in self.chats]
 
     @contextlib.contextmanager
     def hanging(self, *proposals: object) -> Iterator[threading.Event]:
-        """The classifier gives this answer, but only when the event is set; at the end it is."""
+        """Have the classifier answer only when the event is set; at the end it is."""
         go = threading.Event()
         self.provider.chat = replace(reply(*proposals), hold=go)
         try:
@@ -96,7 +96,7 @@ class Stage(Scene):
             go.set()
 
     def buried(self, top: Path, *texts: object, **options: object) -> str:
-        """Hand over an event that three workers die of; its id among the dead. Its requests are forgotten."""
+        """Capture an event that kills three workers; return its id among the dead."""
         asked, known = len(self.chats), {event.id for event in self.client.dead().events}
         with self.hanging():
             self.capture(top, *texts, **options)
@@ -108,14 +108,14 @@ class Stage(Scene):
         return next(event.id for event in self.client.dead().events if event.id not in known)
 
     def kill_worker(self) -> int:
-        """SIGKILL the worker; the process id of the one after it."""
+        """SIGKILL the worker; return the process id of its successor."""
         old = self.until(lambda now: now.worker_pid).worker_pid
         os.kill(old, signal.SIGKILL)
         return self.until(lambda now: now.worker_pid not in (0, old)).worker_pid
 
 
 def on_disk(top: Path, scope: str = "repo") -> list[Memory]:
-    """What the files of a repo or home say, oldest first."""
+    """Return the memories in the files of a repo or home, oldest first."""
     found = scan(Root(str(top), Scope(scope))).memories
     return sorted(found, key=lambda memory: (memory.created_at, memory.version, memory.id))
 
@@ -132,7 +132,7 @@ def capturing(
     constants: Sequence[str] = (UNLIMITED,),
     **settings: object,
 ) -> Iterator[Stage]:
-    """A provider and a daemon that may use it, in which minutes pass; `settings` are those of `[memory]`."""
+    """Run a provider and an altered daemon that uses it; `settings` are those of `[memory]`."""
     with (
         ScriptedProvider(dimension=3) as provider,
         running(

@@ -1,7 +1,7 @@
-"""A stand-in for a service manager that keeps descriptors for its service, as systemd does (sd_notify(3)).
+"""Fake service manager that keeps descriptors for its service, as systemd does (sd_notify(3)).
 
-It starts the daemon on a listening socket, takes what FDSTORE=1 brings and FDSTOREREMOVE=1 takes away, and
-passes all of it to the next process. It runs where no systemd does.
+It starts the daemon on a listening socket, stores and removes descriptors at FDSTORE=1 and FDSTOREREMOVE=1,
+and passes them to the next process. It runs where no systemd does.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from forged_client import Client
 from tests.support.clock import PATIENCE_S, eventually
 from tests.support.daemon.process import DaemonProcess
 
-# What a service manager passes begins at 3, and it names the process that it is for.
+# A service manager's descriptors begin at 3, and it names the process that they are for.
 _BECOME_THE_DAEMON = """
 import fcntl, os, sys
 above = [fcntl.fcntl(int(each), fcntl.F_DUPFD, 100) for each in sys.argv[1:]]
@@ -34,13 +34,13 @@ _MOST_AT_ONCE = 8
 
 
 class FdKeeper:
-    """`held` are descriptors by name, `told` what was said besides; `process` is the daemon."""
+    """`held` are descriptors by name, `messages` all other notifications; `process` is the daemon."""
 
     def __init__(self, home: Path) -> None:
         self.daemon = DaemonProcess(home)
         self.socket = self.daemon.socket
         self.held: dict[str, int] = {}
-        self.told: list[str] = []
+        self.messages: list[str] = []
         self.process: subprocess.Popen[bytes] | None = None
         os.mkdir(os.path.dirname(self.socket), 0o700)
         self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -48,10 +48,10 @@ class FdKeeper:
         self._listening.listen(64)
         self._notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._notify.bind(str(self.daemon.directory / "notify"))
-        self._hearing = threading.Thread(target=self._hear, daemon=True)
+        self._hearing = threading.Thread(target=self._receive, daemon=True)
         self._hearing.start()
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         while True:
             said, descriptors, _, _ = socket.recv_fds(self._notify, 4096, _MOST_AT_ONCE)
             lines = dict(line.split("=", 1) for line in said.decode().splitlines())
@@ -63,10 +63,10 @@ class FdKeeper:
             elif "FDSTOREREMOVE" in lines:
                 os.close(self.held.pop(name))
             else:
-                self.told.append(said.decode())
+                self.messages.append(said.decode())
 
     def start(self) -> None:
-        """Start the daemon with all that is held, and wait until it is ready."""
+        """Start the daemon with all stored descriptors, and wait until it is ready."""
         passed = {"forged": self._listening.fileno(), **self.held}
         env = {
             **self.daemon.env,
@@ -74,7 +74,7 @@ class FdKeeper:
             "LISTEN_FDS": str(len(passed)),
             "LISTEN_FDNAMES": ":".join(passed),
         }
-        self.told.clear()
+        self.messages.clear()
         with open(self.daemon.log_path, "ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", _BECOME_THE_DAEMON, *map(str, passed.values())],
@@ -86,7 +86,7 @@ class FdKeeper:
                 cwd="/",
                 start_new_session=True,
             )
-        eventually(lambda: any("READY=1" in each for each in self.told))
+        eventually(lambda: any("READY=1" in each for each in self.messages))
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> None:
         """Send the daemon a signal and wait for its end."""
@@ -109,7 +109,7 @@ class FdKeeper:
 
 @contextlib.contextmanager
 def fd_keeper(home: Path) -> Iterator[FdKeeper]:
-    """A manager with a started daemon; at the end both are gone."""
+    """Yield a manager with a started daemon; at the end both are gone."""
     keeper = FdKeeper(home)
     try:
         keeper.start()

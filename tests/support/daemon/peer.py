@@ -1,4 +1,4 @@
-"""A real Unix-socket server that behaves as a test tells it, well or badly; one thread per connection."""
+"""A real Unix-socket server that follows a test's script, well or badly; one thread per connection."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.clock import PATIENCE_S
 
 
 def cut(cutter: FrameCutter, data: bytes) -> Iterator[bytes]:
-    """The bodies that `data` completes, when as much of it arrives at once as the cutter has room for."""
+    """Yield the bodies that `data` completes, when as much arrives at once as the cutter has room for."""
     rest = memoryview(data)
     while rest:
         room = cutter.room()
@@ -33,18 +33,18 @@ def cut(cutter: FrameCutter, data: bytes) -> Iterator[bytes]:
             yield bytes(body)
 
 
-class Talk:
-    """One accepted connection, as its script sees it."""
+class PeerConnection:
+    """One accepted connection, for a script."""
 
     def __init__(self, sock: socket.socket, peer: Peer) -> None:
         self.sock = sock
-        self.number = len(peer.talks)
+        self.number = len(peer.connections)
         self._peer = peer
         self._frames = FrameCutter(protocol.MAX_CAPTURE_BYTES)
         self._pending: list[protocol.Request] = []
 
     def next_request(self) -> protocol.Request | None:
-        """The next request; None when the client has hung up."""
+        """Return the next request; None when the client has hung up."""
         while not self._pending:
             data = self.sock.recv(1 << 16)
             if not data:
@@ -69,17 +69,17 @@ class Talk:
             pass
 
 
-Script = Callable[[Talk], None]
+Script = Callable[[PeerConnection], None]
 Answer = protocol.Reply | Callable[[protocol.Request], protocol.Reply]
 
 
 class Peer:
-    """Listens at `path` until it is stopped; `requests` and `talks` are what it has seen."""
+    """Listens at `path` until it is stopped; records `requests` and `connections`."""
 
     def __init__(self, path: str, script: Script) -> None:
         self.path = path
         self.requests: list[protocol.Request] = []
-        self.talks: list[Talk] = []
+        self.connections: list[PeerConnection] = []
         self._script = script
         self._stopping = False
         self._threads: list[threading.Thread] = []
@@ -90,15 +90,15 @@ class Peer:
         self._accepting.start()
 
     def stop(self) -> None:
-        """Hang up on everybody and free the path, as a daemon that ends."""
+        """Hang up on all clients and free the path, like a daemon that ends."""
         self._stopping = True
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as wake_up:
             wake_up.connect(self.path)
         self._accepting.join(PATIENCE_S)
         self._listener.close()
-        for talk in self.talks:
+        for connection in self.connections:
             with suppress(OSError):
-                talk.sock.shutdown(socket.SHUT_RDWR)
+                connection.sock.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
             thread.join(PATIENCE_S)
         with suppress(FileNotFoundError):
@@ -113,32 +113,32 @@ class Peer:
             if self._stopping:
                 sock.close()
                 return
-            talk = Talk(sock, self)
-            self.talks.append(talk)
-            thread = threading.Thread(target=self._converse, args=(talk,))
+            connection = PeerConnection(sock, self)
+            self.connections.append(connection)
+            thread = threading.Thread(target=self._converse, args=(connection,))
             self._threads.append(thread)
             thread.start()
 
-    def _converse(self, talk: Talk) -> None:
-        with suppress(OSError), talk.sock:
-            self._script(talk)
+    def _converse(self, connection: PeerConnection) -> None:
+        with suppress(OSError), connection.sock:
+            self._script(connection)
 
 
 def answering(answer: Callable[[protocol.Request], protocol.Reply | None]) -> Script:
-    """A well-behaved daemon: greets, then answers each request with `answer(request)` and its id."""
+    """Return the script of a good daemon: greets, then answers each request with `answer(request)`."""
 
-    def script(talk: Talk) -> None:
-        talk.greet()
-        while (request := talk.next_request()) is not None:
+    def script(connection: PeerConnection) -> None:
+        connection.greet()
+        while (request := connection.next_request()) is not None:
             reply = answer(request)
             if reply is not None:
-                talk.reply(replace(reply, id=request.id))
+                connection.reply(replace(reply, id=request.id))
 
     return script
 
 
 class FakeDaemon(Peer):
-    """A peer that answers by the type of the request, with a reply or with what a function makes of it."""
+    """A peer that answers by the type of the request, with a reply or with a function's result."""
 
     def __init__(self, path: str) -> None:
         self.answers: dict[type[protocol.Request], Answer] = {
@@ -149,21 +149,21 @@ class FakeDaemon(Peer):
         self._released = threading.Event()
         super().__init__(path, self._answer)
 
-    def _answer(self, talk: Talk) -> None:
+    def _answer(self, connection: PeerConnection) -> None:
         unknown = protocol.Failed(status="error", code="unknown_verb", message="?")
-        while (request := talk.next_request()) is not None:
+        while (request := connection.next_request()) is not None:
             found = self.answers.get(type(request), unknown)
             reply = found(request) if callable(found) else found
-            talk.reply(replace(reply, id=request.id))
+            connection.reply(replace(reply, id=request.id))
 
     def stop_answering(self) -> protocol.Reply:
-        """As an answer: say that a client waits, and leave it waiting until the test is over."""
+        """As an answer: report that a client waits, and leave it waiting until the end of the test."""
         self.waits.set()
         self._released.wait(PATIENCE_S)
         return protocol.Failed(status="error")
 
     def asked(self, kind: type[protocol.Request]) -> protocol.Request:
-        """The only request of this type."""
+        """Return the only request of this type."""
         (request,) = self.requests_of(kind)
         return request
 
@@ -173,7 +173,7 @@ class FakeDaemon(Peer):
 
 
 def any_answer(request: protocol.Request) -> protocol.Reply:
-    """An empty, successful reply of the type that belongs to the request."""
+    """Return an empty, successful reply of the request's reply type."""
     return request.reply_type()()
 
 
@@ -189,7 +189,7 @@ sys.stdin.read()
 
 @contextmanager
 def stopped_server(path: str, backlog: int) -> Iterator[None]:
-    """A process that listens at `path` and is SIGSTOPped: the kernel still connects callers to it."""
+    """Run a process that listens at `path` and is SIGSTOPped: the kernel still connects callers to it."""
     process = subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", _NEVER_ACCEPTS, path, str(backlog)],
         stdin=subprocess.PIPE,
@@ -235,7 +235,7 @@ needs_two_users = pytest.mark.skipif(
 
 @contextmanager
 def listener_of_another_user(path: str) -> Iterator[Callable[[], bytes]]:
-    """User 12345 listens at `path`; yields a function that ends this and returns all that callers sent."""
+    """Listen at `path` as user 12345; yield a function that ends this and returns the received bytes."""
     folder, name = os.path.split(path)  # a path may be too long for an address
     os.chmod(folder, 0o777)  # that user binds there
     process = subprocess.Popen(
@@ -255,7 +255,7 @@ def listener_of_another_user(path: str) -> Iterator[Callable[[], bytes]]:
 
 @contextmanager
 def full_backlog(path: str) -> Iterator[None]:
-    """Connections that take every place a listener has, until it refuses one more."""
+    """Open connections until a listener refuses one more."""
     callers = []
     try:
         while True:

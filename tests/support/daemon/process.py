@@ -1,4 +1,4 @@
-"""A real daemon process for a test: its own HOME and socket, ready when it says so, gone at the end."""
+"""A real daemon process for a test: own HOME and socket, ready when it reports so, gone at the end."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _MINUTE_S = 60.0
 _HEALS_S = 6.0
 T = TypeVar("T")
 ALTERED = (sys.executable, str(Path(__file__).with_name("altered.py")))
-# Python's own words in a worker whose daemon was killed while it was being started.
+# Python's messages in a worker whose daemon was killed during its start.
 _UNBORN = re.compile(
     r"Traceback \(most recent call last\):\n(?:  .*\n)*?  .* in spawn_main\n(?:  .*\n)*"
     r"(?:EOFError|_pickle\.\w+).*\n"
 )
 
 
-def lexical_unless_told(home: Path) -> dict[str, str]:
-    """Keep `auto` from being the local model, which takes seconds of CPU, where a test says nothing."""
+def lexical_by_default(home: Path) -> dict[str, str]:
+    """Keep `auto` from loading the local model, which takes seconds of CPU, unless a test wants it."""
     file = home / ".config/forged/config.toml"
     if file.exists() and "embedding_model" in file.read_text():
         return {}
@@ -39,7 +39,7 @@ def lexical_unless_told(home: Path) -> dict[str, str]:
 
 
 class DaemonProcess:
-    """`forged serve` under a HOME of its own. Socket paths are short, so they do not lie under tmp_path."""
+    """`forged serve` under a HOME of its own; its socket path is short, so not under tmp_path."""
 
     def __init__(
         self,
@@ -65,13 +65,13 @@ class DaemonProcess:
             "FORGED_SOCKET": self.socket,
             "PYTHONWARNINGS": "error",
             **{k: v for k, v in os.environ.items() if k.startswith("OPENBLAS_")},
-            **lexical_unless_told(home),
+            **lexical_by_default(home),
             **(env or {}),
         }
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, *options: str) -> None:
-        """Start, and wait until the daemon has said READY=1 to a notify socket of ours."""
+        """Start the daemon, and wait until it has sent READY=1 to a notify socket."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
             path = str(self.directory / "notify")
             with contextlib.suppress(FileNotFoundError):
@@ -96,14 +96,14 @@ class DaemonProcess:
                 raise AssertionError(f"the daemon did not become ready:\n{self.log()}") from None
 
     def replace(self) -> subprocess.Popen[bytes]:
-        """Have another daemon take this one's place, and wait until it is ready; the old one, which ends."""
+        """Replace this daemon by another one, and wait until that is ready; return the old process."""
         old = self.process
         assert old is not None
         self.start("--replace")
         return old
 
     def successor(self, *command: str) -> subprocess.Popen[bytes]:
-        """Another daemon that wants this one's place; the caller waits for it, and ends it."""
+        """Start another daemon that takes over; the caller waits for it, and ends it."""
         program = (*command, "serve") if command else self._command
         with open(self.log_path, "ab") as log:
             return subprocess.Popen(
@@ -111,20 +111,20 @@ class DaemonProcess:
             )
 
     def client(self, *, trusts: bool = True, **options: object) -> Client:
-        """A client; unless `trusts` is false of a person who trusts every repository that they work in."""
+        """Return a client; with `trusts`, of a person who trusts every repository."""
         options = {"timeout_s": PATIENCE_S, **options}
         if trusts:
             return trusting(self.socket, self._trusted, **options)
         return Client(self.socket, **options)  # type: ignore[arg-type]
 
     def trust(self, *tops: Path) -> None:
-        """Trust repositories in which another process will ask."""
+        """Trust repositories for another process."""
         with Client(self.socket, timeout_s=PATIENCE_S, strict=True) as client:
             for top in tops:
                 client.trust(str(top), action="trust")
 
     def pass_a_minute(self) -> None:
-        """Put the clock of an altered daemon forward, while it has nothing in hand."""
+        """Advance the clock of an altered daemon while it is idle."""
         assert self._command[1] == ALTERED[1], "this daemon goes by the real clock"
         with self.client(trusts=False) as client:
             before = client.status().uptime_s
@@ -132,9 +132,9 @@ class DaemonProcess:
             eventually(lambda: client.status().uptime_s > before + _MINUTE_S)
 
     def within_minutes(self, check: Callable[[], T], minutes: int = 3) -> T:
-        """What `check` returns once that is true; it may take a minute more where a call was in hand.
+        """Return the true result of `check`, after advancing the clock a few minutes if needed.
 
-        A call that was begun before time was put forward may end after it, and what it says counts from then.
+        A call that began before time was advanced may end after it, and its result counts from then.
         """
         for _ in range(minutes - 1):
             self.pass_a_minute()
@@ -152,7 +152,7 @@ class DaemonProcess:
         return self.process.pid
 
     def stop(self, timeout_s: float = PATIENCE_S) -> int:
-        """SIGTERM and wait; the exit code."""
+        """Send SIGTERM and wait; return the exit code."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
         try:
@@ -181,9 +181,9 @@ def running(
     clocked: bool = False,
     constants: Sequence[str] = (),
 ) -> Iterator[DaemonProcess]:
-    """A started daemon; at the end it is gone and its log holds no traceback.
+    """Yield a started daemon; at the end it is gone and its log holds no traceback.
 
-    Minutes pass in a `clocked` one; `constants` have other values there, as `altered.py` takes them.
+    The clock of a `clocked` one can be advanced; `constants` are changed as in `altered.py`.
     """
     command = {"command": (*ALTERED, *constants)} if clocked or constants else {}
     daemon = DaemonProcess(home, env=env, config=config, **command)

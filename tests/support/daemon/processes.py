@@ -1,4 +1,4 @@
-"""What the system says of processes."""
+"""State of processes, from the system."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ACCEPTS = 0x10000  # SO_ACCEPTCON, in /proc/net/unix
 
 
 def state_of(pid: int) -> str:
-    """The kernel's letter for what the process does; empty when there is none."""
+    """Return the kernel's state letter of a process; empty if it does not exist."""
     try:
         return proc(pid, "stat").rpartition(b")")[2].split()[0].decode()
     except OSError:
@@ -21,7 +21,7 @@ def state_of(pid: int) -> str:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether the process runs; one that only waits for its parent does not."""
+    """Return True if the process runs; a zombie does not."""
     return state_of(pid) not in {"Z", "X", ""}
 
 
@@ -30,7 +30,7 @@ def wait_for_end(pid: int, timeout_s: float = PATIENCE_S) -> None:
 
 
 def processes_with(text: str) -> list[int]:
-    """Living processes besides this one that have `text` in their environment or on their command line."""
+    """Return other living processes with `text` in their environment or on their command line."""
     found = []
     for pid in (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()):
         if pid != os.getpid() and is_alive(pid):
@@ -41,18 +41,18 @@ def processes_with(text: str) -> list[int]:
 
 
 def is_listening(path: str) -> bool:
-    """Whether a Unix socket at the path takes connections; one that is only bound refuses them."""
+    """Return True if a Unix socket at the path accepts connections; a bound one refuses them."""
     rows = (row.split(maxsplit=7) for row in Path("/proc/net/unix").read_text().splitlines()[1:])
     return any(len(row) == 8 and row[7] == path and int(row[3], 16) & _ACCEPTS for row in rows)
 
 
 def proc(pid: int, name: str) -> bytes:
-    """What the kernel says of a process under this name."""
+    """Return the content of a file of a process in /proc."""
     return (Path("/proc") / str(pid) / name).read_bytes()
 
 
 def of_threads(pid: int, name: str) -> list[str]:
-    """What the system's file NAME of every thread says; a thread that ends while it is read is left out."""
+    """Return the content of this /proc file for every thread; threads that end meanwhile are left out."""
     found = []
     for task in Path(f"/proc/{pid}/task").iterdir():
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
@@ -61,13 +61,13 @@ def of_threads(pid: int, name: str) -> list[str]:
 
 
 def children_of(pid: int) -> list[int]:
-    """Of all threads, for a worker is the child of the one that started it; dead ones not waited for too."""
+    """Return the children of all threads, with zombies; a worker is the child of one thread."""
     return [int(child) for children in of_threads(pid, "children") for child in children.split()]
 
 
 @dataclass(frozen=True)
 class Usage:
-    """What a process uses of the system."""
+    """Resources that a process uses."""
 
     threads: int
     descriptors: int

@@ -1,7 +1,7 @@
 """A scripted provider, a real daemon that calls it, and workspaces with memories on disk.
 
-`staged` starts both once; tests that share them take a workspace of their own and say what the provider
-does. Whatever a test scripts is gone after `Scene.reset`.
+`staged` starts both once. Tests that share them use a workspace of their own and script the provider.
+`Scene.reset` removes all scripts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from forged.maps.identity import SENTENCES
+from forged.maps.model_identity import SENTENCES
 from forged_client import Client
 from forged_client.protocol import Rebuilt, Retrieved, RootReport
 from tests.support.clock import PATIENCE_S
@@ -44,7 +44,7 @@ class Scene:
     _turns: Iterator[int] = field(default_factory=itertools.count)
 
     def reset(self) -> None:
-        """Take back every script and forget the log; whoever rebuilds has endpoints asked again at once."""
+        """Remove every script and the log; a rebuild resets the endpoints' health."""
         self.provider.embeddings = self.provider.chat = None
         self.client.rebuild(str(self.daemon.home))
         self.provider.vectors.clear()
@@ -52,13 +52,13 @@ class Scene:
         self.provider.received.clear()
 
     def load(self, top: Path) -> Rebuilt:
-        """Build the workspace's maps from what is on disk now."""
+        """Build the workspace's maps from the files."""
         built = self.client.rebuild(str(top), wait=True, timeout_s=PATIENCE_S)
         assert built.status == "ok", built
         return built
 
     def ask(self, top: Path, text: str = "what now", turn: str | None = None, **options: object) -> Retrieved:
-        """Retrieve; every call is a turn of its own unless one is named, and what it finds is all it gets."""
+        """Retrieve in `plain` mode; every call is a turn of its own unless one is named."""
         options.setdefault("mode", "plain")
         turn = f"turn {next(self._turns)}" if turn is None else turn
         return self.client.retrieve(
@@ -78,24 +78,24 @@ class Scene:
 
     @property
     def embeds(self) -> list[Request]:
-        """What was to be embedded, but for the sentences by which a model is known."""
+        """Return the embedding requests, without those for the model's identity."""
         asked = self.provider.requests(EMBEDDINGS)
         return [request for request in asked if request.inputs != list(SENTENCES)]
 
     @property
     def looks(self) -> int:
-        """How often the model's identity was looked at."""
+        """Return how often the model's identity was checked."""
         return len(self.provider.requests(EMBEDDINGS)) - len(self.embeds)
 
     @property
     def embedded(self) -> list[str]:
-        """All texts that were sent to be embedded."""
+        """Return all texts that were sent to be embedded."""
         return [text for request in self.embeds for text in request.inputs]
 
 
 @contextlib.contextmanager
 def staged(home: Path, *, dimension: int = 3, clocked: bool = False, **settings: object) -> Iterator[Scene]:
-    """A provider and a daemon that is configured to use it; minutes pass in a `clocked` one."""
+    """Yield a provider and a daemon that uses it; the clock of a `clocked` one can be advanced."""
     with (
         ScriptedProvider(dimension=dimension) as provider,
         running(home, config=configuration(provider, **settings), clocked=clocked) as daemon,
@@ -109,7 +109,7 @@ def ids(reply: Retrieved) -> list[str]:
 
 
 def shared_scene(**settings: object):
-    """A fixture: a scene for all tests of a module."""
+    """Return a fixture: a scene for all tests of a module."""
 
     @pytest.fixture(scope="module")
     def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
@@ -120,7 +120,7 @@ def shared_scene(**settings: object):
 
 
 def renewed(shared: str):
-    """A fixture: the shared scene of this name, as ever."""
+    """Return a fixture: the shared scene of this name, after a reset."""
 
     @pytest.fixture
     def scene(request: pytest.FixtureRequest) -> Scene:

@@ -1,4 +1,4 @@
-"""forgectl as a process of its own, in a pipe or on a terminal: what a person at a shell sees."""
+"""forgectl as a process of its own, in a pipe or on a terminal, as a person at a shell runs it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import msgspec
 
 from forged_client import Client
 from tests.support.clock import PATIENCE_S
-from tests.support.daemon.process import lexical_unless_told
+from tests.support.daemon.process import lexical_by_default
 from tests.support.daemon.processes import state_of, wait_for_end
 
 FORGECTL = os.path.join(os.path.dirname(sys.executable), "forgectl")
@@ -39,7 +39,7 @@ class Outcome:
 
     @property
     def json(self) -> dict[str, object]:
-        """The one object on stdout."""
+        """Return the one object on stdout."""
         assert self.out.startswith('{"schema_version":1,'), (self.out, self.err)
         assert self.out.count("\n") == 1
         return msgspec.json.decode(self.out)
@@ -47,9 +47,9 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Shell:
-    """A person's shell: `home`, the daemon's address, and the directory the person stands in.
+    """A person's shell: `home`, the daemon's address, and the current directory.
 
-    `program` is what `start` and `on_terminal` run in place of forgectl.
+    `program` is run by `start` and `on_terminal` in place of forgectl.
     """
 
     home: Path
@@ -65,15 +65,15 @@ class Shell:
             "PATH": os.environ.get("PATH", ""),
             "LANG": "C.UTF-8",
             "FORGED_SOCKET": self.socket,
-            **lexical_unless_told(self.home),
+            **lexical_by_default(self.home),
             **self.extra,
         }
 
-    def run(self, *arguments: str, stdin: str = "", beside: Path | None = None) -> Outcome:
-        """Run forgectl to its end; `beside`: as if its interpreter, and `forged`, lay in that folder."""
-        elsewhere = _ELSEWHERE.format(python=f"{beside}/python", arguments=arguments)
+    def run(self, *arguments: str, stdin: str = "", program_folder: Path | None = None) -> Outcome:
+        """Run forgectl to its end; `program_folder` is used as the folder of its interpreter and `forged`."""
+        elsewhere = _ELSEWHERE.format(python=f"{program_folder}/python", arguments=arguments)
         done = subprocess.run(
-            [sys.executable, "-P", "-c", elsewhere] if beside else [FORGECTL, *arguments],
+            [sys.executable, "-P", "-c", elsewhere] if program_folder else [FORGECTL, *arguments],
             env=self.env,
             cwd=self.directory,
             input=stdin,
@@ -97,7 +97,7 @@ class Shell:
     def on_terminal(
         self, *arguments: str, act: Callable[[Terminal], None] = lambda _: None
     ) -> tuple[int, str]:
-        """Run forgectl on a terminal of its own; `act` may wait and type. Exit code and all it wrote."""
+        """Run forgectl on a terminal of its own; `act` may wait and type. Return exit code and output."""
         pid, descriptor = pty.fork()
         if pid == 0:
             os.chdir(self.directory)
@@ -117,7 +117,7 @@ class Shell:
             os.close(descriptor)
 
     def stop_daemon(self) -> None:
-        """SIGTERM to whichever daemon answers at the address; returns when it is gone."""
+        """Send SIGTERM to the daemon at the address, and wait until it is gone."""
         with Client(self.socket) as client:
             pid = client.status().pid
         if pid:
@@ -136,7 +136,7 @@ class Terminal:
         self._until = time.monotonic() + PATIENCE_S
 
     def read(self) -> bool:
-        """Take what was written; false at the end."""
+        """Read the output so far; return False at the end."""
         ready, _, _ = select.select([self._descriptor], [], [], max(self._until - time.monotonic(), 0))
         assert ready, f"nothing more came: {self.text!r}"
         with contextlib.suppress(OSError):  # Linux answers a terminal without writers with EIO

@@ -1,4 +1,4 @@
-"""What a running daemon's `state.db` holds, as a copy says: the file itself is the daemon's alone."""
+"""Rows of a running daemon's `state.db`, from a copy, because the file belongs to the daemon alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def stored(state_dir: Path, *tables: str) -> list[str]:
-    """Keys of the rows of these tables, each followed by a dot and the table."""
+    """Return the keys of the rows of these tables, each followed by a dot and the table."""
     with tempfile.TemporaryDirectory() as directory:
         copy = Path(directory) / "state.db"
         for suffix in ("", "-wal"):

@@ -1,8 +1,7 @@
-"""A client in the hands of a person who trusts whatever repository they work in.
+"""Client of a person who trusts every repository they work in.
 
 A test that writes memories into a repository by hand plays that person: before the first request from a
-workspace goes to a daemon, its repository is trusted by the verb that a person would use. Tests of trust
-itself use a plain client.
+workspace, its repository is trusted by the usual verb. Tests of trust itself use a plain client.
 """
 
 from __future__ import annotations
@@ -10,20 +9,20 @@ from __future__ import annotations
 import threading
 
 from forged_client import Client
-from forged_client.address import bypassed
+from forged_client.address import is_bypassed
 from forged_client.protocol import R, Request, Review, Trust
 
 _LOCK = threading.Lock()
 
 
 class TrustingClient(Client):
-    """`trusted` are workspaces that need no word any more, shared by all clients of a daemon."""
+    """`trusted` are the trusted workspaces, shared by all clients of a daemon."""
 
     trusted: set[str]
 
     def ask(self, request: Request[R], *, timeout_s: float | None = None) -> R:
         workspace = getattr(request, "workspace", "")
-        if workspace and not bypassed() and not isinstance(request, Trust | Review):
+        if workspace and not is_bypassed() and not isinstance(request, Trust | Review):
             with _LOCK:
                 self._trust(workspace)
         return super().ask(request, timeout_s=timeout_s)

@@ -1,9 +1,9 @@
 """A real `systemd --user`, in namespaces of its own, and the daemon under it.
 
-The manager sees no process, mount or cgroup of this machine but its own, and all that it starts ends with it.
-Its runtime directory and its HOME are directories of the test, so the daemon's socket can be reached from
-outside; process ids, its own and those of status, are those of its namespace: `run` enters that. Only root
-can make these namespaces: elsewhere the tests say that they were skipped.
+The manager sees only its own processes, mounts and cgroups, and all of its processes end with it. Its
+runtime directory and its HOME are directories of the test, so the daemon's socket can be reached from
+outside. Process ids are those of its namespace, which `run` enters. Only root can make these namespaces:
+elsewhere the tests are skipped.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import pytest
 
 from forged_client import Client
 from tests.support.clock import PATIENCE_S, eventually
-from tests.support.daemon.process import lexical_unless_told
+from tests.support.daemon.process import lexical_by_default
 from tests.support.daemon.processes import children_of
 
 UNITS = Path(__file__).parents[3] / "systemd"
@@ -34,8 +34,8 @@ _SYSTEMD = next(
 _TOOLS = ("unshare", "nsenter", "systemctl", "bash", "mount", "umount", "findmnt")
 _UNSHARE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--cgroup", "--mount")
 _HIERARCHIES = ("/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified", "/sys/fs/cgroup")
-# First a cgroup of its own, outside; inside, a /run/systemd that says that this machine runs systemd, and
-# cgroups seen from there. The shell stays as the first process, which ends all others with itself.
+# First a cgroup of its own, outside. Inside, a /run/systemd that marks this machine as run by systemd, and
+# its cgroups. The shell stays as the first process, which ends all others with itself.
 _OUTSIDE = 'for folder in {folders}; do mkdir -p $folder; echo $$ > $folder/cgroup.procs; done; exec "$@"'
 _INSIDE = r"""
 set -e
@@ -55,7 +55,7 @@ wait $! || wait $!
 
 
 class UserManager:
-    """The manager and its user's `home`; `env` is what a person's shell has."""
+    """The manager and its user's `home`; `env` is the environment of a person's shell."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -75,7 +75,7 @@ class UserManager:
         self._first = 0
 
     def start(self) -> None:
-        """Start, and wait until it takes orders."""
+        """Start, and wait until it accepts commands."""
         name = self.directory.name
         tops = [top for top in _HIERARCHIES if os.path.exists(f"{top}/cgroup.procs")]
         outside = _OUTSIDE.format(folders=" ".join(f"{top}/{name}" for top in tops))
@@ -119,18 +119,18 @@ class UserManager:
         )
 
     def systemctl(self, *words: str) -> str:
-        """Have `systemctl --user` do something; what it says."""
+        """Run `systemctl --user`; return its output."""
         done = self.run("systemctl", "--user", *words)
         assert done.returncode == 0, f"{done.stderr}\n{self.log()}"
         return done.stdout
 
     def shown(self, unit: str, *names: str) -> dict[str, str]:
-        """Properties of a unit."""
-        told = self.systemctl("show", unit, f"--property={','.join(names)}")
-        return dict(line.split("=", 1) for line in told.splitlines())
+        """Return properties of a unit."""
+        shown = self.systemctl("show", unit, f"--property={','.join(names)}")
+        return dict(line.split("=", 1) for line in shown.splitlines())
 
     def install(self, variables: Mapping[str, str] | None = None, *command: str) -> None:
-        """Put our units in place, for this checkout's daemon or another command, and listen."""
+        """Install forged's units, for this checkout's daemon or another command, and listen."""
         units, settings = self.home / ".config/systemd/user", self.home / ".config/forged"
         for folder in (units, settings):
             folder.mkdir(parents=True, exist_ok=True)
@@ -141,7 +141,7 @@ class UserManager:
         (units / "forged.service.d").mkdir(exist_ok=True)
         ours = f"[Service]\nStandardError=append:{self.daemon_log_path}\nRestartSec=100ms\n"
         (units / "forged.service.d/test.conf").write_text(ours)
-        passed = {**lexical_unless_told(self.home), **(variables or {})}
+        passed = {**lexical_by_default(self.home), **(variables or {})}
         (settings / "env").write_text("".join(f"{name}={value}\n" for name, value in passed.items()))
         self.systemctl("daemon-reload")
         self.systemctl("start", "forged.socket")
@@ -150,7 +150,7 @@ class UserManager:
         return Client(self.socket, **{"timeout_s": PATIENCE_S, "strict": True, **options})  # type: ignore[arg-type]
 
     def close(self) -> None:
-        """End the manager and, with its namespace, whatever it has started."""
+        """End the manager and, with its namespace, all of its processes."""
         if self._process is not None:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait(PATIENCE_S)
@@ -163,7 +163,7 @@ class UserManager:
 
 
 def _is_removed(folder: Path) -> bool:
-    """Whether a cgroup is gone now; one of processes that are just ending is not yet."""
+    """Return True if a cgroup is gone now; one with ending processes is not yet."""
     with contextlib.suppress(OSError):
         folder.rmdir()
     return not folder.exists()
@@ -171,7 +171,7 @@ def _is_removed(folder: Path) -> bool:
 
 @contextlib.contextmanager
 def user_manager(home: Path) -> Iterator[UserManager]:
-    """A started manager; at the end it is gone, with all that it started."""
+    """Yield a started manager; at the end it is gone, with all of its processes."""
     manager = UserManager(home)
     try:
         manager.start()
@@ -182,7 +182,7 @@ def user_manager(home: Path) -> Iterator[UserManager]:
 
 @functools.cache
 def _lacking() -> str:
-    """Why there can be no manager of our own here, or nothing."""
+    """Return the reason that there can be no manager here, or ""."""
     if os.geteuid() != 0:
         return "only root can make the namespaces"
     if missing := [tool for tool in _TOOLS if shutil.which(tool) is None]:

@@ -1,9 +1,8 @@
-"""The provider stage: models that say what a test wants, over HTTP or in this process.
+"""Providers of the tests: scripted models, over HTTP or in this process.
 
 - `ScriptedProvider` is a real server on loopback that plays an OpenAI-compatible endpoint, well behaved until
-  a script says otherwise; it keeps every request, and stops with all connections when its `with` ends.
-- `Answer` and the functions beside it are what scripts are made of; `reply` and `proposal` what a classifier
-  says.
+  a script replaces an answer; it records every request, and stops with all connections when its `with` ends.
+- `Answer` and its functions are the parts of scripts; `reply` and `proposal` are a classifier's answers.
 - `FakeEmbedder` embeds in this process; `hide`, `plant` and `fill` make models that are installed or not.
 """
 

@@ -1,4 +1,4 @@
-"""What a provider may answer besides what a good one does by itself."""
+"""Answers of a provider besides its default ones."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ def proposal(
 
 
 def reply(*proposals: object, usage: Mapping[str, int] | None = None) -> Answer:
-    """Answer a classifier's request; without proposals that nothing is worth keeping."""
+    """Return a classifier's answer; without proposals an empty list."""
     answer = completion(json.dumps(proposals))
     return answer if usage is None else replace(answer, json={**dict(answer.json), "usage": usage})  # type: ignore[call-overload]
 
 
 def embedded(provider: ScriptedProvider, request: Request, **options: object) -> Answer:
-    """Answer an embeddings request well; `options` are those of `Answer`."""
+    """Return a good answer to an embeddings request; `options` are those of `Answer`."""
     return Answer({"data": items(provider, request)}, **options)  # type: ignore[arg-type]
 
 
 def streamed(text: str, *, end: bytes = b"data: [DONE]\n\n", **options: object) -> Answer:
-    """Answer a chat request as a stream, a word an event; `options` are those of `Answer`."""
+    """Return a streamed chat answer, a word an event; `options` are those of `Answer`."""
     pieces = re.findall(r"\S+|\s+", text)
     events = [json.dumps({"choices": [{"index": 0, "delta": {"content": piece}}]}) for piece in pieces]
     body = b"".join(f"data: {event}\n\n".encode() for event in events) + end
@@ -45,7 +45,7 @@ def streamed(text: str, *, end: bytes = b"data: [DONE]\n\n", **options: object) 
 
 
 def poisoned(word: str, answer: Answer) -> Behaviour:
-    """Give this answer to every request that holds the word; others are served well."""
+    """Give this answer to every request with the word; others are served well."""
 
     def behave(provider: ScriptedProvider, request: Request) -> Answer:
         return answer if word.encode() in request.body else well_behaved(provider, request)

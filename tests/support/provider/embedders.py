@@ -1,4 +1,4 @@
-"""Embedders that do as a test says: vectors from a hash of the text, and failures by script."""
+"""Scripted embedders: vectors from a hash of the text, and failures by script."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ QUERY = Purpose("query", ("/repo",))
 class FakeEmbedder:
     """Unit rows that depend on the text alone; `calls` holds the texts of every call, failed ones too.
 
-    `poison` maps a text to the reason for which any call that holds it fails; `down` is a reason for which
-    every call fails; `failures` are reasons for the next calls, one each; `hold`, when set, keeps every call
-    waiting; `called` is set by every call; `purposes` are those of the calls. Looks at the model's identity
-    fail as calls do, but are counted in `looks` alone. `model` stands for what answers behind the name;
-    `cut` are texts that do not fit whole.
+    `poison` maps a text to the failure reason of any call with it. `down` is the reason for which every call
+    fails, and `failures` are reasons for the next calls, one each. `hold`, when set, keeps every call
+    waiting. `called` is set by every call, and `purposes` are those of the calls. Checks of the model's
+    identity fail as calls do, but are counted in `looks` alone. `model` is the model behind the name; `cut`
+    are texts that do not fit whole.
     """
 
     key = "fake"
@@ -28,7 +28,7 @@ class FakeEmbedder:
     replaceable = True
     gives_layers = False
     health = renamed = None
-    engine = told = ""
+    engine = engine_note = ""
 
     def __init__(self, dimension: int = 8) -> None:
         self.dimension = dimension
@@ -46,7 +46,7 @@ class FakeEmbedder:
 
     @property
     def texts(self) -> list[str]:
-        """Every text that was asked for, in order."""
+        """Return every embedded text, in order."""
         return [text for call in self.calls for text in call]
 
     async def prepare(self) -> None:
@@ -85,5 +85,5 @@ class FakeEmbedder:
 
 
 def vector(text: str, dimension: int = 8) -> Vectors:
-    """The unit row of a text, shape (dimension,)."""
+    """Return the unit row of a text, shape (dimension,)."""
     return np.array(hashed_vector(text, dimension), np.float32)

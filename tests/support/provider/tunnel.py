@@ -1,4 +1,4 @@
-"""A proxy on loopback that knows CONNECT, and a provider behind TLS: what is seen on the way is kept."""
+"""CONNECT proxy on loopback, and a provider behind TLS; the proxy records all bytes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tests.support.provider.server import ScriptedProvider
 
 
 class TunnelProxy:
-    """Takes any CONNECT to one server, whatever it names; anything else is answered 501.
+    """Tunnels any CONNECT to one server, whatever host it names; anything else is answered 501.
 
-    `heads` are the requests as they came, `seen` all bytes that clients sent, in tunnels too.
+    `heads` are the received requests, `seen` all bytes of clients, in tunnels too.
     """
 
     def __init__(self, target: tuple[str, int]) -> None:
@@ -80,7 +80,7 @@ class TunnelProxy:
 
 
 def certificate(folder: Path, host: str) -> tuple[Path, Path]:
-    """A certificate that signs itself, and its key, made by the openssl program."""
+    """Make a self-signed certificate and its key by the openssl program."""
     cert, key = folder / "cert.pem", folder / "key.pem"
     subprocess.run(
         [
@@ -96,7 +96,7 @@ def certificate(folder: Path, host: str) -> tuple[Path, Path]:
 
 
 def behind_tls(provider: ScriptedProvider, cert: Path, key: Path) -> tuple[str, int]:
-    """Have a provider that is not started yet speak TLS; returns its address."""
+    """Start a provider with TLS; return its address."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)
     provider.server.socket = context.wrap_socket(provider.server.socket, server_side=True)

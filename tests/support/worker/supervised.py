@@ -1,4 +1,4 @@
-"""A supervisor at work with a worker process, all that it says on record, and a census of what it uses."""
+"""A running supervisor with a worker process, a record of its reports, and a count of resources."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from pathlib import Path
 
 from forged.capture.supervisor import Patience, Supervisor, Target
 from forged.capture.values import (
-    Asked,
-    AskedAgain,
-    AskedVectors,
+    AskHeads,
+    AskRetry,
+    AskVectors,
     Classified,
-    GoOn,
+    HeadsAnswer,
     KnownMemory,
-    NamedHeads,
     Ready,
     Report,
-    StatementVectors,
+    RetryAnswer,
     Task,
     TaskFailed,
+    VectorsAnswer,
     WorkerSettings,
 )
 from tests.support.clock import until
@@ -41,28 +41,28 @@ class Supervised:
     task: asyncio.Task[None] = field(init=False)
     seen: list[Report | str] = field(default_factory=list)  # reports and causes of death, in order
     died_at: list[float] = field(default_factory=list)
-    heads: tuple[KnownMemory, ...] = ()  # what a worker that asks is told
+    heads: tuple[KnownMemory, ...] = ()  # the answer to a worker's question
 
     def on_report(self, report: Report) -> None:
         self.seen.append(report)
-        if isinstance(report, Asked):
-            self.supervisor.give(NamedHeads(report.event_id, self.heads), 10.0)
-        if isinstance(report, AskedVectors):
-            self.supervisor.give(StatementVectors(report.event_id), 10.0)
-        if isinstance(report, AskedAgain):
-            self.supervisor.give(GoOn(report.event_id, may=True), 10.0)
+        if isinstance(report, AskHeads):
+            self.supervisor.give(HeadsAnswer(report.event_id, self.heads), 10.0)
+        if isinstance(report, AskVectors):
+            self.supervisor.give(VectorsAnswer(report.event_id), 10.0)
+        if isinstance(report, AskRetry):
+            self.supervisor.give(RetryAnswer(report.event_id, may=True), 10.0)
 
     def on_death(self, cause: str) -> None:
         self.seen.append(cause)
         self.died_at.append(asyncio.get_running_loop().time())
 
     async def ready(self) -> int:
-        """Process id of a worker that waits for a task."""
+        """Return the process id of a worker that waits for a task."""
         await until(lambda: self.supervisor.ready)
         return self.supervisor.pid
 
     async def handled(self, task: Task, limit_s: float = 10.0) -> Classified | TaskFailed:
-        """The last report about a task."""
+        """Return the last report about a task."""
         await self.ready()
         seen = len(self.reports)
         self.supervisor.give(task, limit_s)
@@ -73,7 +73,7 @@ class Supervised:
         )
 
     async def killed(self, pid: int) -> int:
-        """Kill a worker; the process id of the one after it, once that is ready."""
+        """Kill a worker; return the process id of its successor, once that is ready."""
         deaths = len(self.deaths)
         os.kill(pid, signal.SIGKILL)
         await until(lambda: len(self.deaths) > deaths)
@@ -102,7 +102,7 @@ async def supervised(
     target: Target = scripted,
     patience: Patience = PROMPT,
 ) -> AsyncIterator[Supervised]:
-    """A running supervisor; with a word as settings, that of a scripted worker."""
+    """Yield a running supervisor; with a word as settings, that of a scripted worker."""
     one = Supervised()
     one.supervisor = Supervisor(
         WorkerSettings(classifier=settings) if isinstance(settings, str) else settings,
@@ -119,18 +119,18 @@ async def supervised(
 
 
 def census() -> Usage:
-    """What this process uses; the one helper that `multiprocessing` keeps is started before, so it is in."""
+    """Return the resources of this process, after starting the helper process of `multiprocessing`."""
     resource_tracker.ensure_running()
     return usage(os.getpid())
 
 
 def semaphores(pid: int) -> list[Path]:
-    """Files of the semaphores that a worker has opened, by the names that others have to know."""
+    """Return the files of a worker's semaphores with shared names."""
     return [Path(name.decode()) for name in re.findall(rb"/dev/shm/sem\.mp\S+", proc(pid, "maps"))]
 
 
 async def back_to(before: Usage) -> None:
-    """Wait until no more is used than before."""
+    """Wait until the use of resources is no more than before."""
 
     def settled() -> bool:
         now = census()

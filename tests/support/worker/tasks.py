@@ -1,4 +1,4 @@
-"""What a worker is given: settings, roots and tasks that lie under a test's own directory."""
+"""Settings, roots and tasks of a worker, under a test's own directory."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def roots_in(tmp_path: Path) -> tuple[Root, Root]:
 
 
 def block(root: Root) -> Path:
-    """Put a file where a root's directory of memories would be: nothing can be listed or written there."""
+    """Put a file in place of a root's directory of memories, which then cannot be read or written."""
     path = Path(root.directories[0])
     path.parent.mkdir(exist_ok=True)
     path.write_text("in the way")
     return path
 
 
-def told(tmp_path: Path, text: str) -> Classify:
+def classify_task(tmp_path: Path, text: str) -> Classify:
     repo, user = roots_in(tmp_path)
     return Classify(Event(roots=(repo, user), window=(Utterance("user", text),), session_id="s1"))

@@ -1,0 +1,130 @@
+"""One asyncio connection to the daemon: an `Exchange`, and a mailbox for each waiting request.
+
+Replies come in any order. Errors are those of a blocking connection, raised to every waiting request. It is
+a `BufferedProtocol`, because asyncio's streams and plain protocols cost twice as much per reply.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
+
+from forged_client.dial import has_hung_up
+from forged_client.errors import ClientError, ConnectionLost, ReplyLost
+from forged_client.exchange import Exchange
+from forged_client.protocol import R, Reply, Request
+
+Mailbox = asyncio.Queue[Reply | ClientError]
+
+
+class AsyncConnection(asyncio.BufferedProtocol):
+    """An open connection; belongs to the event loop in which it was made."""
+
+    def __init__(self, sock: socket.socket, name: str) -> None:
+        self._sock = sock
+        self._loop = asyncio.get_running_loop()
+        self._exchange = Exchange(name)
+        self._waiting: dict[int, Mailbox] = {}
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._ended = False
+        self._transport: asyncio.Transport | None = None
+
+    async def ask(self, request: Request[R]) -> Reply:
+        """Return the reply to one request. Raises ClientError, and ReplyLost if the connection ends first."""
+        with self._waiting_for(request) as (mailbox, frame):
+            await self._write(frame)
+            return await _taken(mailbox)
+
+    async def stream(self, request: Request[R]) -> AsyncGenerator[Reply, None]:
+        """Yield every reply to one request, until the error that ends the connection."""
+        with self._waiting_for(request) as (mailbox, frame):
+            await self._write(frame)
+            while True:
+                yield await _taken(mailbox)
+
+    def is_usable(self) -> bool:
+        if self._ended or self._loop is not asyncio.get_running_loop():
+            return False
+        # The loop may not have seen yet that an idle connection was closed.
+        return bool(self._waiting) or not has_hung_up(self._sock)
+
+    def is_idle(self) -> bool:
+        return not self._waiting
+
+    def end(self, error: ClientError) -> None:
+        """Close the connection and pass the error to every waiting request."""
+        if self._ended:
+            return
+        self._ended = True
+        self._writable.set()
+        for mailbox in self._waiting.values():
+            mailbox.put_nowait(error)
+        if self._transport is not None and not self._loop.is_closed():
+            self._transport.abort()
+        else:
+            self._sock.close()
+
+    @contextmanager
+    def _waiting_for(self, request: Request[R]) -> Iterator[tuple[Mailbox, bytes]]:
+        number, frame = self._exchange.request(request)
+        mailbox = self._waiting[number] = asyncio.Queue()
+        try:
+            yield mailbox, frame
+        finally:
+            del self._waiting[number]
+
+    async def _write(self, frame: bytes) -> None:
+        # If the daemon does not read, requests wait here and not in a growing buffer.
+        await self._writable.wait()
+        if self._ended or self._transport is None:
+            raise ConnectionLost("the connection ended before the request was sent")
+        self._transport.write(frame)
+
+    # Called by the event loop.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the loop's signature
+        return self._exchange.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        try:
+            replies = self._exchange.replies(nbytes)
+        except ClientError as error:
+            self.end(error)
+            return
+        for reply in replies:
+            if mailbox := self._waiting.get(reply.id):
+                mailbox.put_nowait(reply)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the loop's signature
+        if not self._ended:
+            self._read_refusal()
+        self.end(ReplyLost("the daemon closed the connection before it replied"))
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def _read_refusal(self) -> None:
+        """Read the error that the daemon sent before it hung up; a failed write hides it."""
+        try:
+            size = self._sock.recv_into(self._exchange.room())
+        except OSError:
+            return
+        if size:
+            self.buffer_updated(size)
+
+
+async def _taken(mailbox: Mailbox) -> Reply:
+    arrived = await mailbox.get()
+    if isinstance(arrived, ClientError):
+        raise arrived
+    return arrived

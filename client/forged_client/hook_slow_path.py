@@ -1,0 +1,113 @@
+"""Rare cases of a hook: start the daemon, connect to a long path, truncate a payload.
+
+Uses the standard library alone, as hook.py, because this runs where no other package can be imported. Raises
+any error; the hook then prints nothing.
+"""
+
+from __future__ import annotations
+
+import _socket
+import json
+import time
+from collections.abc import Iterator
+
+from forged_client.address import socket_path
+from forged_client.autostart import start
+from forged_client.dial import Deadline, dial, retry_pauses
+from forged_client.errors import AddressError, DaemonAbsent
+
+# Characters of each text in a payload that are kept at first; this is halved until the payload fits.
+_LONGEST = 256_000
+# Characters without a blank that are dropped at a cut, because half a secret does not look like one.
+_LONGEST_WORD = 16_000
+
+
+def started_connection(within_s: float) -> _socket.socket:
+    """Return a blocking connection to the daemon, which is started if none listens yet.
+
+    Raises ClientError.
+    """
+    path, deadline = socket_path(), Deadline(within_s)
+    try:
+        return _blocking(dial(path, deadline))
+    except DaemonAbsent:
+        starting = start(path, None, deadline)
+    try:
+        for pause in retry_pauses():
+            try:
+                sock = dial(path, deadline)
+            except DaemonAbsent:
+                starting.check()
+            else:
+                return _blocking(sock)
+            left = deadline.left("starting the daemon")
+            time.sleep(min(pause, left))
+    finally:
+        starting.done()
+    raise AssertionError  # `retry_pauses` never ends
+
+
+def _blocking(sock: _socket.socket) -> _socket.socket:
+    sock.setblocking(True)
+    return sock
+
+
+def address_notice(error: BaseException, payload: bytes) -> bytes:
+    """Return a notice, once a session, for an address that no daemon can have; empty for other errors.
+
+    Without it hooks would be silent for good. Raises the errors of json.
+    """
+    found = error if isinstance(error, AddressError) else error.__cause__
+    return _notice(str(found), payload) if isinstance(found, AddressError) else b""
+
+
+def protocol_notice(message: bytes, payload: bytes) -> bytes:
+    """Return a notice, once a session, with the message of a daemon that has another protocol.
+
+    Raises the errors of json.
+    """
+    return _notice(message.decode("utf-8", "replace"), payload)
+
+
+def _notice(why: str, payload: bytes) -> bytes:
+    """Return the answer with this notice, or nothing for other events."""
+    event = json.loads(payload)
+    if event.get("hook_event_name") != "SessionStart" or event.get("source") in {"clear", "compact"}:
+        return b""
+    return json.dumps({"systemMessage": f"forged has no memory in this session: {why}"}).encode()
+
+
+def shortened(payload: bytes, most: int) -> bytes:
+    """Return a payload of at most `most` bytes, with its longest texts cut. Raises the errors of json."""
+    given, longest = json.loads(payload), _LONGEST
+    while len(payload) > most and longest:
+        payload = json.dumps(_cut(given, longest)).encode()
+        longest //= 2
+    return payload
+
+
+def paths(payload: bytes, most: int) -> Iterator[tuple[bytes, bool]]:
+    """Yield the absolute paths that a payload names, each with True for the path of a file."""
+    try:
+        given = json.loads(payload.decode("utf-8", "replace"))
+    except ValueError:
+        return
+    for name, is_file in (("cwd", False), ("workspace_roots", False), ("transcript_path", True)):
+        value = given.get(name) if isinstance(given, dict) else None
+        value = value[0] if isinstance(value, list) and value else value
+        if isinstance(value, str) and value.startswith("/") and "\0" not in value:
+            path = value.encode("utf-8", "replace")
+            if len(path) < most:
+                yield path, is_file
+
+
+def _cut(value: object, longest: int) -> object:
+    """Return the value with its texts cut; a `<private>` span before the cut stays hidden."""
+    if isinstance(value, dict):
+        return {name: _cut(each, longest) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_cut(each, longest) for each in value]
+    if not isinstance(value, str) or len(value) <= longest:
+        return value
+    end = max(value.rfind(blank, max(longest - _LONGEST_WORD, 0), longest) for blank in " \n")
+    return value[: end if end > 0 else max(longest - _LONGEST_WORD, 0)]

@@ -1,0 +1,114 @@
+"""Decide if an event may cost a model call now, by the endpoint's health and the token limits.
+
+`CallLimiter` asks the model's health and the governor, and reports the cost of calls to both. Built-in rules
+and decided events need no call. It asks the governor again at least every minute, because a monotonic clock
+does not move while a machine is suspended.
+"""
+
+from __future__ import annotations
+
+from forged.capture.values import TaskFailed, Usage
+from forged.errors import ProviderError
+from forged.models import Attempt, EndpointHealth, Governor
+from forged.state import Event
+from forged.text.tokens import BYTES_PER_TOKEN, estimate
+
+_LOOK_AGAIN_S = 60.0
+_ATTEMPTS = 2
+PROMPT_TOKENS = 1500  # of a classifier's prompt without the window, estimated
+_PURPOSE = "capture"
+_NO_CALL_FAILED = frozenset({"storage", "internal"})
+
+
+class CallLimiter:
+    """Limits model calls for capture. One for the daemon.
+
+    `now` is in seconds of the health's clock.
+    """
+
+    def __init__(self, governor: Governor, health: EndpointHealth) -> None:
+        self._governor = governor
+        self._health = health
+        self._attempt = Attempt(health)
+        self._until = 0.0
+        self._why = ""
+
+    @property
+    def attempts(self) -> int:
+        """Return the calls that an admitted event may make: one if the last call failed."""
+        return 1 if self._health.has_failed else _ATTEMPTS
+
+    def wait_s(self, now: float) -> float:
+        """Return the seconds until the next check, 0 if it may be now."""
+        outage = self._health.outage()
+        return max(outage.wait_s if outage is not None else 0.0, self._until - now, 0.0)
+
+    def why(self, now: float) -> str:
+        """Return the reason why no call is admitted, or ""."""
+        outage = self._health.outage()
+        if outage is not None and outage.wait_s:
+            return f"calls fail, next attempt in {outage.wait_s:.0f} s: {outage.message}"
+        return self._why if self.wait_s(now) else ""
+
+    def admits(self, event: Event, now: float) -> bool:
+        """Return True if an event may cost a call now; it then counts against the limit of the minute."""
+        if self.wait_s(now):
+            return False
+        refusal = self._governor.admit(_estimate(event))
+        if refusal is None:
+            self._attempt.abandoned()  # admitted before, but without a call
+            self._attempt = self._health.begin()
+            return True
+        self._until, self._why = now + min(refusal.wait_s, _LOOK_AGAIN_S), refusal.message
+        return False
+
+    def answered(self, event: Event, usage: Usage) -> None:
+        """Record an answer of the model about an event; without calls in `usage`, release the attempt."""
+        if usage.calls:
+            self._spend(event, usage, failed=0)
+            self._health.made(usage.calls)
+            self._attempt.succeeded()
+        self._attempt.abandoned()
+
+    def failed(self, event: Event, report: TaskFailed) -> None:
+        """Record a failed task; the report tells if a call caused it.
+
+        An unusable answer does not mean that the model is down: the event waits or fails by its own attempts.
+        """
+        self._attempt.abandoned()
+        if report.reason in _NO_CALL_FAILED:
+            return
+        unsaid = report.reason == "timeout" and not report.usage.calls
+        usage = _guessed(event) if unsaid else report.usage
+        self._spend(event, usage, failed=usage.calls)
+        self._health.made(usage.calls)
+        error = ProviderError(report.message, reason=report.reason, retry_after_s=report.retry_after_s)
+        self._health.failed(error)  # count once: the event itself may be the cause
+
+    def lost(self, event: Event) -> None:
+        """Record the death of a worker that may have made a call; the call counts by its estimate."""
+        self._attempt.abandoned()
+        self._spend(event, _guessed(event), failed=1)
+
+    def _spend(self, event: Event, usage: Usage, *, failed: int) -> None:
+        """Report the cost of calls to the governor."""
+        if not usage.calls:
+            return
+        self._governor.spend(
+            _PURPOSE,
+            calls=usage.calls,
+            failed=failed,
+            prompt_tokens=usage.prompt_tokens,
+            completion_tokens=usage.completion_tokens,
+            said_tokens=usage.calls * estimate(*(each.text for each in event.window)),
+        )
+
+
+def _guessed(event: Event) -> Usage:
+    """Return the estimated usage of one call about an event."""
+    return Usage(1, _estimate(event), 0)
+
+
+def _estimate(event: Event) -> int:
+    """Return the estimated tokens of a call about an event."""
+    return PROMPT_TOKENS + event.size // BYTES_PER_TOKEN

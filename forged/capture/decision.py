@@ -1,0 +1,313 @@
+"""Decide about each proposal: new memory, duplicate, replacement, tentative statement, or review.
+
+Input: an event, a classifier's answer and the existing memories. Output: documents to write, and a tally of
+the rest. Proposals are decided one by one. Links lead only to memories of the same root, and a new version is
+based on the head of its chain. A known or forgotten text is not written again, unless the person repeated it
+since. The same holds for a version that this session replaced, because windows repeat. Proposals from pasted
+text (`Provenance`) or from a past session wait for review. Raises nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import cached_property
+
+from msgspec.structs import replace
+
+from forged.attributes import FactsPatch
+from forged.capture.authorship import Authorship, Provenance
+from forged.capture.existing import ExistingMemories, Match
+from forged.capture.model_reply import mentioned_entities
+from forged.capture.values import MAX_CONTENT_BYTES, MOST_DOCUMENTS, Classified, Proposal, Refused, Tally
+from forged.files import MOST_EVIDENCE, EvidenceError, Root, with_hash
+from forged.memory import (
+    MOST_CUE_CHARS,
+    MOST_CUES,
+    Category,
+    Evidence,
+    Memory,
+    Origin,
+    Related,
+    Relationship,
+    Trigger,
+    evidence_named,
+    new_id,
+    time_ns,
+    utc,
+)
+from forged.state import DecidedMemory, Event
+from forged.text.forgetting import says_again
+from forged.text.redaction import PLACEHOLDER, redact
+from forged.text.same_text import content_words
+from forged_client.private_spans import without_private
+
+MOST_RELATED = 8
+
+# Return the Unix time when a text was forgotten in one of some roots (by their tops), or None.
+ForgottenSince = Callable[[Sequence[str], str], float | None]
+
+# Triggers as written in memory files, by the kind of event.
+_TRIGGERS: dict[str, Trigger] = {
+    "turn": Trigger.CADENCE,
+    "session_end": Trigger.CADENCE,
+    "compaction": Trigger.COMPACTION,
+    "explicit": Trigger.EXPLICIT,
+    "learned": Trigger.CADENCE,
+}
+_CATEGORIES = frozenset(Category)
+_RELATIONSHIPS = frozenset(Relationship)
+# Least number of words beside secrets: "The API token is [redacted]" is useless.
+_LEAST_WORDS = 3
+_SECRET_WORDS = frozenset(
+    content_words("user user's api access auth login key token password passphrase secret credential")
+)
+
+
+def decide(
+    event: Event,
+    classified: Classified,
+    existing: ExistingMemories,
+    forgotten: ForgottenSince,
+    now: str,
+) -> tuple[tuple[DecidedMemory, ...], Tally]:
+    """Return documents for an event's roots in the order proposed, and a tally of what was left out.
+
+    `existing` grows by the decisions; `now` is RFC 3339. The tally counts each proposal that was left out
+    once. Malformed ones and those beyond ten documents count as invalid. It counts all secrets that were cut
+    out.
+    """
+    decider = _Decider(event, classified.author, existing, forgotten, now)
+    for proposal in classified.proposals:
+        decider.decide_one(proposal)
+    counts = (decider.duplicates, decider.secrets, decider.said_again, tuple(decider.refused))
+    return tuple(decider.documents), Tally(decider.invalid + classified.malformed, *counts)
+
+
+class _Decider:
+    """Decides about one answer; earlier decisions count as existing for later ones."""
+
+    def __init__(
+        self,
+        event: Event,
+        author: Origin,
+        existing: ExistingMemories,
+        forgotten: ForgottenSince,
+        now: str,
+    ) -> None:
+        self.documents: list[DecidedMemory] = []
+        self.refused: list[Refused] = []
+        self.invalid = self.duplicates = self.secrets = self.said_again = 0
+        self._event = event
+        self._existing = existing
+        self._forgotten = forgotten
+        self._now = now
+        self._by_model = author == Origin.MODEL
+        self._is_past = event.kind == "learned"
+        self._origin = Origin.EXPLICIT if event.kind == "explicit" else author
+
+    def decide_one(self, proposal: Proposal) -> None:
+        """Add a document for a proposal, or count why there is none."""
+        root = next((root for root in self._event.roots if root.scope == proposal.scope), None)
+        content = self._presentable(proposal.content)
+        match = Match(self._existing, root, proposal, content, by_model=self._by_model)
+        if proposal.update_only and (root is None or not self._changes_known(root, content, match)):
+            return
+        origin = self._provenance.of(content, by_model=self._by_model) if content else "foreign"
+        if objection := self._objection(root, content, proposal, origin):
+            self.invalid += 1
+            self._add_refusal(proposal, content, objection)
+        elif (is_said_again := self._is_said_again(content)) is False or self._existing.says(content):
+            self.duplicates += 1
+            if is_said_again is False:
+                self._add_refusal(
+                    proposal, "", "it was forgotten, and nobody has said it since", if_asked=True
+                )
+            else:
+                self._add_refusal(proposal, content, "it is known already", if_asked=True)
+        elif self._is_outdated(content, match):
+            self.duplicates += 1
+        elif root is None or self._is_full(waits=origin == "mixed" or self._is_past):
+            self.invalid += 1
+            self._add_refusal(proposal, content, f"there were {MOST_DOCUMENTS} before it")
+        elif origin == "mixed":
+            self._keep(
+                self._held_for_review(root, self._memory(root, content, proposal, match.head), proposal)
+            )
+        else:
+            memory = self._memory(root, content, proposal, match.head)
+            self._keep(DecidedMemory(root, memory, self._why(proposal), attributes=_attributes(proposal)))
+            if match.tentative is not None:
+                self._existing.tentative.supersede(match.tentative, content)
+            self._existing.decided(root, memory)
+            self.said_again += is_said_again is not None
+
+    def _is_outdated(self, content: str, match: Match) -> bool:
+        """Return True for a past session's proposal if its head is newer."""
+        if not self._is_past or match.head is None:
+            return False
+        return time_ns(match.head.created_at) > time_ns(self._said_at(content))
+
+    def _said_at(self, content: str) -> str:
+        """Return the time of the turn with most words of a proposal, by which `undo` finds it."""
+        if not self._event.said_at and not self._is_past:
+            return self._now
+        times = self._event.times
+        said_at = times[0] if len(set(times)) == 1 else self._turn_time(set(content_words(content)), times)
+        return utc(said_at) if said_at else self._now
+
+    def _turn_time(self, words: set[str], times: Sequence[float]) -> float:
+        """Return the time of the turn whose messages share most words."""
+        shares, turn = dict[float, int](), times[0]
+        for each, at in zip(self._event.window, times, strict=True):
+            turn = at if each.role == "user" else turn
+            if each.role == "user" or not self._is_past:
+                shares[turn] = max(shares.get(turn, 0), len(words & set(content_words(each.text))))
+        return max(shares, key=lambda at: (shares[at], at), default=turn)
+
+    def _keep(self, document: DecidedMemory) -> None:
+        """Add a document; one from a past session waits for review."""
+        if self._is_past:
+            why = document.waits or "it was said in a session before, and nobody has looked at it yet"
+            at = time_ns(self._now) / 1e9
+            document = replace(document, waits=why, agent=self._event.agent, learned_at=at)
+        self.documents.append(document)
+
+    def _is_full(self, *, waits: bool) -> bool:
+        """Return True if there are already as many documents as one event may make."""
+        return sum(bool(each.waits) == waits for each in self.documents) == MOST_DOCUMENTS
+
+    def _why(self, proposal: Proposal) -> str:
+        """Return the reason of a proposal; all of a model's have the same."""
+        return proposal.why or ("model" if self._by_model else "rule")
+
+    def _held_for_review(self, root: Root, memory: Memory, proposal: Proposal) -> DecidedMemory:
+        """Return a document that is neither known nor a head until a person accepts it."""
+        who = "a model proposed it from" if self._by_model else "it stands beside"
+        pasted = redact(self._provenance.pasted_text(memory.content)).text
+        why = f"{who} text that was pasted, which may have asked for it"
+        attributes = _attributes(proposal)
+        return DecidedMemory(
+            root, memory, self._why(proposal), why, pasted, self._event.agent, attributes=attributes
+        )
+
+    def _objection(self, root: Root | None, content: str, proposal: Proposal, origin: Authorship) -> str:
+        """Return the reason why a proposal cannot be kept, or ""."""
+        if root is None:
+            return "there is no repository here to keep it in"
+        if not content:
+            too_long = len(proposal.content.encode("utf-8", "replace")) > MAX_CONTENT_BYTES
+            return f"it is longer than {MAX_CONTENT_BYTES:,} bytes" if too_long else "it holds a secret"
+        if proposal.category not in _CATEGORIES:
+            return "its category is none that there is"
+        return "it stands on text that was pasted" if origin == "foreign" else ""
+
+    def _add_refusal(self, proposal: Proposal, text: str, reason: str, *, if_asked: bool = False) -> None:
+        """Record a refusal; with `if_asked` only of a request, and no repeated one of a compaction."""
+        is_request = proposal.why == "request" and self._event.kind != "compaction"
+        asked = is_request or self._event.kind == "explicit"
+        if proposal.content.strip() and (asked or not if_asked):
+            self.refused.append(Refused(text, reason, asked))
+
+    def _is_said_again(self, content: str) -> bool | None:
+        """Return True if the person repeated a forgotten text since, None if it was never forgotten."""
+        since = self._forgotten(self._event.tops, content)
+        if since is None:
+            return None
+        messages = zip(self._event.window, self._event.said_at, strict=False)
+        said = (each.text for each, at in messages if at > since and each.role == "user")
+        return any(says_again(text, content) for text in said)
+
+    def _presentable(self, content: str) -> str:
+        """Return a text without secrets and private spans; "" if too little is left."""
+        content = content.encode("utf-8", "replace").decode().strip()
+        if len(content.encode()) > MAX_CONTENT_BYTES:
+            return ""
+        redacted = redact(without_private(content))
+        self.secrets += redacted.count
+        content = redacted.text.strip()
+        return "" if PLACEHOLDER in content and _says_nothing(content) else content
+
+    @cached_property
+    def _provenance(self) -> Provenance:
+        """Group the words of the window by author; slow, and most answers do not need it."""
+        return Provenance(self._event.window, begun=self._event.begun, goes_on=self._event.goes_on)
+
+    def _memory(self, root: Root, content: str, proposal: Proposal, head: Memory | None) -> Memory:
+        """Make the memory of a proposal, as a new version of `head` if there is one."""
+        said_at, things = self._said_at(content), (proposal.entities, proposal.relations)
+        entities, relations = (
+            mentioned_entities(*things, content, self._single_line) if any(things) else ((), ())
+        )
+        return Memory(
+            id=new_id(),
+            content=content,
+            created_at=said_at,
+            updated_at=said_at,
+            version=1 if head is None else head.version + 1,
+            scope=root.scope,
+            category=proposal.category,
+            session_id=self._event.session_id or "unknown",
+            trigger=_TRIGGERS[self._event.kind],
+            supersedes=None if head is None else head.id,
+            related=self._edges(
+                root, (*proposal.related, *(() if head else self._contradictions(root, content)))
+            ),
+            origin=self._origin,
+            cues=self._cues(proposal.cues),
+            evidence=_evidence(root, proposal.evidence),
+            entities=entities,
+            relations=relations,
+        )
+
+    def _changes_known(self, root: Root, content: str, match: Match) -> bool:
+        """Return True if an uncertain statement changes a known one; else remember it as tentative."""
+        if self._event.kind == "compaction" or not content:
+            return False
+        if match.head or match.tentative:
+            return True
+        self._existing.tentative.add(root, content, penalty=match.penalty)
+        return False
+
+    def _contradictions(self, root: Root, content: str) -> Iterator[Related]:
+        """Yield a link to the head that a typed text may contradict."""
+        head = self._existing.contradicted(root, content) if not self._by_model else None
+        if head is not None:
+            yield Related(head.id, Relationship.CONTRADICTS)
+
+    def _cues(self, proposed: Sequence[str]) -> tuple[str, ...]:
+        """Return the cues that are short enough, each once."""
+        lines = map(self._single_line, proposed)
+        short = (line for line in lines if line and len(line) <= MOST_CUE_CHARS)
+        return tuple(dict.fromkeys(short))[:MOST_CUES]
+
+    def _single_line(self, text: str) -> str:
+        """Return a presentable text in one line."""
+        return " ".join(self._presentable(text).split())
+
+    def _edges(self, root: Root, proposed: Sequence[Related]) -> tuple[Related, ...]:
+        """Return the links to existing memories with a known relationship, each once."""
+        there = (edge for edge in proposed if edge.id in self._existing.ids[root])
+        good = (edge for edge in there if edge.relationship in _RELATIONSHIPS)
+        return tuple(dict.fromkeys(good))[:MOST_RELATED]
+
+
+def _attributes(proposal: Proposal) -> FactsPatch:
+    """Return the attributes that a proposal sets."""
+    source = {"source": proposal.source} if proposal.source else None
+    return FactsPatch(importance=proposal.importance, metadata=source)
+
+
+def _evidence(root: Root, proposed: Sequence[str]) -> tuple[Evidence, ...]:
+    """Return hashed evidence for the files that a proposal names."""
+    found: list[Evidence] = []
+    for text in dict.fromkeys(proposed if root.has_files else ()):
+        with suppress(EvidenceError):
+            found.append(with_hash(root.top, evidence_named(text)))
+    return tuple(found[:MOST_EVIDENCE])
+
+
+def _says_nothing(content: str) -> bool:
+    """Return True if a text has hardly a word other than its redacted secrets."""
+    words = set(content_words(content.replace(PLACEHOLDER, " "))) - _SECRET_WORDS
+    return len(words) < _LEAST_WORDS

@@ -1,0 +1,251 @@
+"""Linear model that estimates which of a person's statements are worth keeping. Pure Python.
+
+`passages` groups statements that are scored together. A `StatementScorer` takes a text, with or without its
+vector, and returns `StatementScores` in nats; above 0 means likelier than not. `select_passages` picks those
+above a bar, at most two of a message, extended by likely neighbours. `tests/training` makes the file. Raises
+msgspec.MsgspecError for an invalid file, and ValueError for a vector of another size than in training.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+import re
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
+
+import msgspec
+
+from forged.capture.authorship import Statement
+from forged.capture.rules.requests import asks
+from forged.memory import Category, Scope
+from forged.text.linear import LinearFunction, Weights, pieces
+
+FILE = os.path.join(os.path.dirname(__file__), "linear_model.bin")
+SIGNS = 9
+# Characters: of a message that is kept whole, of a sentence with its neighbour, and of the message that is
+# scored as context.
+SHORT, LONG, MESSAGE_CHARS = 160, 250, 1_000
+_MOST_SENTENCES = 12
+# Most passages kept of one message.
+_MOST_PASSAGES = 2
+# Weight of the message's score; the rest is that of its best sentence.
+_MESSAGE = 0.5
+
+_LONG = 200
+_ASKS = re.compile(r"[?？]\s*$")
+_QUOTES = re.compile('["“«「`]')
+_MARKED = re.compile(r"\W*[->#$|+]")
+
+
+class StatementWeights(msgspec.Struct, frozen=True):
+    """Trained weights for texts, with vectors or by words alone.
+
+    `bar` is the least score that is kept, chosen for 95 % precision. `asked_bar` is the least score of a
+    request. `kept` and `others` are the kinds of sentences that are worth keeping or not.
+    """
+
+    bar: float
+    asked_bar: float
+    keep: Weights
+    asks: Weights
+    kept: dict[str, Weights]
+    others: dict[str, Weights]
+    user: Weights
+
+
+class LinearModelFile(msgspec.Struct, frozen=True):
+    """Shipped model file. `data` is a hash of the training data, `engine` names the model of the vectors."""
+
+    data: str
+    engine: str
+    by_rows: StatementWeights
+    by_words: StatementWeights
+
+
+class StatementScores(msgspec.Struct, frozen=True):
+    """Scores of a text: worth keeping, a request to remember, about the person; and its likeliest kind.
+
+    `keep` adds two classifiers: one for all kept against all other sentences, and one by fourteen kinds.
+    Kinds help, as a question and a quotation have little in common.
+    """
+
+    keep: float
+    asks: float
+    user: float
+    kind: str
+
+    def category(self, scope: Scope) -> Category:
+        """Return the category of a text of this kind in a scope."""
+        if self.kind == "correction":
+            return Category.CORRECTIONS
+        if scope is Scope.USER:
+            return Category.USER_FACTS if self.kind == "fact" else Category.CODING_PREFERENCES
+        is_settled = self.kind == "decision"
+        return Category.ARCHITECTURAL_DECISIONS if is_settled else Category.PROJECT_CONVENTIONS
+
+
+class StatementScorer:
+    """Scores texts with one set of weights."""
+
+    def __init__(self, weights: StatementWeights) -> None:
+        self.bar, self.asked_bar, self.sees_rows = weights.bar, weights.asked_bar, bool(weights.keep.row)
+        self._keep, self._asks, self._user = map(LinearFunction, (weights.keep, weights.asks, weights.user))
+        self._kept = {name: LinearFunction(each) for name, each in weights.kept.items()}
+        self._others = [LinearFunction(each) for each in weights.others.values()]
+
+    def scores(self, text: str, row: bytes = b"") -> StatementScores:
+        """Return the scores of a text with its vector, which may be empty."""
+        vector = array("f", row)
+        places, form = pieces(text), signs(text)
+
+        def of(line: LinearFunction) -> float:
+            return line.at(vector, places, form)
+
+        kept = {name: of(line) for name, line in self._kept.items()}
+        keep = of(self._keep) + _log_sum(kept.values()) - _log_sum(map(of, self._others))
+        return StatementScores(keep, of(self._asks), of(self._user), max(kept, key=kept.__getitem__))
+
+
+class LinearModel(msgspec.Struct, frozen=True):
+    """Scorers for texts with vectors, and for texts without."""
+
+    by_rows: StatementScorer
+    by_words: StatementScorer
+
+
+def _log_sum(scores: Iterable[float]) -> float:
+    """Return the logarithm of the sum of exponentials."""
+    scores = tuple(scores)
+    most = max(scores)
+    return most + math.log(sum(math.exp(each - most) for each in scores))
+
+
+@functools.cache
+def linear_model() -> LinearModel:
+    """Return the shipped model, read once."""
+    with open(FILE, "rb") as file:
+        weights = msgspec.msgpack.decode(file.read(), type=LinearModelFile)
+    return LinearModel(StatementScorer(weights.by_rows), StatementScorer(weights.by_words))
+
+
+def signs(text: str) -> tuple[float, ...]:
+    """Return features of a text's form, from 0 to 2; the last is always 1.
+
+    One is the answer of a rule: does the text ask to remember something? Features of words are in
+    `forged.text.linear`.
+    """
+    return (
+        bool(_ASKS.search(text)),
+        "?" in text or "？" in text,
+        min(len(text), _LONG) / (_LONG / 2),
+        text[:1].isupper(),
+        bool(_QUOTES.search(text)),
+        "\n" in text,
+        bool(_MARKED.match(text)),
+        asks(text),
+        1.0,
+    )
+
+
+class Passage(msgspec.Struct, frozen=True):
+    """Text that may become a memory, with its sentences and the message that holds it."""
+
+    text: str
+    sentences: tuple[Statement, ...]
+    message_text: str
+
+    @property
+    def message(self) -> int:
+        """Return the index of its message."""
+        return self.sentences[0].message
+
+    def texts(self) -> tuple[str, ...]:
+        """Return all texts that need a vector."""
+        return (self.message_text, *(each.text for each in self.sentences))
+
+
+def passages(said: Sequence[Statement]) -> tuple[Passage, ...]:
+    """Group the statements of each message into passages."""
+    messages = groupby(said, key=attrgetter("message"))
+    return tuple(passage for _, each in messages for passage in _of_message(tuple(each)))
+
+
+def message_text_of(said: Sequence[Statement]) -> str:
+    """Return the beginning of the message that holds statements, as scored context."""
+    return said[0].message_text.strip()[:MESSAGE_CHARS]
+
+
+def _of_message(said: tuple[Statement, ...]) -> Iterator[Passage]:
+    """Yield one passage for a short message, else one for each sentence."""
+    message, message_text = said[0].message_text, message_text_of(said)
+    if len(message) <= SHORT and "\n" not in message.strip():
+        yield Passage(_whole(said), said, message_text)
+        return
+    ends = (*said[: _MOST_SENTENCES // 2], *said[-_MOST_SENTENCES // 2 :])
+    for each in said if len(said) <= _MOST_SENTENCES else ends:
+        yield Passage(each.whole if len(each.whole) <= LONG else each.text, (each,), message_text)
+
+
+def _whole(said: Sequence[Statement]) -> str:
+    """Join all statements except bare requests, after the sentence that the first one accepts."""
+    agreed = said[0].whole.partition(said[0].text)[0]
+    own = [each.text for each in said if not each.asks_alone]
+    return agreed + " ".join(own or ([] if agreed else [said[0].text]))
+
+
+def score(passage: Passage, says: Callable[[str], float]) -> float:
+    """Return the score of a passage: half its best sentence, half its message.
+
+    A sentence below 0 gets no help from its message.
+    """
+    best = max(says(each.text) for each in passage.sentences)
+    return _MESSAGE * says(passage.message_text) + (1 - _MESSAGE) * best if best >= 0 else best
+
+
+def request_score(here: Sequence[Passage], scores: Mapping[str, StatementScores]) -> float:
+    """Return the score that the passages of one message ask to remember something."""
+    return max(score(passage, lambda text: scores[text].asks) for passage in here)
+
+
+def best_passage(here: Sequence[Passage], keep: Callable[[str], float]) -> Passage:
+    """Return the best passage of a message, whatever its score."""
+    place = max(range(len(here)), key=lambda each: score(here[each], keep))
+    return _together(here[max(0, place - 1) : place + 2], here[place], keep)
+
+
+def select_passages(found: Sequence[Passage], keep: Callable[[str], float], bar: float) -> list[Passage]:
+    """Return the passages to keep, in order."""
+    scores = [score(passage, keep) for passage in found]
+    taken: dict[int, Passage] = {}
+    for place in sorted(range(len(found)), key=lambda each: -scores[each]):
+        passage = found[place]
+        rivals = [other for other in taken.values() if other.message == passage.message]
+        if scores[place] >= bar and len(rivals) < _MOST_PASSAGES and not _overlaps(passage, rivals):
+            near = found[max(0, place - 1) : place + 2]
+            taken[place] = _together([each for each in near if not _overlaps(each, rivals)], passage, keep)
+    return [taken[place] for place in sorted(taken)]
+
+
+def _together(near: Sequence[Passage], passage: Passage, keep: Callable[[str], float]) -> Passage:
+    """Join a passage with its likely neighbours in the same message."""
+    mine = [each for each in near if each.message == passage.message]
+    likely = [each for each in mine if each is passage or keep(each.sentences[0].text) > 0]
+    sentences = tuple(sentence for each in likely for sentence in each.sentences)
+    text = " ".join(each.text for each in sentences)
+    return (
+        Passage(text, sentences, passage.message_text) if len(likely) > 1 and len(text) <= LONG else passage
+    )
+
+
+def _overlaps(passage: Passage, rivals: Sequence[Passage]) -> bool:
+    """Return True if a passage repeats a selected one."""
+    return any(_has(passage, rival) or _has(rival, passage) for rival in rivals)
+
+
+def _has(passage: Passage, other: Passage) -> bool:
+    """Return True if a passage contains a sentence of another."""
+    return any(each.text in passage.text for each in other.sentences)

@@ -1,0 +1,288 @@
+"""Classifier without a chat model, beyond the rules: choices of the linear model, and requests.
+
+Input: an event and the proposals of the rules. Output: further proposals in the person's words, and refused
+requests with reasons. For a request without content ("note that down") its neighbour is kept. Vectors of the
+local model improve the scores. Raises the errors of asking for vectors.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from forged.capture.authorship import Statement
+from forged.capture.linear_model import (
+    LinearModel,
+    Passage,
+    StatementScorer,
+    StatementScores,
+    best_passage,
+    linear_model,
+    message_text_of,
+    passages,
+    request_score,
+    score,
+    select_passages,
+)
+from forged.capture.rules.durability import Veto, is_vetoed
+from forged.capture.rules.engine import presentable, proposals_in, scope_of, still_meant, without_lead_ins
+from forged.capture.rules.requests import asks, behind_request, letters, outside_request, without_request
+from forged.capture.values import Classified, Classifier, KnownMemory, Proposal, Refused
+from forged.memory import Origin, Scope
+from forged.state import Event
+
+# Characters of a message that is kept whole, characters kept of a longer one, and sentences after a request
+# that may belong to it.
+BRIEF, LONG, _MORE = 160, 300, 2
+# Letters that make a statement: usually, at least, and after a colon or with a number. A character of Han or
+# kana counts twice.
+_SAYS, _LEAST, _NAMES = 22, 12, 4
+_NAMED = re.compile(r"[:：].*[^\W_]|\d", re.DOTALL)
+# Vetoes that exclude a neighbour of a request.
+_UNRELATED: frozenset[Veto] = frozenset({"question", "irony", "order"})
+
+# Takes an event's id and texts, and returns float32 vectors or nothing.
+VectorsFor = Callable[[str, Sequence[str]], Sequence[bytes]]
+# Most texts of one event that get a vector; each takes some milliseconds of the daemon.
+_MOST_TEXTS = 48
+# Least score of a request that matches `requests.toml`: with vectors, by words, and for a message of fewer
+# letters, which the model scores badly.
+_WORDED_BAR, _WORDED_BAR_BY_WORDS, _PLAIN_BAR, _PLAIN = 4.0, 3.0, -5.0, 50
+# Bars for statements that may only update a memory: the least score; the score below which it gets a penalty
+# (below 0, as most statements do not last); and the penalty for each nat below. Whoever returns to a subject
+# means the new statement to last.
+_LEAST_LIKELY, _DOUBT = -6.0, -0.5
+_COUNTS = 0.2
+# Vetoes that drop an uncertain statement, vetoes that add a penalty, and that penalty.
+_AGAINST: frozenset[Veto] = frozenset({"question", "doubt", "irony"})
+_SOMEWHAT: frozenset[Veto] = frozenset({"hearsay", "moment"})
+_A_LITTLE = 0.3
+# Weight in nats of the words about the scope, against the model's score.
+_WORDS_SAY = 2.0
+
+
+class LocalClassifier:
+    """Classifies typed statements with the linear model, by vectors if there are any."""
+
+    def __init__(self, vectors: VectorsFor | None, scorer: Callable[[], LinearModel] | None = None) -> None:
+        self._vectors = vectors
+        self._model = scorer
+
+    def refine(self, event: Event, said: Sequence[Statement], kept: Sequence[Proposal]) -> Classified:
+        """Return the rules' proposals, further ones of the linear model, and refused requests.
+
+        It marks each proposal as request, rule or linear.
+        """
+        requests, found, scorer, scores = self._scored(event, said)
+        wanted = select_passages(found, lambda text: scores[text].keep, scorer.bar)
+        requested, refused = _requested(requests, found, scores, scorer)
+        free = [*requested, *(passage for passage in wanted if not _is_part(passage, requested))]
+        stays = tuple(
+            msgspec.structs.replace(each, why="rule")
+            for each in kept
+            if not any(_is_of(each, passage.text) for passage in requested)
+        )
+        refused = tuple(each for each in refused if not any(_is_of(one, each.text) for one in stays))
+        proposals = (
+            _proposal(passage, scores, "request" if passage in requested else "linear")
+            for passage in free
+            if passage in requested or not any(_is_of(each, passage.text) for each in kept)
+        )
+        sure = tuple(each for each in proposals if each.content)
+        # Without vectors too many statements are likely.
+        likely = _likely(found, scores, (*stays, *sure)) if scorer.sees_rows else ()
+        return Classified((*stays, *sure, *likely), author=Origin.TYPED, refused=refused)
+
+    def requested(self, event: Event) -> Classified:
+        """Return the proposals of explicit requests; for a headless event, of worded requests only."""
+        requests, found, scorer, scores = self._scored(event, still_meant(event))
+        scope = Scope.REPO if event.headless else None
+        found = tuple(passage for passage in found if passage.message in requests or not event.headless)
+        requested, refused = _requested(requests, found, scores, scorer, by_rules=True)
+        proposals = tuple(_proposal(passage, scores, "request", scope) for passage in requested)
+        return Classified(proposals, author=Origin.TYPED, refused=refused)
+
+    def _scored(
+        self, event: Event, said: Sequence[Statement]
+    ) -> tuple[dict[int, Passage], tuple[Passage, ...], StatementScorer, dict[str, StatementScores]]:
+        """Return requests by message, passages, the scorer in use, and scores by text."""
+        sure = [each for each in said if not each.is_mixed]
+        found, requests = passages(sure), requests_of(sure)
+        texts = list(dict.fromkeys(text for passage in found for text in passage.texts()))
+        rows = self._vectors(event.id, texts) if self._vectors and 0 < len(texts) <= _MOST_TEXTS else ()
+        has_rows, shipped = len(rows) == len(texts), (self._model or linear_model)()
+        scorer = shipped.by_rows if has_rows else shipped.by_words
+        scores = map(scorer.scores, texts, rows if has_rows else [b""] * len(texts))
+        return requests, found, scorer, dict(zip(texts, scores, strict=True))
+
+
+class RequestClassifier:
+    """`Classifier` around another one that adds explicit requests; headless events get nothing else.
+
+    With `overrules`, a request is kept by the local classifier if the model proposes nothing.
+    """
+
+    def __init__(self, classifier: Classifier, local: LocalClassifier, *, overrules: bool = False) -> None:
+        self._classifier = classifier
+        self._local = local
+        self._overrules = overrules
+
+    async def classify(
+        self, event: Event, known: Sequence[KnownMemory], *, deadline: float, attempts: int
+    ) -> Classified:
+        """Return the other classifier's proposals, or those of requests. Raises CallFailed."""
+        if event.headless:
+            return self._local.requested(event)
+        found = await self._classifier.classify(event, known, deadline=deadline, attempts=attempts)
+        if found.proposals or not self._overrules:
+            return found
+        more = self._local.requested(event)
+        author = Origin.TYPED if more.proposals else found.author
+        return msgspec.structs.replace(
+            found, proposals=more.proposals, refused=(*found.refused, *more.refused), author=author
+        )
+
+
+def _requested(
+    requests: dict[int, Passage],
+    found: Sequence[Passage],
+    scores: dict[str, StatementScores],
+    scorer: StatementScorer,
+    *,
+    by_rules: bool = False,
+) -> tuple[list[Passage], tuple[Refused, ...]]:
+    """Return the passage to keep of each message with a request, and refusals."""
+    taken: list[Passage] = []
+    refused: list[Refused] = []
+    worded_bar = _WORDED_BAR if scorer.sees_rows else _WORDED_BAR_BY_WORDS
+    for place in dict.fromkeys(passage.message for passage in found):
+        here = [passage for passage in found if passage.message == place]
+        passage = requests.get(place)
+        if passage is None:
+            is_asked = request_score(here, scores) >= scorer.asked_bar
+            taken += [best_passage(here, lambda text: scores[text].keep)] if is_asked else []
+            continue
+        if not passage.text:
+            said_so = " ".join(each.text for each in passage.sentences)
+            refused.append(Refused(said_so, "it does not say what is to be remembered"))
+        elif _request_strength(passage, scores) >= (
+            _PLAIN_BAR if letters(passage.message_text) < _PLAIN else worded_bar
+        ) or (by_rules and proposals_in(passage.text)):
+            taken.append(passage)
+        else:
+            refused.append(Refused(passage.text, "it reads like something for this moment only"))
+    return taken, tuple(refused)
+
+
+def _request_strength(passage: Passage, scores: dict[str, StatementScores]) -> float:
+    """Return how strongly a passage is a request that is worth keeping."""
+    return scores[passage.message_text].asks + max(
+        scores[text].keep for text in passage.texts() if text in scores
+    )
+
+
+def _likely(
+    found: Sequence[Passage], scores: dict[str, StatementScores], sure: Sequence[Proposal]
+) -> Iterator[Proposal]:
+    """Yield proposals that may only update a memory."""
+    likely = select_passages(found, lambda text: scores[text].keep, _LEAST_LIKELY)
+    for passage in likely:
+        proposal = _proposal(passage, scores, "linear")
+        against = max(0.0, _DOUBT - score(passage, lambda text: scores[text].keep))
+        is_said = any(_is_of(each, passage.text) or _is_in(proposal, each) for each in sure)
+        if proposal.content and not is_said and not (against and is_vetoed(passage.text, _AGAINST)):
+            penalty = _COUNTS * against + _A_LITTLE * bool(against and is_vetoed(passage.text, _SOMEWHAT))
+            yield msgspec.structs.replace(proposal, update_only=True, penalty=penalty)
+
+
+def _is_in(one: Proposal, other: Proposal) -> bool:
+    """Return True if a proposal's text contains another one."""
+    return one.content.rstrip(".。").lower() in other.content.lower()
+
+
+def _is_part(passage: Passage, requested: Sequence[Passage]) -> bool:
+    """Return True if a passage is part of a requested one."""
+    return any(each.text in other.text for each in passage.sentences for other in requested)
+
+
+def _proposal(
+    passage: Passage, scores: dict[str, StatementScores], why: str, scope: Scope | None = None
+) -> Proposal:
+    """Make the proposal of a passage."""
+    content = presentable(without_lead_ins(behind_request(passage.text))[0] or passage.text)
+    leaning = scores[passage.message_text]
+    about_person = scope_of_all(passage.sentences) is Scope.USER
+    for_person = leaning.user + (_WORDS_SAY if about_person else -_WORDS_SAY)
+    scope = scope or (Scope.USER if for_person > 0 else Scope.REPO)
+    return Proposal(content, scope, leaning.category(scope), why=why)
+
+
+def _is_of(kept: Proposal, text: str) -> bool:
+    """Return True if a text contains a kept proposal."""
+    return kept.content.rstrip(".。").lower() in text.lower()
+
+
+def request_in(said: Sequence[Statement], before: str = "") -> Passage | None:
+    """Return the passage that a message asks to keep, None without a request.
+
+    Its text is empty if the message does not say what to keep.
+    """
+    places = [at for at, each in enumerate(said) if _asks(each)]
+    if not places:
+        return None
+    at = places[0]
+    first, last = at, at + 1
+    is_brief = sum(len(each.text) for each in said) <= BRIEF
+    says_nothing = said[at].asks_alone or letters(without_request(said[at].text)) < _SAYS
+    while first > 0 and (is_brief or (says_nothing and at == first)) and _may_extend(said[first - 1]):
+        first -= 1
+    while last < len(said) and (is_brief or last - at <= _MORE) and _may_extend(said[last], said[first:last]):
+        last += 1
+    text = " ".join(each.text for each in said[first:last])
+    if last - first == 1 and (said[at].asks_alone or not _has_content(text)):
+        texts = (each for each in (said[at].answers, before) if letters(each) >= _LEAST)
+        text = f"{next(texts, '')} {text}".strip()
+    return Passage(text if _has_content(text) else "", tuple(said[first:last]), message_text_of(said))
+
+
+def requests_of(said: Sequence[Statement]) -> dict[int, Passage]:
+    """Return the passage that each message asks to keep, by the message's index."""
+    found: dict[int, Passage] = {}
+    before = ""
+    for place in dict.fromkeys(each.message for each in said):
+        mine = [each for each in said if each.message == place]
+        if (request := request_in(mine, before)) is not None:
+            found[place] = request
+        before = mine[-1].text
+    return found
+
+
+def scope_of_all(sentences: Sequence[Statement]) -> Scope:
+    """Return the scope of sentences, ignoring the words of a request."""
+    texts = [each for each in sentences if letters(without_request(each.text)) >= _SAYS] or sentences
+    return Scope.USER if any(_is_of_person(each.text) for each in texts) else Scope.REPO
+
+
+def _is_of_person(text: str) -> bool:
+    """Return True if a text is about the person, with and without its request."""
+    return scope_of(without_request(text)) is scope_of(outside_request(text)) is Scope.USER
+
+
+def _has_content(text: str) -> bool:
+    """Return True if a text says something besides its request."""
+    texts = without_request(text)
+    return letters(texts) >= (_NAMES if _NAMED.search(texts) else _LEAST)
+
+
+def _asks(sentence: Statement) -> bool:
+    """Return True if a sentence asks to remember something."""
+    return sentence.asks_alone or asks(sentence.text)
+
+
+def _may_extend(sentence: Statement, to: Sequence[Statement] = ()) -> bool:
+    """Return True if a sentence may be kept together with a request."""
+    if sum(len(each.text) for each in to) + len(sentence.text) > LONG:
+        return False
+    return _asks(sentence) or not is_vetoed(sentence.text, _UNRELATED)

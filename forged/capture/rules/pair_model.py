@@ -1,0 +1,188 @@
+"""Model of statement pairs: estimates replacements from signs, words and vectors.
+
+`make linear-models` trains it with `signs_of`, `places_of` and `rows_of`. Raises msgspec.MsgspecError for an
+invalid file, and ValueError for vectors of another size than in training.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from zlib import crc32
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from forged.capture.rules.slots import PairSigns, pair_signs
+from forged.models import LAYERS
+from forged.text.linear import CJK, SIZE, weight
+
+FILE = os.path.join(os.path.dirname(__file__), "replacement.bin")
+# Vectors of texts by the local model, float32 as bytes.
+RowsOf = Mapping[str, bytes]
+NO_ROWS: RowsOf = {}
+Floats = NDArray[np.float32]
+# Letters of a word's beginning that make a feature.
+_BEGINNING = 4
+_PIECES = re.compile(r"[^\W_]+|[?!:]")
+
+
+@functools.cache
+def pair_model() -> PairModel:
+    """Return the shipped model, read once."""
+    with open(FILE, "rb") as file:
+        return PairModel(msgspec.msgpack.decode(file.read(), type=PairFile).numbers)
+
+
+class PairLine(msgspec.Struct, frozen=True):
+    """Linear function of pairs: int16 weights for vectors and int8 for words, each with a step."""
+
+    signs: tuple[float, ...]
+    alike: tuple[float, ...] = ()
+    places: bytes = b""
+    places_step: float = 0.0
+    pieces: bytes = b""
+    pieces_step: float = 0.0
+
+
+class PairNumbers(msgspec.Struct, frozen=True):
+    """Weights and bars that decide if a pair is a replacement, and if it is `related` at all.
+
+    `bar` is the least score of a replacement, `proposed` that of one proposed by a model, and `doubted` that
+    of a possible one, which a person should see. `near` is the least score of related texts.
+    """
+
+    bar: float
+    proposed: float
+    doubted: float
+    near: float
+    replaces: PairLine
+    related: PairLine
+
+
+class PairFile(msgspec.Struct, frozen=True):
+    """Shipped model file. `data` is a hash of the training data, `engine` names the model of the vectors."""
+
+    data: str
+    engine: str
+    numbers: PairNumbers
+
+
+class PairModel:
+    """Scores pairs of texts."""
+
+    def __init__(self, numbers: PairNumbers) -> None:
+        self.bar, self.proposed, self.doubted = numbers.bar, numbers.proposed, numbers.doubted
+        self._near, self._replaces, self._related = (
+            numbers.near,
+            *map(_Line, (numbers.replaces, numbers.related)),
+        )
+
+    def scores(self, newer: str, older: Sequence[str], rows: RowsOf) -> list[float]:
+        """Return the score in nats of a replacement for each older text; -inf if they are unrelated."""
+        if not older:
+            return []
+        form = np.array([signs_of(newer, each) for each in older], np.float32)
+        table = np.frombuffer(b"".join(rows[each] for each in (*older, newer)), np.float32)
+        table = table.reshape(len(older) + 1, -1)
+        dense = np.hstack([rows_of(np.broadcast_to(table[-1], table[:-1].shape), table[:-1]), form])
+        pieces = [places_of(newer, each) for each in older]
+        is_near = self._related.of(dense, form.shape[1], pieces) > self._near
+        found: list[float] = np.where(
+            is_near, self._replaces.of(dense, form.shape[1], pieces), -np.inf
+        ).tolist()
+        return found
+
+
+class _Line:
+    """Linear function of pairs, ready to compute."""
+
+    def __init__(self, line: PairLine) -> None:
+        self._signs = np.array(line.signs, np.float32)
+        places = np.frombuffer(line.places, np.int16) * np.float32(line.places_step)
+        self._rows = np.concatenate([np.array(line.alike, np.float32), places])
+        self._pieces = np.frombuffer(line.pieces, np.int8) * np.float32(line.pieces_step)
+
+    def of(self, dense: Floats, signs: int, pieces: Sequence[Sequence[int]]) -> Floats:
+        """Return its values; the last columns are `signs`."""
+        width = len(self._rows)
+        if width > dense.shape[1] - signs:
+            raise ValueError(f"{dense.shape[1] - signs} numbers of rows for a line of {width}")
+        found: Floats = dense[:, :width] @ self._rows + dense[:, -signs:] @ self._signs
+        return found + np.array([self._said(each) for each in pieces], np.float32)
+
+    def _said(self, places: Sequence[int]) -> float:
+        """Return the sum of the weights of words."""
+        if not len(self._pieces) or not places:
+            return 0.0
+        return float(self._pieces[list(places)].sum()) * weight(len(places))
+
+
+def signs_of(newer: str, older: str) -> tuple[float, ...]:
+    """Return all signs of a pair, then if any is of both texts; the last is always 1."""
+    found = pair_signs(newer, older)
+    return (*msgspec.structs.astuple(found), float(_is_of_both(found)), 1.0)
+
+
+def _is_of_both(found: PairSigns) -> bool:
+    """Return True if a sign shows that the texts are related."""
+    return any((found.shared, found.given_up, found.value, found.number, found.version))
+
+
+def places_of(newer: str, older: str) -> tuple[int, ...]:
+    """Return the table indexes of a pair's words, each once, in order."""
+    return tuple(sorted({crc32(piece.encode()) % SIZE for piece in _pieces(newer, older)}))
+
+
+def rows_of(newer: Floats, older: Floats) -> Floats:
+    """Return features of pairs of vectors, one pair a row.
+
+    First comes the similarity of each layer, then products and differences, then both vectors.
+    """
+    new, old = _by_layer(newer), _by_layer(older)
+    alike = new * old
+    parts = (alike, np.abs(new - old), new, old)
+    found: Floats = np.hstack([alike.sum(2), *(part.reshape(len(newer), -1) for part in parts)])
+    return found
+
+
+def together(row: int) -> int:
+    """Return how many of these features, the first ones, are of both vectors."""
+    return len(LAYERS) + 2 * row
+
+
+def _by_layer(rows: Floats) -> Floats:
+    """Split rows into normalised layers."""
+    layers = rows.reshape(len(rows), len(LAYERS), -1)
+    found: Floats = layers / np.maximum(np.linalg.norm(layers, axis=2, keepdims=True), np.float32(1e-9))
+    return found
+
+
+def _pieces(newer: str, older: str) -> Iterator[str]:
+    """Yield the word features of a pair."""
+    said = _said(newer)
+    new, old = set(_words(said)), set(_words(_said(older)))
+    yield from (f"n{word}" for word in new - old)
+    yield from (f"o{word}" for word in old - new)
+    yield from (f"b{word}" for word in new & old)
+    yield from (f"g{one} {other}" for one, other in pairwise(said))
+    yield from (f"^{word}" for word in said[:1])
+
+
+def _said(text: str) -> list[str]:
+    """Return the words of a text."""
+    return _PIECES.findall(re.sub(r"\d", "0", text.lower()))
+
+
+def _words(said: list[str]) -> Iterator[str]:
+    """Yield words and their beginnings; without blanks, characters and pairs of them."""
+    for word in said:
+        if CJK.search(word):
+            yield from word
+            yield from (one + other for one, other in pairwise(word))
+        else:
+            yield from (word, word[:_BEGINNING])

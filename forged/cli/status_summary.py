@@ -1,0 +1,239 @@
+"""Summary of the status report: is memory on here, how much is there, and does anything need the person.
+
+`forgectl status` prints it alone. With `--all` the details of `status` follow.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from forged.cli.shared_status import because, endpoint_facts, shared_troubles
+from forged.cli.status import (
+    EVERYWHERE,
+    ago,
+    captures_waiting,
+    classifier_name,
+    dead,
+    detail_lines,
+    elsewhere_line,
+    root_notes,
+    search_state,
+    skew,
+    to_review,
+)
+from forged.cli.terminal import Painter, counted, distinct, escape_line, listed
+from forged_client.protocol import OFF_HERE, AgentReport, RootReport, StatusReport
+
+if TYPE_CHECKING:
+    from forged.integrations import AgentState
+
+TRUST_HOOKS = 'start `codex` and choose "Trust all and continue" (later: /hooks)'
+"""The step that makes Codex run the hooks."""
+
+_PLAIN = Painter()
+_FILES_NAMED = 3
+_STOPPED = "nothing is saved or injected"
+_PAUSED_HERE = "here: paused"  # how a warning begins that the first line says already
+_TRUST = {
+    "own": "own: no memories were here before forged",
+    "follow": "follow: memories that reach its branch are used, too",
+    "locked": "locked: only memories that you allowed are used",
+    "unknown": "not asked: only memories that forged wrote here are used",
+}
+_CAPTURING = ("idle", "busy", "waiting")
+
+
+def status_lines(
+    report: StatusReport,
+    paint: Painter = _PLAIN,
+    *,
+    agents: Sequence[AgentState] = (),
+    details: bool = False,
+) -> Iterator[str]:
+    """Return the summary of a report that was asked for a workspace, and the details if wanted."""
+    here = [root for root in report.roots if root.root in report.here]
+    problems = tuple(_problems(report, here, agents))
+    yield _headline(report, here, len(problems), paint)
+    yield from _memories(here)
+    yield f"  {_search(report, here)}"
+    yield f"  {_capture(report, paint)}"
+    yield f"  {_agents(agents, report.agents)}"
+    waiting = tuple(_waiting(report, here))
+    if not waiting:
+        yield "  waiting for you: nothing"
+    for each in waiting:
+        yield f"  {paint('warn', 'waiting for you:')} {each}"
+    if problems:
+        yield f"{paint('bad', counted(len(problems), 'problem') + ':')}"
+        yield from (f"  {each}" for each in problems)
+    if details:
+        yield ""
+        yield from detail_lines(report, paint)
+
+
+def _headline(report: StatusReport, here: Sequence[RootReport], problems: int, paint: Painter) -> str:
+    if report.state == "disabled":
+        return f"{paint('warn', 'OFF')}{because(report.reason)}"
+    if not report.here:
+        return f"{paint('warn', 'OFF here')}: {OFF_HERE}"
+    if report.capture.doubt:
+        return f"{paint('bad', 'FAILING')}: {escape_line(report.capture.doubt)}"
+    if EVERYWHERE in report.capture.paused:
+        return f"{paint('warn', 'PAUSED')} everywhere: {_STOPPED}; `forgectl resume --all` ends it"
+    place = " and ".join(escape_line(root.root) for root in here if root.scope == "repo")
+    if any(root in report.here for root in report.capture.paused):
+        return f"{paint('warn', 'PAUSED')} in {place}: {_STOPPED}; `forgectl resume` ends it"
+    on = f"{paint('good', 'on')} in {place}" if place else f"{paint('good', 'on')}, in no repository"
+    if report.reason:
+        return f"{on}, {paint('bad', 'but')}{because(report.reason)}"
+    return f"{on}; {counted(problems, 'problem')} (see below)" if problems else f"{on}; no problems"
+
+
+def _memories(here: Sequence[RootReport]) -> Iterator[str]:
+    """How many there are here and for the person, and which of the repository's are used."""
+    repos = [root for root in here if root.scope == "repo"]
+    yours = sum(root.memories for root in here if root.scope == "user")
+    counts = [f"{yours:,} of yours for all repositories"]
+    if repos:
+        counts.insert(0, f"{sum(root.memories for root in repos):,} here")
+    yield f"  memories: {', '.join(counts)}"
+    if passed := sum(len(root.no_memories) for root in here):
+        files = counted(passed, "file is", "files are")
+        yield f"  {files} not read as memories; `forgectl list --problems` shows why"
+    for root in repos:
+        if root.trust in _TRUST:
+            yield f"  trust: {_TRUST[root.trust]}"
+
+
+def _search(report: StatusReport, here: Sequence[RootReport]) -> str:
+    if report.gate.state == "learning":
+        return "search: keywords + embeddings; warming up: keyword matching only for a few seconds"
+    return search_state(here)
+
+
+def _capture(report: StatusReport, paint: Painter) -> str:
+    capture = report.capture
+    if capture.state not in _CAPTURING:
+        return f"capture: {paint('warn', escape_line(capture.state.upper()))}{because(capture.reason)}"
+    by = f" by {classifier_name(capture.classifier)}" if capture.classifier else ""
+    saved = counted(capture.memories, "memory", "memories")
+    last = f", last judged {ago(capture.last_success, time.time())}" if capture.last_success else ""
+    waiting = captures_waiting(capture)
+    return f"capture: on, judged{by}; {saved} saved since start{last}" + (
+        f"; still to judge: {waiting}" if waiting else ""
+    )
+
+
+def _agents(agents: Sequence[AgentState], seen: Sequence[AgentReport]) -> str:
+    """Which agents are connected, and when each was last active."""
+    active = {one.agent: one for one in seen if one.last_event_at}
+    connected = [
+        escape_line(state.title)
+        + (
+            f" (active {ago(active[state.agent].last_event_at, time.time())})"
+            if state.agent in active
+            else ""
+        )
+        for state in agents
+        if state.connection == "connected"
+    ]
+    others = listed(state.title for state in agents if state.is_installed and not state.connection)
+    more = f"; not connected: {others} (`forgectl setup` connects them)" if others else ""
+    if connected:
+        return f"agents: {', '.join(connected)}{more}"
+    return f"agents: none is connected{more or '; `forgectl setup` connects them'}"
+
+
+def _waiting(report: StatusReport, here: Sequence[RootReport]) -> Iterator[str]:
+    """Decisions that only the person can make, each with the command for it."""
+    if report.capture.to_review:
+        yield to_review(report.capture.to_review)
+    for root in here:
+        if root.notice and root.trust != "unread":
+            yield escape_line(root.notice)
+    others = [root for root in report.roots if root not in here and root.withheld]
+    if others:
+        files = counted(sum(root.withheld for root in others), "memory file", "memory files")
+        places = counted(len(others), "other repository", "other repositories")
+        yield f"{files} in {places} not used yet; `forgectl trust --list` lists them"
+
+
+def _problems(
+    report: StatusReport, here: Sequence[RootReport], agents: Sequence[AgentState]
+) -> Iterator[str]:
+    if differs := skew(report.version, report.build):
+        yield differs
+    first = {report.reason, report.capture.doubt}  # the first line says them
+    for warning in distinct([each for each in report.warnings if each not in first]):
+        if warning != OFF_HERE and not warning.startswith(_PAUSED_HERE):
+            yield escape_line(warning)
+    yield from _of_models(report)
+    yield from _of_capture(report)
+    for root in here:
+        yield from _of_root(root)
+    for state in agents:
+        yield from _of_agent(state)
+    elsewhere = [root for root in report.roots if root not in here and any(_of_root(root))]
+    if elsewhere:
+        places = counted(len(elsewhere), "other repository has", "other repositories have")
+        yield f"{places} problems; `forgectl status --all` shows them"
+
+
+def _of_models(report: StatusReport) -> Iterator[str]:
+    if report.gate.state == "failing":
+        why = because(report.gate.reason)
+        yield f"keyword matching only: the embedding model could not be calibrated{why}"
+    for one in report.endpoints:
+        if one.state in {"failing", "slow"}:
+            named = f"{escape_line(one.model)} at {escape_line(one.host)}"
+            facts = ", ".join((escape_line(one.state), *endpoint_facts(one)))
+            yield f"{named}: {facts}{because(one.message)}"
+    if report.shared is not None:
+        server = escape_line(report.shared.server)
+        yield from (f"shared server {server}: {each}" for each in shared_troubles(report.shared))
+
+
+def _of_capture(report: StatusReport) -> Iterator[str]:
+    capture = report.capture
+    if capture.state == "waiting" and capture.reason:
+        yield f"capture waits: {escape_line(capture.reason)}"
+    if capture.last_error and capture.last_error not in {capture.reason, capture.doubt}:
+        yield f"last error of capture: {escape_line(capture.last_error)}"
+    if capture.dead:
+        yield dead(capture.dead)
+    for each in capture.elsewhere:
+        yield elsewhere_line(each)
+
+
+def _of_root(root: RootReport) -> Iterator[str]:
+    """Problems of one root, each with its path."""
+    name = escape_line(root.root)
+    if root.trust == "unread" and root.notice:
+        yield escape_line(root.notice)
+    if root.held:
+        yield f"{name}: nothing is sent: {escape_line(root.held)}"
+    if root.last_error and root.last_error != root.held:
+        yield f"{name}: {escape_line(root.last_error)}"
+    if root.watch.startswith(("polling", "restarting")):
+        yield f"{name}: file changes: {escape_line(root.watch)}"
+    for sentence in (root.owner, root.git_problem):
+        if sentence:
+            yield f"{name}: {escape_line(sentence)}"
+    for _, sentence in root_notes(root):
+        yield f"{name}: {sentence}"
+    yield from (
+        f"{escape_line(each.path)}: {escape_line(each.reason)}" for each in root.problems[:_FILES_NAMED]
+    )
+    if len(root.problems) > _FILES_NAMED:
+        more = counted(len(root.problems) - _FILES_NAMED, "more file", "more files")
+        yield f"{name}: {more} with problems; `forgectl list --problems` lists all"
+
+
+def _of_agent(state: AgentState) -> Iterator[str]:
+    title = escape_line(state.title)
+    if state.connection and state.connection != "connected":
+        yield f"{title}: {escape_line(state.detail)}; {escape_line(state.remedy)}"
+    elif state.trust == "missing":
+        yield f"{title}: connected, but it runs no hooks before you trust them; {TRUST_HOOKS}"

@@ -1,0 +1,114 @@
+"""Decide by its form if a word is a name: a path, a file, an identifier, a technology.
+
+`named_by_word` takes a word of prose, which must be a name beyond doubt. `named_by_code` takes a span in
+backticks, which is no ordinary word. Pure, and linear in the word.
+"""
+
+from __future__ import annotations
+
+import re
+
+from forged.entities.names import technology
+from forged.memory import Entity
+from forged.text.word_lists import lists
+
+# Without `log`: `console.log` is no file.
+_EXTENSIONS = (
+    "bash|bat|bazel|bzl|c|cc|cfg|clj|conf|cpp|cs|css|csv|dart|db|diff|erl|ex|exs|go|gql|gradle|graphql|h|hcl|"
+    "hpp|hs|html|ini|ipynb|java|jl|js|json|jsonl|jsx|kt|less|lock|lua|md|mdx|mjs|ml|mod|parquet|patch|php|pl|"
+    "plist|proto|ps1|py|pyi|r|rb|rs|rst|sass|scala|scss|service|sh|snap|socket|sql|sqlite|sum|svelte|svg|swift|"
+    "tf|tfvars|toml|ts|tsv|tsx|txt|vue|xml|yaml|yml|zig|zsh"
+)
+_FILE = re.compile(rf"\.?[A-Za-z0-9_][\w.-]*\.(?:{_EXTENSIONS})", re.ASCII)
+_PLAIN_FILES = frozenset(
+    ("Makefile", "Dockerfile", "Justfile", "Rakefile", "Gemfile", "Procfile", "CODEOWNERS")
+)
+_DOT_FILE = re.compile(r"\.[a-z][a-z_-]*(?:rc|ignore|env|config|attributes)|\.env(?:\.\w+)*", re.ASCII)
+_PARTS = r"(?:[\w.@+-]+/)*[\w.@+-]+/?"
+_ROOTED = re.compile(rf"(?:~|\.{{1,2}})/{_PARTS}|/(?:[\w.@+-]+/)+[\w.@+-]+/?", re.ASCII)
+_PATH_WITH_FILE = re.compile(rf"(?:[\w.@+-]+/)+{_FILE.pattern}", re.ASCII)
+_FOLDER = re.compile(r"(?:[a-z_.][a-z0-9_.-]*/)+", re.ASCII)
+_ANY_PATH = re.compile(r"[~.]{0,2}/?(?:[\w.@+*-]+/)+[\w.@+*-]*|/[\w.@+*-]+", re.ASCII)
+_MEDIA = re.compile(r"(?:application|audio|font|image|multipart|text|video)/[\w.+*-]+", re.ASCII)
+_SCOPED = re.compile(r"@[a-z0-9][\w.-]*/[\w.-]+", re.ASCII)
+
+_SNAKE = re.compile(r"_{0,2}[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)+_{0,2}", re.ASCII)
+_LOWER_HUMP = re.compile(r"[a-z]{2,}[A-Z]\w*", re.ASCII)
+_UPPER_HUMP = re.compile(r"(?:[A-Z][a-z0-9]+){2,}[A-Z]*|[A-Z][a-z0-9]+[A-Z]{2,}[a-z0-9]*", re.ASCII)
+_DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+", re.ASCII)
+_SIGIL = re.compile(r"\$\{?([A-Za-z_]\w*)\}?", re.ASCII)
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[.-][A-Za-z0-9]+)*", re.ASCII)
+_RELEASE = re.compile(r"v?\d+(?:\.\d+)*", re.ASCII)
+# Units and titles with an inner capital.
+_NO_HUMPS = frozenset(
+    ("GiB", "KiB", "MiB", "TiB", "PhD", "MSc", "BSc", "kHz", "MHz", "GHz", "kWh", "mAh", "McDonald")
+)
+# Words of programming languages and tools; in backticks they are no entities.
+_OWN_WORDS = frozenset(lists("code")["words"].split())
+
+
+def named_by_word(word: str, *, begins: bool) -> Entity | None:
+    """Return the entity that a word of prose surely names; `begins`: it begins a sentence."""
+    if word in _PLAIN_FILES:
+        return Entity(word, "path")
+    if word.isalpha() and (word.islower() or word[1:].islower()):
+        found = technology(word, begins=begins)
+        return Entity(found, "technology") if found else None
+    is_call = word.endswith("()")
+    word = word.removesuffix("()").rstrip(".,-")
+    if found := technology(word, begins=begins):
+        return Entity(found, "technology")
+    if "/" in word:
+        return _path(word)
+    if _DOT_FILE.fullmatch(word):
+        return Entity(word, "path")
+    stem, _, ending = word.rpartition(".")
+    if _FILE.fullmatch(word) and not is_call:
+        if ending == "js" and stem.istitle():
+            return Entity(word, "technology")
+        # In prose an ending of one letter proves nothing.
+        return Entity(word, "path") if len(ending) > 1 else None
+    return _identifier(word, is_call=is_call)
+
+
+def _path(word: str) -> Entity | None:
+    """Return the entity of a path."""
+    if _SCOPED.fullmatch(word):
+        return Entity(word, "package")
+    if _MEDIA.fullmatch(word):
+        return None
+    known = (_PATH_WITH_FILE, _ROOTED, _FOLDER)
+    return Entity(word, "path") if any(form.fullmatch(word) for form in known) else None
+
+
+def _identifier(word: str, *, is_call: bool = False) -> Entity | None:
+    """Return the entity of an identifier."""
+    if _SNAKE.fullmatch(word):
+        return Entity(word, "identifier")
+    if is_call and _DOTTED.fullmatch(word):
+        return Entity(word, "identifier")
+    if word in _NO_HUMPS:
+        return None
+    if _LOWER_HUMP.fullmatch(word):
+        return Entity(word, "identifier")
+    return Entity(word, "name") if _UPPER_HUMP.fullmatch(word) and not word.endswith("Is") else None
+
+
+def named_by_code(span: str) -> Entity | None:
+    """Return the entity of a single word in backticks."""
+    word = span.strip().removesuffix("()")
+    if not word or any(map(str.isspace, word)) or _MEDIA.fullmatch(word) or _RELEASE.fullmatch(word):
+        return None
+    if found := technology(word):
+        return Entity(found, "technology")
+    if _SCOPED.fullmatch(word):
+        return Entity(word, "package")
+    is_file = word in _PLAIN_FILES or _FILE.fullmatch(word) or _DOT_FILE.fullmatch(word)
+    if is_file or _ANY_PATH.fullmatch(word):
+        return Entity(word.removeprefix("./"), "path")
+    if sigil := _SIGIL.fullmatch(word):
+        return Entity(sigil[1], "identifier")
+    if _SNAKE.fullmatch(word) or _DOTTED.fullmatch(word) or _LOWER_HUMP.fullmatch(word):
+        return Entity(word, "identifier")
+    is_name = len(word) > 2 and _NAME.fullmatch(word) and word.lower() not in _OWN_WORDS
+    return Entity(word, "name") if is_name else None

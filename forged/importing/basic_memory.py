@@ -1,0 +1,151 @@
+"""Import notes of basic-memory: a memory for each observation and each other statement of a note.
+
+An observation is `- [category] text #tag (context)`; tags and context stay in the text. A relation is `-
+relation [[Target]]`. It becomes a link between the first memories of two imported notes. A relation to a
+missing note is named, and so is one that becomes a simpler relationship.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from forged.errors import MemoryFormatError
+from forged.files import front_matter
+from forged.importing.categories import category_of
+from forged.importing.markdown import MarkdownStatement, cut
+from forged.importing.values import ImportBatch, Item, Link, SkippedItem
+from forged.memory import Relationship, Scope, default_category, one_form, time_ns
+
+KEYS = ("title", "type", "permalink", "tags", "created", "modified", "created_at", "updated_at", "date")
+_OBSERVATION = re.compile(r"\[([^\[\]\n]{1,64})\][ \t]+(\S.*)", re.DOTALL)
+_RELATION = re.compile(r"([\w][\w -]{0,63}?)[ \t]+\[\[([^\[\]\n]{1,256})\]\][ \t]*(\(.*\))?", re.DOTALL)
+_CUSTOMARY = ("Observations", "Relations")
+_TASK = frozenset((" ", "x", "X", "-", "/", "!", "?"))
+_RELATIONS = {
+    **dict.fromkeys(
+        ("refines", "extends", "part_of", "implements", "details", "clarifies"), Relationship.REFINES
+    ),
+    **dict.fromkeys(("contradicts", "conflicts_with", "disagrees_with"), Relationship.CONTRADICTS),
+    **dict.fromkeys(("relates_to", "related_to", "links_to", "see_also"), Relationship.RELATES_TO),
+}
+
+
+class _Note(msgspec.Struct, frozen=True):
+    """Front matter of a note."""
+
+    title: str
+    permalink: str
+    kind: str
+    tags: tuple[str, ...]
+    created: str
+    updated: str
+
+
+def is_note(text: str) -> bool:
+    """Return True for such a note, by the keys of its front matter."""
+    try:
+        values = front_matter(text, KEYS).values
+    except MemoryFormatError:
+        return False
+    return "permalink" in values or ("title" in values and "type" in values)
+
+
+def note(text: str, *, where: str, name: str, scope: str) -> ImportBatch:
+    """Return the items of one note. Raises MemoryFormatError for unreadable front matter."""
+    header = front_matter(text, KEYS)
+    about, skipped = _about(header.values, name), header.lines
+    found = cut(header.body)
+    items: list[Item] = []
+    links: list[Link] = []
+    left = [SkippedItem(f"{where}:{first + skipped}", why) for first, _, why in found.left]
+    for statement in found.statements:
+        at = f"{where}:{statement.first + skipped}"
+        if relation := _RELATION.fullmatch(statement.text):
+            links.append(_link(relation))
+            left += _coarser(relation, at)
+        else:
+            items.append(_item(statement, about, at, scope))
+    if about.kind not in {"", "note"}:
+        left.append(SkippedItem(where, f"that it is of the type {about.kind[:40]!r}"))
+    if header.others:
+        left.append(SkippedItem(where, f"keys of its front matter: {', '.join(header.others[:8])}"))
+    return _joined(items, links, left, about, where)
+
+
+def _joined(
+    items: Sequence[Item], links: Sequence[Link], left: Sequence[SkippedItem], about: _Note, where: str
+) -> ImportBatch:
+    """Return the batch of a note; its first item gets the title and permalink as keys."""
+    if not items:
+        lost = [SkippedItem(where, "a note that says nothing but its title and relations")]
+        return ImportBatch((), (*left, *lost))
+    names = dict.fromkeys(filter(None, map(_key, (about.title, about.permalink))))
+    head = msgspec.structs.replace(items[0], keys=tuple(names), links=tuple(links))
+    return ImportBatch((head, *items[1:]), tuple(left))
+
+
+def _item(statement: MarkdownStatement, about: _Note, where: str, scope: str) -> Item:
+    """Return the item of a statement."""
+    observation = _OBSERVATION.fullmatch(statement.text)
+    telling = tuple(each for each in statement.headings if each not in {about.title, *_CUSTOMARY})
+    kind, text = "", msgspec.structs.replace(statement, headings=telling).said
+    if observation is not None and observation[1] not in _TASK:
+        kind, text = observation[1], observation[2]
+        if not category_of(kind):
+            text = f"{kind}: {text}"
+    missing = [f"#{tag}" for tag in about.tags if f"#{tag}".casefold() not in text.casefold()]
+    tail = f" {' '.join(missing)}" if missing else ""
+    category = category_of(*statement.headings, kind) or default_category(scope or Scope.REPO).value
+    return Item(
+        text=f"{about.title}: {text}{tail}",
+        where=where,
+        scope=scope,
+        category=category,
+        created_at=about.created,
+        updated_at=about.updated,
+    )
+
+
+def _key(title: str) -> str:
+    """Return the key of a title."""
+    return one_form(title.casefold())
+
+
+def _link(relation: re.Match[str]) -> Link:
+    """Return the link of a relation."""
+    name = relation[1].strip().lower().replace(" ", "_").replace("-", "_")
+    target = relation[2].partition("|")[0].partition("#")[0].strip()
+    return Link(_key(target), _RELATIONS.get(name, Relationship.RELATES_TO).value)
+
+
+def _coarser(relation: re.Match[str], where: str) -> list[SkippedItem]:
+    """Return the losses of a relation that becomes a link: its kind or its context."""
+    name = relation[1].strip().lower().replace(" ", "_").replace("-", "_")
+    lost = (
+        []
+        if name in _RELATIONS
+        else [SkippedItem(where, f"that the relation is {name!r}: it becomes relates-to")]
+    )
+    return [*lost, SkippedItem(where, "the context of a relation")] if relation[3] else lost
+
+
+def _about(values: Mapping[str, object], name: str) -> _Note:
+    """Read the front matter of a note."""
+    texts = {key: value for key, value in values.items() if isinstance(value, str)}
+    tags = values.get("tags")
+    listed = tags.split(",") if isinstance(tags, str) else tags if isinstance(tags, tuple) else ()
+    created = next(
+        (texts[key] for key in ("created", "created_at", "date") if time_ns(texts.get(key, ""))), ""
+    )
+    updated = next((texts[key] for key in ("modified", "updated_at") if time_ns(texts.get(key, ""))), "")
+    return _Note(
+        title=texts.get("title", "").strip() or name,
+        permalink=texts.get("permalink", ""),
+        kind=texts.get("type", ""),
+        tags=tuple(each.strip().lstrip("#") for each in listed if isinstance(each, str) and each.strip()),
+        created=created,
+        updated=updated or created,
+    )

@@ -1,0 +1,153 @@
+"""Export memory files of several roots into one folder, byte by byte, with a manifest.
+
+It is written under another name and renamed when complete, so an interrupted export is recognisable.
+Directories are 0700 and files 0600. Raises StoreError with advice.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Collection, Iterable, Sequence
+
+import msgspec
+
+from forged import __version__
+from forged.errors import StoreError
+from forged.files import FOLDERS, MemoryStore, Root, atomic, repo_root, scan
+from forged.importing.memory_files import MANIFEST, ExportedRoot, Manifest
+from forged.importing.values import SkippedItem
+from forged.memory import Scope, utc_now
+
+_ODD = re.compile(r"[^\w.-]|^\.+")
+
+
+class Copy(msgspec.Struct, frozen=True):
+    """Files of one root by name and bytes, and the files that are not copied."""
+
+    root: Root
+    files: tuple[tuple[str, bytes], ...]
+    left: tuple[SkippedItem, ...]
+
+
+def read_root(top: str, scope: str, withheld: Collection[str] = ()) -> Copy:
+    """Read a root; `withheld` are paths of files that are not used there."""
+    root = repo_root(top) if scope == Scope.REPO else Root(top, Scope(scope))
+    store = MemoryStore(root)
+    files: list[tuple[str, bytes]] = []
+    left: list[SkippedItem] = []
+    for listing, folder in zip(scan(root).listings, root.folders, strict=True):
+        for name, seen in sorted(listing.files.items()):
+            path = os.path.join(listing.path, name)
+            below = os.path.join(FOLDERS[0] if root.in_git else folder, name)
+            if seen.memory is None:
+                left.append(SkippedItem(below, f"no memory: {seen.reason}"))
+            elif path in withheld:
+                left.append(SkippedItem(below, "it is withheld; `forgectl review` shows it"))
+            else:
+                files.append((below, store.read(path)))
+        if listing.reason:
+            left.append(SkippedItem(os.path.relpath(listing.path, top), listing.reason))
+    return Copy(root, tuple(files), tuple(left))
+
+
+def export(target: str, copies: Sequence[Copy], *, replace: bool) -> Manifest:
+    """Write copies as one export; with `replace`, an older export is replaced."""
+    _check(target, replace=replace)
+    manifest = Manifest(forged=__version__, exported_at=utc_now(), parts=tuple(_parts(copies)))
+    fresh = f"{target}.{secrets.token_hex(4)}.part"
+    with atomic.explained(f"cannot write {target}"), atomic.made(os.path.dirname(target)) as (parent, owner):
+        try:
+            _written(parent, os.path.basename(fresh), owner, manifest, copies)
+            _swapped(fresh, target)
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+    return manifest
+
+
+def new_file(path: str) -> int:
+    """Create a file (0600) with its folder and open it; as root, for the owner of the place.
+
+    Raises OSError, FileExistsError if the name exists.
+    """
+    with atomic.made(os.path.dirname(path)) as (folder, owner):
+        return atomic.create(folder, os.path.basename(path), owner)
+
+
+def _check(target: str, *, replace: bool) -> None:
+    """Check that the target may be written or replaced."""
+    if os.path.islink(target):  # the link itself would be replaced
+        led_to = os.path.realpath(target)
+        raise StoreError(f"{target} is a link to {led_to}; say that folder itself, or another one")
+    if not os.path.lexists(target) or (os.path.isdir(target) and not os.listdir(target)):
+        return
+    if not os.path.isfile(os.path.join(target, MANIFEST)):
+        raise StoreError(f"{target} is there and is no export of forged; say another folder")
+    if not replace:
+        raise StoreError(f"{target} holds an export already; --force replaces it")
+
+
+def _parts(copies: Iterable[Copy]) -> Iterable[ExportedRoot]:
+    """Yield the manifest entries of copies."""
+    names = set[str]()
+    for copy in copies:
+        if copy.root.scope is Scope.USER:
+            yield ExportedRoot("user", Scope.USER.value, files=len(copy.files))
+            continue
+        plain = _ODD.sub("_", _name(copy.root)) or "repository"
+        name, number = plain, 1
+        while name in names:
+            number += 1
+            name = f"{plain}-{number}"
+        names.add(name)
+        yield ExportedRoot(f"repos/{name}", Scope.REPO.value, name, len(copy.files))
+
+
+def _name(root: Root) -> str:
+    """Return the name of a root's project, also for a top such as `project/.bare` or `project.git`."""
+    above, name = os.path.split(root.top)
+    if root.in_git and name.startswith("."):
+        return os.path.basename(above)
+    return name.removesuffix(".git") if root.in_git else name
+
+
+def _written(
+    parent: int, fresh: str, owner: atomic.Owner | None, manifest: Manifest, copies: Sequence[Copy]
+) -> None:
+    """Write all files of an export."""
+    top = atomic.open_or_make(parent, fresh, owner)
+    try:
+        for part, copy in zip(manifest.parts, copies, strict=True):
+            for below, data in copy.files:
+                _put(top, os.path.join(part.folder, below), data, owner)
+        _put(top, MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n", owner)
+    finally:
+        os.close(top)
+
+
+def _put(top: int, below: str, data: bytes, owner: atomic.Owner | None) -> None:
+    """Write one file below a directory."""
+    *folders, name = below.split("/")
+    current = os.dup(top)
+    try:
+        for folder in folders:
+            current, above = atomic.open_or_make(current, folder, owner), current
+            os.close(above)
+        with open(atomic.create(current, name, owner), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    finally:
+        os.close(current)
+
+
+def _swapped(fresh: str, target: str) -> None:
+    """Rename the export to its target, and remove an older one."""
+    old = f"{fresh}.old"
+    if os.path.lexists(target):
+        os.rename(target, old)
+    os.rename(fresh, target)
+    if os.path.lexists(old):
+        shutil.rmtree(old)

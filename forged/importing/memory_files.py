@@ -1,0 +1,91 @@
+"""Import memory files unchanged: from another `.forge`, or from an export of forged.
+
+They keep every byte: id, version, links, dates and unknown keys. An export is a folder with a manifest of its
+roots. It names a repository without its path, so the importing person says where it is.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+import msgspec
+
+from forged.errors import MemoryFormatError
+from forged.files import FOLDERS, MAX_FILE_BYTES, parse
+from forged.importing.values import ImportBatch, Item, SkippedItem
+from forged.memory import Scope
+
+MANIFEST = "forged-export.json"
+VERSION = 1
+_NAME = re.compile(r"(?!\.)[^/\x00-\x1f\x7f]{1,251}\.md")
+_ID = re.compile(r"(?!\.)[^/\x00-\x1f\x7f]{1,248}")
+
+
+class ExportedRoot(msgspec.Struct, frozen=True):
+    """Root of an export: its folder below the manifest, its scope, and the repository's name."""
+
+    folder: str
+    scope: str
+    name: str = ""
+    files: int = 0
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """Manifest of an export, without any path of the exporting machine."""
+
+    schema_version: int = VERSION
+    forged: str = ""
+    exported_at: str = ""
+    parts: tuple[ExportedRoot, ...] = ()
+
+
+def manifest(data: bytes) -> Manifest:
+    """Read a manifest. Raises MemoryFormatError."""
+    try:
+        found = msgspec.json.decode(data, type=Manifest)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise MemoryFormatError(f"the manifest cannot be read: {str(error)[:120]}") from error
+    if found.schema_version != VERSION:
+        raise MemoryFormatError(
+            f"it was exported in form {found.schema_version}, and this forged reads {VERSION}; upgrade forged"
+        )
+    for part in found.parts:
+        steps = part.folder.split("/")
+        if part.scope not in list(Scope) or os.path.isabs(part.folder) or ".." in steps:
+            raise MemoryFormatError(f"the manifest names a part that is none: {part.folder[:80]!r}")
+    return found
+
+
+def memory_file(data: bytes, *, name: str, where: str, scope: str, repo: str = "") -> ImportBatch:
+    """Return a memory file as an item, byte by byte."""
+    if len(data) > MAX_FILE_BYTES:
+        return _left(where, f"larger than {MAX_FILE_BYTES // 1024} KiB")
+    try:
+        found = parse(data, scope, name.removesuffix(".md"))
+    except MemoryFormatError as error:
+        return _left(where, str(error))
+    if not _NAME.fullmatch(name) or not _ID.fullmatch(found.id):
+        return _left(where, "its name or its id is none that forged writes")
+    item = Item(
+        text=found.content,
+        where=where,
+        scope=scope,
+        category=found.category,
+        created_at=found.created_at,
+        repo=repo,
+        file=data,
+        name=name,
+        memory_id=found.id,
+    )
+    return ImportBatch((item,))
+
+
+def is_memory_folder(path: str) -> bool:
+    """Return True for `.forge/memory` or `.forge/memories` of a root."""
+    return any(f"/{os.path.abspath(path)}".endswith(f"/{folder}") for folder in FOLDERS)
+
+
+def _left(where: str, why: str) -> ImportBatch:
+    """Return a batch with one skipped item."""
+    return ImportBatch((), (SkippedItem(where, why),))

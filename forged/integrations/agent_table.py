@@ -1,0 +1,54 @@
+"""Table of the agents that forged connects to: `agents.toml`, which documents its keys."""
+
+from __future__ import annotations
+
+import tomllib
+from functools import cache
+from importlib import resources
+from typing import Literal
+
+import msgspec
+
+Way = Literal["plugin", "file", "settings"]
+Shape = Literal["group", "plain", "typed"]
+ServerEnv = Literal["passed", "named", "written"]
+
+
+class AgentRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One table of the file; `name` is its name there."""
+
+    title: str
+    program: str
+    install: str
+    places: tuple[str, ...]
+    way: Way
+    name: str = ""
+    macos: str = ""
+    tried: str = ""
+    unit_s: float = 1.0
+    shape: Shape = "group"
+    events: dict[str, int] = {}
+    installs: tuple[tuple[str, ...], ...] = ()
+    removes: tuple[tuple[str, ...], ...] = ()
+    env: dict[str, str] = {}
+    server_env: ServerEnv = "written"
+    headless: tuple[str, ...] = ()
+    files: dict[str, str] = {}
+    copies: dict[str, str] = {}
+    settings: dict[str, str] = {}
+    head: dict[str, dict[str, int]] = {}
+    leaves: str = ""
+    left: str = ""
+
+
+@cache
+def agent_rows() -> dict[str, AgentRow]:
+    """Return all rows by their names."""
+    text = resources.files("forged.integrations").joinpath("agents.toml").read_text("utf-8")
+    read = msgspec.convert(tomllib.loads(text), dict[str, AgentRow])
+    return {name: msgspec.structs.replace(row, name=name) for name, row in read.items()}
+
+
+def template(name: str) -> str:
+    """Return the text of a template."""
+    return resources.files("forged.integrations").joinpath("plugin", name).read_text("utf-8")

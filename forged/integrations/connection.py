@@ -1,0 +1,269 @@
+"""Connect and disconnect an agent: generators that do a step and yield it as a sentence.
+
+An agent with plug-ins is connected by its own command. For others, forged's entries are added to its
+settings, and no other part of the settings changes. Every change is recorded, so that it can be undone
+exactly. Raises IntegrationError; the steps before it are recorded too.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator
+
+import msgspec
+
+from forged.integrations import entries, file_io, harness, record, rendering, status
+from forged.integrations.agent_table import AgentRow
+from forged.integrations.entries import UnfitSettings
+from forged.integrations.file_io import IntegrationError
+from forged.integrations.jsonc import NotJson
+from forged.integrations.machine import Machine
+from forged.integrations.record import AgentRecord
+
+
+def connect(machine: Machine, row: AgentRow) -> Iterator[str]:
+    """Connect an agent, or bring its connection up to date."""
+    now = status.state(machine, row, exact=True)
+    if now.connection == "connected":
+        yield "is connected already"
+        return
+    if now.connection == "off":
+        yield f"{now.detail}, and stays so"
+        return
+    if not os.path.isfile(machine.hook):
+        raise IntegrationError(f"{machine.hook} is not there: install forged-memory again")
+    if row.way == "plugin":
+        yield from _install(machine, row, now)
+    elif row.way == "file":
+        yield from _write_files(machine, row)
+    else:
+        yield from _write_settings(machine, row)
+    after = status.state(machine, row, exact=True)
+    if after.connection not in {"connected", "off"}:
+        raise IntegrationError(f"it says that it is done, but {after.detail or 'nothing of it is there'}")
+
+
+def disconnect(machine: Machine, row: AgentRow) -> Iterator[str]:
+    """Remove the connection of an agent, and nothing else."""
+    if row.way == "plugin":
+        yield from _uninstall(machine, row)
+    elif row.way == "file":
+        yield from _remove_files(machine, row)
+    else:
+        yield from _remove_settings(machine, row)
+    _note(machine, row, None)
+
+
+def planned_steps(machine: Machine, row: AgentRow) -> tuple[str, ...]:
+    """Return the steps of connecting this agent, as sentences."""
+    events = ", ".join(row.events)
+    if row.way == "plugin":
+        commands = " && ".join(f"{row.program} {' '.join(words)}" for words in row.installs)
+        return (
+            f"runs `{commands.replace('{folder}', shlex.quote(machine.plugin))}`",
+            f"which gives it hooks ({events}) and the MCP server `forged`",
+        )
+    if row.way == "file":
+        paths = (os.path.join(machine.folder(row), name) for name in row.files)
+        return (f"writes {', '.join(paths)}: a plug-in, with the MCP server `forged`",)
+    return (
+        f"puts entries of forged into {', '.join(status.settings(machine, row))}",
+        f"hooks ({events}) and the MCP server `forged`; all else there stays as it is",
+    )
+
+
+def is_recorded(machine: Machine, agent: str) -> bool:
+    """Return True if setup has changed anything for this agent."""
+    return agent in record.load(machine).agents
+
+
+def owns_service(machine: Machine) -> bool:
+    """Return True if setup installed the systemd units of the daemon."""
+    return record.load(machine).service
+
+
+def record_service(machine: Machine, *, installed: bool) -> None:
+    """Record whether setup installed the systemd units."""
+    _make_data(machine)
+    record.save(machine, msgspec.structs.replace(record.load(machine), service=installed))
+
+
+def remove_own_files(machine: Machine) -> Iterator[str]:
+    """Remove forged's own files after the last agent was disconnected."""
+    known = record.load(machine)
+    if known.agents or known.service:
+        return
+    is_there = os.path.isdir(machine.plugin)
+    names = sorted(rendering.plugin_files(machine), key=len, reverse=True)
+    for name in names:
+        file_io.remove(os.path.join(machine.plugin, name))
+    for folder in sorted({above for name in names for above in _above(name)}, key=len, reverse=True):
+        file_io.remove_empty(os.path.join(machine.plugin, folder))
+    file_io.remove_empty(machine.plugin)
+    record.erase(machine)
+    if is_there:
+        yield f"removed {machine.plugin}"
+
+
+def _above(name: str) -> Iterator[str]:
+    while name := os.path.dirname(name):
+        yield name
+
+
+# --- by the agent's own command ------------------------------------------------------------------------
+
+
+def _install(machine: Machine, row: AgentRow, now: status.AgentState) -> Iterator[str]:
+    if not now.program:
+        raise IntegrationError(
+            f"{row.program} is not in PATH: {row.install}, then `forgectl setup {row.name}`"
+        )
+    _note(machine, row, AgentRecord(now.program))
+    _render(machine)
+    if now.connection:
+        for arguments in row.removes:
+            _quietly(machine, row, now.program, arguments)
+    for arguments in row.installs:
+        harness.call(machine, row, now.program, arguments)
+    if not status.state(machine, row).connection:
+        raise IntegrationError(
+            f"{row.program} says that it is done, but no plug-in is there; {harness.update_advice(row)}"
+        )
+    yield f"installed the plug-in by `{row.program} {row.installs[-1][0]} {row.installs[-1][1]}`"
+
+
+def _uninstall(machine: Machine, row: AgentRow) -> Iterator[str]:
+    program = machine.program(row.program) or record.load(machine).agents.get(row.name, AgentRecord()).program
+    if not program or not os.access(program, os.X_OK):
+        raise IntegrationError(
+            f"{row.program} is not there any more, and it alone removes its plug-in: {row.install}"
+        )
+    os.makedirs(machine.plugin, mode=0o700, exist_ok=True)
+    was_there = bool(status.state(machine, row).connection)
+    for arguments in row.removes:
+        _quietly(machine, row, program, arguments)
+    if (left := status.state(machine, row)).connection:
+        harness.call(machine, row, program, row.removes[0])
+        raise IntegrationError(f"{row.program} has removed its plug-in, but {left.detail}")
+    called = f"`{row.program} {row.removes[0][0]} {row.removes[0][1]}`"
+    yield f"removed the plug-in by {called}" if was_there else "no plug-in of forged was there"
+
+
+def _quietly(machine: Machine, row: AgentRow, program: str, arguments: tuple[str, ...]) -> None:
+    """Run an agent's command whose failure does not matter, because the state is read afterwards."""
+    try:
+        harness.call(machine, row, program, arguments)
+    except IntegrationError:
+        return
+
+
+def _render(machine: Machine) -> None:
+    """Write the folder of the plug-in; unchanged files are left alone."""
+    try:
+        file_io.make_folders(machine.plugin)
+    except OSError as error:
+        raise IntegrationError(f"{machine.plugin} cannot be made: {error.strerror}") from error
+    for name, text in rendering.plugin_files(machine).items():
+        path = os.path.join(machine.plugin, name)
+        if (before := file_io.read(path)) != text:
+            file_io.write(path, text, before)
+
+
+# --- by forged's own files and entries ------------------------------------------------------------------
+
+
+def _write_files(machine: Machine, row: AgentRow) -> Iterator[str]:
+    for name, text in rendering.files(row, machine).items():
+        path = os.path.join(machine.folder(row), name)
+        _put(machine, row, path, text)
+        yield f"wrote {path}"
+
+
+def _remove_files(machine: Machine, row: AgentRow) -> Iterator[str]:
+    for name in rendering.files(row, machine):
+        path = os.path.join(machine.folder(row), name)
+        if os.path.lexists(path):
+            file_io.remove(path)
+            yield f"removed {path}"
+
+
+def _write_settings(machine: Machine, row: AgentRow) -> Iterator[str]:
+    for path, wanted in status.settings(machine, row).items():
+        before, head = file_io.read(path), _head(machine, row, path)
+        try:
+            bare = "\n" if before is None else entries.remove(before, _made(machine, row, path), head)
+            text, made = entries.add(bare, wanted, head)
+        except (NotJson, UnfitSettings) as error:
+            remedy = "fix it, or put these in yourself and leave the rest as it is"
+            raise IntegrationError(f"{path}: {error}; {remedy}: {_by_hand(wanted)}") from error
+        if text != before:
+            _put(machine, row, path, text, made)
+            yield f"wrote forged's entries into {path}"
+
+
+def _remove_settings(machine: Machine, row: AgentRow) -> Iterator[str]:
+    for path in status.settings(machine, row):
+        before = file_io.read(path)
+        if before is None or not before.strip():
+            continue
+        try:
+            text = entries.remove(before, _made(machine, row, path), _head(machine, row, path))
+        except NotJson as error:
+            raise IntegrationError(f"{path}: {error}; fix it, then run this again") from error
+        if not text.strip() and path in _done(machine, row).files:
+            file_io.remove(path)
+            yield f"removed {path}"
+        elif text != before:
+            file_io.write(path, text, before)
+            yield f"took forged's entries out of {path}"
+
+
+def _put(machine: Machine, row: AgentRow, path: str, text: str, made: tuple[entries.Path, ...] = ()) -> None:
+    before, known = file_io.read(path), _done(machine, row)
+    folders = file_io.write(path, text, before)
+    done = AgentRecord(
+        machine.program(row.program),
+        {**known.made, path: made},
+        (*known.files, path) if before is None else known.files,
+        (*known.folders, *folders),
+    )
+    _note(machine, row, done)
+
+
+def _by_hand(wanted: tuple[entries.SettingsEntry, ...]) -> str:
+    return entries.add("", wanted, {})[0]
+
+
+def _head(machine: Machine, row: AgentRow, path: str) -> entries.Head:
+    return next((head for place, head in row.head.items() if status.path_of(machine, row, place) == path), {})
+
+
+# --- record of changes ----------------------------------------------------------------------------------
+
+
+def _done(machine: Machine, row: AgentRow) -> AgentRecord:
+    return record.load(machine).agents.get(row.name, AgentRecord())
+
+
+def _made(machine: Machine, row: AgentRow, path: str) -> tuple[entries.Path, ...]:
+    return _done(machine, row).made.get(path, ())
+
+
+def _note(machine: Machine, row: AgentRow, done: AgentRecord | None) -> None:
+    """Record the changes for an agent, or remove the record and its empty folders."""
+    known = record.load(machine)
+    if done is None:
+        for folder in reversed(_done(machine, row).folders):
+            file_io.remove_empty(folder)
+    else:
+        made = _make_data(machine)
+        known = msgspec.structs.replace(known, folders=(*known.folders, *made))
+    record.save(machine, record.with_agent(known, row.name, done))
+
+
+def _make_data(machine: Machine) -> list[str]:
+    try:
+        return file_io.make_folders(machine.data)
+    except OSError as error:
+        raise IntegrationError(f"{machine.data} cannot be made: {error.strerror}") from error

@@ -1,0 +1,99 @@
+"""Find model servers on loopback, API keys by name, and programs that can classify.
+
+Each server is asked once, for the names of its models, with a limit of half a second. Of a key only the name
+of its variable is read.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+from collections.abc import Mapping
+
+import msgspec
+
+from forged import config
+from forged.integrations.machine import Machine
+
+_WITHIN_S = 0.5
+_MOST_BYTES = 1 << 18
+_MOST_NAMES = 5
+_KEYS = ("OPENAI_API_KEY", "EMBEDDING_API_KEY")
+# Estimate of a day's work, for the cost; text of a call besides the agent's own part.
+TURNS, _TURNS_A_CALL, _TEXT_TOKENS = 40, 4, 1_500
+
+
+class ModelServer(msgspec.Struct, frozen=True):
+    """A model server that answers here. `base_url` is its value in the configuration."""
+
+    name: str
+    base_url: str
+    models: tuple[str, ...] = ()
+
+
+class ClassifierProgram(msgspec.Struct, frozen=True):
+    """A program that could classify, with its cost for a day of `TURNS` turns."""
+
+    name: str
+    title: str
+    calls: int
+    tokens: int
+
+
+SERVERS: Mapping[str, tuple[int, str, str, str]] = {
+    "Ollama": (11434, "/api/tags", "models", "name"),
+    "LM Studio": (1234, "/v1/models", "data", "id"),
+}
+
+
+def servers(known: Mapping[str, tuple[int, str, str, str]] | None = None) -> tuple[ModelServer, ...]:
+    """Return the model servers that answer on loopback."""
+    found = []
+    for name, (port, path, section, field) in (SERVERS if known is None else known).items():
+        names = _asked(port, path, section, field)
+        if names is not None:
+            found.append(ModelServer(name, f"http://127.0.0.1:{port}/v1", names))
+    return tuple(found)
+
+
+def keys(machine: Machine) -> tuple[str, ...]:
+    """Return the names of variables that hold API keys."""
+    return tuple(name for name in _KEYS if machine.environ.get(name))
+
+
+def classifiers(machine: Machine, titles: Mapping[str, str]) -> tuple[ClassifierProgram, ...]:
+    """Return the installed agents that could classify; none does before you configure it."""
+    calls = TURNS // _TURNS_A_CALL
+    return tuple(
+        ClassifierProgram(_named(name), titles[name], calls, calls * (_TEXT_TOKENS + added))
+        for name, added in config.AGENTS.items()
+        if machine.program(name)
+    )
+
+
+def _named(agent: str) -> str:
+    """Return the program's name in the configuration; some need a model in it."""
+    name = f"cli:{agent}"
+    return f"{name}/MODEL" if config.unusable_reason("classifier", name) else name
+
+
+def _asked(port: int, path: str, section: str, field: str) -> tuple[str, ...] | None:
+    """Return names of models; None if no model server answers in time."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_WITHIN_S)
+    ends = time.monotonic() + _WITHIN_S
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        data = b""
+        while (part := response.read1(_MOST_BYTES)) and time.monotonic() < ends:
+            data += part
+            if len(data) > _MOST_BYTES:
+                return None
+        listed = json.loads(data)[section] if response.status == 200 else None
+        names = [one[field] for one in listed or []]
+    except (OSError, http.client.HTTPException, ValueError, TypeError, KeyError, RecursionError):
+        return None
+    finally:
+        connection.close()
+    return tuple(str(name)[:80] for name in names[:_MOST_NAMES]) if listed is not None else None

@@ -1,0 +1,305 @@
+"""Identity of the model behind an embedder: recognises when another model answers.
+
+Three public sentences are embedded when the endpoint is used anyway, at most every ten minutes. Another
+dimension means another model at once. Other vectors mean one when all three moved, and had moved a minute
+before. Vectors of two models are never compared. While texts fail, the sentences also decide if the endpoint
+is at fault.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable
+
+import msgspec
+import numpy as np
+
+from forged.errors import ProviderError
+from forged.fair_queue import ignore_failure
+from forged.map import Baseline
+from forged.maps.vector_pack import UnusablePack, VectorPack, VectorPacks
+from forged.models import Embedder, Purpose, Vectors
+
+logger = logging.getLogger(__name__)
+
+# Whole sentences: some servers answer 500 to very short texts.
+SENTENCES = (
+    "The quick brown fox jumps over the lazy dog.",
+    "Water boils at one hundred degrees Celsius at sea level.",
+    "Paris is the capital of France.",
+)
+_PURPOSE = Purpose("identity")
+_EVERY_S, _AGAIN_S = 600.0, 60.0
+_A_DAY_S = 24 * 3600.0
+_PATIENCE_S = 30.0  # a server may have to load its model first
+_LEAST_COSINE = 0.99
+_MOST_REMEMBERED = 8
+
+
+class _Model(msgspec.Struct, frozen=True):
+    """One model on a label: its embedder's key, its number, and float32 rows of that dimension."""
+
+    embedder: str
+    number: int
+    dimension: int
+    sentences: bytes
+    baseline: bytes
+
+
+class ModelCache:
+    """Cache of models and vectors that outlives an indexer, also for the next daemon.
+
+    It holds by the key of an embedder the vectors of the sentences by each of its models, and the time of the
+    last full embedding. It holds by the key of a model its baseline. It holds vector packs, each with a label
+    of both.
+    """
+
+    def __init__(self) -> None:
+        self.models: dict[str, dict[int, Vectors]] = {}
+        self.renewed_at: dict[str, float] = {}
+        self.baselines: dict[str, Baseline] = {}
+        self.vector_packs = VectorPacks()
+
+    def receive(self, descriptors: Iterable[int]) -> tuple[str, ...]:
+        """Take over vector packs of another daemon; return the names of their roots.
+
+        Unusable packs are logged. A pack that contradicts others about its model is unusable.
+        """
+        names = list[str]()
+        for descriptor in descriptors:
+            try:
+                vector_pack = VectorPack(descriptor)
+                self._learn(vector_pack)
+            except (UnusablePack, msgspec.MsgspecError, ValueError) as error:
+                logger.warning("vectors not taken over, their texts are embedded anew error=%s", error)
+                continue
+            self.vector_packs.put(vector_pack)
+            names.append(vector_pack.label.root)
+        return tuple(names)
+
+    def label(self, embedder: str, key: str) -> bytes:
+        """Return the label of the model `key`, one of those behind an embedder's key."""
+        number = int(key.removeprefix(embedder).removeprefix("\n#") or 0)
+        sentences, baseline = self.models.get(embedder, {}).get(number), self.baselines.get(key)
+        found = sentences if sentences is not None else baseline.messages if baseline is not None else None
+        dimension = found.shape[1] if found is not None else 0
+        rows = None
+        if baseline is not None:
+            means = (baseline.query_mean, baseline.passage_mean)
+            rows = np.vstack([*means, baseline.dropped_axes, baseline.messages])
+        known = _Model(embedder, number, dimension, _packed(sentences), _packed(rows))
+        return msgspec.msgpack.encode(known)
+
+    def _learn(self, vector_pack: VectorPack) -> None:
+        """Take the model of a pack. Raises ValueError, MsgspecError, UnusablePack."""
+        model = msgspec.msgpack.decode(vector_pack.label.known, type=_Model)
+        if model.sentences:
+            rows = _rows(model.sentences, model.dimension)
+            known = self.models.setdefault(model.embedder, {}).setdefault(model.number, rows)
+            if not np.array_equal(known, rows):
+                raise UnusablePack("its model has the number of another one")
+        if model.baseline:
+            rows, key = _rows(model.baseline, model.dimension), vector_pack.label.key
+            self.baselines.setdefault(key, Baseline(key, rows[0], rows[1], rows[2:4], rows[4:]))
+
+
+class ModelIdentity:
+    """The model behind one embedder. Belongs to one event loop.
+
+    `key` names the model that answers now, `kept` the one whose vectors maps hold. They differ while a new
+    model may not embed everything: once a day, and within the limit of tokens. `renamed` is called, by any
+    thread, when either changes.
+    """
+
+    _looked_at: float | None = None
+    _doubted_at: float | None = None
+    _odd_at: float | None = None  # time of the last query with another dimension
+    _looking: asyncio.Task[None] | None = None
+
+    def __init__(
+        self,
+        embedder: Embedder,
+        model_cache: ModelCache | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        obstacle: Callable[[], str] = lambda: "",
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Take over the identity of an embedder's model.
+
+        `obstacle` returns the reason why not all texts may be embedded anew now. `on_change` is called for a
+        new `kept`.
+        """
+        self.embedder = embedder
+        self.model_cache = model_cache or ModelCache()
+        self.notice = ""
+        self._clock = clock
+        self._obstacle = obstacle
+        self._on_change = on_change
+        self._seen = self.model_cache.models.setdefault(embedder.key, {})
+        self._number = self._kept = 0
+        self._known = False  # the answering model was checked, and not only cached
+        self.key = self.kept = embedder.key
+        self.renamed: Callable[[], None] = lambda: None
+        embedder.renamed = self._name
+
+    @property
+    def dimension(self) -> int:
+        """Dimension of new vectors; 0 while it is unknown."""
+        return self._seen[self._number].shape[1] if self._known else 0
+
+    @property
+    def is_certain(self) -> bool:
+        """True if the answering model is known: it was checked, or cannot be replaced."""
+        return self._known or not self.embedder.replaceable
+
+    @property
+    def refusal(self) -> ProviderError | None:
+        """Error for texts while a new model may not embed yet, else None."""
+        return ProviderError(self.notice, reason="limit") if self._number != self._kept else None
+
+    async def begin(self) -> None:
+        """Check the model if that is due, before texts are embedded. Raises ProviderError."""
+        await self.embedder.prepare()
+        seen = self.model_cache.models.setdefault(self.embedder.key, {})
+        if seen is not self._seen:  # another engine runs a model in this process
+            self._seen = seen
+            self._name()
+            self._on_change()
+        if self.embedder.replaceable and self._is_due:
+            await asyncio.shield(self._start())
+
+    async def look(self) -> None:
+        """Check the model now. Raises ProviderError when the endpoint fails."""
+        began, until = self._clock(), time.monotonic() + _PATIENCE_S
+        try:
+            rows = await self.embedder.embed(list(SENTENCES), purpose=_PURPOSE, deadline=until)
+        except ProviderError:
+            self._looked_at = None
+            raise
+        self._looked_at = began
+        self._judge(rows)
+
+    def used(self, dimension: int) -> None:
+        """Check the model when that is due, or at once when a query's vector has another dimension."""
+        if not (self.embedder.replaceable and self._known):
+            return
+        now = self._clock()
+        is_odd = dimension != self.dimension and (self._odd_at is None or now - self._odd_at >= _AGAIN_S)
+        self._odd_at = now if is_odd else self._odd_at
+        if is_odd or self._is_due:
+            self._start()
+
+    def tick(self) -> None:
+        """Check a suspected change a minute later, and take the new model once that is allowed."""
+        if self._doubted_at is not None and self._is_due:
+            self._start()
+        if self._number != self._kept and not self._reason_to_wait():
+            self._keep()
+
+    def renew(self) -> None:
+        """Accept any answering model from now on: `rebuild --full`."""
+        self._known, self._looked_at, self._doubted_at = False, None, None
+        self._kept, self.notice = self._number, ""
+        self._name()
+
+    async def close(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+
+    @property
+    def _is_due(self) -> bool:
+        every_s = _EVERY_S if self._doubted_at is None else _AGAIN_S
+        return self._looked_at is None or self._clock() - self._looked_at >= every_s
+
+    def _start(self) -> asyncio.Task[None]:
+        """Return the check that is under way, after starting it if there is none."""
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self.look(), name="identity")
+            self._looking.add_done_callback(ignore_failure)
+        return self._looking
+
+    def _judge(self, rows: Vectors) -> None:
+        if not self._known:
+            self._known, self._number = True, self._recognised(rows)
+            self._keep(announces=False)
+        elif _alike(self._seen[self._number], rows):
+            self._doubted_at = None
+        elif rows.shape[1] != self.dimension:
+            self._replace(rows)
+        elif self._doubted_at is None:
+            self._doubted_at = self._clock()
+        elif self._clock() - self._doubted_at >= _AGAIN_S:
+            self._replace(rows)
+
+    def _replace(self, rows: Vectors) -> None:
+        self._doubted_at, self._number = None, self._recognised(rows)
+        self._name()
+        logger.warning("another model answers model=%s numbers=%d", self._named, self.dimension)
+        if self._number == self._kept:
+            self.notice = ""
+        elif reason := self._reason_to_wait():
+            self.notice = (
+                f"another model answers behind {self._named}, and {reason}; words answer until it is back or "
+                "`forgectl rebuild --full` embeds all memories anew"
+            )
+        else:
+            self._keep()
+
+    def _reason_to_wait(self) -> str:
+        renewed = self.model_cache.renewed_at.get(self.embedder.key, float("-inf"))
+        if self._clock() - renewed < _A_DAY_S:
+            return "all memories were embedded anew for such a change within a day"
+        return self._obstacle()
+
+    def _keep(self, *, announces: bool = True) -> None:
+        """Have the vectors of all maps made by the model that answers now."""
+        changed, self._kept = self._kept != self._number, self._number
+        self._name()
+        if announces:
+            self.model_cache.renewed_at[self.embedder.key] = self._clock()
+            self.notice = f"another model answers behind {self._named}: all memories were embedded anew by it"
+        if changed:
+            self._on_change()
+
+    def _recognised(self, rows: Vectors) -> int:
+        """Return the number of the model that makes such vectors, a new one if it was never seen."""
+        if (known := next((n for n, seen in self._seen.items() if _alike(seen, rows)), None)) is not None:
+            return known
+        number = max(self._seen, default=-1) + 1
+        self._seen[number] = rows
+        for old in [each for each in self._seen if each not in {number, self._number, self._kept}]:
+            if len(self._seen) > _MOST_REMEMBERED:
+                del self._seen[old]
+        return number
+
+    def _name(self) -> None:
+        own = self.embedder.key
+        self.key, self.kept = (
+            f"{own}\n#{number}" if number else own for number in (self._number, self._kept)
+        )
+        self.renamed()
+
+    @property
+    def _named(self) -> str:
+        return " ".join(self.embedder.key.split("\n")[:2])
+
+
+def _alike(before: Vectors, rows: Vectors) -> bool:
+    """Return True if one model made both: another one moves all of the sentences."""
+    same = before.shape == rows.shape
+    return same and bool((np.einsum("ij,ij->i", before, rows) >= _LEAST_COSINE).any())
+
+
+def _packed(rows: Vectors | None) -> bytes:
+    return b"" if rows is None else np.ascontiguousarray(rows, np.float32).tobytes()
+
+
+def _rows(packed: bytes, dimension: int) -> Vectors:
+    """Unpack rows of a dimension. Raises ValueError when they are not whole."""
+    if dimension <= 0:
+        raise ValueError("its model has vectors without numbers")
+    return np.frombuffer(packed, np.float32).reshape(-1, dimension).copy()

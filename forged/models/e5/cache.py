@@ -1,0 +1,81 @@
+"""Cache of the converted model files, in the user's cache folder: complete and unchanged, or absent.
+
+Files are named by the hash of their content, synced, and written before the list that names them. So with
+several writers, or a killed one, the list names only files that exist. A file whose bytes changed later is
+detected by its hash when it is opened. No text and no vector of a text is ever stored here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+from collections.abc import Iterator
+
+import msgspec
+
+from forged.errors import ForgedError
+from forged.files import atomic
+
+_LIST, _LOCK = "made.json", "lock"
+
+
+class EngineError(ForgedError):
+    """The engine cannot run here; the message is the reason."""
+
+
+class ModelFiles(msgspec.Struct, frozen=True):
+    """Names of the files, each its SHA-256 and a suffix; `of` identifies their source and converter."""
+
+    of: str
+    graph: str
+    weights: str
+    words: str
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        return self.graph, self.weights, self.words
+
+
+def load(folder: str, of: str) -> ModelFiles | None:
+    """Return the cached files if they come from `of` and are unchanged; else None."""
+    try:
+        with open(os.path.join(folder, _LIST), "rb") as file:
+            found = msgspec.json.decode(file.read(), type=ModelFiles)
+        whole = found.of == of and all(_is_whole(folder, name) for name in found.files)
+    except (OSError, msgspec.MsgspecError):
+        return None
+    return found if whole else None
+
+
+def store(folder: str, ending: str, data: bytes) -> str:
+    """Store a file under the name of its hash, and return the name. Raises OSError."""
+    name = f"{hashlib.sha256(data).hexdigest()}.{ending}"
+    atomic.replace(os.path.join(folder, name), data)
+    return name
+
+
+def publish(folder: str, all_of_it: ModelFiles) -> None:
+    """Write the list, and remove all other files: of an earlier list, and of killed writers.
+
+    Call it inside `exclusive`. Raises OSError.
+    """
+    atomic.replace(os.path.join(folder, _LIST), msgspec.json.encode(all_of_it))
+    for name in set(os.listdir(folder)) - {_LIST, _LOCK, *all_of_it.files}:
+        with contextlib.suppress(OSError):
+            os.unlink(os.path.join(folder, name))
+
+
+@contextlib.contextmanager
+def exclusive(folder: str) -> Iterator[None]:
+    """Hold the lock of the cache folder; waits for another writer. Raises OSError."""
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    with open(os.path.join(folder, _LOCK), "wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _is_whole(folder: str, name: str) -> bool:
+    with open(os.path.join(folder, name), "rb") as file:
+        return name.startswith(f"{hashlib.file_digest(file, 'sha256').hexdigest()}.")

@@ -1,0 +1,262 @@
+"""Parse the output of an agent's program: a reply with its tokens, or the reason that there is none.
+
+Pure functions over the output. Each agent has its own output format (`Form`), and no agent's exit code alone
+is reliable. A success is exit code 0, a text that is not empty, and no error next to it. Colour codes and
+text before JSON are ignored. Raises ProviderError with the reasons of an endpoint.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import signal
+from collections.abc import Callable, Iterator
+from typing import Literal, TypeVar
+
+import msgspec
+
+from forged.errors import ProviderError
+from forged.models import Completion
+from forged.models.error_sanitizing import SensitiveTexts, sanitized
+from forged.models.programs.process import ProcessResult
+from forged.text.think_blocks import without_thoughts
+from forged.text.tokens import estimate
+
+_Form = TypeVar("_Form")
+Form = Literal["claude", "codex", "gemini", "opencode", "text"]
+
+_COLOUR = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_STATUS = re.compile(
+    r"\b(?:error|status|code|http)\D{0,20}\b([45][0-9]{2})\b|\b([45][0-9]{2}) [A-Z{]", re.IGNORECASE
+)
+_OF_LOGIN = re.compile(
+    r"(?i)log(?:ged)? ?in|sign(?:ed)? ?in|api.?key|auth|credential|unauthori[sz]ed|GEMINI_API_KEY"
+)
+_OF_LIMIT = re.compile(r"(?i)rate.?limit|usage limit|limit reached|quota|too many requests|exhausted")
+_OF_FAILURE = re.compile(
+    r"(?i)\berror|fail|invalid|cannot|unable|denied|not (?:found|logged|set)|\b[45][0-9]{2}\b"
+)
+_MOST_LINES = 50
+_BY_STATUS = {401: "auth", 402: "auth", 403: "auth", 408: "timeout", 429: "rate_limited", 400: "bad_input"}
+_PRINTS_ITS_FAILURE = ("[API Error:", "API Error:")
+_NOT_STARTED = 127
+
+
+class ProgramReply(msgspec.Struct, frozen=True):
+    """Content of a program's output; `error` is a sentence, `status` an HTTP status in it."""
+
+    text: str = ""
+    error: str = ""
+    status: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+def completion_of(name: str, form: Form, ended: ProcessResult, sent: tuple[str, ...]) -> Completion:
+    """Return the reply as a completion, which has a failure if it is empty. Raises ProviderError."""
+    if ended.printed is None:
+        raise ProviderError(f"{name} printed too much for an answer", reason="bad_reply")
+    reply = _FORMS[form](_plain(ended.printed))
+    if ended.code and not reply.error:
+        message = _plain(ended.complained) or reply.text
+        reply = _FORMS[form](message)
+        reply = reply if reply.error else msgspec.structs.replace(reply, error=message)
+    if reply.error or ended.code:
+        raise _error(name, ended.code, reply, sent)
+    text = without_thoughts(_COLOUR.sub("", reply.text)).strip()
+    return Completion(
+        text,
+        reply.prompt_tokens or estimate(*sent),
+        reply.completion_tokens or estimate(reply.text),
+        failure="" if text else "empty",
+        message="" if text else f"{name}: the reply is empty",
+    )
+
+
+def _error(name: str, code: int, reply: ProgramReply, sent: tuple[str, ...]) -> ProviderError:
+    """Return the failure as an error that repeats no text that was sent."""
+    status = reply.status or _status(reply.error)
+    if code == _NOT_STARTED:
+        return ProviderError(f"{name} cannot be started: {_quoted(reply.error, sent)}", reason="unreachable")
+    if code < 0:
+        return ProviderError(f"{name} was ended by {_signal(-code)}", reason="server")
+    message = _quoted(reply.error, sent) or f"exit code {code}"
+    return ProviderError(f"{name}: {message}", reason=_reason(status, reply.error), status=status)
+
+
+def _reason(status: int, message: str) -> str:
+    if status:
+        return _BY_STATUS.get(status, "server" if status >= 500 else "bad_reply")
+    if _OF_LIMIT.search(message):
+        return "rate_limited"
+    return "auth" if _OF_LOGIN.search(message) else "server"
+
+
+def _status(message: str) -> int:
+    found = _STATUS.search(message)
+    return int(found[1] or found[2]) if found else 0
+
+
+def _quoted(message: str, sent: tuple[str, ...]) -> str:
+    """Return its first line about a failure that may be quoted, or else the first that may be."""
+    lines = [
+        sanitized(line, SensitiveTexts(sent)) for line in message.splitlines()[:_MOST_LINES] if line.strip()
+    ]
+    return next((line for line in lines if _OF_FAILURE.search(line)), next(filter(None, lines), ""))
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _plain(printed: bytes) -> str:
+    return _COLOUR.sub("", printed.decode(errors="replace")).replace("\r\n", "\n")
+
+
+# --- output formats ----------------------------------------------------------------------------------
+
+
+class _Used(msgspec.Struct, frozen=True):
+    """Token counts, by every name that they have in these formats."""
+
+    input_tokens: int = 0
+    cache_creation_input_tokens: int = 0
+    cache_read_input_tokens: int = 0
+    output_tokens: int = 0
+    input: int = 0
+    output: int = 0
+    prompt: int = 0
+    candidates: int = 0
+
+
+class _Claude(msgspec.Struct, frozen=True):
+    is_error: bool
+    result: str = ""
+    usage: _Used = _Used()
+    api_error_status: int | None = None
+
+
+def _claude(printed: str) -> ProgramReply:
+    for one in _documents(printed, _Claude):
+        used = one.usage
+        tokens = used.input_tokens + used.cache_creation_input_tokens + used.cache_read_input_tokens
+        error = (one.result or "it failed") if one.is_error else ""
+        return ProgramReply(one.result, error, one.api_error_status or 0, tokens, used.output_tokens)
+    return _unread(printed)
+
+
+class _ErrorMessage(msgspec.Struct, frozen=True):
+    message: str = ""
+
+
+class _Item(msgspec.Struct, frozen=True):
+    kind: str = msgspec.field(name="type", default="")
+    text: str = ""
+
+
+class _Codex(msgspec.Struct, frozen=True):
+    kind: str = msgspec.field(name="type")
+    item: _Item = _Item()
+    usage: _Used = _Used()
+    error: _ErrorMessage = _ErrorMessage()
+    message: str = ""
+
+
+def _codex(printed: str) -> ProgramReply:
+    """Return the last message; a failed step that was tried again is no error."""
+    text, error, used, seen = "", "", _Used(), False
+    for one in _documents(printed, _Codex):
+        seen = True
+        if one.kind == "item.completed" and one.item.kind == "agent_message":
+            text = one.item.text
+        elif one.kind == "turn.completed":
+            used = one.usage
+        elif one.kind == "turn.failed":
+            error = one.error.message or "the turn failed"
+    return ProgramReply(text, error, 0, used.input_tokens, used.output_tokens) if seen else _unread(printed)
+
+
+class _Model(msgspec.Struct, frozen=True):
+    tokens: _Used = _Used()
+
+
+class _Stats(msgspec.Struct, frozen=True):
+    models: dict[str, _Model] = {}
+
+
+class _Gemini(msgspec.Struct, frozen=True):
+    session_id: str = ""
+    response: str | None = None
+    error: _ErrorMessage | None = None
+    stats: _Stats | None = None
+
+
+def _gemini(printed: str) -> ProgramReply:
+    for one in _documents(printed, _Gemini):
+        used = [model.tokens for model in (one.stats or _Stats()).models.values()]
+        error = (one.error.message or "it failed") if one.error else ""
+        tokens = sum(each.prompt for each in used), sum(each.candidates for each in used)
+        return ProgramReply(one.response or "", error, 0, *tokens)
+    return _unread(printed)
+
+
+class _Name(msgspec.Struct, frozen=True):
+    name: str = ""
+    data: _ErrorMessage = _ErrorMessage()
+
+
+class _Part(msgspec.Struct, frozen=True):
+    text: str = ""
+    tokens: _Used = _Used()
+
+
+class _OpenCode(msgspec.Struct, frozen=True):
+    kind: str = msgspec.field(name="type")
+    part: _Part = _Part()
+    error: _Name | None = None
+
+
+def _opencode(printed: str) -> ProgramReply:
+    text, error, tokens, seen = "", "", [0, 0], False
+    for one in _documents(printed, _OpenCode):
+        seen = True
+        text += one.part.text if one.kind == "text" else ""
+        tokens = [tokens[0] + one.part.tokens.input, tokens[1] + one.part.tokens.output]
+        if one.error is not None:
+            error = one.error.data.message or one.error.name or "it failed"
+    return ProgramReply(text, error, 0, *tokens) if seen else _unread(printed)
+
+
+def _text(printed: str) -> ProgramReply:
+    message = printed.strip()
+    return ProgramReply(message, message if message.startswith(_PRINTS_ITS_FAILURE) else "")
+
+
+def _unread(printed: str) -> ProgramReply:
+    """Return an error for output in another format, with its text as the sentence."""
+    return ProgramReply(error=printed.strip())
+
+
+def _documents(printed: str, kind: type[_Form]) -> Iterator[_Form]:
+    """Yield the JSON documents of this kind: from the first brace to the end, or line by line."""
+    decode = msgspec.json.Decoder(kind).decode
+    start = printed.find("{")
+    whole = printed[start:] if start >= 0 else ""
+    with contextlib.suppress(msgspec.DecodeError, RecursionError):
+        yield decode(whole)
+        return
+    for line in whole.splitlines():
+        with contextlib.suppress(msgspec.DecodeError, RecursionError):
+            yield decode(line)
+
+
+_FORMS: dict[Form, Callable[[str], ProgramReply]] = {
+    "claude": _claude,
+    "codex": _codex,
+    "gemini": _gemini,
+    "opencode": _opencode,
+    "text": _text,
+}

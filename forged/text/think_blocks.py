@@ -1,0 +1,25 @@
+"""Remove think blocks, `<think>...</think>`, which reasoning models put before an answer."""
+
+from __future__ import annotations
+
+import re
+
+_END = re.compile(r"</(?:think|thinking|thought)>", re.IGNORECASE)
+_BEGINNING = re.compile(r"\s*<(?:think|thinking|thought)>", re.IGNORECASE)
+
+
+def without_thoughts(text: str) -> str:
+    """Return the text after the last think block, whose opener may be missing; "" if it is open."""
+    ends = [match.end() for match in _END.finditer(text)]
+    answer = text[ends[-1] :] if ends else text
+    return "" if _BEGINNING.match(answer) else answer.strip()
+
+
+def shows_the_end_of_a_thought(text: str) -> bool:
+    """Return True if a think block ends in a text, wherever it began."""
+    return bool(_END.search(text))
+
+
+def begins_in_a_thought(text: str) -> bool:
+    """Return True if a text begins inside a think block."""
+    return shows_the_end_of_a_thought(text) and not _BEGINNING.match(text)
