@@ -43,6 +43,7 @@ Pieces = dict[str, dict[str, Memory]]
 
 
 async def org_index(memories: MemoryParts, place: Workplace, *, make: bool = False) -> RootIndex:
+    """Return the index of the org root."""
     (root,) = (await memories.resolver.within(place, Scope.ORG, make=make)).roots
     return memories.indexer.open(root)
 
@@ -77,6 +78,7 @@ async def _documents_there(memories: MemoryParts, index: RootIndex) -> dict[str,
 
 
 def document_of(memory: Memory) -> str:
+    """Return the id of a piece's document."""
     return memory.piece.document_id if memory.piece is not None else ""
 
 
@@ -86,6 +88,7 @@ def _records(
     found: Mapping[str, Sequence[Memory]],
     server: Sequence[ServerDocument],
 ) -> list[DocumentRecord]:
+    """Return the list entries of documents, in files and on the server."""
     theirs = {each.document_id: each for each in server}
     records = [
         DocumentRecord(
@@ -182,6 +185,7 @@ async def send_to_server(
 async def _sent(
     shared: SharedServer, pieces: Sequence[Memory], older: Collection[str], said: FactsPatch
 ) -> str:
+    """Write pieces to the server; return the state there."""
     first = pieces[0].piece
     assert first is not None, "it was cut out of a document"
     document, waiting = first.document_id, shared.outbox.pieces_of(first.document_id)
@@ -274,6 +278,7 @@ async def follow_documents(memories: MemoryParts) -> None:
 
 
 async def _step(memories: MemoryParts) -> None:
+    """Remove the files of documents that were removed elsewhere."""
     shared, root = memories.documents_server, org_root(memories.resolver.home)
     if shared is None or not await asyncio.to_thread(os.path.isdir, root.directories[0]):
         return
@@ -288,6 +293,7 @@ async def _step(memories: MemoryParts) -> None:
 
 
 def _dead(there: Mapping[str, list[Memory]], gone: Mapping[str, datetime]) -> Iterator[str]:
+    """Yield ids of pieces whose document was removed after they were written."""
     for document, some in there.items():
         for each in some:
             marks = (at for at in (gone.get(document), gone.get(each.id)) if at is not None)

@@ -137,6 +137,7 @@ def _made(
     how: KnowledgeConfig,
     allow_secret: bool,
 ) -> _PlannedDocument | DocumentOutcome:
+    """Plan a document, or return its outcome if it is refused."""
     source, text = asked.source, without_private(asked.text)
     if problem := _problem(asked):
         return DocumentOutcome(source=source[:_MOST_SOURCE], result="refused", reason=problem)
@@ -167,6 +168,7 @@ def _made(
 
 
 def _problem(asked: Document) -> str:
+    """Return why a document is refused, or ""."""
     source = asked.source
     if not source.strip() or len(source) > _MOST_SOURCE or not source.isprintable():
         return f"its source is not a line of 1 to {_MOST_SOURCE:,} printable characters"

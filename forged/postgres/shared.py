@@ -67,6 +67,7 @@ async def recall(
 
 
 def statement(scope: Scope, wanted: RowQuery, set_name: str = "") -> str:
+    """Return the search statement of one scope."""
     return statements.search(
         scope,
         set_name,
@@ -78,6 +79,7 @@ def statement(scope: Scope, wanted: RowQuery, set_name: str = "") -> str:
 
 
 def values(owner: str, wanted: RowQuery, scope: Scope) -> dict[str, object]:
+    """Return the parameters of a search in one scope."""
     given: dict[str, object] = {
         "owner": owner,
         "vector": wanted.vector,
@@ -353,6 +355,7 @@ class SharedServer:
     # --- upkeep ---------------------------------------------------------------------------------------
 
     async def _upkeep(self) -> None:
+        """Send counts and sweep sessions until cancelled."""
         swept_at = 0.0
         while True:
             await asyncio.sleep(_COUNT_EVERY_S)

@@ -64,6 +64,7 @@ def together(waiting: Waiting) -> Iterator[Waiting]:
 
 
 def _alike(write: Write) -> tuple[object, ...]:
+    """Return the key of writes that can be sent together."""
     return ("put",) if write.kind == "put" else (write.kind, owner_of(write), write.row)
 
 

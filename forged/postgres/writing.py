@@ -68,6 +68,7 @@ class RowWriter:
             await self._tell(owner)
 
     async def _copied(self, scope: Scope, rows: Sequence[Stored]) -> None:
+        """Copy many rows through a temporary table."""
         table, cursor = TABLES[scope], self._connection.cursor()
         await cursor.execute(statements.incoming(scope, self._set))
         async with cursor.copy(statements.copy(scope)) as copy:
@@ -144,6 +145,7 @@ class RowWriter:
         await self._connection.execute(statement, {"lock": lock_of(owner)})
 
     async def _tell(self, owner: Owner) -> None:
+        """Notify listeners of a change."""
         await self._connection.execute(statements.NOTIFY, {"payload": payload(owner, self._name)})
 
 

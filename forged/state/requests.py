@@ -110,6 +110,7 @@ class Requests:
         await self._database.run(partial(self._forget, wanted))
 
     def _taken(self) -> list[_Waiting]:
+        """Return the writes that wait for the next transaction."""
         with self._lock:
             taken, self._waiting = self._waiting, []
         return taken
@@ -119,6 +120,7 @@ class Requests:
             done.set_exception(error)
 
     def _serve(self) -> None:
+        """Carry out waiting writes in one transaction."""
         waiting = self._taken()
         try:
             known = self._database.change(partial(self._begin, [writes for writes, _ in waiting]))

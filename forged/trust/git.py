@@ -221,6 +221,7 @@ class Git:
         return frozenset(os.path.basename(os.fsdecode(each)) for each in paths if each.endswith(b".md"))
 
     def _run(self, *arguments: str, given: bytes = b"", may_find_nothing: bool = False) -> bytes:
+        """Run a git command that only reads; return its output. Raises GitFailed."""
         program = next((path for path in _PROGRAMS if os.access(path, os.X_OK)), None)
         if program is None:
             raise GitFailed("there is no git")

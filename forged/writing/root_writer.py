@@ -300,6 +300,7 @@ class _Linking:
         return [end for _, end, _ in self._ends]
 
     def _linked(self, plan: WritePlan) -> Answer:
+        """Give the file of a plan its name; return the answer."""
         try:
             self._files.link(plan.path)
         except StoreError as error:
@@ -308,6 +309,7 @@ class _Linking:
         return plan.written(plan.memory, plan.path, existed=False)
 
     def _unsettled(self, plan: WritePlan, end: Outcome, again: WriteRequest, error: StoreError) -> Outcome:
+        """Return the outcome of a plan after a failure of another one."""
         if not isinstance(end, Written) or end.memory.id not in self._lost:
             return end
         return error if plan.data and plan.is_met(end) else again
@@ -497,6 +499,7 @@ class RootContents:
         self._unread.add(path)
 
     def _take_over(self, memories: Iterable[Memory]) -> None:
+        """Add memories to the look-ups."""
         fresh = {memory.id: memory for memory in memories}
         for memory in [each for each in self._memories.values() if fresh.get(each.id) is not each]:
             self.remove(memory)

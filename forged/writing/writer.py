@@ -108,6 +108,7 @@ class GroupCommit(Generic[Item, Result]):
             self._serving = None
 
     def _next(self) -> list[tuple[Item, asyncio.Future[Result]]]:
+        """Return the next batch of waiting callers."""
         there = [each for each in self._waiting if not each[1].done()]
         self._waiting = there[self._most :]
         return there[: self._most]
@@ -122,6 +123,7 @@ class GroupCommit(Generic[Item, Result]):
                     await self._are_enough.wait()
 
     async def _served(self, batch: Sequence[tuple[Item, asyncio.Future[Result]]]) -> None:
+        """Run `work` for a batch and set the results."""
         try:
             results = await self._work([item for item, _ in batch])
         except BaseException as error:

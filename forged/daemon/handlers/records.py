@@ -141,10 +141,12 @@ def _there(page: Sequence[CaptureLogEntry]) -> frozenset[CaptureLogEntry]:
 
 
 def _is_there(each: CaptureLogEntry) -> bool:
+    """Return True if the memory's file exists."""
     return os.path.exists(os.path.join(repo_root(each.top).directories[0], f"{each.memory_id}.md"))
 
 
 def _captured(each: CaptureLogEntry, is_there: bool) -> wire.CapturedEntry:
+    """Return an entry of the capture log for a reply."""
     fields = msgspec.structs.asdict(each)
     del fields["unreported"]
     own = {"at": utc(fields.pop("at")), "root": fields.pop("top"), "is_there": is_there}
@@ -152,6 +154,7 @@ def _captured(each: CaptureLogEntry, is_there: bool) -> wire.CapturedEntry:
 
 
 def _injected(each: InjectionRecord, state: State) -> wire.InjectedTurn:
+    """Return an injection record for a reply."""
     return wire.InjectedTurn(
         at=utc(each.at),
         roots=each.tops,
