@@ -133,8 +133,7 @@ def _removed_with_chain(here: Held, there: Held, marks: Mapping[str, RemovalMark
     return found
 
 
-# --- a memory that changed on both sides
-# ----------------------------------------------------------------------
+# --- a memory that changed on both sides ------------------------------------------------------------
 
 
 class Resolution(msgspec.Struct, frozen=True):

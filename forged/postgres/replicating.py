@@ -211,8 +211,7 @@ class Replication:
             for each, carried in found.items()
         }
         # Noted before the write: after a kill the file must be known to have been here. It is not a common
-        # file,
-        # because another machine may have written first.
+        # file, because another machine may have written first.
         fresh = {each: change.version.sha256 for each, change in changes.items() if not change.expected}
         await self._replicas.sent(self.owner, fresh)
         taken = await self._rows.push(changes) if changes else PushResult()
