@@ -167,7 +167,7 @@ def _server_documents(shared: SharedServer) -> ServerDocuments:
 
 
 async def send_to_server(
-    memories: MemoryParts, pieces: Sequence[Memory], older: Collection[str], said: FactsPatch
+    memories: MemoryParts, pieces: Sequence[Memory], older: Collection[str], patch: FactsPatch
 ) -> str:
     """Write these pieces of one document to the server, replacing others of their source.
 
@@ -177,13 +177,13 @@ async def send_to_server(
     if shared is None or not pieces:
         return ""
     try:
-        return await _sent(shared, pieces, older, said)
+        return await _sent(shared, pieces, older, patch)
     except (SharedError, StoreError) as error:
         return str(error)
 
 
 async def _sent(
-    shared: SharedServer, pieces: Sequence[Memory], older: Collection[str], said: FactsPatch
+    shared: SharedServer, pieces: Sequence[Memory], older: Collection[str], patch: FactsPatch
 ) -> str:
     """Write pieces to the server; return the state there."""
     first = pieces[0].piece
@@ -202,13 +202,13 @@ async def _sent(
             raise
     lacking = [each for each in pieces if each.id not in held and each.id not in waiting]
     if lacking:
-        await shared.put([_row(each, said, since) for each in lacking])
+        await shared.put([_row(each, patch, since) for each in lacking])
     for other in others.keys() - {document}:
         await shared.remove_document(other, newest=others[other])
     return WAITS if shared.outbox.pieces_of(document) else THERE
 
 
-def _row(memory: Memory, said: FactsPatch, since: datetime | None) -> Stored:
+def _row(memory: Memory, patch: FactsPatch, since: datetime | None) -> Stored:
     """Return a piece as a row that is newer than any earlier removal mark of its document."""
     from forged.postgres import Stored  # noqa: PLC0415 - needs an extra
 
@@ -219,7 +219,7 @@ def _row(memory: Memory, said: FactsPatch, since: datetime | None) -> Stored:
         owner="",
         id=memory.id,
         content=memory.content,
-        facts=said.apply(Facts(source=memory.piece.source)),
+        facts=patch.apply(Facts(source=memory.piece.source)),
         created_at=created if since is None else max(created, since + _TICK),
         document_id=memory.piece.document_id,
         chunk_index=memory.piece.index,

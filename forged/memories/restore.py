@@ -96,8 +96,8 @@ async def move(memories: MemoryParts, moving: PlannedMove) -> tuple[Written, int
     intent = await asyncio.to_thread(_intent, moving)
     await memories.state.intents.begin(intent)
     try:
-        said = carried_over(memories.state.attributes.of(at.root.top, moving.base), new.scope)
-        written = await memories.writer.add(target, new, insisted=moving.insisted, said=said)
+        patch = carried_over(memories.state.attributes.of(at.root.top, moving.base), new.scope)
+        written = await memories.writer.add(target, new, insisted=moving.insisted, patch=patch)
         became = MoveTarget(written.memory.id, written.memory.version, target.root.top, target.root.scope)
         taking = RemovalTerms(why="move", became=became.id)
         generation = await remove_moved(memories, at, moving.ids, taking, became)

@@ -55,8 +55,8 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_empty(self) -> bool:
         """Return True if nothing changes."""
-        said = self.content is not None or self.category or self.relate or self.unrelate
-        return not said and self.cues is self.evidence is None
+        has_changes = self.content is not None or self.category or self.relate or self.unrelate
+        return not has_changes and self.cues is self.evidence is None
 
 
 async def edit(

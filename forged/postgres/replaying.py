@@ -113,8 +113,8 @@ class OutboxReplay:
 
     async def _write(self, writes: Sequence[Write]) -> None:
         if writes[0].kind != "put":
-            burial = spooling.removal_batch(writes)
-            await self._send(lambda writer: writer.remove(burial), ())
+            batch = spooling.removal_batch(writes)
+            await self._send(lambda writer: writer.remove(batch), ())
             return
         rows = [self._fitting(spooling.row_of(write)) for write in writes]
         await self._send(lambda writer: writer.put(rows), egress.egress_texts(rows))

@@ -112,8 +112,8 @@ class RootFiles:
     def _draft(self, memory_id: str, carried: CarriedFile) -> WriteRequest:
         """Return the write request of a file from the server."""
         memory = parse(carried.data, self._root.scope, memory_id)
-        said = _patch(carried.facts, self._root.scope)
-        return WriteRequest(memory, verbatim=True, data=carried.data, name=f"{memory_id}.md", said=said)
+        patch = _patch(carried.facts, self._root.scope)
+        return WriteRequest(memory, verbatim=True, data=carried.data, name=f"{memory_id}.md", patch=patch)
 
 
 def _read(store: MemoryStore, wanted: Mapping[str, tuple[str, str]]) -> dict[str, bytes]:

@@ -307,11 +307,11 @@ class SharedServer:
         """
         await self.state.opened()
         at = max(self._clock(), newest or datetime.min.replace(tzinfo=UTC))
-        burial = RemovalBatch(scope=scope, owner=owner, ids=tuple(ids), at=at, kind=kind)
-        await self.outbox.withdraw(spooling.removals(burial))
+        batch = RemovalBatch(scope=scope, owner=owner, ids=tuple(ids), at=at, kind=kind)
+        await self.outbox.withdraw(spooling.removals(batch))
         async with self._order:
-            if not await self._sent(lambda writer: writer.remove(burial), ()):
-                await self.outbox.add(spooling.removals(burial))
+            if not await self._sent(lambda writer: writer.remove(batch), ()):
+                await self.outbox.add(spooling.removals(batch))
         self.replay.wake()
 
     async def remove_document(self, document_id: str, *, newest: datetime | None = None) -> None:

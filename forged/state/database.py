@@ -526,8 +526,8 @@ def is_whole(table: str, row: Columns) -> bool:
 
 
 def checksum(table: str, values: Columns) -> bytes:
-    said = msgspec.msgpack.encode((table, values))
-    return hashlib.blake2b(said, digest_size=_CHECKSUM_BYTES).digest()
+    data = msgspec.msgpack.encode((table, values))
+    return hashlib.blake2b(data, digest_size=_CHECKSUM_BYTES).digest()
 
 
 def _checked(table: str, row: Columns) -> Columns:

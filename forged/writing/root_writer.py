@@ -62,7 +62,7 @@ class WriteRequest(msgspec.Struct, frozen=True):
     data: bytes = b""
     name: str = ""
     unwanted: Callable[[Memory], bool] = lambda _: False
-    said: FactsPatch = UNCHANGED
+    patch: FactsPatch = UNCHANGED
     is_settled: bool = False
 
 
@@ -183,7 +183,7 @@ class RootWriter:
             return None
         if not memory.supersedes:
             return self._ledger.same(memory.content)
-        base = self._ledger.find(memory.supersedes) if draft.said == UNCHANGED else None
+        base = self._ledger.find(memory.supersedes) if draft.patch == UNCHANGED else None
         return base if base is not None and _changes_nothing(memory, base) else None
 
     def _carried_out(self, plans: Sequence[WritePlan]) -> list[Outcome]:
@@ -216,7 +216,7 @@ class RootWriter:
         except StoreError as error:
             # In the user's own directory every file counts without a record; attributes are recorded
             # everywhere.
-            if not self._root.is_own or any(plan.draft.said != UNCHANGED for plan in plans):
+            if not self._root.is_own or any(plan.draft.patch != UNCHANGED for plan in plans):
                 return error
             logger.warning("origin not written down error=%s", error)
             return [None] * len(plans)
@@ -230,13 +230,13 @@ class RootWriter:
         if draft.key and not isinstance(plan.answer, StoreError):
             known = RequestOutcome(self._digest(draft), memory.id, existed=plan.answer is not None)
         identity, base = self._ledger.stamp.identity, memory.supersedes or ""
-        return PendingWrite(identity, file, draft.key, known, draft.is_settled, top, base, draft.said)
+        return PendingWrite(identity, file, draft.key, known, draft.is_settled, top, base, draft.patch)
 
     def _digest(self, draft: WriteRequest) -> str:
         """Return the digest of a request's content, to compare requests of one key."""
         named = "" if draft.again else draft.memory.supersedes or ""
-        said = f"{self._root.top}\0{named}\0{draft.memory.content}"
-        return hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+        patch = f"{self._root.top}\0{named}\0{draft.memory.content}"
+        return hashlib.blake2b(patch.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
     def _known(self, plan: WritePlan, known: RequestOutcome) -> Outcome:
         """Return the outcome of a repeated request: as before, or completed now."""

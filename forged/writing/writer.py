@@ -168,14 +168,14 @@ class Writer:
         insisted: bool = False,
         key: str = "",
         base: str = "",
-        said: FactsPatch = UNCHANGED,
+        patch: FactsPatch = UNCHANGED,
     ) -> Written:
         """Write one memory, as `add_all` does.
 
         Raises MemoryNotFound for an unknown superseded id, Conflict for a `base` that is not the head or a
         `key` of another request, StoreError if it could not be written.
         """
-        (done,) = await self.add_all(index, (WriteRequest(memory, insisted, key, base, said=said),))
+        (done,) = await self.add_all(index, (WriteRequest(memory, insisted, key, base, patch=patch),))
         if isinstance(done, StoreError):
             raise done
         return done
