@@ -71,6 +71,7 @@ def serve(log_level: str, *, replace: bool = False) -> None:
 
 
 def _end(error: Exception, code: int) -> NoReturn:
+    """Print an error and exit with a code."""
     sys.stderr.write(f"forged: {error}\n")
     sys.exit(code)
 

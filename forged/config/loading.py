@@ -204,6 +204,7 @@ def _known(source: Iterator[tuple[str, _RawValue]], warnings: list[str]) -> dict
 
 
 def _suggestion(name: str, known: Iterable[str]) -> str:
+    """Return "did you mean ..." for a misspelled name, or ""."""
     import difflib  # noqa: PLC0415 - 0.2 MB, needed for a typo only
 
     close = difflib.get_close_matches(name, sorted(known), n=1)
@@ -263,6 +264,7 @@ def _is_literal(value: str) -> bool:
 
 
 def _clear_text_warnings(url: str, network: NetworkConfig) -> Iterator[str]:
+    """Yield the risks of an endpoint with plain http."""
     allowed = is_listed(url, network)
     yield "key and text are sent unencrypted" if allowed else "text is sent unencrypted, no key is sent"
     if network.proxy:
@@ -270,6 +272,7 @@ def _clear_text_warnings(url: str, network: NetworkConfig) -> Iterator[str]:
 
 
 def _refusal(key: str, found: _RawValue, allowed: str) -> ConfigError:
+    """Return the error for an invalid value."""
     return ConfigError(f"{key} = {shown(key, found.value)} ({found.origin}) must be {allowed}")
 
 

@@ -101,6 +101,7 @@ def resolve(workspace: str, home: str) -> tuple[Root, ...]:
 
 
 def _canonical(workspace: str) -> tuple[str, int]:
+    """Return the canonical path of a workspace, and its owner. Raises WorkspaceError."""
     if not os.path.isabs(workspace):
         raise WorkspaceError(f"workspace {workspace!r} is not an absolute path")
     try:
@@ -122,6 +123,7 @@ def _contains(outer: str, inner: str) -> bool:
 
 
 def _repo_roots(place: str, home: str, owners: frozenset[int]) -> tuple[Root, ...]:
+    """Return the repo roots of a place."""
     above = upwards(place)
     for directory in above:
         if is_git_top(directory, owners):

@@ -239,6 +239,7 @@ def root_owned_files(root: Root) -> str:
 
 
 def _of_root(root: Root) -> str:
+    """Return a file below a root that belongs to the user root, or ""."""
     folder = os.path.join(root.top, root.folders[0])
     ways = [each for each in (os.path.dirname(folder), folder) if each != root.top]
     for path in filter(os.path.lexists, ways):
@@ -261,8 +262,10 @@ def _files_of(snapshot: Snapshot, ids: Collection[str]) -> list[tuple[str, str, 
 
 
 def _place(found: os.stat_result) -> tuple[int, int]:
+    """Return device and inode."""
     return found.st_dev, found.st_ino
 
 
 def _as_name(id_: str) -> str:
+    """Return an id as a part of a file name."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", id_)[:68]

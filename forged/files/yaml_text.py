@@ -127,6 +127,7 @@ class _Header:
         self._close(event)
 
     def _close(self, event: yaml.Event) -> None:
+        """Note the last line of a value."""
         # The end of a block collection is reported with the next token, lines later; that of a flow
         # collection at its bracket, and only brackets have a width.
         start, end = _marks(event)

@@ -75,6 +75,7 @@ class RootOnDisk(msgspec.Struct, frozen=True, eq=False):
 
 
 async def look(memories: MemoryParts, index: RootIndex) -> RootOnDisk:
+    """Return a root as it is on disk now."""
     snapshot, admitted = await memories.trust.look(index.root)
     return RootOnDisk(index, snapshot, admitted, memories.state.trust.doubt)
 
@@ -200,6 +201,7 @@ def is_whole(wanted: str, memory_id: str) -> bool:
 
 
 def _named(homes: Iterable[tuple[RootOnDisk, Sequence[Memory]]], wanted: str) -> list[tuple[RootOnDisk, str]]:
+    """Return the roots with a memory of this name, and its id."""
     found = [(home, each) for home, memories in homes for each in ids_beginning(memories, wanted)]
     exact = [each for each in found if each[1] == one_form(wanted)]
     exact = exact or [each for each in found if is_whole(wanted, each[1])] or found
@@ -211,6 +213,7 @@ def _named(homes: Iterable[tuple[RootOnDisk, Sequence[Memory]]], wanted: str) ->
 
 
 def _only_one(found: Sequence[tuple[RootOnDisk, str]], wanted: str, scope: str) -> tuple[RootOnDisk, str]:
+    """Return the only result. Raises InvalidRequest for several."""
     _check_candidates(tuple(dict.fromkeys(each for _, each in found)), wanted)
     return require_one(found, wanted, scope)
 

@@ -123,6 +123,7 @@ def as_planned(now: ImportOutcome, planned: ImportOutcome) -> ImportOutcome:
 
 
 def _contents_of(seen: RootOnDisk) -> _RootContents:
+    """Return the contents of a root for comparisons."""
     files: dict[str, tuple[str, ...]] = {}
     names = set[str]()
     withheld = {each.path for each in seen.admitted.withheld}
@@ -138,6 +139,7 @@ def _contents_of(seen: RootOnDisk) -> _RootContents:
 def _made(
     asked: ImportedDraft, terms: Terms, there: _RootContents, check: Callable[[ImportedDraft], None]
 ) -> WriteRequest | ImportOutcome:
+    """Return the write of a draft, or its outcome if it is refused."""
     try:
         new = _copied(asked, terms) if asked.file else _drafted(asked, terms, check)
     except (MemoryFormatError, InvalidRequest, SecretFound) as error:
@@ -177,6 +179,7 @@ def _without_forgotten(
 
 
 def _known(new: WriteRequest, there: _RootContents) -> ImportOutcome | None:
+    """Return the outcome of a draft whose id or text exists already, or None."""
     wanted = new.memory.id
     if wanted in there.withheld and wanted not in there.files:
         reason = "it is here already but not used yet; `forgectl review` shows it"
@@ -206,6 +209,7 @@ def _fate(done: Written | StoreError | None, draft: WriteRequest, there: _RootCo
 
 
 def _copied(asked: ImportedDraft, terms: Terms) -> WriteRequest:
+    """Return the write of a complete memory file."""
     name = asked.name or f"{asked.memory_id}.md"
     if len(asked.file) > MAX_FILE_BYTES or not _is_file_name(name):
         raise InvalidRequest(f"{name[:80]!r} cannot be the name of a memory file")
@@ -222,6 +226,7 @@ def _is_file_name(name: str) -> bool:
 
 
 def _drafted(asked: ImportedDraft, terms: Terms, check: Callable[[ImportedDraft], None]) -> WriteRequest:
+    """Return the write of a draft with its fields."""
     content = without_private(asked.content).strip()
     if not content:
         raise InvalidRequest("nothing is left without the text that is marked private")

@@ -72,7 +72,7 @@ async def remember(
     index, supersedes = await _home(memories, place, new.supersedes or "", new.scope)
     root = index.root
     await check_wanted(memories, (*tops, root.top), content, new.origin, new.session_id)
-    said, edges = attributes(root.scope), await whole_links(memories, index, new.related)
+    patch, edges = attributes(root.scope), await whole_links(memories, index, new.related)
     grounds, now = await evidence_of(evidence, evidence_root(place, root)), memory.utc_now()
     _check_text(content)
     new = replace(
@@ -87,13 +87,13 @@ async def remember(
         related=edges,
         evidence=grounds,
     )
-    written = await memories.writer.add(index, new, insisted=bool(secrets), key=key, said=said)
+    written = await memories.writer.add(index, new, insisted=bool(secrets), key=key, patch=patch)
     memories.metrics.remembered += 1
     if new.origin == Origin.EXPLICIT:  # a person may override an earlier forget
         await memories.state.forgotten.withdraw(root.top, [content])
-    unsaid = _ignored_fields(memories, written, new, said, root.top) if written.existed else ()
+    ignored = _ignored_fields(memories, written, new, patch, root.top) if written.existed else ()
     news = await memories.trust.excluding.all_notices(root.top)
-    return written, "; ".join(notes_on(secrets, *unsaid, *news, is_cut=is_cut))
+    return written, "; ".join(notes_on(secrets, *ignored, *news, is_cut=is_cut))
 
 
 async def _place(
@@ -103,6 +103,7 @@ async def _place(
     agent_id: str,
     attributes: Callable[[str], FactsPatch],
 ) -> Workplace:
+    """Return the place to write into."""
     if scope == Scope.ORG:
         raise InvalidRequest("memories of scope org come from documents: `forgectl ingest PATH`")
     if scope != Scope.AGENT:
@@ -114,13 +115,13 @@ async def _place(
 
 
 def _ignored_fields(
-    memories: MemoryParts, written: Written, new: Memory, said: FactsPatch, top: str
+    memories: MemoryParts, written: Written, new: Memory, patch: FactsPatch, top: str
 ) -> Iterator[str]:
     """Yield notes on attributes, cues and evidence that differ in the existing memory."""
     there, known = written.memory, memories.state.attributes.of(top, written.memory.id)
     if (new.cues, new.evidence) != (there.cues, there.evidence):
         yield "its cues and evidence were not changed; `forgectl edit` changes them"
-    if said.apply(known) != known:
+    if patch.apply(known) != known:
         yield "its type, importance and metadata were not changed; a version that supersedes it changes them"
 
 
@@ -179,12 +180,12 @@ def _check_text(content: str) -> None:
 
 
 def _in_session(
-    memories: MemoryParts, place: Workplace, new: Memory, said: FactsPatch, agent_id: str
+    memories: MemoryParts, place: Workplace, new: Memory, patch: FactsPatch, agent_id: str
 ) -> tuple[Written, str]:
     """Keep a text in memory until its session ends or expires; return a note about that."""
     sessions, now = memories.session_memories, memories.session_memories.clock()
     kept = new_session_memory(new.content, new.session_id, now, category=new.category, origin=new.origin)
-    facts = replace(said.apply(UNKNOWN), agent_id=agent_id)
+    facts = replace(patch.apply(UNKNOWN), agent_id=agent_id)
     there = sessions.add(SessionMemory(kept, facts, now, place.tops))
     until = there.facts.expires_at
     lost = f"in the daemon's memory until {until} at the latest, and lost if the daemon ends before"
@@ -192,6 +193,7 @@ def _in_session(
 
 
 def _check_of_session(new: Memory, agent_id: str, evidence: Sequence[str]) -> None:
+    """Refuse fields that memories of sessions cannot have. Raises InvalidRequest."""
     if not new.session_id or not agent_id:
         raise InvalidRequest("a session's memory needs a session_id and an agent_id (--session, --agent)")
     if len(new.session_id) > _MOST_NAME or not new.session_id.isprintable():

@@ -237,6 +237,7 @@ def _all(name: str, wanted: Iterable[str], there: Iterable[str], lacks: str, fix
 
 
 def _few(names: list[str]) -> str:
+    """Return the first names of a list for a sentence."""
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 

@@ -150,6 +150,7 @@ async def _tables(connection: Connection) -> list[str]:
 
 
 async def _require_ordinary(connection: Connection, role: str) -> None:
+    """Raise SharedError for a role that is missing or bypasses row level security."""
     cursor = await connection.execute(
         "SELECT rolsuper, rolbypassrls, rolinherit, rolname = (SELECT pg_get_userbyid(nspowner)::text"
         " FROM pg_namespace WHERE nspname = 'forged') FROM pg_roles WHERE rolname = %s",
@@ -188,6 +189,7 @@ async def _add_member(connection: Connection, group: str, role: str) -> None:
 
 
 async def _leave(connection: Connection, group: str, role: str) -> None:
+    """Remove a role from a group."""
     statement = sql.SQL("REVOKE {} FROM {}")
     await connection.execute(statement.format(sql.Identifier(group), sql.Identifier(role)))
 

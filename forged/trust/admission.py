@@ -305,6 +305,7 @@ class Admission:
             logger.warning("what counts is not written down error=%s", error)
 
     def _on_record(self, trust: TrustState) -> list[Hashes]:
+        """Return the recorded hashes of all identities of a root."""
         return [self._records.hashes(each) for each in trust.identities]
 
     def _first_seen(self, root: Root, snapshot: Snapshot, trust: TrustState) -> TrustState:
@@ -361,6 +362,7 @@ class Admission:
     def _redacted(
         self, root: Root, trust: TrustState, memories: tuple[Memory, ...], hashes: Sequence[str]
     ) -> Admitted:
+        """Return memories that count in redacted form."""
         records = [self._records.own(each) for each in trust.identities]
 
         def own(memory_id: str) -> OwnFile | None:

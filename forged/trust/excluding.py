@@ -150,6 +150,7 @@ class CaptureExcluder:
         return self._locks.setdefault(common or layout(top).common or top, threading.Lock())
 
     def _wanted(self, top: str) -> str:
+        """Return the choice for a repository: its own or the default."""
         record = self._record(top)
         return (record.choice if record is not None else "") or self._default
 
@@ -165,6 +166,7 @@ class CaptureExcluder:
         return record
 
     def _current(self, record: Exclude) -> Exclude:
+        """Return the newest record of a repository."""
         return self._fresh.get(record.key) or self._records.of(record.common, record.identity)
 
     def _all(self) -> tuple[Exclude, ...]:
@@ -177,6 +179,7 @@ class CaptureExcluder:
         return fresh
 
     def _add(self, top: str) -> None:
+        """Add the line if it is wanted and missing."""
         try:
             record = self._named(top)
             if not is_git_directory(record.common):
@@ -197,6 +200,7 @@ class CaptureExcluder:
                 self.unreported[top] = record
 
     def _taken_out(self, record: Exclude) -> bool:
+        """Remove the line; return True if it is gone."""
         try:
             if identity_of(record.common) == record.identity:
                 remove_line(record.common)

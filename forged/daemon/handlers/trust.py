@@ -56,6 +56,7 @@ async def trust(context: Context, request: wire.Trust) -> wire.Trusted:
 
 
 async def _requested_roots(context: Context, request: wire.Trust) -> Sequence[KnownRoot]:
+    """Return the roots of a request after carrying out its action."""
     known, resolver = context.daemon.trust, context.daemon.resolver
     if request.action == "list":
         return await known.known()
@@ -221,6 +222,7 @@ async def in_status(context: Context, index: RootIndex) -> tuple[str, str]:
 
 
 async def _root_trust(registry: TrustRegistry, known: KnownRoot) -> wire.RootTrust:
+    """Return the trust state of a root for a reply."""
     files = _withheld_files(*await registry.look(await asyncio.to_thread(repo_root, known.top)))
     return wire.RootTrust(
         root=known.top,
@@ -246,6 +248,7 @@ def _fingerprint(withheld: Iterable[wire.WithheldFile]) -> str:
 
 
 def _check_unchanged(shown: str, withheld: Iterable[wire.WithheldFile]) -> None:
+    """Raise Changed unless the withheld files are those that were shown."""
     if shown and shown != _fingerprint(withheld):
         raise Changed(
             "the files have changed since they were shown; nothing was allowed, run the command again"
@@ -291,5 +294,6 @@ def _effect(memory: Memory, counting: dict[str, Memory], waiting: Collection[str
 
 
 def _named(memory: Memory) -> str:
+    """Return a memory's id with the beginning of its text."""
     gist = memory.first_line
     return f"{memory.id} ({gist if len(gist) <= _GIST_CHARS else gist[: _GIST_CHARS - 3] + '...'})"
