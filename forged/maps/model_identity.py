@@ -143,7 +143,7 @@ class ModelIdentity:
         self._known = False  # the answering model was checked, and not only cached
         self.key = self.kept = embedder.key
         self.renamed: Callable[[], None] = lambda: None
-        embedder.renamed = self._name
+        embedder.renamed = self._update_keys
 
     @property
     def dimension(self) -> int:
@@ -166,7 +166,7 @@ class ModelIdentity:
         seen = self.model_cache.models.setdefault(self.embedder.key, {})
         if seen is not self._seen:  # another engine runs a model in this process
             self._seen = seen
-            self._name()
+            self._update_keys()
             self._on_change()
         if self.embedder.replaceable and self._is_due:
             await asyncio.shield(self._start())
@@ -203,7 +203,7 @@ class ModelIdentity:
         """Accept any answering model from now on: `rebuild --full`."""
         self._known, self._looked_at, self._doubted_at = False, None, None
         self._kept, self.notice = self._number, ""
-        self._name()
+        self._update_keys()
 
     async def close(self) -> None:
         if self._looking is not None:
@@ -237,7 +237,7 @@ class ModelIdentity:
 
     def _replace(self, rows: Vectors) -> None:
         self._doubted_at, self._number = None, self._recognised(rows)
-        self._name()
+        self._update_keys()
         logger.warning("another model answers model=%s numbers=%d", self._named, self.dimension)
         if self._number == self._kept:
             self.notice = ""
@@ -258,7 +258,7 @@ class ModelIdentity:
     def _keep(self, *, announces: bool = True) -> None:
         """Have the vectors of all maps made by the model that answers now."""
         changed, self._kept = self._kept != self._number, self._number
-        self._name()
+        self._update_keys()
         if announces:
             self.model_cache.renewed_at[self.embedder.key] = self._clock()
             self.notice = f"a different model answers as {self._named}: all memories were embedded again"
@@ -276,7 +276,7 @@ class ModelIdentity:
                 del self._seen[old]
         return number
 
-    def _name(self) -> None:
+    def _update_keys(self) -> None:
         own = self.embedder.key
         self.key, self.kept = (
             f"{own}\n#{number}" if number else own for number in (self._number, self._kept)

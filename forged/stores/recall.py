@@ -84,7 +84,7 @@ class RecallSearch:
             for home in view.maps
             for part in home.parts
         )
-        source = self._search.files(view, by_distance=is_near)
+        source = self._search.searcher_of(view, by_distance=is_near)
         question = replace(question, top_k=limits.of.get(store.scope, 0))
         scripts = _scripts(view) if is_near else ()
         questions = [question]

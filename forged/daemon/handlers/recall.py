@@ -221,12 +221,12 @@ def shared_report(shared: SharedServer | None, machines: RootSync | None) -> wir
         return None
     return msgspec.structs.replace(
         shared.condition(),
-        sync=tuple(_in_step(machines)) if machines is not None else (),
+        sync=tuple(_sync_reports(machines)) if machines is not None else (),
         sync_problem=machines.problem if machines is not None else "",
     )
 
 
-def _in_step(machines: RootSync) -> Iterator[wire.SyncReport]:
+def _sync_reports(machines: RootSync) -> Iterator[wire.SyncReport]:
     for (scope, owner), progress in machines.progress.items():
         yield wire.SyncReport(
             scope=scope,

@@ -84,7 +84,7 @@ async def why(
     found = context.daemon.sessions.last(request.session_id, place.tops)
     if found is None or found.reply is None:
         return wire.Explained(status="empty", reason="no record: this session got no memory", notice=notice)
-    answer, included = _of_whoever_asks(found.reply.answer, found.reply.block.included, request)
+    answer, included = _visible_to_caller(found.reply.answer, found.reply.block.included, request)
     reply, generation = _explained(answer, included, at=memory.utc(found.at), notice=notice)
     if found.cleared:
         reply = replace(reply, reason="; ".join(filter(None, (reply.reason, _cleared(found.cleared)))))
@@ -99,7 +99,7 @@ def _cleared(count: int) -> str:
     return f"{count} {were} removed since (forgotten, undone or moved)"
 
 
-def _of_whoever_asks(answer: Answer, included: int, request: wire.Why) -> tuple[Answer, int]:
+def _visible_to_caller(answer: Answer, included: int, request: wire.Why) -> tuple[Answer, int]:
     """Return an answer without memories of other agents and sessions, and its included count."""
 
     def shows(scope: str, root: str) -> bool:

@@ -39,7 +39,7 @@ def generation_of(epoch: str, token: str) -> int:
     return int(number) if ours else 0
 
 
-class _Words(NamedTuple):
+class _FieldWords(NamedTuple):
     """Valid words of a field, except its default; none if its values have such fields themselves."""
 
     field: str
@@ -49,15 +49,15 @@ class _Words(NamedTuple):
 
 
 @cache
-def _words_of(kind: type[msgspec.Struct]) -> tuple[_Words, ...]:
-    found: list[_Words] = []
+def _words_of(kind: type[msgspec.Struct]) -> tuple[_FieldWords, ...]:
+    found: list[_FieldWords] = []
     for each in msgspec.structs.fields(kind):
         inner = get_args(each.type)[0] if get_origin(each.type) is tuple else each.type
         notes = getattr(inner, "__metadata__", ())
-        found += [_Words(each.name, each.default, **note.extra) for note in notes]
+        found += [_FieldWords(each.name, each.default, **note.extra) for note in notes]
         is_value = isinstance(inner, type) and issubclass(inner, msgspec.Struct)
         if is_value and inner is not wire.ImportedDraft and _words_of(inner):
-            found.append(_Words(each.name, each.default))
+            found.append(_FieldWords(each.name, each.default))
     return tuple(found)
 
 
