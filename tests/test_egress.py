@@ -55,7 +55,7 @@ _CLIENTS = frozenset(
 
 
 def functions(tree: ast.AST, name: str) -> Iterator[tuple[str, ast.AST]]:
-    """Every node with the dotted name of the function or class that it stands in."""
+    """Yield every node with the dotted name of its function or class."""
     for node in ast.iter_child_nodes(tree):
         here = name
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):

@@ -1,4 +1,4 @@
-"""Which scope lives where, as status and doctor say it."""
+"""Location of each scope in status and doctor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recall of the lexical leg on LoCoMo, in process. The data is not ours: FORGED_LOCOMO says where it lies."""
+"""Recall of the lexical index on LoCoMo, in process; FORGED_LOCOMO is the path of the data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The OpenAI-compatible adapter against a real server: replies that must work, faults with their reasons."""
+"""The OpenAI-compatible adapter with a real server: good replies, and faults with their reasons."""
 
 from __future__ import annotations
 
