@@ -36,9 +36,9 @@ def daemon_environment(env: Mapping[str, str], address: str) -> dict[str, str]:
     """
     ours = env.get("HOME") or home(env)
     if why := folder_problem(ours):
-        raise _refused("HOME", ours, why, "set HOME to your own home directory")
+        raise _refusal("HOME", ours, why, "set HOME to your own home directory")
     if why := folder_problem(os.path.dirname(address)):
-        raise _refused(
+        raise _refusal(
             "the folder of the socket",
             os.path.dirname(address),
             why,
@@ -81,7 +81,7 @@ def check_program(path: str) -> None:
             f"cannot start the daemon: {path} must belong to you or root and not be writable by others"
         )
     for folder, there in way:
-        if why := _objection_on_the_way(folder, there):
+        if why := _problem_on_the_path(folder, there):
             raise DaemonUnavailable(
                 f"cannot start the daemon: {path} must belong to you or root alone: {why}"
             )
@@ -104,7 +104,7 @@ def folder_problem(path: str, *, shared: bool = False) -> str:
     except (OSError, ValueError):
         return "it cannot be read"
     for place in way:
-        if why := _objection_on_the_way(*place):
+        if why := _problem_on_the_path(*place):
             return why
     last, there = way[-1]
     if not stat.S_ISDIR(there.st_mode) or not is_only_ours(there):
@@ -147,7 +147,7 @@ def _path_steps(path: str) -> Iterator[_PathStep]:
     yield at, os.lstat(at)
 
 
-def _objection_on_the_way(path: str, found: os.stat_result) -> str:
+def _problem_on_the_path(path: str, found: os.stat_result) -> str:
     if found.st_uid not in (os.geteuid(), 0):
         return f"{path} belongs to another user"
     others = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
@@ -191,7 +191,7 @@ def _home_of_user() -> str:
         return "/"
 
 
-def _refused(what: str, path: str, why: str, remedy: str) -> DaemonUnavailable:
+def _refusal(what: str, path: str, why: str, remedy: str) -> DaemonUnavailable:
     return DaemonUnavailable(
         f"cannot start the daemon: {what} ({path}) must be a folder that only you can write to, outside of "
         f"git work trees: {why}; {remedy}, or run `forged serve` yourself"

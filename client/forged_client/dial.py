@@ -79,7 +79,7 @@ def attempt(path: str) -> _socket.socket | None:
         sock.close()
         if error.errno in _FULL:
             return None
-        raise _explained(path, error) from error
+        raise _connect_error(path, error) from error
     except AddressError as error:
         sock.close()
         raise DaemonUnavailable(str(error)) from error
@@ -119,7 +119,7 @@ def has_hung_up(sock: _socket.socket) -> bool:
         return True
 
 
-def _explained(path: str, error: OSError) -> DaemonUnavailable:
+def _connect_error(path: str, error: OSError) -> DaemonUnavailable:
     cause = error.strerror or type(error).__name__
     if error.errno in _ABSENT:
         if obstacle := socket_obstacle(path):

@@ -56,7 +56,7 @@ def write(path: str, text: str, before: str | None) -> list[str]:
         if read(target) != before:
             raise IntegrationError(f"{path} was changed meanwhile and is left as it is: run this again")
         mode = stat.S_IMODE(os.stat(target).st_mode) if before is not None else 0o600
-        _exchange(target, text.encode(), mode)
+        _replace_file(target, text.encode(), mode)
     except OSError as error:
         raise IntegrationError(f"{path} cannot be written: {error.strerror}") from error
     return made
@@ -89,7 +89,7 @@ def remove_empty(folder: str) -> bool:
     return not os.path.lexists(folder)
 
 
-def _exchange(target: str, data: bytes, mode: int) -> None:
+def _replace_file(target: str, data: bytes, mode: int) -> None:
     fresh = f"{target}.{secrets.token_hex(4)}.tmp"
     try:
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

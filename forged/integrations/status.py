@@ -131,7 +131,9 @@ def _by_files(wanted: dict[str, str], *, exact: bool) -> tuple[Connection, str]:
     found = [(path, here, text) for path, text in wanted.items() if (here := file_io.read(path)) is not None]
     if not found:
         return "", ""
-    is_same = all(here == text or (not exact and _bare(here) == _bare(text)) for _, here, text in found)
+    is_same = all(
+        here == text or (not exact and _without_env(here) == _without_env(text)) for _, here, text in found
+    )
     return _judged(is_same, "".join(here for _, here, _ in found), found[0][0])
 
 
@@ -153,7 +155,7 @@ def _has_entries(path: str, text: str) -> bool:
         raise IntegrationError(f"{path}: {error}") from error
 
 
-def _bare(text: str) -> str:
+def _without_env(text: str) -> str:
     return _ENV.sub("", text)
 
 

@@ -1,4 +1,4 @@
-"""The first gate: what waits, is stored or leaves for a model holds no echo, no secret, and all the rest."""
+"""Intake: pending, stored and sent text has no echo and no secret, and all the rest."""
 
 from __future__ import annotations
 

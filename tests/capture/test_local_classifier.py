@@ -1,4 +1,4 @@
-"""What is kept without a chat model: by the head, and because somebody asked for it."""
+"""Capture without a chat model: by the linear model, and by explicit requests."""
 
 from __future__ import annotations
 

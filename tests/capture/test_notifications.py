@@ -1,4 +1,4 @@
-"""What is told of a session's capture, once, in sentences; and what is on record for who looks."""
+"""Notifications about a session's capture, once, in sentences; and the record for a person."""
 
 from __future__ import annotations
 

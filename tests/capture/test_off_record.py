@@ -1,4 +1,4 @@
-"""Requests not to remember, and to forget: generated in seven languages, and nothing of theirs is left."""
+"""Requests not to remember, and to forget: generated in seven languages; no text is left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a classifier's proposals is refused, and how a person hears of it."""
+"""Refused proposals of a classifier, and the message about them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the daemon's side of capture promises, over real files and with a worker that does as it is told."""
+"""The daemon's side of capture, over real files and with a scripted worker."""
 
 from __future__ import annotations
 

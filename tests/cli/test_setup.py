@@ -228,7 +228,7 @@ def test_where_systemd_answers_it_starts_the_daemon_from_now_on_and_remove_ends_
 
     assert "done  service: enabled forged.socket" in shown.out
     assert (systemd.units / "forged.service").exists()
-    assert "disable --now forged.socket forged.service" not in systemd.told()
+    assert "disable --now forged.socket forged.service" not in systemd.received()
     assert "done  service: disabled" in setup("--remove", "--yes", **given).out
     assert not (systemd.units / "forged.service").exists()
     assert set(everything(home)) - {systemd.units, systemd.units.parent, systemd.units.parents[1]} == set(

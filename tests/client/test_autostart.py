@@ -42,7 +42,7 @@ threading.Event().wait()  # from Python 3.12 on no thread is started once the ma
 
 @pytest.fixture
 def seen(folder: Path) -> Iterator[Callable[[], list[str]]]:
-    """What the fake daemons have written down."""
+    """Return the records of the fake daemons."""
 
     def lines() -> list[str]:
         return (folder / "seen").read_text().splitlines() if (folder / "seen").exists() else []

@@ -1,4 +1,4 @@
-"""What of a hostile environment reaches a program that a client starts, which writes down what it got."""
+"""A hostile environment of a client, and the environment that a started program really gets."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def places(folder: Path) -> dict[str, str]:
 
 @pytest.fixture
 def given(places: dict[str, str], socket_file: str) -> Given:
-    """What a really started program has in its environment, by the environment of the client."""
+    """Return the environment of a really started program for a client's environment."""
 
     def start_with(env: Mapping[str, str]) -> dict[str, str]:
         executable = f"{places['folder']}/program"

@@ -12,7 +12,7 @@ import pytest
 from forged_client import Client, errors, protocol
 from forged_client.framing import encode
 from forged_client.protocol import MAX_REPLY_BYTES, Failed, Found, Hello, Pong, Remember, Remembered
-from tests.client.conftest import heard
+from tests.client.conftest import acting_on
 from tests.support.clock import PATIENCE_S
 from tests.support.daemon import (
     PeerConnection,
@@ -183,7 +183,7 @@ def test_a_stopped_daemon_is_a_timeout_and_a_full_backlog_unavailable_by_the_dea
 
 
 def test_a_reply_to_another_request_is_passed_over(serve, ask):
-    @heard
+    @acting_on
     def script(connection, request):
         connection.reply(Found(id=request.id + 7, generation="wrong"))
         connection.reply(Found(id=request.id, generation="right"))

@@ -1,4 +1,4 @@
-"""Configuration: precedence, ranges, references, what a repository may set, and that no key is ever shown."""
+"""Configuration: precedence, ranges, references, keys for a repository, and hidden secrets."""
 
 from __future__ import annotations
 

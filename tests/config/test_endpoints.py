@@ -1,4 +1,4 @@
-"""Which key goes to which host, and by what way: every key of the environment stays with its own host."""
+"""Keys and hosts: every key of the environment goes to its own host only."""
 
 from __future__ import annotations
 

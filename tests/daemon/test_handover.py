@@ -1,4 +1,4 @@
-"""A place is given whole, to one that lives, by one that ends; in any other case it stays where it was."""
+"""Handover of a daemon's place: complete, to a living successor; else it stays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose directories lie below `~/.forge/agents`: made once, however many want one, and never another's."""
+"""Owners of directories below `~/.forge/agents`: made once, and never another agent's."""
 
 from __future__ import annotations
 

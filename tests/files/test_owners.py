@@ -1,4 +1,4 @@
-"""What root makes below the top of another user belongs to that user, and nothing else changes its owner."""
+"""Files that root makes in another user's folder belong to that user."""
 
 from __future__ import annotations
 

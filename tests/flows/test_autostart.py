@@ -1,4 +1,4 @@
-"""A daemon that nobody started: clients bring it up in a fresh HOME, one for all, and trust no workspace."""
+"""Clients start a missing daemon in a fresh HOME, one for all, and trust no workspace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real daemon whose embedding model is slow to be known, becomes another one, or takes short texts only."""
+"""A daemon whose embedding model starts slowly, is replaced, or takes short texts only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Endpoints that fail or hang: who waits, who calls, and what is told.
+"""Endpoints that fail or hang: waits, calls, and messages.
 
 From outside, with a real daemon and a provider on loopback. Minutes pass by `pass_a_minute`; whether somebody
 waited for an endpoint is told by the provider's log and by the replies' own reason.

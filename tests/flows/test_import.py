@@ -1,4 +1,4 @@
-"""`forgectl import` and `export` at a shell, with real daemons: what is shown, written, and comes back."""
+"""`forgectl import` and `export` at a shell, with real daemons."""
 
 from __future__ import annotations
 

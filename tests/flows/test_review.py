@@ -1,4 +1,4 @@
-"""Orders of mixed origin, with a real daemon: they wait for a person, who keeps, changes or drops them.
+"""Orders of mixed origin wait for a person, who keeps, changes or drops them.
 
 The scripted classifier obeys whatever was pasted, as a model may.
 """

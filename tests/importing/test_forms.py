@@ -1,4 +1,4 @@
-"""Each form that is read, by files as programs write them: what they become, and what is named as lost."""
+"""Each imported format, by files as programs write them: the memories, and the named losses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes where: repositories by name, each text once, and links between what is there in the end."""
+"""Destinations of an import: repositories by name, each text once, and links."""
 
 from __future__ import annotations
 

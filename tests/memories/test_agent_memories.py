@@ -1,4 +1,4 @@
-"""What an agent remembers for itself: written, shown and taken away like any memory, and never another's."""
+"""Memories of an agent: written, shown and removed like others, and never another agent's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was taken away comes back, and a memory gets another scope."""
+"""Restore of removed memories, and moves to another scope."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What waits for a person, as a client decides about it: kept through the door that everything goes in by."""
+"""Review by a client: kept proposals take the path of all writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which model a configuration gives, and what status is told when there is none."""
+"""The models of a configuration, and the reason in status if there is none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How chat replies end in any provider's words, over real HTTP: an answer, or why there is none."""
+"""Finish reasons of chat replies in any provider's words, over real HTTP."""
 
 from __future__ import annotations
 

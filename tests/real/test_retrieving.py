@@ -1,4 +1,4 @@
-"""HyDE end to end with a real chat server: an answer in time whatever the model does, and the rest late."""
+"""HyDE end to end with a real chat server: an answer in time, and the rest late."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pipeline over small fakes: the order of fallbacks, what is kept, chains, hops, and what never shows."""
+"""The retrieval pipeline over small fakes: order of fallbacks, cache, chains, links."""
 
 from __future__ import annotations
 

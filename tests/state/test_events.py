@@ -1,4 +1,4 @@
-"""What was acknowledged is in one place, whole, and what is forgotten is in none."""
+"""Acknowledged events are in one place, whole, and forgotten ones in none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every wording of requests.toml by its own two examples, and all of them over sentences that people type."""
+"""Every wording of requests.toml: its own two examples, and all of them over typed sentences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions, agents and documents in an injection: only where the configuration wants them, and one's own."""
+"""Sessions, agents and documents in an injection: as configured, and only one's own."""
 
 from __future__ import annotations
 

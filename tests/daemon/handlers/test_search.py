@@ -1,4 +1,4 @@
-"""What a person is told of a retrieval: each memory near the top, and why it came or stayed out."""
+"""Explanation of a retrieval: each memory near the top, and the reason it was in or out."""
 
 from __future__ import annotations
 

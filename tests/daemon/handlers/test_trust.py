@@ -1,4 +1,4 @@
-"""Trusting and reviewing as a client asks for it, and what a person is told until then."""
+"""Trust and review for a client, and the notice before."""
 
 from __future__ import annotations
 
