@@ -249,7 +249,7 @@ class Committer:
 
         def draft(memory: Memory, attributes: FactsPatch) -> WriteRequest:
             return WriteRequest(
-                memory, unwanted=lambda each: self._is_unwanted(root, each, tops), said=attributes
+                memory, unwanted=lambda each: self._is_unwanted(root, each, tops), patch=attributes
             )
 
         results = await self._writer.add_all(

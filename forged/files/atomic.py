@@ -176,6 +176,7 @@ class NewFile:
             self._temp = ""
 
     def _begin_named(self) -> None:
+        """Open the file under a hidden temporary name."""
         if self._fd is not None:
             os.close(self._fd)
         self._fd, self._temp = None, _temporary_name()
@@ -183,6 +184,7 @@ class NewFile:
         self._written(self._fd)
 
     def _written(self, fd: int) -> None:
+        """Write the bytes into an open file."""
         try:
             _write_all(fd, self._data)
             if self._owner is not None:
@@ -193,6 +195,7 @@ class NewFile:
 
 
 def _nameless(directory: int) -> int | None:
+    """Open a file without a name; None if the file system cannot do that."""
     flag = getattr(os, "O_TMPFILE", 0)
     if not flag:
         return None
@@ -254,6 +257,7 @@ def _write_all(fd: int, data: bytes) -> None:
 
 
 def _give_name(directory: int, temp: str, name: str) -> None:
+    """Rename a temporary file without replacing another one."""
     try:
         os.link(temp, name, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
     except OSError as error:
@@ -301,6 +305,7 @@ def rewrite(directory: int, name: str, data: bytes, *, expected: str, owner: Own
 
 
 def _exchange(directory: int, name: str, data: bytes, mode: int = 0o600, owner: Owner | None = None) -> None:
+    """Replace a file by a new one with the same name and mode."""
     fresh = _temporary_name()
     try:
         _write(directory, fresh, data, mode, owner)

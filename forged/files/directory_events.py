@@ -74,6 +74,7 @@ class DirectoryEvents:
         return frozenset(found)
 
     def _watch(self, places: tuple[_Place | None, ...]) -> None:
+        """Watch these folders from now on."""
         there = [folder for folder, place in zip(self._folders, places, strict=True) if place is not None]
         is_known = _KERNEL.watch(self._pending, there if all(map(_is_local, there)) else None)
         self._places = places if is_known else None
@@ -157,6 +158,7 @@ class _Kernel:
 
     @contextlib.contextmanager
     def _held(self) -> Iterator[None]:
+        """Hold the lock of the kernel's state."""
         self._lock.acquire()
         try:
             yield
@@ -176,6 +178,7 @@ class _Kernel:
                 return
 
     def _give_up(self, pending: _Pending) -> None:
+        """Remove the watches of one user."""
         libc = _libc()
         self._refused.pop(pending, None)
         for watch in pending.watches:
@@ -186,6 +189,7 @@ class _Kernel:
         pending.watches = set()
 
     def _dispatch(self) -> None:
+        """Read all events and add them to their users."""
         for watch, mask, name in self._events():
             if mask & _OVERFLOW:
                 for pending in {each for waiting in self._waiting.values() for each in waiting}:
@@ -201,6 +205,7 @@ class _Kernel:
                     pending.watches.discard(watch)
 
     def _events(self) -> Iterator[tuple[int, int, bytes]]:
+        """Yield the pending events of the inotify instance."""
         while self._fd >= 0:
             try:
                 data = os.read(self._fd, _READ_BYTES)

@@ -98,6 +98,7 @@ class EvidenceChecker:
             return False
 
     def _known_hash(self, descriptor: int, evidence: Evidence) -> str:
+        """Return the hash of a file, cached by its change key."""
         found = os.fstat(descriptor)
         key = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
         known = self._hashes.get(evidence)
@@ -106,6 +107,7 @@ class EvidenceChecker:
         return known[1]
 
     def _drop_unused(self, standing: Iterable[Memory]) -> None:
+        """Drop cached hashes that no memory needs."""
         named = {each for memory in standing for each in memory.evidence}
         self._hashes = {each: known for each, known in self._hashes.items() if each in named}
 
@@ -121,7 +123,7 @@ def _opened(top: str, path: str) -> Iterator[int]:
             held.append(os.open(folder, _FOLDER, dir_fd=held[-1]))
         held.append(os.open(name, _FILE, dir_fd=held[-1]))
         if not stat.S_ISREG(os.fstat(held[-1]).st_mode):
-            raise EvidenceError(f"{path!r} is no plain file")
+            raise EvidenceError(f"{path!r} is not a regular file")
         yield held[-1]
     except OSError as error:
         raise EvidenceError(f"{path!r} cannot be read in this repository: {error.strerror}") from error
@@ -131,9 +133,10 @@ def _opened(top: str, path: str) -> Iterator[int]:
 
 
 def _parts(path: str) -> list[str]:
+    """Return the parts of a path. Raises EvidenceError for one that leaves the top."""
     parts = path.split("/")
     if len(path) > _MOST_PATH or "\0" in path or not {"", ".", ".."}.isdisjoint(parts):
-        raise EvidenceError(f"{path[:80]!r} is no path below the top of the repository")
+        raise EvidenceError(f"{path[:80]!r} is not a path in the repository")
     return parts
 
 

@@ -33,7 +33,7 @@ from forged.memory import Entity, EntityRelation, Evidence, Memory, Piece, Relat
 
 MAX_FILE_BYTES = 256 * 1024
 IN_CONFLICT = (
-    "it is in conflict: it holds both sides of a merge (`<<<<<<<`, `=======`, `>>>>>>>`); resolve it first"
+    "unresolved merge conflict: it contains both sides (`<<<<<<<`, `=======`, `>>>>>>>`); resolve it first"
 )
 _FENCE = re.compile(rb" {0,3}(`{3,}(?=[^`]*$)|~{3,})(.*)", re.DOTALL)
 _SIDES = (re.compile(rb"<{7}(?: |$)"), re.compile(rb"={7}$"), re.compile(rb">{7}(?: |$)"))
@@ -117,6 +117,7 @@ def render(memory: Memory) -> bytes:
 
 
 def _header(memory: Memory) -> Iterator[str]:
+    """Yield the lines of a header."""
     yield f"id: {scalar(one_form(memory.id))}"
     for key, text in (("created_at", memory.created_at), ("updated_at", memory.updated_at)):
         if text:
@@ -232,6 +233,7 @@ _WEIGHT = r"[0-9]{1,9}\.[0-9]{1,17}"
 
 
 def _lines(needed: _Keys, optional: _Keys, *, indent: int, caught: bool) -> str:
+    """Return the lines of an entry's keys as a template; `caught` adds groups for the values."""
     line = " " * indent + ("{}: ({})\n" if caught else "{}: {}\n")
     return "".join(
         [line.format(*each) for each in needed.items()]
@@ -240,6 +242,7 @@ def _lines(needed: _Keys, optional: _Keys, *, indent: int, caught: bool) -> str:
 
 
 def _entry(needed: _Keys, optional: _Keys, *, caught: bool) -> str:
+    """Return a list entry as a template; `caught` adds groups for the values."""
     return _lines(needed, optional, indent=6, caught=caught).replace("      ", "    - ", 1)
 
 
@@ -298,6 +301,7 @@ def _read_written_form(data: bytes, scope: str, name: str) -> ParsedFile | None:
 
 
 def _with_lists(memory: Memory, *lists: str) -> Memory | None:
+    """Return the memory with its lists; None if the form is uncertain."""
     cues, evidence, document, entities, relations = lists
     grounds = tuple(Evidence(*each) for each in _each(_GROUNDS, evidence))
     things = tuple(
@@ -316,6 +320,7 @@ def _with_lists(memory: Memory, *lists: str) -> Memory | None:
 
 
 def _each(pattern: re.Pattern[str], text: str) -> list[tuple[str, ...]]:
+    """Return the groups of each match."""
     return [tuple(map(_unquoted, each)) for each in pattern.findall(text)]
 
 
@@ -354,7 +359,7 @@ def relinked(data: bytes, scope: str, name: str, older: str | None) -> bytes:
         with contextlib.suppress(MemoryFormatError):
             if parse(fresh, scope, name) == wanted:
                 return fresh
-    raise MemoryFormatError("its front matter cannot be written anew")
+    raise MemoryFormatError("its front matter cannot be rewritten")
 
 
 def _with_line(data: bytes, header: re.Match[bytes], older: str | None) -> bytes:

@@ -99,6 +99,7 @@ def _have_one_owner(*paths: str) -> bool:
 
 
 def _follow(git_dir: str, name: str) -> str | None:
+    """Return the canonical path that a name in a git directory leads to, or None."""
     link = _pointer(os.path.join(git_dir, name))
     return None if link is None else os.path.realpath(os.path.join(git_dir, link))
 

@@ -42,6 +42,7 @@ def non_memory_files(root: Root) -> tuple[Problem, ...]:
 def _no_memories(
     directory: int, path: str, seen: set[tuple[int, int]], looked_at: Iterator[int], depth: int
 ) -> Iterator[Problem]:
+    """Yield the files of one directory, and of those below it, that are no memories."""
     status = os.fstat(directory)
     if (status.st_dev, status.st_ino) in seen:
         return
@@ -64,12 +65,13 @@ def _no_memories(
 
 
 def _why_no_memory(entry: os.DirEntry[str], depth: int) -> str:
+    """Return why an entry is no memory."""
     if entry.is_symlink():
         return "is a symbolic link; put the file itself here"
     if not entry.is_file(follow_symlinks=False):
         return "is not a regular file"
     if depth:
-        return "lies in a folder below that of memories; move it up, with a name that ends in .md"
+        return "is in a subfolder; move it into the folder of memories, with a name that ends in .md"
     ending = os.path.splitext(entry.name)[1]
     found = f"its name ends in {printable(ending)[:20]}" if ending else "its name has no ending"
     return f"{found}; rename it to end in .md"

@@ -130,6 +130,7 @@ class _Pass:
             os.close(directory)
 
     def _entries(self, directory: int, before: Listing) -> Listing:
+        """Read the entries of one open directory."""
         if self._files and not before.reason:
             files, fresh = self._split(before)
         else:
@@ -145,6 +146,7 @@ class _Pass:
         return _renewed(before, before.files if held and len(files) == len(before.files) else files, "")
 
     def _split(self, before: Listing) -> tuple[dict[str, FileEntry], dict[str, bool]]:
+        """Return unchanged entries, and the names of changed files to look at."""
         named = [path.rpartition("/") for path in sorted(self._files)]
         fresh = {name: False for folder, _, name in named if folder == before.path}
         same = before.files.copy()
@@ -226,6 +228,7 @@ class _Pass:
 
 
 def _renewed(before: Listing, files: dict[str, FileEntry], reason: str) -> Listing:
+    """Return the last listing itself if nothing changed, else a new one."""
     if reason == before.reason and (files is before.files or not (files or before.files)):
         return before
     return Listing(before.path, files, reason)
@@ -243,6 +246,7 @@ def _key_of(entry: os.DirEntry[str]) -> Key | None:
 
 
 def _refusal(name: str, status: os.stat_result) -> str:
+    """Return why a file is not read, or ""."""
     if not stat.S_ISREG(status.st_mode):
         link = stat.S_ISLNK(status.st_mode)
         return "is a symbolic link; put the file itself here" if link else "is not a regular file"

@@ -69,9 +69,9 @@ class Watcher:
         self._on_change = on_change
         self._roots: tuple[Root, ...] = ()
         self._troubles: dict[str, _Trouble] = {}
-        # In the thread, roots of which a directory came or went: since watches were set; before, so that they
-        # are to be watched anew when it is quiet (what goes while watches are set, and comes back under the
-        # same number, may leave one on what is gone); and those of which that is due.
+        # Used in the thread: roots with an appeared or disappeared directory since watches were set; roots to
+        # watch anew when it is quiet, because a directory with the same inode number may have come back; and
+        # roots whose new watches are due.
         self._swapped = self._again = self._quiet = frozenset[str]()
         self._look_now = threading.Event()
         self._ended = False
@@ -130,6 +130,7 @@ class Watcher:
         session.result()
 
     def _session(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Watch until the backend fails."""
         standing: _Watches | None = None
         try:
             while not self._ended:
@@ -172,6 +173,7 @@ class Watcher:
         return fresh
 
     def _unwatched(self, old: _Watches | None) -> tuple[str, ...]:
+        """Return the tops of roots whose directories are not all watched."""
         there = old.watched if old is not None else frozenset()
         return tuple(
             root.top
@@ -180,6 +182,7 @@ class Watcher:
         )
 
     def _listen(self, standing: _Watches, loop: asyncio.AbstractEventLoop) -> None:
+        """Report changes until watches must be renewed."""
         polled_at = time.monotonic()
         while not self._look_now.is_set():
             swapped = self._take_changes(standing, loop)
@@ -221,6 +224,7 @@ class Watcher:
         return swapped
 
     def _step_ms(self) -> int:
+        """Return the pause before the next look."""
         quiet_s = time.monotonic() - self.used_at
         return next((step_ms for limit_s, step_ms in _STEPS_MS if quiet_s < limit_s), _IDLE_STEP_MS)
 
@@ -245,6 +249,7 @@ class Watcher:
         return True
 
     def _trouble(self, tops: Iterable[str], cause: str) -> None:
+        """Mark roots as not watched for a while."""
         fresh = {top: _Trouble(cause, time.monotonic() + _TROUBLE_S) for top in tops}
         if fresh.keys() - self._troubles.keys():
             logger.warning("roots are polled roots=%d cause=%s", len(fresh), cause)
@@ -269,10 +274,12 @@ class Watcher:
         return refusal(directory.path for directory in WatchedPlaces(self._roots).on_disk())
 
     def _began(self, watched: frozenset[Watched], touched: Mapping[str, frozenset[str]]) -> None:
+        """Report roots whose watches have begun."""
         self._enter("inotify", watched)
         self._report(touched)
 
     def _enter(self, state: str, watched: frozenset[Watched] = frozenset()) -> None:
+        """Set the state for status."""
         self.watched = watched
         if state != self.state:
             level = logging.INFO if state in ("inotify", "stopped") else logging.WARNING
@@ -283,6 +290,7 @@ class Watcher:
         return {root.top: EVERYTHING for root in self._roots}
 
     def _report(self, touched: Mapping[str, frozenset[str]]) -> None:
+        """Call back for changed roots."""
         for top, files in touched.items():
             self._on_change(top, files)
 
@@ -410,6 +418,7 @@ def below(root: Root) -> tuple[str, ...]:
 
 
 def _look(path: str) -> Watched | None:
+    """Return a directory as it is now, or None."""
     try:
         status = os.stat(path)
     except OSError:

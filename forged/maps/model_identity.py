@@ -98,7 +98,7 @@ class ModelCache:
             rows = _rows(model.sentences, model.dimension)
             known = self.models.setdefault(model.embedder, {}).setdefault(model.number, rows)
             if not np.array_equal(known, rows):
-                raise UnusablePack("its model has the number of another one")
+                raise UnusablePack("its model has the number of another model")
         if model.baseline:
             rows, key = _rows(model.baseline, model.dimension), vector_pack.label.key
             self.baselines.setdefault(key, Baseline(key, rows[0], rows[1], rows[2:4], rows[4:]))
@@ -238,8 +238,8 @@ class ModelIdentity:
             self.notice = ""
         elif reason := self._reason_to_wait():
             self.notice = (
-                f"another model answers behind {self._named}, and {reason}; words answer until it is back or "
-                "`forgectl rebuild --full` embeds all memories anew"
+                f"a different model answers as {self._named}, and {reason}; keyword search only until the "
+                "old model is back or `forgectl rebuild --full` embeds all memories again"
             )
         else:
             self._keep()
@@ -247,7 +247,7 @@ class ModelIdentity:
     def _reason_to_wait(self) -> str:
         renewed = self.model_cache.renewed_at.get(self.embedder.key, float("-inf"))
         if self._clock() - renewed < _A_DAY_S:
-            return "all memories were embedded anew for such a change within a day"
+            return "all memories were already embedded again for such a change within a day"
         return self._obstacle()
 
     def _keep(self, *, announces: bool = True) -> None:
@@ -256,7 +256,7 @@ class ModelIdentity:
         self._update_keys()
         if announces:
             self.model_cache.renewed_at[self.embedder.key] = self._clock()
-            self.notice = f"another model answers behind {self._named}: all memories were embedded anew by it"
+            self.notice = f"a different model answers as {self._named}: all memories were embedded again"
         if changed:
             self._on_change()
 
@@ -296,5 +296,5 @@ def _packed(rows: Vectors | None) -> bytes:
 def _rows(packed: bytes, dimension: int) -> Vectors:
     """Unpack rows of a dimension. Raises ValueError when they are not whole."""
     if dimension <= 0:
-        raise ValueError("its model has vectors without numbers")
+        raise ValueError("its model has vectors of no length")
     return np.frombuffer(packed, np.float32).reshape(-1, dimension).copy()

@@ -55,6 +55,7 @@ async def sweep_absent(memories: MemoryParts, now: float) -> None:
 
 
 async def _sweep(memories: MemoryParts, root: Root, known: set[str], now: float) -> int:
+    """Count the day for one root; return the number of forgotten memories."""
     removal, ids = memories.state.removal, await memories.trust.ids(root.top)
     known = known | removal.known_as(ids.identities)
     look = await asyncio.to_thread(_look, root, ids, memories.indexer.snapshot(root), now) if known else None
@@ -69,6 +70,7 @@ async def _sweep(memories: MemoryParts, root: Root, known: set[str], now: float)
 
 
 def _own_tops(home: str) -> list[str]:
+    """Return the tops of the user's own roots."""
     agents = [agent_root(home, each).top for each in agent_ids(home)]
     return [os.path.realpath(home), org_root(home).top, *agents]
 

@@ -43,6 +43,7 @@ Pieces = dict[str, dict[str, Memory]]
 
 
 async def org_index(memories: MemoryParts, place: Workplace, *, make: bool = False) -> RootIndex:
+    """Return the index of the org root."""
     (root,) = (await memories.resolver.within(place, Scope.ORG, make=make)).roots
     return memories.indexer.open(root)
 
@@ -77,6 +78,7 @@ async def _documents_there(memories: MemoryParts, index: RootIndex) -> dict[str,
 
 
 def document_of(memory: Memory) -> str:
+    """Return the id of a piece's document."""
     return memory.piece.document_id if memory.piece is not None else ""
 
 
@@ -86,6 +88,7 @@ def _records(
     found: Mapping[str, Sequence[Memory]],
     server: Sequence[ServerDocument],
 ) -> list[DocumentRecord]:
+    """Return the list entries of documents, in files and on the server."""
     theirs = {each.document_id: each for each in server}
     records = [
         DocumentRecord(
@@ -104,7 +107,7 @@ def _records(
     ]
     for document_id, some in found.items():
         piece, detail = some[0].piece, memories.state.attributes.of(index.root.top, some[0].id)
-        assert piece is not None, "it was found by its piece"
+        assert piece is not None, "it was found by its part"
         record = DocumentRecord(
             document_id=document_id,
             source=piece.source,
@@ -164,7 +167,7 @@ def _server_documents(shared: SharedServer) -> ServerDocuments:
 
 
 async def send_to_server(
-    memories: MemoryParts, pieces: Sequence[Memory], older: Collection[str], said: FactsPatch
+    memories: MemoryParts, pieces: Sequence[Memory], older: Collection[str], patch: FactsPatch
 ) -> str:
     """Write these pieces of one document to the server, replacing others of their source.
 
@@ -174,16 +177,17 @@ async def send_to_server(
     if shared is None or not pieces:
         return ""
     try:
-        return await _sent(shared, pieces, older, said)
+        return await _sent(shared, pieces, older, patch)
     except (SharedError, StoreError) as error:
         return str(error)
 
 
 async def _sent(
-    shared: SharedServer, pieces: Sequence[Memory], older: Collection[str], said: FactsPatch
+    shared: SharedServer, pieces: Sequence[Memory], older: Collection[str], patch: FactsPatch
 ) -> str:
+    """Write pieces to the server; return the state there."""
     first = pieces[0].piece
-    assert first is not None, "it was cut out of a document"
+    assert first is not None, "it is part of a document"
     document, waiting = first.document_id, shared.outbox.pieces_of(first.document_id)
     others: dict[str, datetime | None] = dict.fromkeys(older)
     held: frozenset[str] = frozenset()
@@ -198,13 +202,13 @@ async def _sent(
             raise
     lacking = [each for each in pieces if each.id not in held and each.id not in waiting]
     if lacking:
-        await shared.put([_row(each, said, since) for each in lacking])
+        await shared.put([_row(each, patch, since) for each in lacking])
     for other in others.keys() - {document}:
         await shared.remove_document(other, newest=others[other])
     return WAITS if shared.outbox.pieces_of(document) else THERE
 
 
-def _row(memory: Memory, said: FactsPatch, since: datetime | None) -> Stored:
+def _row(memory: Memory, patch: FactsPatch, since: datetime | None) -> Stored:
     """Return a piece as a row that is newer than any earlier removal mark of its document."""
     from forged.postgres import Stored  # noqa: PLC0415 - needs an extra
 
@@ -215,7 +219,7 @@ def _row(memory: Memory, said: FactsPatch, since: datetime | None) -> Stored:
         owner="",
         id=memory.id,
         content=memory.content,
-        facts=said.apply(Facts(source=memory.piece.source)),
+        facts=patch.apply(Facts(source=memory.piece.source)),
         created_at=created if since is None else max(created, since + _TICK),
         document_id=memory.piece.document_id,
         chunk_index=memory.piece.index,
@@ -274,6 +278,7 @@ async def follow_documents(memories: MemoryParts) -> None:
 
 
 async def _step(memories: MemoryParts) -> None:
+    """Remove the files of documents that were removed elsewhere."""
     shared, root = memories.documents_server, org_root(memories.resolver.home)
     if shared is None or not await asyncio.to_thread(os.path.isdir, root.directories[0]):
         return
@@ -288,6 +293,7 @@ async def _step(memories: MemoryParts) -> None:
 
 
 def _dead(there: Mapping[str, list[Memory]], gone: Mapping[str, datetime]) -> Iterator[str]:
+    """Yield ids of pieces whose document was removed after they were written."""
     for document, some in there.items():
         for each in some:
             marks = (at for at in (gone.get(document), gone.get(each.id)) if at is not None)

@@ -76,7 +76,7 @@ async def ingest(
     memories: MemoryParts,
     place: Workplace,
     asked: Sequence[Document],
-    said: FactsPatch,
+    patch: FactsPatch,
     *,
     only_shows: bool = False,
     allow_secret: bool = False,
@@ -106,7 +106,7 @@ async def ingest(
                     made if isinstance(made, DocumentOutcome) else made.outcome(len(made.missing))
                 )
                 continue
-            outcome, seen = await _written(memories, index, made, said)
+            outcome, seen = await _written(memories, index, made, patch)
             outcomes.append(outcome)
             generation = max(generation, seen)
             if outcome.result != "refused":
@@ -123,9 +123,7 @@ def attributes_of(agent_id: str, metadata: dict[str, Any]) -> FactsPatch:
     if problem := metadata_problem(metadata):
         raise InvalidRequest(problem)
     if found := shapes_in(msgspec.json.encode(metadata).decode()):
-        raise InvalidRequest(
-            f"the metadata holds what looks like a secret ({', '.join(found)}); leave it out"
-        )
+        raise InvalidRequest(f"the metadata seems to contain a secret ({', '.join(found)}); leave it out")
     return FactsPatch(metadata=metadata or None, agent_id=agent_id or None)
 
 
@@ -137,19 +135,20 @@ def _made(
     how: KnowledgeConfig,
     allow_secret: bool,
 ) -> _PlannedDocument | DocumentOutcome:
+    """Plan a document, or return its outcome if it is refused."""
     source, text = asked.source, without_private(asked.text)
     if problem := _problem(asked):
         return DocumentOutcome(source=source[:_MOST_SOURCE], result="refused", reason=problem)
     secrets = secrets_now(text, (source,))
     if secrets and not allow_secret:
-        reason = f"it holds what looks like a secret ({', '.join(secrets)})"
+        reason = f"it seems to contain a secret ({', '.join(secrets)})"
         return DocumentOutcome(source=source, result="secret", reason=reason)
     pieces = documents.pieces(
         source, text, size=how.chunk_size, overlap=how.overlap, is_markdown=asked.is_markdown,
         now=memory.utc_now(),
     )  # fmt: skip
     if not pieces:
-        reason = "nothing is left of it without what is marked private"
+        reason = "nothing is left without the text that is marked private"
         return DocumentOutcome(source=source, result="refused", reason=reason)
     there_now, ids = there.get(source, {}), {each.id for each in pieces}
     absent = [each for each in pieces if each.id not in there_now]
@@ -167,6 +166,7 @@ def _made(
 
 
 def _problem(asked: Document) -> str:
+    """Return why a document is refused, or ""."""
     source = asked.source
     if not source.strip() or len(source) > _MOST_SOURCE or not source.isprintable():
         return f"its source is not a line of 1 to {_MOST_SOURCE:,} printable characters"
@@ -174,10 +174,10 @@ def _problem(asked: Document) -> str:
 
 
 async def _written(
-    memories: MemoryParts, index: RootIndex, made: _PlannedDocument, said: FactsPatch
+    memories: MemoryParts, index: RootIndex, made: _PlannedDocument, patch: FactsPatch
 ) -> tuple[DocumentOutcome, int]:
     """Write missing pieces, then remove replaced ones; return the fate and the generation."""
-    drafts = [WriteRequest(each, insisted=made.insisted, again=True, said=said) for each in made.missing]
+    drafts = [WriteRequest(each, insisted=made.insisted, again=True, patch=patch) for each in made.missing]
     done = await memories.writer.add_all(index, drafts)
     written = [each for each in done if isinstance(each, Written)]
     memories.metrics.remembered += sum(not each.existed for each in written)
@@ -186,7 +186,7 @@ async def _written(
     if failed is not None:
         refused = {"result": "refused", "reason": str(failed), "code": failed.code}
         return replace(made.outcome(len(written)), **refused), generation
-    there = await send_to_server(memories, made.kept, made.older_documents, said)
+    there = await send_to_server(memories, made.kept, made.older_documents, patch)
     if made.older:
         generation = await remove_pieces(memories, index, made.older)
     return replace(made.outcome(len(written)), shared=there), generation

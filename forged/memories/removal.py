@@ -114,6 +114,7 @@ async def _mark_forgotten(memories: MemoryParts, index: RootIndex, ids: tuple[st
 
 
 async def _drop_session_memory(memories: MemoryParts, row: SessionMemory, contents: Collection[str]) -> None:
+    """Erase a memory of a session from tables and injected sets."""
     top = root_of_session(row.session_id)
     await memories.state.removal.forgotten(RootIds(top), (row.id,), contents)
     memories.sessions.forget(top, (row.id,))
@@ -149,6 +150,7 @@ async def remove_pieces(memories: MemoryParts, index: RootIndex, ids: Sequence[s
 
 
 def _with_rows(memories: MemoryParts, top: str, ids: tuple[str, ...], taking: RemovalTerms) -> RemovalTerms:
+    """Return the terms with the rows of the memories for the trash."""
     return replace(taking, rows=memories.state.removal.trashed(top, ids))
 
 
@@ -191,9 +193,7 @@ async def removal_targets(
         if not together:
             return None
         if not erase:
-            raise MemoryNotFound(
-                f"{wanted[:80]!r} lies in the trash already; --now (erase_now) erases it there"
-            )
+            raise MemoryNotFound(f"{wanted[:80]!r} is in the trash already; --now (erase_now) erases it")
         first, root = together[0], next(each for each in place.roots if each.top == together[0].note.top)
         chain = build_chains([each.memory for each in together if each.note.top == root.top]).chain(
             first.memory.id

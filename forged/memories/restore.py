@@ -96,8 +96,8 @@ async def move(memories: MemoryParts, moving: PlannedMove) -> tuple[Written, int
     intent = await asyncio.to_thread(_intent, moving)
     await memories.state.intents.begin(intent)
     try:
-        said = carried_over(memories.state.attributes.of(at.root.top, moving.base), new.scope)
-        written = await memories.writer.add(target, new, insisted=moving.insisted, said=said)
+        patch = carried_over(memories.state.attributes.of(at.root.top, moving.base), new.scope)
+        written = await memories.writer.add(target, new, insisted=moving.insisted, patch=patch)
         became = MoveTarget(written.memory.id, written.memory.version, target.root.top, target.root.scope)
         taking = RemovalTerms(why="move", became=became.id)
         generation = await remove_moved(memories, at, moving.ids, taking, became)
@@ -124,6 +124,7 @@ async def _roots_of_move(
 
 
 def _intent(moving: PlannedMove) -> Intent:
+    """Return the intent of a move."""
     at, to = moving.at.root, moving.target.root
     return Intent(
         key=new_batch(),
@@ -218,6 +219,7 @@ def _stored_root(each: TrashEntry) -> tuple[Root, str]:
 
 
 def _together(there: Sequence[TrashEntry], memory_id: str, scope: str) -> tuple[TrashEntry, ...]:
+    """Return the entries removed with a memory. Raises MemoryNotFound."""
     found = removed_together(there, {each.note.top for each in there}, memory_id, scope)
     return tuple(sorted(found, key=lambda each: each.memory.age_key))
 
@@ -238,6 +240,7 @@ async def resume(memories: MemoryParts) -> None:
 
 
 async def _resume(memories: MemoryParts, intent: Intent) -> None:
+    """Finish one interrupted verb."""
     intents = memories.state.intents
     if gone := await asyncio.to_thread(elsewhere, roots_of(intent)):
         logger.warning("waits for its folder kind=%s reason=%s", intent.kind, next(iter(gone.values())))
@@ -259,6 +262,7 @@ def roots_of(intent: Intent) -> list[tuple[Root, str]]:
 
 
 async def _finish(memories: MemoryParts, intent: Intent) -> None:
+    """Carry out the remaining steps of an intent."""
     index = memories.indexer.open(await asyncio.to_thread(root_at, intent.top, memories.resolver.home))
     taking = RemovalTerms(intent.erase, intent.why, intent.batch, became=intent.became)
     if intent.kind == "remove" and intent.why == "document":

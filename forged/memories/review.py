@@ -49,7 +49,7 @@ def find_proposals(
         if not meant and again:
             continue
         if not meant:
-            raise MemoryNotFound(f"nothing {name[:80]!r} waits here; `forgectl review` shows what does")
+            raise MemoryNotFound(f"nothing {name[:80]!r} waits here; `forgectl review` lists the proposals")
         found[meant] = by_id[meant]
     return list(found.values())
 
@@ -120,10 +120,10 @@ async def _written(
     )
     write, insisted = memories.writer.add, bool(secrets)
     try:
-        written = await write(index, memory, insisted=insisted, said=document.attributes)
+        written = await write(index, memory, insisted=insisted, patch=document.attributes)
     except MemoryNotFound:
         alone = replace(memory, supersedes=None, version=1)
-        written = await write(index, alone, insisted=insisted, said=document.attributes)
+        written = await write(index, alone, insisted=insisted, patch=document.attributes)
     memories.metrics.remembered += 1
     await index.until_tried(written.generation, time.monotonic() + PATIENCE_S)
     return written.memory

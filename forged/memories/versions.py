@@ -55,8 +55,8 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_empty(self) -> bool:
         """Return True if nothing changes."""
-        said = self.content is not None or self.category or self.relate or self.unrelate
-        return not said and self.cues is self.evidence is None
+        has_changes = self.content is not None or self.category or self.relate or self.unrelate
+        return not has_changes and self.cues is self.evidence is None
 
 
 async def edit(
@@ -103,6 +103,7 @@ async def edit(
 
 
 def _check_base(base: Memory, named: str) -> None:
+    """Raise Conflict if another version than the named one is the newest."""
     if named and named not in {base.id, str(base.version)}:
         raise Conflict(
             f"version {base.version} ({base.id[:80]}) is the newest now, and this was made from "
@@ -149,7 +150,7 @@ async def _next_version(
         source = replace(at.file(base.id).memory, origin=base.origin)
         wanted = await changed(source, at.index.root)
         if wanted == source:
-            return _there(at, base.id, existed=True), "it is like this already"
+            return _there(at, base.id, existed=True), "it has these values already"
         new = _version_of(wanted, base)
         secrets = await secrets_in(new.content, fields_of(new))
         require_permission(secrets, allowed=allow_secret or base.id in at.admitted.insisted)
@@ -164,6 +165,7 @@ async def _next_version(
 
 
 async def _done_before(memories: MemoryParts, place: Workplace, key: str, scope: str) -> Written | None:
+    """Return the result of a repeated request, or None."""
     await memories.state.opened()
     try:
         known = await memories.state.requests.of(key)
@@ -172,7 +174,7 @@ async def _done_before(memories: MemoryParts, place: Workplace, key: str, scope:
     if known is None:
         return None
     if not known.memory_id:
-        raise NoLongerWanted("what this request wrote was forgotten since")
+        raise NoLongerWanted("the memory of this request was forgotten since")
     try:
         at, _ = await on_disk(memories, place, known.memory_id, scope)
     except MemoryNotFound:  # its file is missing: the writer completes it
@@ -182,14 +184,16 @@ async def _done_before(memories: MemoryParts, place: Workplace, key: str, scope:
 
 
 def _there(at: RootOnDisk, memory_id: str, *, existed: bool) -> Written:
+    """Return the result for an existing memory."""
     file = at.file(memory_id)
     return Written(file.memory, file.path, at.index.generations.visible, existed=existed)
 
 
 def _version_of(wanted: Memory, base: Memory) -> Memory:
+    """Return the new version of `base`. Raises InvalidRequest for a blank text."""
     content = without_private(wanted.content)
     if not content.strip():
-        raise InvalidRequest("the text is blank; `forgectl forget` takes a memory away")
+        raise InvalidRequest("the text is blank; `forgectl forget` removes a memory")
     now = memory.utc_now()
     return replace(
         wanted,

@@ -112,9 +112,8 @@ async def set_up(connection: Connection) -> None:
         " set_config('hnsw.iterative_scan', 'strict_order', false),"
         " set_config('hnsw.ef_search', %s, false),"
         " set_config('plan_cache_mode', 'force_custom_plan', false),"
-        # The planner overestimates the two steps over entities, which take a millisecond: compiling them
-        # would
-        # make a recall wait a second.
+        # The planner overestimates the two steps over entities, which take a millisecond. To compile
+        # them would make a recall wait a second.
         " set_config('jit', 'off', false)",
         (found[1], str(EF_SEARCH)),
     )

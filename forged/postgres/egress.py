@@ -36,11 +36,11 @@ async def _redacted_row(row: Stored, egress: EgressGuard, dimension: int, now: d
         )
     if row.vector is not None and len(row.vector) != dimension:
         raise wrong_dimension(dimension, len(row.vector))
-    said = [sendable(getattr(row, name)) for name in _TEXTS]
-    said += [sendable(getattr(row.facts, name)) for name in _FACTS]
+    texts = [sendable(getattr(row, name)) for name in _TEXTS]
+    texts += [sendable(getattr(row.facts, name)) for name in _FACTS]
     metadata = _checked(row.facts.metadata)
     file = None if row.file is None else row.file.decode("utf-8", "replace")
-    *clean, clean_metadata, clean_file = await egress.cleared([*said, metadata, file or ""])
+    *clean, clean_metadata, clean_file = await egress.cleared([*texts, metadata, file or ""])
     changes: dict[str, Any] = dict(zip(_TEXTS, clean[: len(_TEXTS)], strict=True))
     facts: dict[str, Any] = dict(zip(_FACTS, clean[len(_TEXTS) :], strict=True))
     facts["metadata"] = _decoded(clean_metadata)
@@ -56,13 +56,13 @@ async def _redacted_row(row: Stored, egress: EgressGuard, dimension: int, now: d
 
 def _checked(metadata: Mapping[str, Any]) -> str:
     """Return metadata as JSON text. Raises SharedError if it is too large."""
-    said = sendable(json.dumps(metadata, ensure_ascii=False))
-    if len(metadata) > MOST_KEYS or len(said.encode()) > MOST_METADATA:
+    text = sendable(json.dumps(metadata, ensure_ascii=False))
+    if len(metadata) > MOST_KEYS or len(text.encode()) > MOST_METADATA:
         raise SharedError(
             f"the metadata of a memory has at most {MOST_KEYS} keys and {MOST_METADATA} bytes",
             reason="invalid",
         )
-    return said.replace("\\u0000", "\\ufffd")
+    return text.replace("\\u0000", "\\ufffd")
 
 
 def _decoded(metadata: str) -> dict[str, Any]:

@@ -90,6 +90,7 @@ class Listening:
             await connection.execute(statement.encode())
 
     def _dispatch(self, payload: str) -> None:
+        """Call back for the change in a payload, unless it is an own one."""
         scope, _, rest = payload.partition(" ")
         digest, _, writer = rest.partition(" ")
         if writer == self._name:

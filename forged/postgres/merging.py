@@ -72,7 +72,7 @@ def problem_with(memory_id: str, scope: str, data: bytes) -> str:
         memory = parse(data, scope, memory_id)
     except MemoryFormatError as error:
         return str(error)
-    return "" if memory.id == memory_id else "it says that it has another id"
+    return "" if memory.id == memory_id else "it states another id"
 
 
 def merge_plan(
@@ -133,8 +133,7 @@ def _removed_with_chain(here: Held, there: Held, marks: Mapping[str, RemovalMark
     return found
 
 
-# --- a memory that changed on both sides
-# ----------------------------------------------------------------------
+# --- a memory that changed on both sides ------------------------------------------------------------
 
 
 class Resolution(msgspec.Struct, frozen=True):
@@ -165,10 +164,12 @@ def _comparable(memory: Memory) -> Memory:
 
 
 def _age(memory: Memory) -> tuple[int, int]:
+    """Return the sort key of two versions: the later change time wins."""
     return time_ns(memory.updated_at), memory.version
 
 
 def _same_rank(data: bytes, scope: str, memory_id: str) -> tuple[object, ...]:
+    """Return the sort key of two files with the same content."""
     memory = parse(data, scope, memory_id)
     return *_age(memory), bool(memory.supersedes), _sha256(data)
 

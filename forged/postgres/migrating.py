@@ -121,6 +121,7 @@ async def missing(
 
 
 def _steps(sets: Iterable[str], files: Sequence[Migration]) -> Iterable[Step]:
+    """Yield all files for these sets."""
     for file in files:
         yield from (
             Step(file.number, name) for name in (sorted({MAIN, *sets}) if file.is_per_set else [MAIN])
@@ -128,6 +129,7 @@ def _steps(sets: Iterable[str], files: Sequence[Migration]) -> Iterable[Step]:
 
 
 def _require_ours(had: Mapping[Step, str], files: Sequence[Migration]) -> None:
+    """Raise SharedError if the database has other or newer files."""
     known = {file.number: file for file in files}
     for step, digest in sorted(had.items()):
         file = known.get(step.number)
@@ -215,6 +217,7 @@ def statements(models: Mapping[str, EmbeddingModel]) -> Iterable[str]:
 
 
 def _filled(file: Migration, set_name: str, dimension: int) -> str:
+    """Return the text of a file for one set."""
     indexed = f"{nearness(dimension)} {OPERATORS}"
     places = {"set": suffix(set_name), "dimension": dimension, "indexed": indexed}
     return Template(file.text).substitute(places)

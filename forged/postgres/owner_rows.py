@@ -102,6 +102,7 @@ class OwnerRows:
         )
 
     async def _written(self, rows: Sequence[Stored], expected: Mapping[str, str]) -> frozenset[str]:
+        """Write rows that are as expected, in one transaction; return their ids."""
         texts = egress.egress_texts(rows)
         record = EgressRecord(
             self._shared.host, "shared", calls=1, texts=len(texts), characters=sum(map(len, texts))
@@ -153,6 +154,7 @@ class OwnerRows:
         await connection.execute(statements.LOCK, {"lock": lock_of((self._scope, self._owner))})
 
     async def _tell(self, connection: Connection, ids: Sequence[str]) -> None:
+        """Update heads, and notify listeners of the change."""
         cursor = await connection.execute(statements.settle_heads(self._scope), {"owner": self._owner})
         turned = [str(found[0]) for found in await cursor.fetchall()]
         await EntityTables(connection, self._scope, self._owner).renew([*ids, *turned])
@@ -185,6 +187,7 @@ class _Sql(msgspec.Struct, frozen=True):
 
     @property
     def news(self) -> str:
+        """Return the statement of changes since a cursor."""
         own = TABLES[self.scope].owner
         return f"""
             SELECT 'row', id, file_sha256, {_MICROSECONDS.format("created_at")}, coalesce(supersedes, ''),
@@ -218,12 +221,14 @@ class _Sql(msgspec.Struct, frozen=True):
 
     @property
     def marks(self) -> str:
+        """Return the statement of the current marks."""
         return f"""
             SELECT id, kind, {_MICROSECONDS.format("at")} FROM forged.tombstones
             WHERE owner = %(owner)s AND scope = %(scope)s AND id = ANY(%(ids)s)"""
 
     @property
     def mark(self) -> str:
+        """Return the statement that stores a mark."""
         return """
             INSERT INTO forged.tombstones (scope, owner, id, kind, changed, at)
             VALUES (%(scope)s, %(owner)s, %(id)s, %(kind)s, nextval('forged.changes'),

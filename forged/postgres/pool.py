@@ -144,6 +144,7 @@ class Pool:
 
     @contextlib.asynccontextmanager
     async def _slot(self, deadline: float) -> AsyncIterator[None]:
+        """Wait for a free place in the pool until the deadline."""
         try:
             async with asyncio.timeout(deadline - time.monotonic()):
                 await self._slots.acquire()
@@ -158,6 +159,7 @@ class Pool:
 
     @contextlib.asynccontextmanager
     async def _lent(self, deadline: float) -> AsyncIterator[Connection]:
+        """Lend a connection and take it back."""
         connection = await self._ready(deadline)
         try:
             with shut_socket_at(deadline, connection):
@@ -218,6 +220,7 @@ class Pool:
             self._looking.add_done_callback(log_failure)
 
     async def _look(self) -> None:
+        """Check if the server is back."""
         while self.health.trouble is not None:
             await asyncio.sleep(self.health.next_look_s)
             try:

@@ -192,15 +192,15 @@ class EntityTables:
         )
 
     async def _write_relations(self, spoken: Mapping[str, Mentions], things: Mapping[str, Entity]) -> None:
-        said = sorted(
+        rows_of_relations = sorted(
             (row, entity_id(each.source), entity_id(each.target), each.relation[:_LONGEST], each.weight)
             for row, one in spoken.items()
             for each in one.relations
             if {entity_id(each.source), entity_id(each.target)} <= things.keys()
         )
         names = ("memories", "sources", "targets", "relations", "weights")
-        if said:
-            columns = (list(column) for column in zip(*said, strict=True))
+        if rows_of_relations:
+            columns = (list(column) for column in zip(*rows_of_relations, strict=True))
             await self._run(_RELATE, **dict(zip(names, columns, strict=True)))
 
     async def _run(self, statement: str, **values: object) -> list[tuple[Any, ...]]:

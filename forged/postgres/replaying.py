@@ -87,6 +87,7 @@ class OutboxReplay:
                         await self._woken.wait()
 
     async def _all(self) -> None:
+        """Send all queued writes."""
         outbox = self._outbox
         while waiting := await outbox.first(_AT_ONCE, WRITES):
             for run in spooling.together(waiting):
@@ -112,8 +113,8 @@ class OutboxReplay:
 
     async def _write(self, writes: Sequence[Write]) -> None:
         if writes[0].kind != "put":
-            burial = spooling.removal_batch(writes)
-            await self._send(lambda writer: writer.remove(burial), ())
+            batch = spooling.removal_batch(writes)
+            await self._send(lambda writer: writer.remove(batch), ())
             return
         rows = [self._fitting(spooling.row_of(write)) for write in writes]
         await self._send(lambda writer: writer.put(rows), egress.egress_texts(rows))
@@ -140,6 +141,7 @@ class OutboxReplay:
 
 
 async def _wanting(writer: RowWriter, write: Write) -> Stored | None:
+    """Return the row of a write if it still needs a vector, else None."""
     scope, owner = spooling.owner_of(write)
     text = await writer.text_without_vector(scope, owner, write.id)
     return None if text is None else Stored(scope=scope, owner=owner, id=write.id, content=text)

@@ -158,6 +158,7 @@ class Replication:
         return self.progress.behind > 0
 
     async def _fetch_news(self) -> None:
+        """Fetch the changes since the last cursor."""
         news = await self._rows.news(self._cursor)
         self._marks.update(news.marks)
         for each in news.marks:  # a row may be gone and its mark withdrawn since
@@ -166,12 +167,14 @@ class Replication:
         self._cursor = news.cursor
 
     def _note_progress(self, plan: MergePlan, moving: int, here: Held) -> None:
+        """Update the progress after a step."""
         kept = sum(each in here and here[each].sha256 == hash_ for each, hash_ in self._kept_here.items())
         behind = moving + len(plan.take_away) + len(plan.marks_to_send)
         at = self.progress.at if behind else time.time()
         self.progress = SyncState(behind, kept, len(self._refused), at)
 
     async def _pull(self, ids: Sequence[str], here: Held) -> None:
+        """Fetch files and write them here."""
         fetched = await self._rows.fetch(ids)
         fresh = {each: carried for each, carried in fetched.items() if each not in here}
         done = [await self._folder.write(fresh)] if fresh else []
@@ -208,8 +211,7 @@ class Replication:
             for each, carried in found.items()
         }
         # Noted before the write: after a kill the file must be known to have been here. It is not a common
-        # file,
-        # because another machine may have written first.
+        # file, because another machine may have written first.
         fresh = {each: change.version.sha256 for each, change in changes.items() if not change.expected}
         await self._replicas.sent(self.owner, fresh)
         taken = await self._rows.push(changes) if changes else PushResult()
@@ -218,6 +220,7 @@ class Replication:
         await self._met(taken.ids)
 
     async def _met(self, ids: Collection[str]) -> None:
+        """Record files that both sides have now."""
         hashes = {each: self._there[each].sha256 for each in ids if each in self._there}
         await self._replicas.met(self.owner, hashes)
 
@@ -231,5 +234,6 @@ def combined_result(several: Sequence[PushResult]) -> PushResult:
 
 
 def batches(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    """Yield the items in batches."""
     for start in range(0, len(items), AT_ONCE):
         yield items[start : start + AT_ONCE]

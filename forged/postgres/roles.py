@@ -150,6 +150,7 @@ async def _tables(connection: Connection) -> list[str]:
 
 
 async def _require_ordinary(connection: Connection, role: str) -> None:
+    """Raise SharedError for a role that is missing or bypasses row level security."""
     cursor = await connection.execute(
         "SELECT rolsuper, rolbypassrls, rolinherit, rolname = (SELECT pg_get_userbyid(nspowner)::text"
         " FROM pg_namespace WHERE nspname = 'forged') FROM pg_roles WHERE rolname = %s",
@@ -165,7 +166,8 @@ async def _require_ordinary(connection: Connection, role: str) -> None:
     if is_super or bypasses or owns:
         why = "owns the tables" if owns else "is a superuser" if is_super else "bypasses row level security"
         raise SharedError(
-            f"the role {role} {why}, so that nothing holds it back: name another", reason="invalid"
+            f"the role {role} {why}, so row level security does not limit it: name another role",
+            reason="invalid",
         )
     if not inherits:
         raise SharedError(
@@ -187,6 +189,7 @@ async def _add_member(connection: Connection, group: str, role: str) -> None:
 
 
 async def _leave(connection: Connection, group: str, role: str) -> None:
+    """Remove a role from a group."""
     statement = sql.SQL("REVOKE {} FROM {}")
     await connection.execute(statement.format(sql.Identifier(group), sql.Identifier(role)))
 

@@ -56,6 +56,7 @@ class RootFiles:
         return self._held
 
     def _take_over(self, snapshot: Snapshot) -> None:
+        """Keep the versions, paths and memories of a snapshot."""
         held, before = {}, self._held
         for memory, sha256 in zip(snapshot.memories, snapshot.hashes, strict=True):
             if PORTABLE_ID.fullmatch(memory.id):
@@ -104,13 +105,15 @@ class RootFiles:
         return self._indexer.open(self._root)
 
     def _odd(self, files: Mapping[str, CarriedFile]) -> frozenset[str]:
+        """Return ids of files that are invalid."""
         scope = self._root.scope
         return frozenset(each for each, carried in files.items() if problem_with(each, scope, carried.data))
 
     def _draft(self, memory_id: str, carried: CarriedFile) -> WriteRequest:
+        """Return the write request of a file from the server."""
         memory = parse(carried.data, self._root.scope, memory_id)
-        said = _patch(carried.facts, self._root.scope)
-        return WriteRequest(memory, verbatim=True, data=carried.data, name=f"{memory_id}.md", said=said)
+        patch = _patch(carried.facts, self._root.scope)
+        return WriteRequest(memory, verbatim=True, data=carried.data, name=f"{memory_id}.md", patch=patch)
 
 
 def _read(store: MemoryStore, wanted: Mapping[str, tuple[str, str]]) -> dict[str, bytes]:

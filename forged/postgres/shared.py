@@ -67,6 +67,7 @@ async def recall(
 
 
 def statement(scope: Scope, wanted: RowQuery, set_name: str = "") -> str:
+    """Return the search statement of one scope."""
     return statements.search(
         scope,
         set_name,
@@ -78,6 +79,7 @@ def statement(scope: Scope, wanted: RowQuery, set_name: str = "") -> str:
 
 
 def values(owner: str, wanted: RowQuery, scope: Scope) -> dict[str, object]:
+    """Return the parameters of a search in one scope."""
     given: dict[str, object] = {
         "owner": owner,
         "vector": wanted.vector,
@@ -305,11 +307,11 @@ class SharedServer:
         """
         await self.state.opened()
         at = max(self._clock(), newest or datetime.min.replace(tzinfo=UTC))
-        burial = RemovalBatch(scope=scope, owner=owner, ids=tuple(ids), at=at, kind=kind)
-        await self.outbox.withdraw(spooling.removals(burial))
+        batch = RemovalBatch(scope=scope, owner=owner, ids=tuple(ids), at=at, kind=kind)
+        await self.outbox.withdraw(spooling.removals(batch))
         async with self._order:
-            if not await self._sent(lambda writer: writer.remove(burial), ()):
-                await self.outbox.add(spooling.removals(burial))
+            if not await self._sent(lambda writer: writer.remove(batch), ()):
+                await self.outbox.add(spooling.removals(batch))
         self.replay.wake()
 
     async def remove_document(self, document_id: str, *, newest: datetime | None = None) -> None:
@@ -353,6 +355,7 @@ class SharedServer:
     # --- upkeep ---------------------------------------------------------------------------------------
 
     async def _upkeep(self) -> None:
+        """Send counts and sweep sessions until cancelled."""
         swept_at = 0.0
         while True:
             await asyncio.sleep(_COUNT_EVERY_S)

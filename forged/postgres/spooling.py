@@ -21,8 +21,8 @@ Waiting = Sequence[tuple[int, Write]]
 def put(row: Stored) -> Write:
     """Return the queued write of a row."""
     vector = None if row.vector is None else row.vector.astype("<f4").tobytes()
-    said = msgspec.msgpack.encode(msgspec.structs.asdict(row) | {"vector": vector})
-    return Write(kind="put", scope=row.scope, owner=row.owner, id=row.id, document=row.document_id, row=said)
+    data = msgspec.msgpack.encode(msgspec.structs.asdict(row) | {"vector": vector})
+    return Write(kind="put", scope=row.scope, owner=row.owner, id=row.id, document=row.document_id, row=data)
 
 
 def fill(row: Stored) -> Write:
@@ -30,12 +30,12 @@ def fill(row: Stored) -> Write:
     return Write(kind="fill", scope=row.scope, owner=row.owner, id=row.id, document=row.document_id)
 
 
-def removals(burial: RemovalBatch) -> list[Write]:
+def removals(batch: RemovalBatch) -> list[Write]:
     """Return the queued writes of a removal."""
-    kind: WriteKind = "document" if burial.kind == "document" else "remove"
-    said = msgspec.msgpack.encode((burial.kind, burial.at))
-    owner = {"scope": str(burial.scope), "owner": burial.owner}
-    return [Write(kind=kind, id=each, row=said, **owner) for each in burial.ids]
+    kind: WriteKind = "document" if batch.kind == "document" else "remove"
+    data = msgspec.msgpack.encode((batch.kind, batch.at))
+    owner = {"scope": str(batch.scope), "owner": batch.owner}
+    return [Write(kind=kind, id=each, row=data, **owner) for each in batch.ids]
 
 
 def row_of(write: Write) -> Stored:
@@ -64,6 +64,7 @@ def together(waiting: Waiting) -> Iterator[Waiting]:
 
 
 def _alike(write: Write) -> tuple[object, ...]:
+    """Return the key of writes that can be sent together."""
     return ("put",) if write.kind == "put" else (write.kind, owner_of(write), write.row)
 
 

@@ -96,6 +96,7 @@ class SharedStore:
         return found
 
     def _led_to(self, reached: ReachedRow, question: Question) -> Ranked:
+        """Return a reached row as a search result with its path."""
         found, path = self._ranked(reached.row, question.key), cleaned(reached.path)
         return msgspec.structs.replace(found, score=reached.strength, found_by="entity", path=path)
 

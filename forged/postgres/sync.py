@@ -90,6 +90,7 @@ class RootSync:
                 end()
 
     def _changed_elsewhere(self, change: OwnerChange) -> None:
+        """Start a round after a change on the server, if it concerns a root here."""
         if not change.scope:
             self._compared_at = -math.inf
         owners = {owner for scope, owner in self.progress if scope == change.scope}
@@ -99,6 +100,7 @@ class RootSync:
             self._wanted.set()
 
     def _changed_here(self, event: BuildEvent) -> None:
+        """Start a round after a change of a map."""
         tops = {root.top for root in self._roots}
         if event.kind == "swapped" and (event.root in tops or self._is_new(event.root)):
             self._wanted.set()
@@ -142,6 +144,7 @@ class RootSync:
 
 
 async def _replicate(replication: Replication) -> None:
+    """Synchronize one root in several steps."""
     for _ in range(_MOST_ROUNDS):
         if not await replication.step():
             return
@@ -172,6 +175,7 @@ class OwnRemovalMarks:
             await self._replicas.mark(owner, ids, "restored")
 
     def _owner(self, root: Root) -> tuple[str, str] | None:
+        """Return scope and owner of a shared root, or None."""
         if root.scope not in self._scopes or root.scope not in {Scope.USER, Scope.AGENT}:
             return None
         return root.scope, self._user_id if root.scope is Scope.USER else os.path.basename(root.top)

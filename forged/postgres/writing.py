@@ -68,6 +68,7 @@ class RowWriter:
             await self._tell(owner)
 
     async def _copied(self, scope: Scope, rows: Sequence[Stored]) -> None:
+        """Copy many rows through a temporary table."""
         table, cursor = TABLES[scope], self._connection.cursor()
         await cursor.execute(statements.incoming(scope, self._set))
         async with cursor.copy(statements.copy(scope)) as copy:
@@ -91,26 +92,26 @@ class RowWriter:
     def _relating(self, owner: Owner) -> EntityTables:
         return EntityTables(self._connection, *owner, self._set)
 
-    async def remove(self, burial: RemovalBatch) -> None:
+    async def remove(self, batch: RemovalBatch) -> None:
         """Remove rows for good, with tombstones."""
-        owner = (burial.scope, burial.owner)
-        ids, values = list(burial.ids), msgspec.structs.asdict(burial)
-        values |= {"scope": str(burial.scope), "ids": ids}
+        owner = (batch.scope, batch.owner)
+        ids, values = list(batch.ids), msgspec.structs.asdict(batch)
+        values |= {"scope": str(batch.scope), "ids": ids}
         async with self._connection.transaction():
             await self._lock(owner)
             await self._connection.execute(statements.BURY, values)
-            if burial.kind == "document":
-                ids = await self._removed_pieces(burial)
+            if batch.kind == "document":
+                ids = await self._removed_pieces(batch)
             else:
-                await self._connection.execute(statements.remove(burial.scope, self._set), values)
+                await self._connection.execute(statements.remove(batch.scope, self._set), values)
             turned = await self._settle(owner)
             await self._relating(owner).renew([*ids, *turned])
             await self._tell(owner)
 
-    async def _removed_pieces(self, burial: RemovalBatch) -> list[str]:
+    async def _removed_pieces(self, batch: RemovalBatch) -> list[str]:
         gone: list[str] = []
-        for document in burial.ids:
-            values = {"document": document, "at": burial.at}
+        for document in batch.ids:
+            values = {"document": document, "at": batch.at}
             cursor = await self._connection.execute(statements.remove_document(self._set), values)
             gone += [str(found[0]) for found in await cursor.fetchall()]
         return gone
@@ -144,6 +145,7 @@ class RowWriter:
         await self._connection.execute(statement, {"lock": lock_of(owner)})
 
     async def _tell(self, owner: Owner) -> None:
+        """Notify listeners of a change."""
         await self._connection.execute(statements.NOTIFY, {"payload": payload(owner, self._name)})
 
 

@@ -38,8 +38,8 @@ _DECODER = msgspec.msgpack.Decoder(_Copy)
 def contents(names: Iterable[str], connection: Connection) -> bytes:
     """Return the copy of the current rows of these tables."""
     held = {name: tuple(database.rows(connection, name)) for name in names}
-    said = msgspec.msgpack.encode({"format": database.FORMAT, "tables": held})
-    return _digest(said) + said
+    data = msgspec.msgpack.encode({"format": database.FORMAT, "tables": held})
+    return _digest(data) + data
 
 
 def write(path: str, data: bytes) -> None:

@@ -71,7 +71,7 @@ class EgressCounts(Rows[DayEgress]):
         self.update({key: summed(self.get(key, before), DayEgress(day, host, purpose, *counts))})
 
     def days(self, number: int) -> tuple[DayEgress, ...]:
-        """What left in the last days, today included: newest first, then by host and purpose."""
+        """Return the egress of the last days, today included: newest first, then by host and purpose."""
         since = utc_day(self._clock(), number - 1)
         chosen = (each for each in self.values() if each.day >= since)
         ordered = sorted(chosen, key=lambda each: (each.host, each.purpose))

@@ -87,7 +87,7 @@ class _StateFile:
             held = _counted(connection)
         note = (
             f"state.db is of an older forged (format {problem.number}) and is not read; it is {aside} now, "
-            f"with {held}; nothing is injected and captured and nobody is trusted, because a pause of yours "
+            f"with {held}; nothing is injected, captured or trusted, because a pause of yours "
             "may be lost; `forgectl resume --all` ends that; any `forgectl forget` deletes that file"
         )
         self._make_fresh({}, {}, aside, note)
@@ -97,8 +97,8 @@ class _StateFile:
         """Replace a damaged file by one with the readable rows."""
         aside = self._aside("damaged")
         note = (
-            f"state.db was damaged ({problem}); what could be read was taken over, the damaged file is "
-            f"{aside}; nothing is injected and captured, because a pause of yours may be lost; "
+            f"state.db was damaged ({problem}); what could be read was kept, the damaged file is "
+            f"{aside}; nothing is injected or captured, because a pause of yours may be lost; "
             "`forgectl resume --all` ends that"
         )
         self._make_fresh(daily_copy.read(self._copy), self._readable(), aside, note)
@@ -107,6 +107,7 @@ class _StateFile:
     def _make_fresh(
         self, filling: dict[str, daily_copy.Rows], found: dict[str, list[Columns]], aside: str, note: str
     ) -> None:
+        """Create the new file with its rows under a temporary name."""
         fresh, copied = f"{self._path}.fresh", [table.name for table in self._known if table.is_copied]
         _remove(fresh)
         connection = connect(fresh)
@@ -122,6 +123,7 @@ class _StateFile:
             database.put(connection, "meta", ASIDE, aside)
 
     def _aside(self, why: str) -> str:
+        """Return a free name for the file to set aside."""
         number, first = 1, f"{self._path}.{why}-{time.strftime('%Y%m%d', time.gmtime())}"
         candidate = first
         while os.path.lexists(candidate):
@@ -130,6 +132,7 @@ class _StateFile:
         return candidate
 
     def _swap(self) -> None:
+        """Move the old file aside and the new one to its place."""
         fresh = f"{self._path}.fresh"
         with contextlib.closing(connect(fresh)) as connection:
             aside = database.value_of(connection, ASIDE)
@@ -189,6 +192,7 @@ class _StateFile:
 
 
 def _counted(connection: Connection) -> str:
+    """Return how many rows each table has, for the log."""
     counts = []
     for name in sorted(database.names_in(connection) - {"meta"}):
         (count,) = connection.execute(f'SELECT count(*) FROM "{name}"').fetchone()  # noqa: S608

@@ -170,7 +170,7 @@ class Database:
             self._shrink_journal()
             return once()
         except Damaged as error:
-            raise StoreError(f"{error}; start the daemon again, it takes over what can be read") from error
+            raise StoreError(f"{error}; start the daemon again; it keeps what can be read") from error
 
     async def erase_traces(self) -> None:
         """Rewrite the file without any byte of removed rows. Raises StoreError.
@@ -240,6 +240,7 @@ def connect(path: str) -> Connection:
 
 
 def _configured(connection: Connection) -> Connection:
+    """Return a new connection with its settings."""
     # Checksums find damaged text; text that is not UTF-8 must not stop the reading of other rows.
     connection.text_factory = partial(str, encoding="utf-8", errors="replace")
     try:
@@ -416,7 +417,7 @@ class Table(Generic[V]):
         try:
             return msgspec.msgpack.encode(value)
         except UnicodeEncodeError as error:
-            raise StoreError("it holds text that is not Unicode") from error
+            raise StoreError("it contains text that is not Unicode") from error
 
     def _row(self, columns: Columns) -> Row[V]:
         try:
@@ -461,6 +462,7 @@ def start(connection: Connection, names: Iterable[str], *, expected: bool) -> No
 
 
 def _check(connection: Connection, names: Iterable[str]) -> None:
+    """Check the format and the tables of a file. Raises Damaged, Outdated."""
     number = format_of(connection)
     if number > FORMAT:
         raise StoreError(f"a newer forged has written it (format {number})")
@@ -524,8 +526,8 @@ def is_whole(table: str, row: Columns) -> bool:
 
 
 def checksum(table: str, values: Columns) -> bytes:
-    said = msgspec.msgpack.encode((table, values))
-    return hashlib.blake2b(said, digest_size=_CHECKSUM_BYTES).digest()
+    data = msgspec.msgpack.encode((table, values))
+    return hashlib.blake2b(data, digest_size=_CHECKSUM_BYTES).digest()
 
 
 def _checked(table: str, row: Columns) -> Columns:

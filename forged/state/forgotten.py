@@ -33,8 +33,8 @@ def digest(top: str, text: str) -> str:
 
 def digests_within(tops: Sequence[str], text: str) -> Iterator[str]:
     """Yield digests of a text, and of each part that may have been forgotten, for all these roots."""
-    for said in dict.fromkeys(parts_of(text)):
-        yield from (_digest(top, said) for top in tops if said)
+    for part in dict.fromkeys(parts_of(text)):
+        yield from (_digest(top, part) for top in tops if part)
     for top in tops:
         yield digest(top, text)  # a text without words
 
@@ -44,8 +44,8 @@ def digest_of_id(top: str, memory_id: str) -> str:
     return _digest(top, f"\0{memory_id}")
 
 
-def _digest(top: str, said: str) -> str:
-    return hashlib.sha256(f"{top}\0{said}".encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
+def _digest(top: str, part: str) -> str:
+    return hashlib.sha256(f"{top}\0{part}".encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
 
 
 KEPT = 10_000

@@ -103,6 +103,7 @@ class InjectedSets(Rows[InjectedSet]):
         self.uses = MemoryRows(database, "uses", int, most=COUNTED, merge=int.__add__)
 
     def put(self, key: SetKey, injected: InjectedSet) -> None:
+        """Set the injected set of a session; `save` turns it into a row."""
         self.now[key], self._put[key] = injected, None
         if len(self._put) >= _MOST_PUT:
             self._make_rows()
@@ -165,6 +166,7 @@ class InjectedSets(Rows[InjectedSet]):
         return iter(tuple(self._of_memory))
 
     def _holding(self, root: str, memory_ids: Iterable[str]) -> list[tuple[str, InjectedSet]]:
+        """Return the sets that contain one of these memories."""
         self._make_rows()
         names = {name: None for each in memory_ids for name in self._of_memory.get((root, each), ())}
         return [(name, self[name]) for name in names]
@@ -192,6 +194,7 @@ class InjectedSets(Rows[InjectedSet]):
 
 
 def _named(injected: InjectedSet | None) -> set[_Memory]:
+    """Return the memories that a set refers to."""
     entries = injected.entries if injected is not None else ()
     named = {(each.root, each.id) for each in entries}
     return named | {(each.root, each.of) for each in entries if each.of}

@@ -141,9 +141,11 @@ class Outbox:
             self._drop(gone)
 
     def _ended_by(self, removals: Sequence[Write]) -> list[int]:
+        """Return positions of writes that removals cancel."""
         return self._where(lambda heading: any(heading.is_about(removal) for removal in removals))
 
     def _check_room(self, fresh: Mapping[int, Write]) -> None:
+        """Raise StoreError if there is no room."""
         size = sum(size for _, size in self._headings.values()) + sum(len(w.row) for w in fresh.values())
         if len(self._headings) + len(fresh) > MOST_WRITES or size > MOST_BYTES:
             raise StoreError(
@@ -152,6 +154,7 @@ class Outbox:
             )
 
     def _where(self, meant: Callable[[Write], bool]) -> list[int]:
+        """Return positions of headings that a predicate accepts."""
         return [position for position, (heading, _) in self._headings.items() if meant(heading)]
 
     def _drop(self, positions: Iterable[int]) -> None:

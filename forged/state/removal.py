@@ -160,6 +160,7 @@ class Removal:
         await self._rest_forgotten(root, ids)
 
     async def _rest_forgotten(self, root: RootIds, ids: Collection[str]) -> None:
+        """Erase the rows in all other tables."""
         await self._attributes.forget(root.top, ids)
         await self._outbox.forget(ids)
         await self._to_review.forget(root.top, ids)
@@ -205,6 +206,7 @@ class Removal:
             await self._database.commit(self._absences.absent(top, missing, look.day))
 
     def _is_own(self, look: RootListing) -> bool:
+        """Return True if this daemon has records of files in the listed root."""
         return any(map(self._trust.own, look.root.identities))
 
     def due(self, look: RootListing, tracked: Collection[str]) -> tuple[str, ...]:
@@ -223,6 +225,7 @@ class Removal:
         return tuple(each for each, days in self._missing(look) if GONE_DAYS < days <= KEPT_DAYS)
 
     def _missing(self, look: RootListing) -> Iterator[tuple[str, int]]:
+        """Yield memories without a file, with the number of counted days."""
         if self._places.get(look.root.top) == look.place:
             for memory_id, absence in self._absences.of_root(look.root.top).items():
                 if memory_id not in look.seen:

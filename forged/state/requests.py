@@ -47,7 +47,7 @@ class PendingWrite(msgspec.Struct, frozen=True):
     """A write that is about to happen in the root `identity` at the path `root`: file and request.
 
     If the key has a row already, that is returned and nothing is put, except with `again`. The attributes are
-    those of `base`, the replaced memory, with the patch `said`.
+    those of `base`, the replaced memory, with the patch `patch`.
     """
 
     identity: str
@@ -57,7 +57,7 @@ class PendingWrite(msgspec.Struct, frozen=True):
     again: bool = False
     root: str = ""
     base: str = ""
-    said: FactsPatch = UNCHANGED
+    patch: FactsPatch = UNCHANGED
 
 
 _Waiting = tuple[Sequence[PendingWrite], Future[tuple[RequestOutcome | None, ...]]]
@@ -110,6 +110,7 @@ class Requests:
         await self._database.run(partial(self._forget, wanted))
 
     def _taken(self) -> list[_Waiting]:
+        """Return the writes that wait for the next transaction."""
         with self._lock:
             taken, self._waiting = self._waiting, []
         return taken
@@ -119,6 +120,7 @@ class Requests:
             done.set_exception(error)
 
     def _serve(self) -> None:
+        """Carry out waiting writes in one transaction."""
         waiting = self._taken()
         try:
             known = self._database.change(partial(self._begin, [writes for writes, _ in waiting]))
@@ -148,11 +150,11 @@ class Requests:
         files = {key_of(write.identity, file.id): file for write, file in fresh}
         facts: dict[str, Facts | None] = {}
         for write, file in fresh:  # one may replace another one of the same batch
-            if not write.base and write.said == UNCHANGED:
+            if not write.base and write.patch == UNCHANGED:
                 continue
             base = key_of(write.root, write.base)
             before = (facts.get(base) or self._attributes.read(connection, base)) if write.base else None
-            after = write.said.apply(before or UNKNOWN)
+            after = write.patch.apply(before or UNKNOWN)
             if after != UNKNOWN:
                 facts[key_of(write.root, file.id)] = after
         self._changes = (self._trust.own_files.change(files), self._attributes.change(facts))

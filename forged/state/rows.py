@@ -163,6 +163,7 @@ class Rows(Table[V], Mapping[str, V]):
     def _made(
         self, values: Mapping[str, V | None], at: float | None, *, renew: bool
     ) -> dict[str, CachedRow[V] | None]:
+        """Return new rows for values."""
         now, made = self._clock() if at is None else at, dict[str, CachedRow[V] | None]()
         for key, value in values.items():
             old = None if renew else self._kept.get(key)

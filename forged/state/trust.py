@@ -134,6 +134,7 @@ class TrustRecords:
         return all(self._noted(part) for part in _parts(found))
 
     def _noted(self, found: TrustFindings) -> bool:
+        """Write findings in the file's thread and apply them; blocks the calling thread."""
         done: Future[bool] = Future()
 
         def serve() -> None:
@@ -193,6 +194,7 @@ class TrustRecords:
         self.decisions += 1
 
     def _note(self, found: TrustFindings, connection: Connection) -> bool:
+        """Write findings; return True if the root is still the same."""
         identity, known = found.root.identity, self._roots.read(connection, found.root.key)
         if known is None:
             self._roots.write(connection, found.root.key, found.root, time.time())

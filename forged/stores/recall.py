@@ -26,7 +26,7 @@ from forged.stores.store import RemoteStore, Store, View
 from forged.stores.values import FIRST_BUILD, Limits, Question, SearchResult
 from forged.text.terms import is_cjk
 
-_UNREAD = f"is not read yet: {FIRST_BUILD}"
+_UNREAD = f"is not indexed yet: {FIRST_BUILD}"
 _ENTITIES = "over entities"
 _MOST_REACHED_IN_GRAPH = 64
 

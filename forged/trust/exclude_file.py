@@ -160,6 +160,7 @@ def _opened_info(common: str, *, make: bool = False) -> Iterator[tuple[int, int]
 
 
 def _held(stack: contextlib.ExitStack, descriptor: int) -> int:
+    """Return a descriptor that is closed with the stack."""
     stack.callback(os.close, descriptor)
     return descriptor
 
@@ -196,6 +197,7 @@ def _opened_exclude(
 
 
 def _check(status: os.stat_result, owner: int) -> None:
+    """Raise ExcludeError unless a file is regular, has one name and the repository's owner."""
     if stat.S_ISLNK(status.st_mode):
         raise ExcludeError("info/exclude is a symbolic link")
     if not stat.S_ISREG(status.st_mode):

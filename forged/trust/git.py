@@ -90,9 +90,9 @@ class Git:
 
     def entries(self) -> dict[str, IndexEntry]:
         """Return the index entries of the memory folders, by path below the top."""
-        said = self._run("ls-files", "--stage", "--debug", "-z", "--", *FOLDERS)
+        output = self._run("ls-files", "--stage", "--debug", "-z", "--", *FOLDERS)
         found: dict[str, IndexEntry] = {}
-        for mode, blob, stage, name, seconds, nanoseconds, inode, size in _ENTRY.findall(said):
+        for mode, blob, stage, name, seconds, nanoseconds, inode, size in _ENTRY.findall(output):
             path, is_merged = os.fsdecode(name), stage == b"0"
             mtime_ns = int(seconds) * 1_000_000_000 + int(nanoseconds)
             sides = found[path].sides if path in found else ()
@@ -109,8 +109,8 @@ class Git:
         """Return True if git ignores an untracked path; `ignore_file` is the user's own."""
         own = ("-c", f"core.excludesFile={ignore_file or os.devnull}")
         asked = ("check-ignore", "--stdin", "-z", "--verbose", "--non-matching")
-        said = self._run(*own, *asked, given=f"{path}\0".encode(), may_find_nothing=True)
-        _, _, pattern, *_ = said.split(b"\0")
+        output = self._run(*own, *asked, given=f"{path}\0".encode(), may_find_nothing=True)
+        _, _, pattern, *_ = output.split(b"\0")
         return bool(pattern) and not pattern.startswith(b"!")
 
     def blob_names(self, data: bytes) -> tuple[str, ...]:
@@ -131,20 +131,20 @@ class Git:
 
     def known(self, blobs: Iterable[str]) -> frozenset[str]:
         """Return those of these objects that the repository has."""
-        said = self._run("cat-file", "--batch-check", given="\n".join([*blobs, ""]).encode())
-        lines = (line.split() for line in said.decode().splitlines())
+        output = self._run("cat-file", "--batch-check", given="\n".join([*blobs, ""]).encode())
+        lines = (line.split() for line in output.decode().splitlines())
         return frozenset(words[0] for words in lines if words[-1] != "missing")
 
     def contents(self, blobs: Sequence[str]) -> tuple[bytes, ...]:
         """Return the bytes of these blobs. Raises GitFailed if one is missing."""
-        said = self._run("cat-file", "--batch", given="\n".join([*blobs, ""]).encode())
+        output = self._run("cat-file", "--batch", given="\n".join([*blobs, ""]).encode())
         found, at = [], 0
         for _ in blobs:
-            start = said.index(b"\n", at) + 1
-            if (words := said[at:start].split())[-1] == b"missing":
+            start = output.index(b"\n", at) + 1
+            if (words := output[at:start].split())[-1] == b"missing":
                 raise GitFailed("git lacks a side of a merge")
             at = start + int(words[-1]) + 1
-            found.append(said[start : at - 1])
+            found.append(output[start : at - 1])
         return tuple(found)
 
     def transformed(self, paths: Sequence[str], with_cr: Collection[str]) -> frozenset[str]:
@@ -195,19 +195,19 @@ class Git:
         return tuple(sorted({found[name][0] for name in wanted if name in found}))
 
     def _refs(self, *patterns: str) -> dict[str, tuple[str, ...]]:
-        said = self._run("for-each-ref", _REFS, *patterns).decode("utf-8", "replace")
-        return {name: tuple(rest) for name, *rest in (line.split("\0") for line in said.splitlines())}
+        output = self._run("for-each-ref", _REFS, *patterns).decode("utf-8", "replace")
+        return {name: tuple(rest) for name, *rest in (line.split("\0") for line in output.splitlines())}
 
     def at(self, tips: Iterable[str]) -> frozenset[str]:
         """Return the blobs of the memory folders in these commits."""
         trees = (self._run("ls-tree", "-r", "-z", tip, "--", *FOLDERS) for tip in tips)
-        return frozenset(line.split()[2].decode() for said in trees for line in said.split(b"\0") if line)
+        return frozenset(line.split()[2].decode() for output in trees for line in output.split(b"\0") if line)
 
     def behind(self, tips: Sequence[str]) -> frozenset[str]:
         """Return the objects of the memory folders in the whole history of these commits."""
         options = ("--objects", "--full-history", "--missing=allow-any")
-        said = self._run("rev-list", *options, *tips, "--", *FOLDERS)
-        return frozenset(line.split(b" ", 1)[0].decode() for line in said.splitlines())
+        output = self._run("rev-list", *options, *tips, "--", *FOLDERS)
+        return frozenset(line.split(b" ", 1)[0].decode() for line in output.splitlines())
 
     def names(self) -> frozenset[str]:
         """Return file names in the memory folders, in the index or any commit that git still keeps.
@@ -215,12 +215,13 @@ class Git:
         Commits of every branch, stash and reflog are included.
         """
         options = ("--objects", "--full-history", "--missing=allow-any", "--all", "--reflog")
-        said = self._run("rev-list", *options, "--", *FOLDERS)
-        paths = [line.partition(b" ")[2] for line in said.splitlines()]
+        output = self._run("rev-list", *options, "--", *FOLDERS)
+        paths = [line.partition(b" ")[2] for line in output.splitlines()]
         paths += self._run("ls-files", "-z", "--", *FOLDERS).split(b"\0")
         return frozenset(os.path.basename(os.fsdecode(each)) for each in paths if each.endswith(b".md"))
 
     def _run(self, *arguments: str, given: bytes = b"", may_find_nothing: bool = False) -> bytes:
+        """Run a git command that only reads; return its output. Raises GitFailed."""
         program = next((path for path in _PROGRAMS if os.access(path, os.X_OK)), None)
         if program is None:
             raise GitFailed("there is no git")
@@ -240,15 +241,15 @@ class Git:
                 raise GitFailed(f"git cannot be run: {error.strerror}") from error
             with process:
                 try:
-                    said = _said(process)
+                    output = _read_output(process)
                     process.wait(_LIMIT_S)
                 except subprocess.TimeoutExpired as error:
-                    raise GitFailed("git does not end") from error
+                    raise GitFailed("git did not end") from error
                 finally:
                     process.kill()  # no effect if it has ended
         if process.returncode and not (may_find_nothing and process.returncode == 1):
             raise GitFailed(f"git {arguments[0]} failed")
-        return said
+        return output
 
 
 def ignore_file(home: str) -> str:
@@ -267,7 +268,7 @@ def ignore_file(home: str) -> str:
     return os.path.join(home, ".config", "git", "ignore")
 
 
-def _said(process: subprocess.Popen[bytes]) -> bytes:
+def _read_output(process: subprocess.Popen[bytes]) -> bytes:
     """Return the whole output of git. Raises GitFailed if it takes too long or is too large."""
     assert process.stdout is not None
     deadline = time.monotonic() + _LIMIT_S
@@ -283,4 +284,4 @@ def _said(process: subprocess.Popen[bytes]) -> bytes:
             return b"".join(parts)
         parts.append(part)
         size += len(part)
-    raise GitFailed("git said more than can be read")
+    raise GitFailed("git's output is too long to read")

@@ -97,8 +97,8 @@ def _alternates(objects: str) -> list[str]:
     except OSError as error:
         raise GitFailed(f"{path} cannot be read: {error.strerror}") from error
     with open(descriptor, "rb") as file:
-        said = file.read(_MOST_LISTED + 1) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b"\0"
-    if len(said) > _MOST_LISTED or b"\0" in said or b'"' in said:
+        content = file.read(_MOST_LISTED + 1) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b"\0"
+    if len(content) > _MOST_LISTED or b"\0" in content or b'"' in content:
         raise GitFailed(f"{path} cannot be understood")
-    lines = (line for line in said.split(b"\n") if line and not line.startswith(b"#"))
+    lines = (line for line in content.split(b"\n") if line and not line.startswith(b"#"))
     return [os.path.normpath(os.path.join(objects, os.fsdecode(line))) for line in lines]

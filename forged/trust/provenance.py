@@ -28,13 +28,15 @@ from forged.files import FOLDERS
 from forged.trust.git import Git, GitFailed, IndexEntry
 from forged.trust.git_files import check_readable, recorded_resolutions
 
-OTHER_BRANCH = "it came with a branch that is not merged into the one that you trust"
-FROM_GIT = "git brought it (checkout, merge, pull, stash), or had it before forged saw it; nobody accepted it"
+OTHER_BRANCH = "it is from a branch that is not merged into the one that you trust"
+FROM_GIT = (
+    "it came with git (checkout, merge, pull, stash) or was there before forged, and you have not allowed it"
+)
 NOT_ASKED = "`.git` or its config does not belong to the user of the daemon, so git is not asked who wrote it"
-BUSY = "git is at work in this repository"
+BUSY = "a git command is running in this repository"
 CONFLICT = "it is in the middle of a merge"
 LINKED = "its folder is a link or a repository of its own"
-FILTERED = "git stores it in another form, so that nobody can tell whether a branch brought it"
+FILTERED = "git stores it in another form, so its branch cannot be checked"
 MOVING = "it is being changed"
 
 Hashes = AbstractSet[str]
@@ -155,6 +157,7 @@ class Repository:
     def _without_linked(
         self, candidates: Sequence[UnrecordedFile]
     ) -> tuple[dict[str, str], list[UnrecordedFile]]:
+        """Return reasons for files in linked folders, and the other files."""
         foreign = tuple(folder for folder in FOLDERS if _is_linked(self._top, folder))
         linked = {each.path: LINKED for each in candidates if self._folder(each) in foreign}
         return linked, [each for each in candidates if each.path not in linked]
@@ -187,6 +190,7 @@ class Repository:
     def _ask(
         self, trusted: str, git_dir: str, from_git: Hashes, candidates: Sequence[UnrecordedFile]
     ) -> dict[UnrecordedFile, str]:
+        """Return the reason or "" for each file of a trusted root."""
         found = self._read(candidates, git_dir)
         verdicts, blobs = dict(found.verdicts), found.as_written | found.by_content
         merged = self._merged(trusted, {blob for names in blobs.values() for blob in names})
@@ -276,6 +280,7 @@ class Repository:
 
 
 def _hashes(verdicts: Mapping[UnrecordedFile, str], verdict: str) -> frozenset[str]:
+    """Return the hashes of files with this verdict."""
     return frozenset(each.sha256 for each, found in verdicts.items() if found == verdict)
 
 
@@ -289,6 +294,7 @@ def _failed(
 
 
 def _check_idle(git_dir: str) -> None:
+    """Raise if git holds the lock of the index."""
     if os.path.lexists(os.path.join(git_dir, "index.lock")):
         raise _GitBusy(BUSY)
 
@@ -368,11 +374,13 @@ def _is_linked(top: str, folder: str) -> bool:
 
 
 def _is_as_written(candidate: UnrecordedFile, entry: IndexEntry) -> bool:
+    """Return True if a file is as git last wrote it."""
     found = (candidate.size & 0xFFFFFFFF, candidate.inode & 0xFFFFFFFF, candidate.mtime_ns)
     return found == (entry.size, entry.inode, entry.mtime_ns)
 
 
 def _git_state_paths(git_dir: str) -> Iterable[str]:
+    """Yield paths whose change means that git's state changed."""
     git_dir_of_refs = _common(git_dir)
     yield from (os.path.join(git_dir, name) for name in ("index", "HEAD"))
     yield from (os.path.join(git_dir_of_refs, name) for name in ("packed-refs", "config", "reftable"))

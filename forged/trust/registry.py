@@ -244,6 +244,7 @@ def _ways(trust: TrustState) -> tuple[str, ...]:
 
 
 def _described(top: str, trust: TrustState, admitted: Admitted, doubt: str) -> KnownRoot:
+    """Return a root in the form that a person is shown."""
     record = trust.record
     found = KnownRoot(top, "unknown", accepted=len(admitted.memories), withheld=admitted.withheld)
     if doubt:

@@ -137,6 +137,7 @@ class Remover:
     async def _followed_again(
         self, root: Root, store: MemoryStore, intent: Intent, some: Sequence[TrashEntry]
     ) -> None:
+        """Link followers to restored files again."""
         snapshot, admitted = await self._trust.look(root)
         files = _counting(snapshot, admitted)
         now = {file.memory.id: file.memory.supersedes or "" for file in files}
@@ -171,6 +172,7 @@ class Remover:
         taking: RemovalTerms,
         rewrites: Collection[Rewrite],
     ) -> Callable[[str, str], bytes]:
+        """Return a function that makes the note of each removed file."""
         withheld = {each.path for each in admitted.withheld}
         batch, now = taking.batch or new_batch(), self._clock()
 
@@ -215,6 +217,7 @@ def _counting(snapshot: Snapshot, admitted: Admitted) -> tuple[File, ...]:
 def _intent(
     kind: str, root: Root, ids: Collection[str], relinks: Sequence[Relink], taking: RemovalTerms
 ) -> Intent:
+    """Return the intent of a removal or restore."""
     return Intent(
         key=new_batch(),
         kind=kind,
@@ -268,6 +271,7 @@ def _older(memory: Memory, there: Mapping[str, Memory], gone: Collection[str]) -
 
 
 def _relinks_of(store: MemoryStore, files: Sequence[File], links: Mapping[str, str]) -> tuple[Relink, ...]:
+    """Return the files to change, with their new bytes."""
     return tuple(
         _relink(store, file, links[file.memory.id])
         for file in files

@@ -62,7 +62,7 @@ class WriteRequest(msgspec.Struct, frozen=True):
     data: bytes = b""
     name: str = ""
     unwanted: Callable[[Memory], bool] = lambda _: False
-    said: FactsPatch = UNCHANGED
+    patch: FactsPatch = UNCHANGED
     is_settled: bool = False
 
 
@@ -183,7 +183,7 @@ class RootWriter:
             return None
         if not memory.supersedes:
             return self._ledger.same(memory.content)
-        base = self._ledger.find(memory.supersedes) if draft.said == UNCHANGED else None
+        base = self._ledger.find(memory.supersedes) if draft.patch == UNCHANGED else None
         return base if base is not None and _changes_nothing(memory, base) else None
 
     def _carried_out(self, plans: Sequence[WritePlan]) -> list[Outcome]:
@@ -216,7 +216,7 @@ class RootWriter:
         except StoreError as error:
             # In the user's own directory every file counts without a record; attributes are recorded
             # everywhere.
-            if not self._root.is_own or any(plan.draft.said != UNCHANGED for plan in plans):
+            if not self._root.is_own or any(plan.draft.patch != UNCHANGED for plan in plans):
                 return error
             logger.warning("origin not written down error=%s", error)
             return [None] * len(plans)
@@ -230,20 +230,20 @@ class RootWriter:
         if draft.key and not isinstance(plan.answer, StoreError):
             known = RequestOutcome(self._digest(draft), memory.id, existed=plan.answer is not None)
         identity, base = self._ledger.stamp.identity, memory.supersedes or ""
-        return PendingWrite(identity, file, draft.key, known, draft.is_settled, top, base, draft.said)
+        return PendingWrite(identity, file, draft.key, known, draft.is_settled, top, base, draft.patch)
 
     def _digest(self, draft: WriteRequest) -> str:
         """Return the digest of a request's content, to compare requests of one key."""
         named = "" if draft.again else draft.memory.supersedes or ""
-        said = f"{self._root.top}\0{named}\0{draft.memory.content}"
-        return hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+        patch = f"{self._root.top}\0{named}\0{draft.memory.content}"
+        return hashlib.blake2b(patch.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
     def _known(self, plan: WritePlan, known: RequestOutcome) -> Outcome:
         """Return the outcome of a repeated request: as before, or completed now."""
         if not known.memory_id:
-            return NoLongerWanted("what this request wrote was forgotten since")
+            return NoLongerWanted("the memory of this request was forgotten since")
         if known.digest != self._digest(plan.draft):
-            return Conflict("this key was used for another request; make a new one")
+            return Conflict("this request key was used for another request; use a new key")
         there = self._ledger.find(known.memory_id)
         if there is not None:
             return plan.written(there, self._ledger.path_of(there.id), existed=known.existed)
@@ -300,6 +300,7 @@ class _Linking:
         return [end for _, end, _ in self._ends]
 
     def _linked(self, plan: WritePlan) -> Answer:
+        """Give the file of a plan its name; return the answer."""
         try:
             self._files.link(plan.path)
         except StoreError as error:
@@ -308,6 +309,7 @@ class _Linking:
         return plan.written(plan.memory, plan.path, existed=False)
 
     def _unsettled(self, plan: WritePlan, end: Outcome, again: WriteRequest, error: StoreError) -> Outcome:
+        """Return the outcome of a plan after a failure of another one."""
         if not isinstance(end, Written) or end.memory.id not in self._lost:
             return end
         return error if plan.data and plan.is_met(end) else again
@@ -497,6 +499,7 @@ class RootContents:
         self._unread.add(path)
 
     def _take_over(self, memories: Iterable[Memory]) -> None:
+        """Add memories to the look-ups."""
         fresh = {memory.id: memory for memory in memories}
         for memory in [each for each in self._memories.values() if fresh.get(each.id) is not each]:
             self.remove(memory)

@@ -108,6 +108,7 @@ class GroupCommit(Generic[Item, Result]):
             self._serving = None
 
     def _next(self) -> list[tuple[Item, asyncio.Future[Result]]]:
+        """Return the next batch of waiting callers."""
         there = [each for each in self._waiting if not each[1].done()]
         self._waiting = there[self._most :]
         return there[: self._most]
@@ -122,6 +123,7 @@ class GroupCommit(Generic[Item, Result]):
                     await self._are_enough.wait()
 
     async def _served(self, batch: Sequence[tuple[Item, asyncio.Future[Result]]]) -> None:
+        """Run `work` for a batch and set the results."""
         try:
             results = await self._work([item for item, _ in batch])
         except BaseException as error:
@@ -166,14 +168,14 @@ class Writer:
         insisted: bool = False,
         key: str = "",
         base: str = "",
-        said: FactsPatch = UNCHANGED,
+        patch: FactsPatch = UNCHANGED,
     ) -> Written:
         """Write one memory, as `add_all` does.
 
         Raises MemoryNotFound for an unknown superseded id, Conflict for a `base` that is not the head or a
         `key` of another request, StoreError if it could not be written.
         """
-        (done,) = await self.add_all(index, (WriteRequest(memory, insisted, key, base, said=said),))
+        (done,) = await self.add_all(index, (WriteRequest(memory, insisted, key, base, patch=patch),))
         if isinstance(done, StoreError):
             raise done
         return done
@@ -223,7 +225,7 @@ class Writer:
         async with self._lock(index.root), self._restoring:
             left = await asyncio.to_thread(self.trash.left, some)
             if not left:
-                raise MemoryNotFound("it was erased meanwhile, or somebody else has restored it")
+                raise MemoryNotFound("it was erased or restored meanwhile")
             await self._trust.exclude_captures(index.root)
             await self._marks.back(index.root, [each.note.id for each in left])
             return await self._removing.restore(index.root, left)

@@ -1,4 +1,4 @@
-"""The daemon's parts behind its handlers, in this process: real files and indexes, no socket, no worker."""
+"""The daemon's parts behind its handlers, in this process: real files, no socket, no worker."""
 
 from __future__ import annotations
 

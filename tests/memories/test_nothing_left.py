@@ -121,7 +121,7 @@ async def _put(parts: Parts, root: Root, *ids: str) -> None:
     for day, memory_id in enumerate(ids, 1):
         new = captured(memory_id, f"The walrus says {day}.", day, scope=root.scope)
         about = FactsPatch(metadata={"customer": f"Acme no. {day}"})
-        await parts.memories.writer.add(index, new, key=f"key of {day}", said=about)
+        await parts.memories.writer.add(index, new, key=f"key of {day}", patch=about)
         await _known(parts, root, memory_id)
     await index.until_tried(index.mark(), float("inf"))
 

@@ -42,9 +42,10 @@ _UNREACHABLE = ("copies in version control history, clones and backups",)
 async def remember(
     context: Context, place: Workplace, request: wire.Remember
 ) -> wire.Remembered | tuple[wire.Remembered, int]:
+    """Write a memory, and reply when it is durable."""
     daemon = context.daemon
     if request.scope == Scope.USER and not is_this_user(daemon.config, request.user_id):
-        raise InvalidRequest("the files here are of one user alone; leave user_id out, or name that user")
+        raise InvalidRequest("the files here belong to one user; leave user_id out, or give that user")
     wanted = Memory(
         id="",
         content=request.content,
@@ -91,7 +92,7 @@ def _patch(request: wire.Remember, names: Sequence[str], scope: str) -> FactsPat
     if problem := patch.problem(scope):
         raise InvalidRequest(problem)
     if any(without_private(text) != text for text in names):
-        raise InvalidRequest("metadata holds what is marked private; leave it out")
+        raise InvalidRequest("metadata contains text that is marked private; leave it out")
     return patch
 
 
@@ -106,6 +107,7 @@ def _names_in(request: wire.Remember) -> tuple[str, ...]:
 
 
 async def edit(context: Context, place: Workplace, request: wire.Edit) -> tuple[wire.Remembered, int]:
+    """Write a new version of a memory."""
     change = versions.Revision(
         content=request.content,
         category=request.category,
@@ -134,6 +136,7 @@ def _edges(given: Sequence[wire.Edge]) -> tuple[Related, ...]:
 
 
 def _remembered(written: Written, reason: str) -> wire.Remembered:
+    """Return the reply to a write."""
     return wire.Remembered(
         memory_id=written.memory.id,
         version=written.memory.version,
@@ -172,7 +175,7 @@ async def forget(context: Context, place: Workplace, request: wire.Forget) -> tu
             erase=taking.erase,
         )
     except MemoryNotFound:
-        if planned is not None:  # a kill came, and what was begun was brought to its end
+        if planned is not None:  # a repetition after a kill: the start finished it
             return planned, 0
         raise
     if planned is None:
@@ -202,7 +205,7 @@ async def undo(
         batch = removal.newest_batch(view, request.session_id)
     records = fitting([context.memory_record(*item) for item in batch])
     if request.ids and set(request.ids) != {found.id for _, found in batch}:
-        raise InvalidRequest("something else was captured meanwhile; look at the newest batch again")
+        raise InvalidRequest("something else was captured meanwhile; run the command again")
     if not batch or request.preview:
         reason = "" if batch else "no captured memory to undo"
         return wire.Undone(status="ok" if batch else "empty", reason=reason, memories=records)
@@ -239,6 +242,7 @@ async def _undone(context: Context, planned: wire.Undone) -> wire.Undone:
 
 
 async def move(context: Context, place: Workplace, request: wire.Move) -> tuple[wire.Moved, int]:
+    """Move a memory to another scope."""
     await context.resumed()
     memories, planned = context.daemon.memories, context.planned(wire.Moved)
     try:
@@ -253,7 +257,7 @@ async def move(context: Context, place: Workplace, request: wire.Move) -> tuple[
             new_id=planned.memory_id if planned is not None else "",
         )
     except MemoryNotFound:
-        if planned is not None:  # a kill came, and what was begun was brought to its end
+        if planned is not None:  # a repetition after a kill: the start finished it
             return planned, 0
         raise
     if planned is None:
@@ -291,7 +295,7 @@ async def restore(context: Context, place: Workplace, request: wire.Restore) -> 
     if planned is not None and context.keyed is not None and context.keyed.is_given:
         return await _restored(context, place, planned, 0)
     meant = trash.meant(request.memory_id, request.scope)
-    if not meant and planned is not None:  # a kill came, and what was begun was brought to its end
+    if not meant and planned is not None:  # a repetition after a kill: the start finished it
         return await _restored(context, place, planned, 0)
     if not meant:
         trash.check_here(request.memory_id, request.scope)
@@ -315,11 +319,12 @@ async def _restored(
     found = [(memory_id, view.find(memory_id, scope)) for memory_id, scope in named]
     shown = fitting([context.memory_record(*item) for _, items in found for item in items])
     missing = ", ".join(memory_id for memory_id, items in found if not items)
-    reason = f"back, and withheld or not in use yet: {missing}" if missing else ""
+    reason = f"restored, but not used yet: {missing}" if missing else ""
     return wire.Restored(memories=shown, reason=reason), generation
 
 
 def _trashed(group: Sequence[TrashEntry]) -> wire.Trashed:
+    """Return the versions of one memory in the trash for a reply."""
     newest = group[0]
     return wire.Trashed(
         id=newest.memory.id,

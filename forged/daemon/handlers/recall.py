@@ -52,7 +52,7 @@ async def recall(context: Context, place: Workplace, request: wire.Recall) -> wi
     """Search the requested scopes; return one list and one injection of the result."""
     query, daemon = clean_query(request.query), context.daemon
     if not query.strip():
-        raise InvalidRequest("the query is empty; say what to recall")
+        raise InvalidRequest("the query is empty; say what to look for")
     if problem := metadata_problem(request.filters):
         raise InvalidRequest(f"these filters match nothing that can be stored: {problem}")
     limits = Limits({**_MOST, Scope.REPO: place.settings.retrieval_top_k}, daemon.config.scopes.max_results)

@@ -1,7 +1,7 @@
-"""`list_captured`, `list_injections` and `learn`: records of captures and injections, and past sessions.
+"""Handlers of `list_captured`, `list_injections` and `learn`: records, and past sessions.
 
-The disk is asked only whether a memory's file is still there. A past session is cleaned and judged like any
-other; what it comes to waits for a person. Raises InvalidRequest and WorkspaceError.
+The disk is only read to check if a memory's file exists. A past session is cleaned and classified like any
+other; its proposals wait for a person. Raises InvalidRequest and WorkspaceError.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _BUILT_IN = "builtin:"
 
 
 async def learn(context: Context, place: Workplace, request: wire.Learn) -> wire.Learned:
-    """Take a past session, or a part of it, and say how far it is."""
+    """Take a past session, or a part of it, and report the progress."""
     session_id = request.session_id[:_MOST_NAME]
     if not session_id.strip():
-        raise InvalidRequest("a past session has an id; this one says none")
+        raise InvalidRequest("a past session needs an id; this one has none")
     state, capture, metrics = context.daemon.state, context.daemon.capture, context.daemon.metrics
     await state.opened()
     if request.messages and (reason := await _refusal(state, capture, metrics, place, request)):
@@ -50,9 +50,9 @@ async def learn(context: Context, place: Workplace, request: wire.Learn) -> wire
 async def _refusal(
     state: State, capture: CaptureService, metrics: Metrics, place: Workplace, request: wire.Learn
 ) -> str:
-    """Hand over what was said; why it was not taken, or nothing."""
+    """Submit the messages of a past session; return why they were refused, or ""."""
     if state.to_review.learned >= MOST_LEARNED:
-        return f"{MOST_LEARNED:,} proposals wait already; decide about some of them in `forgectl review`"
+        return f"{MOST_LEARNED:,} proposals wait already; decide on some of them in `forgectl review`"
     found = await clean_transcript(request.messages)
     metrics.echoes_removed += found.echoes
     if not found.said:
@@ -73,7 +73,7 @@ async def _refusal(
 
 
 async def list_past(context: Context, request: wire.ListPast) -> wire.PastSessions:
-    """What was learned from, and what the rest would cost."""
+    """List learned sessions, and the cost of the remaining ones."""
     daemon, about, state = context.daemon, context.daemon.about, context.daemon.state
     await state.opened()
     limit = daemon.config.memory.daily_token_limit
@@ -93,7 +93,7 @@ _Row = TypeVar("_Row", CaptureLogEntry, InjectionRecord)
 
 
 async def list_captured(context: Context, request: wire.ListCaptured) -> wire.CapturedPage:
-    """List what was kept and refused, newest first; also where memory is off by now."""
+    """List saved and refused texts, newest first; also while memory is disabled."""
 
     def listed(state: State, tops: tuple[str, ...] | None) -> list[CaptureLogEntry]:
         return [each for each in state.capture_log.listed() if tops is None or each.top in tops]
@@ -107,7 +107,7 @@ async def list_captured(context: Context, request: wire.ListCaptured) -> wire.Ca
 
 
 async def list_injections(context: Context, request: wire.ListInjections) -> wire.InjectionsPage:
-    """List what turns got, newest first; also where memory is off by now."""
+    """List the memories of turns, newest first; also while memory is disabled."""
 
     def listed(state: State, tops: tuple[str, ...] | None) -> list[InjectionRecord]:
         return [each for each in state.injections.listed() if tops is None or each.tops == tops]
@@ -123,7 +123,7 @@ async def _page(
     request: wire.ListCaptured | wire.ListInjections,
     listed: Callable[[State, tuple[str, ...] | None], list[_Row]],
 ) -> tuple[Sequence[_Row], int]:
-    """Return a page of the rows that a request means, and how many there are in all."""
+    """Return a page of the rows that a request asks for, and their total number."""
     since, state = unix_seconds("since", request.since), context.daemon.state
     tops = None if request.all_repos else (await context.daemon.resolver.resolve(request.workspace)).tops
     await state.opened()
@@ -136,15 +136,17 @@ async def _page(
 
 
 def _there(page: Sequence[CaptureLogEntry]) -> frozenset[CaptureLogEntry]:
-    """Those whose memory's file is where it was written."""
+    """Return the entries whose memory's file exists."""
     return frozenset(each for each in page if each.memory_id and _is_there(each))
 
 
 def _is_there(each: CaptureLogEntry) -> bool:
+    """Return True if the memory's file exists."""
     return os.path.exists(os.path.join(repo_root(each.top).directories[0], f"{each.memory_id}.md"))
 
 
 def _captured(each: CaptureLogEntry, is_there: bool) -> wire.CapturedEntry:
+    """Return an entry of the capture log for a reply."""
     fields = msgspec.structs.asdict(each)
     del fields["unreported"]
     own = {"at": utc(fields.pop("at")), "root": fields.pop("top"), "is_there": is_there}
@@ -152,6 +154,7 @@ def _captured(each: CaptureLogEntry, is_there: bool) -> wire.CapturedEntry:
 
 
 def _injected(each: InjectionRecord, state: State) -> wire.InjectedTurn:
+    """Return an injection record for a reply."""
     return wire.InjectedTurn(
         at=utc(each.at),
         roots=each.tops,

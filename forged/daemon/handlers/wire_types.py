@@ -158,7 +158,7 @@ def with_entities(shown: wire.MemoryRecord, found: Memory) -> wire.MemoryRecord:
 def unix_seconds(field: str, time: str) -> float:
     """Return a time as Unix seconds, 0 for none. Raises InvalidRequest."""
     if time and not memory.time_ns(time):
-        raise InvalidRequest(f"{field} {time[:64]!r} is no time; say one such as 2026-11-20T14:00:00Z")
+        raise InvalidRequest(f"{field} {time[:64]!r} is not a time; write it like 2026-11-20T14:00:00Z")
     return memory.time_ns(time) / 1e9
 
 
