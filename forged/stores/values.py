@@ -13,7 +13,7 @@ from forged.models import Vectors
 # What outlives a session and is of somebody: at most so many of these together.
 LONG_TERM = frozenset({Scope.USER, Scope.AGENT})
 
-FIRST_BUILD = "first build is running"
+FIRST_BUILD = "the first index is still being built"
 # Why a memory that fits stays out: the session has it in context.
 GIVEN = "given"
 

@@ -223,7 +223,7 @@ class Git:
     def _run(self, *arguments: str, given: bytes = b"", may_find_nothing: bool = False) -> bytes:
         program = next((path for path in _PROGRAMS if os.access(path, os.X_OK)), None)
         if program is None:
-            raise GitFailed("there is no git")
+            raise GitFailed("git is not installed")
         with tempfile.TemporaryFile() as file:
             file.write(given)
             file.seek(0)
