@@ -88,7 +88,7 @@ async def _ask(
         raise done.error()
     if done.whole or len(texts) == count:
         return Hypotheses(texts)
-    because = "the time was nearly over" if has_enough else "the reply broke off"
+    because = "not enough time was left" if has_enough else "the reply was incomplete"
     return Hypotheses(texts, f"{len(texts)} of {count} hypotheses: {because}")
 
 

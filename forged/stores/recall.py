@@ -123,7 +123,7 @@ class RecallSearch:
 
 async def _nearest(store: RemoteStore, question: Question) -> StoreResult:
     if question.vectors is None:
-        return StoreResult(missing="was not asked: there is no vector of the query")
+        return StoreResult(missing="was not searched: the query has no embedding")
     return StoreResult(tuple(await store.nearest(question)), indexes=frozenset({"dense"}))
 
 

@@ -272,9 +272,9 @@ def _disagreement(path: str, here: str, there: str) -> str:
     if here and there:
         what = f"{path!r} is another folder or file for the daemon than for you"
     elif there:
-        what = f"{path!r} is not there for the daemon"
+        what = f"{path!r} does not exist for the daemon"
     else:
-        what = f"{path!r} is there for the daemon and not for you"
+        what = f"{path!r} exists for the daemon but not for you"
     return (
         f"{what}: the daemon (pid {os.getpid()}) runs in another container, chroot or mount namespace. "
         "Start one here: set XDG_STATE_HOME and XDG_RUNTIME_DIR to folders of this container "

@@ -142,7 +142,7 @@ class StoreSearch:
     async def _in_store(self, store: Store, question: Question) -> StoreResult:
         view = await store.view(question.generation, _moment(question))
         if not view.size:
-            return StoreResult(missing="is read for the first time" if view.waiting else "")
+            return StoreResult(missing="is being read for the first time" if view.waiting else "")
         return StoreResult((await self.searcher_of(view).search(question),))
 
     async def _in_second(self, store: Store, question: Question, tops: tuple[str, ...]) -> StoreResult:

@@ -13,7 +13,7 @@ from forged.models import Vectors
 # Scopes that outlive a session and have an owner; they share one limit.
 LONG_TERM = frozenset({Scope.USER, Scope.AGENT})
 
-FIRST_BUILD = "first build is running"
+FIRST_BUILD = "the first index is still being built"
 # Rejection of a fitting memory that the session has in context.
 GIVEN = "given"
 

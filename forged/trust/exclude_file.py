@@ -105,7 +105,7 @@ def _index_names(top: str) -> bool:
         for hash_bytes in (20, 32):
             with contextlib.suppress(ValueError):
                 return any(path.startswith(b".forge/memory/mem_") for path in _paths(data, hash_bytes))
-    raise ExcludeError("git cannot be asked here, and its index is in a form that only git reads")
+    raise ExcludeError("git cannot be run here, and only git can read its index")
 
 
 def _paths(data: bytes, hash_bytes: int) -> tuple[bytes, ...]:
@@ -201,9 +201,9 @@ def _check(status: os.stat_result, owner: int) -> None:
     if stat.S_ISLNK(status.st_mode):
         raise ExcludeError("info/exclude is a symbolic link")
     if not stat.S_ISREG(status.st_mode):
-        raise ExcludeError("info/exclude is no regular file")
+        raise ExcludeError("info/exclude is not a regular file")
     if status.st_nlink != 1:
-        raise ExcludeError("info/exclude has more than one name")
+        raise ExcludeError("info/exclude has several hard links")
     if status.st_uid != owner:
         raise ExcludeError("info/exclude belongs to another user")
     if status.st_size >= _MOST_BYTES:

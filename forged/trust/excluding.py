@@ -187,8 +187,8 @@ class CaptureExcluder:
             became = add_line(top, record.common, self._home)
         except ExcludeError as error:
             self.problems[top] = (
-                f"what forged captures in {top} is not kept out of commits: {error}; "
-                "`forgectl trust --exclude` there tries again, `--commit` says that it may be committed"
+                f"git may commit captured memories in {top}: {error}; "
+                "`forgectl trust --exclude` there tries again, `--commit` accepts it"
             )
             logger.warning("exclude left alone top=%s reason=%s", top, error)
             return
@@ -208,7 +208,7 @@ class CaptureExcluder:
             if not record.has_line:
                 return True
             self.problems[record.common] = (
-                f"forged's line is still in {record.common}/info/exclude: {error}; take it out by hand"
+                f"forged's line is still in {record.common}/info/exclude: {error}; remove it by hand"
             )
             return False
         self.problems.pop(record.common, None)

@@ -224,7 +224,7 @@ class Git:
         """Run a git command that only reads; return its output. Raises GitFailed."""
         program = next((path for path in _PROGRAMS if os.access(path, os.X_OK)), None)
         if program is None:
-            raise GitFailed("there is no git")
+            raise GitFailed("git is not installed")
         with tempfile.TemporaryFile() as file:
             file.write(given)
             file.seek(0)

@@ -28,7 +28,7 @@ def check_readable(common: str, blobs: Iterable[str]) -> None:
             continue
         seen.add(objects)
         if depth > _DEEPEST_ALTERNATE or len(seen) > _MOST_ALTERNATES:
-            raise GitFailed("git has more object directories than can be looked at")
+            raise GitFailed("git has too many object directories to check")
         _check_directory(objects)
         for name in ("pack", *fans):
             _check_directory(os.path.join(objects, name), may_be_missing=True)
@@ -55,7 +55,7 @@ def recorded_resolutions(common: str) -> tuple[bytes, ...]:
                 with open(descriptor, "rb") as file:
                     found.append(file.read(_MOST_BYTES))
             if len(found) > _MOST_KEPT or sum(map(len, found)) >= _MOST_BYTES:
-                raise GitFailed("git keeps more resolutions than can be looked at")
+                raise GitFailed("git keeps too many conflict resolutions to check")
     except OSError as error:
         raise GitFailed(f"git's resolutions in {folder} cannot be read: {error.strerror}") from error
     return tuple(found)
@@ -79,7 +79,7 @@ def _check_packs(folder: str) -> None:
         with os.scandir(folder) as entries:
             for count, entry in enumerate(entries):
                 if count > _MOST_LISTED:
-                    raise GitFailed("git has more packs than can be looked at")
+                    raise GitFailed("git has too many packs to check")
                 if entry.name.endswith((".pack", ".idx")) and not os.access(entry.path, os.R_OK):
                     raise GitFailed(f"git's objects in {entry.path} cannot be read")
     except FileNotFoundError:

@@ -32,7 +32,7 @@ OTHER_BRANCH = "it is from a branch that is not merged into the one that you tru
 FROM_GIT = (
     "it came with git (checkout, merge, pull, stash) or was there before forged, and you have not allowed it"
 )
-NOT_ASKED = "`.git` or its config does not belong to the user of the daemon, so git is not asked who wrote it"
+NOT_ASKED = "`.git` or its config belongs to another user than the daemon, so git is not asked who wrote it"
 BUSY = "a git command is running in this repository"
 CONFLICT = "it is in the middle of a merge"
 LINKED = "its folder is a link or a repository of its own"

@@ -151,6 +151,7 @@ GIVEN_UP = reports.captured(dead=2)
 BOTH_DECIDE = "embedding and keyword scores decide what is injected"
 WORDS_DECIDE = "keyword scores decide what is injected"
 UNTIL = "for a few seconds, until the model is calibrated"
+SKIPPED = "{root}: 2 files are not memories (`forgectl list --problems` shows why)"
 DEPENDS = "{root}: 1 memory depends on files that changed"
 NO_SUCCESS = "m at llm (HyDE): failing, no success yet, failing for 9 s; 401"
 # Name, what the daemon says, what the finding says of it, and what mends it: of a warning alone.
@@ -165,6 +166,7 @@ FINDINGS = (
     ("watcher", of_root(watch="polling: os error 28"), "{root}: polling: os error 28", "max_user_watches"),
     ("secrets", of_root(redacted=1, redacted_ids=("mem_s",)), "", "`forgectl show mem_s`"),
     ("forks", of_root(forks=2, fork_ids=("mem_f", "mem_g")), "", "`forgectl show mem_f`"),
+    ("files", of_root(no_memories=reports.problems(2)), SKIPPED, ""),
     ("evidence", of_root(stale=1), DEPENDS, "`forgectl list --stale`"),
     ("endpoint", of_status(endpoints=(FAILING,)), NO_SUCCESS, "key"),
 )  # fmt: skip

@@ -147,7 +147,7 @@ def test_a_path_that_is_in_one_container_alone_is_refused_and_one_in_none_is_as_
     one.forgectl("remember", "The ports of A start at 1111.")
     (projects[1] / "only").mkdir()
     code, said = other.forgectl("retrieve", "which ports?", within="only")
-    assert (code != 0, "is not there for the daemon" in said) == (True, True)
+    assert (code != 0, "does not exist for the daemon" in said) == (True, True)
     code, said = one.forgectl("review", "nowhere")
     assert "cannot be used: No such file or directory" in said
 

@@ -236,7 +236,7 @@ def test_a_first_build_that_hangs_is_75(home, repo):
             report = shell.run("status")
 
     assert [(each.code, each.out) for each in shown] == [(75, "")] * 4
-    assert {each.err for each in shown} == {"forgectl: first build is running\n"}
+    assert {each.err for each in shown} == {"forgectl: the first index is still being built\n"}
     assert report.code == 0
     assert "search: not ready yet; embedding 0 of 1" in report.out
 

@@ -167,7 +167,7 @@ def test_a_sub_turn_that_waits_for_a_late_turn_gets_the_lines_that_stand(hyde, r
 def test_hypotheses_that_are_fewer_for_want_of_time_say_so_as_long_as_their_turn_lasts(hyde, repo):
     hyde.provider.chat = [STALLED]
     before = hyde.client.status().counters["retrieve_partial"]
-    reported = "2 of 5 hypotheses: the time was nearly over"
+    reported = "2 of 5 hypotheses: not enough time was left"
 
     replies = [hyde.ask(repo, "what does it like", "t1", session_id="s") for _ in range(2)]
     explained = hyde.client.why(str(repo), session_id="s")

@@ -98,7 +98,11 @@ def test_where_memory_is_off_no_one_is_asked_and_nothing_is_kept(monkeypatch, da
     ("reply", "expected", "failed"),
     [
         (Memories(status="disabled", reason="it is off"), "Memory is off here: it is off.", False),
-        (Memories(status="not_ready", reason="first build is running"), "not ready yet (first build", True),
+        (
+            Memories(status="not_ready", reason="the first index is still being built"),
+            "not ready yet (the first index",
+            True,
+        ),
         (Memories(status="error", reason="disk"), "could not answer: disk", True),
         (Memories(status="empty", reason="none"), "There are no memories to show. (none)", False),
         (Failed(status="error", code="invalid", message="no such scope"), "Not done: no such scope.", True),

@@ -175,7 +175,7 @@ TRADES = "plumbing heating roofing carpentry masonry tiling glazing painting wir
 FAINT = said(f"{TRADES} and a walrus")
 BOTH_INDEXES, BY_WORDS = ("lexical", "dense"), ("lexical",)
 AUTH, ON_THEIR_WAY = "provider: auth", "keyword results only; embeddings are still being computed"
-NO_KEY, FIRST = "auth: no key", "first build is running"
+NO_KEY, FIRST = "auth: no key", "the first index is still being built"
 ANOTHER = "keyword results only; the embedding model was changed"
 ODD = vector_map([memory("a", "x")], {"a": (1.0, 0.0)}, lexical=False)
 FULL, READ, NOTHING = View((BOTH,)), View((WORDS,)), View((EMPTY,), generation=1)

@@ -303,7 +303,7 @@ def test_root_leaves_alone_what_only_git_could_read(top, add):
     git(top, "update-index", "--index-version", "4")
     subprocess.run(("chown", "-R", "12345:12346", str(top)), check=True)
 
-    with pytest.raises(ExcludeError, match="only git reads"):
+    with pytest.raises(ExcludeError, match="only git can read"):
         add(top)
 
 

@@ -270,7 +270,7 @@ async def test_nothing_is_asked_of_git_while_nothing_moves(tmp_path, monkeypatch
         monkeypatch.setattr("forged.trust.git._PROGRAMS", ())
         assert one.look(ours) == ({BASE}, {"new": provenance.OTHER_BRANCH})
         git(ours, "branch", "another")
-        assert one.look(ours) == ({BASE}, {"new": "there is no git"})
+        assert one.look(ours) == ({BASE}, {"new": "git is not installed"})
 
 
 async def test_git_that_hangs_or_does_not_end_its_talk_costs_its_limit_and_nothing_counts(

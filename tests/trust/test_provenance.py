@@ -270,7 +270,7 @@ async def test_where_there_is_no_git_program_nothing_new_counts(tmp_path, monkey
         ours = await begun(one, tmp_path / "ours")
         put(ours, memory("new", "new by hand"))
         monkeypatch.setattr("forged.trust.git._PROGRAMS", ())
-        assert one.look(ours) == ({"mem_1"}, {"new": "there is no git"})
+        assert one.look(ours) == ({"mem_1"}, {"new": "git is not installed"})
         monkeypatch.undo()
         assert one.counting(ours) == {"mem_1", "new"}
 
@@ -593,7 +593,7 @@ async def test_a_merge_that_a_person_edits_counts_and_sides_chosen_by_hand_do_no
         assert "Ask nobody." in texts(one, ours)
 
 
-@pytest.mark.parametrize("lacks", ["git lacks a side of a merge", "git keeps more resolutions"])
+@pytest.mark.parametrize("lacks", ["git lacks a side of a merge", "git keeps too many conflict resolutions"])
 async def test_where_git_cannot_say_what_it_merges_nothing_new_counts(tmp_path, monkeypatch, lacks):
     async with person(tmp_path / "state") as one:
         ours = await both_changed(one, tmp_path, "own", LONG + ADDED, LONG.replace("9000", "9500"))

@@ -162,6 +162,9 @@ def roots(report: StatusReport) -> Iterator[Check]:
             detail = f"{root.root}: {count} on files that changed"
             fix = "`forgectl list --stale` lists them; edit them, or confirm with `forgectl edit --evidence`"
             yield Check("evidence", WARN, detail, fix)
+        if root.no_memories:
+            files = counted(len(root.no_memories), "file is not a memory", "files are not memories")
+            yield Check("files", OK, f"{root.root}: {files} (`forgectl list --problems` shows why)")
         for problem in root.problems:
             detail = f"{problem.path}: {problem.reason}"
             yield Check("file", WARN, detail, "edit or remove the file", problem.path)

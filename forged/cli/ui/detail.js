@@ -31,7 +31,7 @@ function detailOf(store, entry, terms, go) {
     troubles(store, entry),
     named("Cues", entry.cues.length && el("ul", {}, entry.cues.map((cue) => el("li", {}, foreign(cue, terms))))),
     named("Evidence", entry.evidence.length && el("ul", {}, entry.evidence.map((each) => evidence(entry, each)))),
-    named("Mentions", spoken(entry, terms)),
+    named("Mentions", mentions(entry, terms)),
     named("Versions", versions(store, entry, go)),
     named("Links", links(store, entry, go)),
     named("Injected", entry.kind === "memory" && injected(store, entry)),
@@ -101,7 +101,7 @@ function joined(texts) {
   return texts.flatMap((text, at) => [at ? ", " : "", el("code", {}, foreign(text))]);
 }
 
-function spoken(entry, terms) {
+function mentions(entry, terms) {
   const names = entry.entities.length > 0 && el("p", {}, entry.entities.flatMap((name, at) => [at ? ", " : "", foreign(name, terms)]));
   const ties = entry.relations.map(({ source, relation, target }) => el("li", {}, foreign(`${source} ${relation} ${target}`, terms)));
   return names && [names, ties.length > 0 && el("ul", {}, ties)];

@@ -144,7 +144,7 @@ async def test_a_scope_that_is_not_read_yet_is_named_and_delays_no_request(home,
         await remembered(parts, repo, "zebra of the repository", scope="repo", agent_id="")
         reply = await retrieved(parts, repo, "zebra", agent="claude", session_id="s")
         assert contents(reply) == {"zebra of the repository"}
-        assert "org is read for the first time" in reply.reason
+        assert "org is being read for the first time" in reply.reason
 
 
 # --- what a session is given to remember ----------------------------------------------------------------
