@@ -207,7 +207,7 @@ def test_what_was_asked_for_is_kept_or_refused_aloud_and_is_in_captured(home, re
         assert key not in str(sentences) + secret
 
         assert shell.run("captured", "--session", "keys").out.startswith("refused  ")
-        assert shell.run("captured", "--today", "--session", "s").out.count("kept  ") == 2
+        assert shell.run("captured", "--today", "--session", "s").out.count("saved  ") == 2
         assert "nothing matches: no statement" in shell.run("captured", "--session", "nobody").err
 
 

@@ -62,7 +62,7 @@ def test_another_dimension_is_noticed_by_a_question_and_all_is_embedded_anew_by_
         assert scene.ask(filled).indexes == BOTH
         sent = scene.embedded.count(EIGHT["m0"])
         scene.provider.dimension = 96
-        assert "another" in scene.ask(filled, "and now?").reason
+        assert "was changed" in scene.ask(filled, "and now?").reason
         eventually(lambda: scene.embedded.count(EIGHT["m0"]) > sent)  # nobody asks for it
         answered = eventually(lambda: scene.ask(filled).reason == "" and scene.ask(filled))
         status = scene.client.status(str(filled))

@@ -71,7 +71,7 @@ def test_rules_are_shown_then_written_and_found_and_asked_again_nothing_is_new(d
     before = stored(repo)
     again = at.run("import", "CLAUDE.md", "--yes")
     assert (len(before), stored(repo), again.code) == (9, before, 0)
-    assert ("9 there already" in again.out, "nothing new" in again.err) == (True, True)
+    assert ("9 already there" in again.out, "nothing new" in again.err) == (True, True)
     assert {each["origin"] for each in listed(at)} == {"import"}
     assert "make test" in at.run("search", "how do I run all tests before a push").out
     assert standing(daemon, repo) == set()  # nobody has reviewed them, so they stand in no session
@@ -112,11 +112,11 @@ def test_an_export_from_before_a_forget_says_what_it_leaves_out_and_how_to_keep_
     left = at.run("import", str(tmp_path / "out"), "--yes")
 
     assert (left.code, len(stored(repo))) == (0, 1)
-    assert "1 there already, 1 forgotten lately" in left.out
+    assert "1 already there, 1 forgotten in the last 7 days" in left.out
     assert "it was forgotten in the last 7 days; `--allow-forgotten` imports it all the same" in left.out
     kept = at.run("import", str(tmp_path / "out"), "--yes", "--allow-forgotten")
     assert (kept.code, len(stored(repo))) == (0, 2)
-    assert "1 imported, 1 there already" in kept.out
+    assert "1 imported, 1 already there" in kept.out
 
 
 def test_private_spans_are_left_out(at, repo):
@@ -161,7 +161,7 @@ def test_memories_of_another_project_wait_for_their_repository_to_be_named(at, r
         "import", str(FILES / "claude-mem.json"), "--yes", "--into", f"blog={blog}", "--into", f"shop={shop}"
     )
 
-    assert "it is of the repository 'blog'; --into NAME=PATH says where that is" in here.out
+    assert "it belongs to the repository 'blog'; --into NAME=PATH says where that is" in here.out
     assert (len(stored(shop)), len(stored(blog)), len(stored(repo))) == (2, 1, 0)
     assert reported.code == 0
 

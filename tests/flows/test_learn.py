@@ -138,7 +138,7 @@ def test_the_second_time_nothing_is_new_and_no_model_is_asked(small):
 
     assert again.code == 0
     assert "there is nothing new to learn from" in again.out
-    assert "6 sessions learned from already" in again.out
+    assert "6 sessions already used" in again.out
     assert len(stage.chats) == asked == 6
 
 
@@ -150,7 +150,7 @@ def test_a_dry_run_shows_counts_and_cost_and_does_nothing(small):
     assert done.json["sessions"] == {"claude": 2, "codex": 1, "gemini": 1, "qwen": 1, "opencode": 1}
     assert (done.json["messages"], done.json["calls"], done.json["without_workspace"]) == (18, 6, 2)
     assert f"about 6 calls and {done.json['prompt_tokens']:,} prompt tokens of m" in reported
-    assert "2 sessions of folders that are gone" in reported
+    assert "2 sessions of deleted folders" in reported
     assert stage.chats == []
     stage.capture(shell.directory, "hello")
     stage.settle()

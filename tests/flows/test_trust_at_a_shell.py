@@ -92,7 +92,7 @@ def test_after_an_update_each_repository_is_named_and_one_command_makes_all_as_b
         code_of, reported = shell.on_terminal("trust", "--under", "code", act=answering("y\n"))
         assert code_of == 0
         assert reported.count("[y/N]") == 1
-        assert "Trust these 3 repositories as they are now, with 12 memories" in reported
+        assert "Use all memories in these 3 repositories as they are now, including 12 memory files" in reported
 
         assert_as_before(client, code, "s2")
         assert "not used yet" not in shell.run("status").out
@@ -114,7 +114,7 @@ def test_what_a_no_leaves_withheld_a_review_prints_and_accepts_one_by_one(home, 
         shell = Shell(home, daemon.socket, repo)
         code_of, reported = shell.on_terminal("trust", act=answering("\n"))
         assert code_of == 1
-        assert "mem_evil: would replace mem_good, which is not used yet either" in reported
+        assert "mem_evil: if allowed, it would replace mem_good, which is not used yet either" in reported
         assert "\x1b[2J" not in reported
 
         review = shell.run("review")
