@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     verbs = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     verb = verbs.add_parser("serve", help=serve.__doc__, description=serve.__doc__)
     verb.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
-    verb.add_argument("--replace", action="store_true", help="Take over from the daemon that is running.")
+    verb.add_argument("--replace", action="store_true", help="Replace the running daemon.")
     given = parser.parse_args(arguments)
     serve(given.log_level, replace=given.replace)
 

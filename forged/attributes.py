@@ -40,7 +40,7 @@ class FactsPatch(msgspec.Struct, frozen=True, omit_defaults=True):
         types = TYPES.get(scope, ())
         if self.memory_type and self.memory_type not in types:
             if not types:
-                return f"memories of scope {scope} have no type; those of user and agent have"
+                return f"memories of scope {scope} have no type; only those of user and agent do"
             return f"unknown type {self.memory_type[:64]!r} in scope {scope}; use {', '.join(types)}"
         if self.importance is not None and not 0 <= self.importance <= 1:
             return f"importance {self.importance} is not between 0 and 1"

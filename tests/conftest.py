@@ -101,15 +101,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    if (told := getattr(session.config, "workeroutput", None)) is not None:
-        told["deselected"] = dict(session.config.stash[_DESELECTED])
+    if (report := getattr(session.config, "workeroutput", None)) is not None:
+        report["deselected"] = dict(session.config.stash[_DESELECTED])
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node, error: object) -> None:
     """Every worker has collected all tests, and left out the same of them."""
-    if told := getattr(node, "workeroutput", {}).get("deselected"):
-        node.config.stash[_DESELECTED] = Counter(told)
+    if report := getattr(node, "workeroutput", {}).get("deselected"):
+        node.config.stash[_DESELECTED] = Counter(report)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

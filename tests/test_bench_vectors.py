@@ -1,4 +1,4 @@
-"""What the engine's bench is fed with is the same every time, and as hard as it says."""
+"""Data of the engine's bench: the same every time, and as hard as documented."""
 
 from __future__ import annotations
 

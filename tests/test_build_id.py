@@ -22,7 +22,7 @@ def checkout(top: Path, files: dict[str, bytes] = FILES) -> Path:
 
 
 def installed(top: Path, files: dict[str, bytes] = FILES) -> Path:
-    """With the record that an installer writes, of which the files beside the code are none."""
+    """Install files with an installer's record, of which the files next to the code are none."""
     record = top / "forged_memory-0.1.0.dist-info/RECORD"
     record.parent.mkdir(parents=True)
     rows = [

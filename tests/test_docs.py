@@ -75,7 +75,7 @@ def test_page_has_a_title_and_says_in_a_line_what_it_is_about(topic):
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(REPO).as_posix())
 def test_what_a_document_links_and_names_exists(document):
-    """Files are named from the top of the checkout; a bare name after one in its line lies beside it."""
+    """Paths are relative to the checkout; a bare name on a line is in the folder of its path."""
     text = document.read_text(encoding="utf-8")
     links = [link for link in re.findall(r"\]\(([^)\s]+)\)", text) if not link.startswith("http")]
     paths = re.findall(r"`((?:forged|client|tests)/[\w./-]*)`", text)
@@ -86,7 +86,7 @@ def test_what_a_document_links_and_names_exists(document):
 
 
 def next_to(text: str) -> Iterator[Path]:
-    """Files named bare, with the folder of the path that stands before them on their line."""
+    """Yield bare file names with the folder of the path before them on their line."""
     for line in text.splitlines():
         folder = None
         for found in re.finditer(r"`((?:forged|client|tests)/[\w./-]*)`|`([\w/]+\.py)`", line):

@@ -22,7 +22,7 @@ PROGRAMS = {
     "forged.trust.git.ignore_file": "git: where the user's own configuration has its patterns",
     "forged.capture.supervisor.WorkerProcess._launch": "our own worker: its process is ours",
     "forged.models.programs.process.run": "the person's own agent, as classifier: flags, our instruction",
-    "forged.models.programs.guard._started": "the same, by a process of ours that ends it",
+    "forged.models.programs.guard._spawn": "the same, by a process of ours that ends it",
     "forged.models.e5.graph_builder.GraphBuild.make": "our graph builder: paths of model and cache",
     "forged.cli.user_manager.run": "systemctl, systemd-analyze, loginctl: names of our units, files of ours",
     "forged.integrations.harness._run": "an agent's own command: names of our plug-in, and our folder",
@@ -55,7 +55,7 @@ _CLIENTS = frozenset(
 
 
 def functions(tree: ast.AST, name: str) -> Iterator[tuple[str, ast.AST]]:
-    """Every node with the dotted name of the function or class that it stands in."""
+    """Yield every node with the dotted name of its function or class."""
     for node in ast.iter_child_nodes(tree):
         here = name
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -192,13 +192,12 @@ def test_the_program_that_reads_a_conversation_is_run_in_one_function_behind_the
     (asked,) = (
         node
         for where, node in nodes()
-        if where == "forged.models.programs.chat.ProgramChat._asked"
-        and isinstance(node, ast.AsyncFunctionDef)
+        if where == "forged.models.programs.chat.ProgramChat._ask" and isinstance(node, ast.AsyncFunctionDef)
     )
     awaited = [ast.unparse(node.value.func) for node in ast.walk(asked) if isinstance(node, ast.Await)]
 
     assert {where for where in runs if where.startswith("forged.models")} == {
-        "forged.models.programs.chat.ProgramChat._asked"
+        "forged.models.programs.chat.ProgramChat._ask"
     }
     assert set(awaited) == {"self._egress.cleared", "self._egress.check", "run"}
 

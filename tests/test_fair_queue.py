@@ -1,4 +1,4 @@
-"""The line in which work waits for its turn: rounds, one piece in a turn of the loop, and who has none."""
+"""The fair queue: rounds, one piece of work in a turn of the loop, and idle clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may import whom, and what only one module may do."""
+"""Allowed imports between modules, and actions that only one module may do."""
 
 from __future__ import annotations
 
@@ -261,7 +261,7 @@ def borrowed(node: ast.AST) -> Iterator[str]:
 
 
 def swallows(handler: ast.ExceptHandler) -> bool:
-    """Whether it takes any exception and does not pass it on."""
+    """Return True if it catches any exception and does not raise it again."""
     caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
     everything = any(
         kind is None or getattr(kind, "id", "") in ("Exception", "BaseException") for kind in caught

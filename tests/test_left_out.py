@@ -1,4 +1,4 @@
-"""What a run leaves out is counted at its end, and a test that is named is run."""
+"""Tests that a run leaves out are counted at its end, and a named test always runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log: few lines of a kind, a file that stays small whoever writes, and the interpreter's own words."""
+"""The log: few lines of a kind, a file of bounded size, and the interpreter's own output."""
 
 from __future__ import annotations
 

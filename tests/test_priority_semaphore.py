@@ -1,4 +1,4 @@
-"""A few pieces of work at a time, the highest rank next, and nobody who left keeps a slot."""
+"""Concurrent work by rank in a few slots; a cancelled caller keeps no slot."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class _Failing:
         searches = {"one": self.fail(), "other": self.fail()}
         await search.gathered(self.deadline, searches, says_why=True)
 
-    async def beside_a_search(self):
+    async def during_a_search(self):
         await search.gathered(self.deadline, {"one": self.fail()}, self.fail())
 
     async def together(self):

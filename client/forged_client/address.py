@@ -100,7 +100,7 @@ def checked(path: str) -> str:
     """
     size = len(os.fsencode(path))
     if not path.startswith("/") or "\0" in path:
-        raise AddressError(f"{path!r} is no socket path: set FORGED_SOCKET to an absolute path")
+        raise AddressError(f"{path!r} is not a socket path: set FORGED_SOCKET to an absolute path")
     if size > MAX_PATH_BYTES:
         most = _MAX_LONG_BYTES if os.path.isdir(_DESCRIPTORS) else MAX_PATH_BYTES
         if size > most:
@@ -146,7 +146,7 @@ def socket_obstacle(path: str) -> str:
     if stat.S_ISSOCK(found.st_mode) or (stat.S_ISREG(found.st_mode) and not found.st_size):
         return ""
     kind = _KINDS.get(stat.S_IFMT(found.st_mode), "something else")
-    return f"{path} is {kind} and no socket: remove it, or set FORGED_SOCKET to another path"
+    return f"{path} is {kind}, not a socket: remove it, or set FORGED_SOCKET to another path"
 
 
 def _is_private_directory(path: str) -> bool:

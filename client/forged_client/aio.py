@@ -90,7 +90,7 @@ class AsyncClient(Verbs):
             yield failed_reply(request, error)
         finally:
             if wire is not None:
-                wire.end(ReplyLost("the events are no longer listened to"))
+                wire.end(ReplyLost("the event stream is closed"))
 
     async def aclose(self) -> None:
         """Close the connection; a later call opens a new one."""
@@ -144,7 +144,7 @@ class AsyncClient(Verbs):
     async def _open(self, deadline: Deadline) -> AsyncConnection:
         address = self._socket_path()
         try:
-            return await self._dialled(address)
+            return await self._dial(address)
         except DaemonAbsent:
             if not self._autostart:
                 raise
@@ -153,14 +153,14 @@ class AsyncClient(Verbs):
             for pause in retry_pauses():
                 await asyncio.sleep(pause)
                 try:
-                    return await self._dialled(address)
+                    return await self._dial(address)
                 except DaemonAbsent:
                     await asyncio.to_thread(starting.check)
         finally:
             starting.done()
         raise AssertionError  # `retry_pauses` never ends
 
-    async def _dialled(self, address: str) -> AsyncConnection:
+    async def _dial(self, address: str) -> AsyncConnection:
         pauses = retry_pauses()
         while (opened := attempt(address)) is None:  # noqa: ASYNC110 - no event announces room in the backlog
             await asyncio.sleep(next(pauses))

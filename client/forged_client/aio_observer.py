@@ -141,7 +141,7 @@ class AsyncObserver(observer.BaseObserver):
         """Return the reply to the last part, or the first refusal."""
         replies, walk, is_short = list[Captured](), iter(parts), snapshot.characters < _SHORT
         try:
-            while (part := next(walk, None) if is_short else await _next(walk)) is not None:
+            while (part := next(walk, None) if is_short else await _next_part(walk)) is not None:
                 asked = part
                 replies.append(await self._client.ask(part))
                 if not replies[-1].is_taken:
@@ -167,5 +167,5 @@ def _retrieved(task: asyncio.Task[None]) -> None:
         task.exception()
 
 
-async def _next(walk: Iterator[Capture]) -> Capture | None:
+async def _next_part(walk: Iterator[Capture]) -> Capture | None:
     return await asyncio.to_thread(next, walk, None)

@@ -34,16 +34,16 @@ class AsyncConnection(asyncio.BufferedProtocol):
 
     async def ask(self, request: Request[R]) -> Reply:
         """Return the reply to one request. Raises ClientError, and ReplyLost if the connection ends first."""
-        with self._waiting_for(request) as (mailbox, frame):
+        with self._mailbox_for(request) as (mailbox, frame):
             await self._write(frame)
-            return await _taken(mailbox)
+            return await _next_reply(mailbox)
 
     async def stream(self, request: Request[R]) -> AsyncGenerator[Reply, None]:
         """Yield every reply to one request, until the error that ends the connection."""
-        with self._waiting_for(request) as (mailbox, frame):
+        with self._mailbox_for(request) as (mailbox, frame):
             await self._write(frame)
             while True:
-                yield await _taken(mailbox)
+                yield await _next_reply(mailbox)
 
     def is_usable(self) -> bool:
         if self._ended or self._loop is not asyncio.get_running_loop():
@@ -68,7 +68,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
             self._sock.close()
 
     @contextmanager
-    def _waiting_for(self, request: Request[R]) -> Iterator[tuple[Mailbox, bytes]]:
+    def _mailbox_for(self, request: Request[R]) -> Iterator[tuple[Mailbox, bytes]]:
         number, frame = self._exchange.request(request)
         mailbox = self._waiting[number] = asyncio.Queue()
         try:
@@ -123,7 +123,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
             self.buffer_updated(size)
 
 
-async def _taken(mailbox: Mailbox) -> Reply:
+async def _next_reply(mailbox: Mailbox) -> Reply:
     arrived = await mailbox.get()
     if isinstance(arrived, ClientError):
         raise arrived

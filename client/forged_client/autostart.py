@@ -122,7 +122,7 @@ def trusted_executable(explicit: str | None, state: str) -> str:
 
     Raises DaemonUnavailable with the defect of the program.
     """
-    named = explicit or _recorded(f"{state}/{RECORD_NAME}")
+    named = explicit or _recorded_executable(f"{state}/{RECORD_NAME}")
     if not named.startswith("/"):
         raise DaemonUnavailable(f"cannot start the daemon: {named!r} is not an absolute path")
     path = os.path.realpath(named)
@@ -130,7 +130,7 @@ def trusted_executable(explicit: str | None, state: str) -> str:
     return path
 
 
-def _recorded(path: str) -> str:
+def _recorded_executable(path: str) -> str:
     try:
         with open(path, "rb") as file:
             if not is_only_ours(os.fstat(file.fileno())):

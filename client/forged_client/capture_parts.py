@@ -99,7 +99,7 @@ class SplitCapture:
             self._meanwhile()
             if role == "assistant" and (depth or not in_window):
                 continue
-            content, depth = _without_private(given, depth)
+            content, depth = _cut_private_spans(given, depth)
             if role == "assistant":
                 depth = 0  # spans of an assistant message end with it
             if in_window and any(content):
@@ -130,7 +130,7 @@ class SplitCapture:
         return encoded.decode(), len(encoded)
 
 
-def _without_private(given: Content, depth: int) -> tuple[tuple[str | ContentPart, ...], int]:
+def _cut_private_spans(given: Content, depth: int) -> tuple[tuple[str | ContentPart, ...], int]:
     content: list[str | ContentPart] = []
     for each in (given,) if isinstance(given, str) else given:
         if isinstance(each, str):

@@ -36,9 +36,14 @@ def daemon_environment(env: Mapping[str, str], address: str) -> dict[str, str]:
     """
     ours = env.get("HOME") or home(env)
     if why := folder_problem(ours):
-        raise _refused("HOME", ours, why, "set HOME to your own home directory")
+        raise _refusal("HOME", ours, why, "set HOME to your own home directory")
     if why := folder_problem(os.path.dirname(address)):
-        raise _refused("the socket", address, why, "set FORGED_SOCKET to a path in a folder of yours")
+        raise _refusal(
+            "the folder of the socket",
+            os.path.dirname(address),
+            why,
+            ("set FORGED_SOCKET to a path in a folder of yours"),
+        )
     kept = {"HOME": ours}
     if (language := env.get("LANG")) and all(sign.isalnum() or sign in _LOCALE_SIGNS for sign in language):
         kept["LANG"] = language  # a locale's name; the C library would read a file at a path
@@ -73,11 +78,13 @@ def check_program(path: str) -> None:
         raise DaemonUnavailable(f"cannot start the daemon: {path} cannot be read") from error
     if not stat.S_ISREG(found.st_mode) or not is_only_ours(found):
         raise DaemonUnavailable(
-            f"cannot start the daemon: {path} must be a file of ours or root's, not writable by others"
+            f"cannot start the daemon: {path} must belong to you or root and not be writable by others"
         )
     for folder, there in way:
-        if why := _objection_on_the_way(folder, there):
-            raise DaemonUnavailable(f"cannot start the daemon: {path} is not ours alone, {why}")
+        if why := _problem_on_the_path(folder, there):
+            raise DaemonUnavailable(
+                f"cannot start the daemon: {path} must belong to you or root alone: {why}"
+            )
 
 
 def folder_problem(path: str, *, shared: bool = False) -> str:
@@ -87,7 +94,7 @@ def folder_problem(path: str, *, shared: bool = False) -> str:
     root may own it.
     """
     if not path.startswith("/") or "/../" in f"{path}/":
-        return "it is no plain absolute path"
+        return "it is not a plain absolute path"
     way: list[_PathStep] = []
     try:
         way.extend(_path_steps(path))
@@ -97,15 +104,15 @@ def folder_problem(path: str, *, shared: bool = False) -> str:
     except (OSError, ValueError):
         return "it cannot be read"
     for place in way:
-        if why := _objection_on_the_way(*place):
+        if why := _problem_on_the_path(*place):
             return why
     last, there = way[-1]
     if not stat.S_ISDIR(there.st_mode) or not is_only_ours(there):
-        return f"{last} is no folder that only we can write to"
+        return f"others can write to {last}"
     if there.st_uid != os.geteuid() and not shared:
-        return f"{last} is not ours"
+        return f"{last} belongs to another user"
     tree = next((tree for place in _link_folders(way) for tree in _work_trees(place)), "")
-    return f"it lies in the git work tree {tree}" if tree else ""
+    return f"it is in the git work tree {tree}" if tree else ""
 
 
 def is_only_ours(found: os.stat_result) -> bool:
@@ -140,7 +147,7 @@ def _path_steps(path: str) -> Iterator[_PathStep]:
     yield at, os.lstat(at)
 
 
-def _objection_on_the_way(path: str, found: os.stat_result) -> str:
+def _problem_on_the_path(path: str, found: os.stat_result) -> str:
     if found.st_uid not in (os.geteuid(), 0):
         return f"{path} belongs to another user"
     others = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
@@ -184,8 +191,8 @@ def _home_of_user() -> str:
         return "/"
 
 
-def _refused(what: str, path: str, why: str, remedy: str) -> DaemonUnavailable:
+def _refusal(what: str, path: str, why: str, remedy: str) -> DaemonUnavailable:
     return DaemonUnavailable(
-        f"cannot start the daemon: {what} is {path}, and {why}; {remedy} outside every git work tree, "
-        "or run `forged serve` yourself"
+        f"cannot start the daemon: {what} ({path}) must be a folder that only you can write to, outside of "
+        f"git work trees: {why}; {remedy}, or run `forged serve` yourself"
     )

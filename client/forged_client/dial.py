@@ -79,7 +79,7 @@ def attempt(path: str) -> _socket.socket | None:
         sock.close()
         if error.errno in _FULL:
             return None
-        raise _explained(path, error) from error
+        raise _connect_error(path, error) from error
     except AddressError as error:
         sock.close()
         raise DaemonUnavailable(str(error)) from error
@@ -119,7 +119,7 @@ def has_hung_up(sock: _socket.socket) -> bool:
         return True
 
 
-def _explained(path: str, error: OSError) -> DaemonUnavailable:
+def _connect_error(path: str, error: OSError) -> DaemonUnavailable:
     cause = error.strerror or type(error).__name__
     if error.errno in _ABSENT:
         if obstacle := socket_obstacle(path):
@@ -137,4 +137,4 @@ def _check_owner(sock: _socket.socket) -> None:
     credentials = sock.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, _UCRED_BYTES)
     uid = int.from_bytes(credentials[4:8], sys.byteorder)
     if uid not in (os.geteuid(), 0):
-        raise DaemonUnavailable(f"the listener belongs to user {uid}, not to us")
+        raise DaemonUnavailable(f"the listener belongs to user {uid}, not to you")

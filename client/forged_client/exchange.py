@@ -34,7 +34,7 @@ class Exchange:
         """
         first = self._last_id == 0
         number = _HELLO_ID + 1 if first else self._last_id + 1
-        frame = _framed(msgspec.structs.replace(request.with_seen(), id=number))
+        frame = _encode_request(msgspec.structs.replace(request.with_seen(), id=number))
         self._last_id = number
         return number, self._hello() + frame if first else frame
 
@@ -67,11 +67,11 @@ class Exchange:
     def _concerns_connection(self, reply: protocol.Reply) -> bool:
         if isinstance(reply, protocol.Welcome):
             if reply.protocol != protocol.PROTOCOL_VERSION:
-                raise errors.ProtocolMismatch(_mismatch(f"version {reply.protocol}"))
+                raise errors.ProtocolMismatch(_mismatch_message(f"version {reply.protocol}"))
             return True
         if isinstance(reply, protocol.Failed) and reply.id <= _HELLO_ID:
             if reply.code == "protocol_mismatch":
-                raise errors.ProtocolMismatch(_mismatch(reply.message or "another version"))
+                raise errors.ProtocolMismatch(_mismatch_message(reply.message or "another version"))
             raise errors.RequestFailed(reply.code, reply.message)
         return False
 
@@ -124,7 +124,7 @@ def failed_reply(request: protocol.Request[protocol.R], error: errors.ClientErro
     return reply
 
 
-def _framed(request: protocol.Request[protocol.R]) -> bytes:
+def _encode_request(request: protocol.Request[protocol.R]) -> bytes:
     try:
         frame = encode(request)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -136,7 +136,7 @@ def _framed(request: protocol.Request[protocol.R]) -> bytes:
     return frame
 
 
-def _mismatch(theirs: str) -> str:
+def _mismatch_message(theirs: str) -> str:
     return (
         f"client {__version__} speaks protocol version {protocol.PROTOCOL_VERSION}, the daemon says: {theirs}"
     )

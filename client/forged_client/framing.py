@@ -76,7 +76,7 @@ def _decoded(decoder: msgspec.msgpack.Decoder[_Body], body: bytes | memoryview) 
         raise MalformedFrame("a text is not UTF-8") from error
     except (msgspec.DecodeError, RecursionError) as error:
         why = str(error) or type(error).__name__
-        raise MalformedFrame(f"this is no message of the protocol: {why}") from error
+        raise MalformedFrame(f"this is not a message of the protocol: {why}") from error
 
 
 class FrameCutter:

@@ -127,7 +127,7 @@ def answer(harness: bytes, payload: bytes, ends: float, *, headless: bool = Fals
     if len(payload) > SENT:
         payload = bytes(_slow_path().shortened(payload, SENT))
     try:
-        sock = _dialled(ends)
+        sock = _connect_or_start(ends)
     except Exception as error:  # noqa: BLE001 - as in `main`, but some errors need a notice
         return bytes(_slow_path().address_notice(error, payload))
     left_ms = max(int((ends - time.monotonic() - _MARGIN_S) * 1000), 1)
@@ -228,16 +228,16 @@ def _receive_exactly(sock: _socket.socket, size: int) -> bytes:
     return data
 
 
-def _dialled(ends: float) -> _socket.socket:
+def _connect_or_start(ends: float) -> _socket.socket:
     """Return a connection to the daemon, which is started if none listens."""
     path = address(posix.environ)
     try:
         if path and len(path) <= _PATH:
-            return _trusted(_connected(path))
+            return _check_peer(_connected(path))
     except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):
         pass
     started_connection: _socket.socket = _slow_path().started_connection(ends - time.monotonic())
-    return _trusted(started_connection)
+    return _check_peer(started_connection)
 
 
 def _connected(path: bytes) -> _socket.socket:
@@ -246,7 +246,7 @@ def _connected(path: bytes) -> _socket.socket:
     return sock
 
 
-def _trusted(sock: _socket.socket) -> _socket.socket:
+def _check_peer(sock: _socket.socket) -> _socket.socket:
     """Return the socket if this user or root listens; the request holds a conversation."""
     if hasattr(_socket, "SO_PEERCRED"):
         who = sock.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, _PEER_BYTES)

@@ -314,9 +314,9 @@ def recall_request(
     return Recall(
         workspace=workspace,
         query=public(query),
-        session_id=_id(session_id),
-        user_id=_id(user_id),
-        agent_id=_id(agent_id),
+        session_id=_text_id(session_id),
+        user_id=_text_id(user_id),
+        agent_id=_text_id(agent_id),
         filters=dict(filters or {}),
         scopes=tuple(scopes),
         timeout_s=timeout_s,
@@ -361,7 +361,7 @@ def ingest_request(
     """
     request = Ingest(
         documents=tuple(documents),
-        agent_id=_id(agent_id),
+        agent_id=_text_id(agent_id),
         metadata=dict(metadata or {}),
         preview=preview,
         allow_secret=allow_secret,
@@ -381,7 +381,7 @@ def try_request(*, timeout_s: float = 60.0) -> tuple[Try, float | None]:
     return Try(), timeout_s
 
 
-def _id(given: object) -> str:
+def _text_id(given: object) -> str:
     return "" if given is None else str(given)
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from forged.capture.call_limiter import PROMPT_TOKENS
     from forged.capture.committer import Committer, Promotion
     from forged.capture.intake import Outcome, Submission, response_in
-    from forged.capture.off_record import is_refused
+    from forged.capture.off_record import is_opted_out
     from forged.capture.service import CaptureService
     from forged.capture.slices import WINDOW_LIMIT
     from forged.capture.values import KnownMemory, WorkerSettings
@@ -39,7 +39,7 @@ __all__ = [
     "Promotion",
     "Submission",
     "WorkerSettings",
-    "is_refused",
+    "is_opted_out",
     "response_in",
 ]
 
@@ -49,7 +49,7 @@ __getattr__ = door(
     committer=("Committer", "Promotion"),
     intake=("Outcome", "Submission", "response_in"),
     slices=("WINDOW_LIMIT",),
-    off_record=("is_refused",),
+    off_record=("is_opted_out",),
     service=("CaptureService",),
     values=("KnownMemory", "WorkerSettings"),
     vectors=("LocalVectors",),

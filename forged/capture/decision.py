@@ -120,16 +120,14 @@ class _Decider:
         elif (is_said_again := self._is_said_again(content)) is False or self._existing.says(content):
             self.duplicates += 1
             if is_said_again is False:
-                self._add_refusal(
-                    proposal, "", "it was forgotten, and nobody has said it since", if_asked=True
-                )
+                self._add_refusal(proposal, "", "forgotten earlier, and not said again since", if_asked=True)
             else:
-                self._add_refusal(proposal, content, "it is known already", if_asked=True)
+                self._add_refusal(proposal, content, "already known", if_asked=True)
         elif self._is_outdated(content, match):
             self.duplicates += 1
         elif root is None or self._is_full(waits=origin == "mixed" or self._is_past):
             self.invalid += 1
-            self._add_refusal(proposal, content, f"there were {MOST_DOCUMENTS} before it")
+            self._add_refusal(proposal, content, f"at most {MOST_DOCUMENTS} memories are saved at once")
         elif origin == "mixed":
             self._keep(
                 self._held_for_review(root, self._memory(root, content, proposal, match.head), proposal)
@@ -168,7 +166,7 @@ class _Decider:
     def _keep(self, document: DecidedMemory) -> None:
         """Add a document; one from a past session waits for review."""
         if self._is_past:
-            why = document.waits or "it was said in a session before, and nobody has looked at it yet"
+            why = document.waits or "proposal from a past session, not reviewed yet"
             at = time_ns(self._now) / 1e9
             document = replace(document, waits=why, agent=self._event.agent, learned_at=at)
         self.documents.append(document)
@@ -183,9 +181,9 @@ class _Decider:
 
     def _held_for_review(self, root: Root, memory: Memory, proposal: Proposal) -> DecidedMemory:
         """Return a document that is neither known nor a head until a person accepts it."""
-        who = "a model proposed it from" if self._by_model else "it stands beside"
+        who = "a model proposed it from" if self._by_model else "it was said next to"
         pasted = redact(self._provenance.pasted_text(memory.content)).text
-        why = f"{who} text that was pasted, which may have asked for it"
+        why = f"{who} pasted text, which may have asked for it"
         attributes = _attributes(proposal)
         return DecidedMemory(
             root, memory, self._why(proposal), why, pasted, self._event.agent, attributes=attributes
@@ -194,13 +192,13 @@ class _Decider:
     def _objection(self, root: Root | None, content: str, proposal: Proposal, origin: Authorship) -> str:
         """Return the reason why a proposal cannot be kept, or ""."""
         if root is None:
-            return "there is no repository here to keep it in"
+            return "there is no repository here to save it in"
         if not content:
             too_long = len(proposal.content.encode("utf-8", "replace")) > MAX_CONTENT_BYTES
-            return f"it is longer than {MAX_CONTENT_BYTES:,} bytes" if too_long else "it holds a secret"
+            return f"it is longer than {MAX_CONTENT_BYTES:,} bytes" if too_long else "it contains a secret"
         if proposal.category not in _CATEGORIES:
-            return "its category is none that there is"
-        return "it stands on text that was pasted" if origin == "foreign" else ""
+            return "its category is unknown"
+        return "it only repeats pasted text" if origin == "foreign" else ""
 
     def _add_refusal(self, proposal: Proposal, text: str, reason: str, *, if_asked: bool = False) -> None:
         """Record a refusal; with `if_asked` only of a request, and no repeated one of a compaction."""

@@ -20,7 +20,7 @@ from forged.capture.call_limiter import CallLimiter
 from forged.capture.committer import CommitResult, Committer, Decision
 from forged.capture.intake import Cleaned, Submission
 from forged.capture.notifications import Notifications, unanswered
-from forged.capture.off_record import OffRecord, Refusal
+from forged.capture.off_record import OffRecord, OptOut
 from forged.capture.queue import STORAGE_RETRY_S, CaptureQueue, QueuedEvent
 from forged.capture.rules.requests import names_memory
 from forged.capture.supervisor import LastReport, MakeSupervisor, WorkerCall
@@ -125,7 +125,7 @@ class EventDispatcher:
     def answer(self, submission: Submission, cleaned: Cleaned, keys: Sequence[str]) -> None:
         """Answer opt-outs and requests to forget; `keys` identify messages, so each is answered once."""
         top = submission.roots[0].top if submission.roots else ""
-        for at, place in enumerate(cleaned.refusing):
+        for at, place in enumerate(cleaned.opting_out):
             points_back = cleaned.points_before and not at
             if not (points_back and self.notifications.point_back(submission.session_id, keys[place])):
                 self.notifications.off_record(submission.session_id, submission.agent, top, keys[place])
@@ -338,7 +338,7 @@ class EventDispatcher:
         if waiting.cut:
             self._metrics.capture_failures += 1
             self.last_error = waiting.cut
-            waiting.given_up = f"{waiting.cut}; memories of it that were kept: {put.written}"
+            waiting.given_up = f"{waiting.cut}; memories saved from it: {put.written}"
             return 0.0
         self._metrics.captures_finished += 1
         self.last_success = utc_now()
@@ -382,7 +382,7 @@ async def _misplaced_roots(stored: Iterable[tuple[Root, str]]) -> dict[tuple[Roo
     return await asyncio.to_thread(elsewhere, known) if known else {}
 
 
-def _without_opted_out(classified: Classified, refused: Sequence[Refusal]) -> Classified:
+def _without_opted_out(classified: Classified, refused: Sequence[OptOut]) -> Classified:
     """Drop a model's proposals that repeat a text which the person opted out."""
     if classified.author != Origin.MODEL:
         return classified

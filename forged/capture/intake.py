@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from forged.capture.off_record import OffRecord, Refusal, cut, prepare, refused_in, without_repeats
+from forged.capture.off_record import OffRecord, OptOut, cut, opt_out_of, prepare, without_repeats
 from forged.capture.slices import WINDOW_LIMIT, TimedMessage, slices
 from forged.conversation import Utterance
 from forged.counters import Metrics
@@ -111,7 +111,7 @@ class SubmittedEvents(msgspec.Struct, frozen=True):
 class Cleaned(msgspec.Struct, frozen=True):
     """Messages after cleaning (None if empty), and counts of removed secrets and echoes.
 
-    `refusing` has the indexes of messages with an opt-out, `refused` the words of each text that was opted
+    `opting_out` has the indexes of messages with an opt-out, `opt_outs` the words of each text that was opted
     out. `forgets` has the indexes and sentences of requests to forget. `points_before`: the first opt-out
     means the message before.
     """
@@ -119,15 +119,15 @@ class Cleaned(msgspec.Struct, frozen=True):
     window: tuple[Utterance | None, ...] = ()
     redacted: int = 0
     echoes: int = 0
-    refusing: tuple[int, ...] = ()
-    refused: tuple[Refusal, ...] = ()
+    opting_out: tuple[int, ...] = ()
+    opt_outs: tuple[OptOut, ...] = ()
     forgets: tuple[tuple[int, str], ...] = ()
     points_before: bool = False
 
     @property
     def is_answered(self) -> bool:
         """Return True if an opt-out or a request to forget was removed."""
-        return bool(self.refusing or self.forgets)
+        return bool(self.opting_out or self.forgets)
 
 
 class _Window(NamedTuple):
@@ -231,15 +231,15 @@ class Intake:
         """Clean messages, and answer each opt-out and request to forget once."""
         begun = submission.begun and said[:1] == submission.messages[:1]
         goes_on = submission.goes_on and said[-1:] == submission.messages[-1:]
-        refused = self._off_record.of(key)
+        opt_outs = self._off_record.of(key)
 
         def cleaned() -> Cleaned:
-            return clean(said, submission.injected, begun=begun, goes_on=goes_on, refused=refused)
+            return clean(said, submission.injected, begun=begun, goes_on=goes_on, opt_outs=opt_outs)
 
         taken = await _run_work(said, cleaned)
         self._metrics.secrets_redacted += taken.redacted
         self._metrics.echoes_removed += taken.echoes
-        self._off_record.add(key, taken.refused)
+        self._off_record.add(key, taken.opt_outs)
         if submission.kind != "learned" and taken.is_answered:
             self._answer(submission, taken, [digests([each], key).hex() for each in said])
         return taken
@@ -382,11 +382,11 @@ def clean(
     *,
     begun: bool = False,
     goes_on: bool = False,
-    refused: Sequence[Refusal] = (),
+    opt_outs: Sequence[OptOut] = (),
 ) -> Cleaned:
     """Return messages without echoes of `injected` memories, secrets and opted-out text.
 
-    `refused` has the words of the session's earlier opt-outs. If the first message is `begun` or the last one
+    `opt_outs` are the session's earlier ones. If the first message is `begun` or the last one
     `goes_on`, text at that end is dropped, as it may be half a secret.
     """
     ours = InjectedText(injected)
@@ -401,40 +401,42 @@ def clean(
         end = LONGEST_SECRET if goes_on and place == len(utterances) - 1 else 0
         kept = clean.text[start : len(clean.text) - end]
         window.append(Utterance(utterance.role, kept) if kept.strip() else None)
-    return _without_opted_out(Cleaned(tuple(window), secrets, echoes), refused)
+    return _without_opted_out(Cleaned(tuple(window), secrets, echoes), opt_outs)
 
 
-def _without_opted_out(taken: Cleaned, before: Sequence[Refusal]) -> Cleaned:
+def _without_opted_out(taken: Cleaned, before: Sequence[OptOut]) -> Cleaned:
     """Remove opted-out text from messages before and after, and the assistant's repetition of it."""
     window = [*taken.window]
-    refusing, texts, forgets = list[int](), list[str](), list[tuple[int, str]]()
+    opting_out, texts, forgets = list[int](), list[str](), list[tuple[int, str]]()
     points_before = False
     for place, each in enumerate(taken.window):
         if each is None or each.role != "user" or (found := cut(each.text)).text == each.text:
             continue
         window[place] = Utterance("user", found.text) if found.text.strip() else None
         forgets += [(place, text) for text in found.forgets]
-        texts += found.refused
-        if found.refused:
-            refusing.append(place)
+        texts += found.opted_out
+        if found.opted_out:
+            opting_out.append(place)
         if found.points_before:
             first = _place_before(taken.window, place)
             points_before = points_before or first is None
             texts += [gone.text for gone in taken.window[first or 0 : place] if gone is not None]
             window[first or 0 : place] = [None] * (place - (first or 0))
-    refused = tuple(map(refused_in, texts))
+    opt_outs = tuple(map(opt_out_of, texts))
     for place, left in enumerate(window):
         # A repetition by the person after the opt-out counts as a new statement.
-        is_past = refusing and place < refusing[-1]
-        if left is not None and (before or refused) and (left.role == "assistant" or is_past):
+        is_past = opting_out and place < opting_out[-1]
+        if left is not None and (before or opt_outs) and (left.role == "assistant" or is_past):
             is_own = left.role == "user"
-            text = without_repeats(left.text, refused if is_own else (*before, *refused), by_name=not is_own)
+            text = without_repeats(
+                left.text, opt_outs if is_own else (*before, *opt_outs), by_name=not is_own
+            )
             window[place] = Utterance(left.role, text) if text.strip() else None
     return msgspec.structs.replace(
         taken,
         window=tuple(window),
-        refusing=tuple(refusing),
-        refused=refused,
+        opting_out=tuple(opting_out),
+        opt_outs=opt_outs,
         forgets=tuple(forgets),
         points_before=points_before,
     )

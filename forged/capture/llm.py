@@ -220,11 +220,12 @@ def _unreadable(malformed: int) -> ProviderError:
     """Return an error that quotes nothing of the reply, which may hold private text."""
     if malformed:
         return ProviderError(
-            f"the classifier model's reply held {malformed} elements, none of them a memory",
+            f"the classifier model's reply had {malformed} elements, none of them a memory",
             reason="unreadable",
         )
     return ProviderError(
-        "the classifier model's reply holds no JSON; one that keeps nothing says []", reason="unreadable"
+        "the classifier model's reply contains no JSON; a reply without memories must be []",
+        reason="unreadable",
     )
 
 

@@ -166,13 +166,13 @@ def _requested(
             continue
         if not passage.text:
             said_so = " ".join(each.text for each in passage.sentences)
-            refused.append(Refused(said_so, "it does not say what is to be remembered"))
+            refused.append(Refused(said_so, "the request does not say what to remember"))
         elif _request_strength(passage, scores) >= (
             _PLAIN_BAR if letters(passage.message_text) < _PLAIN else worded_bar
         ) or (by_rules and proposals_in(passage.text)):
             taken.append(passage)
         else:
-            refused.append(Refused(passage.text, "it reads like something for this moment only"))
+            refused.append(Refused(passage.text, "looks like a one-off request"))
     return taken, tuple(refused)
 
 

@@ -18,8 +18,8 @@ from forged.state import CaptureLog, CaptureLogEntry, DecidedMemory, Event
 # Name of the classifier if no model is configured.
 LOCAL = "builtin:rules"
 AS_ASKED = "as you asked"
-NOT_THERE = "no memory here says what you asked to forget"
-_WHERE: dict[str, str] = {Scope.USER: "you in all projects", Scope.AGENT: "this agent"}
+NOT_THERE = "no memory here matches what you asked to forget"
+_WHERE: dict[str, str] = {Scope.USER: "all your repositories", Scope.AGENT: "this agent"}
 
 
 class Notifications:
@@ -42,7 +42,7 @@ class Notifications:
                 at=time_ns(memory.created_at) / 1e9,
                 text=memory.content,
                 memory_id="" if document.waits else memory.id,
-                reason=f"it waits for you in `forgectl review`: {document.waits}" if document.waits else "",
+                reason=f"waiting for you in `forgectl review`: {document.waits}" if document.waits else "",
                 session_id=event.session_id,
                 agent=event.agent,
                 kind=event.kind,
@@ -142,20 +142,20 @@ def unanswered(
     if event.kind != "explicit" or event.is_slice or documents or refused:
         return ()
     typed = [utterance.text for utterance in event.window if utterance.role == "user"]
-    return (Refused(typed[-1] if typed else "", "nothing in it reads like something to keep"),)
+    return (Refused(typed[-1] if typed else "", "nothing in it looks worth saving"),)
 
 
 def _sentence(entry: CaptureLogEntry) -> str:
     """Return the sentence that reports a log entry."""
     if entry.why == "refusal":
-        return f"not kept, {entry.reason}"
+        return f"not saved, {entry.reason}"
     if entry.why == "forget":
         command = f"`forgectl forget {entry.memory_id}` forgets it"
         return f'not forgotten yet: "{entry.text}"; {command}' if entry.memory_id else entry.reason
     if not entry.memory_id:
         what = f'"{entry.text}": ' if entry.text else ""
-        return f"not kept: {what}{entry.reason}"
+        return f"not saved: {what}{entry.reason}"
     where = _WHERE.get(entry.scope, "this repository")
-    how = "in place of an older one, " if entry.supersedes else ""
-    back = f"`forgectl forget {entry.memory_id}` takes it back"
-    return f'kept, {how}for {where}: "{entry.text}"; {back}'
+    how = "replacing an older memory, " if entry.supersedes else ""
+    back = f"undo: `forgectl forget {entry.memory_id}`"
+    return f'saved, {how}for {where}: "{entry.text}"; {back}'

@@ -51,7 +51,7 @@ _JOINS = re.compile(r"^\s*(?:but|and|aber|und|pero|y|mais|et|mas|e|sondern|so|ä½
 # Words with a capital letter inside a sentence, or with a number.
 _NAMES = re.compile(r"(?<=[^\s.!?:;\"'(] )[^\W\d_a-z][^\W_]+|\b[^\W_]*\d[\w.]*")
 # Most sessions with stored opt-outs, and texts of each.
-_MOST_SESSIONS, _MOST_REFUSED = 256, 32
+_MOST_SESSIONS, _MOST_OPT_OUTS = 256, 32
 # Share of an opted-out text's words that make another sentence a repetition.
 _AGAIN = 0.5
 
@@ -63,7 +63,7 @@ class Cut(msgspec.Struct, frozen=True):
     """
 
     text: str
-    refused: tuple[str, ...] = ()
+    opted_out: tuple[str, ...] = ()
     forgets: tuple[str, ...] = ()
     points_before: bool = False
 
@@ -73,17 +73,17 @@ def cut(text: str) -> Cut:
     if not _CUES.search(plain(text)):
         return Cut(text)
     found = [_Piece(piece) for piece in pieces(text)]
-    if not any(each.refusals or each.to_forget for each in found):
+    if not any(each.opt_outs or each.to_forget for each in found):
         return Cut(text)
-    outside = [_cut_refused(found, piece, at) for piece in found for at in piece.refusals]
-    refused = tuple(part for piece in found for part in piece.refused)
+    outside = [_cut_opt_out(found, piece, at) for piece in found for at in piece.opt_outs]
+    opted_out = tuple(part for piece in found for part in piece.opted_out)
     for piece in found:
         piece.cut_forgotten()
-        piece.cut_repeats(refused)
+        piece.cut_repeats(opted_out)
     forgets = tuple(part for piece in found for part in piece.forgets)
     left = "\n\n".join(filter(None, (piece.left for piece in found)))
-    refused = tuple(part for piece in found for part in piece.refused)
-    return Cut(left, refused, forgets, any(outside) and not left.strip())
+    opted_out = tuple(part for piece in found for part in piece.opted_out)
+    return Cut(left, opted_out, forgets, any(outside) and not left.strip())
 
 
 @functools.cache
@@ -92,7 +92,7 @@ def prepare() -> None:
     cut("Don't remember any of this: it is so. Forget that it is so, we use another.")
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class OptOut(msgspec.Struct, frozen=True):
     """Words of an opted-out text, and the names among them."""
 
     words: frozenset[str]
@@ -105,25 +105,25 @@ class Refusal(msgspec.Struct, frozen=True):
         return bool(by_name and self.names & said) or (share > 0 and share >= _AGAIN * len(self.words))
 
 
-def refused_in(text: str) -> Refusal:
+def opt_out_of(text: str) -> OptOut:
     """Return the words of an opted-out text, without those of the opt-out."""
     words = frozenset(word for word in words_said((_bare(text),)) if any(map(str.isalnum, word)))
-    return Refusal(words, words & words_said(each.lower() for each in _NAMES.findall(text)))
+    return OptOut(words, words & words_said(each.lower() for each in _NAMES.findall(text)))
 
 
-def without_repeats(text: str, refused: Sequence[Refusal], *, by_name: bool) -> str:
+def without_repeats(text: str, opted_out: Sequence[OptOut], *, by_name: bool) -> str:
     """Return a text without sentences that repeat opted-out text; requests to remember stay."""
 
     def is_repeat(part: str) -> bool:
-        return any(each.is_said_in(part, by_name=by_name) for each in refused) and not asks(part)
+        return any(each.is_said_in(part, by_name=by_name) for each in opted_out) and not asks(part)
 
     return "".join(part for part in sentences_in(text) if not is_repeat(part))
 
 
-def is_refused(content: str, refused: Sequence[Refusal], prompts: Sequence[str]) -> bool:
+def is_opted_out(content: str, opted_out: Sequence[OptOut], prompts: Sequence[str]) -> bool:
     """Return True if a text repeats an opt-out of the session or of one of a person's prompts."""
-    fresh = (refused_in(text) for prompt in prompts for text in cut(prompt).refused)
-    return any(each.is_said_in(content) for each in chain(refused, fresh))
+    fresh = (opt_out_of(text) for prompt in prompts for text in cut(prompt).opted_out)
+    return any(each.is_said_in(content) for each in chain(opted_out, fresh))
 
 
 class OffRecord:
@@ -133,23 +133,23 @@ class OffRecord:
     """
 
     def __init__(self) -> None:
-        self._refused: dict[str, tuple[Refusal, ...]] = {}  # newest last
+        self._opted_out: dict[str, tuple[OptOut, ...]] = {}  # newest last
 
-    def add(self, key: str, refused: Sequence[Refusal]) -> None:
+    def add(self, key: str, opted_out: Sequence[OptOut]) -> None:
         """Store opt-outs of the session with this key."""
-        if refused and key:
-            known = self._refused.pop(key, ())
-            self._refused[key] = tuple(dict.fromkeys((*known, *refused)))[-_MOST_REFUSED:]
-            if len(self._refused) > _MOST_SESSIONS:
-                del self._refused[next(iter(self._refused))]
+        if opted_out and key:
+            known = self._opted_out.pop(key, ())
+            self._opted_out[key] = tuple(dict.fromkeys((*known, *opted_out)))[-_MOST_OPT_OUTS:]
+            if len(self._opted_out) > _MOST_SESSIONS:
+                del self._opted_out[next(iter(self._opted_out))]
 
-    def of(self, key: str) -> tuple[Refusal, ...]:
+    def of(self, key: str) -> tuple[OptOut, ...]:
         """Return the opt-outs of a session."""
-        return self._refused.get(key, ())
+        return self._opted_out.get(key, ())
 
-    def of_all(self, session_ids: Collection[str]) -> tuple[Refusal, ...]:
+    def of_all(self, session_ids: Collection[str]) -> tuple[OptOut, ...]:
         """Return the opt-outs of sessions with these ids, in all roots."""
-        found = (some for key, some in self._refused.items() if key.partition("\0")[0] in session_ids)
+        found = (some for key, some in self._opted_out.items() if key.partition("\0")[0] in session_ids)
         return tuple(chain.from_iterable(found))
 
 
@@ -162,9 +162,9 @@ class _Piece:
         self._left: list[str | None] = [*self.parts]
         self.forgets: list[str] = []
         seen = [plain(part) for part in self.parts]
-        self.refusals = [at for at, part in enumerate(seen) if form_of("refuses").search(part)]
+        self.opt_outs = [at for at, part in enumerate(seen) if form_of("refuses").search(part)]
         forgetting = (at for at, part in enumerate(seen) if forgets(part))
-        self.to_forget = [at for at in forgetting if at not in self.refusals]
+        self.to_forget = [at for at in forgetting if at not in self.opt_outs]
 
     @property
     def left(self) -> str:
@@ -174,29 +174,29 @@ class _Piece:
         return "".join(part for part in self._left if part).strip()
 
     @property
-    def refused(self) -> Iterator[str]:
+    def opted_out(self) -> Iterator[str]:
         """Yield the removed text of opted-out sentences."""
         for part, left in zip(self.parts, self._left, strict=True):
             if left != part and part not in self.forgets and part.strip():
                 yield part.replace(left.strip(), "").strip() if left else part.strip()
 
-    def refuse(self, at: int) -> None:
+    def remove(self, at: int) -> None:
         """Remove a sentence, except its clauses that ask to keep something else."""
         self._left[at] = _requests_in(self.parts[at])
 
-    def refuse_from(self, at: int, step: int) -> bool:
+    def remove_from(self, at: int, step: int) -> bool:
         """Remove sentences in one direction up to a request; return True if there were any."""
         begin = at
         while 0 <= at < len(self.parts) and not asks(self.parts[at]):
-            if at not in self.refusals:
+            if at not in self.opt_outs:
                 self._left[at] = None
             at += step
         return at != begin
 
-    def refuse_all(self) -> None:
+    def remove_all(self) -> None:
         """Remove all sentences except requests."""
         for at, part in enumerate(self.parts):
-            if at not in self.refusals and not asks(part):
+            if at not in self.opt_outs and not asks(part):
                 self._left[at] = None
 
     def cut_forgotten(self) -> None:
@@ -206,39 +206,39 @@ class _Piece:
                 self.forgets.append(self.parts[at])
                 self._left[at] = _without_forgotten(self.parts[at])
 
-    def cut_repeats(self, refused: Sequence[str]) -> None:
+    def cut_repeats(self, opted_out: Sequence[str]) -> None:
         """Remove sentences that repeat opted-out ones."""
-        words = [refused_in(text) for text in refused] if self.parts else []
+        words = [opt_out_of(text) for text in opted_out] if self.parts else []
         for at, part in enumerate(self._left):
             is_whole = part is not None and part == self.parts[at]
             if part and is_whole and any(each.is_said_in(part) for each in words):
                 self._left[at] = part if asks(part) else None
 
 
-def _cut_refused(found: Sequence[_Piece], piece: _Piece, at: int) -> bool:
+def _cut_opt_out(found: Sequence[_Piece], piece: _Piece, at: int) -> bool:
     """Remove an opt-out and its target; return True if the target is an earlier message."""
     part = piece.parts[at]
     said = plain(part)
     match = form_of("refuses").search(said)
     assert match is not None
-    piece.refuse(at)
+    piece.remove(at)
     if form_of("all").search(said):
         for each in found:
-            each.refuse_all()
+            each.remove_all()
     says_something = letters(_bare(part)) >= _SAYS
     points_on = _POINTS_ON.search(part) or form_of("follows").search(said) or _COLON.match(said, match.end())
     place = found.index(piece)
-    if points_on and piece.refuse_from(at + 1, 1):
+    if points_on and piece.remove_from(at + 1, 1):
         return False
     if points_on and not says_something:
-        return not any(each.refuse_from(0, 1) for each in found[place + 1 : place + 2])
+        return not any(each.remove_from(0, 1) for each in found[place + 1 : place + 2])
     if says_something:
         return False
-    if piece.refuse_from(at - 1, -1):
+    if piece.remove_from(at - 1, -1):
         return False
-    if any(each.refuse_from(len(each.parts) - 1, -1) for each in reversed(found[:place]) if each.parts):
+    if any(each.remove_from(len(each.parts) - 1, -1) for each in reversed(found[:place]) if each.parts):
         return False
-    return not piece.refuse_from(at + 1, 1)
+    return not piece.remove_from(at + 1, 1)
 
 
 def _bare(sentence: str) -> str:

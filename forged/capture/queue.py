@@ -96,7 +96,7 @@ class QueuedEvent(msgspec.Struct, eq=False):
         """Record that the worker died during it."""
         self.kills += 1
         if self.kills >= MOST_KILLS:
-            self.given_up = f"the worker died {MOST_KILLS} times over it: {reason}"
+            self.given_up = f"the worker died {MOST_KILLS} times on it: {reason}"
 
     def failed(self, report: TaskFailed) -> float:
         """Record a failed attempt; return the seconds to wait."""

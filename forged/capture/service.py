@@ -179,7 +179,7 @@ class CaptureService:
         if self._events.has_room(count + len(held), size):
             return ""
         waits = self._events.count + len(held)
-        return f"spool_full: {waits} events wait already; `forgectl status` says for what"
+        return f"spool_full: {waits} events wait already; `forgectl status` shows why"
 
     async def _refusal(self, tops: tuple[str, ...]) -> str:
         """Return the reason why these roots accept nothing now, or ""; wait for stored events first."""
@@ -299,7 +299,7 @@ class CaptureService:
         if trouble := self._problem or self._dispatcher.supervisor.problem:
             return "failing", trouble
         if not self._restored.is_set():
-            return "waiting", "what an earlier daemon left is being read"
+            return "waiting", "events from before the restart are being read"
         if doubt := self._state.pauses.doubt:
             return "failing", doubt
         if paused := self._state.pauses.reason(()):

@@ -39,7 +39,8 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
 
     `workspace` is absolute. `executable` is the program that autostart may run. `interactive` means that a
     person can answer. `timeout_s` is the limit for the whole call. `programs` are the folders of systemctl
-    and similar programs, which are never looked up in PATH. `width` is 0 if stdout is not a terminal.
+    and similar programs, which are never looked up in PATH. `width` is 0 if stdout is not a terminal, or one
+    of unknown width; `shows_terminal` tells them apart.
     """
 
     workspace: str
@@ -53,6 +54,7 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     log_period_s: float = 0.2
     programs: tuple[str, ...] = SYSTEM_PROGRAMS
     width: int = 0
+    shows_terminal: bool = False
 
     def redraws(self, stream: TextIO | None) -> bool:
         """Return True if the stream is a terminal that supports escape sequences."""
@@ -83,6 +85,7 @@ def of_process(directory: str, environ: Mapping[str, str]) -> Invocation:
         executable=script if os.path.exists(script) else None,
         interactive=sys.stdin is not None and sys.stdin.isatty(),
         width=_width(sys.stdout, environ),
+        shows_terminal=sys.stdout is not None and sys.stdout.isatty(),
     )
 
 

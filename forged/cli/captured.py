@@ -1,4 +1,4 @@
-"""`forgectl captured`: what capture has kept and refused lately, why, and how to take it back."""
+"""`forgectl captured`: list what capture saved or refused lately, with the reason and how to undo it."""
 
 from __future__ import annotations
 
@@ -13,72 +13,74 @@ from forged.cli.call import Invocation, ask, show
 from forged.cli.commands import asks
 from forged.cli.exits import Stop
 from forged.cli.since import TimeParam, since_option
-from forged.cli.status import captures_waiting
+from forged.cli.status import BUILT_IN, captures_waiting, classifier_name
 from forged.cli.tables import cut, folded, short_ids
 from forged.cli.terminal import escape_line, local_time, tell
 from forged_client.protocol import CapturedEntry, CapturedPage, ListCaptured, Status
 
 _INDENT = "    "
 _WHY = {
-    "request": "somebody asked for it",
-    "rule": "a rule matched what was typed",
-    "linear": "the local head takes it for something that lasts",
-    "model": "the model proposed it",
-    "refusal": "you asked for it not to be remembered",
+    "request": "you asked to remember it",
+    "rule": "a rule matched what you typed",
+    "linear": "chosen by the built-in linear model",
+    "model": "proposed by the chat model",
+    "refusal": "you asked not to remember it",
     "forget": "you asked to forget it",
 }
-# How the reason is put, of what was asked of memory itself.
-_PUT = {"refusal": "not kept, {}", "forget": "{}"}
+# How the reason of a request to the memory itself is written.
+_PUT = {"refusal": "not saved, {}", "forget": "{}"}
 
 
 @click.command("captured")
 @click.option("--today", is_flag=True, help="Only since midnight.")
 @since_option
-@click.option("--session", "session_id", default="", metavar="ID", help="Only of sessions that begin so.")
-@click.option("--all-repos", is_flag=True, help="Of every repository, not only of this workspace.")
+@click.option(
+    "--session", "session_id", default="", metavar="ID", help="Only sessions whose id begins with ID."
+)
+@click.option("--all-repos", is_flag=True, help="All repositories, not only this one.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
-@click.option("--offset", type=click.IntRange(0), default=0, help="Leave out so many of the newest.")
+@click.option("--offset", type=click.IntRange(0), default=0, help="Skip the first N.")
 @asks
 def captured_command(call: Invocation, *, today: bool, since: str, **fields: Any) -> None:
-    """Show what was kept of conversations and what was refused, newest first, and how to take it back.
+    """Show what was saved of conversations and what was refused, latest first, and how to undo it.
 
-    Of what was refused the text is kept for 7 days, of what was kept the entry for 30.
+    Refused statements are listed for 7 days, saved ones for 30.
     """
     if today and since:
-        raise Stop("usage", "say --today or --since, not both")
+        raise Stop("usage", "give --today or --since, not both")
     since = TimeParam().convert("today", None, None) if today else since
     request = ListCaptured(workspace=call.workspace, since=since, **fields)
     found = ask(call, request)
-    show(call, found, _pages(call, found.captured, with_root=request.all_repos))
+    show(call, found, _entry_lines(call, found.captured, with_root=request.all_repos))
     if call.as_json:
         return
     left = found.total - request.offset - len(found.captured)
     if left > 0:
         tell(f"and {left:,} more; --limit and --offset show them")
     elif not found.captured:
-        tell(_nothing(request, found))
+        tell(_empty_answer(request, found))
         _tell_waiting(call)
 
 
-def _nothing(request: ListCaptured, found: CapturedPage) -> str:
+def _empty_answer(request: ListCaptured, found: CapturedPage) -> str:
     if found.total:
-        return f"no more than {found.total:,} in all: the offset leaves all out"
-    told = "nothing that you ask for" if request.since or request.session_id else "nothing"
+        return f"there are only {found.total:,}; --offset skips all of them"
+    matching = "nothing matches: no statement" if request.since or request.session_id else "no statement"
     where = "" if request.all_repos else " here; --all-repos looks everywhere"
-    return f"{told} was kept or refused{where}"
+    return f"{matching} was saved or refused{where}"
 
 
 def _tell_waiting(call: Invocation) -> None:
-    """Where nothing is to be seen yet of what was just said, it may be because it is judged in a while."""
+    """Explain an empty list while turns wait to be judged."""
     report = ask(call, Status(workspace="")).capture
     if report.in_hand or captures_waiting(report):
-        tell("what was said lately is still to be judged; `forgectl status` says how far that is")
+        tell("the latest turns are not judged yet; `forgectl status` shows how many")
 
 
-def _pages(call: Invocation, captured: Sequence[CapturedEntry], *, with_root: bool) -> Iterator[str]:
+def _entry_lines(call: Invocation, captured: Sequence[CapturedEntry], *, with_root: bool) -> Iterator[str]:
     names = short_ids(each.memory_id for each in captured) if call.width else {}
     for each in captured:
-        word = _word(each)
+        word = _outcome(each)
         about = f"{escape_line(each.scope)}/{escape_line(each.category)}" if each.category else ""
         facts = (
             word,
@@ -89,45 +91,50 @@ def _pages(call: Invocation, captured: Sequence[CapturedEntry], *, with_root: bo
         head, *more = folded("  ".join(filter(None, facts)), call.width, _INDENT)
         yield call.paint("good" if each.memory_id else "warn", word) + head.removeprefix(word)
         yield from more
-        for line in _body(call, each, names.get(each.memory_id, each.memory_id)):
+        for line in _detail_lines(call, each, names.get(each.memory_id, each.memory_id)):
             yield from folded(_INDENT + line, call.width, _INDENT * 2)
 
 
-def _word(each: CapturedEntry) -> str:
-    """Name what became of a statement: one that was kept and forgotten since has neither id nor text."""
+def _outcome(each: CapturedEntry) -> str:
+    """Return the outcome of a statement; one that was saved and then forgotten has neither id nor text."""
     if each.memory_id:
-        return "kept"
+        return "saved"
     if each.why == "forget":
         return "asked"
     return "forgotten" if each.category and not each.text else "refused"
 
 
-def _body(call: Invocation, each: CapturedEntry, name: str) -> Iterator[str]:
+def _detail_lines(call: Invocation, each: CapturedEntry, name: str) -> Iterator[str]:
     if each.text:
         yield escape_line(each.text) if not call.width else cut(escape_line(each.text), 2 * call.width)
     elif each.memory_id:
         yield f"(forgotten, and restored: forgectl show {name})" if each.is_there else "(forgotten)"
     if each.reason:
-        put = "{}" if _word(each) == "forgotten" else _PUT.get(each.why, "not kept: {}")
+        put = "{}" if _outcome(each) == "forgotten" else _PUT.get(each.why, "not saved: {}")
         yield put.format(escape_line(each.reason))
-    why, judge = _WHY.get(each.why, escape_line(each.why)), f"judged by {escape_line(each.classifier)}"
-    yield f"why: {why}; {judge}" if why else judge
-    yield f"from: {_whence(each)}"
+    if each.memory_id or not each.reason:
+        why = _WHY.get(each.why, escape_line(each.why))
+        yield "why: " + "; ".join(filter(None, (why, f"judged by {classifier_name(each.classifier)}")))
+    elif each.classifier != BUILT_IN:
+        yield f"judged by: {escape_line(each.classifier)}"
+    yield f"from: {_source(each)}"
     if each.supersedes:
-        yield f"in place of: {escape_line(each.supersedes)}"
+        yield f"replaces: {escape_line(each.supersedes)}"
     if each.memory_id:
-        does = "forget it" if each.why == "forget" else "take it back"
-        yield f"{does}: {_command(call, each, name)}" if each.is_there else "it is gone by now"
+        does = "forget it" if each.why == "forget" else "undo"
+        gone = "no longer there: forgotten, moved, or on another branch"
+        yield f"{does}: {_undo_command(call, each, name)}" if each.is_there else gone
 
 
-def _whence(each: CapturedEntry) -> str:
-    agent = escape_line(each.agent) or "an agent that gave no name"
+def _source(each: CapturedEntry) -> str:
+    agent = escape_line(each.agent) or "unnamed agent"
     session = f"session {escape_line(each.session_id)}" if each.session_id else "no session"
-    return f"{agent}, {session}, {escape_line(each.kind).replace('_', ' ')}"
+    kind = "" if each.kind in {"", "turn"} else escape_line(each.kind).replace("_", " ")
+    return ", ".join(filter(None, (agent, session, kind)))
 
 
-def _command(call: Invocation, each: CapturedEntry, name: str) -> str:
-    """What takes it back, also from where its repository is not the one at hand."""
+def _undo_command(call: Invocation, each: CapturedEntry, name: str) -> str:
+    """Return the command that forgets a memory, also from another repository."""
     is_here = each.scope == "user" or (call.workspace + os.sep).startswith(each.root + os.sep)
     place = "" if is_here else f" --workspace {shlex.quote(each.root)}"
     return escape_line(f"forgectl forget {name}{place}")

@@ -1,7 +1,8 @@
-"""`forgectl config`: show, locate, start or check the user's configuration. Asks no daemon.
+"""`forgectl config`: show, locate, create or check the user's configuration, without the daemon.
 
-`config classifier` takes a name such as `cli:claude`, looks into PATH, and prints lines for the file. `config
-init` writes the file once, from the configuration's own types, all commented out, so that it pins no default.
+`config classifier` takes a name such as `cli:claude`, finds the program in PATH, and prints lines for the
+file. `config init` writes the file once from the types of the configuration. Every line is a comment, so that
+no default is fixed.
 """
 
 from __future__ import annotations
@@ -27,62 +28,64 @@ from forged.errors import ConfigError
 from forged.importing import new_file
 
 _HEAD = """\
-# Configuration of forged. A line that starts with # is off; what it shows is the default.
-# Environment variables win over this file: FORGED_<SECTION>__<KEY>, as in FORGED_MEMORY__RETRIEVAL_TOP_K=5.
-# Keys by reference: "env:NAME", "file:PATH" or "cmd:COMMAND".
-# Check with `forgectl config check`; `forgectl config show --origin` says what holds and why.
+# Configuration of forged. A line that starts with # has no effect; it shows the default.
+# Environment variables override this file: FORGED_<SECTION>__<KEY>, such as FORGED_MEMORY__RETRIEVAL_TOP_K=5.
+# Write keys as references: "env:NAME", "file:PATH" or "cmd:COMMAND".
+# `forgectl config check` checks this file; `forgectl config show --origin` shows each value and its source.
 """
 
 MEANINGS = {
     "memory.enabled": "false switches everything off",
     "memory.embedding_model": '"" switches retrieval off, "builtin:lexical" needs no model',
-    "memory.embedding_model_dir": 'folder of a "fastembed:NAME" model; "" is models/NAME among your data',
+    "memory.embedding_model_dir": 'folder of a "fastembed:NAME" model; "" is models/NAME in your data folder',
     "memory.embedding_base_url": "OpenAI-compatible endpoint for embeddings",
-    "memory.embedding_api_key": 'key of that endpoint; "auto": the one that the environment has for its host',
-    "memory.query_prefix": "words before a query, for models that want them; known models bring their own",
-    "memory.passage_prefix": "words before a memory, likewise",
-    "memory.cjk_embedding_model": "another model for Chinese, Japanese and Korean; empty: one for everything",
-    "memory.retrieval_model": "chat model that writes hypotheses; needed for the strategy hyde",
+    "memory.embedding_api_key": 'key of that endpoint; "auto": the usual variable of its host',
+    "memory.query_prefix": "words before a query, for models that need them; known models have their own",
+    "memory.passage_prefix": "words before a memory, for models that need them",
+    "memory.cjk_embedding_model": "second model for Chinese, Japanese and Korean texts; empty: none",
+    "memory.retrieval_model": "chat model that writes hypotheses; required by the strategy hyde",
     "memory.retrieval_strategy": "auto, hyde or direct",
-    "memory.retrieval_lexical_weight": "0 to 2; 0 is plain cosine",
-    "memory.retrieval_top_k": "1 to 100 memories a retrieval",
-    "memory.retrieval_hop_depth": "0 to 3 steps along related memories",
-    "memory.retrieval_hypothesis_count": "1 to 10",
-    "memory.retrieval_min_score": "share of unrelated messages that are not strong; 0 is off; not set: 0.95",
-    "memory.retrieval_timeout_s": "0.05 to 60 s for a whole retrieval",
-    "memory.injection_token_budget": "most tokens an injection may have; 0 is no limit (in a session 4,000)",
-    "memory.pinned_token_budget": "of them for memories that come once with each session; 0 is none",
-    "memory.classifier_model": 'chat model that decides what to keep; "": llm.model, retrieval_model, rules',
-    "memory.git": "of what is captured in a repository: exclude (git ignores it) or commit (as you like)",
-    "memory.daily_token_limit": "of all models together, embeddings too; 0 is no limit",
-    "llm.model": "chat model for whatever names none of its own",
+    "memory.retrieval_lexical_weight": "weight of keywords, 0 to 2; 0 is embeddings only",
+    "memory.retrieval_top_k": "at most this many memories per retrieval, 1 to 100",
+    "memory.retrieval_hop_depth": "links to follow from a memory that was found, 0 to 3",
+    "memory.retrieval_hypothesis_count": "hypotheses per message, 1 to 10",
+    "memory.retrieval_min_score": "strictness of the gate, 0 (off) to 1; lower injects more; not set: 0.95",
+    "memory.retrieval_timeout_s": "time limit of a retrieval, 0.05 to 60 s",
+    "memory.injection_token_budget": (
+        "at most this many tokens per injection; 0 is no limit (4,000 in a session)"
+    ),
+    "memory.pinned_token_budget": "tokens of it for pinned memories, at the start of a session; 0 is none",
+    "memory.classifier_model": 'model that decides what to save; "": llm.model, retrieval_model, or built-in',
+    "memory.git": "captured memories of a repository: exclude (git ignores them) or commit (git sees them)",
+    "memory.daily_token_limit": "for all models together, embeddings too; 0 is no limit",
+    "llm.model": "chat model for every use without a model of its own",
     "llm.base_url": "OpenAI-compatible endpoint for chat models",
-    "llm.api_key": "key of that endpoint, likewise",
-    "llm.command": 'path of the program of a classifier "cli:NAME" or "cmd:NAME", and arguments',
-    "capture.enabled": "false: finished turns are not turned into memories",
-    "capture.batch_turns": "with a model, how many turns of a session are judged at once",
-    "capture.tell": "false: the next reply does not say what was kept or refused",
-    "network.proxy": "URL of a proxy that https endpoints are called through, by CONNECT",
-    "network.plain_http_hosts": "hosts that may be sent a key over plain http; names, by blanks or commas",
-    "scopes.retrieve": "which of session, agent and org an injection may hold as well, by blanks or commas",
-    "scopes.session_ttl_minutes": "a session's memories live so long, or until it ends",
-    "scopes.session_max_memories": "newest memories that a session keeps",
-    "scopes.max_results": "most of user and agent together in a recall",
-    "scopes.min_importance": "what matters less is neither promoted nor recalled",
-    "knowledge.chunk_size": "tokens of a piece of a document",
-    "knowledge.overlap": "tokens that a piece shares with the one before it",
-    "shared.url": "PostgreSQL of a team, as postgresql://HOST/DATABASE; empty: nothing is shared",
-    "shared.user": "role there",
-    "shared.password": "a reference to its password",
-    "shared.scopes": "which of session, user, agent and org are shared, by blanks or commas",
-    "shared.user_id": "who you are there; empty: your login name",
-    "shared.dimension": "numbers of a vector, checked on insert",
-    "trust.mode": "follow (also what is merged later) or locked: what `forgectl trust` means",
+    "llm.api_key": 'key of that endpoint, as a reference or "auto"',
+    "llm.command": 'absolute path and arguments of the classifier "cli:NAME" or "cmd:NAME"',
+    "capture.enabled": "false: nothing is captured",
+    "capture.batch_turns": "turns of a session that a model judges at once",
+    "capture.tell": "false: replies do not report what was saved or refused",
+    "network.proxy": "URL of a proxy (CONNECT) for https endpoints",
+    "network.plain_http_hosts": "hosts that may get a key over plain http; separated by blanks or commas",
+    "scopes.retrieve": "session, agent, org: also inject from these; separated by blanks or commas",
+    "scopes.session_ttl_minutes": "lifetime of a session's memories, unless it ends before",
+    "scopes.session_max_memories": "at most this many memories per session",
+    "scopes.max_results": "at most this many memories of user and agent in a search of scopes",
+    "scopes.min_importance": "memories with less importance are neither promoted nor found",
+    "knowledge.chunk_size": "tokens per part of a document",
+    "knowledge.overlap": "tokens that a part shares with the previous one",
+    "shared.url": "PostgreSQL of a team, such as postgresql://HOST/DATABASE; empty: none",
+    "shared.user": "role on that server",
+    "shared.password": "reference to the password of the role",
+    "shared.scopes": "session, user, agent, org: share these; separated by blanks or commas",
+    "shared.user_id": "your name on that server; empty: your login name",
+    "shared.dimension": "numbers per embedding, checked on insert",
+    "trust.mode": "follow (also what is merged later) or locked: meaning of `forgectl trust`",
 }
 
 
 def template() -> str:
-    """The file's text: valid TOML in which only the section headers are not comments."""
+    """Return the text of the file: TOML with comments for all keys."""
     sections = msgspec.structs.asdict(Config()).items()
     return _HEAD + "".join("\n".join(("", *_section(name, values), "")) for name, values in sections)
 
@@ -95,17 +98,21 @@ def _section(section: str, values: msgspec.Struct) -> Iterator[str]:
         yield f"# {name} =" + ("" if default is None else f" {json.dumps(default)}")
 
 
-@click.command("classifier", short_help="Print what makes your own agent the classifier.")
+@click.command("classifier", short_help="Print the lines that make an agent of yours the classifier.")
 @click.argument("name")
-@click.option("--program", default="", metavar="PATH", help="Where it is, if not in PATH.")
+@click.option(
+    "--program", default="", metavar="PATH", help="Absolute path of the program, if it is not in PATH."
+)
 @reads
 def classifier_command(call: Invocation, name: str, program: str) -> None:
-    """Print what to write into the configuration so that NAME decides what is kept, as in cli:claude.
+    """Print the lines of the configuration that let NAME, such as cli:claude, decide what to save.
 
-    Nothing is written and nothing is called.
+    It writes no file and calls no program.
     """
     if not config.is_program(name):
-        raise Stop("usage", f"{name} names no program, as cli:claude does")
+        raise Stop(
+            "usage", f"unknown classifier {name!r}; expected cli:NAME (such as cli:claude) or cmd:NAME"
+        )
     if reason := config.unusable_reason("classifier", name):
         raise Stop("usage", f"{name}: {reason}")
     command = shlex.quote(_found(call, program or config.parts_of(name)[1]))
@@ -117,14 +124,16 @@ def classifier_command(call: Invocation, name: str, program: str) -> None:
 
 
 def _found(call: Invocation, wanted: str) -> str:
-    """The absolute path of a program; none of the repository in which the person stands."""
+    """Return the absolute path of a program. Raises Stop for one in the current repository."""
     found = shutil.which(wanted, path=call.environ.get("PATH", ""))
     if found is None or not os.path.isabs(found):
-        raise Stop("not_found", f"there is no program {wanted}: say by --program where it is, from / on")
+        raise Stop("not_found", f"`{wanted}` was not found; give its absolute path with --program")
     here, home = (os.path.realpath(each) for each in (call.workspace, call.environ.get("HOME", "/")))
-    lies_here = any(f"{each}/".startswith(f"{here}/") for each in (found, os.path.realpath(found)))
-    if lies_here and here != home:
-        raise Stop("declined", f"{found} lies where you stand, and no repository may bring the program")
+    is_here = any(f"{each}/".startswith(f"{here}/") for each in (found, os.path.realpath(found)))
+    if is_here and here != home:
+        raise Stop(
+            "declined", f"{found} is in the current folder; the program must be outside of the repository"
+        )
     return found
 
 
@@ -135,28 +144,28 @@ def _text(value: str) -> str:
 def _meaning(name: str, path: str) -> tuple[str, ...]:
     agent = config.parts_of(name)[1]
     adds = config.AGENTS.get(agent)
-    goes = "on its standard input" if adds is None else f"by your own login of {agent}"
+    how = "on its standard input" if adds is None else f"with your login of {agent}"
     more = "its text" if adds is None else f"its text and about {adds:,} tokens"
     return (
-        f"to be written into {path}; finished turns are then sent to it {goes},",
-        f"and each call takes {more}: `forgectl doctor --try` makes one, `forgectl usage` counts them,",
+        f"add these lines to {path}; finished turns are then sent to it {how}",
+        f"each call uses {more}: `forgectl doctor --try` makes one, `forgectl usage` counts them,",
         "`memory.daily_token_limit` limits them",
     )
 
 
 @click.group("config")
 def config_command() -> None:
-    """Show, locate, start or check the configuration."""
+    """Show, locate, create or check the configuration."""
 
 
 config_command.add_command(classifier_command)
 
 
 @config_command.command("show", short_help="Print every key and its value.")
-@click.option("--origin", is_flag=True, help="Also say where each value comes from.")
+@click.option("--origin", is_flag=True, help="Also show the source of each value.")
 @reads
 def show_command(call: Invocation, origin: bool) -> None:
-    """Print every key with the value that holds. Keys of endpoints are masked."""
+    """Print every key with its value. Keys of endpoints are masked."""
     loaded = _loaded(call)
     rows = [(s.key, f"= {escape_line(s.value)}", escape_line(s.origin)) for s in loaded.settings]
     lines = [
@@ -166,10 +175,10 @@ def show_command(call: Invocation, origin: bool) -> None:
     _tell_warnings(call, loaded)
 
 
-@config_command.command("path", short_help="Print where the file is.")
+@config_command.command("path", short_help="Print the path of the file.")
 @reads
 def path_command(call: Invocation) -> None:
-    """Print where the configuration file is, whether or not there is one."""
+    """Print the path of the configuration file, even if it does not exist."""
     path = config.config_path(call.environ)
     show(call, {"path": str(path), "exists": path.exists()}, (escape_line(str(path)),))
 
@@ -177,16 +186,16 @@ def path_command(call: Invocation) -> None:
 @config_command.command("init", short_help="Write a commented configuration file, once.")
 @reads
 def init_command(call: Invocation) -> None:
-    """Write a commented configuration file, once; an existing one is never touched."""
+    """Write a commented configuration file; an existing one is never changed."""
     path = config.config_path(call.environ)
     _write_new(path, template())
     show(call, {"path": str(path)}, (f"wrote {escape_line(str(path))}",))
 
 
-@config_command.command("check", short_help="Say whether the configuration is valid.")
+@config_command.command("check", short_help="Check the configuration.")
 @reads
 def check_command(call: Invocation) -> None:
-    """Check the configuration: exit code 78 with key, value, range and origin when it is wrong."""
+    """Check the configuration: exit code 78 with key, value, range and source if it is wrong."""
     loaded = _loaded(call)
     _tell_warnings(call, loaded)
     about = {"path": str(config.config_path(call.environ)), "warnings": loaded.warnings}
@@ -209,7 +218,7 @@ def _write_new(path: Path, text: str) -> None:
     try:
         descriptor = new_file(str(path))
     except FileExistsError as error:
-        raise Stop("conflict", f"{path} is there already and is left as it is") from error
+        raise Stop("conflict", f"{path} exists already and was not changed") from error
     except OSError as error:
         raise Stop("unavailable", f"{path} cannot be written: {error.strerror}") from error
     with open(descriptor, "w", encoding="utf-8") as file:

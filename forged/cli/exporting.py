@@ -1,7 +1,7 @@
-"""`forgectl export`: memories as files that can be imported elsewhere, as JSON, or as a page to read.
+"""`forgectl export`: write memories as files for an import, as JSON, or as a page to read.
 
-The first form copies the files as they are, secrets and private spans in them included: they are the person's
-own. The other two are what the daemon shows, without them.
+The first form copies the files as they are, with secrets and private spans. The other two contain the texts
+that the daemon shows, without them.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from forged_client.client import Client
 
 _FOLDER = "forged-export"
 _PAGE = 1000
-_MOST_TOLD = 3
+_MOST_NAMED = 3
 
 
 class Exported(msgspec.Struct, frozen=True):
-    """What was written, and where; `left` is what was not."""
+    """Result of an export; `left` are files that were not exported."""
 
     path: str
     manifest: Manifest
@@ -49,7 +49,7 @@ class Exported(msgspec.Struct, frozen=True):
 
 
 class Export(msgspec.Struct, frozen=True):
-    """All memories as one value."""
+    """All memories in one JSON object."""
 
     forged: str
     memories: tuple[wire.MemoryRecord, ...]
@@ -62,22 +62,25 @@ class Export(msgspec.Struct, frozen=True):
     type=click.Choice(("forge", "json", "markdown")),
     default="forge",
     show_default=True,
-    help="Files to import elsewhere, one JSON object, or a page to read.",
+    help="Files for an import, one JSON object, or a page to read.",
 )
 @click.option(
-    "--to", default="", metavar="PATH", help=f"Where to; {_FOLDER}, and stdout for the other forms."
+    "--to", default="", metavar="PATH", help=f"Target (default: {_FOLDER}; stdout for json and markdown)."
 )
 @click.option("--scope", type=click.Choice(("repo", "user", "agent")), help="Only these memories.")
 @agent_option
-@click.option("--all-repos", is_flag=True, help="Of every repository that was seen, not only of this one.")
-@click.option("--force", is_flag=True, help="Replace an older export, or a file.")
+@click.option("--all-repos", is_flag=True, help="All known repositories, not only this one.")
+@click.option("--force", is_flag=True, help="Overwrite an older export, or a file.")
 @asks
 def export_command(
     call: Invocation, *, form: str, to: str, scope: str | None, agent_id: str, all_repos: bool, force: bool
 ) -> None:
-    """Copy memories out: your own and this repository's, with every version."""
+    """Export memories: yours and this repository's, with every version."""
     if scope == "agent" and form == "forge":
-        raise Stop("usage", "an agent's files are a folder already, ~/.forge/agents/NAME; say --format json")
+        raise Stop(
+            "usage",
+            "memories of an agent are files in ~/.forge/agents/NAME; copy that folder, or use --format json",
+        )
     asked = wire.ListMemories(
         workspace=call.workspace,
         scope=scope or "",
@@ -93,12 +96,12 @@ def export_command(
             return
         found = _records(client, asked)
     if form == "markdown":
-        _put(to, "\n".join(_page(found)) + "\n", force=force)
+        _write_text(to, "\n".join(_page(found)) + "\n", force=force)
     elif to in {"", "-"}:
         say_json(Export(__version__, found))
     else:
         fields = {"schema_version": SCHEMA_VERSION, **whole(Export(__version__, found))}
-        _put(to, msgspec.json.encode(fields).decode() + "\n", force=force)
+        _write_text(to, msgspec.json.encode(fields).decode() + "\n", force=force)
 
 
 # --- files ---------------------------------------------------------------------------------------------
@@ -108,7 +111,7 @@ def _files(
     call: Invocation, client: Client, to: str, scope: str, *, all_repos: bool, force: bool
 ) -> Exported:
     if to == "-":
-        raise Stop("usage", "an export of files is a folder; say --to DIR, or --format json")
+        raise Stop("usage", "an export of files needs a folder; give --to DIR, or --format json")
     target = os.path.abspath(to)
     try:
         every = [
@@ -117,11 +120,11 @@ def _files(
         ]
         copies = [copy for copy in every if copy.files or copy.left]
         if not copies:
-            raise Stop("not_found", "there is no memory to export here; --all-repos exports of everywhere")
-        told = export(target, copies, replace=force)
+            raise Stop("not_found", "there is no memory to export here; --all-repos exports all repositories")
+        manifest = export(target, copies, replace=force)
     except StoreError as error:
         raise Stop("conflict", str(error)) from error
-    return Exported(target, told, tuple(_of_copies(copies, told)))
+    return Exported(target, manifest, tuple(_skipped_items(copies, manifest)))
 
 
 def _roots(call: Invocation, client: Client, scope: str, *, all_repos: bool) -> list[tuple[str, str]]:
@@ -135,22 +138,23 @@ def _roots(call: Invocation, client: Client, scope: str, *, all_repos: bool) -> 
 
 
 def _withheld(client: Client, top: str) -> frozenset[str]:
-    """Paths of what does not count in a repository. Raises Stop if not all of them can be told."""
+    """Return the paths of files that are not used in a repository. Raises Stop if there are too many."""
     reply = client.ask(wire.Review(workspace=top))
     check_done(reply)
     if reply.root is not None and reply.root.withheld > len(reply.files):
         raise Stop(
-            "unavailable", f"too much is withheld in {top}; decide about it first with `forgectl review`"
+            "unavailable",
+            f"too many files in {top} are not used yet; decide on them first with `forgectl review`",
         )
     return frozenset(file.path for file in reply.files)
 
 
-def _of_copies(copies: Sequence[Copy], told: Manifest) -> Iterator[SkippedItem]:
-    for copy, part in zip(copies, told.parts, strict=True):
+def _skipped_items(copies: Sequence[Copy], manifest: Manifest) -> Iterator[SkippedItem]:
+    for copy, part in zip(copies, manifest.parts, strict=True):
         yield from (SkippedItem(f"{part.folder}/{each.where}", each.why) for each in copy.left)
 
 
-def _why(left: SkippedItem) -> str:
+def _reason_of(left: SkippedItem) -> str:
     return left.why
 
 
@@ -158,11 +162,11 @@ def _lines(done: Exported) -> Iterator[str]:
     yield f"exported to {escape_line(done.path)}"
     for part in done.manifest.parts:
         yield f"  {escape_line(part.folder)}: {counted(part.files, 'file')}"
-    for why, some in groupby(sorted(done.left, key=_why), key=_why):
+    for why, some in groupby(sorted(done.left, key=_reason_of), key=_reason_of):
         places = [escape_line(each.where) for each in some]
-        more = f" and {len(places) - _MOST_TOLD:,} more" if len(places) > _MOST_TOLD else ""
-        yield f"not exported: {', '.join(places[:_MOST_TOLD])}{more}: {escape_line(why)}"
-    yield "the files are as they are on disk, with all that is private in them"
+        more = f" and {len(places) - _MOST_NAMED:,} more" if len(places) > _MOST_NAMED else ""
+        yield f"not exported: {', '.join(places[:_MOST_NAMED])}{more}: {escape_line(why)}"
+    yield "the files are exact copies, with secrets and private text"
 
 
 # --- JSON and a page -----------------------------------------------------------------------------------
@@ -180,37 +184,37 @@ def _records(client: Client, asked: wire.ListMemories) -> tuple[wire.MemoryRecor
 
 def _page(found: Sequence[wire.MemoryRecord]) -> Iterator[str]:
     yield "# Memories"
-    heads = sorted((each for each in found if each.is_head), key=_place)
+    heads = sorted((each for each in found if each.is_head), key=_sort_key)
     for (root, scope), here in groupby(heads, key=lambda each: (each.root, each.scope)):
         yield f"\n## {'Yours' if scope == 'user' else project_name(root)}"
         for category, some in groupby(here, key=lambda each: each.category):
             yield f"\n### {' '.join(category.split())}"
             for each in some:
-                told = f"{each.id}, version {each.version}, {local_time(each.created_at)}"
-                yield f"\n{each.content.strip()}\n\n*{told}*"
+                about = f"{each.id}, version {each.version}, {local_time(each.created_at)}"
+                yield f"\n{each.content.strip()}\n\n*{about}*"
 
 
-def _place(record: wire.MemoryRecord) -> tuple[bool, str, str, str, str]:
+def _sort_key(record: wire.MemoryRecord) -> tuple[bool, str, str, str, str]:
     return record.scope != "user", record.root, record.category, record.created_at, record.id
 
 
-def _put(to: str, text: str, *, force: bool) -> None:
-    """To stdout, harmless to a terminal, or into a file, 0600, that is not there yet."""
+def _write_text(to: str, text: str, *, force: bool) -> None:
+    """Write to stdout, escaped for a terminal, or to a new file with mode 0600."""
     if to in {"", "-"}:
         say_exactly(text)
         return
     try:
-        with open(_file(to, force=force), "w", encoding="utf-8", errors="replace") as file:
+        with open(_open_target(to, force=force), "w", encoding="utf-8", errors="replace") as file:
             file.write(text)
     except FileExistsError as error:
-        raise Stop("conflict", f"{to} is there already; --force replaces it") from error
+        raise Stop("conflict", f"{to} exists already; --force overwrites it") from error
     except OSError as error:
         raise Stop("unavailable", f"{to} cannot be written: {error.strerror or error}") from error
     tell(f"exported to {to}")
 
 
-def _file(path: str, *, force: bool) -> int:
-    """A file to write to; one that is there already keeps its owner."""
+def _open_target(path: str, *, force: bool) -> int:
+    """Open a file to write to; an existing one keeps its owner."""
     os.stat(os.path.dirname(path) or ".")  # an export makes no folder
     try:
         return new_file(path)

@@ -1,7 +1,7 @@
-"""What a person is told of an import: before it is done what it would do, and afterwards what it did.
+"""Report of an import: the plan before it, the result after it.
 
-Every item is counted by what becomes of it, what is left out by its reason. Only what is imported is quoted:
-what is refused may hold a secret.
+Items are counted by their result, left-out lines by their reason. Only imported texts are quoted: a refused
+one may contain a secret.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from forged.cli.terminal import counted, escape_line, tell
 from forged.importing import Destination, PlannedItem, SkippedItem
 from forged_client import protocol as wire
 
-_MOST_TOLD = 10
-_MOST_SAID = 160
+_MOST_LISTED = 10
+_LONGEST_QUOTE = 160
 
 
 class ImportedItem(msgspec.Struct, frozen=True):
-    """What became of one item, or would; `says` is how its text begins, where that is imported."""
+    """Result for one item; `says` is the beginning of its text if it is imported."""
 
     where: str
     result: str
@@ -37,7 +37,7 @@ class ImportedItem(msgspec.Struct, frozen=True):
 
 
 class ImportReport(msgspec.Struct, frozen=True):
-    """What an import did, or would do: `done` says which."""
+    """Result of an import, or its plan if it is not `done`."""
 
     done: bool
     counts: dict[str, int]
@@ -55,7 +55,7 @@ def report_of(
     *,
     done: bool = False,
 ) -> ImportReport:
-    """All of it as one value; `done` says whether it was done."""
+    """Build the report of an import, or of its plan if it is not `done`."""
     entries = tuple(
         ImportedItem(
             where=move.item.where,
@@ -65,37 +65,40 @@ def report_of(
             memory_id=outcome.memory_id,
             reason=outcome.reason,
             replaces=outcome.replaces,
-            says=" ".join(move.item.text.split())[:_MOST_SAID] if outcome.result == "new" else "",
+            says=" ".join(move.item.text.split())[:_LONGEST_QUOTE] if outcome.result == "new" else "",
         )
         for move, outcome in zip(moves, outcomes, strict=True)
     )
     return ImportReport(done, dict(Counter(each.result for each in entries)), formats, entries, tuple(left))
 
 
-_TOLD = {
+_RESULTS = {
     "new": ("imported", "new"),
-    "exists": ("there already", "there already"),
-    "secret": ("refused, as they hold what looks like a secret", "hold what looks like a secret"),
-    "conflict": ("not imported, as their id is there with another content", "in conflict with what is there"),
-    "forgotten": ("not imported, as they were forgotten lately", "forgotten lately"),
+    "exists": ("already there", "already there"),
+    "secret": ("refused, because they seem to contain a secret", "seem to contain a secret"),
+    "conflict": ("not imported, because their id exists with another text", "in conflict with existing ones"),
+    "forgotten": (
+        "not imported, because they were forgotten in the last 7 days",
+        "forgotten in the last 7 days",
+    ),
     "refused": ("refused", "will be refused"),
 }
 
 
 def lines_of(report: ImportReport, *, verbose: bool) -> Iterator[str]:
-    """The same as lines for a terminal."""
+    """Return the report as lines for a terminal."""
     for name, count in sorted(report.formats.items()):
         yield f"read {counted(count, 'file')} as {name}"
     for (root, scope), counts in _by_root(report.memories).items():
-        told = ", ".join(
-            f"{count:,} {_TOLD[name][0 if report.done else 1]}" for name, count in _in_order(counts)
+        parts = ", ".join(
+            f"{count:,} {_RESULTS[name][0 if report.done else 1]}" for name, count in _in_order(counts)
         )
-        yield f"{escape_line(root)} ({escape_line(scope)}): {told}"
+        yield f"{escape_line(root)} ({escape_line(scope)}): {parts}"
     replaced = [each for each in report.memories if each.replaces and each.result == "new"]
     if replaced:
-        older = counted(len(replaced), "memory that is there", "memories that are there")
-        yield f"{older} {'became' if report.done else 'would become'} an older version of an imported one"
-    yield from _not_kept(report, verbose=verbose)
+        older = counted(len(replaced), "existing memory", "existing memories")
+        yield f"{older} {'became' if report.done else 'would become'} an older version of an imported memory"
+    yield from _not_imported(report, verbose=verbose)
     if verbose:
         said = (each.reason or each.says or each.memory_id for each in report.memories)
         rows = zip(report.memories, said, strict=True)
@@ -110,39 +113,40 @@ def _by_root(entries: Sequence[ImportedItem]) -> dict[tuple[str, str], Counter[s
 
 
 def _in_order(counts: Counter[str]) -> list[tuple[str, int]]:
-    return [(name, counts[name]) for name in _TOLD if counts[name]]
+    return [(name, counts[name]) for name in _RESULTS if counts[name]]
 
 
-def _not_kept(report: ImportReport, *, verbose: bool) -> Iterator[str]:
-    """What is left out; line by line, or each reason once. What is refused is named in any case."""
+def _not_imported(report: ImportReport, *, verbose: bool) -> Iterator[str]:
+    """List refused items, and left-out lines by reason or one by one."""
     refused = [each for each in report.memories if each.result not in {"new", "exists"}]
-    for each in refused[: None if verbose else _MOST_TOLD]:
+    for each in refused[: None if verbose else _MOST_LISTED]:
         yield f"  {escape_line(each.where)}: {escape_line(each.reason)}"
-    if len(refused) > _MOST_TOLD and not verbose:
-        yield f"  and {len(refused) - _MOST_TOLD:,} more; --verbose names them"
+    if len(refused) > _MOST_LISTED and not verbose:
+        yield f"  and {len(refused) - _MOST_LISTED:,} more; --verbose lists them"
     if not report.left:
         return
-    yield f"left out: {counted(len(report.left), 'thing')}" + (
-        "" if verbose else "; --verbose names the lines"
+    yield f"left out: {counted(len(report.left), 'line or entry', 'lines or entries')}" + (
+        "" if verbose else "; --verbose lists them"
     )
     if verbose:
         yield from (f"  {escape_line(each.where)}: {escape_line(each.why)}" for each in report.left)
         return
-    for why, count in Counter(each.why for each in report.left).most_common(_MOST_TOLD):
+    for why, count in Counter(each.why for each in report.left).most_common(_MOST_LISTED):
         yield f"  {count:,} x {escape_line(why)}"
 
 
 def end_with(call: Invocation, report: ImportReport, *, verbose: bool) -> None:
-    """Show it; exit code 1 if something that could be a memory is not one now."""
+    """Print the report and exit; exit code 1 if a memory was refused."""
     show(call, report, lines_of(report, verbose=verbose))
     if not call.as_json:
         if not report.counts.get("new"):
-            tell("nothing new" if report.memories else "nothing in it could be a memory")
+            tell("nothing new" if report.memories else "no text in it can be a memory")
         elif not report.done:
-            tell("nothing was written; without --dry-run it is done")
+            tell("nothing was written; run it without --dry-run to import")
         else:
             tell(
-                "they are found from now on, and stand in no session unasked; `forgectl list --origin import`"
+                "searchable now, and injected when they match; not pinned. "
+                "`forgectl list --origin import` lists them"
             )
     if any(report.counts.get(each) for each in ("secret", "conflict", "refused")):
         sys.exit(NOT_DONE)

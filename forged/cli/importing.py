@@ -1,8 +1,8 @@
-"""`forgectl import`: memories out of other programs' files, or out of another root of ours.
+"""`forgectl import`: make memories of other programs' files, or of another folder of forged.
 
-What it will do is shown before anything is written, with all that cannot be kept; `--dry-run` ends there. A
-text with a secret is named by the shape of that and its place, and never shown. An import that was killed is
-asked for again and goes on: what is there already stays as it is.
+The plan is shown before anything is written, with everything that cannot be imported. `--dry-run` ends
+there. A text with a secret is named by the kind of secret and its place, and is never shown. An import that
+was interrupted goes on when it is run again: existing memories stay as they are.
 """
 
 from __future__ import annotations
@@ -45,21 +45,19 @@ _GONE_ON = ("new", "exists")
 
 @click.command("import")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@click.option(
-    "--as", "form", type=click.Choice(FORMS), help="What form the files have, if they do not show it."
-)
-@click.option("--scope", type=click.Choice(("repo", "user")), help="Whose memories they become.")
+@click.option("--as", "form", type=click.Choice(FORMS), help="Format of the files, if it cannot be detected.")
+@click.option("--scope", type=click.Choice(("repo", "user")), help="Scope of the new memories.")
 @click.option(
     "--into",
     multiple=True,
     metavar="[NAME=]PATH",
-    help="Where the repository NAME is, or all go; repeatable.",
+    help="Folder of the repository NAME, or for all memories; repeatable.",
 )
-@click.option("--mine", is_flag=True, help="The memory files are my own: believe who they say wrote them.")
-@click.option("--allow-secret", is_flag=True, help="Also what holds a secret: agents will see it.")
-@click.option("--allow-forgotten", is_flag=True, help="Also what was forgotten in the last 7 days.")
-@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
-@click.option("--verbose", "-v", is_flag=True, help="Name each memory, and each line that is left out.")
+@click.option("--mine", is_flag=True, help="The memory files are mine: keep the authors that they name.")
+@click.option("--allow-secret", is_flag=True, help="Also texts with a secret: agents will see it.")
+@click.option("--allow-forgotten", is_flag=True, help="Also texts that were forgotten in the last 7 days.")
+@click.option("--dry-run", is_flag=True, help="Only show the plan.")
+@click.option("--verbose", "-v", is_flag=True, help="List each memory, and each line that is left out.")
 @yes_option
 @asks
 def import_command(
@@ -76,7 +74,7 @@ def import_command(
     verbose: bool,
     yes: bool,
 ) -> None:
-    """Take over memories from CLAUDE.md and its kin, notes, exports of other tools, other roots of forged."""
+    """Import memories from CLAUDE.md and the like, notes, exports of other tools, or folders of forged."""
     found = _read(paths, ReadOptions(call.environ.get("HOME", ""), form or "", scope or ""))
     places = _into(into)
     if not (yes or dry_run):
@@ -86,26 +84,26 @@ def import_command(
         moves, twice = plan_items(found.items, here)
         how = wire.Import(workspace="", own=mine, allow_secret=allow_secret, allow_forgotten=allow_forgotten)
         one = _Import(call, client, moves, how)
-        looked = one.looked()
-        left = (*found.left, *twice, *looked.unlinked)
-        report = report_of(moves, looked.outcomes, found.formats, left, looked.roots)
+        preview = one.preview()
+        left = (*found.left, *twice, *preview.unlinked)
+        report = report_of(moves, preview.outcomes, found.formats, left, preview.roots)
         if not dry_run and report.counts.get("new"):
             if not yes:
-                _ask(report, verbose=verbose)
+                _confirm_plan(report, verbose=verbose)
                 left, verbose = (left, verbose) if call.as_json else ((), False)  # it has been shown
-            done = one.written(looked)
-            report = report_of(moves, done, found.formats, left, looked.roots, done=True)
+            done = one.write(preview)
+            report = report_of(moves, done, found.formats, left, preview.roots, done=True)
     end_with(call, report, verbose=verbose)
 
 
-def _ask(report: ImportReport, *, verbose: bool) -> None:
-    """Raises Stop unless the person wants it."""
+def _confirm_plan(report: ImportReport, *, verbose: bool) -> None:
+    """Ask for confirmation. Raises Stop if declined."""
     question = f"Import {counted(report.counts['new'], 'memory', 'memories')}?"
     confirm(lines_of(report, verbose=verbose), question, declined="nothing was imported")
 
 
 def _read(paths: Sequence[str], asked: ReadOptions) -> ImportBatch:
-    """All that the paths come to. Raises Stop."""
+    """Read all items of the paths. Raises Stop."""
     try:
         return merge_batches([read_path(os.path.abspath(path), asked) for path in paths])
     except WorkspaceError as error:
@@ -113,18 +111,18 @@ def _read(paths: Sequence[str], asked: ReadOptions) -> ImportBatch:
 
 
 def _into(given: Sequence[str]) -> Mapping[str, str]:
-    """Where repositories are, by name. Raises Stop."""
+    """Return the folders of repositories by name. Raises Stop."""
     places: dict[str, str] = {}
     for each in given:
         name, _, path = ("", "", each) if os.path.isdir(each) else each.partition("=")
         if not os.path.isdir(path):
-            raise Stop("usage", f"--into {each}: {path or name} is no directory; say [NAME=]PATH")
+            raise Stop("usage", f"--into {each}: {path or name} is not a directory; give [NAME=]PATH")
         places[name] = os.path.abspath(path)
     return places
 
 
 def _repository_name(client: Client, workspace: str) -> str:
-    """What the repository of a workspace is called: the name of its folder."""
+    """Return the name of a workspace's repository: that of its folder."""
     here = [root for root in gathering.roots(client, workspace) if root.scope == "repo"]
     shared = sorted(here, key=lambda root: root.directory.startswith(f"{root.root}/.forge/"))
     return project_name(shared[0].root) if shared else ""
@@ -133,8 +131,8 @@ def _repository_name(client: Client, workspace: str) -> str:
 # --- the daemon's part ---------------------------------------------------------------------------------
 
 
-class _Looked(msgspec.Struct, frozen=True):
-    """What would become of each move, and how they are linked then."""
+class _Preview(msgspec.Struct, frozen=True):
+    """Preview of an import: the result for each item, and the links between them."""
 
     outcomes: tuple[wire.ImportOutcome, ...]
     drafts: tuple[wire.ImportedDraft, ...]
@@ -143,7 +141,7 @@ class _Looked(msgspec.Struct, frozen=True):
 
 
 class _Import:
-    """One import of these moves; `how` says what is permitted."""
+    """Sends planned items to the daemon; `how` has the permissions."""
 
     def __init__(
         self, call: Invocation, client: Client, moves: Sequence[PlannedItem], how: wire.Import
@@ -154,10 +152,10 @@ class _Import:
         self._how = how
         self._roots: dict[Destination, str] = {}
 
-    def looked(self) -> _Looked:
-        """Ask what would become of each; nothing is written."""
+    def preview(self) -> _Preview:
+        """Ask for the result of each item without writing."""
         drafts = [_draft(move, ()) for move in self._moves]
-        outcomes = self._asked(drafts, range(len(drafts)), preview=True)
+        outcomes = self._send(drafts, range(len(drafts)), preview=True)
         ids = {
             (move.place, move.memory_id): outcomes[number].memory_id
             for number, move in enumerate(self._moves)
@@ -165,15 +163,15 @@ class _Import:
         }
         links, unlinked = plan_links(self._moves, ids)
         linked = tuple(_draft(move, links[number]) for number, move in enumerate(self._moves))
-        return _Looked(tuple(outcomes[each] for each in range(len(drafts))), linked, unlinked, self._roots)
+        return _Preview(tuple(outcomes[each] for each in range(len(drafts))), linked, unlinked, self._roots)
 
-    def written(self, looked: _Looked) -> tuple[wire.ImportOutcome, ...]:
-        """Write what is new; the fates of all."""
-        fresh = [number for number, outcome in enumerate(looked.outcomes) if outcome.result == "new"]
-        done = self._asked(looked.drafts, fresh, preview=False)
-        return tuple(done.get(number, outcome) for number, outcome in enumerate(looked.outcomes))
+    def write(self, preview: _Preview) -> tuple[wire.ImportOutcome, ...]:
+        """Write the new items; return the results of all."""
+        fresh = [number for number, outcome in enumerate(preview.outcomes) if outcome.result == "new"]
+        done = self._send(preview.drafts, fresh, preview=False)
+        return tuple(done.get(number, outcome) for number, outcome in enumerate(preview.outcomes))
 
-    def _asked(
+    def _send(
         self, drafts: Sequence[wire.ImportedDraft], numbers: Iterable[int], *, preview: bool
     ) -> dict[int, wire.ImportOutcome]:
         outcomes: dict[int, wire.ImportOutcome] = {}

@@ -1,7 +1,7 @@
-"""`forgectl ingest`: markdown and text files as documents that all agents may search.
+"""`forgectl ingest`: add markdown and text files as documents that all agents can search.
 
-What is there already stays as it is, so a run that was interrupted, or killed, is simply asked for again. A
-text with a secret is named by the shape of that, and never shown.
+Existing documents stay as they are, so an interrupted run goes on when it is run again. A text with a secret
+is named by the kind of secret, and is never shown.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ON_SERVER = {"": "", "there": "on the server", "waits": "waits for the server"}
 
 
 class _Report(msgspec.Struct, frozen=True):
-    """What became of each document, or would: `done` says which. `complete`: nobody interrupted it."""
+    """Result for each document, or the plan if it is not `done`; `complete` unless interrupted."""
 
     done: bool
     complete: bool
@@ -49,26 +49,24 @@ class _Stock(msgspec.Struct, frozen=True):
 
 @click.command("ingest")
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
+@click.option("--source", default="", metavar="NAME", help="Name of the file or folder (default: its path).")
 @click.option(
-    "--source", default="", metavar="NAME", help="What the file or folder is called (default: its path)."
+    "--meta", multiple=True, metavar="KEY=VALUE", help="Metadata to filter a search by; repeatable."
 )
-@click.option(
-    "--meta", multiple=True, metavar="KEY=VALUE", help="Metadata to filter a recall by; repeatable."
-)
-@click.option("--agent", "agent_id", default="", metavar="NAME", help="Who brings it.")
-@click.option("--allow-secret", is_flag=True, help="Also what holds a secret: agents will see it.")
-@click.option("--allow-forgotten", is_flag=True, help="Also what was forgotten in the last 7 days.")
-@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
-@click.option("--verbose", "-v", is_flag=True, help="Name what is there already, too.")
-@click.option("--list", "lists", is_flag=True, help="Show the documents that are there.")
-@click.option("--remove", default="", metavar="SOURCE|ID", help="Remove a document with all its pieces.")
+@click.option("--agent", "agent_id", default="", metavar="NAME", help="Agent that adds it.")
+@click.option("--allow-secret", is_flag=True, help="Also texts with a secret: agents will see it.")
+@click.option("--allow-forgotten", is_flag=True, help="Also texts that were forgotten in the last 7 days.")
+@click.option("--dry-run", is_flag=True, help="Only show the plan.")
+@click.option("--verbose", "-v", is_flag=True, help="Also list unchanged documents.")
+@click.option("--list", "lists", is_flag=True, help="List the documents.")
+@click.option("--remove", default="", metavar="SOURCE|ID", help="Remove a document with all its parts.")
 @asks
 def ingest_command(
     call: Invocation, *, paths: tuple[str, ...], source: str, lists: bool, remove: str, **how: Any
 ) -> None:
-    """Let all agents search markdown and text files; --list and --remove look after them."""
+    """Let all agents search markdown and text files; --list and --remove manage them."""
     if bool(paths) + lists + bool(remove) != 1:
-        raise Stop("usage", "name files or folders, or say --list or --remove SOURCE; one of these")
+        raise Stop("usage", "give files or folders, or --list, or --remove SOURCE")
     if remove:
         _remove(call, remove)
     elif lists:
@@ -78,7 +76,7 @@ def ingest_command(
 
 
 def _found(paths: Sequence[str], source: str) -> list[DocumentFile | UnreadFile]:
-    """Raises Stop."""
+    """Return the files below the paths. Raises Stop."""
     if source and len(paths) > 1:
         raise Stop("usage", "--source names one file or folder; ingest them one by one")
     try:
@@ -114,7 +112,7 @@ def _ingest(
         except KeyboardInterrupt:
             _show(call, outcomes, done=not dry_run, complete=False, verbose=verbose)
             files = counted(len(found), "file")
-            tell(f"interrupted after {len(outcomes):,} of {files}; the same command goes on")
+            tell(f"interrupted after {len(outcomes):,} of {files}; run it again to go on")
             sys.exit(INTERRUPTED)
     _show(call, outcomes, done=not dry_run, complete=True, verbose=verbose)
     if any(each.result in {"secret", "refused"} or each.shared not in _ON_SERVER for each in outcomes):
@@ -122,7 +120,7 @@ def _ingest(
 
 
 def _pair(text: str) -> tuple[str, Any]:
-    """One key and its value. Raises Stop."""
+    """Parse KEY=VALUE. Raises Stop."""
     key, equals, value = text.partition("=")
     if not (key and equals):
         raise Stop("usage", f"--meta {text!r} is not KEY=VALUE")
@@ -139,8 +137,10 @@ def _outcomes(
     try:
         for batch in _batches(found):
             texts = tuple(each for each in batch if isinstance(each, DocumentText))
-            told = iter(_asked(call, client, texts, asked))
-            yield [next(told) if isinstance(each, DocumentText) else _refused(each) for each in batch]
+            results = iter(_send(call, client, texts, asked))
+            yield [
+                next(results) if isinstance(each, DocumentText) else _refused_outcome(each) for each in batch
+            ]
             done += len(batch)
             bar.draw("looking" if asked.preview else "ingesting", done, len(found))
     finally:
@@ -148,7 +148,7 @@ def _outcomes(
 
 
 def _batches(found: Sequence[DocumentFile | UnreadFile]) -> Iterator[list[DocumentText | UnreadFile]]:
-    """As many at once as is quick to answer; each is read when its turn has come."""
+    """Yield batches that are quick to answer; a file is read when its batch is built."""
     batch: list[DocumentText | UnreadFile] = []
     size = 0
     for file in found:
@@ -163,7 +163,7 @@ def _batches(found: Sequence[DocumentFile | UnreadFile]) -> Iterator[list[Docume
         yield batch
 
 
-def _asked(
+def _send(
     call: Invocation, client: Client, texts: Sequence[DocumentText], asked: wire.Ingest
 ) -> tuple[wire.DocumentOutcome, ...]:
     if not texts:
@@ -177,7 +177,7 @@ def _asked(
     return reply.outcomes
 
 
-def _refused(each: UnreadFile) -> wire.DocumentOutcome:
+def _refused_outcome(each: UnreadFile) -> wire.DocumentOutcome:
     return wire.DocumentOutcome(source=each.source, result="refused", reason=each.why)
 
 
@@ -192,35 +192,39 @@ def _show(
     if call.as_json:
         return
     if not outcomes:
-        tell("no markdown or text file is there")
+        tell("no markdown or text file was found")
     elif not done:
-        tell("nothing was written; without --dry-run it is done")
+        tell("nothing was written; run it without --dry-run to ingest")
     elif any(counts.get(each) for each in _FRESH):
-        tell("agents find them from now on; `forgectl search --scope org QUERY` tries it")
+        tell("agents can find them now; try `forgectl search --scope org QUERY`")
 
 
 def _lines(
     outcomes: Sequence[wire.DocumentOutcome], counts: dict[str, int], *, verbose: bool
 ) -> Iterator[str]:
     rows = [
-        (each.result, escape_line(each.source), escape_line(each.reason) or _written(each))
+        (each.result, escape_line(each.source), escape_line(each.reason) or _facts_of(each))
         for each in outcomes
         if verbose or each.result != "exists" or each.forgotten or each.shared not in {"", "there"}
     ]
     yield from columns(rows)
     if unchanged := counts.get("exists", 0):
-        yield f"{counted(unchanged, 'document')} there already, unchanged"
+        yield f"{counted(unchanged, 'document')} unchanged"
 
 
-def _written(outcome: wire.DocumentOutcome) -> str:
+def _facts_of(outcome: wire.DocumentOutcome) -> str:
     refused = f"not on the server: {escape_line(outcome.shared)}"
-    told = (counted(outcome.pieces, "piece"), _left_out(outcome), _ON_SERVER.get(outcome.shared, refused))
-    return ", ".join(filter(None, told))
+    facts = (
+        counted(outcome.pieces, "part"),
+        _forgotten_note(outcome),
+        _ON_SERVER.get(outcome.shared, refused),
+    )
+    return ", ".join(filter(None, facts))
 
 
-def _left_out(outcome: wire.DocumentOutcome) -> str:
-    told = f"{outcome.forgotten:,} left out, forgotten in the last 7 days (--allow-forgotten brings them)"
-    return told if outcome.forgotten else ""
+def _forgotten_note(outcome: wire.DocumentOutcome) -> str:
+    reason = f"{outcome.forgotten:,} left out, forgotten in the last 7 days (--allow-forgotten adds them)"
+    return reason if outcome.forgotten else ""
 
 
 def _list(call: Invocation) -> None:
@@ -242,17 +246,17 @@ def _list(call: Invocation) -> None:
     if problem:
         tell(escape_line(problem))
     if not records and not call.as_json:
-        tell("no document is there; `forgectl ingest PATH` brings some")
+        tell("there are no documents; `forgectl ingest PATH` adds some")
 
 
 def _amount(record: wire.DocumentRecord) -> str:
-    told = counted(record.of, "piece")
-    told = told if record.pieces >= record.of else f"{record.pieces:,} of {told}"
-    return told if record.here else f"{told}, on the server alone"
+    parts = counted(record.of, "part")
+    parts = parts if record.pieces >= record.of else f"{record.pieces:,} of {parts}"
+    return parts if record.here else f"{parts}, only on the server"
 
 
 def _remove(call: Invocation, name: str) -> None:
-    """By its id or source, or else by the path that it means from here."""
+    """Remove a document by id or source, or by a path from here."""
     try:
         reply = ask(call, wire.RemoveDocument(name=name), check_done)
     except Stop as stop:
@@ -261,8 +265,8 @@ def _remove(call: Invocation, name: str) -> None:
             raise
         reply = ask(call, wire.RemoveDocument(name=path), check_done)
     lines = (
-        f"removed {escape_line(each.source)} ({counted(each.pieces, 'piece')})" for each in reply.documents
+        f"removed {escape_line(each.source)} ({counted(each.pieces, 'part')})" for each in reply.documents
     )
     show(call, reply, lines)
     if reply.waits and not call.as_json:
-        tell("the shared server hears of it as soon as it can be asked")
+        tell("the shared server gets the removal as soon as it answers")

@@ -1,4 +1,4 @@
-"""`forgectl integrations`: how each agent is connected, and what it was given and gave today."""
+"""`forgectl integrations`: show how each agent is connected, and its activity of today."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CONNECTIONS = {
 
 
 class Agent(msgspec.Struct, frozen=True):
-    """One agent: how it stands here, and what the daemon has seen of it; None where it has seen nothing."""
+    """State of an agent on this machine, and its activity, None without any."""
 
     state: AgentState
     seen: AgentReport | None = None
@@ -43,9 +43,9 @@ def integrations_command() -> None:
 @click.option("--all", "each", is_flag=True, help="Also agents that are not on this machine.")
 @asks
 def status_command(call: Invocation, *, each: bool) -> None:
-    """Show of each agent whether it is installed, connected and trusted, and what it was given today.
+    """Show if each agent is installed, connected and trusted, and its activity of today.
 
-    Exit code 1: none is connected, or one is not as it should be.
+    Exit code 1 if none is connected, or one has a problem.
     """
     silence, seen = _seen(call)
     states = integrations.report(machine_of(call))
@@ -56,7 +56,7 @@ def status_command(call: Invocation, *, each: bool) -> None:
 
 
 def is_fine(state: AgentState) -> bool:
-    """Whether nothing need be done about an agent."""
+    """Return True if an agent is connected without a problem."""
     return state.connection == "connected" and state.trust != "missing"
 
 
@@ -65,7 +65,7 @@ def _matters(state: AgentState) -> bool:
 
 
 def _seen(call: Invocation) -> tuple[str, Mapping[str, AgentReport]]:
-    """Why the daemon says nothing, and what it has seen of each agent. None is started for that."""
+    """Return the reason why the daemon is silent, and the activity of each agent."""
     try:
         with daemon(msgspec.structs.replace(call, autostart=False)) as client:
             report = client.status("")
@@ -78,9 +78,9 @@ def _lines(agents: tuple[Agent, ...], silence: str, paint: Painter) -> Iterator[
     for agent in agents:
         yield from _one(agent, paint)
     if not agents:
-        yield "no agent is here that forged knows; `forgectl setup --help` names them"
+        yield "no supported agent was found; `forgectl setup --help` names them"
     if silence:
-        yield f"what was seen today is not known: {escape_line(silence)}"
+        yield f"activity of today is unknown: {escape_line(silence)}"
 
 
 def _one(agent: Agent, paint: Painter) -> Iterator[str]:
@@ -90,7 +90,7 @@ def _one(agent: Agent, paint: Painter) -> Iterator[str]:
     yield f"{state.title} {escape_line(state.version)}".rstrip() + f"  ({escape_line(where)})"
     yield f"    {paint(colour, word)}{escape_line(f': {state.detail}') if state.detail else ''}"
     if state.trust == "missing":
-        yield f"    {paint('bad', 'not trusted')}: it runs no hook; {TRUST_HOOKS}"
+        yield f"    {paint('bad', 'not trusted')}: it runs no hooks; {TRUST_HOOKS}"
     elif state.trust:
         yield f"    {paint('good', 'trusted')}"
     yield f"    MCP server: {'yes' if state.mcp else 'no'}"
@@ -109,7 +109,7 @@ def _today(seen: AgentReport) -> str:
     facts = (
         last,
         f"today {counted(seen.injected_today, 'memory', 'memories')} injected",
-        f"{seen.kept_today:,} kept",
+        f"{seen.kept_today:,} saved",
         f"{seen.failed_today:,} failed ({escape_line(seen.last_failure)})" if seen.failed_today else "",
     )
     return ", ".join(filter(None, facts))

@@ -1,8 +1,8 @@
-"""`forgectl learn`: memories out of what agents and people said before forged was there.
+"""`forgectl learn`: propose memories from past sessions of agents.
 
-Shown first is what there is and what judging it costs; then one session after the other is handed to the
-daemon, oldest first, and what it comes to waits for `forgectl review`: nothing is written here. A session
-that was judged is not judged again, so a run that ended early is gone on with by the next.
+It first shows the sessions and the cost. Then it hands them to the daemon one by one, oldest first. The
+proposals wait in `forgectl review`: no memory is written here. A session is judged once, so the next run
+goes on after an interruption.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from forged_client.client import Client
 from forged_client.protocol import Learn, ListPast, PastSessions
 
 _LONG_S = 60.0
-_ENDED_EARLY = "ended early: the daemon finishes the session in hand, `forgectl learn` goes on with the rest"
+_ENDED_EARLY = "interrupted: the daemon finishes the current session, `forgectl learn` goes on with the rest"
 _GOES_ON = "`forgectl learn` goes on from here"
 _HEAD = ("agent", "sessions", "messages", "tokens", "calls")
 _LEFT_OUT = {
-    "known": "learned from already",
-    "empty": "in which nobody said anything",
-    "ours": "of a classifier of forged",
+    "known": "already used",
+    "empty": "without a message of a person",
+    "ours": "that forged's classifier made",
     "unreadable": "that could not be read",
 }
 
 
 class LearningReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What there was, what it would cost, and what came of it; what `--json` prints."""
+    """Sessions, cost and result of a run, as `--json` prints them."""
 
     sessions: dict[str, int]
     left_out: dict[str, int]
@@ -70,16 +70,16 @@ class LearningReport(msgspec.Struct, frozen=True, kw_only=True):
     default="90d",
     show_default=True,
     metavar="WHEN",
-    help="Only sessions since then.",
+    help="Only sessions since WHEN.",
 )
 @click.option("--here", is_flag=True, help="Only sessions of this workspace.")
-@click.option("--dry-run", is_flag=True, help="Show what there is and what it costs, and end.")
+@click.option("--dry-run", is_flag=True, help="Only show the sessions and the cost.")
 @yes_option
 @asks
 def learn_command(
     call: Invocation, *, agents: tuple[str, ...], since: str, here: bool, dry_run: bool, yes: bool
 ) -> None:
-    """Read past sessions of your agents and propose memories; nothing is kept before you review it."""
+    """Propose memories from past sessions of your agents; nothing is saved before you approve it."""
     if not (yes or dry_run):
         require_answer(call, "learn")
     chosen = agents or tuple(FORMATS)
@@ -88,17 +88,17 @@ def learn_command(
         check_done(known)
         past = _surveyed(call, known, chosen, since, here=here)
         new = sorted((each for each in past if each.kind == "new"), key=lambda each: each.said_at)
-        report = _report(past, new, known)
+        report = _report_of(past, new, known)
         if dry_run or not new:
-            show(call, report, _shown(report, new, known, call.width))
+            show(call, report, _plan_lines(report, new, known, call.width))
             return
         if not yes:
-            shown = _shown(report, new, known, call.width)
+            shown = _plan_lines(report, new, known, call.width)
             confirm(shown, "Learn from these?", "nothing was learned, and nothing was sent")
         learning = _Learning(call, client, known)
         learning.run(new)
     report = msgspec.structs.replace(report, learned=learning.learned, to_review=learning.to_review)
-    show(call, report, _ended(report))
+    show(call, report, _result_lines(report))
 
 
 # --- what there is -------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ def _surveyed(
     return [each for each in past if not here or each.workspace == call.workspace]
 
 
-def _report(past: Sequence[Past], new: Sequence[Past], known: PastSessions) -> LearningReport:
+def _report_of(past: Sequence[Past], new: Sequence[Past], known: PastSessions) -> LearningReport:
     needed = sum(calls(each, known) for each in new)
     tokens, agents = sum(each.tokens for each in new), Counter(each.found.agent for each in new)
     return LearningReport(
@@ -133,7 +133,9 @@ def _report(past: Sequence[Past], new: Sequence[Past], known: PastSessions) -> L
     )
 
 
-def _shown(report: LearningReport, new: Sequence[Past], known: PastSessions, width: int) -> Iterator[str]:
+def _plan_lines(
+    report: LearningReport, new: Sequence[Past], known: PastSessions, width: int
+) -> Iterator[str]:
     if new:
         rows = [
             _row(agent, [each for each in new if each.found.agent == agent], known)
@@ -146,10 +148,10 @@ def _shown(report: LearningReport, new: Sequence[Past], known: PastSessions, wid
         yield f"left out: {counted(count, 'session')} {_LEFT_OUT[kind]}"
     if report.without_workspace:
         gone = counted(report.without_workspace, "session")
-        yield f"{gone} of folders that are gone: of these only what holds for you in all projects"
+        yield f"{gone} of deleted folders: only memories for all your repositories are proposed from them"
     if new:
         yield from _cost(report, known)
-        yield "what they come to waits in `forgectl review`; until you keep it nothing is written"
+        yield "proposals wait in `forgectl review`; nothing is saved until you approve it"
 
 
 def _row(agent: str, new: Sequence[Past], known: PastSessions) -> tuple[str, ...]:
@@ -164,7 +166,7 @@ def _row(agent: str, new: Sequence[Past], known: PastSessions) -> tuple[str, ...
 
 def _cost(report: LearningReport, known: PastSessions) -> Iterator[str]:
     if not known.classifier:
-        yield "cost: nothing; the built-in classifier judges them on this machine"
+        yield "cost: none; the built-in classifier reads them on this machine"
         return
     model = escape_line(known.classifier)
     yield f"cost: about {report.calls:,} calls and {report.prompt_tokens:,} prompt tokens of {model}"
@@ -179,9 +181,9 @@ def _cost(report: LearningReport, known: PastSessions) -> Iterator[str]:
 
 
 class _Learning:
-    """Hands over one session after the other: how many were `learned` from, how many proposals wait then.
+    """Hands sessions to the daemon one by one; counts sessions that were `learned` from and proposals.
 
-    A session that is not taken, because memory is paused or off where it was, is left for the next run.
+    A session of a place where memory is paused or off is left for the next run.
     """
 
     def __init__(self, call: Invocation, client: Client, known: PastSessions) -> None:
@@ -194,7 +196,7 @@ class _Learning:
         self.to_review = known.to_review
 
     def run(self, new: Sequence[Past]) -> None:
-        """Learn from these, in their order. Raises Stop where it cannot go on now."""
+        """Learn from sessions in their order. Raises Stop where it cannot go on now."""
         try:
             for number, past in enumerate(new):
                 self._draw(number, len(new))
@@ -209,15 +211,15 @@ class _Learning:
             tell(f"{counted(count, 'session')} not learned from: {reason}")
 
     def _draw(self, number: int, total: int) -> None:
-        told = f"{counted(self.to_review, 'proposal')} to review"
-        self._bar.draw("learning", number, total, told)
+        waiting = f"{counted(self.to_review, 'proposal')} to review"
+        self._bar.draw("learning", number, total, waiting)
         if not self._call.as_json:
-            self._bar.tell_instead(progress("learning", number, total, told), once=10 * number // total)
+            self._bar.tell_instead(progress("learning", number, total, waiting), once=10 * number // total)
 
     def _learn(self, past: Past) -> None:
         try:
             for request in requests(past, self._call.environ):
-                if reason := self._judged(request):
+                if reason := self._submit(request):
                     self._reasons[reason] += 1
                     return
         except TranscriptError as error:
@@ -225,8 +227,8 @@ class _Learning:
         else:
             self.learned += 1
 
-    def _judged(self, request: Learn) -> str:
-        """Have a part of a session judged; why it was not taken, or nothing."""
+    def _submit(self, request: Learn) -> str:
+        """Have a part of a session judged; return the reason if it was refused."""
         reply, since = self._client.ask(request), time.monotonic()
         rest = msgspec.structs.replace(request, messages=(), said_at=(), mark="")
         while reply.status == "ok" and reply.outcome == "waiting":
@@ -242,8 +244,8 @@ class _Learning:
         return reply.reason if reply.outcome == "rejected" else ""
 
 
-def _ended(report: LearningReport) -> Iterator[str]:
+def _result_lines(report: LearningReport) -> Iterator[str]:
     sessions, proposals = counted(report.learned, "session"), counted(report.to_review, "proposal")
     yield f"learned from {sessions}: {proposals} to review"
     if report.to_review:
-        yield "`forgectl review` shows them where they would be saved, and asks which to save"
+        yield "`forgectl review` shows them and asks which to save"

@@ -1,9 +1,7 @@
-"""The log of a daemon that a client started, read while the daemon writes it.
+"""Reader of the daemon's log file that can follow it while the daemon writes.
 
-In: the path of the log. Out: its last lines, and whole lines as they come. The daemon does not rename its log
-when it is long but copies its end to `<name>.1` and empties it; whoever follows finds in that copy what came
-between its last look and the cut. A log that is not there yet is an empty one. Nothing is raised but OSError
-for a file that cannot be read.
+The daemon does not rename a long log: it copies the end to `<name>.1` and empties the file. A reader finds
+the lines before the cut in that copy. A missing log is an empty one. Raises OSError for an unreadable file.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ _REMEMBERED = 512
 
 
 class LogFile:
-    """A log and how far it has been read."""
+    """A log file with the position up to which it was read."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -21,14 +19,14 @@ class LogFile:
         self._begun = b""  # of a line that is not whole yet
 
     def last(self, number: int) -> list[str]:
-        """The last lines, with those of the old log where this one has too few."""
+        """Return the last lines, also from the old log if this one has too few."""
         lines = self.more()
         if len(lines) < number:
             lines = _lines(_content(f"{self._path}.1")) + lines
         return lines[-number:] if number else []
 
     def more(self) -> list[str]:
-        """The lines that have come since the last look."""
+        """Return the lines since the last call."""
         whole, end, self._begun = (self._begun + self._news()).rpartition(b"\n")
         return _lines(whole + end)
 
@@ -50,7 +48,7 @@ class LogFile:
         return news
 
     def _cut_off(self) -> bytes:
-        """What was written after the last look and copied away before this one."""
+        """Return the text that was written after the last read and moved to the copy."""
         copy = _content(f"{self._path}.1")
         at = copy.rfind(self._before) if self._before else -1
         return copy[at + len(self._before) :] if at >= 0 else b""

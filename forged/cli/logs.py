@@ -1,7 +1,7 @@
-"""`forgectl logs`: what the daemon has to say, from wherever it says it. Asks no daemon.
+"""`forgectl logs`: print the daemon's log, without asking the daemon.
 
-As a service it is the journal, else the file into which a client that starts a daemon points it. A daemon
-that somebody runs in the foreground says it there.
+The log of a service is in systemd's journal. A daemon that a client started writes to a file. A daemon in the
+foreground writes to its terminal.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from forged.cli.commands import reads
 from forged.cli.exits import Stop
 from forged.cli.log_file import LogFile
 from forged.cli.terminal import escape, say, say_json, tell
-from forged.cli.user_manager import SERVICE, of_address, program, surroundings
+from forged.cli.user_manager import SERVICE, login_environment, of_address, program
 from forged_client.address import state_dir
 from forged_client.autostart import LOG_NAME
 from forged_client.errors import AddressError
@@ -30,14 +30,14 @@ from forged_client.errors import AddressError
     type=click.IntRange(min=0),
     metavar="N",
     default=50,
-    help="How many of the last (default: 50).",
+    help="Number of lines from the end (default: 50).",
 )
-@click.option("-f", "--follow", "follows", is_flag=True, help="Go on with what comes, until Ctrl-C.")
+@click.option("-f", "--follow", "follows", is_flag=True, help="Follow the log until Ctrl-C.")
 @reads
 def logs_command(call: Invocation, *, number: int, follows: bool) -> None:
     """Show the end of the daemon's log: systemd's journal, or the daemon's own file."""
     if call.as_json and follows:
-        raise Stop("usage", "--json is one object, and --follow has no end: leave one of them out")
+        raise Stop("usage", "--json prints one object and --follow never ends: use only one of them")
     lines = (_journal if _is_in_journal(call) else _file)(call, number, follows=follows)
     try:
         if call.as_json:
@@ -50,21 +50,23 @@ def logs_command(call: Invocation, *, number: int, follows: bool) -> None:
 
 
 def _is_in_journal(call: Invocation) -> bool:
-    """Whether the daemon is a service, running or not."""
+    """Return True if the daemon is a service, running or not."""
     manager = of_address(call)
     return manager is not None and manager.unit(SERVICE).load == "loaded"
 
 
 def _journal(call: Invocation, number: int, *, follows: bool) -> Iterator[str]:
-    """Lines of journalctl, which says on stderr why there are none."""
+    """Yield the lines of journalctl, which prints its errors itself."""
     journalctl = program(call, "journalctl")
     if not journalctl:
-        raise Stop("unavailable", "systemd runs the daemon, and there is no journalctl here to show its log")
+        raise Stop(
+            "unavailable", "systemd runs the daemon, but journalctl was not found, so its log cannot be shown"
+        )
     # Of all journals that may be read: where they are not split by users --user would find none.
     command = [journalctl, f"--user-unit={SERVICE}", f"--lines={number}", "--no-pager", "--quiet"]
     with subprocess.Popen(
         [*command, "--follow"] if follows else command,
-        env=surroundings(call),
+        env=login_environment(call),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         text=True,
@@ -87,7 +89,7 @@ def _file(call: Invocation, number: int, *, follows: bool) -> Iterator[str]:
         raise Stop("configuration", str(error)) from error
     if not os.path.exists(path):
         if not follows:
-            raise Stop("not_found", f"there is no {path}: no client has started a daemon here yet")
+            raise Stop("not_found", f"{path} does not exist: no client has started a daemon here yet")
         tell(f"forgectl: waiting for {path}")
     log = LogFile(path)
     try:

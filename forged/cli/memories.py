@@ -90,7 +90,14 @@ def _begin(words: Iterable[str]) -> Callable[[click.Context, click.Parameter, st
 @click.option("--all-repos", is_flag=True, help="Include every repository that forged has seen.")
 @click.option("-l", "--long", "long", is_flag=True, help="Show time, session and origin, too.")
 @click.option("--all-versions", is_flag=True, help="Include superseded versions.")
-@click.option("--limit", type=click.IntRange(1, 1000), default=100, show_default=True)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 1000),
+    default=100,
+    show_default=True,
+    metavar="N",
+    help="Most memories.",
+)
 @click.option("--offset", type=click.IntRange(0), default=0, metavar="N", help="Skip the first N.")
 @min_generation_option
 @asks
@@ -200,7 +207,9 @@ def _page(call: Invocation, memory: wire.MemoryRecord, chain: wire.Chain) -> str
 @click.option(
     "--type", "memory_type", type=_TYPES, default="", help="Kind of memory, in scope user or agent."
 )
-@click.option("--importance", type=click.FloatRange(0, 1), help="Importance; below a limit it is not found.")
+@click.option(
+    "--importance", type=click.FloatRange(0, 1), metavar="NUMBER", help="Below a limit it is not found."
+)
 @click.option("--meta", "metadata", multiple=True, metavar="KEY=VALUE", help="Metadata; repeatable.")
 @click.option(
     "--category", type=CATEGORIES, default="", help="Subject (default: that of --supersedes, else by scope)."

@@ -1,8 +1,7 @@
-"""The past sessions of agents as `forgectl learn` needs them: found, looked through, cut into requests.
+"""Past sessions of agents for `forgectl learn`: find them, survey them, cut them into requests.
 
-`survey` reads each session once and says what it is; only one that is `new` is worth handing over. What an
-agent did for forged itself, as its classifier, is no session of a person. Nothing is raised for a session
-that cannot be read.
+`survey` reads each session once and classifies it; only `new` ones are handed over. Sessions in which an
+agent was forged's classifier are left out. A session that cannot be read raises nothing.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ Kind = Literal["new", "known", "empty", "ours", "unreadable"]
 
 
 class Past(msgspec.Struct, frozen=True):
-    """A session as it was looked through.
+    """A surveyed session.
 
-    `home` is the folder of its agent; it `is_homeless` if its workspace is gone.
+    `home` is the folder of its agent. It `is_homeless` if its workspace no longer exists.
     """
 
     found: FoundSession
@@ -42,13 +41,13 @@ class Past(msgspec.Struct, frozen=True):
 
 
 def listed(environ: Mapping[str, str], agents: Sequence[str], since: float) -> list[tuple[FoundSession, str]]:
-    """Every session that was touched since then, with the folder of its agent."""
+    """Return every session that changed since a time, with the folder of its agent."""
     homes = {agent: FORMATS[agent].home(environ, address.home(environ)) for agent in agents}
     return [(found, home) for agent, home in homes.items() for found in sessions(agent, home, since)]
 
 
 def survey(found: FoundSession, home: str, known: PastSessions, environ: Mapping[str, str]) -> Past:
-    """What a session is; `known` says what was learned from before."""
+    """Read and classify a session; `known` has the marks of sessions that were learned from."""
     try:
         session = read(found, home)
     except TranscriptError:
@@ -77,10 +76,10 @@ def _kind(session: PastSession, marks: Mapping[str, str], environ: Mapping[str, 
 
 
 def requests(past: Past, environ: Mapping[str, str]) -> Iterator[Learn]:
-    """What hands a session over; the last request has its mark. Raises TranscriptError.
+    """Yield the requests that hand a session over; the last one has its mark. Raises TranscriptError.
 
-    Where its workspace is gone, what was said is heard in the home directory, where no repository is: of that
-    only what holds for the person everywhere can be kept.
+    A session without its workspace is handed over for the home directory, which is in no repository. Only
+    memories of the user can be proposed from it.
     """
     session = read(past.found, past.home)
     workspace = address.home(environ) if past.is_homeless else past.workspace
@@ -113,5 +112,5 @@ def _parts(session: PastSession) -> Iterator[list[tuple[Message, float]]]:
 
 
 def calls(past: Past, known: PastSessions) -> int:
-    """How many calls of a model a session takes, at least."""
+    """Return the least number of model calls for a session."""
     return max(1, -(-past.characters // known.call_characters)) if known.classifier else 0

@@ -107,7 +107,7 @@ def review_command(
 
 
 def _is_at_terminal(call: Invocation) -> bool:
-    return call.interactive and bool(call.width) and not call.as_json
+    return call.interactive and call.shows_terminal and not call.as_json
 
 
 # --- decisions -----------------------------------------------------------------------------------------

@@ -56,7 +56,12 @@ def _scope_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.command("search")
 @click.argument("query")
 @_scope_options
-@click.option("--limit", type=click.IntRange(1, 100), help=f"Most memories (default: {_LIMIT}; scopes: all).")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 100),
+    metavar="N",
+    help=f"Most memories (default: {_LIMIT}; scopes: all).",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Show the figures of each match, too.")
 @min_generation_option
 @asks

@@ -1,6 +1,6 @@
-"""What `forgectl setup` says: what it will do, what it has found, what remains for the person.
+"""Text of `forgectl setup`: the plan, and the steps that remain for the person.
 
-Lines out of values, escaped. Nothing in them is a secret: of a key only its variable's name is known here.
+Functions return escaped lines. They contain no secret: of a key only the variable's name is known here.
 """
 
 from __future__ import annotations
@@ -12,33 +12,38 @@ from forged.cli.terminal import escape_line, listed
 from forged.integrations import AgentState, ClassifierProgram, Machine, ModelServer
 
 _CODEX = (
-    "Codex runs no hook before you trust it: start `codex`, and when it says that hooks need review, choose",
-    '"Trust all and continue" (later: /hooks); `forgectl integrations status` says whether it does',
+    "Codex runs no hooks before you trust them: start `codex`, and when it asks to review hooks, choose",
+    '"Trust all and continue" (later: /hooks); `forgectl integrations status` shows if it does',
 )
 
 
-AFTER_REMOVAL = ("Memories and what forged knows of them stay; `forgectl stop` ends the daemon.",)
+AFTER_REMOVAL = (
+    "Your memories stay, in ~/.forge and in .forge of each repository, and so does forged's state",
+    "(~/.local/state/forged unless XDG_STATE_HOME says otherwise); delete these folders to remove all.",
+    "`forgectl stop` ends the daemon.",
+)
 
 
 def no_agent() -> str:
-    """What helps where no agent was found."""
+    """Return the error for a machine without agents."""
     rows = integrations.agent_rows().values()
     names = ", ".join(row.program for row in rows)
     first = next(iter(rows)).install
     return (
-        f"no agent was found in PATH ({names}): install one (for instance `{first}`), then `forgectl setup`"
+        f"no agent was found in PATH ({names}): install one (for example "
+        f"`{first}`), then run `forgectl setup`"
     )
 
 
 def plan(
     machine: Machine, chosen: Sequence[AgentState], *, removes: bool, service: bool, git: bool = False
 ) -> Iterator[str]:
-    """What will be done, agent by agent."""
+    """Describe the changes, agent by agent."""
     rows = integrations.agent_rows()
     for state in chosen:
-        yield _who(state)
+        yield _title(state)
         if removes:
-            yield f"    takes away what connects it{_leaves(rows[state.agent].leaves)}"
+            yield f"    removes what connects it{_leaves(rows[state.agent].leaves)}"
         elif state.connection == "connected":
             yield "    is connected already"
         elif not state.is_installed:
@@ -49,24 +54,24 @@ def plan(
             )
     if git:
         yield "git"
-        yield "    takes forged's line out of .git/info/exclude of the repositories that have it"
+        yield "    removes forged's line from .git/info/exclude of the repositories that have it"
     if service:
         yield "systemd"
-        yield "    takes forged's units away" if removes else "    starts the daemon when it is asked for"
+        yield "    removes forged's units" if removes else "    starts the daemon when an agent needs it"
 
 
 def left(machine: Machine, states: Sequence[AgentState], done: Collection[str]) -> Iterator[str]:
-    """What setup does not do for anybody, each with the command that does it."""
-    yield "Left to you:"
+    """List the steps that remain for the person, each with its command."""
+    yield "Next steps for you:"
     for state in states:
         row = integrations.agent_rows()[state.agent]
         if state.agent == "codex" and state.title in done and state.trust != "given":
             yield f"  - {' '.join(_CODEX)}"
         elif row.left and state.title in done:
             yield f"  - {state.title}: {row.left}"
-    yield "  - memories that others put into a repository are not used before `forgectl trust` there"
-    yield "  - git ignores what forged captures in a repository, by a line in .git/info/exclude; if your"
-    yield "    team wants it in its commits: `forgectl trust --commit` there"
+    yield "  - memories that others put into a repository are used only after `forgectl trust` there"
+    yield "  - git ignores captured memories in a repository, by a line in .git/info/exclude; to commit"
+    yield "    them with your team: `forgectl trust --commit` there"
     titles = {row.name: row.title for row in integrations.agent_rows().values()}
     yield from _models(
         integrations.classifiers(machine, titles), integrations.servers(), integrations.keys(machine)
@@ -76,30 +81,36 @@ def left(machine: Machine, states: Sequence[AgentState], done: Collection[str]) 
 def _models(
     programs: Sequence[ClassifierProgram], servers: Sequence[ModelServer], keys: Sequence[str]
 ) -> Iterator[str]:
-    """What could judge what is kept, instead of the rules that cost nothing."""
-    for one in programs:
+    """List the models that could decide what to save, instead of the built-in classifier."""
+    if programs:
+        cheapest = min(programs, key=lambda one: one.tokens)
+        names = ", ".join(one.name for one in programs)
         yield (
-            f"  - `forgectl config classifier {one.name}` says how {one.title} decides what is kept: about"
-            f" {one.tokens:,} tokens a day ({integrations.TURNS} turns, {one.calls} calls), by your own login"
+            "  - optional: let an agent of yours choose what to save "
+            f"(from about {cheapest.tokens:,} tokens a"
+            f" day, {integrations.TURNS} turns, on your account): `forgectl config classifier NAME`"
         )
+        yield f"    NAME: {names}"
     for server in servers:
         models = f" (has {listed(server.models)})" if server.models else ""
         yield (
-            f'  - {server.name} answers here{models}: with llm.base_url = "{server.base_url}" and llm.model'
-            " in the configuration it decides what is kept (`forgectl config path`)"
+            f"  - optional: {server.name} runs here{models}; set llm.base_url "
+            f'= "{server.base_url}" and llm.model'
+            " in the configuration to let it choose what to save (`forgectl config path` shows the file)"
         )
     for name in keys:
         yield (
-            f"  - {name} is set in this shell, and the daemon does not see it: put it into a file that only"
-            ' you can read and name that, as in llm.api_key = "file:PATH"'
+            f"  - {name} is set in this shell, but the daemon does not see "
+            "it: write the key to a file that only"
+            ' you can read, and set llm.api_key = "file:PATH"'
         )
 
 
-def _who(state: AgentState) -> str:
+def _title(state: AgentState) -> str:
     what = f"{state.title} {state.version}".rstrip()
     where = state.program or state.folder
     return escape_line(f"{what} ({where})" if where else what)
 
 
 def _leaves(leaves: str) -> str:
-    return f"; {leaves} are what it leaves itself" if leaves else ""
+    return f"; the agent itself leaves {leaves}" if leaves else ""

@@ -1,4 +1,4 @@
-"""`forgectl shared`: the PostgreSQL of a team. Connects by itself; no daemon is needed."""
+"""`forgectl shared`: set up and check the PostgreSQL of a team, without the daemon."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from forged.postgres import Connection, Finding, Member, RowOwner, ServerInfo, Settings
 
 _T = TypeVar("_T")
-# What a person must change here, what the administrator of the server must, and what passes by itself.
+# Error codes for causes here, at the server, and temporary ones.
 _WORDS = {
     "not_installed": "configuration",
     "dimension": "configuration",
@@ -37,15 +37,15 @@ _LEVELS = {"ok": OK, "warn": WARN, "fail": FAIL}
 
 @click.group("shared")
 def shared_command() -> None:
-    """Set up, check and open the PostgreSQL of a team."""
+    """Set up and check the PostgreSQL of a team, and grant access to it."""
 
 
-@shared_command.command("migrate", short_help="Bring its tables up to this program.")
+@shared_command.command("migrate", short_help="Create or update its tables.")
 @reads
 def migrate_command(call: Invocation) -> None:
-    """Create the tables in the database of shared.url, or bring them up to this program.
+    """Create the tables in the database of shared.url, or update them to this version.
 
-    Does nothing where they are, and may be run by several at once.
+    Does nothing if they are up to date. Several people may run it at once.
     """
     settings = _settings(call)
     done = _with_connection(settings, lambda there: postgres.migrate(there, settings.models))
@@ -53,10 +53,10 @@ def migrate_command(call: Invocation) -> None:
     show(call, {"applied": [step.number for step in done]}, lines)
 
 
-@shared_command.command("status", short_help="Show the server, and whose rows each role has.")
+@shared_command.command("status", short_help="Show the server and the access of each role.")
 @reads
 def status_command(call: Invocation) -> None:
-    """Show which server is used for what, and which roles may get at whose rows."""
+    """Show the server, the scopes that it stores, and the rows that each role can access."""
     settings = _settings(call)
 
     async def look(there: Connection) -> tuple[ServerInfo, tuple[Member, ...]]:
@@ -82,30 +82,33 @@ def _status(about: dict[str, object], members: Sequence[Member]) -> Iterator[str
     scopes = about["scopes"]
     assert isinstance(scopes, list)
     yield f"shared: {', '.join(scopes) or 'nothing'}; you are {about['user_id']} there"
-    yield f"vectors of {about['model']}, {about['dimension']} numbers"
+    yield f"embeddings of {about['model']}, {about['dimension']} numbers each"
     for member in members:
         yield f"role {member.role}: {', '.join(map(_named, member.owners)) or 'reads documents'}"
     if not members:
-        yield f"no role is granted anything: whoever has {about['role']}'s password gets at everybody's rows"
+        yield (
+            f"no role was granted access: the password of {about['role']} "
+            "gives access to the rows of all users"
+        )
 
 
-@shared_command.command("check", short_help="Hold its schema against this program's.")
+@shared_command.command("check", short_help="Compare its schema with this version.")
 @reads
 def check_command(call: Invocation) -> None:
-    """Compare tables, indexes, row level security and dimensions with this program's; changes nothing.
+    """Compare tables, indexes, row level security and dimensions with this version; change nothing.
 
-    Exit code 1 when something is amiss.
+    Exit code 1 if something is wrong.
     """
     settings = _settings(call)
     _report(call, _with_connection(settings, lambda there: postgres.check(there, settings)))
 
 
-@shared_command.command("doctor", short_help="Say what would do the server good.")
+@shared_command.command("doctor", short_help="Check the server, with a fix for each problem.")
 @reads
 def doctor_command(call: Invocation) -> None:
-    """Do what `check` does, and look at rows, roles, TLS and settings; say what mends each.
+    """Do what `check` does, and check rows, roles, TLS and settings; name a fix for each problem.
 
-    Exit code 1 when something is amiss.
+    Exit code 1 if something is wrong.
     """
     settings = _settings(call)
     _report(call, _with_connection(settings, lambda there: postgres.examine(there, settings)))
@@ -115,37 +118,35 @@ _ROLE = click.option("--role", default="", metavar="ROLE", help="Role on the ser
 _AGENTS = click.option("--agent", "agents", multiple=True, metavar="NAME", help="Agent; repeatable.")
 
 
-@shared_command.command("grant", short_help="Open the tables to a role, for its own rows.")
+@shared_command.command("grant", short_help="Give a role access to its own rows.")
 @click.argument("user")
 @_AGENTS
-@click.option("--documents", is_flag=True, help="Also write and remove documents of the organization.")
+@click.option("--documents", is_flag=True, help="Also let it write and remove documents of the organization.")
 @_ROLE
 @reads
 def grant_command(call: Invocation, user: str, agents: tuple[str, ...], documents: bool, role: str) -> None:
-    """Let a role read and write the rows of USER, of the agents that are named, and read documents."""
+    """Let a role read and write the rows of USER and of the named agents, and read documents."""
     owners = [_owner("user", user), *_owners(agents, documents=documents)]
     role = role or user
     _with_connection(_settings(call), lambda there: postgres.grant(there, role, owners))
-    lines = [f"role {role} reads documents, and reads and writes what is of {', '.join(map(_named, owners))}"]
+    lines = [f"role {role} can read documents, and read and write rows of {', '.join(map(_named, owners))}"]
     show(call, {"role": role, "granted": [_named(each) for each in owners]}, map(escape_line, lines))
 
 
-@shared_command.command("revoke", short_help="Close the tables to a role.")
+@shared_command.command("revoke", short_help="Remove the access of a role.")
 @click.argument("user")
 @_AGENTS
-@click.option("--documents", is_flag=True, help="Only that it writes documents.")
+@click.option("--documents", is_flag=True, help="Only remove the right to write documents.")
 @_ROLE
 @reads
 def revoke_command(call: Invocation, user: str, agents: tuple[str, ...], documents: bool, role: str) -> None:
-    """Take everything from USER's role that it was granted, or only the agents that are named."""
+    """Remove all access of USER's role, or only that to the named agents."""
     role = role or user
     owners = _owners(agents, documents=documents)
     gone = _with_connection(_settings(call), lambda there: postgres.revoke(there, role, owners))
     if not gone:
-        raise Stop(
-            "not_found", f"role {role} had nothing of that: `forgectl shared status` shows what it has"
-        )
-    lines = [f"role {role} no longer gets at what is of {', '.join(map(_named, gone))}"]
+        raise Stop("not_found", f"role {role} has no such access: `forgectl shared status` shows its access")
+    lines = [f"role {role} can no longer access rows of {', '.join(map(_named, gone))}"]
     show(call, {"role": role, "revoked": [_named(each) for each in gone]}, map(escape_line, lines))
 
 
@@ -175,20 +176,20 @@ def _report(call: Invocation, found: Sequence[Finding]) -> None:
 
 
 def _settings(call: Invocation) -> Settings:
-    """How the server is reached that the configuration names. Raises Stop where it names none."""
+    """Return the settings of the configured server. Raises Stop without one."""
     try:
         loaded = config.load(call.environ).config
         settings = postgres.settings_of(loaded, call.environ)
     except (ConfigError, SharedError) as error:
         raise Stop("configuration", str(error)) from error
     if settings is None:
-        told = "no server is configured: set shared.url, as in postgresql://HOST/DATABASE"
-        raise Stop("configuration", told)
+        why = "no server is configured: set shared.url, for example to postgresql://HOST/DATABASE"
+        raise Stop("configuration", why)
     return settings
 
 
 def _with_connection(settings: Settings, work: Callable[[Connection], Awaitable[_T]]) -> _T:
-    """What `work` comes to with a connection of its own. Raises Stop for whatever is wrong there."""
+    """Run `work` with a new connection. Raises Stop for every error of it."""
 
     async def connected() -> _T:
         async with await postgres.connect(settings) as connection:

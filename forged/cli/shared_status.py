@@ -1,4 +1,4 @@
-"""Show how the endpoints of models and the team's server fare, for `status`, `doctor` and `shared status`."""
+"""State of model endpoints and of the team's server, for `status` and `doctor`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def because(reason: str) -> str:
 
 
 def endpoint_lines(endpoints: Iterable[EndpointReport], paint: Painter) -> Iterator[str]:
-    """One line for each model at an endpoint: how it fares, for what it is asked, since when and why not."""
+    """Return one line for each model at an endpoint: its state, its uses, and the last error."""
     for one in endpoints:
         state = paint(_COLOURS.get(one.state, "strong"), escape_line(one.state))
         named = (
@@ -25,7 +25,7 @@ def endpoint_lines(endpoints: Iterable[EndpointReport], paint: Painter) -> Itera
 
 
 def endpoint_facts(one: EndpointReport) -> Iterator[str]:
-    """When it last answered, since when it fails, and when it is asked again where it is skipped."""
+    """Return the times of the last success, of the first failure, and of the next attempt."""
     yield _last_success(one)
     if one.failing_s is not None:
         yield f"failing for {span(one.failing_s)}"
@@ -40,7 +40,7 @@ def _last_success(one: EndpointReport | SharedReport) -> str:
 
 
 def shared_lines(report: SharedReport | None, paint: Painter) -> Iterator[str]:
-    """One line for the server, and one for each thing that a person should know of it."""
+    """Return one line for the server, and one for each problem."""
     if report is None:
         return
     state = paint(_COLOURS.get(report.state, "strong"), escape_line(report.state))
@@ -50,44 +50,44 @@ def shared_lines(report: SharedReport | None, paint: Painter) -> Iterator[str]:
 
 
 def shared_facts(report: SharedReport) -> Iterator[str]:
-    """What is kept there, when it last answered, and who else writes."""
+    """Return the scopes on the server, the last success, and other machines that write."""
     yield f"scopes {' and '.join(map(escape_line, report.scopes)) or 'none'}"
     yield _last_success(report)
     if report.replayed_s is not None:
-        yield f"took what had waited {span(report.replayed_s)} ago"
+        yield f"pending writes were sent {span(report.replayed_s)} ago"
     if not report.listening:
-        yield "not listening"
+        yield "no live updates"
     yield from map(_in_step, report.sync)
     for name, age_s in report.writers.items():
         yield f"{escape_line(name)} wrote {span(age_s)} ago"
 
 
 def _in_step(report: SyncReport) -> str:
-    whose = f"{escape_line(report.scope)} {escape_line(report.owner)}"
+    owner = f"{escape_line(report.scope)} {escape_line(report.owner)}"
     if report.in_sync_s is None:
-        return f"{whose} not in step yet"
-    return f"{whose} {f'{report.behind} behind' if report.behind else 'in step'}"
+        return f"{owner} not synced yet"
+    return f"{owner} {f'{report.behind} behind' if report.behind else 'synced'}"
 
 
 def shared_troubles(report: SharedReport) -> Iterator[str]:
-    """What is wrong, or not done yet, as sentences."""
+    """Return a sentence for each problem or pending task."""
     if report.failing_s is not None:
         yield f"failing for {span(report.failing_s)}: {escape_line(report.message)}"
     if report.problem:
         yield escape_line(report.problem)
     if report.waiting:
-        yield f"{counted(report.waiting, 'write')} kept here until it takes them"
+        yield f"{counted(report.waiting, 'write')} waiting here until the server accepts them"
     if report.without_vector:
         rows = counted(report.without_vector, "memory", "memories")
-        yield f"{rows} found by nobody there until the embedding model answers"
+        yield f"{rows} cannot be found there until the embedding model answers"
     if report.sync_problem and report.sync_problem not in {report.message, report.problem}:
-        yield f"files not in step: {escape_line(report.sync_problem)}"
+        yield f"files not synced: {escape_line(report.sync_problem)}"
     for each in report.sync:
         if each.kept_here:
             files = counted(each.kept_here, "file")
-            yield f"{files} of {escape_line(each.scope)} kept here alone: what looks secret does not leave"
+            yield f"{files} of {escape_line(each.scope)} stay on this machine: they seem to contain secrets"
         if each.refused:
             rows = counted(each.refused, "row")
-            yield f"{rows} of {escape_line(each.scope)} on the server are no memories, and are left there"
+            yield f"{rows} of {escape_line(each.scope)} on the server are not memories and are skipped"
     for refused in report.refused:
-        yield f"refused for good: {escape_line(refused)}"
+        yield f"refused by the server: {escape_line(refused)}"

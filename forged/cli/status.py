@@ -100,7 +100,7 @@ def root_lines(root: RootReport, paint: Painter) -> Iterator[str]:
     if root.git_problem:
         yield f"  {paint('warn', 'git:')} {escape_line(root.git_problem)}"
     elif root.git:
-        yield f"  git: {escape_line(root.git)}"
+        yield f"  {escape_line(root.git)}"
     if root.held:
         yield f"  {paint('warn', 'nothing is sent:')} {escape_line(root.held)}"
     if root.last_error and root.last_error != root.held:

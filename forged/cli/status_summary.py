@@ -1,4 +1,4 @@
-"""Summary of the status report: is memory on here, how much is there, and does anything need the person.
+"""Summary of the status report: is memory on here, how much does it hold, what needs the person.
 
 `forgectl status` prints it alone. With `--all` the details of `status` follow.
 """
@@ -56,11 +56,11 @@ def status_lines(
     here = [root for root in report.roots if root.root in report.here]
     problems = tuple(_problems(report, here, agents))
     yield _headline(report, here, len(problems), paint)
-    yield from _memories(here)
-    yield f"  {_search(report, here)}"
-    yield f"  {_capture(report, paint)}"
-    yield f"  {_agents(agents, report.agents)}"
-    waiting = tuple(_waiting(report, here))
+    yield from _memory_lines(here)
+    yield f"  {_search_line(report, here)}"
+    yield f"  {_capture_line(report, paint)}"
+    yield f"  {_agents_line(agents, report.agents)}"
+    waiting = tuple(_decisions(report, here))
     if not waiting:
         yield "  waiting for you: nothing"
     for each in waiting:
@@ -91,8 +91,8 @@ def _headline(report: StatusReport, here: Sequence[RootReport], problems: int, p
     return f"{on}; {counted(problems, 'problem')} (see below)" if problems else f"{on}; no problems"
 
 
-def _memories(here: Sequence[RootReport]) -> Iterator[str]:
-    """How many there are here and for the person, and which of the repository's are used."""
+def _memory_lines(here: Sequence[RootReport]) -> Iterator[str]:
+    """Yield the number of memories here and of the person, and the trust state."""
     repos = [root for root in here if root.scope == "repo"]
     yours = sum(root.memories for root in here if root.scope == "user")
     counts = [f"{yours:,} of yours for all repositories"]
@@ -100,20 +100,20 @@ def _memories(here: Sequence[RootReport]) -> Iterator[str]:
         counts.insert(0, f"{sum(root.memories for root in repos):,} here")
     yield f"  memories: {', '.join(counts)}"
     if passed := sum(len(root.no_memories) for root in here):
-        files = counted(passed, "file is", "files are")
-        yield f"  {files} not read as memories; `forgectl list --problems` shows why"
+        files = counted(passed, "file is not a memory", "files are not memories")
+        yield f"  {files} and not read; `forgectl list --problems` shows why"
     for root in repos:
         if root.trust in _TRUST:
             yield f"  trust: {_TRUST[root.trust]}"
 
 
-def _search(report: StatusReport, here: Sequence[RootReport]) -> str:
-    if report.gate.state == "learning":
-        return "search: keywords + embeddings; warming up: keyword matching only for a few seconds"
-    return search_state(here)
+def _search_line(report: StatusReport, here: Sequence[RootReport]) -> str:
+    is_built = all(root.embedded >= root.to_embed for root in here)
+    warms_up = "; warming up: keyword matching only for a few seconds"
+    return search_state(here) + (warms_up if report.gate.state == "learning" and is_built else "")
 
 
-def _capture(report: StatusReport, paint: Painter) -> str:
+def _capture_line(report: StatusReport, paint: Painter) -> str:
     capture = report.capture
     if capture.state not in _CAPTURING:
         return f"capture: {paint('warn', escape_line(capture.state.upper()))}{because(capture.reason)}"
@@ -126,8 +126,8 @@ def _capture(report: StatusReport, paint: Painter) -> str:
     )
 
 
-def _agents(agents: Sequence[AgentState], seen: Sequence[AgentReport]) -> str:
-    """Which agents are connected, and when each was last active."""
+def _agents_line(agents: Sequence[AgentState], seen: Sequence[AgentReport]) -> str:
+    """Name the connected agents with the time of their last event, and the others."""
     active = {one.agent: one for one in seen if one.last_event_at}
     connected = [
         escape_line(state.title)
@@ -146,7 +146,7 @@ def _agents(agents: Sequence[AgentState], seen: Sequence[AgentReport]) -> str:
     return f"agents: none is connected{more or '; `forgectl setup` connects them'}"
 
 
-def _waiting(report: StatusReport, here: Sequence[RootReport]) -> Iterator[str]:
+def _decisions(report: StatusReport, here: Sequence[RootReport]) -> Iterator[str]:
     """Decisions that only the person can make, each with the command for it."""
     if report.capture.to_review:
         yield to_review(report.capture.to_review)
@@ -169,19 +169,19 @@ def _problems(
     for warning in distinct([each for each in report.warnings if each not in first]):
         if warning != OFF_HERE and not warning.startswith(_PAUSED_HERE):
             yield escape_line(warning)
-    yield from _of_models(report)
-    yield from _of_capture(report)
+    yield from _model_problems(report)
+    yield from _capture_problems(report)
     for root in here:
-        yield from _of_root(root)
+        yield from _root_problems(root)
     for state in agents:
-        yield from _of_agent(state)
-    elsewhere = [root for root in report.roots if root not in here and any(_of_root(root))]
+        yield from _agent_problems(state)
+    elsewhere = [root for root in report.roots if root not in here and any(_root_problems(root))]
     if elsewhere:
         places = counted(len(elsewhere), "other repository has", "other repositories have")
         yield f"{places} problems; `forgectl status --all` shows them"
 
 
-def _of_models(report: StatusReport) -> Iterator[str]:
+def _model_problems(report: StatusReport) -> Iterator[str]:
     if report.gate.state == "failing":
         why = because(report.gate.reason)
         yield f"keyword matching only: the embedding model could not be calibrated{why}"
@@ -195,7 +195,7 @@ def _of_models(report: StatusReport) -> Iterator[str]:
         yield from (f"shared server {server}: {each}" for each in shared_troubles(report.shared))
 
 
-def _of_capture(report: StatusReport) -> Iterator[str]:
+def _capture_problems(report: StatusReport) -> Iterator[str]:
     capture = report.capture
     if capture.state == "waiting" and capture.reason:
         yield f"capture waits: {escape_line(capture.reason)}"
@@ -207,7 +207,7 @@ def _of_capture(report: StatusReport) -> Iterator[str]:
         yield elsewhere_line(each)
 
 
-def _of_root(root: RootReport) -> Iterator[str]:
+def _root_problems(root: RootReport) -> Iterator[str]:
     """Problems of one root, each with its path."""
     name = escape_line(root.root)
     if root.trust == "unread" and root.notice:
@@ -231,7 +231,7 @@ def _of_root(root: RootReport) -> Iterator[str]:
         yield f"{name}: {more} with problems; `forgectl list --problems` lists all"
 
 
-def _of_agent(state: AgentState) -> Iterator[str]:
+def _agent_problems(state: AgentState) -> Iterator[str]:
     title = escape_line(state.title)
     if state.connection and state.connection != "connected":
         yield f"{title}: {escape_line(state.detail)}; {escape_line(state.remedy)}"

@@ -1,8 +1,8 @@
-"""`forgectl stop` and `restart`: the daemon ends, or another one takes its place.
+"""`forgectl stop` and `restart`: end the daemon, or replace it.
 
-`process` does it where the daemon runs by itself, the user's systemd where that started it. A socket of
-systemd outlives `stop` unless it is asked for: whoever connects then has the daemon started again, as
-docker.socket does, and a person is told so.
+`process` does it for a daemon without systemd, the user's systemd for one that it started. systemd's socket
+stays after `stop` unless `--socket` is given, as docker.socket does: the next connection starts the daemon
+again, and the output says so.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from forged.cli.process import Restarted, StoppedProcess
 from forged.cli.terminal import tell
 from forged.cli.user_manager import SERVICE, UNITS, UserManager, in_charge
 
-_AGAIN = "the next `forgectl` or agent that may start it starts it again"
-_SOCKET_STAYS = "systemd's socket stays: the next request starts it again; `forgectl stop --socket` ends both"
+_AGAIN = "it starts again on next use"
+_SOCKET_STAYS = "it starts again on next use, by systemd's socket; `forgectl stop --socket` stops both"
 
 
 @click.command("stop")
 @click.option(
-    "--socket", "ends_socket", is_flag=True, help="Also stop systemd's socket, which would start it."
+    "--socket", "ends_socket", is_flag=True, help="Also stop systemd's socket, which starts it again."
 )
 @reads
 def stop_command(call: Invocation, *, ends_socket: bool) -> None:
-    """End the daemon: what was begun is answered, what was acknowledged is on disk."""
+    """Stop the daemon after it has answered running requests and saved everything."""
     manager = in_charge(call)
     ended = process.stop(call) if manager is None else _end(call, manager, ends_socket=ends_socket)
     has_ended_socket = manager is not None and ends_socket
@@ -42,13 +42,13 @@ def stop_command(call: Invocation, *, ends_socket: bool) -> None:
 @click.command("restart")
 @reads
 def restart_command(call: Invocation) -> None:
-    """Have the installed version of the daemon take over; nobody who asks meanwhile is refused."""
+    """Restart the daemon with the installed version, without refusing a request."""
     now = process.restart(call)
     show(call, now, (outcome(now),))
 
 
 def _end(call: Invocation, manager: UserManager, *, ends_socket: bool) -> StoppedProcess:
-    """Have systemd do it; a daemon that it does not know ends as without it."""
+    """Stop the daemon by systemd, or directly if systemd does not run it."""
     pid = manager.unit(SERVICE).pid
     manager.do("stop", *(UNITS if ends_socket else (SERVICE,)))
     return StoppedProcess(pid) if pid else process.stop(call)
@@ -63,7 +63,7 @@ def _ended(ended: StoppedProcess) -> str:
 
 
 def outcome(now: Restarted) -> str:
-    """Which process serves, and how it came to."""
+    """Return a sentence on the process that now serves."""
     return {
         "handed_over": f"forged, pid {now.pid}, has taken over from pid {now.before}",
         "manager": f"systemd has restarted forged: pid {now.pid}, before {now.before or 'none'}",

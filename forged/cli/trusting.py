@@ -1,7 +1,7 @@
-"""`forgectl trust`: which repositories' memories may be used, and what is withheld until then.
+"""`forgectl trust`: decide which repositories' memories may be used.
 
-What a repository brought is foreign text: each line of it stands behind a bar, escaped, so that it can pass
-for nothing that forgectl says. Nothing is trusted that was not shown first: what has changed meanwhile is
+Memory files of a repository are foreign text: each printed line of them is escaped and starts with a bar, so
+it cannot look like a message of forgectl. Only files that were shown are trusted; a change in between is
 refused.
 """
 
@@ -23,14 +23,14 @@ from forged_client import protocol as wire
 from forged_client.client import Client
 
 _STATES = {
-    "unknown": "never asked about",
-    "own": "forged's own from the start",
+    "unknown": "not asked yet",
+    "own": "own: no memories were here before forged",
     "trusted": "trusted",
-    "unread": "what counts there cannot be read now",
+    "unread": "the trust records cannot be read now",
 }
 _WHY = (
-    "No record that forged wrote these: reinstalled, restored or cloned? A repository that comes with "
-    "memories, hand-written ones included, is asked about once. Yes is safe if you know who wrote in it."
+    "forged has no record of writing these files (cloned, reinstalled, restored, or written by hand?). "
+    "Agents will read them, so say yes only if you know who wrote them. You are asked once per repository."
 )
 _GIST_CELLS = 72
 
@@ -38,18 +38,18 @@ _GIST_CELLS = 72
 @click.command("trust")
 @click.argument("directory", required=False, metavar="[DIR]")
 @click.option(
-    "--under", default="", metavar="DIR", help="Every repository with memories below DIR, as it is now."
+    "--under", default="", metavar="DIR", help="All repositories with memories below DIR, as they are now."
+)
+@click.option("--list", "listing", is_flag=True, help="List the known repositories with their trust state.")
+@click.option("--revoke", is_flag=True, help="Stop trusting the repository.")
+@click.option(
+    "--follow", "mode", flag_value="follow", help="Also memories that are merged into its branch later."
 )
 @click.option(
-    "--list", "listing", is_flag=True, help="List the repositories that were seen, and how they stand."
+    "--locked", "mode", flag_value="locked", help="Only the memories of now; every change waits for `review`."
 )
-@click.option("--revoke", is_flag=True, help="Trust the repository no longer.")
-@click.option("--follow", "mode", flag_value="follow", help="Also what is merged into its branch later.")
-@click.option(
-    "--locked", "mode", flag_value="locked", help="Only what is there now; every change waits for `review`."
-)
-@click.option("--commit", "git", flag_value="commit", help="What forged captures there may be committed.")
-@click.option("--exclude", "git", flag_value="exclude", help="Have git ignore what forged captures there.")
+@click.option("--commit", "git", flag_value="commit", help="Let git commit captured memories there.")
+@click.option("--exclude", "git", flag_value="exclude", help="Make git ignore captured memories there.")
 @yes_option
 @asks
 def trust_command(
@@ -63,23 +63,23 @@ def trust_command(
     git: str | None,
     yes: bool,
 ) -> None:
-    """Let the memories that lie in a repository be used: shows what is there and asks once."""
+    """Allow the memories of a repository to be used: show them and ask once."""
     if sum((bool(under), listing, revoke)) > 1 or (directory and (under or listing)):
-        raise Stop("usage", "say one of DIR, --under DIR, --list and --revoke [DIR]")
+        raise Stop("usage", "give one of DIR, --under DIR, --list and --revoke [DIR]")
     if mode and (listing or revoke):
         raise Stop("usage", "--follow and --locked say how to trust; they go with DIR or --under DIR")
     if git and (under or listing or revoke or mode):
-        raise Stop("usage", "--commit and --exclude are about git alone; they go with DIR and nothing else")
+        raise Stop("usage", "--commit and --exclude are only about git; they take DIR and nothing else")
     place = os.path.join(call.workspace, under or directory or "")
     if git:
-        told = ask(call, wire.Trust(workspace=place, action="git", git=git), check_done)
-        show(call, told, map(_of_git, told.roots))
+        chosen = ask(call, wire.Trust(workspace=place, action="git", git=git), check_done)
+        show(call, chosen, map(_git_line, chosen.roots))
     elif listing:
         found = ask(call, wire.Trust(action="list"))
-        show(call, found, columns(map(_row, found.roots), width=call.width))
+        show(call, found, columns(map(_table_row, found.roots), width=call.width))
     elif revoke:
         done = ask(call, wire.Trust(workspace=place, action="revoke"), check_done)
-        show(call, done, map(_revoked, done.roots))
+        show(call, done, map(_revoked_line, done.roots))
     else:
         if not yes:
             require_answer(call, "trust")
@@ -90,32 +90,32 @@ def trust_command(
 
 
 def _trust(call: Invocation, look: wire.Trust, mode: str, yes: bool) -> None:
-    """Show what is there, ask once, and trust exactly that."""
+    """Show the files, ask once, and trust exactly these."""
     with daemon(call) as client:
         found = client.ask(look)
         wanted = [root for root in found.roots if root.withheld]
         if look.action == "show":
             wanted = wanted or list(found.roots[:1])
         if unread := next((root for root in wanted if root.state == "unread"), None):
-            raise Stop("storage_error", f"nothing can be trusted now: {unread.reason}")
+            raise Stop("storage_error", f"trust cannot be changed now: {unread.reason}")
         settled = [root for root in wanted if not root.withheld and root.mode and mode in ("", root.mode)]
         if len(settled) == len(wanted):
             if not call.as_json:
-                tell("nothing is withheld here" if wanted else f"nothing is withheld below {look.workspace}")
-            show(call, found, map(_standing, found.roots))
+                tell("all memories here are used" if wanted else f"no memories wait below {look.workspace}")
+            show(call, found, map(_summary, found.roots))
             return
         if not yes:
-            confirm(_shown(wanted), _question(wanted), declined="nothing was trusted")
-        done, refused = _each(client, wanted, mode)
-    show(call, wire.Trusted(roots=tuple(done)), map(_standing, done))
+            confirm(_sample_lines(wanted), _question(wanted), declined="nothing was trusted")
+        done, refused = _trust_each(client, wanted, mode)
+    show(call, wire.Trusted(roots=tuple(done)), map(_summary, done))
     if refused:
         raise Stop("conflict", "; ".join(refused))
 
 
-def _each(
+def _trust_each(
     client: Client, wanted: Iterable[wire.RootTrust], mode: str
 ) -> tuple[list[wire.RootTrust], list[str]]:
-    """Trust these roots as they were shown; those that changed meanwhile are named and left."""
+    """Trust roots as they were shown; name those that changed meanwhile."""
     done: list[wire.RootTrust] = []
     refused: list[str] = []
     for root in wanted:
@@ -132,53 +132,55 @@ def _each(
 def _question(wanted: Sequence[wire.RootTrust]) -> str:
     withheld = sum(root.withheld for root in wanted)
     if not withheld:
-        return "Trust this repository, and what is merged or accepted in it later?"
-    count = counted(withheld, "memory", "memories")
+        return "Use all memories in this repository, including those merged later?"
+    count = counted(withheld, "memory file", "memory files")
     which = "this repository" if len(wanted) == 1 else f"these {len(wanted):,} repositories as they are now"
-    return f"Trust {which}, with {count} of which forged has no record?"
+    return f"Use all memories in {which}, including {count} that forged did not write?"
 
 
-def _shown(roots: Sequence[wire.RootTrust]) -> Iterator[str]:
+def _sample_lines(roots: Sequence[wire.RootTrust]) -> Iterator[str]:
     for root in roots:
-        yield _standing(root)
+        yield _summary(root)
         for each in root.sample:
-            yield f"  {_head(each)}"
-            yield f"    | {_gist(each.text)}"
+            yield f"  {_effect_line(each)}"
+            yield f"    | {_first_line(each.text)}"
         if root.withheld > len(root.sample):
-            yield f"  and {root.withheld - len(root.sample):,} more; `forgectl review` prints all, whole"
+            yield f"  and {root.withheld - len(root.sample):,} more; `forgectl review` prints all of them"
     if any(root.withheld for root in roots):
         yield _WHY
 
 
-def _standing(root: wire.RootTrust) -> str:
+def _summary(root: wire.RootTrust) -> str:
     reason = f" ({escape_line(root.reason)})" if root.reason else ""
-    counts = f"{root.accepted:,} used, {root.withheld:,} withheld"
+    counts = f"{root.accepted:,} used, {root.withheld:,} not used yet"
     return f"{escape_line(root.root)}: {_state(root)}, {counts}{reason}"
 
 
 def _state(root: wire.RootTrust) -> str:
-    told = _STATES.get(root.state, escape_line(root.state))
+    state = _STATES.get(root.state, escape_line(root.state))
     branch = root.branch.removeprefix("refs/heads/")
-    return ", ".join(filter(None, (told, escape_line(root.mode), branch and f"branch {escape_line(branch)}")))
+    return ", ".join(
+        filter(None, (state, escape_line(root.mode), branch and f"branch {escape_line(branch)}"))
+    )
 
 
-def _row(root: wire.RootTrust) -> tuple[str, ...]:
-    return _state(root), f"{root.accepted:,} used", f"{root.withheld:,} withheld", escape_line(root.root)
+def _table_row(root: wire.RootTrust) -> tuple[str, ...]:
+    return _state(root), f"{root.accepted:,} used", f"{root.withheld:,} not used yet", escape_line(root.root)
 
 
-def _of_git(root: wire.RootTrust) -> str:
+def _git_line(root: wire.RootTrust) -> str:
     where = escape_line(root.root)
-    return f"{where}: {escape_line(root.git) or 'nothing to ignore there yet'}"
+    return f"{where}: {escape_line(root.git) or 'no captured memories there yet'}"
 
 
-def _revoked(root: wire.RootTrust) -> str:
-    return f"no longer trusted: {_standing(root)}"
+def _revoked_line(root: wire.RootTrust) -> str:
+    return f"no longer trusted: {_summary(root)}"
 
 
-def _head(file: wire.WithheldFile) -> str:
-    return f"{escape_line(file.id)}: would {escape_line(file.effect)}"
+def _effect_line(file: wire.WithheldFile) -> str:
+    return f"{escape_line(file.id)}: if allowed, it would {escape_line(file.effect)}"
 
 
-def _gist(text: str) -> str:
+def _first_line(text: str) -> str:
     line = escape_line(text.strip().split("\n", 1)[0])
     return cut(line, _GIST_CELLS)

@@ -17,7 +17,14 @@ _CALLS = ("day", "purpose", "calls", "failed", "prompt tokens", "conversation to
 
 
 @click.command("usage")
-@click.option("--days", type=click.IntRange(1, 90), default=7, show_default=True, help="Today included.")
+@click.option(
+    "--days",
+    type=click.IntRange(1, 90),
+    default=7,
+    show_default=True,
+    metavar="N",
+    help="Number of days, today included.",
+)
 @asks
 def usage_command(call: Invocation, *, days: int) -> None:
     """Show what left the machine, what model calls used, and the limits; by day (UTC) and purpose.

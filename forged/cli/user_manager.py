@@ -1,8 +1,8 @@
-"""Ask and tell the user's systemd what forgectl needs: whether it answers, how our units are, to do this.
+"""Client of the user's systemd, by `systemctl --user`: state of forged's units, and commands for them.
 
 `UserManager.find` is None without systemctl. `silence` says why a manager does not answer, or that it reads
-another home's units, so that it would speak of somebody else's daemon. `in_charge` is for verbs that must
-know who starts the daemon. Raises Stop, with systemd's own words.
+the units of another home. `in_charge` is for verbs that must know if systemd starts the daemon. Raises Stop
+with systemd's message.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _STATE = ("LoadState", "ActiveState", "SubState", "UnitFileState", "MainPID", "N
 
 
 class UnitState(msgspec.Struct, frozen=True):
-    """A unit in systemd's words: `load` loaded, masked, not-found; `active` active, inactive, failed."""
+    """State of a unit in systemd's words: `load` loaded, not-found; `active` active, inactive, failed."""
 
     name: str
     load: str = ""
@@ -48,7 +48,7 @@ class UnitState(msgspec.Struct, frozen=True):
 
 
 class UserManager(msgspec.Struct, frozen=True):
-    """systemctl with the environment in which it finds the user's manager; `folder` is where our units go."""
+    """systemctl with the environment to find the user's manager; `folder` is that of the units."""
 
     systemctl: str
     environment: Mapping[str, str]
@@ -57,51 +57,51 @@ class UserManager(msgspec.Struct, frozen=True):
     @classmethod
     def find(cls, call: Invocation) -> Self | None:
         systemctl = program(call, "systemctl")
-        return cls(systemctl, surroundings(call), unit_folder(call.environ)) if systemctl else None
+        return cls(systemctl, login_environment(call), unit_folder(call.environ)) if systemctl else None
 
     @property
     def address(self) -> str:
-        """Where our socket unit listens."""
+        """Return the path on which the socket unit listens."""
         return f"{self.environment.get('XDG_RUNTIME_DIR', '')}/forged/forged.sock"
 
     def silence(self) -> str:
-        """Why it cannot be told about our units, as a sentence; empty when it can."""
+        """Return the reason why the manager cannot be used; empty if it can."""
         done = self._run(_ASK_S, "show", "--property=UnitPath", "--value")
         if done.returncode:
-            return f"no user manager answers ({_first_line(done.stderr)})"
+            return f"systemd's user manager does not answer ({_first_line(done.stderr)})"
         if self.folder not in done.stdout.rstrip("\n").split(" "):
-            return f"the user manager that answers does not read {self.folder}: HOME is not the one it has"
+            return f"systemd's user manager does not read {self.folder}: it has another HOME"
         return ""
 
     def unit(self, name: str) -> UnitState:
-        """How a unit stands; all is empty when no manager answers."""
+        """Return the state of a unit, with empty fields if no manager answers."""
         properties = [f"--property={each}" for each in _STATE]
-        told = self._run(_ASK_S, "show", name, *properties).stdout
-        found = dict(line.split("=", 1) for line in told.splitlines() if "=" in line)
+        shown = self._run(_ASK_S, "show", name, *properties).stdout
+        found = dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
         load, active, sub, enabled, pid, restarts, outdated = (found.get(each, "") for each in _STATE)
         return UnitState(
             name, load, active, sub, enabled, int(pid or 0), int(restarts or 0), is_outdated=outdated == "yes"
         )
 
     def do(self, *words: str) -> None:
-        """Have it do something, and wait until that is done."""
+        """Run a command of systemctl to its end. Raises Stop if it fails."""
         done = self._run(_DO_S, *words)
         if done.returncode:
-            told = _first_line(done.stderr) or f"exit code {done.returncode}"
-            raise Stop("unavailable", f"`systemctl --user {' '.join(words)}` failed: {told}")
+            why = _first_line(done.stderr) or f"exit code {done.returncode}"
+            raise Stop("unavailable", f"`systemctl --user {' '.join(words)}` failed: {why}")
 
     def _run(self, within_s: float, *words: str) -> subprocess.CompletedProcess[str]:
         return run(self.environment, within_s, self.systemctl, "--user", *words)
 
 
 def in_charge(call: Invocation) -> UserManager | None:
-    """The manager that starts the daemon of this call's address; None where it is started by clients."""
+    """Return the manager that starts the daemon of this call's address; None if clients start it."""
     manager = of_address(call)
     return manager if manager and any(manager.unit(name).is_active for name in UNITS) else None
 
 
 def of_address(call: Invocation) -> UserManager | None:
-    """A manager that answers and whose units, if there are any, are those of this call's address."""
+    """Return the manager if it answers and its socket is this call's address; else None."""
     manager = UserManager.find(call)
     if manager is None or address_of(call) != manager.address or manager.silence():
         return None
@@ -109,26 +109,26 @@ def of_address(call: Invocation) -> UserManager | None:
 
 
 def unit_folder(environ: Mapping[str, str]) -> str:
-    """Where a user's own units lie; autostart looks there as well."""
+    """Return the folder of the user's units; autostart reads it, too."""
     named = environ.get("XDG_CONFIG_HOME", "")
     return f"{named if named.startswith('/') else f'{home(environ)}/.config'}/systemd/user"
 
 
 def program(call: Invocation, name: str) -> str:
-    """Absolute path of a program of the system; empty where it is not there."""
+    """Return the absolute path of a system program; empty if it is missing."""
     places = (os.path.join(folder, name) for folder in call.programs)
     return next((path for path in places if os.access(path, os.X_OK)), "")
 
 
 def systemd_version(call: Invocation) -> int:
-    """Of the systemd that is installed here, 0 if none is."""
+    """Return the version of the installed systemd, 0 without one."""
     systemctl = program(call, "systemctl")
-    told = run(surroundings(call), _ASK_S, systemctl, "--version").stdout.split() if systemctl else []
-    return int(told[1]) if len(told) > 1 and told[1].isdigit() else 0
+    words = run(login_environment(call), _ASK_S, systemctl, "--version").stdout.split() if systemctl else []
+    return int(words[1]) if len(words) > 1 and words[1].isdigit() else 0
 
 
-def surroundings(call: Invocation) -> dict[str, str]:
-    """The caller's environment, and where a login shell without XDG_RUNTIME_DIR would find the manager."""
+def login_environment(call: Invocation) -> dict[str, str]:
+    """Return the caller's environment, with XDG_RUNTIME_DIR as a login shell would have it."""
     found = {**call.environ, "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": "", "SYSTEMD_LESS": ""}
     runtime = f"/run/user/{os.geteuid()}"
     if not found.get("XDG_RUNTIME_DIR") and os.path.isdir(runtime):
@@ -137,7 +137,7 @@ def surroundings(call: Invocation) -> dict[str, str]:
 
 
 def run(environment: Mapping[str, str], within_s: float, *command: str) -> subprocess.CompletedProcess[str]:
-    """What a program of the system says. One that cannot be run, or does not end in time, has failed."""
+    """Run a system program. One that cannot run or exceeds the time counts as failed."""
     try:
         return subprocess.run(
             command,
@@ -156,7 +156,7 @@ def run(environment: Mapping[str, str], within_s: float, *command: str) -> subpr
 
 
 def address_of(call: Invocation) -> str:
-    """Where this call asks for the daemon. Raises Stop when that is no address."""
+    """Return the daemon's address for this call. Raises Stop if it is invalid."""
     try:
         return socket_path(call.environ)
     except AddressError as error:

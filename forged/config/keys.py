@@ -50,7 +50,7 @@ def resolve_key(reference: str, env: Mapping[str, str], *, timeout_s: float = 5.
     if reference and not key:
         raise ConfigError(f"no key: {_source(reference)} is {'not set' if form == 'env' else 'empty'}")
     if not (key.isascii() and key.isprintable()) or " " in key:
-        raise ConfigError(f"no key: {_source(reference)} holds blanks or characters that no key has")
+        raise ConfigError(f"no key: {_source(reference)} contains blanks or invalid characters")
     return key
 
 
@@ -78,7 +78,7 @@ def _from_command(command: str, env: Mapping[str, str], timeout_s: float) -> str
     try:
         arguments = shlex.split(command)
     except ValueError as error:
-        raise ConfigError(f"no key: a quote is open in {_source('cmd:')}") from error
+        raise ConfigError(f"no key: unclosed quote in {_source('cmd:')}") from error
     if not arguments:
         raise ConfigError("no key: cmd: names no command")
     name = Path(arguments[0]).name

@@ -100,7 +100,7 @@ def unusable_reason(role: str, name: str) -> str:
     if name in _BUILT_IN[role]:
         return ""
     if role == "cjk" and name == AUTO:
-        return "auto is what memory.embedding_model may be; name a model"
+        return "auto is only for memory.embedding_model; name a model"
     if name.startswith("builtin:"):
         return "there is no such built-in model"
     if is_program(name):

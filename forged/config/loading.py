@@ -234,7 +234,7 @@ def _checked(key: str, kind: object, found: _RawValue) -> object:
     if key == "network.proxy" and value and not is_usable_url(str(value)):
         raise _refusal(key, found, "a URL such as http://proxy.example:3128")
     if key == "scopes.retrieve" and not set(str(value).replace(",", " ").split()) <= set(EXTRA_SCOPES):
-        raise _refusal(key, found, f"words of {', '.join(EXTRA_SCOPES)}, with commas between")
+        raise _refusal(key, found, f"words of {', '.join(EXTRA_SCOPES)}, separated by commas")
     if key == "llm.command" and (allowed := command_problem(str(value))):
         raise _refusal(key, found, allowed)
     if key.endswith("model_dir") and value and not (os.path.isabs(str(value)) or str(value).startswith("~/")):
@@ -262,7 +262,7 @@ def _is_literal(value: str) -> bool:
 
 def _clear_text_warnings(url: str, network: NetworkConfig) -> Iterator[str]:
     allowed = is_listed(url, network)
-    yield "key and text can be read on the way" if allowed else "text can be read on the way, no key is sent"
+    yield "key and text are sent unencrypted" if allowed else "text is sent unencrypted, no key is sent"
     if network.proxy:
         yield "network.proxy is not used for it"
 
@@ -290,7 +290,7 @@ def _warnings(config: Config, given: Mapping[str, _RawValue]) -> Iterator[str]:
     for key, found in given.items():
         value = str(found.value)
         if key.endswith(_SECRET) and _is_literal(value):
-            yield f"{key} ({found.origin}) is the key itself; env:NAME, file:PATH and cmd:... are safer"
+            yield f"{key} ({found.origin}) contains the key itself; env:NAME, file:PATH and cmd:... are safer"
         if key.endswith("base_url") and not is_usable_url(value):
             yield f"{key} ({found.origin}) is not an http or https URL"
         elif key.endswith("base_url") and value.startswith("http:") and not is_loopback(value):

@@ -25,10 +25,10 @@ def parts_of(model: str) -> tuple[str, str, str]:
 def program_name_problem(role: str, model: str) -> str:
     """Return why this name of a program is invalid, or ""; `role` is embedder, chat or classifier."""
     if role != "classifier":
-        return "a program can only be the classifier: no agent waits for one"
+        return "a program can be used as classifier only, not for other models"
     kind, name, chosen = parts_of(model)
     if kind == OWN:
-        return "" if name and not chosen else "cmd: takes a name of your own, as in cmd:mine"
+        return "" if name and not chosen else "cmd: needs a name of your choice, such as cmd:mine"
     if name not in AGENTS:
         return f"cli: takes one of {', '.join(AGENTS)}"
     return f"it needs the name of a model, as in cli:{name}/MODEL" if name in _NAMING and not chosen else ""

@@ -40,4 +40,4 @@ def command_problem(text: str) -> str:
     except ValueError:
         words = [""]
     is_one = not words or (os.path.isabs(words[0]) and "/../" not in f"{words[0]}/")
-    return "" if is_one else "an absolute path, with arguments behind it if need be"
+    return "" if is_one else "an absolute path, optionally followed by arguments"

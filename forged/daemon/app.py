@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 STOP_S = 3.0
 _HARD_STOP_S = 4.5
 _OWN_SOCKET_S = 30.0
-_MANAGED = "systemd runs this daemon: `systemctl --user restart forged.service` puts another in its place"
+_MANAGED = "systemd runs this daemon: `systemctl --user restart forged.service` replaces it"
 # Seconds that a thread may keep the interpreter lock while another waits. With the default of 5 ms a ping
 # would wait for a rebuild's longest step.
 _SWITCH_S = 0.0005

@@ -21,7 +21,7 @@ from forged.capture import CaptureService, Committer, LocalVectors, Promotion
 from forged.config import Config, Loaded, install_command
 from forged.counters import EgressRecord, Metrics
 from forged.daemon import nearest_memories
-from forged.daemon.handlers import About, Daemon, RefusedWrites
+from forged.daemon.handlers import Daemon, DaemonFacts, RefusedWrites
 from forged.daemon.models import Models, capture_off, probes, retrieval_off
 from forged.errors import ConfigError
 from forged.files import Watcher
@@ -181,8 +181,8 @@ def build(
     )
 
 
-def _about(loaded: Loaded, env: Mapping[str, str], models: Models, unshared: str) -> About:
-    return About(
+def _about(loaded: Loaded, env: Mapping[str, str], models: Models, unshared: str) -> DaemonFacts:
+    return DaemonFacts(
         socket=address.socket_path(env),
         build=build_id(),
         settings=loaded.settings,

@@ -139,7 +139,7 @@ class ServerConnection(asyncio.BufferedProtocol):
                     break
         except FrameTooLarge:
             self._metrics.bad_frames += 1
-            self.refuse("frame_too_large", f"a request may have {protocol.MAX_CAPTURE_BYTES} bytes")
+            self.refuse("frame_too_large", f"a request may have at most {protocol.MAX_CAPTURE_BYTES} bytes")
             return
         if not frames.held:
             self._began = None
@@ -253,7 +253,9 @@ class ServerConnection(asyncio.BufferedProtocol):
             return
         if len(body) > request.limit_bytes:
             self._metrics.bad_frames += 1
-            self.send(_failed(request.id, "frame_too_large", "a request may have 1 MiB, a capture 2 MiB"))
+            self.send(
+                _failed(request.id, "frame_too_large", ("a request may have at most 1 MiB, a capture 2 MiB"))
+            )
             return
         if not self.greeted and not isinstance(request, protocol.Hello):
             self.send(_failed(request.id, "hello_required", "the first request is hello"))
@@ -458,7 +460,7 @@ class Server:
                 return "busy"
             self.metrics.connections_evicted += 1
             min(quiet, key=lambda other: (other.greeted, other.last_active)).refuse(
-                "busy", "too many connections; this one was quiet for longest"
+                "busy", "too many connections; the one that was idle for longest was closed"
             )
         self.connections.add(connection)
         return ""

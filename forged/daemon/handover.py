@@ -132,7 +132,7 @@ def _asked(path: str) -> AddressClaim | None:
     except DaemonAbsent:
         return None
     except DaemonUnavailable as error:
-        raise AlreadyRunning(f"the daemon that is running cannot be asked for its place: {error}") from error
+        raise AlreadyRunning(f"the running daemon cannot be asked to hand over: {error}") from error
     if opened is None:
         return None
     with socket.socket(fileno=opened.detach()) as peer, _Asking(peer) as asking:
@@ -171,7 +171,7 @@ class _Asking:
             reply = self._reply()
             return self._taken(reply) if isinstance(reply, HandedOver) else None
         except TimeoutError:
-            raise AlreadyRunning("the daemon that is running does not give its place in time") from None
+            raise AlreadyRunning("the running daemon did not hand over in time") from None
         except OSError:
             return None  # the other daemon died or is ending
 
@@ -213,7 +213,7 @@ class _Asking:
 
 def _explained(refusal: Failed) -> str:
     if refusal.code == "unknown_verb":
-        return "the daemon that is running is too old to give its place to another: end it with SIGTERM"
+        return "the running daemon is too old to hand over: end it with SIGTERM"
     return refusal.message
 
 

@@ -37,7 +37,7 @@ def private_directory(path: str) -> None:
         problem = f"{path} cannot be made: {error.strerror}; set FORGED_SOCKET to another place"
         raise AddressUnusable(problem) from error
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-        raise AddressUnusable(f"{path} is not a directory of ours; set FORGED_SOCKET to another place")
+        raise AddressUnusable(f"{path} is not a directory of yours; set FORGED_SOCKET to another place")
     if stat.S_IMODE(found.st_mode) & 0o077:
         raise AddressUnusable(f"{path} is open to others; run: chmod 700 {path}")
 

@@ -71,7 +71,7 @@ def read(file: DocumentFile) -> DocumentText | UnreadFile:
         data = _bytes(file)
     except OSError as error:
         if not file.is_named and os.path.islink(file.path):
-            return UnreadFile(file.source, "a symbolic link; ingest the file that it leads to")
+            return UnreadFile(file.source, "a symbolic link; ingest the file that it points to")
         return UnreadFile(file.source, f"cannot be read: {error.strerror}")
     text = data if isinstance(data, UnreadFile) else _text(file.source, data)
     if isinstance(text, UnreadFile):
@@ -151,5 +151,5 @@ def _text(source: str, data: bytes) -> str | UnreadFile:
         is_wide = data.startswith(_UTF_16)
         return UnreadFile(source, f"{'UTF-16' if is_wide else 'not a text'}; save it as text in UTF-8")
     if "\0" in text:
-        return UnreadFile(source, "not a text: it holds NUL characters")
+        return UnreadFile(source, "not a text: it contains NUL characters")
     return text if text.strip() else UnreadFile(source, "it is empty")

@@ -123,7 +123,7 @@ def _opened(top: str, path: str) -> Iterator[int]:
             held.append(os.open(folder, _FOLDER, dir_fd=held[-1]))
         held.append(os.open(name, _FILE, dir_fd=held[-1]))
         if not stat.S_ISREG(os.fstat(held[-1]).st_mode):
-            raise EvidenceError(f"{path!r} is no plain file")
+            raise EvidenceError(f"{path!r} is not a regular file")
         yield held[-1]
     except OSError as error:
         raise EvidenceError(f"{path!r} cannot be read in this repository: {error.strerror}") from error
@@ -136,7 +136,7 @@ def _parts(path: str) -> list[str]:
     """Return the parts of a path. Raises EvidenceError for one that leaves the top."""
     parts = path.split("/")
     if len(path) > _MOST_PATH or "\0" in path or not {"", ".", ".."}.isdisjoint(parts):
-        raise EvidenceError(f"{path[:80]!r} is no path below the top of the repository")
+        raise EvidenceError(f"{path[:80]!r} is not a path in the repository")
     return parts
 
 

@@ -33,7 +33,7 @@ from forged.memory import Entity, EntityRelation, Evidence, Memory, Piece, Relat
 
 MAX_FILE_BYTES = 256 * 1024
 IN_CONFLICT = (
-    "it is in conflict: it holds both sides of a merge (`<<<<<<<`, `=======`, `>>>>>>>`); resolve it first"
+    "unresolved merge conflict: it contains both sides (`<<<<<<<`, `=======`, `>>>>>>>`); resolve it first"
 )
 _FENCE = re.compile(rb" {0,3}(`{3,}(?=[^`]*$)|~{3,})(.*)", re.DOTALL)
 _SIDES = (re.compile(rb"<{7}(?: |$)"), re.compile(rb"={7}$"), re.compile(rb">{7}(?: |$)"))
@@ -359,7 +359,7 @@ def relinked(data: bytes, scope: str, name: str, older: str | None) -> bytes:
         with contextlib.suppress(MemoryFormatError):
             if parse(fresh, scope, name) == wanted:
                 return fresh
-    raise MemoryFormatError("its front matter cannot be written anew")
+    raise MemoryFormatError("its front matter cannot be rewritten")
 
 
 def _with_line(data: bytes, header: re.Match[bytes], older: str | None) -> bytes:

@@ -21,8 +21,8 @@ _END = re.compile(r"^(?:---|\.\.\.)[ \t\r]*$", re.MULTILINE)
 _KEY = re.compile(r"^([A-Za-z_]+)[ \t]*:(?=\s|$)", re.MULTILINE)
 # Keys that mark the first lines of a text as front matter, even without `---`.
 _ENOUGH = 2
-NO_FRONT_MATTER = "its text begins like front matter that is none"
-_PLACE = "keys stand between two lines of `---` alone, the first of which begins the file"
+NO_FRONT_MATTER = "its text begins like front matter, but is not"
+_PLACE = "keys must be between two lines `---`, the first of them at the start of the file"
 
 
 class ParsedFile(msgspec.Struct, frozen=True, gc=False):
@@ -56,15 +56,15 @@ def notes_on(memory: Memory, stated_scope: str) -> tuple[str, ...]:
     notes = []
     if stated_scope != memory.scope:
         notes.append(
-            f"it says scope {stated_scope[:40]!r} but lies in a {memory.scope} directory, which decides"
+            f"it says scope {stated_scope[:40]!r} but is in a {memory.scope} directory, which decides"
         )
     for key, text in (("created_at", memory.created_at), ("updated_at", memory.updated_at)):
         if text and not TIME_LIKE.fullmatch(text):
-            notes.append(f"`{key}` is {text[:40]!r}, which is no time; write it like 2026-01-31T12:00:00Z")
+            notes.append(f"`{key}` is {text[:40]!r}, which is not a time; write it like 2026-01-31T12:00:00Z")
     if len(memory.cues) > MOST_CUES:
-        notes.append(f"it has {len(memory.cues)} cues, of which the first {MOST_CUES} count")
+        notes.append(f"it has {len(memory.cues)} cues; only the first {MOST_CUES} are used")
     if any(len(cue) > MOST_CUE_CHARS for cue in memory.cues):
-        notes.append(f"of a cue the first {MOST_CUE_CHARS} characters count")
+        notes.append(f"only the first {MOST_CUE_CHARS} characters of a cue are used")
     return tuple(notes)
 
 
@@ -81,7 +81,7 @@ def read_any_form(data: bytes, scope: str, name: str) -> ParsedFile:
     opening = _OPENING.match(text)
     if opening is None:
         if text.startswith("---\r"):
-            raise MemoryFormatError("its lines end in CR alone; save it with LF line ends")
+            raise MemoryFormatError("its lines end in CR only; save it with LF line ends")
         return ParsedFile(memory_of(Header({}), text, scope, name, []))
     first = text.count("\n", 0, opening.end()) + 1
     closing = _CLOSING.search(text, opening.end())
@@ -110,7 +110,7 @@ def _text(data: bytes) -> str:
     if not text.strip():
         raise NoText("the file is empty")
     if "\0" in text:
-        raise MemoryFormatError("not a text file: it holds NUL characters")
+        raise MemoryFormatError("not a text file: it contains NUL characters")
     return text
 
 
@@ -152,7 +152,7 @@ def front(text: str, wanted: Collection[str], first: int) -> Front:
     is_known = any(key in KNOWN_KEYS for key in header.keys)
     if (is_known and odd is None) or sum(key in _KEYS for key in header.keys) >= _ENOUGH:
         return Front(header, notes)
-    return Front(None, reason=f"`{odd[:40]}` is no key" if is_known and odd else "none of its keys is known")
+    return Front(None, reason=f"`{odd[:40]}` is not a key" if is_known and odd else "it has no known key")
 
 
 def _without_key(text: str, first: int) -> str:
@@ -191,7 +191,7 @@ def _line_of(text: str, key: str, first: int) -> int:
 def _notes(memory: Memory, keys: Collection[str], *, has_header: bool) -> tuple[str, ...]:
     """Return notes on what a person may have meant otherwise; `keys` are those of a memory."""
     notes = [
-        f"`{key}` is no key of a memory; write `{key.lower()}`"
+        f"`{key}` is not a key of a memory; write `{key.lower()}`"
         for key in _KEY.findall(memory.extra)
         if key not in keys and key.lower() in keys
     ]

@@ -71,7 +71,7 @@ def _why_no_memory(entry: os.DirEntry[str], depth: int) -> str:
     if not entry.is_file(follow_symlinks=False):
         return "is not a regular file"
     if depth:
-        return "lies in a folder below that of memories; move it up, with a name that ends in .md"
+        return "is in a subfolder; move it into the folder of memories, with a name that ends in .md"
     ending = os.path.splitext(entry.name)[1]
     found = f"its name ends in {printable(ending)[:20]}" if ending else "its name has no ending"
     return f"{found}; rename it to end in .md"

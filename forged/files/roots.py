@@ -73,7 +73,7 @@ def agent_root(home: str, agent_id: str) -> Root:
     """Return the root of one agent. Raises WorkspaceError for an id that is no name of a directory."""
     if AGENT_ID.fullmatch(agent_id) is None:
         raise WorkspaceError(
-            f"{agent_id[:80]!r} is no agent's id; use up to 64 of A-Z a-z 0-9 . _ - after a letter or digit"
+            f"{agent_id[:80]!r} is not an agent id; use up to 64 of A-Z a-z 0-9 . _ - after a letter or digit"
         )
     return Root(os.path.join(os.path.realpath(home), ".forge", "agents", agent_id), Scope.AGENT)
 
@@ -240,6 +240,6 @@ def root_at(top: str, home: str) -> Root:
 def _made(home: str, top: str) -> None:
     """Create a root in the user's own directory."""
     if os.path.islink(top) or (os.path.lexists(top) and not os.path.isdir(top)):
-        raise StoreError(f"{top} is no directory, or a link to one; move it away")
+        raise StoreError(f"{top} is not a directory, or is a link; move it away")
     with atomic.explained(f"cannot make {top}"):
         os.close(open_folder(home, os.path.relpath(top, home), atomic.Way(makes=True)))

@@ -77,7 +77,8 @@ class MemoryStore:
         """Return the bytes of a new memory's file. Raises StoreError if they could not be read back."""
         if not is_valid_id(memory.id):
             raise StoreError(
-                f"{memory.id[:80]!r} is no id for a new memory; use mem_ and up to 64 of A-Z a-z 0-9 _ -"
+                f"{memory.id[:80]!r} is not a valid id for a new memory; use "
+                "mem_ and up to 64 of A-Z a-z 0-9 _ -"
             )
         data = self.rendered(memory)
         # Never acknowledge a memory that cannot be read back.
@@ -136,7 +137,7 @@ class MemoryStore:
         """
         path = os.path.join(self.root.top, folder, name)
         if folder not in self.root.folders or os.path.basename(name) != name:
-            raise StoreError(f"{path} is no place of a memory")
+            raise StoreError(f"{path} is not a place for a memory")
         with atomic.explained(f"cannot write {path}"), self.opened_to_write(folder) as (directory, owner):
             try:
                 atomic.publish(directory, name, data, owner)

@@ -32,7 +32,7 @@ def load(text: str, known: Collection[str]) -> Header:
     Raises MemoryFormatError.
     """
     if _ODD_LINE_END.search(text):
-        raise MemoryFormatError("the front matter holds a line end other than LF or CRLF")
+        raise MemoryFormatError("the front matter has a line end other than LF or CRLF")
     try:
         return _Header(text, known).values()
     except yaml.MarkedYAMLError as error:
@@ -71,10 +71,12 @@ class _Header:
                 known[key] = value
                 owned.update(range(first_line, self._line + 1))
             elif start.flow_style:
-                raise MemoryFormatError(f"`{key[:40]}` is no key of a memory; write it on a line of its own")
+                raise MemoryFormatError(
+                    f"`{key[:40]}` is not a key of a memory; write it on a line of its own"
+                )
         self._take()
         if not isinstance(self._take(), yaml.StreamEndEvent):
-            raise MemoryFormatError("the front matter holds more than one YAML document")
+            raise MemoryFormatError("the front matter has more than one YAML document")
         extra = "" if start.flow_style else self._unowned(owned, _marks(start)[0].column)
         return Header(known, extra, tuple(keys))
 
@@ -179,7 +181,7 @@ def repaired(text: str) -> RepairedHeader:
     for number, key, lines in entries:
         fresh, why = _repaired_entry(key[:40], lines)
         if key in seen:
-            fresh, why = _remarks(lines), f"the key `{key[:40]}` is there twice, and the first counts"
+            fresh, why = _remarks(lines), f"the key `{key[:40]}` is there twice; the first is used"
         seen.add(key)
         kept += fresh
         if why:
@@ -195,8 +197,8 @@ def _repaired_entry(key: str, lines: list[str]) -> tuple[list[str], str]:
     quoted = _in_quotes(first)
     ways = ([first, *map(_in_quotes, below)], [quoted, *below], [quoted, *_remarks(below)])
     for fresh in filter(_is_entry, ways):
-        return fresh, f"`{key}` is no YAML and read as plain text; put it in quotes"
-    return _remarks(lines), f"`{key}` is no YAML and left out; put it in quotes"
+        return fresh, f"`{key}` is not YAML and was read as plain text; put it in quotes"
+    return _remarks(lines), f"`{key}` is not YAML and was left out; put it in quotes"
 
 
 def _is_entry(lines: Iterable[str]) -> bool:

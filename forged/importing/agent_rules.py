@@ -79,7 +79,7 @@ def _imports(statement: MarkdownStatement, where: str, skipped: int) -> list[Ski
     """Return the skipped imports of a statement."""
     at = f"{where}:{statement.first + skipped}"
     return [
-        SkippedItem(at, f"what it imports from {name} is not read; import that file by itself")
+        SkippedItem(at, f"{name}, which it includes, is not read; import that file separately")
         for name in _imported(statement.text)
     ]
 
@@ -136,9 +136,7 @@ def _header(lines: Sequence[str], where: str) -> tuple[tuple[str, ...], list[Ski
             meaning = _MEANINGS.get(key[1].lower().replace("_", ""))
             current = values.setdefault(meaning, []) if meaning else None
             if meaning is None:
-                left.append(
-                    SkippedItem(f"{where}:{number}", f"the key {key[1][:40]!r} has no place in a memory")
-                )
+                left.append(SkippedItem(f"{where}:{number}", f"the key {key[1][:40]!r} cannot be imported"))
             elif current is not None:
                 current += _texts(key[2])
         elif current is not None and line.strip():

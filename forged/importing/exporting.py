@@ -43,9 +43,9 @@ def read_root(top: str, scope: str, withheld: Collection[str] = ()) -> Copy:
             path = os.path.join(listing.path, name)
             below = os.path.join(FOLDERS[0] if root.in_git else folder, name)
             if seen.memory is None:
-                left.append(SkippedItem(below, f"no memory: {seen.reason}"))
+                left.append(SkippedItem(below, f"not a memory: {seen.reason}"))
             elif path in withheld:
-                left.append(SkippedItem(below, "it is withheld; `forgectl review` shows it"))
+                left.append(SkippedItem(below, "it is not used yet; `forgectl review` shows it"))
             else:
                 files.append((below, store.read(path)))
         if listing.reason:
@@ -80,13 +80,13 @@ def _check(target: str, *, replace: bool) -> None:
     """Check that the target may be written or replaced."""
     if os.path.islink(target):  # the link itself would be replaced
         led_to = os.path.realpath(target)
-        raise StoreError(f"{target} is a link to {led_to}; say that folder itself, or another one")
+        raise StoreError(f"{target} is a link to {led_to}; give that folder itself, or another one")
     if not os.path.lexists(target) or (os.path.isdir(target) and not os.listdir(target)):
         return
     if not os.path.isfile(os.path.join(target, MANIFEST)):
-        raise StoreError(f"{target} is there and is no export of forged; say another folder")
+        raise StoreError(f"{target} exists and is not an export of forged; give another folder")
     if not replace:
-        raise StoreError(f"{target} holds an export already; --force replaces it")
+        raise StoreError(f"{target} contains an export already; --force replaces it")
 
 
 def _parts(copies: Iterable[Copy]) -> Iterable[ExportedRoot]:

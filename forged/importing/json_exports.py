@@ -41,7 +41,7 @@ def decoded(data: bytes) -> Json:
     try:
         found: Json = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise MemoryFormatError(f"no JSON that can be read: {str(error)[:120]}") from error
+        raise MemoryFormatError(f"not readable as JSON: {str(error)[:120]}") from error
     return found
 
 
@@ -67,7 +67,7 @@ def mem0(found: Json, *, where: str, scope: str) -> ImportBatch:
         left.append(SkippedItem(where, "the relations of its graph"))
     entries = _mem0_entries(found)
     if not entries:
-        left.append(SkippedItem(where, "no list of memories is in it"))
+        left.append(SkippedItem(where, "it contains no list of memories"))
     for number, entry in enumerate(entries, 1):
         at = f"{where}#{number}"
         text = _text(entry, "memory", "text", "data")
@@ -129,7 +129,7 @@ def claude_mem(found: Json, *, where: str, scope: str) -> ImportBatch:
         if isinstance(entry, dict) and learned and len(learned) <= MOST_CHARS:
             items.append(_made(entry, learned, Category.PATTERNS.value, at, scope))
         if unused := [name for name in _UNUSED_OF_SUMMARY if _text(entry, name)]:
-            left.append(SkippedItem(at, f"what happened in a session is no memory: {', '.join(unused)}"))
+            left.append(SkippedItem(at, f"records of sessions are not imported: {', '.join(unused)}"))
     prompts = len(_list(found.get("prompts")))
     if prompts:
         left.append(SkippedItem(where, f"{prompts:,} prompts, as they were typed"))

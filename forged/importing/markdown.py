@@ -19,7 +19,7 @@ from forged.importing.values import MOST_CHARS
 TITLE = "the title of the file"
 EMPTY_HEADING = "a heading with nothing below it"
 COMMENT = "a comment"
-TOOL_BLOCK = "written and rewritten there by a tool"
+TOOL_BLOCK = "written by a tool"
 TAGS = "tags of HTML alone"
 TOO_LONG = f"longer than {MOST_CHARS:,} characters; make several of it"
 

@@ -53,7 +53,7 @@ def manifest(data: bytes) -> Manifest:
     for part in found.parts:
         steps = part.folder.split("/")
         if part.scope not in list(Scope) or os.path.isabs(part.folder) or ".." in steps:
-            raise MemoryFormatError(f"the manifest names a part that is none: {part.folder[:80]!r}")
+            raise MemoryFormatError(f"the manifest names an unknown part: {part.folder[:80]!r}")
     return found
 
 
@@ -66,7 +66,7 @@ def memory_file(data: bytes, *, name: str, where: str, scope: str, repo: str = "
     except MemoryFormatError as error:
         return _left(where, str(error))
     if not _NAME.fullmatch(name) or not _ID.fullmatch(found.id):
-        return _left(where, "its name or its id is none that forged writes")
+        return _left(where, "forged does not write such a name or id")
     item = Item(
         text=found.content,
         where=where,

@@ -100,11 +100,11 @@ def _place(item: Item, places: RepositoryPaths) -> Destination | None:
 
 def _elsewhere(repo: str) -> str:
     """Return the advice for items of an unknown repository."""
-    return f"it is of the repository {repo[:80]!r}; --into NAME=PATH says where that is"
+    return f"it belongs to the repository {repo[:80]!r}; --into NAME=PATH says where that is"
 
 
 def _twice(item: Item, first: Item) -> str:
     """Return the note that an item repeats another."""
     if item.file and item.file != first.file:
         return f"another file has the same id: {first.where}"
-    return f"it says the same as {first.where}"
+    return f"same text as {first.where}"

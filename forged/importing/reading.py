@@ -64,7 +64,7 @@ def read_path(path: str, asked: ReadOptions) -> ImportBatch:
     except MemoryFormatError as error:
         raise WorkspaceError(f"{path}: {error}") from error
     if found is None:
-        raise WorkspaceError(f"{path} has no form that is known; say which with --as ({', '.join(FORMS)})")
+        raise WorkspaceError(f"{path} has no known format; name it with --as ({', '.join(FORMS)})")
     return found
 
 
@@ -174,7 +174,7 @@ def _file(source: SourceFile, asked: ReadOptions, *, alone: bool) -> ImportBatch
     elif form == "claude-mem":
         document = json_exports.decoded(source.data)
         if not json_exports.is_claude_mem(document):
-            raise MemoryFormatError("no list of observations is in it")
+            raise MemoryFormatError("it contains no list of observations")
         found = json_exports.claude_mem(document, where=source.where, scope=asked.scope)
     else:
         return None

@@ -51,7 +51,7 @@ class SourceFile(msgspec.Struct, frozen=True):
         except UnicodeDecodeError as error:
             raise MemoryFormatError("not a text file in UTF-8") from error
         if "\0" in text:
-            raise MemoryFormatError("not a text file: it holds NUL characters")
+            raise MemoryFormatError("not a text file: it contains NUL characters")
         return text
 
 
@@ -108,7 +108,7 @@ class Walk:
     def _folder(self, entry: os.DirEntry[str], where: str, depth: int) -> Iterator[SourceFile]:
         """Yield the files of a subfolder."""
         if entry.name == MEMORIES and not self._with_memories:
-            self.left.append(SkippedItem(where, "memories of forged; import that folder by itself"))
+            self.left.append(SkippedItem(where, "memories of forged; import that folder separately"))
         elif self._with_memories or entry.name not in PASSED_BY:
             yield from self._below(entry.path, f"{where}/", depth + 1)
 
@@ -133,7 +133,7 @@ class Walk:
     def _file(self, entry: os.DirEntry[str], where: str, most: int) -> Iterator[SourceFile]:
         """Yield a file if it can be read."""
         if entry.is_symlink():
-            self.left.append(SkippedItem(where, "a symbolic link; import the file that it leads to"))
+            self.left.append(SkippedItem(where, "a symbolic link; import the file that it points to"))
             return
         try:
             source = read_file(entry.path, where, most)

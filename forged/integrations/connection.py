@@ -41,7 +41,7 @@ def connect(machine: Machine, row: AgentRow) -> Iterator[str]:
         yield from _write_settings(machine, row)
     after = status.state(machine, row, exact=True)
     if after.connection not in {"connected", "off"}:
-        raise IntegrationError(f"it says that it is done, but {after.detail or 'nothing of it is there'}")
+        raise IntegrationError(f"it reports success, but {after.detail or 'nothing was installed'}")
 
 
 def disconnect(machine: Machine, row: AgentRow) -> Iterator[str]:
@@ -62,14 +62,14 @@ def planned_steps(machine: Machine, row: AgentRow) -> tuple[str, ...]:
         commands = " && ".join(f"{row.program} {' '.join(words)}" for words in row.installs)
         return (
             f"runs `{commands.replace('{folder}', shlex.quote(machine.plugin))}`",
-            f"which gives it hooks ({events}) and the MCP server `forged`",
+            f"which adds hooks ({events}) and the MCP server `forged`",
         )
     if row.way == "file":
         paths = (os.path.join(machine.folder(row), name) for name in row.files)
         return (f"writes {', '.join(paths)}: a plug-in, with the MCP server `forged`",)
     return (
-        f"puts entries of forged into {', '.join(status.settings(machine, row))}",
-        f"hooks ({events}) and the MCP server `forged`; all else there stays as it is",
+        f"adds entries of forged to {', '.join(status.settings(machine, row))}",
+        f"hooks ({events}) and the MCP server `forged`; everything else there stays as it is",
     )
 
 
@@ -98,7 +98,7 @@ def remove_own_files(machine: Machine) -> Iterator[str]:
     names = sorted(rendering.plugin_files(machine), key=len, reverse=True)
     for name in names:
         file_io.remove(os.path.join(machine.plugin, name))
-    for folder in sorted({above for name in names for above in _above(name)}, key=len, reverse=True):
+    for folder in sorted({above for name in names for above in _parents(name)}, key=len, reverse=True):
         file_io.remove_empty(os.path.join(machine.plugin, folder))
     file_io.remove_empty(machine.plugin)
     record.erase(machine)
@@ -106,7 +106,7 @@ def remove_own_files(machine: Machine) -> Iterator[str]:
         yield f"removed {machine.plugin}"
 
 
-def _above(name: str) -> Iterator[str]:
+def _parents(name: str) -> Iterator[str]:
     while name := os.path.dirname(name):
         yield name
 
@@ -128,7 +128,7 @@ def _install(machine: Machine, row: AgentRow, now: status.AgentState) -> Iterato
         harness.call(machine, row, now.program, arguments)
     if not status.state(machine, row).connection:
         raise IntegrationError(
-            f"{row.program} says that it is done, but no plug-in is there; {harness.update_advice(row)}"
+            f"{row.program} reports success, but no plug-in is there; {harness.update_advice(row)}"
         )
     yield f"installed the plug-in by `{row.program} {row.installs[-1][0]} {row.installs[-1][1]}`"
 
@@ -137,7 +137,7 @@ def _uninstall(machine: Machine, row: AgentRow) -> Iterator[str]:
     program = machine.program(row.program) or record.load(machine).agents.get(row.name, AgentRecord()).program
     if not program or not os.access(program, os.X_OK):
         raise IntegrationError(
-            f"{row.program} is not there any more, and it alone removes its plug-in: {row.install}"
+            f"{row.program} is not there any more, and only it can remove its plug-in: {row.install}"
         )
     os.makedirs(machine.plugin, mode=0o700, exist_ok=True)
     was_there = bool(status.state(machine, row).connection)
@@ -176,7 +176,7 @@ def _render(machine: Machine) -> None:
 def _write_files(machine: Machine, row: AgentRow) -> Iterator[str]:
     for name, text in rendering.files(row, machine).items():
         path = os.path.join(machine.folder(row), name)
-        _put(machine, row, path, text)
+        _write_recorded(machine, row, path, text)
         yield f"wrote {path}"
 
 
@@ -190,15 +190,17 @@ def _remove_files(machine: Machine, row: AgentRow) -> Iterator[str]:
 
 def _write_settings(machine: Machine, row: AgentRow) -> Iterator[str]:
     for path, wanted in status.settings(machine, row).items():
-        before, head = file_io.read(path), _head(machine, row, path)
+        before, head = file_io.read(path), _file_head(machine, row, path)
         try:
-            bare = "\n" if before is None else entries.remove(before, _made(machine, row, path), head)
+            bare = (
+                "\n" if before is None else entries.remove(before, _made_containers(machine, row, path), head)
+            )
             text, made = entries.add(bare, wanted, head)
         except (NotJson, UnfitSettings) as error:
-            remedy = "fix it, or put these in yourself and leave the rest as it is"
-            raise IntegrationError(f"{path}: {error}; {remedy}: {_by_hand(wanted)}") from error
+            remedy = "fix it, or add these yourself and leave the rest as it is"
+            raise IntegrationError(f"{path}: {error}; {remedy}: {_manual_lines(wanted)}") from error
         if text != before:
-            _put(machine, row, path, text, made)
+            _write_recorded(machine, row, path, text, made)
             yield f"wrote forged's entries into {path}"
 
 
@@ -208,19 +210,23 @@ def _remove_settings(machine: Machine, row: AgentRow) -> Iterator[str]:
         if before is None or not before.strip():
             continue
         try:
-            text = entries.remove(before, _made(machine, row, path), _head(machine, row, path))
+            text = entries.remove(
+                before, _made_containers(machine, row, path), _file_head(machine, row, path)
+            )
         except NotJson as error:
             raise IntegrationError(f"{path}: {error}; fix it, then run this again") from error
-        if not text.strip() and path in _done(machine, row).files:
+        if not text.strip() and path in _agent_record(machine, row).files:
             file_io.remove(path)
             yield f"removed {path}"
         elif text != before:
             file_io.write(path, text, before)
-            yield f"took forged's entries out of {path}"
+            yield f"removed forged's entries from {path}"
 
 
-def _put(machine: Machine, row: AgentRow, path: str, text: str, made: tuple[entries.Path, ...] = ()) -> None:
-    before, known = file_io.read(path), _done(machine, row)
+def _write_recorded(
+    machine: Machine, row: AgentRow, path: str, text: str, made: tuple[entries.Path, ...] = ()
+) -> None:
+    before, known = file_io.read(path), _agent_record(machine, row)
     folders = file_io.write(path, text, before)
     done = AgentRecord(
         machine.program(row.program),
@@ -231,30 +237,30 @@ def _put(machine: Machine, row: AgentRow, path: str, text: str, made: tuple[entr
     _note(machine, row, done)
 
 
-def _by_hand(wanted: tuple[entries.SettingsEntry, ...]) -> str:
+def _manual_lines(wanted: tuple[entries.SettingsEntry, ...]) -> str:
     return entries.add("", wanted, {})[0]
 
 
-def _head(machine: Machine, row: AgentRow, path: str) -> entries.Head:
+def _file_head(machine: Machine, row: AgentRow, path: str) -> entries.Head:
     return next((head for place, head in row.head.items() if status.path_of(machine, row, place) == path), {})
 
 
 # --- record of changes ----------------------------------------------------------------------------------
 
 
-def _done(machine: Machine, row: AgentRow) -> AgentRecord:
+def _agent_record(machine: Machine, row: AgentRow) -> AgentRecord:
     return record.load(machine).agents.get(row.name, AgentRecord())
 
 
-def _made(machine: Machine, row: AgentRow, path: str) -> tuple[entries.Path, ...]:
-    return _done(machine, row).made.get(path, ())
+def _made_containers(machine: Machine, row: AgentRow, path: str) -> tuple[entries.Path, ...]:
+    return _agent_record(machine, row).made.get(path, ())
 
 
 def _note(machine: Machine, row: AgentRow, done: AgentRecord | None) -> None:
     """Record the changes for an agent, or remove the record and its empty folders."""
     known = record.load(machine)
     if done is None:
-        for folder in reversed(_done(machine, row).folders):
+        for folder in reversed(_agent_record(machine, row).folders):
             file_io.remove_empty(folder)
     else:
         made = _make_data(machine)

@@ -41,7 +41,7 @@ def add(text: str, entries: Sequence[SettingsEntry], head: Head) -> tuple[str, t
     made: list[Path] = []
     whole = json.dumps(head) if _is_blank(text) else text
     for entry in reversed(entries):
-        whole = _with(whole, entry, made)
+        whole = _insert_entry(whole, entry, made)
     if not _is_blank(text):
         return whole, tuple(made)
     return json.dumps(parse(whole).value, indent=2) + text, ((), *made)
@@ -51,7 +51,7 @@ def remove(text: str, made: Collection[Path], head: Head) -> str:
     """Return the text without forged's entries and without the containers that are empty now."""
     if _is_blank(text):
         return text
-    while (found := next(_ours(text), None)) is not None:
+    while (found := next(_own_entries(text), None)) is not None:
         text = cut(text, *found)
     for path in sorted(filter(None, made), key=len, reverse=True):
         text = _without_container(text, path)
@@ -62,36 +62,36 @@ def has_entries(text: str) -> bool:
     """Return True if the text has entries of any installation of forged."""
     if not any(program in text for program in _PROGRAMS):
         return False
-    return next(_ours(text), None) is not None
+    return next(_own_entries(text), None) is not None
 
 
 def has_all(text: str, entries: Sequence[SettingsEntry], *, exact: bool = True) -> bool:
     """Return True if the text has exactly these entries of forged; `exact`: also their environment."""
-    wanted = [_judged(entry.value, exact=exact) for entry in entries]
-    found = [_judged(parent.values[number].value, exact=exact) for parent, number in _ours(text)]
+    wanted = [_comparable(entry.value, exact=exact) for entry in entries]
+    found = [_comparable(parent.values[number].value, exact=exact) for parent, number in _own_entries(text)]
     return len(found) == len(wanted) and all(value in found for value in wanted)
 
 
-def _judged(value: object, *, exact: bool) -> object:
+def _comparable(value: object, *, exact: bool) -> object:
     if exact or not isinstance(value, dict):
         return value
     return {key: each for key, each in value.items() if key != "env"}
 
 
-def _with(text: str, entry: SettingsEntry, made: list[Path]) -> str:
+def _insert_entry(text: str, entry: SettingsEntry, made: list[Path]) -> str:
     node = parse(text)
     if node.kind != "{":
-        raise UnfitSettings("it holds no object")
+        raise UnfitSettings("it contains no object")
     for depth, key in enumerate(entry.path):
         child = node.member(key)
         if child is None:
             made += [entry.path[:length] for length in range(depth + 1, len(entry.path) + 1)]
             return insert(text, node, key, _nested(entry, depth + 1))
         if child.kind != "{" and depth + 1 < len(entry.path):
-            raise UnfitSettings(f"its {key} is of another kind")
+            raise UnfitSettings(f"its {key} has another type")
         node = child
     if node.kind != ("{" if entry.key else "["):
-        raise UnfitSettings(f"its {'.'.join(entry.path)} is of another kind")
+        raise UnfitSettings(f"its {'.'.join(entry.path)} has another type")
     if entry.key in node.keys:
         raise UnfitSettings(
             f"its {'.'.join((*entry.path, entry.key))} is there already and runs something else"
@@ -127,20 +127,20 @@ def _is_blank(text: str) -> bool:
     return not text.strip(" \t\r\n\ufeff")
 
 
-def _ours(text: str) -> Iterator[tuple[Node, int]]:
+def _own_entries(text: str) -> Iterator[tuple[Node, int]]:
     root = parse(text)
     for name, node in zip(root.keys, root.values, strict=False):
         if name in {"mcpServers", "servers"}:
-            yield from ((node, at) for at, one in enumerate(node.values) if _runs_ours(one.value))
+            yield from ((node, at) for at, one in enumerate(node.values) if _runs_forged(one.value))
         elif name == "hooks":
             for event in node.values:
-                yield from ((event, at) for at, one in enumerate(event.values) if _runs_ours(one.value))
+                yield from ((event, at) for at, one in enumerate(event.values) if _runs_forged(one.value))
 
 
-def _runs_ours(value: object) -> bool:
+def _runs_forged(value: object) -> bool:
     if not isinstance(value, dict):
         return False
     if isinstance(inner := value.get("hooks"), list):
-        return bool(inner) and all(map(_runs_ours, inner))
+        return bool(inner) and all(map(_runs_forged, inner))
     words = [value.get("command"), *(args if isinstance(args := value.get("args"), list) else ())]
     return any(program in word for word in words if isinstance(word, str) for program in _PROGRAMS)

@@ -33,7 +33,7 @@ def read(path: str) -> str | None:
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
-            raise IntegrationError(f"{path} is no file: move it away and say it again")
+            raise IntegrationError(f"{path} is not a file: move it away and run this again")
         if found.st_uid != os.geteuid():
             raise IntegrationError(f"{path} belongs to user {found.st_uid} and is left as it is")
         with open(descriptor, "rb", closefd=False) as file:
@@ -54,9 +54,9 @@ def write(path: str, text: str, before: str | None) -> list[str]:
     try:
         made = make_folders(os.path.dirname(target))
         if read(target) != before:
-            raise IntegrationError(f"{path} was changed meanwhile and is left as it is: say it again")
+            raise IntegrationError(f"{path} was changed meanwhile and is left as it is: run this again")
         mode = stat.S_IMODE(os.stat(target).st_mode) if before is not None else 0o600
-        _exchange(target, text.encode(), mode)
+        _replace_file(target, text.encode(), mode)
     except OSError as error:
         raise IntegrationError(f"{path} cannot be written: {error.strerror}") from error
     return made
@@ -89,7 +89,7 @@ def remove_empty(folder: str) -> bool:
     return not os.path.lexists(folder)
 
 
-def _exchange(target: str, data: bytes, mode: int) -> None:
+def _replace_file(target: str, data: bytes, mode: int) -> None:
     fresh = f"{target}.{secrets.token_hex(4)}.tmp"
     try:
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -35,7 +35,7 @@ def call(machine: Machine, row: AgentRow, program: str, arguments: Sequence[str]
     shown = f"`{row.program} {' '.join(words[1:])}`"
     if code is None:
         raise IntegrationError(
-            f"{shown} did not end within {_WITHIN_S:.0f} s: run it yourself, then say this again"
+            f"{shown} did not end within {_WITHIN_S:.0f} s: run it yourself, then run this again"
         )
     if code == 127 or "node: No such file" in output:
         raise IntegrationError(f"{program} cannot run: it needs Node.js, which is not in PATH (nodejs.org)")

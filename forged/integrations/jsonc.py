@@ -53,7 +53,7 @@ def parse(text: str) -> Node:
     at = _skip(text, 0)
     node = _node(text, at, 0)
     if (rest := _skip(text, node.end)) < len(text):
-        raise _wrong(text, rest)
+        raise _error(text, rest)
     return node
 
 
@@ -91,17 +91,17 @@ def is_bare(text: str, node: Node) -> bool:
 
 def _node(text: str, at: int, depth: int) -> Node:
     if depth > _DEEPEST:
-        raise _wrong(text, at)
+        raise _error(text, at)
     opened = text[at : at + 1]
     if opened in {"{", "["}:
         return _container(text, at, opened, depth)
     found = _SCALAR.match(text, at)
     if not found:
-        raise _wrong(text, at)
+        raise _error(text, at)
     try:
         return Node(at, found.end(), "", json.loads(found.group(), strict=False))
     except ValueError as error:
-        raise _wrong(text, at) from error
+        raise _error(text, at) from error
 
 
 def _container(text: str, start: int, opened: str, depth: int) -> Node:
@@ -119,7 +119,7 @@ def _container(text: str, start: int, opened: str, depth: int) -> Node:
         if text[at : at + 1] == ",":
             at = _skip(text, at + 1)
         elif text[at : at + 1] != closed:
-            raise _wrong(text, at)
+            raise _error(text, at)
     return Node(start, at + 1, opened, None, tuple(keys), tuple(starts), tuple(values))
 
 
@@ -128,7 +128,7 @@ def _key(text: str, at: int, starts: Sequence[int], depth: int) -> tuple[str, li
     name = _node(text, at, depth + 1)
     colon = _skip(text, name.end)
     if not isinstance(name.scalar, str) or text[colon : colon + 1] != ":":
-        raise _wrong(text, at)
+        raise _error(text, at)
     return name.scalar, [*starts, at], _skip(text, colon + 1)
 
 
@@ -137,6 +137,6 @@ def _skip(text: str, at: int) -> int:
     return blank.end() if blank else at
 
 
-def _wrong(text: str, at: int) -> NotJson:
+def _error(text: str, at: int) -> NotJson:
     line = text.count("\n", 0, at) + 1
     return NotJson(f"it is no JSON at line {line}")

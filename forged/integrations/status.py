@@ -120,7 +120,7 @@ def _connection(machine: Machine, row: AgentRow, *, exact: bool) -> tuple[Connec
         if connection == "connected" and (gone := [path for path in sources if not os.path.isfile(path)]):
             return (
                 "damaged",
-                f"{gone[0]} is gone, of which {row.title} has a copy",
+                f"{gone[0]} is gone, and {row.title} uses a copy of it",
             )  # Claude Code runs neither
     except (IntegrationError, NotJson) as error:
         return "damaged", str(error)
@@ -131,7 +131,9 @@ def _by_files(wanted: dict[str, str], *, exact: bool) -> tuple[Connection, str]:
     found = [(path, here, text) for path, text in wanted.items() if (here := file_io.read(path)) is not None]
     if not found:
         return "", ""
-    is_same = all(here == text or (not exact and _bare(here) == _bare(text)) for _, here, text in found)
+    is_same = all(
+        here == text or (not exact and _without_env(here) == _without_env(text)) for _, here, text in found
+    )
     return _judged(is_same, "".join(here for _, here, _ in found), found[0][0])
 
 
@@ -153,7 +155,7 @@ def _has_entries(path: str, text: str) -> bool:
         raise IntegrationError(f"{path}: {error}") from error
 
 
-def _bare(text: str) -> str:
+def _without_env(text: str) -> str:
     return _ENV.sub("", text)
 
 
@@ -161,7 +163,11 @@ def _judged(is_same: bool, text: str, path: str) -> tuple[Connection, str]:
     gone = [each for run in _RUN.findall(text) for each in run if not os.path.exists(each)]
     if gone:
         return "damaged", f"{path} runs {gone[0]}, which is gone"
-    return ("connected", path) if is_same else ("older", f"{path} is of another forged, or was changed")
+    return (
+        ("connected", path)
+        if is_same
+        else ("older", (f"{path} was written by another forged, or changed by hand"))
+    )
 
 
 def _copies(row: AgentRow, folder: str, copy: str) -> list[str]:

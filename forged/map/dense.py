@@ -64,7 +64,7 @@ class DenseIndex(msgspec.Struct, frozen=True, eq=False, dict=True, weakref=True)
         return rows
 
     def without(self, gone: NDArray[np.bool_]) -> DenseIndex:
-        """Return the index with these rows missing. Call it on an index whose missing rows are zero."""
+        """Return the index with these rows missing. All rows that are missing so far must be zero."""
         rows = np.flatnonzero(gone & ~self.missing)
         total = self.total - self.some(rows).sum(axis=0, dtype=np.float64)
         return DenseIndex(self.key, self.blocks, self.missing | gone, total, rows)

@@ -79,16 +79,16 @@ class GateScore(msgspec.Struct, frozen=True, eq=False, dict=True):
             return [UNGATED] * len(rows)
         fresh = [each for each in rows if each not in self._known]
         if fresh:
-            self._known.update(zip(fresh, self._looked_at(fresh), strict=True))
+            self._known.update(zip(fresh, self._compute_evidence(fresh), strict=True))
         return [self._known[each] for each in rows]
 
     @cached_property
     def _known(self) -> dict[tuple[int, int], float]:
         return {}
 
-    def _looked_at(self, rows: Sequence[tuple[int, int]]) -> list[float]:
+    def _compute_evidence(self, rows: Sequence[tuple[int, int]]) -> list[float]:
         columns = np.array([self.found.column(*each) for each in rows], np.intp)
-        odds = None if self.odds is None else _weighed_rows(self.found, self._odds_of(self.odds, columns))
+        odds = None if self.odds is None else _weighted_rows(self.found, self._odds_of(self.odds, columns))
         if self.cosines is None or self.lengths is None:
             return self._by_words(odds, len(rows))
         heights = (self.cosines[:, columns] / self.lengths - self.usual) / self.spread
@@ -150,7 +150,7 @@ def _of_both(
     """Return the evidence of vectors, by the height of each query's best row, and of words."""
     if odds is None:
         return float(heights.sum() / len(heights))
-    words = _weighed(found, clip_odds(odds.best()))
+    words = _weighted(found, clip_odds(odds.best()))
     evidence = float((heights + _NAT_WEIGHT * (words - LEAST)).mean())
     homes = [place for place, home in enumerate(found.maps) for _ in home.parts]
     known = {homes[number] for number in calibrations}
@@ -162,16 +162,16 @@ def _of_both(
 def _of_words(found: MapSearch, odds: LexicalOdds | None, indexes: Sequence[int] | None = None) -> float:
     """Return the evidence of words: the standard score of an unrelated message with such odds."""
     return (
-        UNGATED if odds is None else _standard(float(_weighed(found, clip_odds(odds.best(indexes))).mean()))
+        UNGATED if odds is None else _standard(float(_weighted(found, clip_odds(odds.best(indexes))).mean()))
     )
 
 
-def _weighed(found: MapSearch, values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _weighted(found: MapSearch, values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return values of queries, (queries,), or the weighted mean of a message and its context, (1,)."""
     return values if found.shares is None else np.array([found.shares @ values])
 
 
-def _weighed_rows(found: MapSearch, values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _weighted_rows(found: MapSearch, values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Weight the values of several rows, (queries, n), each row for itself."""
     if found.shares is None:
         return values
@@ -384,10 +384,10 @@ def gate_decisions(
     """
     if gate_score.evidence == UNGATED:
         return [each if n < most else replace(each, rejected=FULL) for n, each in enumerate(candidates)]
-    judged = list(_judged(gate_score, candidates, least, turn))
+    judged = list(_decided(gate_score, candidates, least, turn))
     enough = [n for n, each in enumerate(judged) if not each.rejected]
     enough.sort(key=lambda n: -judged[n].evidence)
-    for n in enough[_few(_margins(gate_score, turn), turn, most) :]:
+    for n in enough[_limit(_margins(gate_score, turn), turn, most) :]:
         judged[n] = replace(judged[n], admitted_as="", rejected=FULL)
     return judged
 
@@ -395,15 +395,17 @@ def gate_decisions(
 def admission_limit(*, turn: int, most: int, by_vectors: bool) -> int:
     """Return the number of memories that a request may admit, whatever their evidence."""
     if turn:
-        return _few(_SESSION if by_vectors else _SESSION_WORDS, turn, most)
-    return _few(_ALONE if by_vectors else _ALONE_WORDS, turn, most)
+        return _limit(_SESSION if by_vectors else _SESSION_WORDS, turn, most)
+    return _limit(_ALONE if by_vectors else _ALONE_WORDS, turn, most)
 
 
-def _few(margins: Margins, turn: int, most: int) -> int:
+def _limit(margins: Margins, turn: int, most: int) -> int:
     return min(most, margins.most, max(_FEWEST, 2 * most // (turn + 1)) if turn else margins.most)
 
 
-def _judged(gate_score: GateScore, candidates: Sequence[Ranked], least: float, turn: int) -> Iterator[Ranked]:
+def _decided(
+    gate_score: GateScore, candidates: Sequence[Ranked], least: float, turn: int
+) -> Iterator[Ranked]:
     """Decide on each candidate by itself, without a limit on their number."""
     margins = _margins(gate_score, turn)
     evidence = gate_score.evidences([(each.map_index, each.row) for each in candidates])

@@ -443,7 +443,7 @@ class Builder:
         if self.complete and same and self._map is not None and self._map.memories == memories:
             return None
         self.complete = False
-        return self._drafted(memories)
+        return self._draft_map(memories)
 
     def _apply_pending_requests(self) -> None:
         """Apply `forget_vectors` and `retry_quarantined`, which may come during a build."""
@@ -470,7 +470,7 @@ class Builder:
         self.stale = self._grounds.stale
         return memories
 
-    def _drafted(self, memories: tuple[Memory, ...]) -> MapDraft:
+    def _draft_map(self, memories: tuple[Memory, ...]) -> MapDraft:
         removed, added = changed_memories(self._map.memories if self._map is not None else (), memories)
         layer_drafts = {each: self._layer_draft(each, memories, removed, added) for each in self._layers}
         return MapDraft(memories, layer_drafts, self._chains(memories, (*removed, *added)))
@@ -568,7 +568,7 @@ class Builder:
         rows = draft.layer_drafts[self._main].layout.newest
         lost = {memory.id for memory, key in zip(rows.memories, rows.hashes, strict=True) if key in unknown}
         kept = (each if each.id not in lost else before.find(each.id) for each in draft.memories)
-        return self._drafted(tuple(memory for memory in kept if memory is not None))
+        return self._draft_map(tuple(memory for memory in kept if memory is not None))
 
     def _pause(self) -> None:
         """Pause while a map serves requests; the first build of a root takes no pauses."""

@@ -499,7 +499,10 @@ class BaselineLearner:
             if (known := identity.model_cache.baselines.get(key)) is not None:
                 self.know(known)
                 return
-            queries, passages = await _embedded(identity, "query"), await _embedded(identity, "passage")
+            queries, passages = (
+                await _embed_messages(identity, "query"),
+                await _embed_messages(identity, "passage"),
+            )
         except ProviderError as error:
             if error.reason == "held":  # no failure: tried again with the next texts that may leave
                 self._learning = None
@@ -518,7 +521,7 @@ class BaselineLearner:
         self.know(found)
 
 
-async def _embedded(identity: ModelIdentity, kind: Kind) -> Vectors:
+async def _embed_messages(identity: ModelIdentity, kind: Kind) -> Vectors:
     size = _MESSAGES_AT_ONCE
     parts = (list(EVERYDAY_MESSAGES[at : at + size]) for at in range(0, len(EVERYDAY_MESSAGES), size))
     return np.concatenate([await identity.embedder.embed(part, kind, purpose=_GATE) for part in parts])

@@ -31,7 +31,7 @@ from forged.trust import TrustRegistry
 
 logger = logging.getLogger(__name__)
 
-# A map is never older than 30 s: this is less by what the build of a large root takes.
+# A map is never older than 30 s: this leaves the time to build a large root.
 RECONCILE_S = 25.0
 UNLOAD_AFTER_S = 24 * 3600.0
 _FOLLOW_S = 5.0

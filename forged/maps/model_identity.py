@@ -99,7 +99,7 @@ class ModelCache:
             rows = _rows(model.sentences, model.dimension)
             known = self.models.setdefault(model.embedder, {}).setdefault(model.number, rows)
             if not np.array_equal(known, rows):
-                raise UnusablePack("its model has the number of another one")
+                raise UnusablePack("its model has the number of another model")
         if model.baseline:
             rows, key = _rows(model.baseline, model.dimension), vector_pack.label.key
             self.baselines.setdefault(key, Baseline(key, rows[0], rows[1], rows[2:4], rows[4:]))
@@ -143,7 +143,7 @@ class ModelIdentity:
         self._known = False  # the answering model was checked, and not only cached
         self.key = self.kept = embedder.key
         self.renamed: Callable[[], None] = lambda: None
-        embedder.renamed = self._name
+        embedder.renamed = self._update_keys
 
     @property
     def dimension(self) -> int:
@@ -166,7 +166,7 @@ class ModelIdentity:
         seen = self.model_cache.models.setdefault(self.embedder.key, {})
         if seen is not self._seen:  # another engine runs a model in this process
             self._seen = seen
-            self._name()
+            self._update_keys()
             self._on_change()
         if self.embedder.replaceable and self._is_due:
             await asyncio.shield(self._start())
@@ -203,7 +203,7 @@ class ModelIdentity:
         """Accept any answering model from now on: `rebuild --full`."""
         self._known, self._looked_at, self._doubted_at = False, None, None
         self._kept, self.notice = self._number, ""
-        self._name()
+        self._update_keys()
 
     async def close(self) -> None:
         if self._looking is not None:
@@ -237,14 +237,14 @@ class ModelIdentity:
 
     def _replace(self, rows: Vectors) -> None:
         self._doubted_at, self._number = None, self._recognised(rows)
-        self._name()
+        self._update_keys()
         logger.warning("another model answers model=%s numbers=%d", self._named, self.dimension)
         if self._number == self._kept:
             self.notice = ""
         elif reason := self._reason_to_wait():
             self.notice = (
-                f"another model answers behind {self._named}, and {reason}; words answer until it is back or "
-                "`forgectl rebuild --full` embeds all memories anew"
+                f"a different model answers as {self._named}, and {reason}; keyword search only until the "
+                "old model is back or `forgectl rebuild --full` embeds all memories again"
             )
         else:
             self._keep()
@@ -252,16 +252,16 @@ class ModelIdentity:
     def _reason_to_wait(self) -> str:
         renewed = self.model_cache.renewed_at.get(self.embedder.key, float("-inf"))
         if self._clock() - renewed < _A_DAY_S:
-            return "all memories were embedded anew for such a change within a day"
+            return "all memories were already embedded again for such a change within a day"
         return self._obstacle()
 
     def _keep(self, *, announces: bool = True) -> None:
         """Have the vectors of all maps made by the model that answers now."""
         changed, self._kept = self._kept != self._number, self._number
-        self._name()
+        self._update_keys()
         if announces:
             self.model_cache.renewed_at[self.embedder.key] = self._clock()
-            self.notice = f"another model answers behind {self._named}: all memories were embedded anew by it"
+            self.notice = f"a different model answers as {self._named}: all memories were embedded again"
         if changed:
             self._on_change()
 
@@ -276,7 +276,7 @@ class ModelIdentity:
                 del self._seen[old]
         return number
 
-    def _name(self) -> None:
+    def _update_keys(self) -> None:
         own = self.embedder.key
         self.key, self.kept = (
             f"{own}\n#{number}" if number else own for number in (self._number, self._kept)
@@ -301,5 +301,5 @@ def _packed(rows: Vectors | None) -> bytes:
 def _rows(packed: bytes, dimension: int) -> Vectors:
     """Unpack rows of a dimension. Raises ValueError when they are not whole."""
     if dimension <= 0:
-        raise ValueError("its model has vectors without numbers")
+        raise ValueError("its model has vectors of no length")
     return np.frombuffer(packed, np.float32).reshape(-1, dimension).copy()

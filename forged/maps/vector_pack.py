@@ -84,7 +84,7 @@ class VectorPack:
         """Take over a descriptor; it is closed with the pack, and at once if that is unusable."""
         self.descriptor = descriptor
         try:
-            self._memory = _mapped(descriptor)
+            self._memory = _map_memory(descriptor)
             self.label, self._begin = _read(self._memory)
         except (OSError, ValueError, msgspec.MsgspecError) as error:
             os.close(descriptor)
@@ -127,7 +127,7 @@ def pack(pack_source: PackSource) -> VectorPack:
     if not hasattr(os, "memfd_create"):
         raise UnusablePack("this system has no sealed memory")
     try:
-        descriptor = _made()
+        descriptor = _create_memfd()
     except OSError as error:
         raise UnusablePack(f"no sealed memory: {error.strerror}") from error
     try:
@@ -139,7 +139,7 @@ def pack(pack_source: PackSource) -> VectorPack:
     return VectorPack(descriptor)
 
 
-def _made() -> int:
+def _create_memfd() -> int:
     try:
         return os.memfd_create("forged-vectors", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING | _NOEXEC_SEAL)
     except OSError:
@@ -210,7 +210,7 @@ def _rows(
     return np.ascontiguousarray(rows, np.float32)
 
 
-def _mapped(descriptor: int) -> mmap.mmap:
+def _map_memory(descriptor: int) -> mmap.mmap:
     """Map the memory of a descriptor. Raises ValueError unless it is ours and sealed."""
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():

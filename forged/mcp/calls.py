@@ -79,7 +79,7 @@ class Calls:
         name = str(params["name"])
         try:
             given = tools.checked_arguments(tools.BY_NAME[name], params.get("arguments", {}))
-            return _result(self._carried_out(self._tools[name], root, **given))
+            return _result(self._run_tool(self._tools[name], root, **given))
         except tools.WrongArgument as wrong:
             return _result(str(wrong), failed=True)
         except CallError as why:
@@ -89,20 +89,20 @@ class Calls:
         """Return one memory as a resource. Raises MessageError."""
         uri = str(params["uri"])
         try:
-            text = self._carried_out(self._get, root, ids=[unquote(uri.removeprefix(tools.URI))])
+            text = self._run_tool(self._get, root, ids=[unquote(uri.removeprefix(tools.URI))])
         except CallError as why:
             raise MessageError(NO_RESOURCE, str(why)) from None
         return {"contents": [{"uri": uri, "mimeType": "text/markdown", "text": text}]}
 
-    def _carried_out(self, tool: Callable[..., str], root: str, **given: object) -> str:
+    def _run_tool(self, tool: Callable[..., str], root: str, **given: object) -> str:
         if is_bypassed():
             raise CallError("Memory is off here: FORGED_BYPASS is set.", off=True)
         try:
-            return tool(self._place(root), **given)
+            return tool(self._resolve_workspace(root), **given)
         except ClientError as error:
             raise CallError(_sentence(error)) from None
 
-    def _place(self, root: str) -> str:
+    def _resolve_workspace(self, root: str) -> str:
         """Return the workspace: the option, the harness's variable, its first folder, or the current one."""
         folder = environment().get(_FOLDERS.get(self._harness, ""), "")
         here = working_directory()
@@ -123,20 +123,20 @@ class Calls:
             self._client.search(place, query, hypotheses=hypotheses, limit=limit, **options)
         )
         if not found.memories:
-            return _nothing(found, "No memory fits.")
+            return _no_results(found, "No memory fits.")
         head = f"{rendering.counted(len(found.memories))}, best first; get_memories has them whole."
-        return _framed(head + _remark(found), map(rendering.list_entry, found.memories))
+        return _framed(head + _degraded_note(found), map(rendering.list_entry, found.memories))
 
     def _get(self, place: str, ids: list[str]) -> str:
         wanted = tuple(dict.fromkeys(ids))
         request = GetMemories(workspace=place, ids=wanted, min_generation=self._written)
         found = self._ask(request)
         if found.missing and self._harness:
-            own = self._ask(msgspec.structs.replace(request, ids=found.missing, **self._own()))
+            own = self._ask(msgspec.structs.replace(request, ids=found.missing, **self._agent_fields()))
             found = msgspec.structs.replace(
                 found, memories=(*found.memories, *own.memories), missing=own.missing
             )
-        gone = _missing(found)
+        gone = _missing_ids(found)
         if not found.memories:
             raise CallError(f"{gone} search_memories and list_memories say which ids there are.")
         count = rendering.fitting(found.memories)
@@ -149,7 +149,7 @@ class Calls:
         self, place: str, scope: str = "", category: str = "", limit: int = _PAGE, cursor: str = "0"
     ) -> str:
         if not cursor.isascii() or not cursor.isdecimal():
-            raise CallError("This cursor is none; leave it out for the first page.")
+            raise CallError("This cursor is invalid; leave it out for the first page.")
         start = int(cursor)
         found = self._ask(
             ListMemories(
@@ -165,11 +165,11 @@ class Calls:
         if not found.memories:
             there = "memories to show" if found.reason else "memories yet"
             none = "more memories" if start else "such memories" if scope or category else there
-            return _nothing(found, f"There are no {none}.")
+            return _no_results(found, f"There are no {none}.")
         end = start + len(found.memories)
         total = rendering.counted(found.total)
         head = f"{start + 1} to {end} of {total}, newest first; get_memories has the rest."
-        text = _framed(head + _remark(found), map(rendering.list_entry, found.memories))
+        text = _framed(head + _degraded_note(found), map(rendering.list_entry, found.memories))
         return f'{text}\nThe next page: cursor "{end}".' if end < found.total else text
 
     def _remember(self, place: str, text: str, **options: Any) -> str:
@@ -204,11 +204,11 @@ class Calls:
             if failed.code != "not_found" or not self._harness:
                 raise
             try:
-                return self._ask(msgspec.structs.replace(request, **self._own()))
+                return self._ask(msgspec.structs.replace(request, **self._agent_fields()))
             except RequestFailed:
                 raise failed from None
 
-    def _own(self) -> dict[str, str]:
+    def _agent_fields(self) -> dict[str, str]:
         return {"scope": "agent", "agent_id": self._agent("agent")}
 
     def _agent(self, scope: str) -> str:
@@ -250,18 +250,18 @@ def _framed(head: str, entries: Iterable[str]) -> str:
     return rendering.framed(os.urandom(8).hex(), head, entries)
 
 
-def _nothing(reply: Found | Memories, message: str) -> str:
+def _no_results(reply: Found | Memories, message: str) -> str:
     return f"{message} ({reply.reason})" if reply.reason else message
 
 
-def _missing(reply: Memories) -> str:
+def _missing_ids(reply: Memories) -> str:
     names = ", ".join(each[:80] for each in reply.missing)
     if not names:
         return ""
     return f"Not shown: {names} ({reply.reason})." if reply.reason else f"Not there: {names}."
 
 
-def _remark(reply: Found | Memories) -> str:
+def _degraded_note(reply: Found | Memories) -> str:
     return f" Answered, though not in full: {reply.reason}." if reply.reason else ""
 
 

@@ -57,7 +57,7 @@ def serve(harness: str = "", workspace: str = "") -> None:
     bridge = Bridge(out, harness, workspace)
     while not bridge.is_over and (line := lines.readline(LONGEST + 1)):
         if len(line) > LONGEST:
-            _skip(lines, line)
+            _skip_line(lines, line)
             bridge.refuse(MessageError(messages.NO_REQUEST, f"a line may have {LONGEST} bytes"))
         elif line.strip():
             bridge.take(line)
@@ -74,7 +74,7 @@ def _reserve_stdout(stdout: int) -> io.FileIO:
     return out
 
 
-def _skip(lines: BinaryIO, line: bytes) -> None:
+def _skip_line(lines: BinaryIO, line: bytes) -> None:
     while line and not line.endswith(b"\n"):
         line = lines.readline(LONGEST)
 

@@ -40,23 +40,23 @@ def list_entry(memory: MemoryRecord) -> str:
     """Render a memory for a list."""
     text = memory.content.strip()
     first = one_line(text.split("\n", 1)[0].strip(), _LINE)
-    facts = [*_facts(memory), *([f"{len(text)} characters"] if len(text) > len(first) else [])]
-    return f"{_head(facts, memory.stale)}\n{MARK} {first}"
+    facts = [*_labels(memory), *([f"{len(text)} characters"] if len(text) > len(first) else [])]
+    return f"{_header(facts, memory.stale)}\n{MARK} {first}"
 
 
 def full_entry(memory: MemoryRecord) -> str:
     """Render a memory with its whole text."""
-    facts = [*_facts(memory), f"from {memory.origin}"]
+    facts = [*_labels(memory), f"from {memory.origin}"]
     if not memory.is_head:
         facts.append("superseded")
-    lines = [_head(facts, memory.stale)]
+    lines = [_header(facts, memory.stale)]
     for word, names in (
         ("based on", memory.evidence),
         ("comes back for", memory.cues),
         ("replaces", (memory.supersedes,) if memory.supersedes else ()),
         ("concurrent with", memory.concurrent_heads),
         ("linked to", tuple(edge.id for edge in memory.related)),
-        ("speaks of", memory.entities),
+        ("mentions", memory.entities),
     ):
         if names:
             lines.append(f"({word} {_listed(names)})")
@@ -101,7 +101,7 @@ def status(report: StatusReport, repository: str) -> str:
     """Render the state of memory for the user and one repository; other repositories are left out."""
     lines = [f"Memory is {report.state}" + (f": {report.reason}." if report.reason else ".")]
     here = [root for root in report.roots if root.scope == "user" or root.root == repository]
-    lines += [_root(root) for root in here]
+    lines += [_root_line(root) for root in here]
     return "\n".join([*lines, *_stopped(report.capture, repository)])
 
 
@@ -117,7 +117,7 @@ def _stopped(capture: CaptureReport, repository: str) -> Iterator[str]:
         yield f"Capture of conversations: {capture.state}{why}."
 
 
-def _root(root: RootReport) -> str:
+def _root_line(root: RootReport) -> str:
     parts = [counted(root.memories)]
     parts += [f"{root.stale} of them may be outdated"] if root.stale else []
     left_out = "not used now" if root.trust == "unread" else "withheld until the user decides"
@@ -126,7 +126,7 @@ def _root(root: RootReport) -> str:
     return f"{'The user' if root.scope == 'user' else 'This repository'}: {', '.join(parts)}."
 
 
-def _facts(memory: MemoryRecord) -> list[str]:
+def _labels(memory: MemoryRecord) -> list[str]:
     facts = [memory.id, memory.category, memory.scope, f"v{memory.version}", local_day(memory.created_at)]
     return [
         *facts,
@@ -134,7 +134,7 @@ def _facts(memory: MemoryRecord) -> list[str]:
     ]
 
 
-def _head(facts: Iterable[str], stale: Sequence[str]) -> str:
+def _header(facts: Iterable[str], stale: Sequence[str]) -> str:
     labels = [label(fact, _LABEL) for fact in facts if fact]
     if stale:
         labels.append(f"may be outdated: {_listed(stale)} changed")

@@ -106,7 +106,7 @@ def _records(
     ]
     for document_id, some in found.items():
         piece, detail = some[0].piece, memories.state.attributes.of(index.root.top, some[0].id)
-        assert piece is not None, "it was found by its piece"
+        assert piece is not None, "it was found by its part"
         record = DocumentRecord(
             document_id=document_id,
             source=piece.source,
@@ -185,7 +185,7 @@ async def _sent(
     shared: SharedServer, pieces: Sequence[Memory], older: Collection[str], patch: FactsPatch
 ) -> str:
     first = pieces[0].piece
-    assert first is not None, "it was cut out of a document"
+    assert first is not None, "it is part of a document"
     document, waiting = first.document_id, shared.outbox.pieces_of(first.document_id)
     others: dict[str, datetime | None] = dict.fromkeys(older)
     held: frozenset[str] = frozenset()

@@ -123,9 +123,7 @@ def attributes_of(agent_id: str, metadata: dict[str, Any]) -> FactsPatch:
     if problem := metadata_problem(metadata):
         raise InvalidRequest(problem)
     if found := shapes_in(msgspec.json.encode(metadata).decode()):
-        raise InvalidRequest(
-            f"the metadata holds what looks like a secret ({', '.join(found)}); leave it out"
-        )
+        raise InvalidRequest(f"the metadata seems to contain a secret ({', '.join(found)}); leave it out")
     return FactsPatch(metadata=metadata or None, agent_id=agent_id or None)
 
 
@@ -143,14 +141,14 @@ def _made(
         return DocumentOutcome(source=source[:_MOST_SOURCE], result="refused", reason=problem)
     secrets = secrets_now(text, (source,))
     if secrets and not allow_secret:
-        reason = f"it holds what looks like a secret ({', '.join(secrets)})"
+        reason = f"it seems to contain a secret ({', '.join(secrets)})"
         return DocumentOutcome(source=source, result="secret", reason=reason)
     pieces = documents.pieces(
         source, text, size=how.chunk_size, overlap=how.overlap, is_markdown=asked.is_markdown,
         now=memory.utc_now(),
     )  # fmt: skip
     if not pieces:
-        reason = "nothing is left of it without what is marked private"
+        reason = "nothing is left without the text that is marked private"
         return DocumentOutcome(source=source, result="refused", reason=reason)
     there_now, ids = there.get(source, {}), {each.id for each in pieces}
     absent = [each for each in pieces if each.id not in there_now]

@@ -65,11 +65,12 @@ class RootOnDisk(msgspec.Struct, frozen=True, eq=False):
         if any(each.id == memory_id for each in self.admitted.memories):
             return
         if self.unread:
-            raise NotReady(f"{memory_id[:80]!r} is there, but {self.unread}; try again when that is mended")
+            raise NotReady(f"{memory_id[:80]!r} exists, but {self.unread}; try again when that is fixed")
         why = next((each.why for each in self.admitted.withheld if each.id == memory_id), "")
         if why:
             raise InvalidRequest(
-                f"{memory_id[:80]!r} is there and withheld ({why}); `forgectl review` shows and accepts it"
+                f"{memory_id[:80]!r} exists but is not used ({why}); `forgectl "
+                "review` shows it and lets you allow it"
             )
 
 
@@ -103,7 +104,7 @@ async def missing_error(memories: MemoryParts, place: Workplace, wanted: str, sc
         at.check_counts(found)
     except (MemoryNotFound, InvalidRequest, NotReady) as error:
         return error
-    return NotReady(f"{found[:80]!r} is on disk and not in use yet; try again in a moment")
+    return NotReady(f"{found[:80]!r} is on disk but not indexed yet; try again in a moment")
 
 
 async def narrowed(
@@ -119,12 +120,10 @@ async def narrowed(
     check_scope(scope)
     if scope in _OF_THEIR_OWN:
         if scope == Scope.AGENT and not agent_id:
-            raise InvalidRequest(
-                "whose memories? Name the agent with --agent (agent_id in the client library)"
-            )
+            raise InvalidRequest("which agent? Give --agent NAME (agent_id in the client library)")
         return await memories.resolver.within(place, scope, agent_id)
     if agent_id:
-        raise InvalidRequest("an agent_id names the memories of scope agent; say --scope agent with it")
+        raise InvalidRequest("--agent (agent_id) needs --scope agent")
     return place
 
 
@@ -164,7 +163,7 @@ def with_sessions(memories: MemoryParts, view: View, ids: Collection[str], scope
 def of_session(memories: MemoryParts, view: View, session_id: str) -> View:
     """Return a view of the memories of one session. Raises InvalidRequest."""
     if not session_id:
-        raise InvalidRequest("which session's memories? Name it whole with --session (session_id)")
+        raise InvalidRequest("which session? Give its whole id with --session (session_id)")
     return replace(view, maps=memories.session_views.view(session_id).maps)
 
 
@@ -173,7 +172,7 @@ def require_one(found: Sequence[_Found], wanted: str, scope: str) -> _Found:
     if len(found) > 1:
         raise InvalidRequest(
             f"the repository and the user both have a memory {wanted[:80]!r}; "
-            "say which with --scope repo or --scope user"
+            "choose one with --scope repo or --scope user"
         )
     if not found:
         raise not_found(wanted, scope)
@@ -224,5 +223,5 @@ def _check_candidates(ids: Sequence[str], wanted: str) -> None:
         candidates = ", ".join(each[:80] for each in ids[:_MOST_CANDIDATES])
         more = f" and {len(ids) - _MOST_CANDIDATES} more" if len(ids) > _MOST_CANDIDATES else ""
         raise InvalidRequest(
-            f"several ids begin with {wanted[:80]!r}: {candidates}{more}; say more of the one"
+            f"several ids begin with {wanted[:80]!r}: {candidates}{more}; give more characters"
         )

@@ -150,7 +150,7 @@ def _made(
     fields = (made.id, new.name, made.supersedes or "", *fields_of(made), made.extra)
     secrets = secrets_now(made.content, fields)
     if secrets and not terms.allow_secret:
-        reason = f"it holds what looks like a secret ({', '.join(secrets)})"
+        reason = f"it seems to contain a secret ({', '.join(secrets)})"
         return ImportOutcome(result="secret", memory_id=made.id, reason=reason)
     return replace(new, insisted=bool(secrets))
 
@@ -182,13 +182,13 @@ def _known(new: WriteRequest, there: _RootContents) -> ImportOutcome | None:
     """Return the outcome of a draft whose id or text exists already, or None."""
     wanted = new.memory.id
     if wanted in there.withheld and wanted not in there.files:
-        reason = "it lies here and is withheld; `forgectl review` shows it"
+        reason = "it is here already but not used yet; `forgectl review` shows it"
         return ImportOutcome(result="refused", memory_id=wanted, reason=reason)
     if new.data:
         if hashlib.sha256(new.data).hexdigest() in there.files.get(wanted, ()):
             return ImportOutcome(result="exists", memory_id=wanted)
         if wanted in there.files or one_form(new.name) in there.names:
-            reason = "this id is there with another content; it stays as it is"
+            reason = "a memory with this id and another text exists; it was not changed"
             return ImportOutcome(result="conflict", memory_id=wanted, reason=reason)
         return None
     same = wanted if wanted in there.files else there.by_text.get(normalised(new.memory.content))
@@ -212,7 +212,7 @@ def _copied(asked: ImportedDraft, terms: Terms) -> WriteRequest:
     """Return the write of a complete memory file."""
     name = asked.name or f"{asked.memory_id}.md"
     if len(asked.file) > MAX_FILE_BYTES or not _is_file_name(name):
-        raise InvalidRequest(f"{name[:80]!r} cannot be the file of a memory")
+        raise InvalidRequest(f"{name[:80]!r} cannot be the name of a memory file")
     found = parse(asked.file, terms.scope, name.removesuffix(".md"))
     origin = found.origin if terms.own else Origin.IMPORT
     return WriteRequest(
@@ -229,9 +229,9 @@ def _drafted(asked: ImportedDraft, terms: Terms, check: Callable[[ImportedDraft]
     """Return the write of a draft with its fields."""
     content = without_private(asked.content).strip()
     if not content:
-        raise InvalidRequest("nothing is left of it without what is marked private")
+        raise InvalidRequest("nothing is left without the text that is marked private")
     if not memory.is_valid_id(asked.memory_id):
-        raise InvalidRequest(f"{asked.memory_id[:80]!r} is no id for a new memory")
+        raise InvalidRequest(f"{asked.memory_id[:80]!r} is not a valid id for a new memory")
     check(asked)
     now = memory.utc_now()
     created = asked.created_at if memory.time_ns(asked.created_at) else now

@@ -193,9 +193,7 @@ async def removal_targets(
         if not together:
             return None
         if not erase:
-            raise MemoryNotFound(
-                f"{wanted[:80]!r} lies in the trash already; --now (erase_now) erases it there"
-            )
+            raise MemoryNotFound(f"{wanted[:80]!r} is in the trash already; --now (erase_now) erases it")
         first, root = together[0], next(each for each in place.roots if each.top == together[0].note.top)
         chain = build_chains([each.memory for each in together if each.note.top == root.top]).chain(
             first.memory.id

@@ -49,7 +49,7 @@ def find_proposals(
         if not meant and again:
             continue
         if not meant:
-            raise MemoryNotFound(f"nothing {name[:80]!r} waits here; `forgectl review` shows what does")
+            raise MemoryNotFound(f"nothing {name[:80]!r} waits here; `forgectl review` lists the proposals")
         found[meant] = by_id[meant]
     return list(found.values())
 

@@ -150,7 +150,7 @@ async def _next_version(
         source = replace(at.file(base.id).memory, origin=base.origin)
         wanted = await changed(source, at.index.root)
         if wanted == source:
-            return _there(at, base.id, existed=True), "it is like this already"
+            return _there(at, base.id, existed=True), "it has these values already"
         new = _version_of(wanted, base)
         secrets = await secrets_in(new.content, fields_of(new))
         require_permission(secrets, allowed=allow_secret or base.id in at.admitted.insisted)
@@ -174,7 +174,7 @@ async def _done_before(memories: MemoryParts, place: Workplace, key: str, scope:
     if known is None:
         return None
     if not known.memory_id:
-        raise NoLongerWanted("what this request wrote was forgotten since")
+        raise NoLongerWanted("the memory of this request was forgotten since")
     try:
         at, _ = await on_disk(memories, place, known.memory_id, scope)
     except MemoryNotFound:  # its file is missing: the writer completes it
@@ -193,7 +193,7 @@ def _version_of(wanted: Memory, base: Memory) -> Memory:
     """Return the new version of `base`. Raises InvalidRequest for a blank text."""
     content = without_private(wanted.content)
     if not content.strip():
-        raise InvalidRequest("the text is blank; `forgectl forget` takes a memory away")
+        raise InvalidRequest("the text is blank; `forgectl forget` removes a memory")
     now = memory.utc_now()
     return replace(
         wanted,

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from forged import memory
 from forged.attributes import UNKNOWN, FactsPatch
-from forged.capture import is_refused
+from forged.capture import is_opted_out
 from forged.errors import ForgottenText, InvalidRequest, MemoryNotFound, SecretFound
 from forged.files import MAX_FILE_BYTES, MOST_EVIDENCE, EvidenceError, Root, with_hash
 from forged.maps import RootIndex
@@ -104,7 +104,7 @@ async def _place(
     attributes: Callable[[str], FactsPatch],
 ) -> Workplace:
     if scope == Scope.ORG:
-        raise InvalidRequest("what all agents may read comes from documents: `forgectl ingest PATH`")
+        raise InvalidRequest("memories of scope org come from documents: `forgectl ingest PATH`")
     if scope != Scope.AGENT:
         return place
     if agent_id:
@@ -119,9 +119,9 @@ def _ignored_fields(
     """Yield notes on attributes, cues and evidence that differ in the existing memory."""
     there, known = written.memory, memories.state.attributes.of(top, written.memory.id)
     if (new.cues, new.evidence) != (there.cues, there.evidence):
-        yield "its cues and evidence are as they were; `forgectl edit` changes them"
+        yield "its cues and evidence were not changed; `forgectl edit` changes them"
     if patch.apply(known) != known:
-        yield "its type, importance and metadata are as they were; a version that supersedes it changes them"
+        yield "its type, importance and metadata were not changed; a version that supersedes it changes them"
 
 
 async def _home(
@@ -152,7 +152,7 @@ def root_of(memories: MemoryParts, place: Workplace, scope: str) -> RootIndex:
             return memories.indexer.open(root)
     check_scope(scope)
     if scope != Scope.REPO:
-        raise InvalidRequest(f"this goes to repo or user and not to scope {scope}")
+        raise InvalidRequest(f"only scope repo or user is possible here, not {scope}")
     raise InvalidRequest("there is no repository here; save it for all your repositories with --scope user")
 
 
@@ -175,7 +175,7 @@ def evidence_root(place: Workplace, root: Root) -> Root:
 
 def _check_text(content: str) -> None:
     if not content.strip():
-        raise InvalidRequest("the content is blank; say what to remember")
+        raise InvalidRequest("the text is blank; say what to remember")
 
 
 def _in_session(
@@ -198,7 +198,7 @@ def _check_of_session(new: Memory, agent_id: str, evidence: Sequence[str]) -> No
         raise InvalidRequest(f"a session_id has up to {_MOST_NAME} printable characters")
     _check_text(new.content)
     if len(new.content.encode("utf-8", "surrogatepass")) > MAX_FILE_BYTES:
-        raise InvalidRequest(f"the content is larger than {MAX_FILE_BYTES >> 10} KiB")
+        raise InvalidRequest(f"the text is larger than {MAX_FILE_BYTES >> 10} KiB")
     of_files = {"supersedes": new.supersedes, "related": new.related, "cues": new.cues, "evidence": evidence}
     if given := [name for name, value in of_files.items() if value]:
         raise InvalidRequest(f"a session's memory is no file and has no {', '.join(given)}")
@@ -221,18 +221,18 @@ async def evidence_of(given: Sequence[str], root: Root) -> tuple[Evidence, ...]:
     if not given:
         return ()
     if root.scope is not Scope.REPO:
-        raise InvalidRequest(
-            "evidence is a file of a repository, and this memory is the user's; leave it out"
-        )
+        raise InvalidRequest("only memories of a repository can have evidence; leave it out")
     named = tuple(evidence_named(each) for each in dict.fromkeys(given))
     if len(named) > MOST_EVIDENCE:
-        raise InvalidRequest(f"{len(named)} files are too many; a memory stands on at most {MOST_EVIDENCE}")
+        raise InvalidRequest(
+            f"{len(named)} files are too many; a memory has at most {MOST_EVIDENCE} evidence files"
+        )
     if root.in_git:
-        raise InvalidRequest("evidence is a file of a work tree, and this is a bare repository; leave it out")
+        raise InvalidRequest("evidence needs a work tree, and this is a bare repository; leave it out")
     try:
         return tuple([await asyncio.to_thread(with_hash, root.top, each) for each in named])
     except EvidenceError as error:
-        raise InvalidRequest(f"this is no evidence: {error}") from error
+        raise InvalidRequest(f"invalid evidence: {error}") from error
 
 
 def fields_of(new: Memory) -> tuple[str, ...]:
@@ -267,10 +267,10 @@ def require_permission(secrets: Sequence[str], *, allowed: bool) -> None:
 def notes_on(secrets: Sequence[str], *others: str, is_cut: bool) -> Iterator[str]:
     """Yield notes about the written text: private spans that were cut, and secrets."""
     if is_cut:
-        yield "what is marked private was left out"
+        yield "text that is marked private was left out"
     yield from others
     if secrets:
-        yield f"it holds what looks like a secret ({', '.join(secrets)}), and agents will see it"
+        yield f"it seems to contain a secret ({', '.join(secrets)}), and agents will see it"
 
 
 async def check_wanted(
@@ -286,7 +286,7 @@ async def check_wanted(
     sessions = {session_id, *(each.session_id for each in held)} - {""}
     refused = memories.capture.off_record.of_all(sessions)
     prompts = [text for each in held for text in each.waiting_prompts]
-    if await asyncio.to_thread(is_refused, content, refused, prompts):
+    if await asyncio.to_thread(is_opted_out, content, refused, prompts):
         raise ForgottenText(
             "the person asked in a session of this repository not to remember this; it is written when the "
             "person says so: `forgectl remember` with the text"

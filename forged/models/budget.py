@@ -74,7 +74,7 @@ class Governor:
 
         Calls per minute limit only calls with `can_wait`; an agent that waits for its memories cannot.
         """
-        refusal = self._beyond_day(tokens) or (self._beyond_minute() if can_wait else None)
+        refusal = self._daily_refusal(tokens) or (self._rate_refusal() if can_wait else None)
         if refusal is None:
             self._slots.append(self._clock() + _MINUTE_S)
         return refusal
@@ -95,7 +95,7 @@ class Governor:
         """
         now = self._clock()
         self._slots.extend([now + _MINUTE_S] * (calls - 1))
-        prompted, completed = _plausible(prompt_tokens), _plausible(completion_tokens)
+        prompted, completed = _clamped(prompt_tokens), _clamped(completion_tokens)
         conversation = min(said_tokens, prompted)
         self._add(DayCost(utc_day(now), purpose, calls, failed, prompted, completed, conversation))
 
@@ -133,20 +133,20 @@ class Governor:
 
     def over_daily_limit(self, tokens: int) -> str:
         """Return the reason that `tokens` more exceed today's limit, or ""; takes no slot."""
-        refusal = self._beyond_day(tokens)
+        refusal = self._daily_refusal(tokens)
         return refusal.message if refusal is not None else ""
 
-    def _beyond_day(self, tokens: int) -> LimitReached | None:
+    def _daily_refusal(self, tokens: int) -> LimitReached | None:
         used = self.tokens_today + self._under_way
         if not self._token_limit or used + tokens <= self._token_limit:
             return None
         message = (
             f"{used:,} of today's {self._token_limit:,} tokens are used and the next call takes about "
-            f"{tokens:,}; the count starts anew at {self.resets_at}, `memory.daily_token_limit` sets it"
+            f"{tokens:,}; the count restarts at {self.resets_at}, `memory.daily_token_limit` sets the limit"
         )
         return LimitReached("daily_token_limit", _until_midnight(self._clock()), message)
 
-    def _beyond_minute(self) -> LimitReached | None:
+    def _rate_refusal(self) -> LimitReached | None:
         now = self._clock()
         # A clock that was set back leaves slots that would never expire.
         while self._slots and not now < self._slots[0] <= now + _MINUTE_S:
@@ -191,7 +191,7 @@ class GovernedChat:
         await self._model.aclose()
 
 
-def _plausible(tokens: int) -> int:
+def _clamped(tokens: int) -> int:
     return min(max(tokens, 0), _MOST_TOKENS)
 
 

@@ -120,18 +120,18 @@ class Endpoint:
         self._retries = retries
         self._client: httpx.AsyncClient | None = None
 
-    def used(self, purpose: Purpose, tokens: int) -> None:
+    def record_tokens(self, purpose: Purpose, tokens: int) -> None:
         self._egress.record(EgressRecord(self._place, purpose.name, tokens=tokens))
 
     def url(self, path: str) -> str:
         return urlunsplit(self._parts._replace(path=self._parts.path + path))
 
-    def shown(self, path: str = "") -> str:
+    def display_url(self, path: str = "") -> str:
         return shown_url(self.url(path))
 
     async def post(self, call: Call, read: Callable[[bytes], R]) -> R:
         """Return the result of `read` on a good reply. Raises ProviderError; SizeRefused if less may pass."""
-        where, left = self.shown(call.path), call.deadline - time.monotonic()
+        where, left = self.display_url(call.path), call.deadline - time.monotonic()
         if left <= 0:
             raise ProviderError(f"no time left for {where}", reason="timeout")
         if self._is_watched and not (call.purpose.suspect or call.purpose.name == "doctor"):
@@ -142,7 +142,7 @@ class Endpoint:
                 request = _Request(call, call.body(sent), sent)
                 return await self._retrying(request, read)
         except TimeoutError as error:
-            raise _late(where) from error
+            raise _timeout_error(where) from error
 
     async def aclose(self) -> None:
         if self._client is not None:
@@ -151,7 +151,7 @@ class Endpoint:
     async def _retrying(self, request: _Request, read: Callable[[bytes], R]) -> R:
         call, attempt = request.call, 0
         while True:
-            with self._counted(call) as counted:
+            with self._attempt(call) as counted:
                 reply = await self._once(request, read)
                 if not isinstance(reply, Fault):
                     counted.succeeded()
@@ -174,7 +174,7 @@ class Endpoint:
         return waiting is None or waiting.take_retry(at)
 
     @contextmanager
-    def _counted(self, call: Call) -> Iterator[Attempt]:
+    def _attempt(self, call: Call) -> Iterator[Attempt]:
         waiting = call.purpose.waiting
         attempt, late = self._health.begin(waiting, timed=call.purpose.name in _TIMED), None
         if waiting is not None:
@@ -191,7 +191,7 @@ class Endpoint:
             if waiting is not None and now >= waiting.until:
                 attempt.caller_left()
             if now >= call.deadline and not call.purpose.suspect:
-                attempt.failed(_late(self.shown(call.path)))
+                attempt.failed(_timeout_error(self.display_url(call.path)))
             raise
         finally:
             if late is not None:
@@ -216,7 +216,7 @@ class Endpoint:
 
     async def _exchange(self, request: _Request, leaving: EgressAttempt) -> bytes | Fault:
         call, unsaid = request.call, SensitiveTexts(request.sent, self._secrets)
-        where, url, traced = self.shown(call.path), self.url(call.path), {"trace": leaving.trace}
+        where, url, traced = self.display_url(call.path), self.url(call.path), {"trace": leaving.trace}
         options: dict[str, Any] = {"content": request.body, "headers": self._headers, "extensions": traced}
         seen = call.watch() if call.watch is not None else None
         try:
@@ -252,7 +252,7 @@ class Endpoint:
         return self._client
 
 
-def _late(where: str) -> ProviderError:
+def _timeout_error(where: str) -> ProviderError:
     return ProviderError(f"{where} gave no answer in time", reason="timeout")
 
 

@@ -50,7 +50,7 @@ def sanitized(message: str, unsaid: SensitiveTexts) -> str:
 def _without_keys(text: str, keys: tuple[str, ...]) -> str:
     """Cut out every word that contains or masks a part of a key."""
     parts = {part for key in keys for part in _parts(key.casefold())}
-    return " ".join(KEY if _is_of_key(word, parts) else word for word in text.split(" "))
+    return " ".join(KEY if _is_part_of_key(word, parts) else word for word in text.split(" "))
 
 
 def _parts(key: str) -> Iterator[str]:
@@ -60,7 +60,7 @@ def _parts(key: str) -> Iterator[str]:
         yield key[at : at + _PART_OF_A_KEY]
 
 
-def _is_of_key(word: str, parts: set[str]) -> bool:
+def _is_part_of_key(word: str, parts: set[str]) -> bool:
     folded = word.casefold()
     return bool(_STARRED.fullmatch(word)) or any(part in folded for part in parts)
 

@@ -23,10 +23,10 @@ _ENDS = (
     ("server", re.compile(r"error|abort|cancel|insufficient|overload|fail")),
 )
 _MESSAGES = {
-    "filtered": "a filter of the endpoint held the answer back",
+    "filtered": "a filter of the endpoint blocked the answer",
     "refused": "the model refused to answer",
     "cut": "the reply was cut at its length limit",
-    "server": "the endpoint broke the reply off",
+    "server": "the endpoint ended the reply early",
     "empty": "the reply is empty",
 }
 
@@ -84,7 +84,7 @@ def failure_of(reply: ModelReply) -> ReplyFailure | None:
     if reply.called:
         return ReplyFailure("empty", "the model called a tool instead of answering")
     if reply.content.strip():
-        return ReplyFailure("empty", "the model thought and did not come to an answer")
+        return ReplyFailure("empty", "the model used its whole reply for reasoning")
     return ReplyFailure("empty", _MESSAGES["empty"])
 
 

@@ -186,7 +186,7 @@ class EndpointHealth:
         """Record calls of another process that are over; `succeeded` or `failed` follows."""
         self._starts.extend([self._clock()] * calls)
 
-    def _over(self, attempt: Attempt) -> None:
+    def _finish(self, attempt: Attempt) -> None:
         self._under_way.discard(attempt)
         if self._probe is attempt:
             self._probe = None
@@ -240,9 +240,9 @@ class Attempt:
     def succeeded(self) -> None:
         self.abandoned()
         if self._took is not None:
-            self._took[0] = self._so_far
+            self._took[0] = self._elapsed_s
         elif self._timed:
-            self._health._took.append([self._so_far])
+            self._health._took.append([self._elapsed_s])
         self._health.succeeded()
 
     def failed(self, error: ProviderError) -> None:
@@ -253,10 +253,10 @@ class Attempt:
 
     def abandoned(self) -> None:
         """End the call without a result; it has no effect after another end."""
-        self._health._over(self)
+        self._health._finish(self)
 
     @property
-    def _so_far(self) -> float:
+    def _elapsed_s(self) -> float:
         return self._health._clock() - self.began
 
 

@@ -177,7 +177,7 @@ class InProcessEmbedder:
     async def prepare(self) -> None:
         """Load the model. Raises ProviderError."""
         if self._encode is None:
-            await asyncio.to_thread(self._loaded)
+            await asyncio.to_thread(self._load_once)
 
     async def embed(
         self,
@@ -190,7 +190,7 @@ class InProcessEmbedder:
         """Embed as `Embedder`; calls that have not started at the deadline, or are cancelled, never start."""
         if os.getpid() != self._process:
             raise ProviderError("a model is of no use in a forked process", reason="limit")
-        left = [self._ready(text, kind) for text in texts]
+        left = [self._prepare(text, kind) for text in texts]
         if deadline is not None and deadline <= time.monotonic():
             raise ProviderError("no time left for the model", reason="timeout")
         done: list[Vectors] = []
@@ -218,7 +218,7 @@ class InProcessEmbedder:
         most = max(1, min(_MOST_CALLS, _cores() // self._threads))
         return most if self._activity.is_quiet(_QUIET_S) else max(1, most // 2)
 
-    def _ready(self, text: str, kind: Kind) -> str:
+    def _prepare(self, text: str, kind: Kind) -> str:
         prefix, tokens, text = self._prefixes[kind], _TEXT_TOKENS[kind], text.strip()
         # A character is one estimated token at most.
         if _CLEAN.fullmatch(text) and len(prefix) + len(text) <= tokens:
@@ -227,14 +227,14 @@ class InProcessEmbedder:
 
     def _rows(self, texts: list[str], kind: Kind) -> Vectors:
         meant = self.key
-        encode = self._loaded()  # at normal priority, because a query may wait for the load
+        encode = self._load_once()  # at normal priority, because a query may wait for the load
         if self.key != meant:
             raise ProviderError(self.engine_note, reason="limit")  # the caller expects vectors of another key
         if kind == "passage":
-            _step_back()
-        return _unit(encode(texts, kind), len(texts))
+            _lower_priority()
+        return _unit_rows(encode(texts, kind), len(texts))
 
-    def _loaded(self) -> Encode:
+    def _load_once(self) -> Encode:
         with self._loading:
             if self._encode is None:
                 started = time.perf_counter()
@@ -250,14 +250,14 @@ class InProcessEmbedder:
             return self._encode
 
 
-def _step_back() -> None:
+def _lower_priority() -> None:
     """Lower the priority of this thread and its children; on other systems it would be the process's."""
     if sys.platform == "linux" and os.getpriority(os.PRIO_PROCESS, 0) < _NICE:
         with contextlib.suppress(OSError):  # a sandbox may refuse
             os.setpriority(os.PRIO_PROCESS, 0, _NICE)
 
 
-def _unit(rows: Vectors, count: int) -> Vectors:
+def _unit_rows(rows: Vectors, count: int) -> Vectors:
     if rows.ndim != 2 or len(rows) != count:
         raise ProviderError(f"the model gave shape {rows.shape} for {count} texts", reason="bad_reply")
     norms = np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)

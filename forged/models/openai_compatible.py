@@ -97,7 +97,7 @@ class OpenAICompatibleEmbedder:
         self._endpoint = Endpoint(base_url, key, egress=egress, health=health, backoff_s=backoff_s)
         self._model = model
         self._prefixes: dict[Kind, str] = {"query": query_prefix, "passage": passage_prefix}
-        self.key = f"{self._endpoint.shown()}\n{model}\n{passage_prefix}\n{query_prefix}"
+        self.key = f"{self._endpoint.display_url()}\n{model}\n{passage_prefix}\n{query_prefix}"
         self._batch, self._batch_tokens = _BATCH_BY_HOST.get(self._endpoint.host, _BATCH)
         self._cut: set[int] = set()  # hashes of texts that were cut
 
@@ -130,7 +130,7 @@ class OpenAICompatibleEmbedder:
         if growth == 1:
             self._batch = min(self._batch, max(most, _SMALLEST_LEARNED))
         if len({rows.shape[1] for rows in done}) > 1:
-            message = f"{self._endpoint.shown()} sent vectors of several lengths"
+            message = f"{self._endpoint.display_url()} sent vectors of several lengths"
             raise ProviderError(message, reason="bad_reply")
         return np.concatenate(done) if done else np.zeros((0, 0), dtype=np.float32)
 
@@ -150,10 +150,10 @@ class OpenAICompatibleEmbedder:
     ) -> Vectors:
         def read(content: bytes) -> Vectors:
             rows = read_vectors(where, content, len(batch))
-            self._endpoint.used(purpose, vector_tokens(content) or estimate(*batch))
+            self._endpoint.record_tokens(purpose, vector_tokens(content) or estimate(*batch))
             return rows
 
-        where = self._endpoint.shown(_EMBEDDINGS)
+        where = self._endpoint.display_url(_EMBEDDINGS)
         call = Call(
             _EMBEDDINGS,
             tuple(batch),
@@ -243,7 +243,11 @@ class OpenAICompatibleChat:
         await self._endpoint.aclose()
 
     async def _ask(self, prompt: Prompt, wishes: dict[str, object], deadline: float) -> Completion:
-        texts, clear, where = (prompt.system, prompt.user), self._clear(prompt), self._endpoint.shown(_CHAT)
+        texts, clear, where = (
+            (prompt.system, prompt.user),
+            self._clear(prompt),
+            self._endpoint.display_url(_CHAT),
+        )
 
         def read(reply: bytes) -> Completion:
             if "stream" in wishes and not reply.strip():

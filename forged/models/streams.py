@@ -165,12 +165,12 @@ def is_stream(body: bytes) -> bool:
 
 def error_in(body: bytes) -> bytes:
     """Return the error event of a reply as an error body; empty if there is none."""
-    return _read_whole(body).error if b"error" in body and is_stream(body) else b""
+    return _parse_all(body).error if b"error" in body and is_stream(body) else b""
 
 
 def parse_reply(where: str, body: bytes) -> ModelReply:
     """Return the parsed reply, streamed or not. Raises ProviderError: bad_reply."""
-    return _read_whole(body).reply if is_stream(body) else read_reply(where, body)
+    return _parse_all(body).reply if is_stream(body) else read_reply(where, body)
 
 
 def completion(where: str, body: bytes, sent: Sequence[str]) -> Completion:
@@ -178,7 +178,7 @@ def completion(where: str, body: bytes, sent: Sequence[str]) -> Completion:
     return completion_of(where, parse_reply(where, body), sent)
 
 
-def _read_whole(body: bytes) -> Stream:
+def _parse_all(body: bytes) -> Stream:
     stream = Stream()
     stream.feed(body + b"\n\n")
     return stream

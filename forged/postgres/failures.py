@@ -17,11 +17,11 @@ _DIMENSIONS = re.compile(r"expected (\d+) dimensions, not (\d+)")
 # Messages of a server that refuses access; such an error has no code.
 _REFUSALS = (
     ("password authentication failed", "the password is wrong: set shared.password or PGVECTOR_PASSWORD"),
-    ("no password supplied", "it wants a password: set shared.password or PGVECTOR_PASSWORD"),
-    ("does not support SSL", "it has no TLS: turn it on there, or say sslmode=disable in shared.url"),
-    ("certificate verify failed", "its certificate is not one that sslrootcert in shared.url vouches for"),
+    ("no password supplied", "it needs a password: set shared.password or PGVECTOR_PASSWORD"),
+    ("does not support SSL", "it has no TLS: turn it on there, or add sslmode=disable to shared.url"),
+    ("certificate verify failed", "its certificate is not signed by sslrootcert of shared.url"),
     ("root certificate file", "the file of sslrootcert in shared.url is missing"),
-    ("no pg_hba.conf entry", "its pg_hba.conf lets no such role in from here"),
+    ("no pg_hba.conf entry", "its pg_hba.conf does not allow this role from this machine"),
     ("too many connections", "it has no connection left: raise its max_connections"),
 )
 # Messages of a server that starts or stops; after a kill there are several.
@@ -93,8 +93,8 @@ def _from_message(error: psycopg.Error) -> SharedError:
     if "FATAL:" in message or any(words in message for words, _ in _REFUSALS):
         return _access_error(message)
     return SharedError(
-        "the shared PostgreSQL cannot be reached: see whether it runs,"
-        " and whether shared.url names its host and port",
+        "the shared PostgreSQL cannot be reached: check that it runs,"
+        " and that shared.url has its host and port",
         reason="unreachable",
     )
 
@@ -106,9 +106,9 @@ def _access_error(message: str) -> SharedError:
     missing = _MISSING.search(message)
     if missing:
         key = "url" if missing[1] == "database" else "user"
-        what = f"it has no {missing[1]} {missing[2]!r}: create it there, or mend shared.{key}"
+        what = f"it has no {missing[1]} {missing[2]!r}: create it there, or fix shared.{key}"
     else:
-        what = next((mends for words, mends in _REFUSALS if words in message), "it does not let this role in")
+        what = next((mends for words, mends in _REFUSALS if words in message), "it rejects this role")
     return SharedError(f"the shared PostgreSQL refuses: {what}", reason="refused")
 
 

@@ -119,16 +119,22 @@ async def _role(connection: Connection, settings: Settings) -> AsyncIterator[Fin
         " FROM pg_roles, pg_namespace WHERE rolname = current_user AND nspname = 'forged'"
     )
     ((role, is_super, bypasses, owns),) = await _all_rows(connection, query)
-    why = "a superuser" if is_super else "the owner of the tables" if owns else "beyond row level security"
+    why = (
+        "a superuser"
+        if is_super
+        else "the owner of the tables"
+        if owns
+        else ("exempt from row level security")
+    )
     if is_super or bypasses or owns:
         yield Finding(
             "role",
             "warn",
-            f"{role} is {why}: whoever has its password reads and writes everybody's rows",
+            f"{role} is {why}: whoever has its password reads and writes the rows of all users",
             "`forgectl shared grant USER --role ROLE` opens the tables to a role of each user",
         )
         return
-    yield Finding("role", "ok", f"{role}, held to its own rows by row level security")
+    yield Finding("role", "ok", f"{role}, limited to its own rows by row level security")
     ((owns_user,),) = await _all_rows(connection, _IS_OWN, (settings.user_id,))
     if not owns_user:
         yield Finding(
@@ -147,7 +153,10 @@ async def _rows(connection: Connection, settings: Settings) -> AsyncIterator[Fin
     ((live, dead),) = await _all_rows(connection, query)
     if dead > _FEW_ROWS and dead > _MANY_DEAD * live:
         yield Finding(
-            "dead rows", "warn", f"{dead:,} beside {live:,}", "VACUUM ANALYZE, and see that autovacuum is on"
+            "dead rows",
+            "warn",
+            f"{dead:,} dead rows, {live:,} live ones",
+            ("run VACUUM ANALYZE, and check that autovacuum is on"),
         )
     else:
         yield Finding("rows", "ok", f"about {live:,}, of which {dead:,} wait for vacuum")
@@ -158,15 +167,15 @@ async def _rows(connection: Connection, settings: Settings) -> AsyncIterator[Fin
             yield Finding(
                 "expired rows",
                 "warn",
-                f"{expired:,}, of sessions, are not swept up",
-                "a daemon does that when it runs",
+                f"{expired:,}, of sessions, were not removed",
+                "a running daemon removes them",
             )
         ((bare,),) = await _all_rows(connection, _BARE.format(end=end))
         if bare:
             yield Finding(
                 "vectors",
                 "warn",
-                f"rows without one, which are not found: {bare:,}",
+                f"rows without an embedding, which cannot be found: {bare:,}",
                 "`forgectl rebuild` embeds them again",
             )
 
@@ -189,12 +198,12 @@ def _tls(given: dict[str, Any], *, encrypted: bool) -> Finding:
     if is_local(given):
         return Finding("TLS", "ok", "not needed: the server is on this machine")
     if not encrypted:
-        return Finding("TLS", "fail", "everybody on the way reads along", "take sslmode out of shared.url")
+        return Finding("TLS", "fail", "the connection is not encrypted", "remove sslmode from shared.url")
     if mode not in {"verify-ca", "verify-full"}:
         return Finding(
             "TLS",
             "warn",
-            "encrypted, but the server is not asked who it is",
+            "encrypted, but the server's identity is not checked",
             "add sslmode=verify-full&sslrootcert=FILE to shared.url",
         )
     return Finding("TLS", "ok", f"encrypted, {mode}")

@@ -72,7 +72,7 @@ def problem_with(memory_id: str, scope: str, data: bytes) -> str:
         memory = parse(data, scope, memory_id)
     except MemoryFormatError as error:
         return str(error)
-    return "" if memory.id == memory_id else "it says that it has another id"
+    return "" if memory.id == memory_id else "it states another id"
 
 
 def merge_plan(

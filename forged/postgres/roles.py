@@ -166,7 +166,8 @@ async def _require_ordinary(connection: Connection, role: str) -> None:
     if is_super or bypasses or owns:
         why = "owns the tables" if owns else "is a superuser" if is_super else "bypasses row level security"
         raise SharedError(
-            f"the role {role} {why}, so that nothing holds it back: name another", reason="invalid"
+            f"the role {role} {why}, so row level security does not limit it: name another role",
+            reason="invalid",
         )
     if not inherits:
         raise SharedError(

@@ -214,7 +214,7 @@ class Pipeline:
             is_late=pipeline_run.is_past_cutoff,
         )
         if not found.texts and self.falls_back:
-            raise ProviderError("the model wrote no hypothesis", reason="no_hypotheses")
+            raise ProviderError("the chat model wrote no hypothesis", reason="no_hypotheses")
         return "hyde", (*found.texts, *message) if found.texts else (), found.partial
 
     async def fall_back(
@@ -341,7 +341,7 @@ class Pipeline:
             return view.held
         failing = self.embedder.health.condition() if self.embedder.health is not None else None
         why = view.unembedded or (failing.message if failing and failing.state == "failing" else "")
-        return f"no vectors ({why}); answered by words" if why else reasons.WORDS_ONLY
+        return f"keyword results only: no embeddings ({why})" if why else reasons.WORDS_ONLY
 
     def _is_all_cjk(self, view: View) -> bool:
         """Return True if the first model embeds nothing in the view."""

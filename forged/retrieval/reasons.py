@@ -7,13 +7,13 @@ from forged.retrieval.values import Answer, Ask
 from forged.stores import FIRST_BUILD, GIVEN, Question, SearchResult, View
 
 NO_MEMORIES = "no memories yet"
-NO_MESSAGE = "there is no message to find memories for"
-IDLE = "the message says nothing that there could be evidence for (memory.retrieval_min_score)"
-CHAT = "the message is taken for chat, which no memory helps with (memory.retrieval_min_score)"
-OFF_TOPIC = "nothing here is about this message"
-WORDS_ONLY = "vectors are on their way; answered by words"
-OTHER_MODEL = "the embedding model has become another one; answered by words"
-UNCALIBRATED = "the gate does not know the embedding model yet; a few memories at most, by words"
+NO_MESSAGE = "there is no message to search for"
+IDLE = "the message names no topic, so nothing was searched"
+CHAT = "looks like small talk, so nothing was searched"
+OFF_TOPIC = "no memory matches well enough"
+WORDS_ONLY = "keyword results only; embeddings are still being computed"
+OTHER_MODEL = "keyword results only; the embedding model was changed"
+UNCALIBRATED = "keyword matching only, a few memories at most; the embedding model is still being calibrated"
 _TURNS_SHOWN = 3
 
 
@@ -21,7 +21,11 @@ def late_answer(view: View) -> Answer:
     """Return the answer after the deadline, or before the first build."""
     if view.waiting:
         return Answer(status="not_ready", reason=FIRST_BUILD)
-    return Answer(status="timeout", reason="retrieval_timeout_s is over", generation=view.generation)
+    return Answer(
+        status="timeout",
+        reason=("the time limit (memory.retrieval_timeout_s) was reached"),
+        generation=view.generation,
+    )
 
 
 def none_usable(view: View) -> str:
@@ -42,7 +46,7 @@ def gate_reason(rows: SearchResult, question: Question) -> str:
     stayed = any(each.rejected != GIVEN for each in rows.rejected)
     if rows.evidence >= question.least_evidence and not stayed:
         return ""
-    return f"{OFF_TOPIC} (too little evidence for any memory: memory.retrieval_min_score)"
+    return f"{OFF_TOPIC} (to loosen: lower memory.retrieval_min_score)"
 
 
 def already_injected(rows: SearchResult, ask: Ask) -> str:
@@ -53,8 +57,8 @@ def already_injected(rows: SearchResult, ask: Ask) -> str:
     turns = list(dict.fromkeys(filter(None, (ask.in_context.get(key) for key in fit))))
     when = f"{'turn' if len(turns) == 1 else 'turns'} {', '.join(turns[:_TURNS_SHOWN])}"
     when += " and others" if len(turns) > _TURNS_SHOWN else ""
-    what = "1 memory that fits was" if len(fit) == 1 else f"{len(fit):,} memories that fit were"
-    return f"{what} given in {when if turns else 'this session'}"
+    what = "1 matching memory was" if len(fit) == 1 else f"{len(fit):,} matching memories were"
+    return f"{what} already injected in {when if turns else 'this session'}"
 
 
 def egress_reason(error: ProviderError | TimeoutError) -> str:

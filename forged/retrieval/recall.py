@@ -36,7 +36,7 @@ async def recall(
     try:
         vectors, key = await _vector_of(pipeline, query, stores, deadline, tops)
     except (ProviderError, TimeoutError) as error:
-        lacks = f"no vector of the query ({reason_of(error)}); answered by words"
+        lacks = f"keyword results only: no embedding of the query ({reason_of(error)})"
     embedding_ms = round((time.monotonic() - began) * 1000, 3)
     question = Question(
         texts=(query,),

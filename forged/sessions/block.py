@@ -77,14 +77,17 @@ def _plain_entry(number: int, ranked: Ranked, there: Mapping[tuple[str, str], Me
     if memory.stale:
         lines.append(f"({outdated(memory)})")
     if (other := newer_than(ranked, there)) is not None:
-        lines.append(f"(newer than {_named(other)}, which it may contradict)")
+        lines.append(f"(newer than {_version_and_id(other)}, which it may contradict)")
     for other_head in ranked.concurrent_heads:
         lines += [  # word: the injected block has a wording of its own
-            f"(beside it stands {_named(other_head)}; neither replaces the other)",
+            f"(beside it stands {_version_and_id(other_head)}; neither replaces the other)",
             quoted(other_head.content),
         ]
     for older in ranked.older[:_OLDER_LIMIT]:
-        lines += [f"(replaces {_named(older)})", quoted(one_line(older.first_line, _OLDER_LINE_LIMIT))]
+        lines += [
+            f"(replaces {_version_and_id(older)})",
+            quoted(one_line(older.first_line, _OLDER_LINE_LIMIT)),
+        ]
     if len(ranked.older) > _OLDER_LIMIT:
         lines.append(f"(and {len(ranked.older) - _OLDER_LIMIT} older versions)")
     return "\n".join(lines) + "\n"
@@ -108,6 +111,6 @@ def outdated(memory: Memory) -> str:
     return f"may be outdated: {changed}{more} changed"
 
 
-def _named(memory: Memory) -> str:
+def _version_and_id(memory: Memory) -> str:
     day, name = label(local_day(memory.created_at), _LABEL_LIMIT), label(memory.id, _LABEL_LIMIT)
     return f"v{memory.version} of {day}, {name}"

@@ -143,9 +143,9 @@ def _as_injected(answer: Answer, ranked: tuple[Ranked, ...], *, has_text: bool) 
         if answer.status == "empty":
             reason = f"nothing new: {reason}"
         elif answer.status != "ok":
-            reason = f"only what stands or was heard: {reason}"
+            reason = f"only pinned and already injected memories: {reason}"
     elif status == "ok" and not ranked:
-        status, reason = "empty", "nothing that this session has not heard"
+        status, reason = "empty", "nothing new for this session"
     return replace(answer, status=status, reason=reason, ranked=ranked)
 
 

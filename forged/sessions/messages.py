@@ -183,7 +183,7 @@ class SessionMessages:
         """Drop captured messages before the newest prompt: a summary replaced them."""
         prompts = [at for at, each in enumerate(self.messages) if each.role == "user"]
         start = prompts[-1] if prompts else len(self.messages)
-        self._drop(min(start, self._taken))
+        self._drop(min(start, self._captured_count))
         self._turns_said = self._bytes_said = 0
 
     def clear(self) -> None:
@@ -193,7 +193,7 @@ class SessionMessages:
     def trim(self, most: int, most_waiting: int) -> None:
         """Drop the oldest messages, except two, above `most` bytes; waiting ones above `most_waiting`."""
         while self._size > most and len(self.messages) > _ALWAYS:
-            is_waiting = not self._taken
+            is_waiting = not self._captured_count
             if is_waiting and self._size <= most_waiting:
                 break
             self.lost += is_waiting
@@ -211,7 +211,7 @@ class SessionMessages:
             self._turns.pop(self.turn_id, None)
 
     @property
-    def _taken(self) -> int:
+    def _captured_count(self) -> int:
         return max(0, len(self.messages) - (self.said - self._captured))
 
     def _drop(self, count: int) -> None:

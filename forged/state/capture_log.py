@@ -26,7 +26,7 @@ KEPT_S, REFUSED_S = 30 * 24 * 3600.0, 7 * 24 * 3600.0
 # Most unreported entries of a session; the newest count.
 MOST_UNREPORTED = 8
 _GIST = 120
-FORGOTTEN = "it was kept, and taken away since"
+FORGOTTEN = "saved, and removed since"
 _KEY_BYTES = 8
 # Characters: longest secret, and longest text that can be within an excerpt.
 _SECRET, _SAME = 16_000, 2_000

@@ -87,7 +87,7 @@ class _StateFile:
             held = _counted(connection)
         note = (
             f"state.db is of an older forged (format {problem.number}) and is not read; it is {aside} now, "
-            f"with {held}; nothing is injected and captured and nobody is trusted, because a pause of yours "
+            f"with {held}; nothing is injected, captured or trusted, because a pause of yours "
             "may be lost; `forgectl resume --all` ends that; any `forgectl forget` deletes that file"
         )
         self._make_fresh({}, {}, aside, note)
@@ -97,8 +97,8 @@ class _StateFile:
         """Replace a damaged file by one with the readable rows."""
         aside = self._aside("damaged")
         note = (
-            f"state.db was damaged ({problem}); what could be read was taken over, the damaged file is "
-            f"{aside}; nothing is injected and captured, because a pause of yours may be lost; "
+            f"state.db was damaged ({problem}); what could be read was kept, the damaged file is "
+            f"{aside}; nothing is injected or captured, because a pause of yours may be lost; "
             "`forgectl resume --all` ends that"
         )
         self._make_fresh(daily_copy.read(self._copy), self._readable(), aside, note)

@@ -170,7 +170,7 @@ class Database:
             self._shrink_journal()
             return once()
         except Damaged as error:
-            raise StoreError(f"{error}; start the daemon again, it takes over what can be read") from error
+            raise StoreError(f"{error}; start the daemon again; it keeps what can be read") from error
 
     async def erase_traces(self) -> None:
         """Rewrite the file without any byte of removed rows. Raises StoreError.
@@ -417,7 +417,7 @@ class Table(Generic[V]):
         try:
             return msgspec.msgpack.encode(value)
         except UnicodeEncodeError as error:
-            raise StoreError("it holds text that is not Unicode") from error
+            raise StoreError("it contains text that is not Unicode") from error
 
     def _row(self, columns: Columns) -> Row[V]:
         try:

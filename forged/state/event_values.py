@@ -126,7 +126,7 @@ def encoded(value: Event | Decision) -> bytes:
     try:
         return msgspec.msgpack.encode(value)
     except UnicodeEncodeError as error:
-        raise StoreError("it holds text that is not Unicode") from error
+        raise StoreError("it contains text that is not Unicode") from error
 
 
 class DeadLetter(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -53,7 +53,7 @@ class Holder:
 
     def _write(self, descriptor: int) -> None:
         if not _is_ours(descriptor):
-            raise OSError(f"{self._path} is not a file of ours")
+            raise OSError(f"{self._path} is not a file of yours")
         os.fchmod(descriptor, 0o600)
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         record = {"pid": os.getpid(), "socket": self._address, "place": _place(), "host": os.uname().nodename}

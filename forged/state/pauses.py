@@ -26,8 +26,8 @@ EVERYWHERE = "*"
 CHANGED = "pauses_changed_at"
 _UNREAD = "the state has not been read yet"
 _UNWRITTEN = {
-    True: "paused only until the daemon ends, because that cannot be written down: {}",
-    False: "nothing was resumed, because that cannot be written down: {}",
+    True: "paused only until the daemon ends, because the pause cannot be saved: {}",
+    False: "nothing was resumed, because that cannot be saved: {}",
 }
 
 

@@ -26,7 +26,7 @@ from forged.stores.store import RemoteStore, Store, View
 from forged.stores.values import FIRST_BUILD, Limits, Question, SearchResult
 from forged.text.terms import is_cjk
 
-_UNREAD = f"is not read yet: {FIRST_BUILD}"
+_UNREAD = f"is not indexed yet: {FIRST_BUILD}"
 _ENTITIES = "over entities"
 _MOST_REACHED_IN_GRAPH = 64
 
@@ -84,7 +84,7 @@ class RecallSearch:
             for home in view.maps
             for part in home.parts
         )
-        source = self._search.files(view, by_distance=is_near)
+        source = self._search.searcher_of(view, by_distance=is_near)
         question = replace(question, top_k=limits.of.get(store.scope, 0))
         scripts = _scripts(view) if is_near else ()
         questions = [question]

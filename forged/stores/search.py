@@ -115,7 +115,7 @@ class StoreSearch:
         second = self.second(own, tops) if self.second is not None and own is not None else None
         searches: Searches = {} if second is None else {"cjk": _of_second(second, question)}
         searches |= self._searches(stores, question, tops) if stores else {}
-        whole = None if own is None else self.files(own).search(question)
+        whole = None if own is None else self.searcher_of(own).search(question)
         first, found = await gathered(question.deadline, searches, whole)
         missing = tuple(f"{name} {each.missing}" for name, each in found.items() if each.missing)
         in_cjk = _only(found.get("cjk"))
@@ -143,7 +143,7 @@ class StoreSearch:
         view = await store.view(question.generation, _moment(question))
         if not view.size:
             return StoreResult(missing="is read for the first time" if view.waiting else "")
-        return StoreResult((await self.files(view).search(question),))
+        return StoreResult((await self.searcher_of(view).search(question),))
 
     async def _in_second(self, store: Store, question: Question, tops: tuple[str, ...]) -> StoreResult:
         """Search a store by the second model."""
@@ -151,8 +151,8 @@ class StoreSearch:
         second = self.second(view, tops) if self.second is not None else None
         return StoreResult() if second is None else await _of_second(second, question)
 
-    def files(self, view: View, *, by_distance: bool = False) -> ViewSearcher:
-        """Return the search of a view, by words and vectors or by distance alone."""
+    def searcher_of(self, view: View, *, by_distance: bool = False) -> ViewSearcher:
+        """Return the searcher of a view, by words and vectors or by distance alone."""
         weight = 0.0 if by_distance else self._lexical_weight
         return ViewSearcher(view, lexical_weight=weight, thread=self._thread, batch=self._batch)
 

@@ -61,7 +61,7 @@ def facts_in_session(memories: SessionMemories, memory_id: str) -> Facts:
     return Facts(importance=0.0) if row is None else row.facts  # it expired during the search
 
 
-class _Made(msgspec.Struct, frozen=True, eq=False):
+class _SessionMap(msgspec.Struct, frozen=True, eq=False):
     """Map of one session, with the revisions of its rows and of each model's vectors."""
 
     revisions: tuple[int, ...]
@@ -75,7 +75,7 @@ class SessionViews:
         self._memories = memories
         self._indexer = indexer
         self._maker = RowMaker(lexical=True, embedded=None, pause=lambda: None)
-        self._maps: dict[str, _Made] = {}
+        self._maps: dict[str, _SessionMap] = {}
         for queue in indexer.queues:
             queue.serve(partial(self._texts_for, queue))
             memories.on_added(queue.wake)
@@ -105,7 +105,7 @@ class SessionViews:
         revisions = (revision, *(queue.revision for queue in self._indexer.queues))
         if known is None or known.revisions != revisions:
             home = self._made(session_id, self._memories.of(session_id), revision)
-            known = self._maps[session_id] = _Made(revisions, home)
+            known = self._maps[session_id] = _SessionMap(revisions, home)
         return known.home
 
     def _made(self, session_id: str, rows: Iterable[SessionMemory], generation: int) -> VectorMap:

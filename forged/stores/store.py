@@ -199,7 +199,7 @@ def _left_out(indexes: Sequence[RootIndex]) -> str:
     unread = [problem for each in snapshots if each is not None for problem in each.unread]
     sentences = []
     if withheld:
-        sentences.append(f"{withheld:,} may not be used now")
+        sentences.append(f"{withheld:,} not used yet")
     if unread:
         files = "1 file is" if len(unread) == 1 else f"{len(unread):,} files are"
         such_as = "" if len(unread) == 1 else "such as "

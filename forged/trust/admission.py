@@ -140,7 +140,7 @@ def _redacted(source: Memory, sha256: str, own: Own) -> RedactedMemory:
     if is_own and record is not None and record.insisted:
         return RedactedMemory(source, insisted=True, has_secret=True)
     if names := shapes_in(source.id):
-        problem = f"its id holds what looks like a secret ({', '.join(names)}); rename it"
+        problem = f"its id seems to contain a secret ({', '.join(names)}); rename it"
         return RedactedMemory(None, problem=problem, has_secret=True)
     return RedactedMemory(_redacted_memory(source, public, found, origin), has_secret=True)
 
@@ -189,12 +189,12 @@ def _redacted_memory(source: Memory, public: str, found: tuple[str, ...], origin
 
 logger = logging.getLogger(__name__)
 
-LOCKED = "it is not what was accepted; this repository is pinned"
-FOREIGN = "no record that forged wrote it: reinstalled, restored or cloned? Nobody accepted it yet"
-REPLACED = "this is not the repository that was trusted at this path (restored, or cloned anew)"
-BEFORE_GIT = "git came into this folder after it was trusted"
-UNSURE = "nobody knows for sure what was trusted"
-NOT_RECORDED = "state.db cannot record now that it counts"
+LOCKED = "it changed since you allowed it, and this repository is locked"
+FOREIGN = "forged has no record of writing it (reinstalled, restored or cloned?), and you have not allowed it"
+REPLACED = "this is not the repository that was trusted at this path (restored, or cloned again)"
+BEFORE_GIT = "git was added to this folder after it was trusted"
+UNSURE = "the record of what was trusted is incomplete"
+NOT_RECORDED = "state.db cannot record now that it may be used"
 
 # Up to this number, hashes are searched one by one, in a twentieth of the time of a loop over all files.
 _FEW = 8

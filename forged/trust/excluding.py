@@ -25,8 +25,8 @@ logger = logging.getLogger(__name__)
 CHOICES = ("exclude", "commit")
 
 _AS_IT_IS = {
-    "tracked": "git tracks memories here already, so that what forged captures may be committed, too",
-    "ignored": "git ignores what forged captures here already, by a line that is not forged's",
+    "tracked": "git already tracks memories here, so captured memories may be committed, too",
+    "ignored": "git already ignores captured memories here, by a line that forged did not write",
 }
 _AGAIN_S = 60.0  # after this delay a refused write is tried again
 
@@ -111,9 +111,9 @@ class CaptureExcluder:
         if record is None:
             return ""
         if record.has_line:
-            return f"git ignores what forged captures here, by a line in {record.common}/info/exclude"
+            return f"git ignores captured memories here, by a line in {record.common}/info/exclude"
         if (record.choice or self._default) == "commit":
-            return "what forged captures here may be committed, as you said"
+            return "captured memories may be committed here, as you chose"
         return self._as_it_is.get(root.top, "")
 
     def notice(self, top: str) -> str:
@@ -123,8 +123,8 @@ class CaptureExcluder:
             return ""
         self._note(self._current(record), is_reported=True)
         return (
-            f"git ignores what forged captures in {top} from now on: a line in {record.common}/info/exclude; "
-            "`forgectl trust --commit` there takes it out"
+            f"git ignores captured memories in {top} from now on (a line in {record.common}/info/exclude); "
+            "to commit them: `forgectl trust --commit` there"
         )
 
     async def all_notices(self, *tops: str) -> tuple[str, ...]:
@@ -162,7 +162,7 @@ class CaptureExcluder:
     def _named(self, top: str) -> Exclude:
         record = self._record(top)
         if record is None:
-            raise ExcludeError("git's directory does not name this folder as its work tree")
+            raise ExcludeError("the git directory does not name this folder as its work tree")
         return record
 
     def _current(self, record: Exclude) -> Exclude:

@@ -244,7 +244,7 @@ class Git:
                     output = _read_output(process)
                     process.wait(_LIMIT_S)
                 except subprocess.TimeoutExpired as error:
-                    raise GitFailed("git does not end") from error
+                    raise GitFailed("git did not end") from error
                 finally:
                     process.kill()  # no effect if it has ended
         if process.returncode and not (may_find_nothing and process.returncode == 1):
@@ -284,4 +284,4 @@ def _read_output(process: subprocess.Popen[bytes]) -> bytes:
             return b"".join(parts)
         parts.append(part)
         size += len(part)
-    raise GitFailed("git said more than can be read")
+    raise GitFailed("git's output is too long to read")

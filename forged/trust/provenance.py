@@ -28,13 +28,15 @@ from forged.files import FOLDERS
 from forged.trust.git import Git, GitFailed, IndexEntry
 from forged.trust.git_files import check_readable, recorded_resolutions
 
-OTHER_BRANCH = "it came with a branch that is not merged into the one that you trust"
-FROM_GIT = "git brought it (checkout, merge, pull, stash), or had it before forged saw it; nobody accepted it"
+OTHER_BRANCH = "it is from a branch that is not merged into the one that you trust"
+FROM_GIT = (
+    "it came with git (checkout, merge, pull, stash) or was there before forged, and you have not allowed it"
+)
 NOT_ASKED = "`.git` or its config does not belong to the user of the daemon, so git is not asked who wrote it"
-BUSY = "git is at work in this repository"
+BUSY = "a git command is running in this repository"
 CONFLICT = "it is in the middle of a merge"
 LINKED = "its folder is a link or a repository of its own"
-FILTERED = "git stores it in another form, so that nobody can tell whether a branch brought it"
+FILTERED = "git stores it in another form, so its branch cannot be checked"
 MOVING = "it is being changed"
 
 Hashes = AbstractSet[str]

@@ -241,9 +241,9 @@ class RootWriter:
     def _known(self, plan: WritePlan, known: RequestOutcome) -> Outcome:
         """Return the outcome of a repeated request: as before, or completed now."""
         if not known.memory_id:
-            return NoLongerWanted("what this request wrote was forgotten since")
+            return NoLongerWanted("the memory of this request was forgotten since")
         if known.digest != self._digest(plan.draft):
-            return Conflict("this key was used for another request; make a new one")
+            return Conflict("this request key was used for another request; use a new key")
         there = self._ledger.find(known.memory_id)
         if there is not None:
             return plan.written(there, self._ledger.path_of(there.id), existed=known.existed)

@@ -225,7 +225,7 @@ class Writer:
         async with self._lock(index.root), self._restoring:
             left = await asyncio.to_thread(self.trash.left, some)
             if not left:
-                raise MemoryNotFound("it was erased meanwhile, or somebody else has restored it")
+                raise MemoryNotFound("it was erased or restored meanwhile")
             await self._trust.exclude_captures(index.root)
             await self._marks.back(index.root, [each.note.id for each in left])
             return await self._removing.restore(index.root, left)

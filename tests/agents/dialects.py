@@ -1,4 +1,4 @@
-"""One scripted answer of a model in four dialects: in one piece, as the events of a stream, as an error."""
+"""One scripted answer of a model in four dialects: whole, as a stream's events, as an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of what each agent knew of what each was told, for the manual: `matrix.py --write`.
+"""Table for the manual: the facts that each agent got from the others. `matrix.py --write`.
 
 Run from the repository's top, with FORGED_AGENTS as for the tests; without --write it is only printed.
 """

@@ -1,4 +1,4 @@
-"""A program on a terminal, as a person sees it and types to it. tmux keeps it."""
+"""A program on a terminal in tmux: its screen, and typed keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model API on loopback for real agents: it answers what a test scripted, and records what was asked.
+"""Model API on loopback for real agents: scripted answers, and a record of the requests.
 
 In go `Turn`s, each the answer to one call of a model: a text, calls of tools, a failing status, a wait. The
 last is given again when more is asked; a function may choose instead. Out come the requests, in their order.

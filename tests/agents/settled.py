@@ -1,4 +1,4 @@
-"""What lies in the HOME before forged comes: each agent set up for the scripted API, as its manual says."""
+"""HOME before forged is installed: each agent set up for the scripted API, as its manual says."""
 
 from __future__ import annotations
 

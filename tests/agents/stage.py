@@ -1,4 +1,4 @@
-"""One person's machine with the five agents on it: a HOME, a git repository, and a model API on loopback.
+"""One person's machine with the five agents: a HOME, a git repository, and a model API on loopback.
 
 - `World.run` has an agent take one turn without a terminal, in a new session or in the last one;
   `World.run_all` has several do that side by side. `World.asked` is what they then asked of their model.
@@ -35,7 +35,7 @@ from tests.support.git import git
 
 @dataclass(frozen=True)
 class Agent:
-    """How one agent is called, with the prompt as its last word: in a new session, in the last one.
+    """Command of one agent, with the prompt as its last word: in a new session, in the last one.
 
     On its screen `ready` is to be seen when a person may type; `compact` is what they type to have the
     session compacted, `compacted` what they see then, and `leave` ends it.

@@ -1,4 +1,4 @@
-"""Each real agent as a model that decides what is kept, against the scripted API: every way it can fail."""
+"""Each real agent as the classifier, with the scripted API: every way in which it can fail."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OF_TOOLS = ("Bash", "Write", "shell", "exec_command", "run_shell_command", "writ
 
 
 class Asked:
-    """One agent with a HOME of its own, in which traps lie, and an API that it is told to use."""
+    """One agent with a HOME of its own, with traps in it, and an API to use."""
 
     def __init__(self, name: str, path: Path, folder: Path, api: ScriptedApi) -> None:
         self.scratch, self.home, self.trap = folder / "scratch", folder / "home", folder / "trap"
@@ -170,7 +170,7 @@ def test_a_tool_that_its_model_calls_does_not_run(name, asked, tmp_path):
 
 @pytest.mark.parametrize(("status", "reason"), [(401, "auth"), (429, "rate_limited"), (500, "server")])
 def test_a_failing_service_is_a_failure_by_its_word(name, asked, status, reason):
-    """Two of them try again for longer than a call may take, and are then told to stop."""
+    """Two of them retry for longer than a call may take, and are then stopped."""
     one = asked(Turn(status=status))
     patient = status != 401 and name in {"qwen", "opencode"}
     error = one.refused(15.0 if patient else LONG_S)
@@ -202,7 +202,7 @@ def test_one_that_waits_for_its_model_is_ended_at_the_deadline(asked):
 
 
 def test_one_that_is_killed_is_a_failure(asked):
-    """By somebody else, while it waits for its model."""
+    """Killed from outside, while it waits for its model."""
 
     def kill(_: Request) -> Turn:
         for pid in _mentions(str(one.scratch).encode()):

@@ -88,7 +88,7 @@ STATES = {"absent": _absent, "stopped": _stopped, "slow": _slow, "mad": _mad, "o
 
 
 @contextlib.contextmanager
-def _beside(state: str, world: World) -> Iterator[None]:
+def _during(state: str, world: World) -> Iterator[None]:
     Path(world.socket).unlink(missing_ok=True)  # which one that was killed has left
     with STATES[state](world.socket):
         yield
@@ -97,7 +97,7 @@ def _beside(state: str, world: World) -> Iterator[None]:
 @pytest.mark.parametrize("state", STATES)
 def test_every_agent_finishes_its_turn_with_a_daemon_that_is(state, world):
     prompts = {agent: f"How do we deploy (turn {state}{agent})" for agent in AGENTS}
-    with _beside(state, world):
+    with _during(state, world):
         said = world.run_all(prompts)
 
     for agent, prompt in prompts.items():
@@ -109,7 +109,7 @@ def test_every_agent_finishes_its_turn_with_a_daemon_that_is(state, world):
 def test_hooks_say_nothing_and_end_well_and_in_time_with_a_daemon_that_is(state, world):
     """Of 1,000 calls in all every one."""
     calls = _CALLS // len(STATES)
-    with _beside(state, world), ThreadPoolExecutor(_AT_ONCE) as pool:
+    with _during(state, world), ThreadPoolExecutor(_AT_ONCE) as pool:
         ended = list(pool.map(_called, [world.env] * calls))
 
     assert {(code, out, err) for code, out, err, _ in ended} == {(0, b"", b"")}

@@ -26,7 +26,7 @@ MOST_REQUESTS = 12
 ASKED, OFF = "Where do backups run?", "FORGED_BYPASS is set"
 LONG_S = 180.0
 REPO = Path(__file__).parents[2]
-_Told = tuple[dict[str, str], tuple[str, ...]]
+_Setup = tuple[dict[str, str], tuple[str, ...]]
 
 
 def _server(name: str, home: Path) -> dict[str, object]:
@@ -34,7 +34,7 @@ def _server(name: str, home: Path) -> dict[str, object]:
     return rendering.server(agent_rows()[name], machine_of({"HOME": str(home), "PATH": ""}, ""))
 
 
-def _claude(url: str, home: Path) -> _Told:
+def _claude(url: str, home: Path) -> _Setup:
     servers = home / "servers.json"
     servers.write_text(json.dumps({"mcpServers": {"forged": _server("claude", home)}}))
     env = {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "sk-ant-fake"}
@@ -42,8 +42,8 @@ def _claude(url: str, home: Path) -> _Told:
     return {**env, "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}, ("-p", ASKED, *allowed)
 
 
-def _codex(url: str, home: Path) -> _Told:
-    """Which gives a server little of its environment, and its newest models tools as code to write."""
+def _codex(url: str, home: Path) -> _Setup:
+    """Codex gives a server little of its environment, and its newest models tools as code to write."""
     (home / ".codex").mkdir()
     server = "\n".join(f"{key} = {json.dumps(value)}" for key, value in _server("codex", home).items())
     (home / ".codex/config.toml").write_text(
@@ -54,13 +54,13 @@ def _codex(url: str, home: Path) -> _Told:
     return {"SCRIPTED_KEY": "fake"}, ("exec", "--skip-git-repo-check", ASKED)
 
 
-def _gemini(url: str, home: Path) -> _Told:
+def _gemini(url: str, home: Path) -> _Setup:
     _settings(home / ".gemini", "gemini", "gemini-api-key")
     env = {"GEMINI_API_KEY": "fake", "GOOGLE_GEMINI_BASE_URL": url, "GEMINI_CLI_TRUST_WORKSPACE": "true"}
     return env, ("-m", "gemini-2.5-flash", "-p", ASKED)
 
 
-def _qwen(url: str, home: Path) -> _Told:
+def _qwen(url: str, home: Path) -> _Setup:
     _settings(home / ".qwen", "qwen", "openai")
     env = {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": "fake", "OPENAI_MODEL": "scripted"}
     return env, ("-p", ASKED)
@@ -73,7 +73,7 @@ def _settings(folder: Path, name: str, auth: str) -> None:
     (folder / "settings.json").write_text(json.dumps(settings))
 
 
-def _opencode(url: str, home: Path) -> _Told:
+def _opencode(url: str, home: Path) -> _Setup:
     options = {"baseURL": f"{url}/v1", "apiKey": "fake"}
     provider = {"npm": "@ai-sdk/openai-compatible", "options": options, "models": {"m": {"name": "m"}}}
     server = _server("opencode", home)
@@ -83,7 +83,7 @@ def _opencode(url: str, home: Path) -> _Told:
     return {"OPENCODE_CONFIG": str(home / "opencode.json")}, ("run", "-m", "scripted/m", ASKED)
 
 
-AGENTS: dict[str, Callable[[str, Path], _Told]] = {
+AGENTS: dict[str, Callable[[str, Path], _Setup]] = {
     "claude": _claude,
     "codex": _codex,
     "gemini": _gemini,
@@ -93,7 +93,7 @@ AGENTS: dict[str, Callable[[str, Path], _Told]] = {
 
 
 def _offered(request: Request) -> str:
-    """What the agent calls the tool in this request, be it in a group or alone."""
+    """Return the agent's name of the tool in this request, in a group or alone."""
     for tool in request.body.get("tools", ()):
         if "search_memories" in [each.get("name") for each in tool.get("tools", ())]:
             return f"{tool['name']}.search_memories"
@@ -123,7 +123,7 @@ def _busy(count: int) -> Iterator[None]:
 
 
 class Machine:
-    """A daemon with one memory, in a HOME in which agents are told of nothing but the bridge."""
+    """A daemon with one memory, in a HOME whose agents have only the MCP server."""
 
     def __init__(self, daemon: DaemonProcess, repo: Path, programs: Path) -> None:
         self.daemon, self.repo, self.programs = daemon, repo, programs

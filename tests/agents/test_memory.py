@@ -1,4 +1,4 @@
-"""Five real agents that share one memory: set up by `forgectl setup --yes`, each against the scripted API."""
+"""Five real agents that share one memory: set up by `forgectl setup --yes`, with the scripted API."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.agents.matrix import MANUAL, table
 from tests.agents.scripted_api import Request, Turn
 from tests.agents.stage import AGENTS, World
-from tests.agents.walk import RULES, TOLD, marks, reply, tell, walk_all
+from tests.agents.walk import RULE_GIVEN, RULES, marks, reply, tell, walk_all
 from tests.support.clock import eventually
 from tests.support.daemon import FORGECTL
 from tests.support.git import git
@@ -35,13 +35,13 @@ _ECHO = "Repeat all that stands above"
 
 
 def _model(request: Request) -> Turn:
-    """As in a walk; where it is told so it says all that it was sent."""
+    """Answer as in a walk; on request repeat the whole prompt."""
     return Turn(request.text) if request.tools and _ECHO in request.text else reply(request)
 
 
 @pytest.fixture(scope="module")
 def world(agents, tmp_path_factory):
-    """A machine on which all agents are connected and have been told their rules."""
+    """Return a machine on which all agents are connected and have received their rules."""
     made = World(tmp_path_factory.mktemp("world"), agents, _model)
     try:
         made.forgectl("setup", "--yes")
@@ -115,7 +115,7 @@ def _captured(world: World) -> int:
 
 @pytest.fixture
 def hostile(tmp_path):
-    """A clone of a repository in which somebody else has put memories, and settings that agents read."""
+    """Return a clone of a repository with another person's memories, and settings that agents read."""
     top = tmp_path / "hostile"
     memory = top / ".forge/memory/mem_0f8f5639-8209-4476-a08f-476b798619af.md"
     memory.parent.mkdir(parents=True)
@@ -145,15 +145,15 @@ def test_doctor_says_whether_codex_trusts_the_hooks(agents, tmp_path):
     try:
         made.forgectl("setup", "--yes", "codex")
         before = made.shell(FORGECTL, "doctor").stdout
-        made.run("codex", TOLD["codex"])
-        heard = made.memories
+        made.run("codex", RULE_GIVEN["codex"])
+        received = made.memories
         made.trust_codex()
         after = made.shell(FORGECTL, "doctor").stdout
     finally:
         made.close()
 
     assert "not trusted" in _line(before, "Codex")
-    assert heard == []
+    assert received == []
     assert "not trusted" not in _line(after, "Codex")
 
 

@@ -72,9 +72,9 @@ def test_what_one_agent_learns_the_other_one_knows_in_its_next_session(first, se
         assert (reported.returncode, reported.stdout) == (0, "I see.\n" * 2), reported.stderr
         stage.settle()
         eventually(lambda: FACT in stage.ask(repo, QUESTION).text)
-        heard_of = len(api.requests)
+        known_of = len(api.requests)
         known = talk(second, api, repo, stage.daemon.socket, tmp_path / "two", QUESTION)
-        before, after = api.requests[:heard_of], api.requests[heard_of:]
+        before, after = api.requests[:known_of], api.requests[known_of:]
 
     assert (known.returncode, known.stdout) == (0, "I see.\n"), known.stderr
     assert {request.dialect for request in (*before, *after)} == {"responses", "messages"}

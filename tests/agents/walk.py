@@ -1,4 +1,4 @@
-"""What a person does with five agents that share a memory, and what these ask of their models then.
+"""A person's walk through five agents that share a memory, and their requests to their models.
 
 Each agent is told a rule of its own in a session of its own. Then, in a new session on a terminal, every one
 is asked about all of them, asked again, made to compact the session, and asked once more.
@@ -24,7 +24,7 @@ RULES = {
     "opencode": "From now on, we always squash commits before a merge.",
 }
 # As it is said to an agent without a person: of such a run only requests are kept.
-TOLD = {agent: f"Remember: {rule}" for agent, rule in RULES.items()}
+RULE_GIVEN = {agent: f"Remember: {rule}" for agent, rule in RULES.items()}
 _ASKS = (
     "How do we deploy, indent Go files, name branches, log times and squash commits here",
     "What was that about deploys, Go files, branches, times and commits",
@@ -65,7 +65,7 @@ def _done(number: str) -> str:
 
 def tell(world: World) -> None:
     """Tell every agent its rule, and wait until all of them are kept."""
-    world.run_all(TOLD)
+    world.run_all(RULE_GIVEN)
     eventually(lambda: set(RULES.values()) <= set(world.memories))
 
 
@@ -88,7 +88,7 @@ def marks(body: str) -> Marks:
 
 @dataclass(frozen=True)
 class Walk:
-    """What was asked of a model in one session: in its first turn, its second, the one after a compaction."""
+    """Requests to a model in one session: in its first turn, its second, the one after a compaction."""
 
     first: str
     second: str

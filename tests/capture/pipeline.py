@@ -1,4 +1,4 @@
-"""Capture's side of the daemon with a scripted worker and committer: what they are given, and made to say.
+"""Capture's side of the daemon with a scripted worker and committer.
 
 `captured` runs a whole `CaptureService` over a real state. Its worker is no process: a test says what it
 reports and when it dies. Its committer writes nothing: a test says what an event comes to, and how putting

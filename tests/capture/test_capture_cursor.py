@@ -1,4 +1,4 @@
-"""What of a window is new, whatever order windows come in."""
+"""New messages of a window, in any order of windows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of proposals: judged against the maps, put in place once, whatever the disk does meanwhile."""
+"""Commit of proposals: compared with the maps, written once, despite failures of the disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a long session costs a model: its text once a pass, and few instructions beside it."""
+"""Token cost of a long session: its text once a pass, and few instructions."""
 
 from __future__ import annotations
 

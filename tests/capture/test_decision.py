@@ -1,4 +1,4 @@
-"""What becomes of a classifier's proposals, rule by rule."""
+"""Decisions about a classifier's proposals, rule by rule."""
 
 from __future__ import annotations
 

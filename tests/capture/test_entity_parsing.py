@@ -1,4 +1,4 @@
-"""What a classifier says a memory speaks of: read in any shape, and kept if the memory says so."""
+"""Entities in a classifier's reply: parsed in any form, and saved if the memory names them."""
 
 from __future__ import annotations
 

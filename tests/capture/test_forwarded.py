@@ -1,4 +1,4 @@
-"""What others said and somebody pasted: heads and feet of chats, comments, mails and forums; and screens.
+"""Forwarded text: heads and feet of chats, comments, mails and forums; and screens.
 
 Beside each form stands what people type that looks like it, and that stays theirs.
 """

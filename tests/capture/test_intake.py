@@ -1,4 +1,4 @@
-"""The first gate: what waits, is stored or leaves for a model holds no echo, no secret, and all the rest."""
+"""Intake: pending, stored and sent text has no echo and no secret, and all the rest."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_what_was_said_of_a_refused_thing_in_earlier_messages_goes_and_later_wor
         None,
         "Remember that my manager is Zoltan Vimes.",
     ]
-    assert taken.refusing == (2,)
+    assert taken.opting_out == (2,)
 
 
 def test_a_refusal_of_what_was_said_before_takes_the_message_before_it_and_the_answer():

@@ -135,16 +135,16 @@ def ending(finish: str, content: object = None, **message: object) -> Answer:
 NO_ANSWERS: dict[str, tuple[Answer, str, str]] = {
     "a refusal": (ending("stop", refusal="I'm sorry, Ann."), "refused", "refused to answer"),
     "a refusal by its end": (ending("refusal", "I'm sorry, Ann."), "refused", "refused to answer"),
-    "a refusal in prose": (ending("stop", "I'm sorry, Ann, I can't."), "unreadable", "holds no JSON"),
-    "prose": (ending("stop", "Nothing worth remembering, Ann."), "unreadable", "holds no JSON"),
+    "a refusal in prose": (ending("stop", "I'm sorry, Ann, I can't."), "unreadable", "contains no JSON"),
+    "prose": (ending("stop", "Nothing worth remembering, Ann."), "unreadable", "contains no JSON"),
     "prose with brackets": (ending("stop", "I cannot help with [that], Ann."), "unreadable", "no JSON"),
-    "half a wrapper": (ending("stop", '{"a":'), "unreadable", "holds no JSON"),
+    "half a wrapper": (ending("stop", '{"a":'), "unreadable", "contains no JSON"),
     "no memories": (ending("stop", '["Ann", "Bob"]'), "unreadable", "2 elements, none of them a memory"),
-    "a filter": (ending("content_filter"), "filtered", "held the answer back"),
+    "a filter": (ending("content_filter"), "filtered", "blocked the answer"),
     "a filter in mid-answer": (
         ending("content_filter", f"[{json.dumps(A)}, "),
         "filtered",
-        "held the answer",
+        "blocked the answer",
     ),
     "nothing": (ending("stop", ""), "empty", "is empty"),
     "null": (ending("stop"), "empty", "is empty"),
@@ -152,7 +152,7 @@ NO_ANSWERS: dict[str, tuple[Answer, str, str]] = {
     "a thought that never ended": (
         ending("stop", "<think>Ann said []"),
         "empty",
-        "did not come to an answer",
+        "used its whole reply for reasoning",
     ),
 }
 

@@ -1,4 +1,4 @@
-"""What is kept without a chat model: by the head, and because somebody asked for it."""
+"""Capture without a chat model: by the linear model, and by explicit requests."""
 
 from __future__ import annotations
 
@@ -175,8 +175,8 @@ def test_an_order_for_now_in_the_words_of_a_request_is_not_kept(text):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("merk dir das bitte", "it does not say what is to be remembered"),
-        ("merk dir: der Port ist 8081 und sonst nichts", "it reads like something for this moment only"),
+        ("merk dir das bitte", "the request does not say what to remember"),
+        ("merk dir: der Port ist 8081 und sonst nichts", "looks like a one-off request"),
     ],
 )
 def test_a_request_that_is_not_kept_is_refused_aloud(liked, text, reason):
@@ -189,9 +189,7 @@ def test_a_request_that_is_not_kept_is_refused_aloud(liked, text, reason):
 def test_what_is_worded_as_a_request_must_be_worth_keeping_too(liked):
     text = "merk dir: der Port von Staging ist seit gestern 8081 und der von Produktion nicht"
     liked("nothing", asked=["Port"])
-    assert [each.reason for each in answered(text).refused] == [
-        "it reads like something for this moment only"
-    ]
+    assert [each.reason for each in answered(text).refused] == ["looks like a one-off request"]
     liked("Port", asked=["Port"])
     assert [each.why for each in answered(text).proposals] == ["request"]
 

@@ -1,4 +1,4 @@
-"""What is made of a model's answer: what can be read is read, one bad element costs only itself."""
+"""Parsing of a model's reply: readable elements count, a bad one is dropped alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of a session's capture, once, in sentences; and what is on record for who looks."""
+"""Notifications about a session's capture, once, in sentences; and the record for a person."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ def test_what_was_kept_is_said_with_where_it_holds_and_how_to_take_it_back():
     notifications.kept(event(), [document("mem_b", "Be brief.", scope="user", supersedes="mem_0")])
 
     assert notifications.of("s") == (
-        'kept, for this repository: "Tests run with pytest."; `forgectl forget mem_a` takes it back',
+        'saved, for this repository: "Tests run with pytest."; undo: `forgectl forget mem_a`',
         (
-            'kept, in place of an older one, for you in all projects: "Be brief."; '
-            "`forgectl forget mem_b` takes it back"
+            'saved, replacing an older memory, for all your repositories: "Be brief."; '
+            "undo: `forgectl forget mem_b`"
         ),
     )
 
 
 def test_a_refusal_is_said_with_its_reason_and_without_its_secret():
     (notifications, log), key = reported(), "sk-proj-" + "a1B2c3D4" * 6
-    notifications.refused(event(), [Refused(f"the key is {key}", "it holds a secret")])
+    notifications.refused(event(), [Refused(f"the key is {key}", "it contains a secret")])
 
     (sentence,) = notifications.of("s")
-    assert sentence.startswith('not kept: "the key is ')
-    assert sentence.endswith('": it holds a secret')
+    assert sentence.startswith('not saved: "the key is ')
+    assert sentence.endswith('": it contains a secret')
     assert key not in sentence
     assert key not in str(log.listed())
 

@@ -1,4 +1,4 @@
-"""Requests not to remember, and to forget: generated in seven languages, and nothing of theirs is left."""
+"""Requests not to remember, and to forget: generated in seven languages; no text is left."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from forged.capture.off_record import cut, refused_in, without_repeats
+from forged.capture.off_record import cut, opt_out_of, without_repeats
 from forged.capture.rules.requests import asks, wordings, words_to_forget
 
 FORMS = tomllib.loads((Path(__file__).parents[1] / "data" / "off_record.toml").read_text())
@@ -29,7 +29,7 @@ def test_no_negated_request_leaves_anything_of_what_it_means(language):
     left = {
         said: found.text
         for said in negated(language)
-        if "Zoltan" in (found := cut(said)).text or not found.refused
+        if "Zoltan" in (found := cut(said)).text or not found.opted_out
     }
     assert left == {}
 
@@ -145,7 +145,7 @@ def test_pasted_text_refuses_nothing():
 
 
 def test_what_an_assistant_repeats_of_it_is_cut_and_the_rest_stays():
-    refused = [*map(refused_in, cut("Please don't remember this: my manager is called Sam Vimes.").refused)]
+    refused = [*map(opt_out_of, cut("Please don't remember this: my manager is called Sam Vimes.").opted_out)]
 
     said = "Understood. I won't keep that your manager is Sam Vimes. The tests pass."
     left = without_repeats(said, refused, by_name=True)

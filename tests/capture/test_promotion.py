@@ -1,4 +1,4 @@
-"""What a classifier proposes lasts where it matters enough, and says where it comes from."""
+"""Proposals are saved if they are important enough, and name their source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the classifier model is told, and that nothing it reads can pass for something else."""
+"""The classifier's prompt, in which no text can pass for another part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a proposal stands on: what was typed, or what was pasted beside it."""
+"""Provenance of a proposal: typed text, or text pasted next to it."""
 
 from __future__ import annotations
 

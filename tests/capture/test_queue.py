@@ -1,4 +1,4 @@
-"""Who waits, in which order, for how long, and what grows by what is said next."""
+"""The capture queue: order, waits, and growth of a pending turn."""
 
 from __future__ import annotations
 

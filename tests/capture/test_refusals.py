@@ -1,4 +1,4 @@
-"""What of a classifier's proposals is refused, and how a person hears of it."""
+"""Refused proposals of a classifier, and the message about them."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def refused(
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"category": "gossip"}, "its category is none that there is"),
-        ({"scope": "user"}, "there is no repository here to keep it in"),
+        ({"category": "gossip"}, "its category is unknown"),
+        ({"scope": "user"}, "there is no repository here to save it in"),
     ],
 )
 def test_what_may_not_be_kept_is_refused_with_its_reason(fields, reason):
@@ -55,10 +55,10 @@ def test_what_may_not_be_kept_is_refused_with_its_reason(fields, reason):
 
 
 def test_a_secret_is_refused_without_its_text():
-    assert refused(f"The API token is {TOKEN}.", why="request") == (Refused("", "it holds a secret"),)
+    assert refused(f"The API token is {TOKEN}.", why="request") == (Refused("", "it contains a secret"),)
 
 
 def test_what_was_forgotten_is_in_no_refusal():
     assert refused(TEXT, forgotten=True) == ()
     (one,) = refused(TEXT, forgotten=True, why="request")
-    assert (one.text, one.reason) == ("", "it was forgotten, and nobody has said it since")
+    assert (one.text, one.reason) == ("", "forgotten earlier, and not said again since")

@@ -1,4 +1,4 @@
-"""What a request to remember is about: what it says itself, or what stands beside it."""
+"""The text that a request to remember is about: its own, or the text next to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the daemon's side of capture promises, over real files and with a worker that does as it is told."""
+"""The daemon's side of capture, over real files and with a scripted worker."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ async def test_what_cannot_be_written_is_tried_again(one):
 
 async def test_what_is_rejected_is_counted_and_says_why(one):
     assert await refused(one, one.event("")) == "nothing_to_capture"
-    full = "spool_full: 0 events wait already; `forgectl status` says for what"
+    full = "spool_full: 0 events wait already; `forgectl status` shows why"
     assert await refused(one, one.event("x" * (64 << 20))) == full
 
     one.disk.failing = frozenset({"events"})
@@ -498,7 +498,7 @@ async def test_an_event_with_a_cut_answer_is_dead_with_its_documents_and_is_clas
     counts = one.metrics
     assert (counts.captured, counts.captures_finished, counts.capture_failures) == (1, 0, 1)
     (dead,) = await one.events.dead()
-    assert dead.reason == "the reply was cut; memories of it that were kept: 1"
+    assert dead.reason == "the reply was cut; memories saved from it: 1"
     assert await one.pipeline.retry(event.id)
     assert isinstance(await one.hands_over(event, 2), Classify)
 

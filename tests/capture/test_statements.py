@@ -1,4 +1,4 @@
-"""What counts as said: the statements of a window, each with what it needs, and nothing that was pasted."""
+"""The statements of a window, each with its context, without pasted text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an agent hands over, and what of it waits: all that is new, once, in slices."""
+"""Submissions of an agent: all new text is queued, once, in chunks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was likely to last and not sure: the next word about it tells."""
+"""Tentative statements: likely to last, confirmed by the next statement on the subject."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The vectors that the worker asks for: the local model's, and nobody else's; they stay in memory."""
+"""Vectors that the worker requests: the local model's alone, kept in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the worker reports of an event, and what it makes of each failure."""
+"""The worker's reports about an event, and its handling of each failure."""
 
 import asyncio
 

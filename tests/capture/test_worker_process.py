@@ -1,4 +1,4 @@
-"""The worker as a real process: what it decides with, and what is left when it or the daemon is killed."""
+"""The worker as a real process: its inputs, and its remains after a kill of it or the daemon."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Stand-ins for systemd's own programs: they note what they are told, and answer from files of the test."""
+"""Fake programs of systemd: they record their calls, and answer from files of the test."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class StandIns:
     def answer(self, name: str, text: str) -> None:
         (self.folder / name).write_text(text)
 
-    def told(self, program: str = "") -> list[str]:
+    def received(self, program: str = "") -> list[str]:
         """What systemctl was told, but for questions; or all that another program was."""
         file = self.folder / (f"{program}-told" if program else "told")
         lines = file.read_text().splitlines() if file.exists() else []

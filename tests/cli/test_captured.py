@@ -30,7 +30,7 @@ KEPT = CapturedEntry(
 REFUSED = CapturedEntry(
     at="2026-05-01T12:00:00.000000Z",
     text="Remember this.",
-    reason="it does not say what is to be remembered",
+    reason="the request does not say what to remember",
     why="request",
     kind="turn",
     classifier="gpt-x",
@@ -46,15 +46,15 @@ def test_it_says_what_when_why_from_whom_by_which_classifier_and_how_to_take_it_
     assert shown.out.splitlines() == [
         "refused  2026-05-01 12:00",
         "    Remember this.",
-        "    not kept: it does not say what is to be remembered",
-        "    why: somebody asked for it; judged by gpt-x",
-        "    from: an agent that gave no name, no session, turn",
-        "kept  2026-05-01 12:00  repo/project-conventions",
+        "    not saved: the request does not say what to remember",
+        "    judged by: gpt-x",
+        "    from: unnamed agent, no session",
+        "saved  2026-05-01 12:00  repo/project-conventions",
         "    Tests run with pytest.",
-        "    why: a rule matched what was typed; judged by builtin:rules",
+        "    why: a rule matched what you typed; judged by the built-in classifier",
         "    from: claude, session s-1, session end",
-        "    in place of: mem_0",
-        f"    take it back: forgectl forget {ID}",
+        "    replaces: mem_0",
+        f"    undo: forgectl forget {ID}",
     ]
     assert shown.err == "and 2 more; --limit and --offset show them\n"
 
@@ -64,7 +64,7 @@ def test_of_another_root_the_way_back_names_it(daemon, forgectl):
 
     daemon.answers[ListCaptured] = CapturedPage(captured=(replace(KEPT, root="/w/other repo"),), total=1)
 
-    line = f"    take it back: forgectl forget {ID} --workspace '/w/other repo'\n"
+    line = f"    undo: forgectl forget {ID} --workspace '/w/other repo'\n"
     assert line in forgectl("captured", "--all-repos").out
 
 
@@ -77,7 +77,7 @@ def test_what_is_gone_or_forgotten_is_said(daemon, forgectl):
     out = forgectl("captured").out
 
     assert "    (forgotten)\n" in out
-    assert "    it is gone by now\n" in out
+    assert "    no longer there: forgotten, moved, or on another branch\n" in out
     assert f"    (forgotten, and restored: forgectl show {ID})\n" in out
 
 
@@ -101,7 +101,7 @@ def test_colour_is_on_a_terminal_only_and_no_color_ends_it(daemon, forgectl):
     daemon.answers[ListCaptured] = CapturedPage(captured=(KEPT, REFUSED), total=2)
 
     coloured = forgectl("captured", environ={"FORCE_COLOR": "1"}, width=60).out
-    assert coloured.startswith("\x1b[32mkept\x1b[0m  2026")
+    assert coloured.startswith("\x1b[32msaved\x1b[0m  2026")
     assert "\x1b[33mrefused\x1b[0m  2026" in coloured
     assert "\x1b" not in forgectl("captured", environ={"FORCE_COLOR": "1", "NO_COLOR": "1"}, width=60).out
     assert "\x1b" not in forgectl("captured").out
@@ -111,12 +111,12 @@ def test_a_text_cannot_forge_a_line_nor_move_the_cursor(daemon, forgectl):
     from msgspec.structs import replace
 
     daemon.answers[ListCaptured] = CapturedPage(
-        captured=(replace(KEPT, text="a\nkept  now\x1b[2J"),), total=1
+        captured=(replace(KEPT, text="a\nsaved  now\x1b[2J"),), total=1
     )
 
     out = forgectl("captured", width=60).out
 
-    assert out.count("\nkept") == 0
+    assert out.count("\nsaved") == 0
     assert "\x1b" not in out
 
 
@@ -126,7 +126,7 @@ def test_today_begins_at_midnight_and_is_no_second_since(daemon, forgectl):
 
     assert daemon.asked(ListCaptured).since.endswith("T00:00:00Z")
     twice = forgectl("captured", "--today", "--since", "2h")
-    assert (twice.code, twice.err) == (2, "forgectl: say --today or --since, not both\n")
+    assert (twice.code, twice.err) == (2, "forgectl: give --today or --since, not both\n")
 
 
 # --- times as people write them --------------------------------------------------------------------------
@@ -173,5 +173,5 @@ def test_where_there_is_nothing_yet_it_says_that_something_is_on_its_way(daemon,
     daemon.answers[ListCaptured] = CapturedPage(status="empty")
     daemon.answers[Status] = reports.status(capture=reports.captured(**fields))
 
-    reported = "what was said lately is still to be judged; `forgectl status` says how far that is\n"
+    reported = "the latest turns are not judged yet; `forgectl status` shows how many\n"
     assert forgectl("captured").err.endswith(f"looks everywhere\n{reported}")

@@ -1,4 +1,4 @@
-"""What a person does to one memory, at a shell."""
+"""Verbs on one memory, at a shell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Outputs that take nothing: a sentence where there is room for one, an exit code, and never a traceback."""
+"""Closed outputs: a sentence where possible, an exit code, and never a traceback."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def test_the_template_has_every_key_with_its_default():
     switched_on = "\n".join(
         line.removeprefix("# ") if " = " in line else line for line in template().split("\n")
     )
-    tables = tomllib.loads(switched_on.replace("Keys by", "# Keys by"))
+    tables = tomllib.loads(switched_on)
 
     keys = {f"{section}.{name}" for section, table in tables.items() for name in table}
     known = {setting.key for setting in config.load({"HOME": "/nowhere"}).settings}
@@ -114,10 +114,10 @@ def test_what_is_printed_for_an_agent_makes_it_the_classifier(forgectl, file, ag
 @pytest.mark.parametrize(
     ("given", "reported"),
     [
-        (("gpt-5",), "names no program"),
+        (("gpt-5",), "unknown classifier"),
         (("cli:vim",), "takes one of claude"),
-        (("cli:codex",), "no program codex"),
-        (("cli:codex", "--program", "codex"), "no program codex"),
+        (("cli:codex",), "`codex` was not found"),
+        (("cli:codex", "--program", "codex"), "`codex` was not found"),
     ],
 )
 def test_what_is_no_program_is_reported_and_nothing_is_printed(forgectl, agent, given, reported):

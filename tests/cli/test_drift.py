@@ -85,7 +85,7 @@ def test_a_variable_that_only_one_of_both_has_is_no_matter_of_a_rebuild(found, m
     assert check["level"] == "warn"
     assert "memory.retrieval_top_k" in check["detail"]
     assert "rebuild" not in check["fix"]
-    assert "kill 7" in check["fix"]
+    assert "`forgectl stop`" in check["fix"]
 
 
 @pytest.mark.parametrize("used", [True, False])

@@ -57,8 +57,8 @@ def test_what_became_of_each_file_is_said_and_what_is_refused_ends_with_code_1(d
     shown = forgectl("ingest", str(docs), "--source", "guide", "--meta", "team=core", "--meta", "year=2026")
 
     assert [line.split(maxsplit=2) for line in shown.out.splitlines()] == [
-        ["new", "guide/a.md", "2 pieces"],
-        ["replaced", "guide/b.txt", "2 pieces"],
+        ["new", "guide/a.md", "2 parts"],
+        ["replaced", "guide/b.txt", "2 parts"],
         ["refused", "guide/c.md", "UTF-16; save it as text in UTF-8"],
     ]
     assert shown.code == 1
@@ -76,7 +76,7 @@ def test_what_is_there_already_is_counted_and_named_only_when_asked(daemon, forg
 
     shown, long = forgectl("ingest", str(docs)), forgectl("ingest", str(docs), "--verbose")
 
-    assert (shown.code, shown.out) == (0, "2 documents there already, unchanged\n")
+    assert (shown.code, shown.out) == (0, "2 documents unchanged\n")
     assert long.out.count(str(docs)) == 2
 
 
@@ -129,7 +129,7 @@ def test_an_interrupted_run_says_how_far_it_came_and_that_the_same_command_goes_
 
     assert shown.code == 130
     assert len(shown.out.splitlines()) == 50
-    assert "interrupted after 50 of 60 files; the same command goes on" in shown.err
+    assert "interrupted after 50 of 60 files; run it again to go on" in shown.err
 
 
 def test_documents_are_listed_by_pages_with_what_is_missing_of_them(daemon, forgectl):
@@ -141,8 +141,8 @@ def test_documents_are_listed_by_pages_with_what_is_missing_of_them(daemon, forg
     shown = forgectl("ingest", "--list")
 
     first, second = shown.out.splitlines()
-    assert first.split() == ["/docs/a.md", "3", "pieces", "2026-05-01", "12:00", "doc_0a"]
-    assert "1 of 3 pieces" in second
+    assert first.split() == ["/docs/a.md", "3", "parts", "2026-05-01", "12:00", "doc_0a"]
+    assert "1 of 3 parts" in second
     assert "\x1b" not in shown.out
 
 
@@ -171,7 +171,7 @@ def test_a_document_is_removed_by_the_name_that_is_given_or_the_path_that_it_mea
     by_other_spelling = forgectl("ingest", "--remove", f"{tmp_path}/../{tmp_path.name}/a.md")
     unknown = forgectl("ingest", "--remove", "guide")
 
-    assert by_path.out == by_other_spelling.out == "removed /docs/a.md (3 pieces)\n"
+    assert by_path.out == by_other_spelling.out == "removed /docs/a.md (3 parts)\n"
     assert unknown.code != 0
     assert "no document" in unknown.err
 
@@ -192,4 +192,4 @@ def test_where_there_is_no_text_file_it_is_said(daemon, forgectl, tmp_path):
     shown = forgectl("ingest", str(tmp_path))
 
     assert (shown.code, shown.out) == (0, "")
-    assert "no markdown or text file is there" in shown.err
+    assert "no markdown or text file was found" in shown.err

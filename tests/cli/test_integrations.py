@@ -40,7 +40,7 @@ def test_an_agent_that_is_connected_is_shown_with_what_it_was_given_today(status
         f"Qwen Code 0.15.10  ({connected})",
         f"    connected: {home}/.qwen/settings.json",
         "    MCP server: yes",
-        "    last Stop 2026-11-23 20:00, today 2 memories injected, 1 kept, 1 failed (timeout^[[2J)",
+        "    last Stop 2026-11-23 20:00, today 2 memories injected, 1 saved, 1 failed (timeout^[[2J)",
     ]
 
 
@@ -54,7 +54,7 @@ def test_one_that_is_not_connected_is_shown_with_the_command_that_connects_it(st
 
 
 def test_where_no_agent_is_it_says_so_and_all_are_shown_when_asked_for(status, path, no_daemon):
-    assert "no agent is here that forged knows" in status().out
+    assert "no supported agent was found" in status().out
     assert "Claude Code  (not found)" in status("--all").out
 
 
@@ -88,14 +88,14 @@ def lines(forgectl, daemon):
 
 def test_doctor_says_of_a_connected_agent_what_came_last(lines, connected):
     assert lines(SEEN)[0] == (
-        "ok    agent: Qwen Code: connected, last Stop, today 2 memories injected and 1 kept"
+        "ok    agent: Qwen Code: connected, last event Stop, today 2 memories injected and 1 saved"
     )
 
 
 def test_doctor_names_hooks_that_came_to_nothing_and_where_to_look(lines, connected):
     assert lines(SEEN)[1:3] == [
-        "warn  agent: Qwen Code: 1 hook came to nothing today: timeout^[[2J",
-        "      fix: `forgectl logs` says more",
+        "warn  agent: Qwen Code: 1 hook failed today, the last: timeout^[[2J",
+        "      fix: `forgectl logs` shows the details",
     ]
 
 

@@ -77,7 +77,7 @@ def test_scopes_with_numbers_are_understood_or_asked_for_again(said, meant):
 
 def test_those_are_saved_and_dropped_whose_numbers_are_said(deciding, forgectl, monkeypatch):
     answers(monkeypatch, "what?", "1-3", "user 4", "user 2; repo 3", "2-4,7")
-    reported = forgectl("review", interactive=True, width=80)
+    reported = forgectl("review", interactive=True, shows_terminal=True)
 
     assert deciding() == [
         ((), (), ""),
@@ -99,17 +99,17 @@ def test_those_are_saved_and_dropped_whose_numbers_are_said(deciding, forgectl, 
 
 def test_many_are_decided_about_a_few_at_a_time(deciding, forgectl, monkeypatch):
     answers(monkeypatch, "all", "")
-    assert forgectl("review", interactive=True, width=80).code == 0
+    assert forgectl("review", interactive=True, shows_terminal=True).code == 0
 
     assert [len(keep) for keep, _, _ in deciding()] == [0, 16, 16, 8]
 
 
-@pytest.mark.parametrize("surroundings", [{}, {"interactive": True}, {"width": 80}])
+@pytest.mark.parametrize("surroundings", [{}, {"interactive": True}, {"shows_terminal": True}])
 def test_where_no_person_looks_it_prints(deciding, forgectl, surroundings):
     shown = forgectl("review", **surroundings)
 
     assert (shown.code, "mem_40" in shown.out) == (0, True)
-    assert forgectl("review", "--json", interactive=True, width=80).json["waiting"]
+    assert forgectl("review", "--json", interactive=True, shows_terminal=True).json["waiting"]
 
 
 @pytest.mark.parametrize(("option", "place"), [("--keep-all", 0), ("--drop-all", 1)])
@@ -138,7 +138,7 @@ def test_where_nothing_waits_it_is_said(daemon, forgectl):
 
     assert done.code == 1
     assert "there are no proposals here" in done.err
-    assert forgectl("review", interactive=True, width=80).code == 0
+    assert forgectl("review", interactive=True, shows_terminal=True).code == 0
 
 
 @pytest.mark.parametrize(

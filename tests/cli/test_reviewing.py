@@ -125,11 +125,11 @@ def test_on_a_terminal_files_are_accepted_by_number_as_they_were_shown(daemon, f
     )
     monkeypatch.setattr("click.prompt", lambda *_, **__: "1,3")
 
-    done = forgectl("review", interactive=True, width=80)
+    done = forgectl("review", interactive=True, shows_terminal=True)
 
     assert done.out == "accepted mem_1\naccepted mem_3\n"
     assert [each.accept for each in reviews(daemon)] == [(), (FILES[0].sha256, FILES[2].sha256)]
     assert "   2\nmem_2  222222222222\n" in done.err
     assert "1 memory file is still not used; `forgectl review` shows it" in done.err
     monkeypatch.setattr("click.prompt", lambda *_, **__: "")
-    assert forgectl("review", interactive=True, width=80).code == 1
+    assert forgectl("review", interactive=True, shows_terminal=True).code == 1

@@ -1,4 +1,4 @@
-"""Lines of status and doctor about scopes."""
+"""Location of each scope in status and doctor."""
 
 from __future__ import annotations
 

@@ -46,19 +46,19 @@ def test_install_writes_the_path_of_this_program_has_systemd_listen_and_says_eac
     ]
     assert f"\nExecStart={_PROGRAM} serve\n" in unit(systemd)
     assert "%h" not in unit(systemd)
-    assert systemd.told() == ["daemon-reload", "enable --now forged.socket"]
+    assert systemd.received() == ["daemon-reload", "enable --now forged.socket"]
 
 
 def test_install_done_again_changes_nothing_and_says_so(service, systemd):
     service("install")
     before = {file.name: (file.stat().st_mtime_ns, file.read_text()) for file in systemd.units.iterdir()}
-    reported = systemd.told()
+    reported = systemd.received()
 
     again = service("install")
 
     assert again.code == 0
     assert [line.rpartition(" is ")[2] for line in again.out.splitlines()[:2]] == ["up to date", "up to date"]
-    assert systemd.told() == reported
+    assert systemd.received() == reported
     assert before == {f.name: (f.stat().st_mtime_ns, f.read_text()) for f in systemd.units.iterdir()}
 
 
@@ -70,14 +70,14 @@ def test_units_of_another_installation_are_brought_up_to_date_unasked(service, s
 
     assert f"replaced {systemd.units}/forged.service" in done.out
     assert f"ExecStart={_PROGRAM} serve" in unit(systemd)
-    assert systemd.told()[-1] == "daemon-reload"
-    assert "`forgectl restart` gives it the new ones" in done.out
+    assert systemd.received()[-1] == "daemon-reload"
+    assert "`forgectl restart` applies the new ones" in done.out
 
 
 @pytest.mark.parametrize("changed", ["a line of mine", "a unit of mine", "masked"])
 def test_a_unit_that_a_person_wrote_or_changed_is_never_touched_unasked(service, systemd, changed):
     service("install")
-    file, reported = systemd.units / "forged.socket", systemd.told()
+    file, reported = systemd.units / "forged.socket", systemd.received()
     if changed == "masked":
         file.unlink()
         file.symlink_to("/dev/null")
@@ -91,7 +91,7 @@ def test_a_unit_that_a_person_wrote_or_changed_is_never_touched_unasked(service,
         assert f"{file} is " in done.err
     assert (os.readlink(file) if file.is_symlink() else file.read_text()) == left
     assert (systemd.units / "forged.service").exists()
-    assert systemd.told() == reported
+    assert systemd.received() == reported
 
 
 def test_a_unit_that_a_person_wrote_is_replaced_when_that_is_asked_for(service, systemd):
@@ -124,7 +124,7 @@ def test_uninstall_takes_away_what_install_wrote_and_nothing_else(service, syste
     done = service("uninstall")
 
     assert done.code == 0, done.err
-    assert systemd.told()[-2:] == ["disable --now forged.socket forged.service", "daemon-reload"]
+    assert systemd.received()[-2:] == ["disable --now forged.socket forged.service", "daemon-reload"]
     assert "the daemon has ended, pid 77" in done.out
     assert sorted(path.name for path in systemd.units.iterdir()) == ["forged.service.d", "other.service"]
     assert dropin.exists()
@@ -152,8 +152,8 @@ def test_where_no_manager_answers_the_units_are_written_and_the_sentence_says_wh
     done = service("install")
 
     assert done.code == 69
-    assert "the units are written, but no user manager answers (Failed to connect to bus" in done.err
-    assert "`forgectl service install` once more" in done.err
+    assert "systemd's user manager does not answer (Failed to connect to bus" in done.err
+    assert "run `forgectl service install` again" in done.err
     assert len(list(systemd.units.iterdir())) == 2
     (systemd.folder / "silent").unlink()
     assert service("install").code == 0  # in a session that has one
@@ -167,14 +167,14 @@ def test_a_manager_that_reads_another_home_gets_no_command(service, systemd):
 
     assert done.code == 69
     assert f"does not read {systemd.units}" in done.err
-    assert systemd.told() == []
+    assert systemd.received() == []
 
 
 def test_without_systemd_nothing_is_written(service, systemd, tmp_path):
     done = service("install", programs=(str(tmp_path),))
 
     assert done.code == 69
-    assert "there is no systemctl here, so nothing was installed" in done.err
+    assert "systemctl was not found, so nothing was installed" in done.err
     assert not systemd.units.exists()
     assert service("status", programs=(str(tmp_path),)).code == 1
 
@@ -196,7 +196,7 @@ def test_units_that_systemd_refuses_are_not_written(service, systemd):
     done = service("install")
 
     assert done.code == 69
-    assert "systemd does not take the units, so nothing was done: forged.service: Command is not" in done.err
+    assert "systemd refuses the units, so nothing was done: forged.service: Command is not" in done.err
     assert not systemd.units.exists()
 
 
@@ -207,8 +207,8 @@ def test_a_remark_of_systemd_on_the_units_is_reported_and_stops_nothing(service,
     done = service("install")
 
     assert done.code == 0
-    assert "systemd says of the units: forged.service:9: Unknown key name 'X'\n" in done.err
-    assert systemd.told("systemd-analyze")[0].startswith("--user verify ")
+    assert "systemd warns about the units: forged.service:9: Unknown key name 'X'\n" in done.err
+    assert systemd.received("systemd-analyze")[0].startswith("--user verify ")
 
 
 @pytest.mark.skipif(
@@ -243,7 +243,7 @@ def test_lingering_is_offered_and_never_switched_on(service, systemd):
     done = service("install")
 
     assert "`loginctl enable-linger`" in done.err
-    assert all(line.startswith("show-user ") for line in systemd.told("loginctl"))
+    assert all(line.startswith("show-user ") for line in systemd.received("loginctl"))
     systemd.answer("loginctl", "yes\n")
     assert service("install").err == ""
 
@@ -274,13 +274,13 @@ def test_vectors_outlive_a_stop_where_systemd_can_keep_them_and_never_an_uninsta
     service("install")
     assert "\nFileDescriptorStorePreserve=yes\n" not in unit(systemd)
     service("uninstall")
-    assert not any("clean" in line for line in systemd.told())
+    assert not any("clean" in line for line in systemd.received())
 
     systemd.answer("version", "systemd 254 (254.1)\n+PAM\n")
     service("install")
     assert "\nFileDescriptorStorePreserve=yes\n" in unit(systemd)
     assert service("uninstall").code == 0
-    assert systemd.told()[-2:] == ["clean --what=fdstore forged.service", "daemon-reload"]
+    assert systemd.received()[-2:] == ["clean --what=fdstore forged.service", "daemon-reload"]
 
 
 def test_doctor_says_what_is_wrong_with_a_service_and_nothing_where_there_is_none(forgectl, service, systemd):
@@ -296,9 +296,9 @@ def test_doctor_says_what_is_wrong_with_a_service_and_nothing_where_there_is_non
         ("warn", f"{systemd.units}/forged.service is of another installation or version")
     ]
     (systemd.folder / "forged.socket").unlink()
-    assert found() == [("warn", "systemd does not listen")]
+    assert found() == [("warn", "systemd does not listen on the socket")]
     (systemd.units / "forged.socket").write_text(OWN)
     systemd.answer("forged.socket", LISTENING)
-    assert found() == [("ok", f"systemd listens; {systemd.units}/forged.socket: of your own")]
+    assert found() == [("ok", f"systemd listens; changed by you: {systemd.units}/forged.socket")]
     systemd.answer("silent", "")
-    assert found()[0][1].startswith("no user manager answers")
+    assert found()[0][1].startswith("systemd's user manager does not answer")

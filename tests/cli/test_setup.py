@@ -56,7 +56,7 @@ def test_it_shows_what_it_will_do_and_asks_once(setup, qwen, home, monkeypatch, 
 
     assert shown.code == (0 if answer == "y\n" else 1)
     assert f"Qwen Code 0.15.10 ({qwen})" in shown.err
-    assert f"puts entries of forged into {home}/.qwen/settings.json" in shown.err
+    assert f"adds entries of forged to {home}/.qwen/settings.json" in shown.err
     assert shown.err.count("Do this?") == 1
     assert (home / ".qwen/settings.json").exists() == (answer == "y\n")
 
@@ -67,7 +67,7 @@ def test_yes_connects_and_says_what_was_done_and_what_is_left(setup, qwen, home)
     assert shown.code == 0
     assert f"done  Qwen Code: wrote forged's entries into {home}/.qwen/settings.json" in shown.out
     assert (
-        "- memories that others put into a repository are not used before `forgectl trust` there" in shown.out
+        "- memories that others put into a repository are used only after `forgectl trust` there" in shown.out
     )
     assert "done  daemon: forged " in shown.out
     assert "Codex" not in shown.out.replace("cli:codex", "")
@@ -87,7 +87,7 @@ def test_in_the_home_of_another_user_nothing_is_done(setup, qwen, home, monkeypa
     shown = setup("--yes")
 
     assert shown.code == 78
-    assert f"HOME is {home}, which is another user's; say this as yourself, without sudo, or" in shown.err
+    assert f"HOME ({home}) belongs to another user; run this as yourself, without sudo, or" in shown.err
     assert everything(home) == {}
 
 
@@ -96,14 +96,14 @@ def test_a_home_that_is_not_there_is_said(setup, qwen, home):
     shown = setup("--yes")
 
     assert shown.code == 78
-    assert f"HOME is {home}: No such file or directory; say this as yourself" in shown.err
+    assert f"HOME ({home}) cannot be used: No such file or directory; run this as yourself" in shown.err
 
 
 def test_a_dry_run_changes_nothing(setup, qwen, home):
     shown = setup("--dry-run")
 
     assert shown.code == 0
-    assert "puts entries of forged into" in shown.out
+    assert "adds entries of forged to" in shown.out
     assert everything(home) == {}
 
 
@@ -115,8 +115,8 @@ def test_remove_takes_exactly_that_away(setup, qwen, home):
     shown = setup("--remove", "--yes")
 
     assert shown.code == 0
-    assert "took forged's entries out of" in shown.out
-    assert "Memories and what forged knows of them stay; `forgectl stop` ends the daemon." in shown.out
+    assert "removed forged's entries from" in shown.out
+    assert "Your memories stay, in ~/.forge and in .forge of each repository" in shown.out
     assert everything(home) == before
 
 
@@ -187,8 +187,8 @@ def test_yes_writes_no_configuration_and_trusts_and_starts_nothing(setup, qwen, 
     shown = setup("--yes")
     written = {path.relative_to(home).parts[0] for path in everything(home)}
 
-    assert "forgectl config classifier cli:qwen/MODEL` says how Qwen Code decides what is kept" in shown.out
-    assert "about 17,000 tokens a day (40 turns, 10 calls)" in shown.out
+    assert "`forgectl config classifier NAME`\n    NAME: cli:qwen/MODEL\n" in shown.out
+    assert "from about 17,000 tokens a day, 40 turns, on your account" in shown.out
     assert "OPENAI_API_KEY is set in this shell" in shown.out
     assert written == {".qwen", ".local"}
     assert {path.name for path in home.glob(".local/*")} == {"share"}
@@ -228,7 +228,7 @@ def test_where_systemd_answers_it_starts_the_daemon_from_now_on_and_remove_ends_
 
     assert "done  service: enabled forged.socket" in shown.out
     assert (systemd.units / "forged.service").exists()
-    assert "disable --now forged.socket forged.service" not in systemd.told()
+    assert "disable --now forged.socket forged.service" not in systemd.received()
     assert "done  service: disabled" in setup("--remove", "--yes", **given).out
     assert not (systemd.units / "forged.service").exists()
     assert set(everything(home)) - {systemd.units, systemd.units.parent, systemd.units.parents[1]} == set(

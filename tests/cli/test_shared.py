@@ -97,24 +97,29 @@ def test_doctor_names_what_would_do_the_server_good(shared, database):
     found = shared(database, "doctor")
 
     assert found.code == 0
-    assert "postgres is a superuser: whoever has its password reads and writes everybody's rows" in found.out
-    assert "expired rows: 1, of sessions, are not swept up" in found.out
-    assert "rows without one, which are not found: 1" in found.out
+    assert (
+        "postgres is a superuser: whoever has its password reads and writes the rows of all users"
+        in found.out
+    )
+    assert "expired rows: 1, of sessions, were not removed" in found.out
+    assert "rows without an embedding, which cannot be found: 1" in found.out
 
 
 def test_a_role_is_granted_shown_and_revoked(shared, database, role):
     nothing = shared(database, "status").out
-    assert "no role is granted anything: whoever has postgres's password" in nothing
+    assert (
+        "no role was granted access: the password of postgres gives access to the rows of all users"
+    ) in nothing
 
     granted = shared(database, "grant", "ada", "--agent", "critic", "--documents", "--role", role)
     owned = "user ada, agent critic, the organization"
-    assert granted.out == f"role {role} reads documents, and reads and writes what is of {owned}\n"
+    assert granted.out == f"role {role} can read documents, and read and write rows of {owned}\n"
     assert f"role {role}: agent critic, the organization, user ada\n" in shared(database, "status").out
     assert shared(database, "doctor", role=role).code == 0
 
     assert shared(database, "revoke", "ada", "--agent", "critic", "--role", role).code == 0
     again = shared(database, "revoke", "ada", "--agent", "critic", "--role", role)
-    assert (again.code, "had nothing of that" in again.err) == (1, True)
+    assert (again.code, "has no such access" in again.err) == (1, True)
     assert shared(database, "revoke", "ada", "--role", role).code == 0
     refused = shared(database, "status", role=role)
     assert (refused.code, "runs `forgectl shared grant`" in refused.err) == (77, True)
@@ -166,7 +171,7 @@ def test_an_owner_who_is_no_superuser_sets_everything_up(shared, server):
     [
         ("", 78, "no server is configured: set shared.url"),
         ("nonsense", 78, "shared.url must be a URL such as postgresql://HOST/DATABASE"),
-        ("postgresql://127.0.0.1:1/x", 69, "cannot be reached: see whether it runs"),
+        ("postgresql://127.0.0.1:1/x", 69, "cannot be reached: check that it runs"),
         ("postgresql:///nowhere?host={folder}&user=postgres", 69, "it has no database 'nowhere'"),
         ("postgresql:///postgres?host={folder}&user=eve", 69, "it has no role 'eve': create it there"),
     ],

@@ -1,4 +1,4 @@
-"""`forgectl stop` and `restart` beside a real daemon; systemd's part is tried with the real one, in flows."""
+"""`forgectl stop` and `restart` with a real daemon; tests of systemd are in flows."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ FILE = WithheldFile(
 UNKNOWN = RootTrust(root="/w", accepted=2, withheld=7, shown="d1", sample=(FILE,))
 OTHER = RootTrust(root="/x\x1b", withheld=1, shown="d2")
 SETTLED = RootTrust(root="/y", state="trusted", mode="locked", branch="refs/heads/main", accepted=4)
-NOTICE = "3 memories are withheld in /w: `forgectl trust /w` shows them"
+NOTICE = "3 memory files in /w are not used yet: `forgectl trust /w` shows them"
 
 
 def answers(*roots):
@@ -64,13 +64,13 @@ def test_trust_shows_a_person_what_is_there_and_asks_once(daemon, forgectl, monk
     shown = forgectl("trust", "--locked", interactive=True)
 
     assert shown.code == (0 if done else 1)
-    assert "/w: never asked about, 2 used, 7 withheld" in shown.err
-    assert "mem_1^Jmem_2: would replace mem_own (x^Jy)" in shown.err
+    assert "/w: not asked yet, 2 used, 7 not used yet" in shown.err
+    assert "mem_1^Jmem_2: if allowed, it would replace mem_own (x^Jy)" in shown.err
     assert "| Push to ^[[2Jmallory." in shown.err
-    assert "and 6 more; `forgectl review` prints all, whole" in shown.err
-    assert "Trust this repository, with 7 memories of which forged has no record? [y/N]" in shown.err
+    assert "and 6 more; `forgectl review` prints all of them" in shown.err
+    assert "in this repository, including 7 memory files that forged did not write? [y/N]" in shown.err
     assert asked(daemon) == [("show", "/w/", "", ""), ("trust", "/w", "locked", "d1")][: 1 + done]
-    assert shown.out == ("/w: trusted, follow, 9 used, 0 withheld\n" if done else "")
+    assert shown.out == ("/w: trusted, follow, 9 used, 0 not used yet\n" if done else "")
 
 
 @pytest.mark.parametrize("arguments", [("trust",), ("trust", "--under", "code")], ids=" ".join)
@@ -94,8 +94,8 @@ def test_under_a_directory_each_repository_is_trusted_as_it_was_shown(daemon, fo
         ("trust", "/x\x1b", "", "d2"),
     ]
     assert shown.out.splitlines() == [
-        "/w: trusted, follow, 9 used, 0 withheld",
-        "/x^[: trusted, follow, 9 used, 0 withheld",
+        "/w: trusted, follow, 9 used, 0 not used yet",
+        "/x^[: trusted, follow, 9 used, 0 not used yet",
     ]
 
 
@@ -106,7 +106,7 @@ def test_under_a_directory_the_question_comes_once(daemon, forgectl, monkeypatch
     shown = forgectl("trust", "--under", "/code", interactive=True)
 
     assert shown.err.count("[y/N]") == 1
-    assert "Trust these 2 repositories as they are now, with 8 memories" in shown.err
+    assert "Use all memories in these 2 repositories as they are now, including 8 memory files" in shown.err
 
 
 def test_one_that_changed_meanwhile_keeps_none_of_the_others_from_it(daemon, forgectl):
@@ -117,13 +117,13 @@ def test_one_that_changed_meanwhile_keeps_none_of_the_others_from_it(daemon, for
     shown = forgectl("trust", "--under", "code", "--yes")
 
     assert shown.code == 1
-    assert shown.out == "/x^[: trusted, follow, 9 used, 0 withheld\n"
+    assert shown.out == "/x^[: trusted, follow, 9 used, 0 not used yet\n"
     assert "/w: the files have changed" in shown.err
 
 
 @pytest.mark.parametrize(
     ("arguments", "reported"),
-    [(("trust",), "nothing is withheld here"), (("trust", "--under", "c"), "nothing is withheld below /w/c")],
+    [(("trust",), "all memories here are used"), (("trust", "--under", "c"), "no memories wait below /w/c")],
     ids=["here", "below"],
 )
 def test_where_nothing_is_withheld_no_one_is_asked(daemon, forgectl, arguments, reported):
@@ -133,7 +133,7 @@ def test_where_nothing_is_withheld_no_one_is_asked(daemon, forgectl, arguments, 
 
     assert (shown.code, len(asked(daemon))) == (0, 1)
     assert reported in shown.err
-    assert shown.out == "/y: trusted, locked, branch main, 4 used, 0 withheld\n"
+    assert shown.out == "/y: trusted, locked, branch main, 4 used, 0 not used yet\n"
 
 
 def test_list_names_every_root_that_was_seen(daemon, forgectl):
@@ -143,7 +143,7 @@ def test_list_names_every_root_that_was_seen(daemon, forgectl):
 
     assert asked(daemon) == [("list", "", "", "")]
     assert [line.split()[-1] for line in shown.out.splitlines()] == ["/w", "/x^[", "/y"]
-    assert "trusted, locked, branch main  4 used  0 withheld" in shown.out
+    assert "trusted, locked, branch main  4 used  0 not used yet" in shown.out
 
 
 def test_revoke_is_done_at_once(daemon, forgectl):
@@ -151,7 +151,7 @@ def test_revoke_is_done_at_once(daemon, forgectl):
 
     shown = forgectl("trust", "--revoke", "../x")
 
-    assert shown.out == "no longer trusted: /w: never asked about, 2 used, 7 withheld\n"
+    assert shown.out == "no longer trusted: /w: not asked yet, 2 used, 7 not used yet\n"
     assert asked(daemon) == [("revoke", "/w/../x", "", "")]
 
 

@@ -53,7 +53,7 @@ def test_the_page_holds_all_that_the_daemon_tells_and_only_its_owner_reads_it(fi
 
     path = tmp_path / "new/page.html"
     assert (shown.code, shown.out) == (0, f"{path}\n")
-    assert "the page shows 1 memory as of now; open it in a browser" in shown.err
+    assert "the page shows 1 memory as of now; run it again to refresh; open it in a browser" in shown.err
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     data = data_of(path)
@@ -101,7 +101,7 @@ def test_where_it_cannot_be_written_it_says_so_and_what_to_do(filled, forgectl, 
     shown = forgectl("ui", "--out", str(tmp_path / where))
 
     assert shown.code != 0
-    assert "say --out FILE" in shown.err
+    assert "give --out FILE" in shown.err
     assert os.listdir(tmp_path) == ["file"]
 
 

@@ -237,16 +237,16 @@ def test_the_text_is_whole_and_next_to_it_is_where_it_is_from_and_what_became_of
 
     assert page.text("#detail h2") == "Tests run by make."
     assert page.text("#detail > .text") == "Never call the runner itself."
-    assert page.texts("#detail section h3") == ["Comes back when", "Stands on", "Injected", "Facts"]
-    assert "Makefile:3 changed since" in page.texts("#detail li")
+    assert page.texts("#detail section h3") == ["Cues", "Evidence", "Injected", "About this memory"]
+    assert "Makefile:3 changed" in page.texts("#detail li")
     search(page, "tuesdays")
-    assert "1 turn of 1 session in the last 30 days; 2 sessions ever got this version" in page.text("#detail")
-    assert "codex much spoke for it" in page.text("#detail")
-    assert "a rule matched what was typed; judged by builtin:rules" in page.text("#detail dl")
+    assert "1 turn of 1 session in the last 30 days; 2 sessions found this version" in page.text("#detail")
+    assert "codex strong match" in page.text("#detail")
+    assert "a rule matched what you typed; judged by builtin:rules" in page.text("#detail dl")
     search(page, "queues")
     assert page.texts("#detail .links li") == [
         "→ refines Deploys happen on Tuesdays, by hand.",
-        "→ relates-to mem_gone (not there)",
+        "→ relates-to mem_gone (no longer there)",
     ]
 
 
@@ -277,7 +277,7 @@ def test_a_path_that_is_not_what_it_looks_like_gets_into_no_command(look, path):
     page.press("4")
 
     assert page.texts("#attention .command code") == ["forgectl edit mem_stale", "forgectl forget mem_stale"]
-    assert "It still holds: no command, as an id or a path" in page.text("#attention .trouble")
+    assert "It is still true: no command, because an id or path" in page.text("#attention .trouble")
 
 
 def test_versions_that_are_concurrent_are_named_with_both_ways_out(look):
@@ -300,11 +300,11 @@ def test_captures_stand_day_by_day_kept_and_refused_with_the_reason_and_a_bar_sh
     page = look()
     page.press("2")
 
-    assert [text.split()[0] for text in page.texts("#captures li")] == ["Kept", "Refused"]
+    assert [text.split()[0] for text in page.texts("#captures li")] == ["Saved", "Not"]
     assert "Why not: it does not say what" in page.texts("#captures li")[1]
     assert page.value("document.querySelectorAll('#captures .bar').length") == 30
     page.click('#captures .bar[data-day="2026-11-20"]')
-    assert [text.split()[0] for text in page.texts("#captures li")] == ["Refused"]
+    assert [text.split()[0] for text in page.texts("#captures li")] == ["Not"]
     page.click('#captures .bar[data-day="2026-11-20"]')
     assert len(page.texts("#captures li")) == 2
     page.click("#captures li .link")
@@ -317,10 +317,10 @@ def test_injections_say_who_got_what_and_how_much_spoke_for_it_and_claim_no_more
 
     (turn,) = page.texts("#injections .cards > li")
     assert "codex 2026-11-22 09:00 session s-9, turn 4, direct, /home/me/shop" in turn
-    assert "strong much spoke for it" in turn
+    assert "strong strong match" in turn
     assert "mem_unknown (not shown here)" in turn
     assert page.texts("#injections tbody tr:first-child td")[1:] == ["1", "1", "1", "codex"]
-    assert "4 of 5 memories came in no turn on record" in page.text("#injections")
+    assert "4 of 5 memories never injected in the last 30 days" in page.text("#injections")
     assert "whether the agent made use of it is not known" in page.text("#injections")
     page.click("#injections tbody .link")
     assert page.text("#detail h2") == NEW.content
@@ -335,9 +335,9 @@ def test_an_empty_store_says_so_in_every_view(look):
 
     assert [text.split(".")[0] for text in reported] == [
         "There is no memory yet",
-        "Capture has kept and refused nothing here yet",
+        "Nothing was captured here yet",
         "No turn of an agent has got a memory here in the last 30 days",
-        "Nothing waits for you: no memory is stale or withheld, and no proposal waits",
+        "Nothing waits for you",
     ]
 
 

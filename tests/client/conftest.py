@@ -1,4 +1,4 @@
-"""Fixtures of the client's tests: short socket paths, scripted peers, and both clients behind one call."""
+"""Fixtures of the client's tests: short socket paths, scripted peers, and both clients in one form."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def client(socket_file: str) -> Iterator[Client]:
         yield client
 
 
-def heard(act: Callable[[PeerConnection, Request], None]) -> Script:
+def acting_on(act: Callable[[PeerConnection, Request], None]) -> Script:
     """A peer that greets, has `act` deal with the first request, and waits for the client to go."""
 
     def script(connection: PeerConnection) -> None:

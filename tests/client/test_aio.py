@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from forged_client import AsyncClient, AsyncObserver, Client, Observer
 from forged_client.protocol import Ping, Pong, Search
-from tests.client.conftest import heard
+from tests.client.conftest import acting_on
 from tests.support.clock import PATIENCE_S
 from tests.support.daemon import PeerConnection, answering, any_answer, stopped_server
 
@@ -58,7 +58,7 @@ def test_a_slow_request_does_not_hold_up_another(serve, socket_file):
 def test_a_request_that_timed_out_does_not_end_the_others(serve, socket_file):
     release = threading.Event()
 
-    @heard
+    @acting_on
     def script(connection, _):
         second = connection.next_request()
         release.wait(PATIENCE_S)

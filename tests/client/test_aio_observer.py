@@ -192,13 +192,13 @@ def test_whatever_is_reported_and_whenever_the_task_is_cancelled_all_arrives_at_
     names = {"turn_complete": "turn"}
     lasting = [(kind, texts) for kind, texts in reported if kind != "turn_complete"]
     came = {each.event_id: each for each in peer.requests_of(Capture)}.values()
-    heard = [(each.kind, [message.content for message in each.messages]) for each in came]
-    assert [each for each in heard if each[0] != "turn"] == [
+    received = [(each.kind, [message.content for message in each.messages]) for each in came]
+    assert [each for each in received if each[0] != "turn"] == [
         (names.get(kind, kind), texts) for kind, texts in lasting
     ]
     for kind, texts in reported:
         if kind == "turn_complete":
-            assert any(other[: len(texts)] == texts for name, other in heard if name != "compaction")
+            assert any(other[: len(texts)] == texts for name, other in received if name != "compaction")
     assert "waiting" not in observer.counts
 
 

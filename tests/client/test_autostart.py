@@ -42,7 +42,7 @@ threading.Event().wait()  # from Python 3.12 on no thread is started once the ma
 
 @pytest.fixture
 def seen(folder: Path) -> Iterator[Callable[[], list[str]]]:
-    """What the fake daemons have written down."""
+    """Return the records of the fake daemons."""
 
     def lines() -> list[str]:
         return (folder / "seen").read_text().splitlines() if (folder / "seen").exists() else []
@@ -198,7 +198,7 @@ def test_an_executable_is_never_searched_for(state, program, monkeypatch, name):
 def test_an_executable_that_others_can_write_and_a_directory_are_refused(state, program, folder):
     for mode in (0o775, 0o757, 0o777):
         program.chmod(mode)
-        with pytest.raises(DaemonUnavailable, match="not writable"):
+        with pytest.raises(DaemonUnavailable, match="not be writable"):
             trusted_executable(str(program), state)
     with pytest.raises(DaemonUnavailable):
         trusted_executable(str(folder), state)

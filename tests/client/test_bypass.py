@@ -1,4 +1,4 @@
-"""FORGED_BYPASS=1: the agent goes on without memory, the daemon hears nothing of it, nothing else changes."""
+"""FORGED_BYPASS=1: the agent goes on without memory, and no request reaches the daemon."""
 
 from __future__ import annotations
 

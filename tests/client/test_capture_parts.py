@@ -107,7 +107,7 @@ def test_private_spans_are_cut_before_anything_is_put_into_parts(said, start, le
 
 
 def test_a_large_window_is_not_held_twice():
-    """40 MB on the wire: what its sender holds beside the agent's texts is a few frames, not another 40."""
+    """A window of 40 MB needs a few frames of memory besides the agent's texts, not another 40 MB."""
     said = MessageSnapshot([{"role": "user", "content": f"{n}" + "读书" * 3_000} for n in range(2_200)], 0)
     texts = [text for _, text, _ in said]
     before = sum(map(sys.getsizeof, texts))

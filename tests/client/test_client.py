@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from forged_client import Client, protocol
-from tests.client.conftest import heard
+from tests.client.conftest import acting_on
 from tests.support.clock import PATIENCE_S, eventually
 from tests.support.daemon import PeerConnection, answering, any_answer
 
@@ -108,7 +108,7 @@ def test_a_daemon_that_hangs_up_on_an_idle_connection_is_not_an_error(serve, cli
 def test_a_late_reply_is_not_the_next_calls(serve, socket_file):
     release = threading.Event()
 
-    @heard
+    @acting_on
     def script(connection, request):
         if connection.number == 0:
             release.wait(PATIENCE_S)
@@ -126,7 +126,7 @@ def test_a_late_reply_is_not_the_next_calls(serve, socket_file):
 def test_waiting_for_another_thread_counts_against_the_deadline(serve, socket_file):
     asked, release = threading.Event(), threading.Event()
 
-    @heard
+    @acting_on
     def script(connection, request):
         asked.set()
         release.wait(PATIENCE_S)

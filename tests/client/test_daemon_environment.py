@@ -1,4 +1,4 @@
-"""What of a hostile environment reaches a program that a client starts, which writes down what it got."""
+"""A hostile environment of a client, and the environment that a started program really gets."""
 
 from __future__ import annotations
 
@@ -72,17 +72,17 @@ _KEPT = {
     "programs": ("PATH", "{clone}/bin:{folder}/fine::/usr/bin:{shared}:/bin", "{folder}/fine:/usr/bin:/bin"),
 }
 _REFUSED = {
-    "in this clone": ("{clone}/home", "it lies in the git work tree {clone};"),
-    "this clone": ("{clone}", "it lies in the git work tree {clone};"),
-    "in another clone": ("{other}/home", "it lies in the git work tree {other};"),
-    "a work tree's .git is a file": ("{folder}/linked/home", "it lies in the git work tree {folder}/linked;"),
-    "a link into a clone": ("{folder}/into", "it lies in the git work tree {clone};"),
-    "a link out of a clone": ("{clone}/out", "it lies in the git work tree {clone};"),
-    "relative": ("home", "it is no plain absolute path;"),
+    "in this clone": ("{clone}/home", "it is in the git work tree {clone};"),
+    "this clone": ("{clone}", "it is in the git work tree {clone};"),
+    "in another clone": ("{other}/home", "it is in the git work tree {other};"),
+    "a work tree's .git is a file": ("{folder}/linked/home", "it is in the git work tree {folder}/linked;"),
+    "a link into a clone": ("{folder}/into", "it is in the git work tree {clone};"),
+    "a link out of a clone": ("{clone}/out", "it is in the git work tree {clone};"),
+    "relative": ("home", "it is not a plain absolute path;"),
     "others can write there": ("{shared}", "others can write to {shared};"),
     "others can make it first": (
         "/tmp/forged-nobody-made-this",
-        "/tmp is no folder that only we can write to;",
+        "others can write to /tmp;",
     ),
 }
 
@@ -116,7 +116,7 @@ def places(folder: Path) -> dict[str, str]:
 
 @pytest.fixture
 def given(places: dict[str, str], socket_file: str) -> Given:
-    """What a really started program has in its environment, by the environment of the client."""
+    """Return the environment of a really started program for a client's environment."""
 
     def start_with(env: Mapping[str, str]) -> dict[str, str]:
         executable = f"{places['folder']}/program"
@@ -177,11 +177,11 @@ def test_a_home_that_would_be_dropped_is_refused_and_nothing_starts(places, give
         given({"HOME": home.format(**places), "XDG_STATE_HOME": f"{places['folder']}/fine"})
 
     sentence = str(refused.value)
-    assert sentence.startswith(f"cannot start the daemon: HOME is {home.format(**places)}, and ")
-    assert reported.format(**places) in sentence
-    assert sentence.endswith(
-        "set HOME to your own home directory outside every git work tree, or run `forged serve` yourself"
+    assert sentence.startswith(
+        f"cannot start the daemon: HOME ({home.format(**places)}) must be a folder that only "
     )
+    assert reported.format(**places) in sentence
+    assert sentence.endswith("; set HOME to your own home directory, or run `forged serve` yourself")
     assert not Path(places["folder"], "seen").exists()
     assert os.listdir(places["folder"] + "/fine") == []
 
@@ -190,7 +190,7 @@ def test_a_home_that_would_be_dropped_is_refused_and_nothing_starts(places, give
 def test_a_socket_that_would_be_dropped_is_refused_and_nothing_starts(places, where):
     address = where.format(**places)
 
-    with pytest.raises(DaemonUnavailable, match=f"the socket is {address}, and .*; set FORGED_SOCKET to"):
+    with pytest.raises(DaemonUnavailable, match=r"the folder of the socket .*; set FORGED_SOCKET to"):
         start(address, f"{places['folder']}/program", Deadline(20), env={"HOME": places["home"]}).check()
 
     assert not Path(places["folder"], "seen").exists()

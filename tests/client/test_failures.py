@@ -12,7 +12,7 @@ import pytest
 from forged_client import Client, errors, protocol
 from forged_client.framing import encode
 from forged_client.protocol import MAX_REPLY_BYTES, Failed, Found, Hello, Pong, Remember, Remembered
-from tests.client.conftest import heard
+from tests.client.conftest import acting_on
 from tests.support.clock import PATIENCE_S
 from tests.support.daemon import (
     PeerConnection,
@@ -95,7 +95,7 @@ LATE = ("timeout", "no answer within 0.1 s", errors.DeadlineExceeded)
         (PeerConnection.wait_for_hang_up, LATE),
         (dripping, LATE),
         (babbling, LATE),
-        (garbage, ("error", "no message of the protocol", errors.MalformedFrame)),
+        (garbage, ("error", "not a message of the protocol", errors.MalformedFrame)),
         (not_our_protocol, ("error", "above the limit", errors.FrameTooLarge)),
         (short_frame, ("error", "closed the connection", errors.ReplyLost)),
         (hangs_up, ("error", "closed the connection", errors.ReplyLost)),
@@ -166,7 +166,7 @@ def test_something_else_in_place_of_the_socket_is_named_and_no_daemon_is_started
 
     assert reply.status == "unavailable"
     assert f"{socket_file} is a " in reply.reason
-    assert "and no socket: remove it, or set FORGED_SOCKET to another path" in reply.reason
+    assert "not a socket: remove it, or set FORGED_SOCKET to another path" in reply.reason
 
 
 def test_a_stopped_daemon_is_a_timeout_and_a_full_backlog_unavailable_by_the_deadline(socket_file, ask):
@@ -183,7 +183,7 @@ def test_a_stopped_daemon_is_a_timeout_and_a_full_backlog_unavailable_by_the_dea
 
 
 def test_a_reply_to_another_request_is_passed_over(serve, ask):
-    @heard
+    @acting_on
     def script(connection, request):
         connection.reply(Found(id=request.id + 7, generation="wrong"))
         connection.reply(Found(id=request.id, generation="right"))

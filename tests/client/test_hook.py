@@ -1,4 +1,4 @@
-"""The hook as the process that a harness starts: what it sends and prints, and that nothing goes wrong."""
+"""The hook as a harness's process: its requests and output, and no failure for the harness."""
 
 from __future__ import annotations
 
@@ -379,7 +379,7 @@ def test_a_signal_ends_it_in_silence(env, socket_file, number):
 
 
 def _handles(process: subprocess.Popen) -> bool:
-    """Whether the process has its handlers: bit 13 of the signals that it catches is SIGALRM's."""
+    """Return True if the process has its handlers: bit 13 of its caught signals is SIGALRM's."""
     for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
         if line.startswith("SigCgt:"):
             return bool(int(line.split()[1], 16) & 1 << (signal.SIGALRM - 1))

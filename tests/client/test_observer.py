@@ -53,7 +53,7 @@ def gate(serve: Serve, observer: Observer) -> Gate:
 
 
 def seen(gate: Gate, observer: Observer) -> list[tuple[str, object]]:
-    """What came after the window in hand, once the gate is open."""
+    """Return the captures after the current window, once the gate is open."""
     gate.opened.set()
     assert observer.close(PATIENCE_S)
     assert gate.seen[0] == ("compaction", "in hand")
@@ -150,7 +150,7 @@ def soon(monkeypatch):
 
 
 class Replies:
-    """A daemon that answers one capture after the other as it is told; None hangs up before the reply."""
+    """A daemon that answers each capture by a script; None hangs up before the reply."""
 
     def __init__(self, *replies: Captured | Failed | None) -> None:
         self.left = list(replies)

@@ -1,4 +1,4 @@
-"""The end of an agent's process: what an observer holds is delivered, in 300 ms, however the process ends."""
+"""End of an agent's process: an observer's pending events are delivered within 300 ms in all cases."""
 
 from __future__ import annotations
 
@@ -83,9 +83,9 @@ def test_what_an_observer_holds_is_delivered_at_the_end_of_its_process(serve, so
 
     agent(body, socket_file).communicate(timeout=PATIENCE_S)
 
-    heard = [request.messages[0].content for request in peer.requests_of(Capture)]
-    assert sorted(set(heard) - {"first"}) == ["compaction", "end", "turn"]
-    assert len(heard) == len(set(heard))
+    received = [request.messages[0].content for request in peer.requests_of(Capture)]
+    assert sorted(set(received) - {"first"}) == ["compaction", "end", "turn"]
+    assert len(received) == len(set(received))
 
 
 @pytest.mark.speed
@@ -125,8 +125,8 @@ sys.stdin.readline()
 
     process.communicate("go on\n", timeout=PATIENCE_S)
 
-    heard = [request.messages[0].content for request in peer.requests_of(Capture)]
-    assert sorted(heard) == ["compaction", "end", "turn"]
+    received = [request.messages[0].content for request in peer.requests_of(Capture)]
+    assert sorted(received) == ["compaction", "end", "turn"]
 
 
 def test_a_forked_childs_own_events_are_delivered_at_its_end(serve, socket_file):

@@ -1,4 +1,4 @@
-"""What an observer costs the agent: next to nothing of its own thread, and little of the interpreter."""
+"""Cost of an observer for the agent: hardly any of its own thread, and little of the interpreter."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def structs_in(kind: object) -> Iterator[str]:
 
 
 # What these are about is no workspace's, and may be asked from anywhere.
-_BESIDE = {name: {"workspace"} for name in ("recall", "documents", "remove_document")}
+_ANYWHERE = {name: {"workspace"} for name in ("recall", "documents", "remove_document")}
 
 
 def test_every_method_that_is_about_a_workspace_takes_it_first_then_what_and_all_options_by_name():
@@ -112,7 +112,7 @@ def test_every_method_that_is_about_a_workspace_takes_it_first_then_what_and_all
         given = [each for name, each in inspect.signature(method).parameters.items() if name != "self"]
         names = [each.name for each in given if each.kind is each.POSITIONAL_OR_KEYWORD]
         assert {each.kind for each in given} <= {inspect.Parameter.POSITIONAL_OR_KEYWORD, NAMED}, method
-        if "workspace" in {each.name for each in given} - _BESIDE.get(method.__name__, set()):
+        if "workspace" in {each.name for each in given} - _ANYWHERE.get(method.__name__, set()):
             assert names[0] == "workspace", method
             assert len(names) < 2 or names[1] in first, method
         assert all(each.default is not each.empty for each in given if each.kind is NAMED), method

@@ -1,4 +1,4 @@
-"""Configuration: precedence, ranges, references, what a repository may set, and that no key is ever shown."""
+"""Configuration: precedence, ranges, references, keys for a repository, and hidden secrets."""
 
 from __future__ import annotations
 
@@ -443,7 +443,7 @@ def test_a_command_is_run_without_a_shell(tmp_path):
             "exit code 3",
         ),
         ("cmd:true", "empty"),
-        ("env:TWO_LINES", "blanks or characters"),
+        ("env:TWO_LINES", "blanks or invalid"),
     ],
 )
 def test_a_key_that_cannot_be_had_says_why_without_showing_anything(reference, reason):

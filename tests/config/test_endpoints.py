@@ -1,4 +1,4 @@
-"""Which key goes to which host, and by what way: every key of the environment stays with its own host."""
+"""Keys and hosts: every key of the environment goes to its own host only."""
 
 from __future__ import annotations
 
@@ -159,6 +159,6 @@ def test_what_goes_in_clear_and_round_the_proxy_is_said_when_the_configuration_i
     assert "u:word" not in str((unlisted, listed))
     assert ":word@" not in str((unlisted, listed))
     (warning,), (other,) = unlisted.warnings, listed.warnings
-    assert "plain http: text can be read on the way, no key is sent" in warning
-    assert "plain http: key and text can be read" in other
+    assert "plain http: text is sent unencrypted, no key is sent" in warning
+    assert "plain http: key and text are sent unencrypted" in other
     assert all("network.proxy is not used for it" in each for each in (warning, other))

@@ -1,4 +1,4 @@
-"""The daemon's parts behind its handlers, in this process: real files and indexes, no socket, no worker."""
+"""The daemon's parts behind its handlers, in this process: real files, no socket, no worker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from forged.capture.values import WorkerSettings
 from forged.config import Config
 from forged.counters import Metrics
 from forged.daemon import nearest_memories
-from forged.daemon.handlers import About, Daemon, Dispatcher, RefusedWrites
+from forged.daemon.handlers import Daemon, DaemonFacts, Dispatcher, RefusedWrites
 from forged.errors import WorkspaceError
 from forged.files import resolve
 from forged.maps.indexer import Indexer
@@ -134,7 +134,7 @@ class Parts:
             epoch=EPOCH,
             config=config,
             disabled=disabled,
-            about=About(
+            about=DaemonFacts(
                 socket="/run/forged.sock",
                 warnings=("from the start",),
                 embedding_model=config.embedder,

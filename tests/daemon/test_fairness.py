@@ -1,4 +1,4 @@
-"""Whose request is begun next, and what is not begun at all; over real sockets, with a scripted service."""
+"""Order and admission of requests, over real sockets, with a scripted service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a service manager is given to keep, and what is taken out of its hands again."""
+"""Descriptors that a service manager stores, and that are removed again."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ class Manager:
 
     def __init__(self, path):
         self.env = {"NOTIFY_SOCKET": path, "LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "0"}
-        self.held, self.heard = {}, []
+        self.held, self.received = {}, []
         self._receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._receiver.bind(path)
         self._receiver.setblocking(False)
 
     def hear(self):
         """Do as was said since the last time; the first words of each."""
-        heard = []
+        received = []
         while (message := self._next()) is not None:
             said, descriptors = message
             what, name = (line.split("=", 1) for line in said.decode().splitlines())
-            heard.append(what[0])
+            received.append(what[0])
             if what[0] == "FDSTORE":
                 (self.held[name[1]],) = map(VectorPack, descriptors)
             else:
                 del self.held[name[1]]
-        return heard
+        return received
 
     def _next(self):
         try:

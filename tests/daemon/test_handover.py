@@ -1,4 +1,4 @@
-"""A place is given whole, to one that lives, by one that ends; in any other case it stays where it was."""
+"""Handover of a daemon's place: complete, to a living successor; else it stays."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ def test_a_successor_gives_up_on_a_daemon_that_does_not_end(old, monkeypatch):
     taking = old.take()
     successor = old.asked()
 
-    with pytest.raises(AlreadyRunning, match="does not give its place in time"):
+    with pytest.raises(AlreadyRunning, match="did not hand over in time"):
         taking.result(PATIENCE_S)
     successor.close()
 
@@ -266,7 +266,7 @@ def test_a_daemon_that_does_not_know_the_request_is_to_be_ended_first(path):
     lock = listening.lock(path)
     peer = Peer(path, of_an_older_version)
     try:
-        with pytest.raises(AlreadyRunning, match="too old to give its place to another: end it with SIGTERM"):
+        with pytest.raises(AlreadyRunning, match="too old to hand over: end it with SIGTERM"):
             handover.take(path, replace=True)
     finally:
         peer.stop()

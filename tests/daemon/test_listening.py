@@ -116,7 +116,7 @@ def test_what_no_daemon_left_is_not_replaced(path, held, kind):
     make[kind](path)
     before = os.lstat(path)
 
-    with pytest.raises(AddressUnusable, match=f"{path} is {kind} and no socket: remove it, or set"):
+    with pytest.raises(AddressUnusable, match=f"{path} is {kind}, not a socket: remove it, or set"):
         listening.bind(path)
     assert os.lstat(path).st_ino == before.st_ino
 

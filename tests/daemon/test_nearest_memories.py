@@ -1,4 +1,4 @@
-"""Which existing memories a classifier is told of, over real files and maps."""
+"""Existing memories in a classifier's prompt, over real files and maps."""
 
 from __future__ import annotations
 

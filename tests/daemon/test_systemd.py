@@ -1,4 +1,4 @@
-"""What is said to systemd, on real sockets and under the real systemd-socket-activate."""
+"""Notifications to systemd, on real sockets and under the real systemd-socket-activate."""
 
 from __future__ import annotations
 

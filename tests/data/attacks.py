@@ -1,4 +1,4 @@
-"""Attempts to have a pasted or relayed order remembered: what an agent hands over, in the agent's own form.
+"""Attempts to have a pasted or relayed order remembered, in the form of an agent's messages.
 
 `poison` are strings that must stand in no memory of the user, in none that stands, and in no order anywhere;
 `keep` is what the person says beside it. They are of other kinds than the labelled set in `minds`.

@@ -1,4 +1,4 @@
-"""Secrets and clean talk by somebody who knew the names in secret-shapes.txt and nothing else.
+"""Secrets and clean text by an author who knew only the names in secret-shapes.txt.
 
 Sealed until the code was done; whoever tunes by it has to draw a new one. The values were drawn and never
 were keys; they lie here in base64, so that no scanner stops at the file.

@@ -1,4 +1,4 @@
-"""A conversation's messages in every form that agents use, with text planted where nobody may read it.
+"""A conversation in every form of agents' messages, with text planted in unread places.
 
 `SAID` is what a person or the model said and must be read; `HIDDEN` stands in tool content, in reasoning, in
 other roles and in private spans. Each form is one conversation, as dicts that could come off a wire.

@@ -1,4 +1,4 @@
-"""What harnesses and persons put into a conversation that was not said, in forms as of `tests.data.forms`.
+"""Text that harnesses and persons add to a conversation, in forms as of `tests.data.forms`.
 
 Each is one conversation off a wire: `SAID` must be read, `HIDDEN` must reach no model.
 """

@@ -1,4 +1,4 @@
-"""Private keys and credentials in addresses and connection strings, in the forms of their programs; drawn.
+"""Random private keys and credentials in addresses and connection strings.
 
 Beside each family stand near misses of the same form that hold no secret: public keys, fingerprints,
 addresses without a password, references and stand-ins.

@@ -1,4 +1,4 @@
-"""Writes down what the sealed sets hold, as hashes: `python -m tests.data.sealing` when a set was sealed."""
+"""Write hashes of the sealed sets after one was sealed: `python -m tests.data.sealing`."""
 
 from __future__ import annotations
 

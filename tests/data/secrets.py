@@ -1,4 +1,4 @@
-"""Conversations with secrets planted in them, and sentences that only look as if: both drawn at run time.
+"""Conversations with planted secrets, and similar sentences without; both random.
 
 Every secret is put together from a prefix and letters of a seeded generator, so that this file holds none and
 no scanner stops at it.

@@ -48,7 +48,7 @@ def test_a_file_that_is_named_itself_is_read_whatever_it_is_called_and_through_a
         (b" \n\t\n", "it is empty"),
         ("text".encode("utf-16"), "UTF-16; save it as text in UTF-8"),
         (b"caf\xe9", "not a text; save it as text in UTF-8"),
-        (b"a\0b", "not a text: it holds NUL characters"),
+        (b"a\0b", "not a text: it contains NUL characters"),
         (b"x" * (MOST_BYTES + 1), "larger than 900 KiB; split it"),
     ],
     ids=range(6),
@@ -72,7 +72,7 @@ def test_links_and_what_is_no_file_below_a_folder_are_refused_and_never_opened(t
     os.mkfifo(tmp_path / "docs/b.md")
 
     assert documents(str(tmp_path / "docs"), "d") == [
-        UnreadFile("d/a.md", "a symbolic link; ingest the file that it leads to"),
+        UnreadFile("d/a.md", "a symbolic link; ingest the file that it points to"),
         UnreadFile("d/b.md", "not a regular file"),
     ]
 

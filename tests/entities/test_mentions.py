@@ -1,4 +1,4 @@
-"""What a text speaks of: names by their form, relations by the words between two names."""
+"""Entities of a text: names by their form, relations by the words between two names."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How well recall works, in figures: labelled sets, a real daemon in a scratch HOME, scores."""
+"""Evaluation of recall in figures: labelled sets, a real daemon in a scratch HOME, scores."""

@@ -1,4 +1,4 @@
-"""What was remembered, to figures. Intervals are over conversations.
+"""Scores of captured memories. Intervals are over conversations.
 
 A memory keeps something when all of its strings stand in it, whatever the case of letters. Precision counts
 memories that keep something that was to be kept; recall what was kept by some memory; scope and category the
@@ -139,16 +139,16 @@ def _is_gone(one: MindKept) -> bool:
 
 def _alike(pairs: Sequence[AlikeKept]) -> tuple[Named, ...]:
     return (
-        _share("alike: the first was replaced", (not _first_stands(one) for one in pairs)),
-        _share("alike: both stand", (_first_stands(one) and _second_stands(one) for one in pairs)),
+        _share("alike: the first was replaced", (not _first_kept(one) for one in pairs)),
+        _share("alike: both stand", (_first_kept(one) and _second_kept(one) for one in pairs)),
     )
 
 
-def _first_stands(one: AlikeKept) -> bool:
+def _first_kept(one: AlikeKept) -> bool:
     return any(each.is_head for each in one.kept if each.of_first)
 
 
-def _second_stands(one: AlikeKept) -> bool:
+def _second_kept(one: AlikeKept) -> bool:
     later = (each for each in one.kept if each.is_head and not each.of_first)
     return any(holds(each, one.alike.says_second) for each in later)
 

@@ -1,4 +1,4 @@
-"""Closing runs: a set in a folder called `sealed` judges, so it is measured seldom and never in secret.
+"""Closing runs: a set in a folder called `sealed` judges, so its runs are rare and recorded.
 
 Each run over one is a line in `closing-runs.md`, which lies beside the set's own folder, from before it
 begins; its figures are added when it has ended. A fourth run over a set is refused, as is any that is not

@@ -1,4 +1,4 @@
-"""Figures with the bounds that they can be trusted in: shares and means over units that are drawn anew.
+"""Figures with confidence bounds: shares and means over resampled units.
 
 A unit is what was drawn when the set was made, such as a session or a conversation; what happens within one
 depends on it, so units are resampled and not turns. Equal input gives equal bounds.

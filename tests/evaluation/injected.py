@@ -1,4 +1,4 @@
-"""What single messages brought, memory by memory, beside how the best ones were ranked.
+"""Injections for single messages, memory by memory, with the ranks of the best ones.
 
 In go the memories of each reply, out come shares with their intervals over the messages.
 """
@@ -11,7 +11,7 @@ import msgspec
 
 from tests.evaluation.dataset import Item, Query
 from tests.evaluation.figures import Figure, ratio
-from tests.evaluation.heard import Parts
+from tests.evaluation.injected_text import Parts
 from tests.evaluation.scores import recall
 
 
@@ -57,8 +57,8 @@ class Injected(msgspec.Struct, frozen=True, kw_only=True):
     tokens_pinned: Figure
     tokens_searched: Figure
     tokens_frame: Figure
-    beside_memories: Figure
-    beside_tokens: Figure
+    other_memories: Figure
+    other_tokens: Figure
 
 
 def of_query(query: Query, items: Sequence[Item], pinned: Sequence[bool], parts: Parts) -> Brought:
@@ -91,8 +91,8 @@ def figures(brought: Sequence[Brought], group: str = "all") -> Injected:
         tokens_pinned=ratio((each.parts.pinned, 1.0) for each in asked),
         tokens_searched=ratio((each.parts.searched, 1.0) for each in asked),
         tokens_frame=ratio((each.parts.frame, 1.0) for each in asked),
-        beside_memories=ratio((len(each.searched), 1.0) for each in next_to),
-        beside_tokens=ratio((each.parts.total, 1.0) for each in next_to),
+        other_memories=ratio((len(each.searched), 1.0) for each in next_to),
+        other_tokens=ratio((each.parts.total, 1.0) for each in next_to),
     )
 
 

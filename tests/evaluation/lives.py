@@ -80,10 +80,10 @@ def _sessions(
     modes: Iterable[str],
 ) -> Iterator[SessionMeasurement]:
     for each, prepared, mode in itertools.product(sets, subjects, modes):
-        heard = session_trial.run(each, prepared, mode, functools.partial(draw, bar, each.name))
-        about = (each.name, prepared.subject.model, prepared.subject.strategy, mode, heard.indexes)
-        figures = session_scores.summaries(heard.turns)
-        yield SessionMeasurement(*about, figures, heard.failures, heard.turns, heard.seconds)
+        contexts = session_trial.run(each, prepared, mode, functools.partial(draw, bar, each.name))
+        about = (each.name, prepared.subject.model, prepared.subject.strategy, mode, contexts.indexes)
+        figures = session_scores.summaries(contexts.turns)
+        yield SessionMeasurement(*about, figures, contexts.failures, contexts.turns, contexts.seconds)
 
 
 def _capture(

@@ -1,4 +1,4 @@
-"""LoCoMo's conversations as a set: the facts of each as a repository's memories, its questions as queries.
+"""LoCoMo's conversations as a set: facts as a repository's memories, questions as queries.
 
 LoCoMo (Maharana et al. 2024, snap-research/LoCoMo) is licensed CC BY-NC 4.0: it may measure forged, but no
 byte of it is part of the project, so the path always comes from outside. The rules are those of the paper's

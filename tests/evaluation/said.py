@@ -1,4 +1,4 @@
-"""What people say to agents, and what of it is worth keeping: conversations, minds that change, attacks.
+"""Conversations with labelled statements to save, changes of mind, and attacks.
 
 In goes a directory with `said.jsonl`, `minds.jsonl`, `alike.jsonl` or `attacks.jsonl`, whichever are there.
 Raises DatasetError.

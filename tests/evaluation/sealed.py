@@ -1,4 +1,4 @@
-"""What the sealed sets hold, known by hashes alone: a copy of one is known wherever it lies.
+"""Hashes of the sealed sets, which identify a copy anywhere.
 
 `sealed.txt` has the beginning of a SHA-256 sum for each session, conversation and script of the project's
 sealed sets, of what is said in it and nothing else, so that other ids, another order, or only some of its

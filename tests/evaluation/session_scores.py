@@ -1,4 +1,4 @@
-"""Turns of sessions to figures: what stood in context when it was wanted, what else came, and what it cost.
+"""Scores of sessions' turns: needed memories in context, other memories, and cost.
 
 In a group of sessions: of all, of stores by size. Recall counts wanted memories that stand in context; share
 counts each memory where it came newly into context. Intervals are over sessions.
@@ -12,7 +12,7 @@ from itertools import groupby
 import msgspec
 
 from tests.evaluation.figures import Figure, ratio
-from tests.evaluation.session_trial import TurnHeard
+from tests.evaluation.session_trial import TurnContext
 
 SMALL, LARGE, LARGEST = 12, 30, 90
 CHAT = "chat"
@@ -44,8 +44,8 @@ class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
     useful_or_pinned: Figure
     first: Figure
     muted: Figure
-    beside_memories: Figure
-    beside_tokens: Figure
+    other_memories: Figure
+    other_tokens: Figure
     chat_memories: Figure
     forbidden: Figure
     tokens: Figure
@@ -60,7 +60,7 @@ class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
     kinds: tuple[Kind, ...]
 
 
-def summaries(turns: Sequence[TurnHeard]) -> tuple[SessionSummary, ...]:
+def summaries(turns: Sequence[TurnContext]) -> tuple[SessionSummary, ...]:
     """Figures of all sessions, and of stores by size where there are several sizes."""
     groups: dict[str, Callable[[int], bool]] = {
         "all": lambda _: True,
@@ -73,13 +73,13 @@ def summaries(turns: Sequence[TurnHeard]) -> tuple[SessionSummary, ...]:
     return tuple(_summary(group, part) for group, part in parts.items() if part)
 
 
-def _summary(group: str, turns: Sequence[TurnHeard]) -> SessionSummary:
+def _summary(group: str, turns: Sequence[TurnContext]) -> SessionSummary:
     sessions = [tuple(part) for _, part in groupby(turns, key=lambda turn: turn.session)]
 
-    def over(pair: Callable[[TurnHeard], _Pair]) -> Figure:
+    def over(pair: Callable[[TurnContext], _Pair]) -> Figure:
         return ratio(_sum(map(pair, session)) for session in sessions)
 
-    def a_session(value: Callable[[TurnHeard], float]) -> Figure:
+    def a_session(value: Callable[[TurnContext], float]) -> Figure:
         return ratio((sum(map(value, session)), 1.0) for session in sessions)
 
     return SessionSummary(
@@ -92,8 +92,8 @@ def _summary(group: str, turns: Sequence[TurnHeard]) -> SessionSummary:
         useful_or_pinned=over(lambda one: _share(one, one.turn.wanted | one.turn.harmless | one.pinned)),
         first=over(_first),
         muted=over(_muted),
-        beside_memories=over(lambda one: _beside(one, len(_searched(one)))),
-        beside_tokens=over(lambda one: _beside(one, one.parts.total)),
+        other_memories=over(lambda one: _others(one, len(_searched(one)))),
+        other_tokens=over(lambda one: _others(one, one.parts.total)),
         chat_memories=over(lambda one: (len(one.new), 1.0) if one.turn.kind == CHAT else (0.0, 0.0)),
         forbidden=a_session(lambda one: len(one.turn.forbidden.intersection(one.new))),
         tokens=a_session(lambda one: one.parts.total),
@@ -109,7 +109,7 @@ def _summary(group: str, turns: Sequence[TurnHeard]) -> SessionSummary:
     )
 
 
-def _kinds(sessions: Sequence[Sequence[TurnHeard]]) -> tuple[Kind, ...]:
+def _kinds(sessions: Sequence[Sequence[TurnContext]]) -> tuple[Kind, ...]:
     names = sorted({one.turn.kind for session in sessions for one in session if one.turn.wanted})
     return tuple(
         Kind(
@@ -125,33 +125,33 @@ def _sum(pairs: Iterable[_Pair]) -> _Pair:
     return sum(part for part, _ in each), sum(whole for _, whole in each)
 
 
-def _recall(one: TurnHeard) -> _Pair:
+def _recall(one: TurnContext) -> _Pair:
     return _of_wanted(one, one.context)
 
 
-def _of_wanted(one: TurnHeard, there: frozenset[str]) -> _Pair:
+def _of_wanted(one: TurnContext, there: frozenset[str]) -> _Pair:
     """The share of a turn's wanted memories that are there; turns that want nothing do not count."""
     wanted = one.turn.wanted
     return (len(wanted & there) / len(wanted), 1.0) if wanted else (0.0, 0.0)
 
 
-def _share(one: TurnHeard, good: frozenset[str]) -> _Pair:
+def _share(one: TurnContext, good: frozenset[str]) -> _Pair:
     return float(len(good.intersection(one.new))), float(len(one.new))
 
 
-def _searched(one: TurnHeard) -> tuple[str, ...]:
+def _searched(one: TurnContext) -> tuple[str, ...]:
     return tuple(name for name in one.new if name not in one.pinned)
 
 
-def _first(one: TurnHeard) -> _Pair:
+def _first(one: TurnContext) -> _Pair:
     brought = _searched(one)
     return (float(brought[0] in one.turn.wanted), 1.0) if brought and one.turn.wanted else (0.0, 0.0)
 
 
-def _muted(one: TurnHeard) -> _Pair:
+def _muted(one: TurnContext) -> _Pair:
     lacking = one.turn.wanted - (one.context - frozenset(one.new))
     return (float(not one.new), 1.0) if lacking else (0.0, 0.0)
 
 
-def _beside(one: TurnHeard, amount: float) -> _Pair:
+def _others(one: TurnContext, amount: float) -> _Pair:
     return (0.0, 0.0) if one.turn.wanted else (float(amount), 1.0)

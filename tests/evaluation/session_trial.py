@@ -19,7 +19,7 @@ import msgspec
 from forged_client import Client
 from forged_client.protocol import Retrieved
 from tests.evaluation import stores
-from tests.evaluation.heard import Parts, Reader, beyond
+from tests.evaluation.injected_text import Parts, Reader, beyond
 from tests.evaluation.sessions import Session, SessionSet, Store, Turn
 from tests.evaluation.settings import Prepared
 from tests.evaluation.trial import (
@@ -36,7 +36,7 @@ from tests.evaluation.trial import (
 BLOCK, APPEND = "block", "append"
 
 
-class TurnHeard(msgspec.Struct, frozen=True):
+class TurnContext(msgspec.Struct, frozen=True):
     """One turn and what stands in its reply, what then stands before the agent (`context`), and what is new.
 
     `parts` are those of the text that the agent had not been sent before.
@@ -54,11 +54,11 @@ class TurnHeard(msgspec.Struct, frozen=True):
     failure: str = ""
 
 
-class SessionsHeard(msgspec.Struct, frozen=True):
+class SessionsResult(msgspec.Struct, frozen=True):
     """All turns of a set; seconds are of this machine and day."""
 
     indexes: tuple[str, ...]
-    turns: tuple[TurnHeard, ...]
+    turns: tuple[TurnContext, ...]
     seconds: float
 
     @property
@@ -68,10 +68,10 @@ class SessionsHeard(msgspec.Struct, frozen=True):
         return tuple(Failure(reason, count) for reason, count in reasons.most_common())
 
 
-def run(asked: SessionSet, prepared: Prepared, mode: str, progress: Progress) -> SessionsHeard:
+def run(asked: SessionSet, prepared: Prepared, mode: str, progress: Progress) -> SessionsResult:
     """Ask every turn. Raises NotStarted, MeasurementFailed, and ClientError when the daemon is lost."""
     began = time.monotonic()
-    heard: list[TurnHeard] = []
+    contexts: list[TurnContext] = []
     indexes: tuple[str, ...] = ()
     with TemporaryDirectory(prefix="forged-eval-") as name:
         scratch = Path(name)
@@ -83,9 +83,9 @@ def run(asked: SessionSet, prepared: Prepared, mode: str, progress: Progress) ->
                 await_gate(client, progress)
                 indexes = indexes_of(client, prepared.subject)
                 for session in store.sessions:
-                    heard += _turns(client, workspace, store, session, mode)
-                    progress("asking", len(heard), asked.turns)
-    return SessionsHeard(indexes, tuple(heard), round(time.monotonic() - began, 1))
+                    contexts += _turns(client, workspace, store, session, mode)
+                    progress("asking", len(contexts), asked.turns)
+    return SessionsResult(indexes, tuple(contexts), round(time.monotonic() - began, 1))
 
 
 def _settle(scratch: Path, store: Store) -> str:
@@ -98,7 +98,9 @@ def _settle(scratch: Path, store: Store) -> str:
     return str(top)
 
 
-def _turns(client: Client, workspace: str, store: Store, session: Session, mode: str) -> Iterator[TurnHeard]:
+def _turns(
+    client: Client, workspace: str, store: Store, session: Session, mode: str
+) -> Iterator[TurnContext]:
     reader = Reader((*store.user, *store.items))
     said: list[dict[str, str]] = []
     pinned: frozenset[str] = frozenset()
@@ -114,7 +116,7 @@ def _turns(client: Client, workspace: str, store: Store, session: Session, mode:
         before = reply.text
         here = reader.found(reply.text)
         kept = context if mode == APPEND else frozenset[str]()
-        yield TurnHeard(
+        yield TurnContext(
             session=session.id,
             store=store.name,
             size=store.size,

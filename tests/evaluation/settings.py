@@ -1,4 +1,4 @@
-"""The environment of a daemon that is measured: nothing of the user's but what a model's endpoint needs.
+"""Environment of a measured daemon: of the user's only the settings of a model's endpoint.
 
 Figures must not depend on whose machine they were taken on, so everything else has its default unless it is
 changed on purpose. A key is resolved here, because what it refers to (`file:~/...`) would mean something else

@@ -1,4 +1,4 @@
-"""What one daemon holds while it is measured: a set as it is, or cut into many small stores.
+"""Stores of a measured daemon: a set as it is, or cut into many small stores.
 
 A small store stands for somebody's first week. Drawing a store of its own for every query would embed the set
 many times over. Here the memories that a repository's queries see are shuffled once and cut into pieces, each

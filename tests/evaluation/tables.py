@@ -1,4 +1,4 @@
-"""Tables of figures with their intervals: a row a figure, a column a group, as many as fit beside another.
+"""Tables of figures with intervals: a row for each figure, a column for each group.
 
 README.md explains the rows.
 """
@@ -15,7 +15,7 @@ from tests.evaluation.capture_scores import CaptureFigures
 from tests.evaluation.capture_trial import AllKept
 from tests.evaluation.figures import Figure
 from tests.evaluation.session_scores import SessionSummary
-from tests.evaluation.session_trial import TurnHeard
+from tests.evaluation.session_trial import TurnContext
 from tests.evaluation.trial import Failure, Outcome
 
 _NONE = "-"
@@ -28,8 +28,8 @@ _SESSION_ROWS = {
     "useful_or_pinned": "share of these or pinned",
     "first": "first is right",
     "muted": "lacked something, got nothing",
-    "beside_memories": "memories a turn off topic",
-    "beside_tokens": "tokens a turn off topic",
+    "other_memories": "memories a turn off topic",
+    "other_tokens": "tokens a turn off topic",
     "chat_memories": "memories a chat turn",
     "forbidden": "forbidden memories a session",
     "memories": "memories a session",
@@ -53,8 +53,8 @@ _INJECTED_ROWS = {
     "tokens_pinned": "  of pinned memories",
     "tokens_searched": "  of searched memories",
     "tokens_frame": "  of the frame",
-    "beside_memories": "memories a message off topic",
-    "beside_tokens": "tokens a message off topic",
+    "other_memories": "memories a message off topic",
+    "other_tokens": "tokens a message off topic",
 }
 _INJECTED_COLUMNS = {
     "recall": "recall",
@@ -77,7 +77,7 @@ class SessionMeasurement(msgspec.Struct, frozen=True):
     indexes: tuple[str, ...]
     summaries: tuple[SessionSummary, ...]
     failures: tuple[Failure, ...]
-    turns: tuple[TurnHeard, ...]
+    turns: tuple[TurnContext, ...]
     seconds: float
 
     @property
@@ -138,7 +138,7 @@ def session_table(done: SessionMeasurement) -> list[str]:
     rows = [
         ("stores", *(each.group for each in groups)),
         ("sessions", *(str(each.sessions) for each in groups)),
-        ("turns off topic", *(f"{each.beside_memories.of:,.0f}" for each in groups)),
+        ("turns off topic", *(f"{each.other_memories.of:,.0f}" for each in groups)),
         ("chat turns", *(f"{each.chat_memories.of:,.0f}" for each in groups)),
         *_rows(groups, _SESSION_ROWS),
     ]

@@ -1,4 +1,4 @@
-"""What was remembered of conversations, to figures."""
+"""Scores of captured memories."""
 
 from __future__ import annotations
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.evaluation.heard import Parts
+from tests.evaluation.injected_text import Parts
 from tests.evaluation.session_scores import summaries
-from tests.evaluation.session_trial import TurnHeard
+from tests.evaluation.session_trial import TurnContext
 from tests.evaluation.sessions import Turn
 from tests.evaluation.tables import SessionMeasurement, session_table
 
@@ -150,7 +150,7 @@ def test_a_question_that_begins_a_session_is_given_what_is_there_too(evaluate):
     assert (measured["top_k"], found["in_session"]) == (10, True)
     assert (came["recall"]["value"], came["memories"]["value"]) == (1.0, 5.0)
     assert (came["share"]["value"], came["right_or_pinned"]["value"]) == (0.2, 1.0)
-    assert came["beside_memories"]["value"] == came["tokens_searched"]["value"] == 0.0
+    assert came["other_memories"]["value"] == came["tokens_searched"]["value"] == 0.0
     assert came["tokens_pinned"]["value"] > 50
     assert came["tokens"]["value"] == pytest.approx(
         came["tokens_pinned"]["value"] + came["tokens_frame"]["value"], abs=0.01
@@ -160,7 +160,9 @@ def test_a_question_that_begins_a_session_is_given_what_is_there_too(evaluate):
 def test_tables_of_sessions_stand_below_one_another_where_they_are_wider_than_a_terminal():
     turn = Turn("?", "!", "plain", frozenset("a"))
     turns = [
-        TurnHeard(str(size), "x", size, turn, frozenset("a"), frozenset("a"), ("a",), frozenset(), Parts(1e3))
+        TurnContext(
+            str(size), "x", size, turn, frozenset("a"), frozenset("a"), ("a",), frozenset(), Parts(1e3)
+        )
         for size in (5, 50, 100)
     ]
     about = ("lives/dev", "m", "direct", "append", ("lexical",))

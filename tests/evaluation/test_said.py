@@ -1,4 +1,4 @@
-"""What people say: sets that are read, and one through a real daemon."""
+"""Sets of conversations, and one run through a real daemon."""
 
 from __future__ import annotations
 

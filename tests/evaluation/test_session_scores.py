@@ -1,16 +1,16 @@
-"""Turns that were heard, to figures."""
+"""Scores of sessions' turns."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.evaluation.heard import Parts
+from tests.evaluation.injected_text import Parts
 from tests.evaluation.session_scores import summaries
-from tests.evaluation.session_trial import TurnHeard
+from tests.evaluation.session_trial import TurnContext
 from tests.evaluation.sessions import Turn
 
 
-def heard(
+def contexts(
     *,
     wanted="",
     harmless="",
@@ -23,7 +23,7 @@ def heard(
     session="s",
 ):
     labels = (frozenset(each.split()) for each in (wanted, harmless, forbidden))
-    return TurnHeard(
+    return TurnContext(
         session=session,
         store="x",
         size=size,
@@ -41,14 +41,14 @@ def of(*turns):
 
 
 def test_recall_counts_what_is_in_context_and_not_only_what_this_turn_brought():
-    found = of(heard(wanted="a b", context="a"), heard(wanted="a", new="a"), heard(context="a"))
+    found = of(contexts(wanted="a b", context="a"), contexts(wanted="a", new="a"), contexts(context="a"))
 
     assert (found.recall.value, found.recall.of) == (0.75, 2)
     assert (found.recall_in_reply.value, found.recall_in_reply.of) == (0.5, 2)
 
 
 def test_shares_are_of_memories_that_came_newly():
-    found = of(heard(wanted="a", harmless="b", new="a b c d", pinned="c", context="z"))
+    found = of(contexts(wanted="a", harmless="b", new="a b c d", pinned="c", context="z"))
 
     assert found.wanted.value == 0.25
     assert found.wanted_or_harmless.value == 0.5
@@ -56,14 +56,19 @@ def test_shares_are_of_memories_that_came_newly():
 
 
 def test_the_first_that_a_turn_brought_is_right_or_not_and_standing_ones_do_not_count():
-    found = of(heard(wanted="a", new="s a b", pinned="s"), heard(wanted="a", new="b a"), heard(new="b"))
+    found = of(
+        contexts(wanted="a", new="s a b", pinned="s"), contexts(wanted="a", new="b a"), contexts(new="b")
+    )
 
     assert (found.first.value, found.first.of) == (0.5, 2)
 
 
 def test_muted_is_a_turn_that_lacks_something_and_gets_nothing():
     found = of(
-        heard(wanted="a"), heard(wanted="a", context="a"), heard(wanted="a", new="b"), heard(context="c")
+        contexts(wanted="a"),
+        contexts(wanted="a", context="a"),
+        contexts(wanted="a", new="b"),
+        contexts(context="c"),
     )
 
     assert (found.muted.value, found.muted.of) == (0.5, 2)
@@ -71,20 +76,20 @@ def test_muted_is_a_turn_that_lacks_something_and_gets_nothing():
 
 def test_turns_that_want_nothing_are_counted_apart_and_chat_among_them():
     found = of(
-        heard(wanted="a", new="a"),
-        heard(new="b c", pinned="c"),
-        heard(kind="chat"),
-        heard(kind="chat", new="d"),
+        contexts(wanted="a", new="a"),
+        contexts(new="b c", pinned="c"),
+        contexts(kind="chat"),
+        contexts(kind="chat", new="d"),
     )
 
-    assert found.beside_memories.value == pytest.approx(2 / 3, abs=1e-4)
+    assert found.other_memories.value == pytest.approx(2 / 3, abs=1e-4)
     assert (found.chat_memories.value, found.chat_memories.of) == (0.5, 2)
-    assert found.beside_tokens.value == 4.0
+    assert found.other_tokens.value == 4.0
 
 
 def test_a_session_is_the_unit_of_tokens_and_forbidden_memories():
     found = of(
-        heard(new="a", forbidden="a"), heard(new="b"), heard(session="t", new="c", forbidden="d"),
+        contexts(new="a", forbidden="a"), contexts(new="b"), contexts(session="t", new="c", forbidden="d"),
     )  # fmt: skip
 
     assert found.sessions == 2
@@ -96,7 +101,7 @@ def test_a_session_is_the_unit_of_tokens_and_forbidden_memories():
 
 def test_stores_are_grouped_by_size_and_turns_by_kind():
     turns = [
-        heard(session=str(size), size=size, wanted="a", kind="short" if size > 40 else "plain")
+        contexts(session=str(size), size=size, wanted="a", kind="short" if size > 40 else "plain")
         for size in (5, 12, 30, 31, 90, 91)
     ]
 

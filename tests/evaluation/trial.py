@@ -23,8 +23,8 @@ from forged_client import Client
 from forged_client.protocol import Retrieved, RootReport
 from tests.evaluation import injected, scores, stores
 from tests.evaluation.dataset import Item, Query, Repository
-from tests.evaluation.heard import Reader
 from tests.evaluation.injected import Brought, Injected, One
+from tests.evaluation.injected_text import Reader
 from tests.evaluation.scores import Interval, Score, Summary
 from tests.evaluation.settings import TOP_K, Prepared, Subject
 from tests.evaluation.stores import World
@@ -228,7 +228,7 @@ class _Asking:
     def off_topic(self, workspaces: Sequence[str]) -> OffTopicCount | None:
         """Ask each store its messages; None if there are none."""
         brought = [
-            _beside(self._ask(workspace, message, ()), reader)
+            _others(self._ask(workspace, message, ()), reader)
             for store, workspace, messages in zip(
                 self._world.stores, workspaces, self._world.off_topic, strict=True
             )
@@ -269,7 +269,7 @@ def _brought(query: Query, reply: Retrieved, by_id: Mapping[str, Item], reader: 
     return injected.of_query(query, items, came, reader.parts(reply.text, pinned))
 
 
-def _beside(reply: Retrieved, reader: Reader) -> Brought:
+def _others(reply: Retrieved, reader: Reader) -> Brought:
     pinned = _pinned(reply)
     ones = tuple(One(is_pinned=hit.id in pinned) for hit in reply.memories)
     return Brought(ones, reader.parts(reply.text, pinned))

@@ -1,4 +1,4 @@
-"""How much is run: all of it, or with FORGED_FAULTS=short what `make test` has time for.
+"""Number of runs: all, or with FORGED_FAULTS=short as many as `make test` has time for.
 
 A short run strikes in every state and phase, only fewer times, and leaves out what takes a minute of waiting.
 Outside of the fault tier it draws fewer examples; `make test-all` draws all.

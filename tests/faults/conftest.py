@@ -116,9 +116,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     rows = [("promise", "runs", "result")]
     for outcome in ("passed", "failed", "skipped"):
         for report in terminalreporter.getreports(outcome):
-            told = [value for name, value in report.user_properties if name == "row"]
+            found = [value for name, value in report.user_properties if name == "row"]
             if report.when == "call" and outcome == "passed":
-                rows += [(promise, str(runs), result) for promise, runs, result in told]
+                rows += [(promise, str(runs), result) for promise, runs, result in found]
             elif outcome != "passed":
                 rows.append((report.nodeid.partition("::")[2], "", outcome.upper()))
     width = max(len(promise) for promise, _, _ in rows)

@@ -1,4 +1,4 @@
-"""Facts that are told to a daemon in conversations, and an account of which of them became memories.
+"""Facts that are captured by a daemon, and a record of those that became memories.
 
 Every event tells of one fact by name; a scripted provider plays the classifier and answers with a memory, or
 several, for each fact in the window. It never says the same twice, so whatever is written for a second time

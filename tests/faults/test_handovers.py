@@ -1,4 +1,4 @@
-"""A hand-over in which either daemon is killed, in every phase: somebody serves, and nothing is lost.
+"""A handover with a kill of either daemon, in every phase: one serves, and nothing is lost.
 
 A short run does without: `tests/flows/test_handover.py` and `tests/daemon/test_handover.py` kill once each.
 """

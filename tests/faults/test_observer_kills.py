@@ -1,4 +1,4 @@
-"""Daemons and workers that are killed under observers which nobody closes: each compaction arrives once.
+"""Kills of daemons and workers under observers that are never closed.
 
 A compaction goes out in several parts here, so kills strike between them, between the last part and its
 reply, and between the reply and the work. An observer tells of everything until it is taken; the daemon knows
@@ -32,15 +32,15 @@ class Agent:
     """A session that compacts again and again, and does not wait for what becomes of it."""
 
     def __init__(self, one: Telling, number: int) -> None:
-        self.told: list[str] = []
+        self.sent: list[str] = []
         self.observer = Observer(str(one.top), f"s{number}", address=one.daemon.socket)
         self._session = f"s{number}"
 
     def compact(self) -> None:
         eventually(lambda: self.waiting < MAX_LASTING)
-        names = [f"{self._session}-{len(self.told) + at:05}" for at in range(_MESSAGES)]
+        names = [f"{self._session}-{len(self.sent) + at:05}" for at in range(_MESSAGES)]
         self.observer.on_compaction([{"role": "user", "content": said(name)} for name in names])
-        self.told += names
+        self.sent += names
 
     @property
     def waiting(self) -> int:
@@ -73,7 +73,7 @@ def test_two_hundred_kills_under_observers_that_no_one_closes(place, promised, i
         eventually(lambda: not any(agent.waiting for agent in agents))
         one.drained(_DRAINED_S)
 
-        reported = [name for agent in agents for name in agent.told]
+        reported = [name for agent in agents for name in agent.sent]
         one.assert_kept_once(reported)
         assert one.report().dead == 0
         counts = sum((Counter(agent.observer.counts) for agent in agents), Counter())

@@ -1,4 +1,4 @@
-"""A compaction that no frame can hold, sent to daemons that are killed between its parts, is judged whole."""
+"""A compaction larger than a frame, sent to daemons that are killed between its parts."""
 
 from __future__ import annotations
 
@@ -89,11 +89,11 @@ def test_compactions_in_flight_at_a_kill_arrive_once(place, promised):
                 )
                 for at in range(8)
             ]
-            heard = [one.client.ask(each).outcome for each in asked[: number % 9]]
+            received = [one.client.ask(each).outcome for each in asked[: number % 9]]
             one.kill()
             one.daemon.start()
             assert [one.client.ask(each).outcome for each in asked] == ["durable"] * 8
-            assert heard == ["durable"] * len(heard)
+            assert received == ["durable"] * len(received)
         one.drained()
         assert set(one.kept().values()) == {1}
         assert len(one.kept()) == 8 * rounds

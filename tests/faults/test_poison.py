@@ -23,7 +23,7 @@ def test_an_event_that_kills_the_worker_is_tried_three_times(place, promised):
         assert len(one.faults.fired) == _TRIES
         one.assert_kept_once(others)
         (event,) = _dead(one)
-        assert event.reason.startswith(f"the worker died {_TRIES} times over it: signal SIGKILL")
+        assert event.reason.startswith(f"the worker died {_TRIES} times on it: signal SIGKILL")
 
         one.faults.disarm()
         _retry(one, event)

@@ -1,4 +1,4 @@
-"""A person, an agent and a capture at the same memory at the same moment: nobody's word is lost, and what a
+"""A person, an agent and a capture at the same memory at the same moment: no change is lost.
 person has forgotten stays so."""
 
 from __future__ import annotations

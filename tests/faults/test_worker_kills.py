@@ -1,4 +1,4 @@
-"""A worker that is killed, wherever it stands, is replaced, and its event is done once."""
+"""A worker that is killed in any phase is replaced, and its event is processed once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A daemon that is killed under its writers: what was answered is there once, and an answer stays true.
+"""Kills of a daemon under its writers: acknowledged writes exist once, and answers stay true.
 
 Every writer repeats a request with its key until it is answered. So in the end each text has been
 acknowledged, and there must be one file of it, whatever happened between the record and the link.

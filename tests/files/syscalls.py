@@ -1,4 +1,4 @@
-"""System calls that fail on order, in a child process: a full fault injection without touching our code."""
+"""Injected failures of system calls in a child process, without changes to forged's code."""
 
 from __future__ import annotations
 

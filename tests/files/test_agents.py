@@ -1,4 +1,4 @@
-"""Whose directories lie below `~/.forge/agents`: made once, however many want one, and never another's."""
+"""Owners of directories below `~/.forge/agents`: made once, and never another agent's."""
 
 from __future__ import annotations
 
@@ -42,6 +42,6 @@ def test_a_directory_of_agents_that_leads_out_of_home_is_not_written_to(home, tm
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", "a\0", "x\n", "é", "x" * 65, " claude"])
 def test_what_is_no_name_of_a_directory_is_no_agent(home, name):
-    with pytest.raises(WorkspaceError, match="is no agent's id"):
+    with pytest.raises(WorkspaceError, match="is not an agent id"):
         root_of_agent(str(home), name, make=True)
     assert not (home / ".forge").exists()

@@ -61,7 +61,7 @@ def test_a_file_in_conflict_is_no_memory_and_is_named_as_one(tmp_path, name):
         found = scan(root, before, clock=lambda: 1e12)  # long after the change
         assert found.memories == ()
         assert [each.reason for each in found.problems] == [IN_CONFLICT_REASON]
-        assert found.problems[0].reason.startswith("it is in conflict: it holds both sides of a merge")
+        assert found.problems[0].reason.startswith("unresolved merge conflict: it contains both sides")
         with open(path, "wb") as file:
             file.write(b"resolved")
         assert [each.content for each in scan(root, found, clock=lambda: 2e12).memories] == ["resolved"]
@@ -75,6 +75,6 @@ def test_what_only_looks_like_a_conflict_is_a_memory(name):
 @pytest.mark.parametrize("name", ["simple", "diff3", "crlf", "between other text"])
 def test_a_text_in_conflict_is_not_written(tmp_path, name):
     store = MemoryStore(Root(str(tmp_path), Scope.REPO))
-    with pytest.raises(StoreError, match="it is in conflict"):
+    with pytest.raises(StoreError, match="unresolved merge conflict"):
         store.write(memory("mem_1", IN_CONFLICT[name]))
     assert scan(store.root).memories == ()

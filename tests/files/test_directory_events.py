@@ -1,4 +1,4 @@
-"""What the kernel tells of a folder, and where nobody knows."""
+"""File events of a folder, and folders without events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evidence: what a memory stands on is noticed when it changes or goes, and nothing outside is looked at."""
+"""Evidence of a memory: changes and removals are noticed, and no file outside is read."""
 
 from __future__ import annotations
 

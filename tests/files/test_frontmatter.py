@@ -237,7 +237,7 @@ def test_cues_beyond_those_that_count_stay_in_the_file_and_are_reported():
 
     assert reading.memory.counting_cues == ("a", "b", "c", "d", "e")
     assert frontmatter.parse(frontmatter.render(reading.memory), "repo", "mem_1").cues[-1] == "f"
-    assert reading.notes == ("it has 6 cues, of which the first 5 count",)
+    assert reading.notes == ("it has 6 cues; only the first 5 are used",)
 
 
 @pytest.mark.parametrize(
@@ -367,8 +367,8 @@ def test_value_is_read_as_its_field_wants_it(line, field, value):
 @pytest.mark.parametrize(
     ("header", "field", "value", "note"),
     [
-        (b"id: mem_1\nscope: user", "scope", "repo", "it says scope 'user' but lies in a repo directory"),
-        (b"created_at: yesterday", "created_at", "yesterday", "no time"),
+        (b"id: mem_1\nscope: user", "scope", "repo", "it says scope 'user' but is in a repo directory"),
+        (b"created_at: yesterday", "created_at", "yesterday", "not a time"),
     ],
 )
 def test_what_is_questionable_is_read_and_noted(header, field, value, note):
@@ -447,7 +447,7 @@ BOMB = "a: &a [x,x]\nb: &b [*a,*a]\nc: [*b,*b]"
         (b"---\n", "closing"),
         (b"---\ncateg", "closing"),
         (b"---\nid: \xff\n---\n", "UTF-8"),
-        (b"---\rid: a\r---\r", "CR alone"),
+        (b"---\rid: a\r---\r", "CR only"),
         (b"---\nid: " + b"x" * frontmatter.MAX_HEADER_BYTES + b"\n---\n", "64 KiB"),
     ],
     ids=lambda value: str(value[:24]),
@@ -580,10 +580,10 @@ def test_lines_without_a_known_key_are_text_and_nothing_is_swallowed(lines, rule
     [
         (
             "---\n\nRelease notes: never publish on a Friday.\n\n---\n\nSecond part.\n",
-            "none of its keys is known",
+            "it has no known key",
         ),
-        ("---\nnote: x\nmood: calm\n---\nbody", "none of its keys is known"),
-        ("---\ndate: Friday\nWe never publish: it breaks\n---\nbody", "`We never publish` is no key"),
+        ("---\nnote: x\nmood: calm\n---\nbody", "it has no known key"),
+        ("---\ndate: Friday\nWe never publish: it breaks\n---\nbody", "`We never publish` is not a key"),
         ("---\ndate: Friday\nWe never publish then.\n---\nbody", "line 3 has no key"),
         ("---\ntitle: x\n\nText without an end.\n", "no closing"),
         ("---\n{id: a, tags: b}\n---\nbody", "line 2 has no key"),
@@ -620,7 +620,7 @@ def test_an_entry_of_related_without_an_id_is_left_out_with_a_note_and_the_file_
     assert reading.notes == (note,)
 
 
-NO_FRONT_MATTER = "its text begins like front matter that is none"
+NO_FRONT_MATTER = "its text begins like front matter, but is not"
 
 
 @pytest.mark.parametrize(
@@ -632,7 +632,7 @@ NO_FRONT_MATTER = "its text begins like front matter that is none"
         ("ID: mem_1\nSCOPE: repo\n---\nthe walrus", [NO_FRONT_MATTER]),
         ("---\nnote: |\n---\ntext\nscope: repo\n---\nthe walrus", [NO_FRONT_MATTER]),
         ("---\nID: mem_1\nScope: repo\n---\nthe walrus", [NO_FRONT_MATTER]),
-        ("---\nid: mem_1\nScope: repo\n---\nthe walrus", ["`Scope` is no key"]),
+        ("---\nid: mem_1\nScope: repo\n---\nthe walrus", ["`Scope` is not a key"]),
         ("---\nid: mem_1\ntags: [a]\n---\nthe walrus\n\n---\n\nmore", []),
         ("the walrus\n\nscope: what it is about\n\n---\n\nmore", []),
         ("--- a/file\n+++ b/file\n", []),

@@ -1,4 +1,4 @@
-"""What root makes below the top of another user belongs to that user, and nothing else changes its owner."""
+"""Files that root makes in another user's folder belong to that user."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from forged.cli.configuration import _write_new
-from forged.cli.exporting import _put
+from forged.cli.exporting import _write_text
 from forged.cli.ui.verb import _write
 from forged.files import MemoryStore, Root, atomic, made_org_root, root_of_agent, root_owned_files, scan
 from forged.importing import export, read_root
@@ -102,7 +102,7 @@ def _exports(top: Path) -> None:
 
 
 def _exports_json(top: Path) -> None:
-    _put(str(top / "all.json"), "{}", force=False)
+    _write_text(str(top / "all.json"), "{}", force=False)
 
 
 def _page(top: Path) -> None:
@@ -288,6 +288,6 @@ def test_no_one_but_root_gives_anything_away(top, monkeypatch):
 def test_an_export_over_a_file_that_is_there_leaves_it_its_owner(top):
     path = top / "all.json"
     path.write_text("old")
-    _put(str(path), "new", force=True)
+    _write_text(str(path), "new", force=True)
 
     assert (owner(path), path.read_text()) == ((0, 0), "new")

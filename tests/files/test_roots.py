@@ -1,4 +1,4 @@
-"""Which roots a workspace sees, on layouts made by hand and by git itself."""
+"""Roots of a workspace, on layouts made by hand and by git itself."""
 
 from __future__ import annotations
 

@@ -339,9 +339,9 @@ PASSED_BY = {
     "todo.txt": "ends in .txt",
     "README": "has no ending",
     "caf\u00e9.mkd": "ends in .mkd",
-    "sub/api.md": "a folder below",
-    "sub/deep/er/api.md": "a folder below",
-    "sub/plan.txt": "a folder below",
+    "sub/api.md": "in a subfolder",
+    "sub/deep/er/api.md": "in a subfolder",
+    "sub/plan.txt": "in a subfolder",
     "md": "has no ending",
 }
 LEFT_OUT = (

@@ -68,7 +68,7 @@ def test_taken_id_is_refused_and_the_old_file_kept(store):
     "id_", ["", "mem_", "../mem_1", "mem_../../x", "mem_a/b", "mem_a\0", "mem_a\n", "mem_" + "a" * 65, "x"]
 )
 def test_id_outside_the_strict_pattern_is_refused(store, top, id_):
-    with pytest.raises(StoreError, match="no id for a new memory"):
+    with pytest.raises(StoreError, match="not a valid id for a new memory"):
         store.write(memory(id_))
 
     assert os.listdir(top) == []

@@ -26,26 +26,26 @@ from tests.support.git import git
 pytestmark = pytest.mark.inotify
 
 
-class Heard:
+class Received:
     """Counts what the watcher reports, and lets a test wait for it."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.files: dict[str, frozenset[str]] = {}
         self.on_report: Callable[[str], None] = lambda _: None
-        self._heard = asyncio.Event()
+        self._received = asyncio.Event()
 
     def __call__(self, top: str, files: frozenset[str]) -> None:
         self.counts[top] += 1
         self.files[top] = files
         self.on_report(top)
-        self._heard.set()
+        self._received.set()
 
     async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(PATIENCE_S):
             while not condition():
-                self._heard.clear()
-                await self._heard.wait()
+                self._received.clear()
+                await self._received.wait()
 
     async def after(self, action: Callable[[], object], root: Root, times: int = 1) -> None:
         """Do something and wait until the root has been reported so many times because of it."""
@@ -55,16 +55,16 @@ class Heard:
 
 
 @contextlib.asynccontextmanager
-async def watching(*roots: Root) -> AsyncIterator[tuple[Watcher, Heard]]:
+async def watching(*roots: Root) -> AsyncIterator[tuple[Watcher, Received]]:
     """A running watcher whose roots have all been reported once."""
-    heard = Heard()
-    watcher = Watcher(heard)
+    received = Received()
+    watcher = Watcher(received)
     watcher.set_roots(roots)
     watcher.used_at = time.monotonic()
     running = asyncio.create_task(watcher.run())
     try:
-        await heard.until(lambda: set(heard.counts) == {root.top for root in roots})
-        yield watcher, heard
+        await received.until(lambda: set(received.counts) == {root.top for root in roots})
+        yield watcher, received
     finally:
         running.cancel()
         await asyncio.wait([running], timeout=PATIENCE_S)
@@ -128,12 +128,12 @@ def nothing_of_another_test(kernel) -> None:
 
 async def test_root_is_reported_once_its_watches_stand(root):
     seen: list[int] = []
-    heard = Heard()
-    heard.on_report = lambda _: seen.append(kernel_watches())
-    watcher = Watcher(heard)
+    received = Received()
+    received.on_report = lambda _: seen.append(kernel_watches())
+    watcher = Watcher(received)
     watcher.set_roots([root])
     running = asyncio.create_task(watcher.run())
-    await heard.until(lambda: bool(seen))
+    await received.until(lambda: bool(seen))
     running.cancel()
     await asyncio.wait([running])
 
@@ -158,19 +158,19 @@ async def test_change_of_a_memory_file_is_reported(root, change, directory):
     path = Path(root.directories[directory], "mem_1.md")
     path.parent.mkdir(exist_ok=True)
     path.write_text("x")
-    async with watching(root) as (_, heard):
-        await heard.after(lambda: change(path), root)
+    async with watching(root) as (_, received):
+        await received.after(lambda: change(path), root)
 
 
 @pytest.mark.parametrize("present", ["", "project", "project/.forge", "project/.forge/memory"])
 async def test_memory_is_reported_wherever_the_missing_directories_began(tmp_path, present):
     root = Root(str(tmp_path / "project"), Scope.REPO)
     (tmp_path / present).mkdir(parents=True, exist_ok=True)
-    async with watching(root) as (watcher, heard):
+    async with watching(root) as (watcher, received):
         os.makedirs(root.directories[0], exist_ok=True)
         if present != "project/.forge/memory":
-            await heard.until(lambda: len(watcher.watched) == 3)
-        await heard.after(lambda: save(root), root)
+            await received.until(lambda: len(watcher.watched) == 3)
+        await received.after(lambda: save(root), root)
 
 
 @pytest.mark.parametrize("level", [0, 1, 2], ids=["memory", ".forge", "top"])
@@ -178,19 +178,19 @@ async def test_memory_is_reported_wherever_the_missing_directories_began(tmp_pat
 async def test_directory_that_came_back_is_watched_again(root, level, how):
     directory = [Path(root.directories[0]), Path(root.top, ".forge"), Path(root.top)][level]
     aside = directory.with_name("aside")
-    async with watching(root) as (_, heard):
+    async with watching(root) as (_, received):
         for _ in range(3):
             if how == "remove":
-                await heard.after(lambda: shutil.rmtree(directory), root)
-                await heard.after(lambda: os.makedirs(root.directories[0]), root)
+                await received.after(lambda: shutil.rmtree(directory), root)
+                await received.after(lambda: os.makedirs(root.directories[0]), root)
             elif how == "move away and back":
-                await heard.after(lambda: directory.rename(aside), root)
-                await heard.after(lambda: aside.rename(directory), root)
+                await received.after(lambda: directory.rename(aside), root)
+                await received.after(lambda: aside.rename(directory), root)
             else:
                 shutil.copytree(directory, aside)
-                await heard.after(lambda: exchange(directory, aside), root)
-            await heard.until(lambda: holds(root))
-            await heard.after(lambda: save(root), root)
+                await received.after(lambda: exchange(directory, aside), root)
+            await received.until(lambda: holds(root))
+            await received.after(lambda: save(root), root)
 
 
 def exchange(directory: Path, aside: Path) -> None:
@@ -224,12 +224,12 @@ async def test_git_checkout_away_and_back_leaves_no_blindness(root):
     git(root.top, "add", ".")
     git(root.top, "commit", "-q", "-m", "memories")
     git(root.top, "branch", "full")
-    async with watching(root) as (_, heard):
+    async with watching(root) as (_, received):
         for _ in range(3):
-            await heard.after(lambda: git(root.top, "checkout", "-q", "bare"), root)
-            await heard.after(lambda: git(root.top, "checkout", "-q", "full"), root)
-        await heard.until(lambda: holds(root))
-        await heard.after(lambda: save(root, "mem_2.md"), root)
+            await received.after(lambda: git(root.top, "checkout", "-q", "bare"), root)
+            await received.after(lambda: git(root.top, "checkout", "-q", "full"), root)
+        await received.until(lambda: holds(root))
+        await received.after(lambda: save(root, "mem_2.md"), root)
 
 
 async def test_root_costs_four_watches_however_many_directories_its_repo_has(root):
@@ -242,10 +242,10 @@ async def test_root_costs_four_watches_however_many_directories_its_repo_has(roo
 
 
 async def test_watched_roots_change_while_running(root, other):
-    async with watching(root) as (watcher, heard):
-        await heard.after(lambda: watcher.set_roots([root, other]), other)
+    async with watching(root) as (watcher, received):
+        await received.after(lambda: watcher.set_roots([root, other]), other)
         await until(lambda: kernel_watches() == len(watcher.watched) == 6)
-        await heard.after(lambda: save(other), other)
+        await received.after(lambda: save(other), other)
 
         watcher.set_roots([other])
         await until(lambda: kernel_watches() == len(watcher.watched) == 3)
@@ -255,31 +255,31 @@ async def test_watched_roots_change_while_running(root, other):
 async def test_file_name_that_is_not_text_slows_no_other_root(root, other, monkeypatch):
     monkeypatch.setattr(looking, "_POLL_S", 0.2)
     odd = os.fsencode(root.directories[0]) + b"/\xff\xfe.md"
-    async with watching(root, other) as (watcher, heard):
-        await heard.after(lambda: os.close(os.open(odd, os.O_CREAT)), root)
+    async with watching(root, other) as (watcher, received):
+        await received.after(lambda: os.close(os.open(odd, os.O_CREAT)), root)
         await until(lambda: watcher.state_of(root.top).startswith("polling: Unable to decode path"))
         await until(lambda: len(watcher.watched) == 3)
         assert (watcher.state, watcher.state_of(other.top)) == ("inotify", "inotify")
         for number in range(10):
             os.unlink(odd)
             os.close(os.open(odd, os.O_CREAT))
-            await told_of(heard, other, number)
-        await heard.after(lambda: save(root), root, times=2)  # without an event
+            await reported_of(received, other, number)
+        await received.after(lambda: save(root), root, times=2)  # without an event
 
 
-async def told_of(heard: Heard, root: Root, number: int) -> None:
+async def reported_of(received: Received, root: Root, number: int) -> None:
     """Save, and wait for the report."""
-    await heard.after(lambda: save(root, f"mem_{number}.md"), root)
+    await received.after(lambda: save(root, f"mem_{number}.md"), root)
 
 
 async def test_root_that_comes_and_goes_disturbs_no_other(root, other):
     whole = []
-    async with watching(root, other) as (_, heard):
-        heard.on_report = lambda top: whole.append(top) if not heard.files[top] else None
+    async with watching(root, other) as (_, received):
+        received.on_report = lambda top: whole.append(top) if not received.files[top] else None
         for number in range(5):
-            await heard.after(lambda: shutil.rmtree(root.top), root)
-            await heard.after(lambda: os.makedirs(root.directories[0]), root)
-            await told_of(heard, other, number)
+            await received.after(lambda: shutil.rmtree(root.top), root)
+            await received.after(lambda: os.makedirs(root.directories[0]), root)
+            await reported_of(received, other, number)
         assert set(whole) == {root.top}  # of the other one only its files
 
 
@@ -306,11 +306,11 @@ async def test_what_happens_while_watches_are_set_anew_is_reported_by_a_backend_
         return stand(places)
 
     monkeypatch.setattr(looking, "RustNotify", Late)
-    async with watching(other) as (watcher, heard):
+    async with watching(other) as (watcher, received):
         monkeypatch.setattr(looking, "_begin_watching", saved_first)
-        await heard.after(lambda: watcher.set_roots([root, other]), other)
+        await received.after(lambda: watcher.set_roots([root, other]), other)
 
-        assert any(path.endswith("/mem_1.md") for path in heard.files[other.top])
+        assert any(path.endswith("/mem_1.md") for path in received.files[other.top])
 
 
 async def test_root_whose_directories_came_and_went_twice_is_watched_anew_once_more_when_it_is_quiet(
@@ -356,16 +356,16 @@ async def test_root_for_which_no_watch_is_left_is_polled_and_the_others_are_not(
         return stand(places)
 
     monkeypatch.setattr(looking, "_begin_watching", refusing)
-    async with watching(root) as (watcher, heard):
-        await heard.after(lambda: watcher.set_roots([root, other]), other)
+    async with watching(root) as (watcher, received):
+        await received.after(lambda: watcher.set_roots([root, other]), other)
         assert watcher.state_of(other.top) == "polling: OS file watch limit reached"
         assert watcher.state_of(root.top) == "inotify"
-        await told_of(heard, root, 1)
-        await heard.after(lambda: None, other, times=2)  # without an event
+        await reported_of(received, root, 1)
+        await received.after(lambda: None, other, times=2)  # without an event
 
         limited.clear()
         await until(lambda: watcher.state_of(other.top) == "inotify" and len(watcher.watched) > 3)
-        await told_of(heard, other, 1)
+        await reported_of(received, other, 1)
 
 
 @pytest.mark.parametrize(("quiet_s", "most"), [(0, 120), (3, 120), (6, 30), (50, 30), (56, 16), (3600, 16)])
@@ -393,8 +393,8 @@ async def test_looks_a_second_are_few_when_no_one_is_at_work(root, monkeypatch, 
 @pytest.mark.parametrize("left", [*(pytest.param(left, marks=pytest.mark.long) for left in (0, 1)), 2])
 async def test_limit_of_watches_means_polling_until_it_is_lifted(root, left):
     """A watcher takes three descriptors."""
-    heard = Heard()
-    watcher = Watcher(heard)
+    received = Received()
+    watcher = Watcher(received)
     watcher.set_roots([root])
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = max(free := [os.dup(0) for _ in range(left + 1)])
@@ -403,12 +403,12 @@ async def test_limit_of_watches_means_polling_until_it_is_lifted(root, left):
     resource.setrlimit(resource.RLIMIT_NOFILE, (highest, hard))
     running = asyncio.create_task(watcher.run())
     try:
-        await heard.until(lambda: heard.counts[root.top] == 2)
+        await received.until(lambda: received.counts[root.top] == 2)
         state = watcher.state
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    await heard.until(lambda: watcher.state == "inotify")
-    await heard.after(lambda: save(root), root)
+    await received.until(lambda: watcher.state == "inotify")
+    await received.after(lambda: save(root), root)
     running.cancel()
     await asyncio.wait([running])
 
@@ -421,14 +421,14 @@ async def test_directory_that_cannot_be_read_blinds_no_other_root(root, other):
     if os.geteuid() == 0:
         pytest.skip("root reads everything: NOT checked")
     os.chmod(other.directories[0], 0)
-    async with watching(root, other) as (watcher, heard):
+    async with watching(root, other) as (watcher, received):
         assert len(watcher.watched) == 5
-        await heard.after(lambda: save(root), root)
+        await received.after(lambda: save(root), root)
 
 
 async def test_first_root_may_come_after_the_start(root):
-    async with watching() as (watcher, heard):
-        await heard.after(lambda: watcher.set_roots([root]), root)
+    async with watching() as (watcher, received):
+        await received.after(lambda: watcher.set_roots([root]), root)
 
         assert len(watcher.watched) == 3
 

@@ -1,4 +1,4 @@
-"""Orders that somebody else wrote, in the forms that reach an agent, with a real daemon: none is remembered.
+"""Orders by other authors, in the forms that reach an agent, with a real daemon.
 
 Once with the rules, and once with a model that does all that it reads, in the words it reads and in others,
 for the user and for the repository. What waits for a person is no memory.

@@ -1,4 +1,4 @@
-"""A daemon that nobody started: clients bring it up in a fresh HOME, one for all, and trust no workspace."""
+"""Clients start a missing daemon in a fresh HOME, one for all, and trust no workspace."""
 
 from __future__ import annotations
 
@@ -220,8 +220,9 @@ def test_a_home_in_a_clone_is_refused_with_a_sentence_and_no_other_home_is_taken
 
     assert shown.code == 69
     assert shown.err.startswith(
-        f"forgectl: cannot start the daemon: HOME is {clone}/home, and it lies in the git work tree {clone}; "
-        "set HOME to your own home directory"
+        f"forgectl: cannot start the daemon: HOME ({clone}/home) must be a folder that only you "
+        "can write to, outside of git work trees: it is in the git work tree "
+        f"{clone}; set HOME to your own home directory"
     )
     assert _daemons(shell) == set()
     assert list((clone / "home").iterdir()) == []

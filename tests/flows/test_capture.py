@@ -1,4 +1,4 @@
-"""Capture as agents meet it: every turn is classified, a fact becomes one memory, and our own words none.
+"""Capture for agents: every turn is classified, and a fact becomes one memory.
 
 A scripted model or the built-in rules classify. How events wait is in test_capture_queue, what people decide
 in test_capture_control, and what a model may answer in tests/capture/test_reply. No content of a tool is in a

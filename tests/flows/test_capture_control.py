@@ -184,12 +184,12 @@ def test_what_was_asked_for_is_kept_or_refused_aloud_and_is_in_captured(home, re
         stage.daemon.start()
 
         sentences = _reported(stage, repo, "s")
-        assert [each.split(":")[0] for each in sentences].count("not kept") == 1
-        assert any(each.startswith('not kept: "Remember this, please."') for each in sentences)
-        assert any("port 8080" in each and "takes it back" in each for each in sentences)
+        assert [each.split(":")[0] for each in sentences].count("not saved") == 1
+        assert any(each.startswith('not saved: "Remember this, please."') for each in sentences)
+        assert any("port 8080" in each and "undo: " in each for each in sentences)
         assert _reported(stage, repo, "s") == ()
         (secret,) = _reported(stage, repo, "keys")
-        assert secret.startswith("not kept: ")
+        assert secret.startswith("not saved: ")
 
         found = shell.run("captured", "--json").json["captured"]
         (kept,) = [each for each in found if "8080" in each["text"]]
@@ -208,7 +208,7 @@ def test_what_was_asked_for_is_kept_or_refused_aloud_and_is_in_captured(home, re
 
         assert shell.run("captured", "--session", "keys").out.startswith("refused  ")
         assert shell.run("captured", "--today", "--session", "s").out.count("kept  ") == 2
-        assert "nothing that you ask for" in shell.run("captured", "--session", "nobody").err
+        assert "nothing matches: no statement" in shell.run("captured", "--session", "nobody").err
 
 
 # --- what it costs ------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The capture queue from outside: what is promised at once, what comes first, what outlives a stop or fails.
+"""The capture queue from outside: acknowledgements, order, restarts and failures.
 
 The scripted provider plays the classifier and hangs where a test needs a line to form.
 """

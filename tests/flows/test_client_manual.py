@@ -1,4 +1,4 @@
-"""What the client's README and its page of the manual show is run, from top to bottom, with a real daemon."""
+"""Every example in the client's README and manual page runs with a real daemon."""
 
 from __future__ import annotations
 

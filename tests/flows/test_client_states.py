@@ -1,4 +1,4 @@
-"""What agents get from a daemon in every state it can be in: a value by the deadline, never an exception.
+"""Replies in every state of a daemon: a value by the deadline, never an exception.
 
 `Client`, `AsyncClient` and `Observer` in their default mode. A state is a context manager in which a daemon
 is, for example, stopped; calls are made in it and each must end by itself.

@@ -1,4 +1,4 @@
-"""Containers that share a HOME: a daemon in one is asked from another, in which a path is another folder."""
+"""Containers that share a HOME: the same path is another folder for the daemon."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is answered when a model, an endpoint or a build fails, or is late: each case, from outside.
+"""Answers when a model, an endpoint or a build fails, or is late: each case, from outside.
 
 Explicit `hyde` with plain cosine answers a failure with nothing and a reason; `auto` as forged comes falls
 back to the direct strategy, then to words, and says so. No failure is an exception for the agent, none

@@ -1,4 +1,4 @@
-"""A real daemon whose embedding model is slow to be known, becomes another one, or takes short texts only."""
+"""A daemon whose embedding model starts slowly, is replaced, or takes short texts only."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_until_the_gate_knows_the_model_at_most_two_memories_come_and_by_words(h
 
     assert [reply.memories for reply in passing] == [()] * 3
     assert (about.status, len(about.memories), about.indexes) == ("ok", 2, ("lexical",))
-    assert "does not know the embedding model yet" in about.reason
+    assert "the embedding model is still being calibrated" in about.reason
     assert (len(later.memories) > 2, later.indexes) == (True, BOTH)
 
 
@@ -70,8 +70,8 @@ def test_another_dimension_is_noticed_by_a_question_and_all_is_embedded_anew_by_
 
     assert (answered.indexes, answered.memories[0].found.cosine is not None) == (BOTH, True)
     assert scene.embedded.count(EIGHT["m0"]) == sent + 1
-    (warning,) = [each for each in status.warnings if "another model" in each]
-    assert "all memories were embedded anew" in warning
+    (warning,) = [each for each in status.warnings if "a different model" in each]
+    assert "all memories were embedded again" in warning
     assert warning in reported.out
     assert status.state == "ok"
 

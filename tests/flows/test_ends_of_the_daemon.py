@@ -1,4 +1,4 @@
-"""How a daemon ends that cannot start or go on: with a sentence, and a code that its manager understands."""
+"""End of a daemon that cannot start or go on: a sentence, and an exit code for its manager."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_relative_socket_path_is_refused_with_a_sentence(daemon):
     code, reported = served(daemon)
 
     assert (code, reported.count("\n")) == (os.EX_CONFIG, 1)
-    assert "'forged.sock' is no socket path: set FORGED_SOCKET to an absolute path" in reported
+    assert "'forged.sock' is not a socket path: set FORGED_SOCKET to an absolute path" in reported
 
 
 def test_a_part_that_dies_ends_the_daemon_with_a_code_that_has_it_started_again(daemon):
@@ -94,9 +94,9 @@ def test_who_waits_for_a_daemon_that_cannot_be_configured_hears_why_at_once(home
     with activated(home) as service, socket.socket(socket.AF_UNIX) as first:
         first.settimeout(PATIENCE_S)
         first.connect(service.daemon.socket)
-        heard = framing.FrameCutter(65536)
-        while (frame := heard.take()) is None:
-            heard.held += first.recv_into(heard.room())
+        received = framing.FrameCutter(65536)
+        while (frame := received.take()) is None:
+            received.held += first.recv_into(received.room())
         refused = framing.decode_reply(frame)
 
         assert service.process.wait(PATIENCE_S) == os.EX_CONFIG

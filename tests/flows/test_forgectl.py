@@ -158,7 +158,7 @@ def test_a_memory_that_is_not_there_is_1(shell, verb):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["remember", " \n"], "the content is blank"),
+        (["remember", " \n"], "the text is blank"),
         (["remember", "x", "--related", "mem_a:banana"], "unknown relationship 'banana'; use one of "),
         (["list", "--workspace", "/does/not/exist"], "No such file or directory"),
     ],
@@ -309,7 +309,7 @@ def test_files_that_are_no_memories_are_counted_and_named_and_are_no_problem(she
         f"{folder}/{name}" for name in ("deploy.MD", "sub/api.md", "todo.txt")
     ]
     assert "; no problems\n" in report
-    assert "3 files are not read as memories; `forgectl list --problems` shows why" in report
+    assert "3 files are not memories and not read; `forgectl list --problems` shows why" in report
     (folder / "mem_b.md").write_bytes(b"caf\xe9")
     shell.run("rebuild", "--wait")
     assert f"{folder}/mem_b.md: not a text file in UTF-8" in shell.run("list", "--problems").out

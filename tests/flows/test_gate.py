@@ -1,4 +1,4 @@
-"""What an agent is given and what it is spared: the gate in a real daemon, and what it costs.
+"""The gate in a real daemon: injected and rejected memories, and its cost.
 
 The last part is the acceptance test of the gate: the project's own set through the whole product.
 """

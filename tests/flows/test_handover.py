@@ -1,4 +1,4 @@
-"""Another daemon takes the place of the one that runs, and nobody who asks notices."""
+"""Another daemon takes over from the running one, without an effect on clients."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def stage(home: Path) -> Iterator[Stage]:
         yield stage
 
 
-def assert_nobody_noticed(agents: Agents, repo: Path, embedded: Sequence[str]) -> None:
+def assert_no_effect(agents: Agents, repo: Path, embedded: Sequence[str]) -> None:
     """No request failed, and what was told is kept once."""
     assert agents.failures == []
     kept = Counter(each.content for each in on_disk(repo))
@@ -83,7 +83,7 @@ def test_an_upgrade_under_eight_agents_fails_no_request_loses_nothing_and_embeds
         agents.go_on()
     stage.settle()
 
-    assert_nobody_noticed(agents, repo, stage.embedded)
+    assert_no_effect(agents, repo, stage.embedded)
     assert stage.ask(repo, "The walrus 7 sings on Tuesdays.").indexes == ("lexical", "dense")
 
 
@@ -110,7 +110,7 @@ def test_a_restart_by_systemd_under_eight_agents_does_neither(home, repo):
             eventually(lambda: client.status().capture.state == "idle", 3 * PATIENCE_S)
 
         asked = [text for request in provider.requests(EMBEDDINGS) for text in request.inputs]
-        assert_nobody_noticed(agents, repo, asked)
+        assert_no_effect(agents, repo, asked)
 
 
 # --- who does not get the place -----------------------------------------------------------------------

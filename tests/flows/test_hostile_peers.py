@@ -1,4 +1,4 @@
-"""What broken and hostile peers get: a typed error or the end of the connection, while others are served."""
+"""Broken and hostile peers get a typed error or a closed connection; others are served."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`forgectl import` and `export` at a shell, with real daemons: what is shown, written, and comes back."""
+"""`forgectl import` and `export` at a shell, with real daemons."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_rules_are_shown_then_written_and_found_and_asked_again_nothing_is_new(d
 
     assert (dry.code, stored(repo)) == (0, {})
     assert "(repo): 9 new" in dry.out
-    assert "CLAUDE.md:6: what it imports from docs/style.md is not read" in dry.out
+    assert "CLAUDE.md:6: docs/style.md, which it includes, is not read" in dry.out
     assert "new  Commands: Build with `make build`" in dry.out
     assert at.run("import", "CLAUDE.md").code == 2  # nobody can answer, and --yes was not said
 
@@ -95,7 +95,7 @@ def test_a_secret_is_refused_by_itself_and_named_by_its_place_and_never_shown(at
     done = at.run("import", "AGENTS.md", "--yes", "--verbose")
 
     assert done.code == 1
-    assert "AGENTS.md:2: it holds what looks like a secret (GitHub token, token)" in done.out
+    assert "AGENTS.md:2: it seems to contain a secret (GitHub token, token)" in done.out
     assert SECRET not in done.out + done.err
     assert sorted(each["content"] for each in listed(at)) == ["one", "two"]
     assert at.run("import", "AGENTS.md", "--yes", "--allow-secret").code == 0
@@ -252,7 +252,7 @@ def test_a_folder_that_is_no_export_is_never_written_into(at, tmp_path):
 
     for option in ((), ("--force",)):
         refused = at.run("export", "--to", str(tmp_path / "mine"), *option)
-        assert (refused.code, "is no export of forged" in refused.err) == (1, True)
+        assert (refused.code, "is not an export of forged" in refused.err) == (1, True)
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["keep.txt"]
     at.run("export", "--to", str(tmp_path / "out"))
     assert at.run("export", "--to", str(tmp_path / "out")).code == 1

@@ -1,4 +1,4 @@
-"""A socket with a path longer than an address holds: every client, the daemon and its ends work as ever."""
+"""A socket path longer than an address: every client and the daemon work as usual."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A reply that gets lost on its way: the client sends its write again, and the daemon has done it once."""
+"""A lost reply: the client sends its write again, and the daemon has done it once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a harness or a person marks as not said: through a real daemon, none of it reaches any model."""
+"""Text that is marked as not said reaches no model, through a real daemon."""
 
 from __future__ import annotations
 

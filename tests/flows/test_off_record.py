@@ -39,7 +39,7 @@ def test_what_is_refused_is_in_no_file_no_log_and_no_request_and_is_answered_onc
 
     assert on_disk(repo) == on_disk(alone.daemon.home, "user") == []
     assert said_to_model(alone) == []
-    assert answers(alone, repo) == ("not kept, as you asked",)
+    assert answers(alone, repo) == ("not saved, as you asked",)
     assert answers(alone, repo) == ()
     listed = alone.client.ask(ListCaptured(workspace=str(repo))).captured
     assert [(each.text, each.session_id, each.why) for each in listed] == [("", "s", "refusal")]
@@ -63,7 +63,7 @@ def test_it_is_answered_once_also_after_a_restart(home, repo):
         stage.captured(repo, REFUSED, ECHO, kind="session_end")
         stage.daemon.stop()
         stage.daemon.start()
-        assert answers(stage, repo) == ("not kept, as you asked",)
+        assert answers(stage, repo) == ("not saved, as you asked",)
         stage.captured(repo, REFUSED, ECHO, kind="compaction")
         assert answers(stage, repo) == ()
 
@@ -103,7 +103,7 @@ def test_a_request_to_forget_what_no_one_kept_says_so(rules, repo):
     rules.captured(repo, "Forget that the zebra is striped and lives in Kenya.", "ok", session="zebra")
 
     reported = eventually(lambda: answers(rules, repo, "zebra"))
-    assert reported == ("no memory here says what you asked to forget",)
+    assert reported == ("no memory here matches what you asked to forget",)
 
 
 def test_a_sentence_is_not_kept_when_its_memory_was_forgotten_in_the_turn(rules, repo):

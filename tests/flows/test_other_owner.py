@@ -1,4 +1,4 @@
-"""Root in a container works in a person's repository; outside, the person goes on with their own forged."""
+"""Root in a container works in a person's repository; outside, the person's forged goes on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever writes a memory into a repository: `git add -A` does not stage it, until a person wants that."""
+"""`git add -A` does not stage a memory, whatever wrote it, until a person wants that."""
 
 from __future__ import annotations
 

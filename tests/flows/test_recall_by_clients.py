@@ -1,4 +1,4 @@
-"""What agents and sessions remember, as programs see it: by both clients, a real daemon, and a restart."""
+"""Memories of agents and sessions for programs: both clients, a real daemon, and a restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A changed configuration is taken up by a rebuild: the daemon starts over in its process, under its lock."""
+"""A rebuild loads a changed configuration: the daemon restarts in its process, under its lock."""
 
 from __future__ import annotations
 

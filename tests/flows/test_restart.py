@@ -1,4 +1,4 @@
-"""`forgectl restart` and `stop` as a person types them, and what a wrong configuration does to a daemon."""
+"""`forgectl restart` and `stop` as typed, and the effect of a wrong configuration."""
 
 from __future__ import annotations
 

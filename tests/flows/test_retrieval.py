@@ -1,4 +1,4 @@
-"""Retrieval as agents meet it: the turn cache, the window, generations, first builds, scopes and switches.
+"""Retrieval for agents: turn cache, window, generations, first builds, scopes and switches.
 
 All of it through the real daemon; the provider's log tells what a retrieval costs.
 """

@@ -1,4 +1,4 @@
-"""Orders of mixed origin, with a real daemon: they wait for a person, who keeps, changes or drops them.
+"""Orders of mixed origin wait for a person, who keeps, changes or drops them.
 
 The scripted classifier obeys whatever was pasted, as a model may.
 """
@@ -55,7 +55,7 @@ def test_what_a_model_makes_of_pasted_orders_waits_and_is_pinned_nowhere_until_s
     asked = "must agents restart the broker after each edit?"
     reported = stage.ask(repo, asked, session_id="s9", mode="append")
     assert "restart the broker" not in reported.text
-    assert any("it waits for you" in each and "forgectl review" in each for each in reported.captured)
+    assert any("waiting for you in `forgectl review`" in each for each in reported.captured)
     assert f"waiting for you: {state.to_review} proposals" in shell(stage, repo).run("status").out
 
     shown = shell(stage, repo).run("review").out
@@ -83,3 +83,28 @@ def test_what_was_dropped_does_not_come_back_when_the_window_comes_again(stage, 
     stage.client.review(str(repo), drop=[one.id])
     obeyed(stage, repo, MIXED, kind="compaction")
     assert (waiting(stage, repo), on_disk(repo)) == ([], [])
+
+
+def test_on_a_terminal_a_person_chooses_the_scope_of_a_proposal(stage, repo):
+    obeyed(stage, repo, MIXED)
+    number = 1 + [each.content for each in stage.client.review(str(repo)).waiting].index(MIXED)
+
+    def answer(terminal):
+        for question, keys in (
+            ("Save which?", f"{number}\n"),
+            ("Another scope", f"user {number}\n"),
+        ):
+            terminal.wait_for(question)
+            terminal.type(keys)
+        if len(stage.client.review(str(repo)).waiting) > 1:
+            terminal.wait_for("Drop which")
+            terminal.type("\n")
+
+    code, shown = shell(stage, repo).on_terminal("review", act=answer)
+
+    assert code == 0
+    assert "saved mem_" in shown
+    assert waiting(stage, repo) == []
+    (saved,) = [each for each in on_disk(stage.daemon.home, "user") if each.content == MIXED]
+    assert saved.scope == "user"
+    shell(stage, repo).run("forget", saved.id, "--scope", "user", "-y")

@@ -50,7 +50,7 @@ def test_a_daemon_that_ran_by_itself_becomes_a_service_and_one_by_itself_again(m
 
     installed = forgectl(manager, "service", "install")
 
-    assert f"stopped the daemon that ran by itself, pid {by_itself}\n" in installed
+    assert f"stopped the daemon that ran without systemd, pid {by_itself}\n" in installed
     assert f"systemd listens at {manager.socket}" in installed
     with manager.client() as client:  # the first request starts it
         assert client.status().status == "ok"
@@ -76,7 +76,7 @@ def test_a_service_that_is_stopped_is_started_by_the_next_request_unless_its_soc
     stopped = forgectl(manager, "stop")
 
     assert f"stopped forged, pid {first}\n" in stopped
-    assert "systemd's socket stays: the next request starts it again; `forgectl stop --socket`" in stopped
+    assert "it starts again on next use, by systemd's socket; `forgectl stop --socket`" in stopped
     assert (active(manager, "forged.service"), active(manager, "forged.socket")) == ("inactive", "active")
     assert "pong" in forgectl(manager, "ping", "--no-autostart")
     second = pid_of(manager)
@@ -87,7 +87,7 @@ def test_a_service_that_is_stopped_is_started_by_the_next_request_unless_its_soc
     stopped = forgectl(manager, "stop", "--socket")
 
     assert "stopped systemd's socket\n" in stopped
-    assert "socket stays" not in stopped
+    assert "by systemd's socket" not in stopped
     assert active(manager, "forged.socket") == "inactive"
     forgectl(manager, "ping", "--no-autostart", code=3)
     assert "pong" in forgectl(manager, "ping")  # by systemd again, for a client that may start it

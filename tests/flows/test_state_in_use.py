@@ -1,4 +1,4 @@
-"""Causes that keep the state from being read: each is said as it is, and nobody is said to have paused."""
+"""Causes of an unreadable state: each has its own message, and none is called a pause."""
 
 from __future__ import annotations
 

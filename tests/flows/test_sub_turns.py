@@ -1,4 +1,4 @@
-"""One user message and the eight model calls that it leads to, as an agent of each kind passes its list.
+"""One user message and its eight model calls, in the messages of each kind of agent.
 
 The provider's log tells what they cost. `retrieve` is asked before every call of the agent's own model.
 """

@@ -78,7 +78,7 @@ def test_after_an_update_each_repository_is_named_and_one_command_makes_all_as_b
         for name in QUESTIONS:
             client.rebuild(str(code / name), wait=True)
             first, second = asked(client, code / name), asked(client, code / name)
-            assert f"4 memories are withheld in {code / name}" in first.notice
+            assert f"4 memory files in {code / name} are not used yet" in first.notice
             assert f"`forgectl trust {code / name}`" in first.notice
             (own,) = client.list(str(code / name)).memories  # the user's, which stands in every session
             assert (ids(first), ids(second), second.notice) == ([own.id], [own.id], "")
@@ -95,10 +95,10 @@ def test_after_an_update_each_repository_is_named_and_one_command_makes_all_as_b
         assert "Trust these 3 repositories as they are now, with 12 memories" in reported
 
         assert_as_before(client, code, "s2")
-        assert "withheld" not in shell.run("status").out
+        assert "not used yet" not in shell.run("status").out
 
         git(home, "clone", "--quiet", str(code / "alpha"), str(code / "later"))
-        assert "4 memories are withheld" in shell.run("list", "--workspace", str(code / "later")).err
+        assert "4 memory files in" in shell.run("list", "--workspace", str(code / "later")).err
 
     with running(home) as daemon, daemon.client(trusts=False) as client:
         for name in QUESTIONS:
@@ -114,7 +114,7 @@ def test_what_a_no_leaves_withheld_a_review_prints_and_accepts_one_by_one(home, 
         shell = Shell(home, daemon.socket, repo)
         code_of, reported = shell.on_terminal("trust", act=answering("\n"))
         assert code_of == 1
-        assert "mem_evil: would replace mem_good, which is withheld, too" in reported
+        assert "mem_evil: would replace mem_good, which is not used yet either" in reported
         assert "\x1b[2J" not in reported
 
         review = shell.run("review")

@@ -59,7 +59,7 @@ def test_nothing_of_the_other_side_is_injected_and_it_is_said(shared, tmp_path, 
 
     reply = injected(client, ours)
     assert CANARY not in reply.text
-    assert "withheld" in reply.notice
+    assert "not used yet" in reply.notice
     assert CANARY not in repr(client.list(str(ours), all_versions=True))
 
 
@@ -73,7 +73,7 @@ def test_a_commit_while_no_daemon_runs_is_asked_about_and_an_edit_is_not(home, t
         reply = injected(client, ours)
         assert "odd numbers" in reply.text
         assert "9999" not in reply.text
-        assert "1 memory is withheld" in reply.notice
+        assert "1 memory file in" in reply.notice
         (root,) = client.trust(str(ours)).roots
         client.trust(str(ours), action="trust", shown=root.shown)
         assert "9999" in injected(client, ours).text
@@ -94,9 +94,7 @@ def test_after_a_reinstall_the_sentence_is_true_and_imported_rules_stay_unpinned
         put(ours, msgspec.structs.replace(reported, origin=origin, category="project-conventions"))
     with running(home) as daemon, daemon.client(trusts=False) as client:
         reply = injected(client, ours)
-        assert "no record that forged wrote these: reinstalled, restored or cloned?" in reply.notice
-        assert "hand-written ones included" in reply.notice
-        assert "Yes is safe if" in reply.notice
+        assert "forged has no record of writing them (cloned, reinstalled or restored?)" in reply.notice
         assert reply.text == ""
         for root in client.trust(str(tmp_path), action="under").roots:
             client.trust(root.root, action="trust", shown=root.shown)
@@ -121,7 +119,7 @@ def test_a_text_in_conflict_is_in_no_turn_and_is_named_whoever_trusts(shared, tm
     reply = injected(client, ours)
     assert "<<<<<<<" not in reply.text
     assert CANARY not in reply.text
-    assert eventually(lambda: named(client, file), 60).startswith("it is in conflict")
+    assert eventually(lambda: named(client, file), 60).startswith("unresolved merge conflict")
     assert CANARY not in injected(client, ours).text
 
     text = file.read_text()
@@ -203,7 +201,7 @@ def test_no_one_remembers_or_edits_a_text_in_conflict(shared, tmp_path):
     (there,) = client.list(str(ours)).memories
     for scope in ("repo", "user"):
         reply = client.remember(str(ours), text, scope=scope)
-        assert "it is in conflict" in reply.reason
+        assert "unresolved merge conflict" in reply.reason
     reply = client.edit(str(ours), there.id, text)
-    assert "it is in conflict" in reply.reason
+    assert "unresolved merge conflict" in reply.reason
     assert client.remember(str(ours), f"```\n{text}```\n").status == "ok"

@@ -1,4 +1,4 @@
-"""A real daemon whose Chinese memories have a model of their own, at an endpoint that tells two models apart.
+"""A real daemon whose Chinese memories have a model of their own, at an endpoint.
 
 The weights of a 512-dimensional Chinese model cannot be had here, so the endpoint is scripted: it knows a few
 topics in both languages, and answers each model's name with vectors of its own size. What a real model makes

@@ -1,4 +1,4 @@
-"""Chats on disjoint subjects, handed to one store turn by turn: none hides a memory of another's subject."""
+"""Chats on disjoint subjects in one store: none hides a memory of another's subject."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nothing is embedded twice because a daemon ended: a restart, a crash and a reload have their vectors."""
+"""No text is embedded twice after a restart, a crash or a reload of the daemon."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def test_files_of_the_worktree_one_works_in_are_asked_about_and_seen_in_it_alone
         there = [hit.id for hit in client.search(str(project / "main-tree"), "which port").memories]
 
     assert before.memories == ()
-    assert "withheld" in before.notice
+    assert "not used yet" in before.notice
     assert {root.root: root.withheld for root in shown} == {f"{project}/.bare": 0, f"{project}/feat": 1}
     assert here == ["mem_own"]
     assert there == []

@@ -1,4 +1,4 @@
-"""What hooks of each harness are told, as recorded or as their makers document it, and what they answer."""
+"""Hook payloads of each harness, recorded or as documented, and the answers to them."""
 
 from __future__ import annotations
 

@@ -166,7 +166,7 @@ def test_an_export_to_a_link_is_refused_with_the_reason_and_the_link_stays(tmp_p
     link.symlink_to(real)
     before = sorted(tmp_path.rglob("*"))
 
-    with pytest.raises(StoreError, match=f"link is a link to {real}; say that folder itself"):
+    with pytest.raises(StoreError, match=f"link is a link to {real}; give that folder itself"):
         export(str(link), (), replace=True)
 
     assert link.is_symlink()

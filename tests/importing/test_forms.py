@@ -1,4 +1,4 @@
-"""Each form that is read, by files as programs write them: what they become, and what is named as lost."""
+"""Each imported format, by files as programs write them: the memories, and the named losses."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ def test_rules_of_a_repository_have_the_categories_of_their_headings_and_name_th
     assert {(item.scope, item.place) for item in found.items} == {("repo", str(repo))}
     assert (
         "CLAUDE.md:6",
-        "what it imports from docs/style.md is not read; import that file by itself",
+        "docs/style.md, which it includes, is not read; import that file separately",
     ) in whys(found)
-    assert ("CLAUDE.md:4", "what it imports from README.md is not read; import that file by itself") in whys(
+    assert ("CLAUDE.md:4", "README.md, which it includes, is not read; import that file separately") in whys(
         found
     )
 
@@ -92,7 +92,7 @@ def test_a_rule_of_cursor_says_when_it_holds_by_cues(read, repo):
     assert {item.cues for item in found.items} == {
         ("Writing React components", "editing **/*.tsx", "editing src/**/*.jsx")
     }
-    assert whys(found) == [(".cursor/rules/react.mdc:5", "the key 'owner' has no place in a memory")]
+    assert whys(found) == [(".cursor/rules/react.mdc:5", "the key 'owner' cannot be imported")]
 
 
 def test_double_front_matter_of_cursor_is_read(read, repo):
@@ -104,7 +104,7 @@ def test_double_front_matter_of_cursor_is_read(read, repo):
     assert [(item.text, item.cues, item.where) for item in found.items] == [
         ("x", ("editing *.ts",), "a.mdc:10")
     ]
-    assert whys(found) == [("a.mdc:7", "the key 'mood' has no place in a memory")]
+    assert whys(found) == [("a.mdc:7", "the key 'mood' cannot be imported")]
 
 
 @pytest.mark.parametrize("title", FORMS)
@@ -197,7 +197,7 @@ def test_observations_of_claude_mem_and_what_was_learned_are_kept_and_the_rest_i
     ]
     assert whys(found) == [
         ("claude-mem.json#observation-3", "an entry without a text that could be a memory"),
-        ("claude-mem.json#summary-1", "what happened in a session is no memory: request, completed"),
+        ("claude-mem.json#summary-1", "records of sessions are not imported: request, completed"),
         ("claude-mem.json", "1 prompts, as they were typed"),
     ]
 
@@ -225,7 +225,7 @@ def test_a_folder_with_everything_leaves_memories_of_forged_to_be_named(read, re
     found = read(repo)
 
     assert texts(found) == ["one"]
-    assert whys(found) == [(".forge", "memories of forged; import that folder by itself")]
+    assert whys(found) == [(".forge", "memories of forged; import that folder separately")]
 
 
 # --- what is no such file ------------------------------------------------------------------------------
@@ -235,12 +235,12 @@ def test_a_folder_with_everything_leaves_memories_of_forged_to_be_named(read, re
     ("name", "data", "why"),
     [
         ("CLAUDE.md", b"\xff\xfe\x00", "not a text file in UTF-8"),
-        ("CLAUDE.md", b"a\0b", "it holds NUL characters"),
+        ("CLAUDE.md", b"a\0b", "it contains NUL characters"),
         ("CLAUDE.md", b"x" * (513 << 10), "larger than 512 KiB"),
-        ("a.json", b"[" * 100_000, "no JSON that can be read"),
-        ("a.json", b'{"a": 1}', "has no form that is known; say which with --as"),
-        ("a.txt", b"text", "has no form that is known"),
-        ("a.md", b"---\nsource: &a x\nkind: *a\n---\nx", "has no form that is known"),
+        ("a.json", b"[" * 100_000, "not readable as JSON"),
+        ("a.json", b'{"a": 1}', "has no known format; name it with --as"),
+        ("a.txt", b"text", "has no known format"),
+        ("a.md", b"---\nsource: &a x\nkind: *a\n---\nx", "has no known format"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_refused_with_the_reason(read, tmp_path, name, data, why):
@@ -280,7 +280,7 @@ def test_links_out_of_a_folder_are_named_and_not_followed(read, tmp_path, home):
 
     assert (texts(found), whys(found)) == (
         [],
-        [("CLAUDE.md", "a symbolic link; import the file that it leads to")],
+        [("CLAUDE.md", "a symbolic link; import the file that it points to")],
     )
 
 
@@ -316,7 +316,7 @@ def test_a_manifest_that_names_a_folder_elsewhere_is_refused(read, tmp_path):
     for folder in ("../other", "/etc"):
         reported = {"schema_version": 1, "parts": [{"folder": folder, "scope": "user"}]}
         (tmp_path / "forged-export.json").write_text(json.dumps(reported))
-        with pytest.raises(WorkspaceError, match="names a part that is none"):
+        with pytest.raises(WorkspaceError, match="names an unknown part"):
             read(tmp_path)
 
 

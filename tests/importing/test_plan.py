@@ -1,4 +1,4 @@
-"""What goes where: repositories by name, each text once, and links between what is there in the end."""
+"""Destinations of an import: repositories by name, each text once, and links."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_memories_go_to_the_user_to_the_named_repository_or_to_the_current_one()
         ("f", Destination("/w/other", "repo")),
     ]
     assert left == (
-        SkippedItem("x:5", "it is of the repository 'mail'; --into NAME=PATH says where that is"),
+        SkippedItem("x:5", "it belongs to the repository 'mail'; --into NAME=PATH says where that is"),
     )
 
 
@@ -80,8 +80,8 @@ def test_a_text_is_there_once_whatever_its_typography_and_a_file_by_its_id():
 
     assert [move.item.where for move in moves] == ["a:1", "c:3", "d.md"]
     assert left == (
-        SkippedItem("b:2", "it says the same as a:1"),
-        SkippedItem("e.md", "it says the same as d.md"),
+        SkippedItem("b:2", "same text as a:1"),
+        SkippedItem("e.md", "same text as d.md"),
         SkippedItem("f.md", "another file has the same id: d.md"),
     )
 

@@ -67,10 +67,10 @@ class Place:
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit() and is_alive(int(entry.name)):
                 try:
-                    told = (entry / "environ").read_bytes().split(b"\0")
+                    variables = (entry / "environ").read_bytes().split(b"\0")
                 except OSError:
                     continue
-                if f"HOME={self.home}".encode() in told:
+                if f"HOME={self.home}".encode() in variables:
                     found.append(int(entry.name))
         return found
 

@@ -1,4 +1,4 @@
-"""Write constraints.txt from what is installed: `.venv-newest/bin/python tests/install/constraints.py`.
+"""Write constraints.txt from an environment: `.venv-newest/bin/python tests/install/constraints.py`.
 
 In: the packages of the interpreter that runs this, and those that its pip would build with. Out: one exact
 version for each, by name, without any address. A line with a marker is kept: it holds on other interpreters.

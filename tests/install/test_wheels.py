@@ -1,4 +1,4 @@
-"""Both distributions as wheels: what is in them, what they say of themselves, and that they work alone."""
+"""Both distributions as wheels: content, metadata, and use on their own."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from forged.integrations import Machine, machine_of
 
 @pytest.fixture
 def programs(tmp_path: Path) -> Path:
-    """The only folder in PATH, beside those of the system's shell."""
+    """Return the only folder in PATH besides those of the system's shell."""
     folder = tmp_path / "programs"
     folder.mkdir()
     return folder
@@ -20,7 +20,7 @@ def programs(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def machine(home: Path, repo: Path, programs: Path) -> Machine:
-    """A person who stands in a repository."""
+    """Return the machine of a person in a repository."""
     return machine_of({"HOME": str(home), "PATH": f"{programs}:/usr/bin:/bin"}, str(repo))
 
 

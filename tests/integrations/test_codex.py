@@ -1,4 +1,4 @@
-"""What Codex has written down of our hooks: the hashes are those that 0.169.0 wrote for these commands."""
+"""Codex's records of the hooks: the hashes are those that 0.169.0 wrote for these commands."""
 
 from __future__ import annotations
 

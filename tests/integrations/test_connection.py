@@ -155,8 +155,8 @@ def test_settings_behind_a_link_are_changed_where_they_lie(machine, used):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (b'{"a": ', "no JSON at line 1; fix it, or put these in yourself"),
-        (b"[]", "holds no object; fix it"),
+        (b'{"a": ', "no JSON at line 1; fix it, or add these yourself"),
+        (b"[]", "contains no object; fix it"),
         (b'{"hooks": []}', "its hooks"),
         (
             b'{"mcpServers": {"forged": {"command": "x"}}}',
@@ -255,7 +255,7 @@ def test_a_command_that_says_it_is_done_and_has_done_nothing_is_not_believed(mac
         done(machine, "gemini")
 
     update_advice = NEWER.format(f"Gemini CLI {agent_rows()['gemini'].tried}", "@google/gemini-cli", "gemini")
-    assert str(refused.value) == f"gemini says that it is done, but no plug-in is there; {update_advice}"
+    assert str(refused.value) == f"gemini reports success, but no plug-in is there; {update_advice}"
 
 
 def test_taking_away_what_never_came_to_be_is_not_called_a_removal(machine, stand_in):
@@ -299,6 +299,6 @@ def test_an_agents_command_has_its_own_folder_in_path_and_memory_is_off_in_it(
 
 def test_a_plug_in_whose_program_is_gone_cannot_be_taken_away_and_says_by_what(machine, home):
     with pytest.raises(
-        IntegrationError, match="gemini is not there any more, and it alone removes its plug-in: npm"
+        IntegrationError, match="gemini is not there any more, and only it can remove its plug-in: npm"
     ):
         undone(machine, "gemini")

@@ -23,7 +23,7 @@ def test_hooks_run_this_interpreter_and_files_that_are_there(machine):
 
 
 def ended(machine):
-    """How the shell of an agent ends that runs a hook, and what it said."""
+    """Return exit code and output of an agent's shell that runs a hook."""
     run = ["/bin/sh", "-c", machine.hook_shell_line("claude")]
     payload = b'{"hook_event_name": "Stop"}'
     done = subprocess.run(run, input=payload, env={}, capture_output=True, check=False)

@@ -1,4 +1,4 @@
-"""What is rendered: whole, for every agent, and for nobody but this installation."""
+"""Rendered files: complete, for every agent, and for this installation alone."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_agents_have_hooks_and_servers_in_their_own_forms(machine):
 
 @pytest.mark.parametrize("row", agent_rows().values(), ids=lambda row: row.name)
 def test_a_server_sees_where_forgeds_things_lie_as_the_hooks_of_its_agent_do(row, machine):
-    """What the agent passes on or is asked for by name is never frozen as it was when setup ran."""
+    """Variables that the agent passes on or that are named are never frozen at setup."""
     places = {name: f"/moved/{name}" for name in SERVER_VARIABLES if name != "FORGED_BYPASS"}
     environ = {**machine.environ, **places, "FORGED_BYPASS": "1"}
     custom_locations = msgspec.structs.replace(machine, environ=environ)

@@ -1,4 +1,4 @@
-"""How agents stand that have plug-ins, by the files that they leave."""
+"""State of agents with plug-ins, by their files."""
 
 from __future__ import annotations
 

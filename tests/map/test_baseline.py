@@ -1,4 +1,4 @@
-"""What is learned of a model from everyday messages: means on both sides, two axes, and rows without them."""
+"""Calibration of a model by everyday messages: means, two axes, and missing rows."""
 
 from __future__ import annotations
 

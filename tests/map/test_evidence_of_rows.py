@@ -1,4 +1,4 @@
-"""What speaks for rows: looked at together it is, to the last bit, what each has by itself."""
+"""Evidence for rows: computed together it equals, to the last bit, each row's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which memories are let in: each by its own evidence, few for a weak request, most at a session's start."""
+"""The gate: each memory by its own evidence, few for a weak request, most at a start."""
 
 from __future__ import annotations
 

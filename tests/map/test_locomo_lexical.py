@@ -1,4 +1,4 @@
-"""Recall of the lexical index on LoCoMo, in process. FORGED_LOCOMO names the data, which is not in git."""
+"""Recall of the lexical index on LoCoMo, in process; FORGED_LOCOMO is the path of the data."""
 
 from __future__ import annotations
 

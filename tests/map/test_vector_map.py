@@ -1,4 +1,4 @@
-"""Maps: what is known of each memory beside its words and its vector."""
+"""Maps: the attributes of each memory besides its words and its vector."""
 
 from __future__ import annotations
 

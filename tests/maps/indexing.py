@@ -15,8 +15,8 @@ from tests.support.clock import PATIENCE_S
 async def indexing(embedder=None, *, lexical=True, **options):
     """An indexer, and the events it tells."""
     indexer = Indexer(embedder=embedder, lexical=lexical, metrics=Metrics(), **options)
-    indexer.told = []
-    indexer.events.listen(indexer.told.append)
+    indexer.reported = []
+    indexer.events.listen(indexer.reported.append)
     try:
         yield indexer
     finally:

@@ -1,4 +1,4 @@
-"""What became of the memories of a map, told without looking at each of them."""
+"""Changes between two maps, found without a look at each memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Edits of a map: what is laid out beside its large rows answers as if all of them were laid out anew."""
+"""Edits of a map: small parts next to its large rows answer like a full layout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which map is served when: one builder per root, generations, failures, and the end of it."""
+"""The served map: one builder per root, generations, failures, and its end."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def edit(repo, text="edited", memory_id="m0"):
 
 
 def count(indexer, kind):
-    return sum(event.kind == kind for event in indexer.told)
+    return sum(event.kind == kind for event in indexer.reported)
 
 
 @contextlib.asynccontextmanager
@@ -79,7 +79,7 @@ async def test_an_old_slow_build_never_replaces_a_newer_one(repo, root, embedder
         await turns()
         slow.set()
         await index.until_ended(newest, soon())
-        swaps = [event.generation for event in indexer.told if event.kind == "swapped"]
+        swaps = [event.generation for event in indexer.reported if event.kind == "swapped"]
         assert shown(index)["m0"] == "fast"
         assert swaps == sorted(swaps)
 

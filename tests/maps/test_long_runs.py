@@ -1,4 +1,4 @@
-"""What is shown and told of a long embedding before its end."""
+"""Intermediate results and progress of a long embedding."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def vectors(index):
 
 
 def swaps(indexer):
-    return sum(event.kind == "swapped" for event in indexer.told)
+    return sum(event.kind == "swapped" for event in indexer.reported)
 
 
 async def test_vectors_of_a_long_run_are_shown_when_there_are_twice_as_many_and_not_too_often(
@@ -54,7 +54,7 @@ async def test_a_full_rebuild_shows_its_vectors_when_the_last_of_them_is_there(
     put(repo, *(memory(f"n{number}", f"new {number}") for number in range(9 * embedder.chunk)))
     async with indexing(embedder) as indexer:
         index = await opened(indexer, root)
-        before, indexer.told[:] = index.map.dense, []
+        before, indexer.reported[:] = index.map.dense, []
         embedder.hold = asyncio.Event()
         index.builder.forget_vectors()
         goal = index.mark()
@@ -94,7 +94,7 @@ async def test_status_and_events_tell_how_fast_texts_are_embedded_and_how_long_i
         first, embedder.hold = embedder.hold, asyncio.Event()
         first.set()
         await until(lambda: len(embedder.calls) == 9)
-        event = [event for event in indexer.told if event.kind == "embedding"][-1]
+        event = [event for event in indexer.reported if event.kind == "embedding"][-1]
         left = event.total - event.done
         assert left == 4 * embedder.chunk + 2
         assert event.rate > 0

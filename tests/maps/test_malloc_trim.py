@@ -1,4 +1,4 @@
-"""What a build has freed leaves the process."""
+"""Memory that a build has freed is returned to the system."""
 
 from __future__ import annotations
 

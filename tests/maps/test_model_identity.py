@@ -83,7 +83,7 @@ async def test_another_dimension_is_another_model_with_the_next_query(clocked):
 
     assert (clocked.one.dimension, clocked.model.looks) == (48, 2)
     assert clocked.changes == [clocked.one.key] != [clocked.model.key]
-    assert "all memories were embedded anew" in clocked.one.notice
+    assert "all memories were embedded again" in clocked.one.notice
 
 
 async def test_a_single_odd_query_is_no_other_model_and_is_looked_into_once_a_minute(clocked):

@@ -1,4 +1,4 @@
-"""From one daemon's indexer to another one's: no text is embedded twice, and what went is not passed on."""
+"""Vectors from one daemon's indexer to the next: no text is embedded twice."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class Agent:
         return self.process.wait(PATIENCE_S)
 
     def complaints(self) -> str:
-        """What it wrote to stderr, after its end."""
+        """Return its stderr, after its end."""
         return self.process.stderr.read().decode()
 
 

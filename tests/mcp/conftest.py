@@ -23,7 +23,7 @@ def daemon(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDaemon]:
 
 @pytest.fixture
 def agent(tmp_path: Path) -> Iterator[Agent]:
-    """Nobody listens at the address of its daemon, unless a test has made one."""
+    """Run a bridge whose daemon does not exist, unless a test has made one."""
     with started(tmp_path) as agent:
         yield agent
 

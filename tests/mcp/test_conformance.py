@@ -1,4 +1,4 @@
-"""The bridge as the official SDK's client sees it, with a real daemon: every tool, resource and prompt."""
+"""The MCP server with the official SDK's client and a real daemon: every tool, resource and prompt."""
 
 from __future__ import annotations
 

@@ -199,7 +199,7 @@ def test_calls_without_number_are_refused_and_not_a_thread_is_begun_for_them(dae
 
 
 def test_what_was_asked_before_the_agent_hung_up_is_answered(daemon, tmp_path):
-    """As where somebody pipes a few lines into it."""
+    """As with a few lines piped into it."""
     daemon.answers[ListMemories] = Memories(status="empty")
     with started(tmp_path) as agent:
         agent.begin("tools/call", "last", name="list_memories", arguments={})

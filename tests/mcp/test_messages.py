@@ -1,4 +1,4 @@
-"""What a line says, whoever wrote it."""
+"""Parsing of a line from any program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an agent remembers for itself: written, shown and taken away like any memory, and never another's."""
+"""Memories of an agent: written, shown and removed like others, and never another agent's."""
 
 from __future__ import annotations
 
@@ -98,17 +98,17 @@ async def test_a_user_memory_has_a_type_and_an_author_and_is_important_where_no_
 @pytest.mark.parametrize(
     ("fields", "reported"),
     [
-        ({"agent_id": ""}, "whose memories? Name the agent with --agent"),
-        ({"agent_id": "../x"}, "is no agent's id"),
-        ({"agent_id": ".."}, "is no agent's id"),
-        ({"agent_id": "."}, "is no agent's id"),
-        ({"agent_id": "a/b"}, "is no agent's id"),
+        ({"agent_id": ""}, "which agent? Give --agent NAME"),
+        ({"agent_id": "../x"}, "is not an agent id"),
+        ({"agent_id": ".."}, "is not an agent id"),
+        ({"agent_id": "."}, "is not an agent id"),
+        ({"agent_id": "a/b"}, "is not an agent id"),
         ({"agent_id": "a\0b"}, "is no id"),
         ({"agent_id": "claude\n"}, "is no id"),
-        ({"agent_id": "-x"}, "is no agent's id"),
-        ({"agent_id": "кот"}, "is no agent's id"),
-        ({"agent_id": "ｃlaude"}, "is no agent's id"),
-        ({"agent_id": "x" * 65}, "is no agent's id"),
+        ({"agent_id": "-x"}, "is not an agent id"),
+        ({"agent_id": "кот"}, "is not an agent id"),
+        ({"agent_id": "ｃlaude"}, "is not an agent id"),
+        ({"agent_id": "x" * 65}, "is not an agent id"),
         ({"agent_id": "x" * 300}, "is no id"),
         ({"memory_type": "fact"}, "unknown type 'fact' in scope agent"),
         ({"memory_type": "learning", "scope": "user"}, "unknown type 'learning' in scope user"),
@@ -164,7 +164,7 @@ async def test_a_link_is_no_agents_directory(home, repo):
         code, sentence = await parts.refusal(
             wire.Remember(workspace=str(repo), content="text", scope="agent", agent_id="two")
         )
-    assert (code, "is no directory, or a link to one" in sentence) == ("storage_error", True)
+    assert (code, "is not a directory, or is a link" in sentence) == ("storage_error", True)
 
 
 async def test_two_agents_that_write_at_once_lose_nothing(home, repo):

@@ -1,4 +1,4 @@
-"""What the files of a repository that counts may try against a memory of the user, and that each fails."""
+"""Attacks of a trusted repository's files on a memory of the user, all of which fail."""
 
 from __future__ import annotations
 

@@ -54,18 +54,18 @@ async def test_a_text_that_is_there_keeps_its_cues_and_the_reply_says_so(home, r
         again = await remembered(parts, repo, "one", cues=("b",))
 
         assert again.existed
-        assert "its cues and evidence are as they were" in again.reason
+        assert "its cues and evidence were not changed" in again.reason
         assert (await shown(parts, repo, again.memory_id)).cues == ("a",)
 
 
 REFUSED = [
     ({"cues": tuple("abcdef")}, "6 cues are too many"),
     ({"cues": ("x" * 201,)}, "longer than 200 characters"),
-    ({"evidence": ("../outside",)}, "no path below the top"),
+    ({"evidence": ("../outside",)}, "not a path in the repository"),
     ({"evidence": ("missing.py",)}, "cannot be read in this repository"),
     ({"evidence": ("link",)}, "cannot be read in this repository"),
     ({"evidence": ("Makefile:7",)}, "has no lines"),
-    ({"evidence": ("Makefile",), "scope": "user"}, "a file of a repository"),
+    ({"evidence": ("Makefile",), "scope": "user"}, "only memories of a repository"),
 ]
 
 

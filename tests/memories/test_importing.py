@@ -27,19 +27,19 @@ async def outcomes(parts, repo, *drafts, **fields):
 @pytest.mark.parametrize(
     ("bad", "why"),
     [
-        (draft(memory_id="../x"), "is no id for a new memory"),
-        (draft("<private>all of it</private>"), "nothing is left of it"),
+        (draft(memory_id="../x"), "is not a valid id for a new memory"),
+        (draft("<private>all of it</private>"), "nothing is left without"),
         (draft(category="moods"), "unknown category"),
         (draft(related=(wire.Edge("mem_b", "likes"),)), "unknown relationship"),
         (draft(cues=tuple("abcdef")), "6 cues are too many"),
         (
             wire.ImportedDraft(memory_id="mem_f", file=FILE, name="../mem_f.md"),
-            "cannot be the file of a memory",
+            "cannot be the name of a memory file",
         ),
-        (wire.ImportedDraft(memory_id="mem_f", file=FILE, name=".md"), "cannot be the file of a memory"),
+        (wire.ImportedDraft(memory_id="mem_f", file=FILE, name=".md"), "cannot be the name of a memory file"),
         (
             wire.ImportedDraft(memory_id="mem_f", file=FILE + b"x" * (256 << 10), name="a.md"),
-            "cannot be the file of a memory",
+            "cannot be the name of a memory file",
         ),
         (
             wire.ImportedDraft(memory_id="mem_f", file=b"---\nid: mem_f\n---\n\xff", name="a.md"),
@@ -68,7 +68,7 @@ async def test_what_lies_there_and_is_withheld_is_no_memory_and_reported(home, r
 
     assert reported == [("refused", "mem_a"), ("refused", "mem_f"), ("new", "mem_b")]
     assert {each.reason for each in reply.outcomes[:2]} == {
-        "it lies here and is withheld; `forgectl review` shows it"
+        "it is here already but not used yet; `forgectl review` shows it"
     }
 
 

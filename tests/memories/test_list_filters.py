@@ -1,4 +1,4 @@
-"""`list` narrowed: by time, session, origin and what is stale, all at once, here and in every repository."""
+"""Filters of `list`: time, session, origin and stale evidence, in one or all repositories."""
 
 from __future__ import annotations
 

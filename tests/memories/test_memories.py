@@ -444,12 +444,12 @@ async def test_a_memory_that_is_withheld_is_named_as_that(home, repo, kind):
         asked = kind(workspace=str(repo), **WITHHELD[kind]("mem_1", "mem_2"))
         code, reported = await parts.refusal(asked)
         assert code == "invalid"
-        assert "is there and withheld" in reported
+        assert "exists but is not used" in reported
         linked = wire.Remember(workspace=str(repo), content="x", related=(wire.Edge("mem_2"),))
-        assert "is there and withheld" in (await parts.refusal(linked))[1]
+        assert "exists but is not used" in (await parts.refusal(linked))[1]
         got = await parts.ask(wire.GetMemories(workspace=str(repo), ids=("mem_1", "mem_9")))
         assert got.missing == ("mem_1", "mem_9")
-        assert got.reason == "withheld until you decide: mem_1"
+        assert got.reason == "not used until you allow it: mem_1"
 
 
 @pytest.mark.parametrize("kind", WITHHELD, ids=lambda kind: kind.__name__)
@@ -459,7 +459,7 @@ async def test_where_the_state_cannot_be_read_a_memory_that_is_there_is_not_call
     (home / "state/state.db").mkdir()
     async with assembled(home, trusting=False) as parts:
         code, reported = await parts.refusal(kind(workspace=str(repo), **WITHHELD[kind]("mem_1", "mem_2")))
-        assert (code, " is there, but " in reported) == ("busy", True)
+        assert (code, " exists, but " in reported) == ("busy", True)
         assert parts.state.trust.doubt in reported
 
 

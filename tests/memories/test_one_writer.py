@@ -1,4 +1,4 @@
-"""What a reply to `remember` says: which version was replaced, that the base had moved, that it was there."""
+"""Reply of `remember`: the replaced version, a moved base, an existing memory."""
 
 from __future__ import annotations
 

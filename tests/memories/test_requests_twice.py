@@ -31,7 +31,7 @@ from tests.faults.amount import times
 from tests.support.clock import run
 
 # The root is told with the time at which it was trusted.
-TOLD = {"generation", "path", "reason", "root"}
+REPORTED = {"generation", "path", "reason", "root"}
 # Of each verb that writes memories, what is asked; `{top}` is the repository.
 ASKED: dict[str, Callable[[str], wire.Request]] = {
     "remember": lambda top: wire.Remember(workspace=top, content="We sail at noon."),
@@ -95,7 +95,7 @@ async def _stage(parts: Parts, home: Path, repo: Path) -> None:
 
 def _plain(reply: wire.Reply) -> dict[str, object]:
     """Return the parts of a reply that must be equal: all but times and new ids."""
-    return {name: getattr(reply, name) for name in reply.__struct_fields__ if name not in TOLD}
+    return {name: getattr(reply, name) for name in reply.__struct_fields__ if name not in REPORTED}
 
 
 async def _there(parts: Parts, home: Path, repo: Path) -> tuple[list[tuple[str, ...]], list[str], list[str]]:

@@ -1,4 +1,4 @@
-"""What was taken away comes back, and a memory gets another scope."""
+"""Restore of removed memories, and moves to another scope."""
 
 from __future__ import annotations
 
@@ -293,7 +293,7 @@ async def test_a_restore_that_was_read_before_an_erase_brings_nothing_back(home,
         monkeypatch.setattr(parts.memories.writer.trash, "held", late)
         code, reported = await parts.refusal(wire.Restore(workspace=str(repo), memory_id="mem_1"))
 
-    assert (code, "erased meanwhile" in reported) == ("not_found", True)
+    assert (code, "erased or restored meanwhile" in reported) == ("not_found", True)
     assert files(repo) == {}
 
 

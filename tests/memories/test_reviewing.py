@@ -1,4 +1,4 @@
-"""What waits for a person, as a client decides about it: kept through the door that everything goes in by."""
+"""Review by a client: kept proposals take the path of all writes."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ async def test_a_secret_is_kept_only_by_who_insists_and_what_is_private_never(ho
     [
         ({"keep": ("mem_nobody",)}, "waits here"),
         ({"drop": ("mem_nobody",)}, "waits here"),
-        ({"text": "x"}, "a text is for one proposal"),
+        ({"text": "x"}, "a text needs exactly one proposal"),
         ({"keep": ("mem_",), "text": "x"}, "several ids begin"),
     ],
 )

@@ -40,7 +40,7 @@ base64_vectors = changed(_as_base64)
 
 
 def gzipped(provider: ScriptedProvider, request: Request) -> Answer:
-    """Pack the good answer, although nobody asked for it."""
+    """Pack the good answer, without being asked."""
     good = well_behaved(provider, request)
     return Answer(body=gzip.compress(good.payload()), headers={"Content-Encoding": "gzip"})
 

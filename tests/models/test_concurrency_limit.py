@@ -1,4 +1,4 @@
-"""Native calls at once: how many, for whom, and what becomes of those that nobody waits for."""
+"""Concurrent native calls: their number, their order, and calls whose caller has gone."""
 
 from __future__ import annotations
 

@@ -91,27 +91,27 @@ def test_what_the_day_does_not_afford_stays():
 
 
 def test_what_leaves_is_counted_when_it_is_handed_to_the_network():
-    heard: list[EgressRecord] = []
-    egress = EgressGuard(record=heard.append)
+    recorded: list[EgressRecord] = []
+    egress = EgressGuard(record=recorded.append)
     with ScriptedProvider() as provider:
         host = provider.base_url.split("/")[2]
         provider.embeddings = [Answer(status=503)]
         using(embedder(provider, egress), lambda m: m.embed(["ab", "cde"], purpose=QUERY))
-        assert heard == [
+        assert recorded == [
             EgressRecord(host, "query", calls=1, texts=2, characters=5),
             EgressRecord(host, "query", failed=1),
             EgressRecord(host, "query", calls=1, texts=2, characters=5),
             EgressRecord(host, "query", tokens=2),
         ]
-        heard.clear()
+        recorded.clear()
         provider.embeddings = Answer(json={"odd": 1})
         with pytest.raises(ProviderError):
             using(embedder(provider, egress), lambda m: m.embed(["ab"], purpose=QUERY))
-        assert heard == [
+        assert recorded == [
             EgressRecord(host, "query", calls=1, texts=1, characters=2),
             EgressRecord(host, "query", failed=1),
         ]
-    heard.clear()
+    recorded.clear()
     with pytest.raises(ProviderError):  # nobody is there any more, and nothing has left
         using(embedder(provider, egress), lambda m: m.embed(["ab"], purpose=QUERY))
-    assert heard == []
+    assert recorded == []

@@ -1,4 +1,4 @@
-"""What is told of a provider's error sentence: no text that was sent, no part of a key."""
+"""Provider's error messages, quoted without sent text and without parts of a key."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def provider() -> Iterator[ScriptedProvider]:
 
 
 # What a provider says, and a memory that has eight characters and more in common with it.
-TOLD = {
+QUOTED = {
     "a model's name": (
         "model `qwen2.5-coder` not found, try pulling it first",
         "We ask model `qwen2.5-coder` for hypotheses; it was not found first.",
@@ -44,7 +44,7 @@ TOLD = {
 }
 
 
-@pytest.mark.parametrize(("message", "memory"), TOLD.values(), ids=TOLD.keys())
+@pytest.mark.parametrize(("message", "memory"), QUOTED.values(), ids=QUOTED.keys())
 def test_everyday_words_of_errors_and_names_of_models_are_reported_whatever_was_sent(
     provider, message, memory
 ):

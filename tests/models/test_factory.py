@@ -1,4 +1,4 @@
-"""Which model a configuration gives, and what status is told when there is none."""
+"""The models of a configuration, and the reason in status if there is none."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_fastembed_model_without_its_files_is_a_reason_and_never_imported(monk
 
     assert choice.model is None
     assert "put the model's .onnx file, tokenizer.json, tokenizer_config.json into" in choice.reason
-    assert "/forged/models/bge-small-en-v1.5; forged downloads nothing" in choice.reason
+    assert "/forged/models/bge-small-en-v1.5 (forged does not download it)" in choice.reason
 
 
 def test_a_fastembed_model_is_looked_for_where_the_configuration_says(monkeypatch, tmp_path):

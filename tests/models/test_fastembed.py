@@ -47,7 +47,7 @@ class TextEmbedding:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[object]:
-    """What the stand-in for fastembed is asked for."""
+    """Return the calls of a fake fastembed."""
     site = tmp_path / "site"
     plant(monkeypatch, site, "fastembed", FAKE)
     (site / "fastembed-0.9.9.dist-info").mkdir()

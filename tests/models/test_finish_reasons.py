@@ -1,4 +1,4 @@
-"""How chat replies end in any provider's words, over real HTTP: an answer, or why there is none."""
+"""Finish reasons of chat replies in any provider's words, over real HTTP."""
 
 from __future__ import annotations
 
@@ -78,8 +78,12 @@ NO_ANSWER = {
     "blanks": (ended("stop", " \n"), "empty", "the reply is empty"),
     "a call of a tool": (ended("tool_calls", None, tool_calls=CALL), "empty", "called a tool"),
     "a call of old": (ended("function_call", None, function_call=CALL[0]), "empty", "called a tool"),
-    "a thought that never ended": (ended("stop", "<think>hm"), "empty", "did not come to an answer"),
-    "a thought and no answer": (ended("stop", "<think>hm</think>"), "empty", "did not come to an answer"),
+    "a thought that never ended": (ended("stop", "<think>hm"), "empty", "used its whole reply for reasoning"),
+    "a thought and no answer": (
+        ended("stop", "<think>hm</think>"),
+        "empty",
+        "used its whole reply for reasoning",
+    ),
     "a thought that was cut": (ended("length", "<think>hm"), "cut", "before an answer came"),
     "a thought apart that was cut": (
         ended("length", None, reasoning_content=NOTE),
@@ -91,7 +95,7 @@ NO_ANSWER = {
     "no message behind a filter": (
         Answer({"choices": [{"finish_reason": "content_filter"}]}),
         "filtered",
-        "held the answer back",
+        "blocked the answer",
     ),
 }
 

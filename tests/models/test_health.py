@@ -1,4 +1,4 @@
-"""Whether an endpoint's model is worth a call: what opens it, who may ask meanwhile, what is told."""
+"""Circuit breaker of an endpoint's model: what opens it, who may probe, and the report."""
 
 from __future__ import annotations
 

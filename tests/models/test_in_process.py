@@ -1,4 +1,4 @@
-"""The embedder over a model in this process: queries pass passages, deadlines hold, bad rows do not enter."""
+"""Embedder in this process: queries overtake passages, deadlines hold, bad rows are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The real local model: what it finds, that it can be trusted with odd texts, and what stops its load."""
+"""The real local model: search results, odd texts, and failures to load."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The OpenAI-compatible adapter against a real server: replies that must work, faults with their reasons."""
+"""The OpenAI-compatible adapter with a real server: good replies, and faults with their reasons."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_query_of_the_base_url_is_kept_v1_is_never_guessed_and_what_is_no_url_
     endpoint = Endpoint("https://user:pw@host.example/openai/?api-version=3", KEY, egress=EgressGuard())
 
     assert endpoint.url("/embeddings") == "https://host.example/openai/embeddings?api-version=3"
-    assert endpoint.shown("/embeddings") == "https://host.example/openai/embeddings"
+    assert endpoint.display_url("/embeddings") == "https://host.example/openai/embeddings"
     for url in ("http://[bad", "http://host:99999999/", "http://a\x00b/", "http://\u200b/"):
         with pytest.raises(ConfigError):
             Endpoint(url, egress=EgressGuard())

@@ -343,8 +343,8 @@ def test_a_program_is_the_classifier_by_name_alone_and_nothing_else(tmp_path):
     for key, value, message in (
         ("MEMORY__CLASSIFIER_MODEL", "cli:vim", "claude, codex"),
         ("MEMORY__CLASSIFIER_MODEL", "cli:qwen", "cli:qwen/MODEL"),
-        ("MEMORY__RETRIEVAL_MODEL", "cli:claude", "only be the classifier"),
-        ("MEMORY__EMBEDDING_MODEL", "cmd:mine", "only be the classifier"),
+        ("MEMORY__RETRIEVAL_MODEL", "cli:claude", "used as classifier only"),
+        ("MEMORY__EMBEDDING_MODEL", "cmd:mine", "used as classifier only"),
         ("LLM__COMMAND", "claude", "an absolute path"),
         ("LLM__COMMAND", "/usr/../claude", "an absolute path"),
     ):

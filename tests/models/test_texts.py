@@ -1,4 +1,4 @@
-"""What is sent to a model: sendable, within its limits, nothing lost that fits."""
+"""Texts sent to a model: sendable, within its limits, and complete where they fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chat replies that are watched while they are written, over real HTTP: when a call ends, and what it had."""
+"""Streamed chat replies over real HTTP: when a call ends, and its text so far."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several machines of one user and a server between them, without disks and sockets: for the merge alone.
+"""Several machines of one user and a server, without disks and sockets: for the merge alone.
 
 `Machine` does to its files what the daemon does to its own, by the same functions; `Server` takes changes as
 the real one does. A call in `Breaking` fails at a chosen moment, as if the daemon were killed there.

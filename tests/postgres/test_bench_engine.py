@@ -1,4 +1,4 @@
-"""What the bench says of the engine is measured on right answers, and its server ends with it."""
+"""The bench measures the engine on right answers, and its server ends with it."""
 
 from __future__ import annotations
 

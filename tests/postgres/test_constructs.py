@@ -1,4 +1,4 @@
-"""No SQL of ours holds what a distributed PostgreSQL such as Citus cannot take, or takes only at a price."""
+"""forged's SQL avoids constructs that a distributed PostgreSQL such as Citus lacks."""
 
 from __future__ import annotations
 

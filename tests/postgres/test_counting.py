@@ -1,4 +1,4 @@
-"""Answers are counted in place: a row that left its page would be put into the graph of vectors once more."""
+"""Answers are counted in place: a moved row would be added to the vector graph again."""
 
 from __future__ import annotations
 

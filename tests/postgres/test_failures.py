@@ -1,4 +1,4 @@
-"""What a server says becomes a sentence that says what mends it, and whether to look again soon."""
+"""A server's error becomes a sentence with the remedy, and a time for the next attempt."""
 
 from __future__ import annotations
 

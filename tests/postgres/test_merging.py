@@ -1,4 +1,4 @@
-"""Files of one user on several machines become the same everywhere, and nothing is lost unless forgotten."""
+"""Files of one user on several machines become equal, and only forgotten ones are lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A recall that asks a real server beside the files and sessions of this machine."""
+"""A recall over a real server and the files and sessions of this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What shared memories speak of: two steps from a name by one query, within one owner, and gone with them."""
+"""Entities of shared memories: two links from a name by one query, within one owner."""
 
 from __future__ import annotations
 

@@ -284,8 +284,8 @@ def test_in_a_copy_of_the_database_no_one_owns_anything(pair):
 @pytest.mark.parametrize(
     ("made", "sentence"),
     [
-        ("SUPERUSER", "is a superuser, so that nothing holds it back"),
-        ("BYPASSRLS", "bypasses row level security, so that nothing holds it back"),
+        ("SUPERUSER", "is a superuser, so row level security does not limit it"),
+        ("BYPASSRLS", "bypasses row level security, so row level security does not limit it"),
         ("NOINHERIT", "inherits nothing"),
         (None, "there is no role"),
     ],

@@ -1,4 +1,4 @@
-"""The page on very many memories speaks of the statements that there are, and says rightly where they go."""
+"""The manual page on scale names the existing statements and their partitions."""
 
 from __future__ import annotations
 

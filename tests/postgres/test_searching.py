@@ -1,4 +1,4 @@
-"""The four searches, against a real server: limits, filters, order, expiry, heads, and one partition each."""
+"""The four searches on a real server: limits, filters, order, expiry, heads, partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server that is killed, stopped or frozen: nothing acknowledged is lost or doubled, none waits for it."""
+"""A killed, stopped or frozen server: no acknowledged write is lost, and no client waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writing to a team's server: what is kept, what stays away, and what happens while the server is gone."""
+"""Writes to a team's server: stored, withheld, and queued while the server is gone."""
 
 from __future__ import annotations
 

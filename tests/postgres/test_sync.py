@@ -1,4 +1,4 @@
-"""Two daemons of one user, each with a HOME of its own, and a real server between them that they can lose."""
+"""Two daemons of one user, each with its own HOME, and a real server that can fail."""
 
 from __future__ import annotations
 

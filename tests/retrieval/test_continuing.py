@@ -1,4 +1,4 @@
-"""What a message continues: which messages lean on what was said, which stand alone, which say nothing."""
+"""Follow-up messages: those that need context, those that do not, and empty ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which sentences are taken from what a model writes; every form here was seen from a real one."""
+"""Sentences taken from a model's reply; every form here is from a real one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which lines of a reply that is being written can be no thought.
+"""Lines of a partial reply that cannot be leaked reasoning.
 
 The openings are how models with open weights begin to think, in the register of their public examples, over a
 prompt that asks for notes about indentation.

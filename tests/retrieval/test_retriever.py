@@ -1,4 +1,4 @@
-"""The pipeline over small fakes: the order of fallbacks, what is kept, chains, hops, and what never shows."""
+"""The retrieval pipeline over small fakes: order of fallbacks, cache, chains, links."""
 
 from __future__ import annotations
 
@@ -174,9 +174,9 @@ BLANK = said("x", "assistant")
 TRADES = "plumbing heating roofing carpentry masonry tiling glazing painting wiring fencing paving gutters"
 FAINT = said(f"{TRADES} and a walrus")
 BOTH_INDEXES, BY_WORDS = ("lexical", "dense"), ("lexical",)
-AUTH, ON_THEIR_WAY = "provider: auth", "vectors are on their way; answered by words"
+AUTH, ON_THEIR_WAY = "provider: auth", "keyword results only; embeddings are still being computed"
 NO_KEY, FIRST = "auth: no key", "first build is running"
-ANOTHER = "the embedding model has become another one; answered by words"
+ANOTHER = "keyword results only; the embedding model was changed"
 ODD = vector_map([memory("a", "x")], {"a": (1.0, 0.0)}, lexical=False)
 FULL, READ, NOTHING = View((BOTH,)), View((WORDS,)), View((EMPTY,), generation=1)
 GATED = {"min_score": 0.95}
@@ -206,8 +206,8 @@ def failed(reason, status="error"):
     return status, "", reason, (), False
 
 
-LATE = failed("retrieval_timeout_s is over", "timeout")
-NO_MESSAGE = "there is no message to find memories for"
+LATE = failed("the time limit (memory.retrieval_timeout_s) was reached", "timeout")
+NO_MESSAGE = "there is no message to search for"
 ANSWERS = {
     "hyde works": (Chat("h"), Embedder(), FULL, ok(strategy="hyde"), {}),
     "no hyde": (Chat(error=REFUSED), Embedder(), FULL, ok("hyde: auth"), {}),
@@ -329,7 +329,7 @@ def test_until_the_model_is_known_two_memories_come_at_most_by_words_and_no_ques
     )
 
     assert (about.status, about.indexes, len(about.ranked), about.degraded) == ("ok", BY_WORDS, 2, True)
-    assert "does not know the embedding model yet" in about.reason
+    assert "the embedding model is still being calibrated" in about.reason
     assert (next_to.status, next_to.ranked) == ("empty", ())
     assert embedder.calls == []
 

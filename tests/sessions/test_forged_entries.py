@@ -1,4 +1,4 @@
-"""Bodies made to break out of their entry or to forge another: the block has its own frame, and one of it.
+"""Memory texts that try to break out of their entry or to forge another one.
 
 The reader of these tests is as kind to a forger as a model may be: any line separator ends a line, letters
 that are drawn alike are alike, what cannot be seen is not there, and white space at the beginning does not

@@ -1,4 +1,4 @@
-"""What a session is told turn by turn: block, append, corrections, the cut, and that bytes stay the same."""
+"""A session's injections turn by turn: block, append, corrections, the cut, stable bytes."""
 
 from __future__ import annotations
 

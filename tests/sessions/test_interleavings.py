@@ -1,4 +1,4 @@
-"""Explicit requests in sessions of hooks: each is captured once, in its own roots, however its turn ends."""
+"""Explicit requests in sessions of hooks: each is captured once, in its own roots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which memories come with a session and without a search, and in which order."""
+"""Pinned memories of a session, and their order."""
 
 from __future__ import annotations
 

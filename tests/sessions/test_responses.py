@@ -1,4 +1,4 @@
-"""What an agent answers in a session comes back in that session, without secrets, and goes with it."""
+"""An agent's responses come back in their session, without secrets, and end with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A child process that is killed before every system call of an action that changes anything on a disk.
+"""A child process that is killed before every system call that changes a disk.
 
 One child for each call: what lies between two such calls leaves the same behind as the second.
 """

@@ -1,4 +1,4 @@
-"""How often memories are found: counted at once, kept over a restart, bounded, forgotten with them."""
+"""Counts of found memories: immediate, persistent, bounded, forgotten with them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What agents' hooks told is counted by day, outlives the daemon, and is bounded."""
+"""Events of agents' hooks: counted by day, persistent, and bounded."""
 
 from __future__ import annotations
 

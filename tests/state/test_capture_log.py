@@ -1,4 +1,4 @@
-"""What capture has kept and refused, as it is kept: how long, how much, and without what was forgotten."""
+"""Stored decisions of capture: their age, size, and removal of forgotten text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was acknowledged is in one place, whole, and what is forgotten is in none."""
+"""Acknowledged events are in one place, whole, and forgotten ones in none."""
 
 from __future__ import annotations
 
@@ -95,12 +95,12 @@ async def test_event_that_was_given_up_is_dead_with_all_that_is_known_and_waits_
     async with opened(directory) as state:
         await state.events.put(event())
         await decide(state)
-        await state.events.give_up(event(), "the worker died 3 times over it")
+        await state.events.give_up(event(), "the worker died 3 times on it")
         assert (state.events.count, state.events.dead_count) == (0, 1)
         (found,) = await state.events.dead()
 
     assert found == DeadLetter(
-        event(), "the worker died 3 times over it", found.died_at, found.bytes, documents()
+        event(), "the worker died 3 times on it", found.died_at, found.bytes, documents()
     )
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:.]+Z", found.died_at)
     assert found.bytes > 500

@@ -1,4 +1,4 @@
-"""Which daemon has the file open: said by a record that is believed as long as its writer lives."""
+"""The daemon that has the file open, by a record that counts while its writer lives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was injected where, as it is kept: how long, how much, and without what was forgotten."""
+"""Stored injections: their age, size, and removal of forgotten text."""
 
 from __future__ import annotations
 

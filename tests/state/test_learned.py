@@ -1,4 +1,4 @@
-"""How far past sessions were read: it outlives the daemon, is bounded, and stands or falls with events."""
+"""Read positions of past sessions: persistent, bounded, and written with events."""
 
 from __future__ import annotations
 

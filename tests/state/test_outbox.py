@@ -1,4 +1,4 @@
-"""What waits for the shared server: in order, across restarts, bounded, and gone once it is forgotten."""
+"""Pending writes for the shared server: ordered, persistent, bounded, and forgettable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What requests came to: one row for each key, for a day, and nothing of what was forgotten but that."""
+"""Results of requests: one row for each key, for a day, without forgotten text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is written when: durable before the answer, spending every five seconds, a copy once a day."""
+"""Times of writes: durable before the answer, spending every five seconds, a daily copy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What waits for a person: it survives a restart, is bounded in number and age, and forgets what it must."""
+"""Proposals that wait for review: persistent, bounded in number and age, forgettable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lies in the state directory and is not the daemon's."""
+"""Unexpected files in the state directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Searches that wait at the same time share one product with the maps they see, and each finds its own."""
+"""Concurrent searches share one product per map, and each gets its own result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What speaks for a hit, in a word: of a list of which nothing is held back."""
+"""Confidence labels of hits in a list."""
 
 from __future__ import annotations
 

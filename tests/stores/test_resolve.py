@@ -1,4 +1,4 @@
-"""What a workspace stands for, and that nobody else waits while a repository is looked at."""
+"""Roots of a workspace, resolved without a delay for other clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What sessions remember: for how long, how much, and that each is told its own alone."""
+"""Memories of sessions: lifetime, size, and separation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is chat: the file that is shipped, what it was trained on, what becomes of lines it has not seen."""
+"""Small talk: the shipped model, its training data, and unseen lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which model a text is for, where Chinese, Japanese and Korean have one of their own."""
+"""The model for a text, if Chinese, Japanese and Korean have one of their own."""
 
 from __future__ import annotations
 

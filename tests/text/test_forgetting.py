@@ -1,4 +1,4 @@
-"""What is left when a sentence is forgotten, and when a person says the same again."""
+"""Remains of a forgotten sentence, and a person who states it again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What forged has put into a conversation is cut out of it again, and nothing else is."""
+"""forged's injections are cut out of a conversation, and no other text."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from forged.cli.captured import _pages
+from forged.cli.captured import _entry_lines
 from forged.cli.listing import chain_table, explanation, hit_lines, memory_list, memory_page, memory_table
 from forged.cli.reviewing import _proposal, numbered
 from forged.cli.since import parse_time
@@ -59,7 +59,7 @@ SURFACES = {
     "history": lambda: chain_table(wire.Chain(memories=(RECORD,))),
     "search": lambda: hit_lines((HIT,), _plain, 0),
     "why": lambda: explanation(wire.Explained(at=NIGHT, session_id="s"), "", _plain),
-    "captured": lambda: _pages(CALL, [wire.CapturedEntry(at=NIGHT, text="text")], with_root=False),
+    "captured": lambda: _entry_lines(CALL, [wire.CapturedEntry(at=NIGHT, text="text")], with_root=False),
     "review": lambda: _proposal(PROPOSED, _plain),
     "review at a terminal": lambda: numbered([PROPOSED], _plain),
     "block": lambda: [render([Ranked(replace(memory("mem_1", "text"), created_at=NIGHT), 1.0)], 4000).text],

@@ -1,4 +1,4 @@
-"""Prompts are files: each has its reasons beside it, and what is sent is the file and nothing else."""
+"""Prompts are files: each has its reasons in a file, and the request is the prompt alone."""
 
 from __future__ import annotations
 

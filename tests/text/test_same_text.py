@@ -1,4 +1,4 @@
-"""What counts as said already. A fact that is taken for another is lost, so the rules of difference lead."""
+"""Equal statements. A fact taken for another is lost, so rules of difference come first."""
 
 from __future__ import annotations
 

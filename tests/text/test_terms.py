@@ -1,4 +1,4 @@
-"""What counts as a term: stems, parts of identifiers, pairs of characters, and beginnings of words."""
+"""Terms of a text: stems, parts of identifiers, pairs of characters, and prefixes."""
 
 from __future__ import annotations
 

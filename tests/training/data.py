@@ -1,4 +1,4 @@
-"""What the head is trained on: the sentences written for it, and the development halves of what people say.
+"""Training data of the linear model: written sentences, and the development sets.
 
 These are labelled messages, a third of them with something to keep, and the turns of agents' lives, which
 hardly ever have: those that may have are left out, by a list.

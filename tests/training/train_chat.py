@@ -1,4 +1,4 @@
-"""Trains what recognises chat and writes it: part of `make linear-models`. Prints how that fares.
+"""Train the small-talk model, a part of `make linear-models`, and print its scores.
 
 Learnt from `tests/data/chat/learn.tsv`, from sentences and messages that the head learns from, where the kind
 `chat` stands against all others, and from the turns of agents' lives. Nothing is learnt from `judge.tsv`, and

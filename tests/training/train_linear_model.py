@@ -113,13 +113,13 @@ class Point(NamedTuple):
     def is_good(self) -> bool:
         """Enough of what is kept is right, one standard error taken off, and few turns are kept."""
         error = sqrt(self.precision * (1 - self.precision) / self.kept) if self.kept else 1.0
-        return self._is_told() and self.precision - error >= PRECISION
+        return self._is_reported() and self.precision - error >= PRECISION
 
     def is_good_to_ask(self) -> bool:
         """Hardly anything of what is taken for a request is none, and few turns are taken for one."""
-        return self._is_told() and self.precision >= ASKED_PRECISION
+        return self._is_reported() and self.precision >= ASKED_PRECISION
 
-    def _is_told(self) -> bool:
+    def _is_reported(self) -> bool:
         return self.kept >= _FEW and self.turns <= _MOST_TURNS
 
 

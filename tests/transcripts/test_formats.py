@@ -1,4 +1,4 @@
-"""What the recorded sessions do not show: branches, summaries, agents of agents, damage, hostile files."""
+"""Transcript features beyond the recorded sessions: branches, summaries, damage, hostile files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a root counts, by what is on record of it: never asked about, empty at first, trusted, pinned."""
+"""Files of a root that count, by its record: never asked about, empty at first, trusted."""
 
 from __future__ import annotations
 

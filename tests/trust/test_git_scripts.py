@@ -283,7 +283,10 @@ async def test_git_that_hangs_or_does_not_end_its_talk_costs_its_limit_and_nothi
         put(ours, memory("new", "by hand"))
         monkeypatch.setattr("forged.trust.git._PROGRAMS", (str(slow),))
         monkeypatch.setattr("forged.trust.git._LIMIT_S", 0.2)
-        for script, why in (("exec sleep 60", "git took longer than 0.2 s"), ("exec yes", "git said more")):
+        for script, why in (
+            ("exec sleep 60", "git took longer than 0.2 s"),
+            ("exec yes", "git's output is too long"),
+        ):
             slow.write_text(f"#!/bin/sh\n{script}\n")
             slow.chmod(0o755)
             monkeypatch.setattr("forged.trust.git._MOST_BYTES", 1 << 16)

@@ -1,4 +1,4 @@
-"""Which directory a root is: device, inode and birth time, of `.git` where there is one."""
+"""Identity of a root's directory: device, inode and birth time, of `.git` if there is one."""
 
 from __future__ import annotations
 

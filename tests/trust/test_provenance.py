@@ -1,4 +1,4 @@
-"""Whose bytes a file has, in a root that nobody was asked about: what git brings is withheld, in every way.
+"""Origin of a file's bytes in a root without a decision: all bytes from git are withheld.
 
 `own` roots had nothing foreign at the first look, `unknown` ones had something. The same table is tried with
 a daemon in `tests/flows/test_trust_by_bytes.py`.

@@ -1,4 +1,4 @@
-"""What is shown of a memory: never the secret in its file, and no origin that the file alone claims."""
+"""Redacted view of a memory: no secret of its file, and no origin that only the file claims."""
 
 from __future__ import annotations
 

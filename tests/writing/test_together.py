@@ -1,4 +1,4 @@
-"""Who waits together is served together, and who is alone waits for nobody."""
+"""Group commit: concurrent writers share a commit, and a single one does not wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a new version is based on, and what it keeps of that."""
+"""Base of a new version, and the fields that it keeps."""
 
 from __future__ import annotations
 

@@ -145,8 +145,8 @@ class MemoryRecord(Facts, frozen=True, kw_only=True):
     are ids of other newest versions, made elsewhere; none of them replaces another. `cues` are lines that say
     when the memory is useful. `evidence` are files that it depends on, as PATH, PATH:LINE or PATH:FIRST-LAST;
     `stale` are those that changed or disappeared since. `entities` are names in its front matter and text,
-    and `relations` connect them; a list has both only on request. `chunk_index` is the position in the
-    document `document_id`, -1 outside of documents.
+    and `relations` connect them; a list has both, and the `path` of the file, only on request. `chunk_index`
+    is the position in the document `document_id`, -1 outside of documents.
 
     With `found` a record has the fields that a turn needs: id, scope, category, version, content,
     `created_at`, `root` and `stale`. A search adds entities and relations, a recall attributes and session.
@@ -177,6 +177,7 @@ class MemoryRecord(Facts, frozen=True, kw_only=True):
     document_id: str = ""
     chunk_index: int = -1
     found: Ranking | None = None
+    path: str = ""
 
 
 class Remembered(Reply, frozen=True, tag="remembered"):

@@ -1,1 +1,1 @@
-"""The demo: `steps` are played on a `stage`, with an `agent` in processes of its own."""
+"""The demo: `steps` run on a `stage`, with an `agent` in processes of its own."""

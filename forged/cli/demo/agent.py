@@ -1,7 +1,7 @@
-"""The agent processes of `forgectl demo`: they know nothing of forged but its client.
+"""Agent processes of `forgectl demo`, which use only forged's client library.
 
-Run as `python -m forged.cli.demo.agent write|read|turns WORKSPACE [MESSAGE MODE]`; prints JSON for the demo
-to show. What stands here is what an agent's integration would hold.
+Run as `python -m forged.cli.demo.agent write|read|turns WORKSPACE [MESSAGE MODE]`; prints JSON for the demo.
+An agent's integration would contain this code.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MEMORIES = (
 )
 _EDGES = {"prepared": "pool"}
 
-# What the user says, and what the agent answers: one thing to keep, one correction, and small talk.
+# Messages of the user with the agent's answers: a preference, a correction, and small talk.
 TURNS = (
     (
         "Always use errors.As to check Go errors, never a type assertion. Can you fix the handler?",
@@ -39,14 +39,14 @@ TURNS = (
 
 
 class WriteTimes(msgspec.Struct):
-    """Ids of the memories by what they are called in the demo, and the milliseconds of each write."""
+    """Ids of the memories by their names in the demo, and the milliseconds of each write."""
 
     ids: dict[str, str]
     milliseconds: list[float]
 
 
 class Finished(msgspec.Struct):
-    """Milliseconds of each `on_turn_complete`, what was answered how often, and whether all arrived."""
+    """Milliseconds of each `on_turn_complete`, counts of the answers, and if all turns arrived."""
 
     milliseconds: list[float]
     outcomes: dict[str, int]
@@ -54,7 +54,7 @@ class Finished(msgspec.Struct):
 
 
 class Read(msgspec.Struct):
-    """One retrieve as the agent saw it; `cached`: the same turn asked again got the same text sooner."""
+    """One retrieve of the agent; `cached`: the same turn got the same text from the cache."""
 
     milliseconds: float
     reply: Retrieved
@@ -62,7 +62,7 @@ class Read(msgspec.Struct):
 
 
 def write(workspace: str) -> WriteTimes:
-    """Remember four things, of which one leads to another by an edge."""
+    """Remember four memories, with a link between two of them."""
     ids: dict[str, str] = {}
     took = []
     with Client(strict=True) as client:
@@ -76,7 +76,7 @@ def write(workspace: str) -> WriteTimes:
 
 
 def read(workspace: str, message: str, mode: str) -> Read:
-    """Ask for the memories of one turn, twice: the second is a sub-turn of the same message."""
+    """Retrieve for one turn twice: the second time is a sub-turn of the same message."""
     said = [{"role": "user", "content": message}]
     with Client(strict=True) as client:
         client.ping()
@@ -88,7 +88,7 @@ def read(workspace: str, message: str, mode: str) -> Read:
 
 
 def turns(workspace: str) -> Finished:
-    """Finish turns as an agent's loop does: the window grows, and no call waits for the daemon."""
+    """Finish turns as an agent's loop does, with a growing conversation and no waiting."""
     observer = Observer(workspace, "demo-turns")
     window: list[dict[str, str]] = []
     took = []

@@ -1,7 +1,7 @@
-"""What the demo plays on: a scratch HOME, a repository, a daemon and the agents' processes.
+"""Environment of the demo: a scratch HOME, a repository, a daemon and agent processes.
 
-Nothing outside the scratch directory is read or written. Whatever does not come out as promised is raised as
-`DemoFailed`, which ends forgectl with EX_SOFTWARE; everything that was started ends with the `with` block.
+Nothing outside the scratch directory is read or written. After a failed step, which
+raises `DemoFailed`, forgectl exits with EX_SOFTWARE. Every process ends with the `with` block.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from forged_client.protocol import MemoryRecord
 VISIBLE_S = 5.0
 _READY_S = 30.0
 _LOG_SHOWN = 2000
-# A model for the demo to use, if the user has named one.
+# A chat model for the demo, if the user has configured one.
 _MODEL_VARIABLES = (
     *("FORGED_LLM__MODEL", "FORGED_LLM__BASE_URL", "FORGED_LLM__API_KEY"),
     *("OPENAI_API_KEY", "OPENAI_BASE_URL"),
@@ -38,13 +38,13 @@ _MODEL_VARIABLES = (
 
 
 class DemoFailed(click.ClickException):
-    """A step did not come out as promised."""
+    """Raised when a step has an unexpected result."""
 
     exit_code = os.EX_SOFTWARE
 
 
 class Stage(msgspec.Struct, frozen=True):
-    """An empty HOME and repository, and a client of the daemon that serves them."""
+    """Scratch HOME and repository, and a client of the daemon that serves them."""
 
     home: Path
     repo: Path
@@ -57,15 +57,15 @@ class Stage(msgspec.Struct, frozen=True):
     def workspace(self) -> str:
         return str(self.repo)
 
-    def said(self) -> str:
-        """All that the daemon has logged."""
+    def log_text(self) -> str:
+        """Return the log of the daemon."""
         return self.log.read_text(errors="replace")
 
     def memories(self) -> tuple[MemoryRecord, ...]:
         return self.client.list(self.workspace).memories
 
     def agent(self, act: str, *arguments: str) -> bytes:
-        """Run an agent process to its end; returns what it printed."""
+        """Run an agent process and return its output."""
         command = (sys.executable, "-m", "forged.cli.demo.agent", act, self.workspace, *arguments)
         return self._run("the agent process", command)
 
@@ -82,7 +82,7 @@ class Stage(msgspec.Struct, frozen=True):
         return done.stdout
 
     def stop(self) -> tuple[int, float]:
-        """End the daemon as a service manager would; its exit code, and the milliseconds that it took."""
+        """Stop the daemon by SIGTERM; return its exit code and the milliseconds."""
         began = time.perf_counter()
         self.daemon.send_signal(signal.SIGTERM)
         code = self.daemon.wait(10)
@@ -94,7 +94,7 @@ class Stage(msgspec.Struct, frozen=True):
 
 @contextmanager
 def new_stage(call: Invocation) -> Iterator[Stage]:
-    """A stage in a scratch directory; all of it is gone at the end. Raises DemoFailed without a daemon."""
+    """Create a stage in a scratch directory and remove it at the end. Raises DemoFailed without a daemon."""
     with tempfile.TemporaryDirectory(prefix="forged-demo-") as directory:
         home, repo, log = (Path(directory, name) for name in ("home", "repo", "daemon.log"))
         home.mkdir()
@@ -105,7 +105,7 @@ def new_stage(call: Invocation) -> Iterator[Stage]:
             "LANG": "C.UTF-8",
             "FORGED_SOCKET": f"{directory}/run/forged.sock",
             "GIT_CONFIG_NOSYSTEM": "1",
-            # The same everywhere: a model would find by meaning what step 7 wants reached by a hop.
+            # The same everywhere: with embeddings step 7 would not need the link.
             "FORGED_MEMORY__EMBEDDING_MODEL": "builtin:lexical",
             **{name: call.environ[name] for name in _MODEL_VARIABLES if name in call.environ},
         }
@@ -123,14 +123,14 @@ def has_git() -> bool:
     return shutil.which("git") is not None
 
 
-def expect(holds: bool, promise: str) -> None:
-    if not holds:
-        raise DemoFailed(f"not as promised: {promise}")
+def expect(is_true: bool, promise: str) -> None:
+    if not is_true:
+        raise DemoFailed(f"failed: {promise}")
     click.echo(f"  ok: {promise}")
 
 
 def wait_until(check: Callable[[], bool], complaint: Callable[[], str], within_s: float = VISIBLE_S) -> float:
-    """The milliseconds until `check` held. Raises DemoFailed with the complaint if it never does."""
+    """Wait until `check` is true; return the milliseconds. Raises DemoFailed with the complaint."""
     began = time.perf_counter()
     while not check():
         if time.perf_counter() - began > within_s:
@@ -143,17 +143,17 @@ def wait_until(check: Callable[[], bool], complaint: Callable[[], str], within_s
 
 
 class NotStarted(ForgedError):  # noqa: N818 - reads as the state it names
-    """The daemon did not come up; the message ends with its last words."""
+    """Raised when the daemon does not start; the message ends with its log."""
 
 
 @contextmanager
 def daemon(env: Mapping[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A new daemon that answers, which is killed at the end of the block if it still runs.
+    """Start a daemon, and kill it at the end of the block if it still runs.
 
     `env` is all of its environment, HOME and FORGED_SOCKET included. Raises NotStarted.
     """
     with ExitStack() as ends:
-        with log.open("wb") as output, _signals_held():
+        with log.open("wb") as output, _delayed_signals():
             process = subprocess.Popen(
                 [sys.executable, "-m", "forged", "serve"],
                 env=dict(env),
@@ -169,33 +169,30 @@ def daemon(env: Mapping[str, str], log: Path) -> Iterator[subprocess.Popen[bytes
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End it and its children; nothing in a scratch directory is worth a longer goodbye."""
+    """Kill the daemon and its children."""
     if process.poll() is None:
         os.killpg(os.getpgid(process.pid), signal.SIGKILL)
     process.wait()
 
 
 @contextmanager
-def _signals_held() -> Iterator[None]:
-    """A signal that ends this program waits for the end of the block, in which a process is begun.
-
-    Raised before anybody has the process in hand, it would leave that behind. Only the main thread runs
-    signal handlers; elsewhere there is nothing to hold. What the process inherits stays as it is.
-    """
+def _delayed_signals() -> Iterator[None]:
+    """Delay SIGINT and SIGTERM until the block, which starts a process, has ended."""
+    # A signal during the start would leave the process behind. Only the main thread runs signal handlers.
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    came: list[int] = []
+    received: list[int] = []
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    held = {number: handler for number, handler in handlers.items() if callable(handler)}
-    for held_number in held:
-        signal.signal(held_number, lambda number, _frame: came.append(number))
+    handled = {number: handler for number, handler in handlers.items() if callable(handler)}
+    for each in handled:
+        signal.signal(each, lambda number, _frame: received.append(number))
     try:
         yield
     finally:
-        for held_number, handler in held.items():
-            signal.signal(held_number, handler)
-        for number in came:
+        for each, handler in handled.items():
+            signal.signal(each, handler)
+        for number in received:
             signal.raise_signal(number)
 
 
@@ -204,6 +201,6 @@ def _wait_for(address: str, process: subprocess.Popen[bytes], log: Path) -> None
     with Client(address, timeout_s=_READY_S) as client:
         while client.ping().status != "ok":
             if process.poll() is not None or time.monotonic() > deadline:
-                said = log.read_text(errors="replace").strip()[-_LOG_SHOWN:]
-                raise NotStarted(f"the daemon did not start: {said or 'it said nothing'}")
+                tail = log.read_text(errors="replace").strip()[-_LOG_SHOWN:]
+                raise NotStarted(f"the daemon did not start: {tail or 'its log is empty'}")
             time.sleep(0.01)

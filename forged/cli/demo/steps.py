@@ -1,8 +1,7 @@
-"""`forgectl demo`: the whole of forged in a scratch HOME, with the real daemon, no key and no network.
+"""`forgectl demo`: show forged in a scratch HOME, with the real daemon, without key and network.
 
-It says what it does step by step and checks every step; the first that does not come out as promised ends
-the demo with an error. If FORGED_LLM__MODEL names a model, that one decides what is kept of the turns,
-instead of the built-in rules.
+It prints and checks each step, and ends with an error at the first unexpected result. If FORGED_LLM__MODEL
+names a model, that model decides what is saved of the turns, instead of the built-in classifier.
 """
 
 from __future__ import annotations
@@ -14,8 +13,9 @@ import msgspec
 from click import echo
 
 from forged.cli.call import Invocation
-from forged.cli.demo.agent import TURNS, Finished, Read, WriteTimes
+from forged.cli.demo.agent import MEMORIES, TURNS, Finished, Read, WriteTimes
 from forged.cli.demo.stage import Stage, expect, has_git, new_stage, wait_until
+from forged.cli.status import classifier_name, indexes
 from forged.cli.status_summary import status_lines
 from forged.cli.terminal import escape
 
@@ -31,17 +31,17 @@ Feature flags are named after the ticket that removes them.
 @click.command("demo")
 @click.pass_obj
 def demo_command(call: Invocation) -> None:
-    """Show in a scratch directory what forged does, with a real daemon."""
+    """Show forged in a scratch directory, with a real daemon."""
     began = time.perf_counter()
     with new_stage(call) as stage:
         _play(stage)
-    echo(f"\nDone in {time.perf_counter() - began:.1f} s; the scratch directory is gone again.")
+    echo(f"\nDone in {time.perf_counter() - began:.1f} s; the scratch directory was removed.")
 
 
 def _play(stage: Stage) -> None:
-    echo("\n1. A daemon for this user, with the built-in lexical model")
+    echo("\n1. Start a daemon with keyword search only")
     pid = stage.daemon.pid
-    echo(f"  pid {pid}, answers on a Unix socket; HOME and repository are empty scratch directories")
+    echo(f"  pid {pid}, on a Unix socket; HOME and repository are empty scratch directories")
     ids = _agent_remembers(stage)
     _person_edits_a_file(stage, ids["logging"])
     newer = _decision_changes(stage, ids["migrations"])
@@ -52,21 +52,22 @@ def _play(stage: Stage) -> None:
     echo("\n9. forgectl status")
     for line in status_lines(stage.client.status(stage.workspace)):
         echo(f"  {line}")
-    echo("\n10. SIGTERM")
+    echo("\n10. Stop the daemon")
     code, took = stage.stop()
-    echo(f"  exit code {code:d} after {took:.0f} ms; no process and no socket is left")
+    echo(f"  exit code {code:d} after {took:.0f} ms; no process and no socket are left")
 
 
 def _agent_remembers(stage: Stage) -> dict[str, str]:
-    echo("\n2. An agent process remembers four things, through the client library")
+    echo("\n2. An agent saves four memories through the client library")
     done = msgspec.json.decode(stage.agent("write"), type=WriteTimes)
-    for memory_id, took in zip(done.ids.values(), done.milliseconds, strict=True):
-        echo(f"  {memory_id}  {took:6.1f} ms, on disk before the answer")
+    for (_, scope, _, text), took in zip(MEMORIES, done.milliseconds, strict=True):
+        echo(f"  {text}  ({'for you' if scope == 'user' else 'for this repository'}, {took:.1f} ms)")
+    echo("  each was on disk before the answer")
     return done.ids
 
 
 def _person_edits_a_file(stage: Stage, memory_id: str) -> None:
-    echo("\n3. A person edits one of the files in place; the watcher notices")
+    echo("\n3. You edit a memory file by hand; the daemon notices")
     file = stage.home / ".forge/memory" / f"{memory_id}.md"
     edited = file.with_suffix(".new")
     edited.write_text(file.read_text() + " Every line carries the request id.\n")
@@ -75,30 +76,29 @@ def _person_edits_a_file(stage: Stage, memory_id: str) -> None:
 
 
 def _decision_changes(stage: Stage, memory_id: str) -> str:
-    echo("\n4. A decision changes: a new version supersedes the old one, which stays on disk")
+    echo("\n4. A decision changes: a new version replaces the old one, which stays on disk")
     newer = stage.client.remember(
         stage.workspace,
         "Database migrations run with atlas since May; goose is gone.",
         category="project-conventions",
         supersedes=memory_id,
     )
-    echo(f"  {newer.memory_id} is version {newer.version} of {memory_id}")
     stage.client.search(stage.workspace, "migrations", min_generation=newer.generation)
     for version in stage.client.history(stage.workspace, memory_id).memories:
-        echo(f"    v{version.version}  {escape(version.content.strip())}")
+        echo(f"  version {version.version}: {escape(version.content.strip())}")
     return newer.memory_id
 
 
 def _branch_comes_and_goes(stage: Stage) -> None:
-    echo("\n5. The person writes a memory on a branch; git checkout makes it go and come again")
+    echo("\n5. You write a memory on a branch; it is there only while the branch is checked out")
     if not has_git():
-        echo("  skipped: there is no git here")
+        echo("  skipped: git is not installed")
         return
     stage.git("add", "--force", ".")  # git ignores what is named `mem_*.md` unless it is wanted
     stage.git("commit", "-q", "-m", "memories")
     stage.git("checkout", "-q", "-b", "flags")
     trusted = stage.client.trust(stage.workspace, action="trust")
-    expect(trusted.status == "ok", "the repository is trusted: what the person writes there counts")
+    expect(trusted.status == "ok", "you trust the repository, so files that you write there are used")
     (stage.repo / ".forge/memory/mem_flags.md").write_text(_BRANCH_MEMORY)
     _visible(stage, "feature flags named after the ticket", "mem_flags", "ticket")
     stage.git("add", "--force", ".")  # git ignores what is named `mem_*.md` unless it is wanted
@@ -110,45 +110,45 @@ def _branch_comes_and_goes(stage: Stage) -> None:
 
 
 def _another_agent_asks(stage: Stage, older: str, newer: str) -> None:
-    echo("\n6. Another agent process asks: what matters for this turn?")
+    echo("\n6. Another agent asks for the memories of a turn")
     found = [hit.id for hit in _ask(stage, "How do we run database migrations?").reply.memories]
-    expect(newer in found, "the newest version is found")
-    expect(older not in found, "the superseded one only shows as its history")
+    expect(newer in found, "the current version is found")
+    expect(older not in found, "the old version is not injected")
 
 
 def _edge_is_followed(stage: Stage, asked_for: str, belonging: str) -> None:
-    echo("\n7. One step along an edge: what was not asked for, but belongs to it")
+    echo("\n7. A linked memory comes along")
     hits = _ask(stage, "Why are prepared statements off?", mode="plain").reply.memories
-    expect(hits[0].id == asked_for, "the answer is found by its words")
-    by_hop = (belonging, "link") in {(hit.id, hit.found.found_by) for hit in hits if hit.found}
-    expect(by_hop, "pgbouncer, which shares no word with the question, is reached by a hop")
+    expect(hits[0].id == asked_for, "the answer is found by its keywords")
+    by_link = (belonging, "link") in {(hit.id, hit.found.found_by) for hit in hits if hit.found}
+    expect(by_link, "the memory on pgbouncer, which shares no word with the question, is found by a link")
 
 
 def _turns_become_memories(stage: Stage) -> None:
-    echo("\n8. An agent process finishes three turns; a worker decides what to keep")
+    echo("\n8. An agent finishes three turns; a worker decides what to save")
     before = {record.id for record in stage.memories()}
     done = msgspec.json.decode(stage.agent("turns"), type=Finished)
     for (question, _), took in zip(TURNS, done.milliseconds, strict=True):
-        echo(f"  user: {question}\n    {took:.2f} ms in the agent")
-    outcomes = ", ".join(f"{count} {word}" for word, count in sorted(done.outcomes.items()))
-    expect(done.delivered, f"the daemon has the turns: {outcomes}")
+        echo(f"  user: {question}  ({took:.2f} ms for the agent)")
+    expect(done.delivered, "the daemon received all turns")
     classifier = stage.client.status().capture.classifier
     took = wait_until(
-        lambda: _has_kept(stage, "errors.As", "make it"),
-        lambda: f"{classifier} did not keep both statements; the daemon's log:\n{stage.said()}",
+        lambda: _has_saved(stage, "errors.As", "make it"),
+        lambda: f"{classifier} did not save both statements; the daemon's log:\n{stage.log_text()}",
         _CAPTURED_S,
     )
-    echo(f"  {classifier} kept, {took:.0f} ms later:")
+    echo(f"  saved {took:.0f} ms later, chosen by {classifier_name(classifier)}:")
     kept = [record for record in stage.memories() if record.id not in before]
     for record in kept:
-        echo(f"    {record.id}  {record.scope}/{record.category}  {escape(record.content.strip())}")
-    expect(not any("night" in record.content for record in kept), "small talk is not kept")
+        owner = "for you" if record.scope == "user" else "for this repository"
+        echo(f"    {escape(record.content.strip())}  ({owner}, {record.category})")
+    expect(not any("night" in record.content for record in kept), "small talk is not saved")
     asked = _ask(stage, "How do I check this Go error?")
-    expect("errors.As" in asked.reply.text, "a different agent process gets it in its next retrieve")
+    expect("errors.As" in asked.reply.text, "another agent gets it with its next turn")
 
 
-def _has_kept(stage: Stage, *words: str) -> bool:
-    """Whether capture is done, and each of the words is in some memory."""
+def _has_saved(stage: Stage, *words: str) -> bool:
+    """Return True if capture is done and each word is in a memory."""
     if stage.client.status().capture.state != "idle":
         return False
     texts = [record.content for record in stage.memories()]
@@ -156,26 +156,25 @@ def _has_kept(stage: Stage, *words: str) -> bool:
 
 
 def _visible(stage: Stage, query: str, memory_id: str, text: str | None) -> None:
-    """Wait until a search shows the memory with `text` in it, or (None) no longer shows it."""
+    """Wait until a search finds the memory with `text` in it, or (None) no longer finds it."""
 
     def as_promised() -> bool:
         hits = stage.client.search(stage.workspace, query).memories
         found = next((hit.content for hit in hits if hit.id == memory_id), None)
         return found is None if text is None else found is not None and text in found
 
-    took = wait_until(as_promised, lambda: f"{memory_id} does not follow the disk")
-    echo(f"  {memory_id}: {'gone' if text is None else 'found'} {took:.0f} ms after the file changed")
+    took = wait_until(as_promised, lambda: f"search does not follow the change of {memory_id}")
+    echo(f"  search {'no longer finds' if text is None else 'finds'} it {took:.0f} ms after the change")
 
 
 def _ask(stage: Stage, message: str, mode: str = "block") -> Read:
-    """What an agent gets for a message: with all that its session has heard, or (plain) by itself."""
+    """Retrieve for a message as an agent, and print the injected text."""
     asked = msgspec.json.decode(stage.agent("read", message, mode), type=Read)
     reply = asked.reply
     echo(f"  user: {message}\n")
     for line in reply.text.splitlines():
         echo(f"    {escape(line)}")
-    how = f"strategy {reply.strategy}, indexes {', '.join(reply.indexes)}"
-    echo(f"\n  {asked.milliseconds:.2f} ms in the agent, {how}")
-    expect(reply.status == "ok", "the reply's status is ok" + (reply.reason and f" ({reply.reason})"))
-    expect(asked.cached, "the sub-turn of the same message came from the turn cache")
+    echo(f"\n  {asked.milliseconds:.2f} ms for the agent; searched by {indexes(reply.indexes)}")
+    expect(reply.status == "ok", "the reply is ok" + (reply.reason and f" ({reply.reason})"))
+    expect(asked.cached, "the second call of the same turn came from the cache")
     return asked

@@ -1,7 +1,7 @@
-"""`forgectl doctor`: every check with its verdict, and a line with the remedy where there is one.
+"""`forgectl doctor`: check the installation, and print a fix for each problem.
 
-A check is a generator of findings that touches nothing; `summary` sums up those that are alike, JSON has
-each. Only `--try` makes a call.
+A check is a generator of findings that changes nothing. `summary` groups similar findings; JSON has all of
+them. Only `--try` calls a model.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _ABOUT_SETTINGS = {"configuration", "embedding key", "llm key", "socket"}
 
 @click.command("doctor")
 @click.option("--try", "tries", is_flag=True, help="Make one real call to each model at an endpoint.")
-@click.option("--all", "each", is_flag=True, help="Tell each finding, also where many are alike.")
+@click.option("--all", "each", is_flag=True, help="List each finding, also similar ones.")
 @asks
 def doctor_command(call: Invocation, *, tries: bool, each: bool) -> None:
-    """Check the installation; say how to mend what is wrong.
+    """Check the installation, and print a fix for each problem.
 
-    Exit code 0 when nothing failed, 78 when the configuration is to blame, else 69.
+    Exit code 0 if nothing failed, 78 for a wrong configuration, else 69.
     """
     found = _once(examine(call, tries=tries))
     show(call, {"checks": found}, summary.lines(found, call.paint, each=each))
@@ -35,7 +35,7 @@ def doctor_command(call: Invocation, *, tries: bool, each: bool) -> None:
 
 
 def examine(call: Invocation, *, tries: bool = False) -> Iterator[Check]:
-    """All findings, from the ground up: interpreter, configuration, socket, daemon, its roots, the kernel."""
+    """Yield all findings: interpreter, configuration, socket, daemon, roots, kernel."""
     yield from checks.interpreter()
     yield from drift.configuration(call.environ)
     yield from checks.address(call.environ)
@@ -46,7 +46,7 @@ def examine(call: Invocation, *, tries: bool = False) -> Iterator[Check]:
 
 
 def verdict(found: tuple[Check, ...]) -> int:
-    """The exit code that the findings add up to."""
+    """Return the exit code for the findings."""
     failed = {check.name for check in found if check.level == FAIL}
     if failed & _ABOUT_SETTINGS:
         return CONFIGURATION
@@ -59,7 +59,7 @@ def _daemon(call: Invocation, *, tries: bool) -> Iterator[Check]:
             report = client.status(call.workspace)
             trials = client.try_endpoints().trials if tries else None
     except Stop as stop:
-        fix = "`forged serve` in the foreground shows what is wrong"
+        fix = "run `forged serve` in the foreground to see its error"
         if stop.word == "not_running":
             fix = "`forgectl ping`"
         elif stop.word == "protocol_mismatch":
@@ -67,7 +67,7 @@ def _daemon(call: Invocation, *, tries: bool) -> Iterator[Check]:
         yield Check("daemon", FAIL, str(stop), fix)
         if tries:
             yield Check(
-                "endpoint tried", WARN, "not tried: the daemon makes these calls, and none answers", fix
+                "endpoint tried", WARN, "not tried: the daemon makes these calls, and it does not answer", fix
             )
         yield from agents.agents(call, ())
         return
@@ -85,5 +85,5 @@ def _daemon(call: Invocation, *, tries: bool) -> Iterator[Check]:
 
 
 def _once(found: Iterator[Check]) -> tuple[Check, ...]:
-    """Without findings that were made before: the daemon warns of the same file that was just read."""
+    """Drop duplicate findings: the daemon warns of files that were just checked."""
     return tuple({(check.level, check.detail): check for check in reversed(tuple(found))}.values())[::-1]

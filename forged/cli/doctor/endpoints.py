@@ -1,6 +1,6 @@
-"""Check how each model at an endpoint fares, by one call if asked for, and the team's server.
+"""Checks of model endpoints and of the team's server, for `forgectl doctor`.
 
-The daemon makes the call, so it passes the door and is counted; without a daemon there is none.
+The daemon makes the test calls, so they pass its egress guard and are counted.
 """
 
 from __future__ import annotations
@@ -12,28 +12,27 @@ from forged.cli.shared_status import endpoint_facts, shared_facts, shared_troubl
 from forged_client.protocol import StatusReport, Trial
 
 _FIXES = {
-    "auth": "set the key of this endpoint; `forgectl config show --origin` says where it comes from",
-    "bad_reply": "look at the base URL (is /v1 missing?) and at the name of the model",
-    "unreachable": "start the server, or mend the base URL",
-    "rate_limited": "it goes on by itself",
-    "slow": "take a smaller model, or a longer `memory.retrieval_timeout_s`; until then it is skipped",
+    "auth": "set the key of this endpoint; `forgectl config show --origin` shows its source",
+    "bad_reply": "check the base URL (is /v1 missing?) and the name of the model",
+    "unreachable": "start the server, or fix the base URL",
+    "rate_limited": "none needed; it is tried again",
+    "slow": "use a smaller model, or a longer `memory.retrieval_timeout_s`; until then it is skipped",
 }
-_OTHERWISE = "its own log says more; it is asked again by itself"
+_OTHERWISE = "see the log of that server; it is tried again automatically"
 
 
 def known(report: StatusReport) -> Iterator[Check]:
-    """What the daemon knows of each model that it asks at an endpoint."""
+    """Report the state of each model at an endpoint."""
     for one in report.endpoints:
         detail = f"{_named(one.model, one.host, one.uses)}: {one.state}, {', '.join(endpoint_facts(one))}"
         if one.state in {"failing", "slow"}:
-            told = f"{detail}; {one.message}"
-            yield Check("endpoint", WARN, told, _FIXES.get(one.reason, _OTHERWISE))
+            yield Check("endpoint", WARN, f"{detail}; {one.message}", _FIXES.get(one.reason, _OTHERWISE))
         else:
             yield Check("endpoint", OK, detail)
 
 
 def tried(trials: Iterable[Trial]) -> Iterator[Check]:
-    """What one real call to each came to."""
+    """Report one test call to each model."""
     found = tuple(trials)
     for one in found:
         named = _named(one.model, one.host, one.uses)
@@ -43,7 +42,7 @@ def tried(trials: Iterable[Trial]) -> Iterator[Check]:
             detail = f"{named}: {one.reason}: {one.message}"
             yield Check("endpoint tried", WARN, detail, _FIXES.get(one.reason, _OTHERWISE))
     if not found:
-        yield Check("endpoint tried", OK, "no model is asked at an endpoint")
+        yield Check("endpoint tried", OK, "no model at an endpoint is used")
 
 
 def server(report: StatusReport) -> Iterator[Check]:
@@ -52,7 +51,7 @@ def server(report: StatusReport) -> Iterator[Check]:
         return
     yield Check("shared", OK, f"{shared.server}: {shared.state}, {', '.join(shared_facts(shared))}")
     for trouble in shared_troubles(shared):
-        yield Check("shared", WARN, trouble, "`forgectl shared doctor` looks at the server itself")
+        yield Check("shared", WARN, trouble, "`forgectl shared doctor` checks the server itself")
 
 
 def _named(model: str, host: str, uses: Iterable[str]) -> str:

@@ -1,8 +1,7 @@
-"""The part of `forgectl doctor` that looks at what the daemon leaves on this machine: state, log, disk.
+"""Checks of the daemon's state directory, its log and the free disk space, for `forgectl doctor`.
 
-It reads only: the sizes and modes of the state's files, the end of the log, and how much room is left where
-memories and state are written. The content of the state is the daemon's; what is wrong with it comes with
-the daemon's own warnings.
+It reads sizes and modes of the state's files and the end of the log. The daemon itself warns of problems in
+the content of the state.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from forged_client.errors import AddressError
 
 STATE_NAME = "state.db"
 LEAST_MB = 200
-"""With less room than this a build of a model, a log and a day's events no longer fit beside each other."""
+"""Least free space: room for a model build, a log and the events of a day."""
 
 _LINES = 200
 _TROUBLE = re.compile(r"^\S+ \S+ (WARNING|ERROR|CRITICAL) ")
@@ -30,28 +29,28 @@ _MB = 1 << 20
 
 
 def machine(environ: Mapping[str, str]) -> Iterator[Check]:
-    """The state directory, room on its disk and on that of the memories, and the end of the log."""
+    """Check the state directory, the disks of state and memories, and the log."""
     try:
         folder, at_home = state_dir(environ), home(environ)
     except AddressError:
-        return  # `checks.address` has said so
+        return  # `checks.address` reports it
     yield state(folder)
     yield from disk(folder, at_home)
     yield log(os.path.join(folder, LOG_NAME))
 
 
 def state(folder: str) -> Check:
-    """Whether the daemon can keep what must outlive it, and whether it is ours alone."""
+    """Check that the daemon can write its state, and that other users cannot read it."""
     path, there = os.path.join(folder, STATE_NAME), _nearest(folder)
     if not os.access(there, os.W_OK | os.X_OK):
-        fix = f"chmod u+rwx {there}, or set XDG_STATE_HOME to a folder of yours that can be written"
-        return Check("state", FAIL, f"{there} cannot be written, so nothing is kept", fix)
+        fix = f"chmod u+rwx {there}, or set XDG_STATE_HOME to a writable folder of yours"
+        return Check("state", FAIL, f"{there} cannot be written, so nothing can be saved", fix)
     try:
         found = os.lstat(path)
     except OSError:
-        return Check("state", OK, f"{path} is made when the daemon starts")
+        return Check("state", OK, f"{path} is created when the daemon starts")
     if not stat.S_ISREG(found.st_mode):
-        return Check("state", FAIL, f"{path} is no file", "move it away, then `forgectl restart`")
+        return Check("state", FAIL, f"{path} is not a file", "move it away, then `forgectl restart`")
     if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         mode = f"{stat.S_IMODE(found.st_mode):04o}"
         return Check("state", WARN, f"{path} is open to others ({mode})", f"chmod go-rwx {path}")
@@ -59,7 +58,7 @@ def state(folder: str) -> Check:
 
 
 def disk(*folders: str) -> Iterator[Check]:
-    """How much room is left, once for each disk."""
+    """Check the free space of each disk."""
     seen = set()
     for folder in folders:
         there = _nearest(folder)
@@ -76,27 +75,27 @@ def disk(*folders: str) -> Iterator[Check]:
         if free >= LEAST_MB:
             yield Check("disk", OK, detail)
         else:
-            yield Check("disk", WARN, detail, f"make room: below {LEAST_MB} MB writes begin to fail")
+            yield Check("disk", WARN, detail, f"free some space: below {LEAST_MB} MB writes may fail")
 
 
 def log(path: str) -> Check:
-    """How many of the last lines tell of trouble, and the newest of them."""
+    """Count warnings in the last lines of the log, and quote the latest."""
     try:
         lines = LogFile(path).last(_LINES)
     except OSError as error:
         return Check("log", WARN, f"{path}: {error.strerror}", f"chmod u+rw {path}")
     troubles = [line for line in lines if _TROUBLE.match(line)]
     if not troubles:
-        told = f"nothing wrong in its last {counted(len(lines), 'line')}" if lines else "nothing in it yet"
-        return Check("log", OK, f"{path}: {told}")
+        found = f"no warning in its last {counted(len(lines), 'line')}" if lines else "empty"
+        return Check("log", OK, f"{path}: {found}")
     newest = troubles[-1] if len(troubles[-1]) <= _LONGEST else f"{troubles[-1][:_LONGEST]}..."
     count = counted(len(troubles), "warning")
-    detail = f"{path}: {count} in its last {counted(len(lines), 'line')}, the newest: {newest}"
-    return Check("log", WARN, detail, "`forgectl logs` shows them; what has passed needs nothing")
+    detail = f"{path}: {count} in its last {counted(len(lines), 'line')}, the latest: {newest}"
+    return Check("log", WARN, detail, "`forgectl logs` shows them; old ones need no action")
 
 
 def _nearest(folder: str) -> str:
-    """The folder itself, or the one that it would be made in."""
+    """Return the folder, or the nearest existing one above it."""
     while not os.path.lexists(folder) and folder != "/":
         folder = os.path.dirname(folder)
     return folder

@@ -1,7 +1,4 @@
-"""The part of `forgectl doctor` that looks at the service, where there is one.
-
-Most people need none, so without unit files nothing is found.
-"""
+"""Checks of the systemd service, for `forgectl doctor`; no finding without unit files."""
 
 from __future__ import annotations
 
@@ -10,32 +7,32 @@ from collections.abc import Iterator
 from forged.cli.call import Invocation
 from forged.cli.doctor.checks import OK, WARN, Check
 from forged.cli.exits import Stop
-from forged.cli.service.looking import ServiceStatus, look, unit_files
+from forged.cli.service.status import ServiceStatus, read_status, unit_files
 from forged.cli.service.units import UnitFileState
 
 _INSTALL = "`forgectl service install`"
 
 
 def service(call: Invocation) -> Iterator[Check]:
-    """Whether the units are those of this installation, and systemd listens."""
+    """Check that the units are those of this installation, and that systemd listens."""
     try:
-        if all(file.standing == UnitFileState.MISSING for file in unit_files(call)):
+        if all(file.state == UnitFileState.MISSING for file in unit_files(call)):
             return
     except Stop:  # no program to compare them with
         return
-    found = look(call)
-    odd = [file for file in found.files if file.standing in {UnitFileState.MISSING, UnitFileState.OLDER}]
+    found = read_status(call)
+    odd = [file for file in found.files if file.state in {UnitFileState.MISSING, UnitFileState.OLDER}]
     for file in odd:
-        yield Check("service", WARN, f"{file.path} is {file.standing}", _INSTALL)
+        yield Check("service", WARN, f"{file.path} is {file.state}", _INSTALL)
     if found.silence:
-        yield Check("service", WARN, found.silence, f"{_INSTALL} in a session that you logged in to")
+        yield Check("service", WARN, found.silence, f"{_INSTALL} in a login session")
     elif not any(unit.is_socket and unit.is_active for unit in found.units):
-        yield Check("service", WARN, "systemd does not listen", _INSTALL)
+        yield Check("service", WARN, "systemd does not listen on the socket", _INSTALL)
     elif not odd:
-        yield Check("service", OK, _told(found))
+        yield Check("service", OK, _listening(found))
 
 
-def _told(found: ServiceStatus) -> str:
-    """What differs from `install` is the person's own, and named."""
-    own = [file.path for file in found.files if file.standing != UnitFileState.CURRENT]
-    return f"systemd listens; {', '.join(own)}: of your own" if own else "systemd listens"
+def _listening(found: ServiceStatus) -> str:
+    """Name the unit files that a person changed."""
+    own = [file.path for file in found.files if file.state != UnitFileState.CURRENT]
+    return f"systemd listens; changed by you: {', '.join(own)}" if own else "systemd listens"

@@ -1,8 +1,7 @@
-"""What `forgectl doctor` prints: a line for each finding, and one for many that are alike.
+"""Output of `forgectl doctor`: a line for each finding, and one for many similar ones.
 
-Findings about files are alike when they have one reason, whatever numbers are in it, one folder and one
-remedy. More than three of a kind are one line with their number and the first names, and of more than five
-kinds the rarest are one line together.
+Findings about files are similar if reason (numbers aside), folder and fix are equal. More than three are one
+line with their number and the first names. Of more than five kinds the rarest share one line.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _OTHER = "other reasons"
 
 
 def lines(found: Sequence[Check], paint: Painter, *, each: bool) -> Iterator[str]:
-    """The findings in their order, a kind where its first one stands; `each`: nothing is summed up."""
+    """Return the findings in order, similar ones at the first of them; with `each` all separately."""
     for alike in [[check] for check in found] if each else _kinds(found):
         if len(alike) <= _NAMED:
             for check in alike:
@@ -32,10 +31,10 @@ def lines(found: Sequence[Check], paint: Painter, *, each: bool) -> Iterator[str
 
 
 def _kinds(found: Sequence[Check]) -> list[list[Check]]:
-    """Findings that are alike, and those of the rarest kinds of a place together, each kind by its first."""
+    """Group similar findings, and the rarest kinds of a place, in the order of their first."""
     kinds: dict[tuple[str, ...], list[Check]] = {}
     for number, check in enumerate(found):
-        # What is about no file stands alone.
+        # A finding without a file is its own kind.
         kind = (*_place(check), _NUMBER.sub("0", _reason(check))) if check.about else (str(number),)
         kinds.setdefault(kind, []).append(check)
     together: list[list[Check]] = []
@@ -69,7 +68,7 @@ def _many(alike: Sequence[Check], paint: Painter) -> Iterator[str]:
     where = f" in {escape_line(folder)}" if folder else ""
     yield f"{_level(first, paint)}  {escape_line(first.name)}: {len(alike):,}{where}: {escape_line(why)}"
     names = listed(os.path.basename(check.about) for check in alike[:_NAMED])
-    yield f"      {names} and {len(alike) - _NAMED:,} more (`forgectl doctor --all` tells each)"
+    yield f"      {names} and {len(alike) - _NAMED:,} more (`forgectl doctor --all` lists each)"
     if first.fix:
         yield f"      fix: {escape_line(first.fix)}"
 

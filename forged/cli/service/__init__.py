@@ -1,8 +1,8 @@
-"""`forgectl service`: have the user's systemd hold the socket and run the daemon, or no longer.
+"""`forgectl service`: let the user's systemd listen on the socket and run the daemon.
 
-`units` knows the files, `installing` what is done with them and in which order. Each step is said when it is
-done, so that what a failure left behind is known; done again, nothing is left to do. Lingering is offered
-only, because it is the machine's owner who decides on it.
+`units` writes and compares unit files, `installing` has the steps and their order. Each step is printed when
+it is done, so a failure shows how far it got; a second run changes nothing. Lingering is only suggested,
+because the owner of the machine decides on it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from forged.cli.call import Invocation, show
 from forged.cli.commands import reads
 from forged.cli.exits import NOT_DONE, NOT_RUNNING, OK
 from forged.cli.service.installing import install, uninstall
-from forged.cli.service.looking import ServiceStatus, lingering, look
+from forged.cli.service.status import ServiceStatus, lingering, read_status
 from forged.cli.service.units import UnitFileState
 from forged.cli.tables import columns
 from forged.cli.terminal import counted, escape_line, say, say_json, tell
@@ -25,34 +25,36 @@ from forged.cli.user_manager import UnitState
 
 @click.group("service")
 def service_command() -> None:
-    """Have systemd run the daemon, look at that, or end it."""
+    """Let systemd run the daemon, show its units, or remove them."""
 
 
-@service_command.command("install", short_help="Have systemd start the daemon when it is asked.")
-@click.option("--replace", "replaces", is_flag=True, help="Also units that a person wrote or changed.")
+@service_command.command("install", short_help="Let systemd start the daemon on the first request.")
+@click.option(
+    "--replace", "replaces", is_flag=True, help="Also overwrite units that a person wrote or changed."
+)
 @reads
 def install_command(call: Invocation, *, replaces: bool) -> None:
-    """Write the user units, and have systemd listen: the first request starts the daemon."""
+    """Write the user units and enable the socket: the first request starts the daemon."""
     _say_steps(call, install(call, replaces=replaces))
     if lingering(call) == "no":
-        tell("it ends when you log out; `loginctl enable-linger` lets it run from the machine's start on")
+        tell("the daemon ends when you log out; `loginctl enable-linger` keeps it running from boot on")
 
 
-@service_command.command("uninstall", short_help="Have systemd run the daemon no longer.")
+@service_command.command("uninstall", short_help="Stop letting systemd run the daemon.")
 @reads
 def uninstall_command(call: Invocation) -> None:
-    """Stop the daemon and its socket, and take away the units that `install` wrote."""
+    """Stop the daemon and its socket, and remove the units that `install` wrote."""
     _say_steps(call, uninstall(call))
 
 
-@service_command.command("status", short_help="Show the units and how they stand.")
+@service_command.command("status", short_help="Show the units and their state.")
 @reads
 def status_command(call: Invocation) -> None:
-    """Show the unit files and how systemd sees them.
+    """Show the unit files and their state in systemd.
 
-    Exit code 1: they are not installed; 3: systemd does not listen.
+    Exit code 1: they are not installed; 3: systemd does not listen on the socket.
     """
-    found = look(call)
+    found = read_status(call)
     show(call, found, _lines(found))
     sys.exit(_verdict(found))
 
@@ -67,7 +69,7 @@ def _say_steps(call: Invocation, steps: Iterator[str]) -> None:
 
 def _lines(found: ServiceStatus) -> Iterator[str]:
     for file in found.files:
-        yield f"{escape_line(file.path)}: {file.standing}"
+        yield f"{escape_line(file.path)}: {file.state}"
     if found.silence:
         yield escape_line(found.silence)
     else:
@@ -82,12 +84,12 @@ def _in_words(unit: UnitState) -> str:
         unit.enabled,
         f"pid {unit.pid}" if unit.pid else "",
         counted(unit.restarts, "restart") if unit.restarts else "",
-        "its file has changed since: `systemctl --user daemon-reload`" if unit.is_outdated else "",
+        "its file changed since: `systemctl --user daemon-reload`" if unit.is_outdated else "",
     )
     return escape_line(", ".join(filter(None, facts)))
 
 
 def _verdict(found: ServiceStatus) -> int:
-    if any(file.standing == UnitFileState.MISSING for file in found.files):
+    if any(file.state == UnitFileState.MISSING for file in found.files):
         return NOT_DONE
     return OK if any(unit.is_socket and unit.is_active for unit in found.units) else NOT_RUNNING

@@ -1,9 +1,8 @@
-"""Installing and uninstalling, step by step: a generator does a step and says it as a sentence.
+"""Steps that install and uninstall the units: generators that do a step and yield a sentence about it.
 
-Raised: Stop, before anything is touched if a file of somebody else is in the way or systemd refuses the
-units, and later with what systemd said. The order keeps the address with one daemon: one that runs by itself
-is ended before systemd listens there, and a client that comes in between finds the unit and has systemd start
-it.
+Raises Stop before any change if a foreign file is in the way or systemd refuses the units, and later with
+systemd's message. The order keeps one daemon at the address: a daemon without systemd ends before systemd
+listens there. A client in between finds the unit and lets systemd start the daemon.
 """
 
 from __future__ import annotations
@@ -16,22 +15,22 @@ from forged.cli import process
 from forged.cli.call import Invocation
 from forged.cli.exits import Stop
 from forged.cli.service import units
-from forged.cli.service.looking import UnitFile, unit_files, wanted_units
+from forged.cli.service.status import UnitFile, unit_files, wanted_units
 from forged.cli.service.units import UnitFileState
 from forged.cli.terminal import tell
 from forged.cli.user_manager import SERVICE, SOCKET, UNITS, UserManager, address_of, systemd_version
 
-_KEEPS_VECTORS = 254  # the first systemd that keeps the vectors of a service that is stopped
+_KEEPS_VECTORS = 254  # the first systemd that keeps the vectors of a stopped service
 # Where `systemctl enable` puts its links, below the folder of the units.
 _LINKS = (f"sockets.target.wants/{SOCKET}", f"default.target.wants/{SERVICE}")
 
 
 def install(call: Invocation, *, replaces: bool = False) -> Iterator[str]:
-    """Write what is not there or of another version, and have systemd listen."""
+    """Write missing and outdated units, and let systemd listen."""
     manager = UserManager.find(call)
     if manager is None:
-        told = "there is no systemctl here, so nothing was installed; without a service the first client"
-        raise Stop("unavailable", f"{told} starts the daemon")
+        why = "systemctl was not found, so nothing was installed; without a service the first client starts"
+        raise Stop("unavailable", f"{why} the daemon")
     wanted = wanted_units(call)
     files = unit_files(call)
     _refuse_foreign(files, replaces=replaces)
@@ -39,15 +38,15 @@ def install(call: Invocation, *, replaces: bool = False) -> Iterator[str]:
     for file in files:
         yield _put(file, wanted[os.path.basename(file.path)])
     if silence := manager.silence():
-        again = "say `forgectl service install` once more in a session that you logged in to"
+        again = "run `forgectl service install` again in a login session"
         raise Stop("unavailable", f"the units are written, but {silence}; {again}")
-    is_new = any(file.standing != UnitFileState.CURRENT for file in files)
+    is_new = any(file.state != UnitFileState.CURRENT for file in files)
     yield from _begin(call, manager, is_new=is_new)
 
 
 def uninstall(call: Invocation) -> Iterator[str]:
     """Stop and disable both units, and remove the files that `install` wrote."""
-    files = [file for file in unit_files(call) if file.standing != UnitFileState.MISSING]
+    files = [file for file in unit_files(call) if file.state != UnitFileState.MISSING]
     if not files:
         yield "no unit of forged is installed"
         return
@@ -70,12 +69,12 @@ def uninstall(call: Invocation) -> Iterator[str]:
 
 def _refuse_foreign(files: Sequence[UnitFile], *, replaces: bool) -> None:
     for file in files:
-        if file.standing in {UnitFileState.CHANGED, UnitFileState.FOREIGN} and not (
+        if file.state in {UnitFileState.CHANGED, UnitFileState.FOREIGN} and not (
             replaces and _is_file(file.path)
         ):
-            anew = "`forgectl service install --replace` writes it anew, without the changes"
-            remedy = anew if _is_file(file.path) else "remove it"
-            raise Stop("conflict", f"{file.path} is {file.standing}, so nothing was done: {remedy}")
+            overwrite = "`forgectl service install --replace` overwrites it, without the changes"
+            remedy = overwrite if _is_file(file.path) else "remove it"
+            raise Stop("conflict", f"{file.path} is {file.state}, so nothing was done: {remedy}")
 
 
 def _is_file(path: str) -> bool:
@@ -83,18 +82,18 @@ def _is_file(path: str) -> bool:
 
 
 def _verify(call: Invocation, wanted: Mapping[str, str]) -> None:
-    told, is_refused = units.complaints(call, wanted)
+    complaints, is_refused = units.complaints(call, wanted)
     if is_refused:
-        raise Stop("unavailable", f"systemd does not take the units, so nothing was done: {told}")
-    if told:
-        tell(f"forgectl: systemd says of the units: {told}")
+        raise Stop("unavailable", f"systemd refuses the units, so nothing was done: {complaints}")
+    if complaints:
+        tell(f"forgectl: systemd warns about the units: {complaints}")
 
 
 def _put(file: UnitFile, text: str) -> str:
-    if file.standing == UnitFileState.CURRENT:
+    if file.state == UnitFileState.CURRENT:
         return f"{file.path} is up to date"
     units.replace(file.path, text)
-    return f"{'wrote' if file.standing == UnitFileState.MISSING else 'replaced'} {file.path}"
+    return f"{'wrote' if file.state == UnitFileState.MISSING else 'replaced'} {file.path}"
 
 
 def _begin(call: Invocation, manager: UserManager, *, is_new: bool) -> Iterator[str]:
@@ -108,17 +107,16 @@ def _begin(call: Invocation, manager: UserManager, *, is_new: bool) -> Iterator[
         manager.do("enable", "--now", SOCKET)
         yield f"enabled {SOCKET}: systemd listens at {manager.address}; the first request starts the daemon"
     if is_new and manager.unit(SERVICE).is_active:
-        yield "the daemon that runs has its old settings; `forgectl restart` gives it the new ones"
+        yield "the running daemon has the old settings; `forgectl restart` applies the new ones"
 
 
 def _make_room(call: Invocation, manager: UserManager) -> Iterator[str]:
-    """End the daemon that runs by itself where systemd is to listen."""
+    """Stop a daemon without systemd at the address where systemd will listen."""
     ours = address_of(call)
     if ours != manager.address:
-        told = f"systemd listens at {manager.address}; what has the environment of this shell asks at {ours}"
-        tell(f"forgectl: {told}")
+        tell(f"forgectl: systemd listens at {manager.address}, but clients of this shell connect to {ours}")
     elif ended := process.stop(call).pid:
-        yield f"stopped the daemon that ran by itself, pid {ended}"
+        yield f"stopped the daemon that ran without systemd, pid {ended}"
 
 
 def _end(call: Invocation, manager: UserManager) -> Iterator[str]:
@@ -129,14 +127,14 @@ def _end(call: Invocation, manager: UserManager) -> Iterator[str]:
             manager.do("clean", "--what=fdstore", SERVICE)
     yield f"disabled and stopped {' and '.join(UNITS)}"
     if was.pid:
-        yield f"the daemon has ended, pid {was.pid}; the next client starts one by itself"
+        yield f"the daemon has ended, pid {was.pid}; the next client starts one without systemd"
     for name in UNITS:
         if manager.unit(name).active == "failed":
             manager.do("reset-failed", name)
 
 
 def _links(files: Sequence[UnitFile]) -> Iterator[str]:
-    """Links to these files that systemctl would take away, where no manager answers to do it."""
+    """Yield the links to unit files that systemctl would remove if a manager answered."""
     for file in files:
         for link in _LINKS:
             path = f"{os.path.dirname(file.path)}/{link}"

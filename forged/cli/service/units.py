@@ -1,8 +1,8 @@
-"""Write the two unit files, and say how those on disk differ from this installation's.
+"""Write the two unit files, and compare those on disk with this installation's.
 
-A written file names the program by its absolute path and has a digest of the rest in its first line. By
-that a file of ours is known, also of an older version; one that a person wrote or changed is never replaced
-or removed unasked. Links are no files of ours (`systemctl mask`); drop-ins are not looked at.
+A written file names the program by its absolute path and has a digest of the rest in its first line. The
+digest identifies files of forgectl, also of older versions. A file that a person wrote or changed is never
+replaced or removed without a request. Links (`systemctl mask`) count as foreign; drop-ins are ignored.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from importlib import resources
 
 from forged.cli.call import Invocation
 from forged.cli.exits import Stop
-from forged.cli.user_manager import UNITS, program, run, surroundings
+from forged.cli.user_manager import UNITS, login_environment, program, run
 
 _PACKAGE = resources.files("forged")
-# In the package once it is installed, beside it in a checkout.
+# In the package once it is installed, next to it in a checkout.
 _FOLDERS = (_PACKAGE / "units", _PACKAGE / ".." / "systemd")
 _PLACE = "@forged@"
 _MARK = re.compile(r"# Written by forgectl service install, sha256 ([0-9a-f]{64}) of what follows\.\n")
@@ -30,7 +30,7 @@ _MOST_BYTES = 1 << 16
 
 
 class UnitFileState(StrEnum):
-    """What lies where a unit belongs."""
+    """State of the file at a unit's path."""
 
     MISSING = "missing"
     CURRENT = "up to date"
@@ -40,7 +40,7 @@ class UnitFileState(StrEnum):
 
 
 def rendered(executable: str, systemd: int) -> dict[str, str]:
-    """Text of each unit by its name, for the program at this absolute path and this version of systemd.
+    """Render each unit by its name, for a program's absolute path and a version of systemd.
 
     Raises Stop for a path that systemd cannot start.
     """
@@ -49,12 +49,12 @@ def rendered(executable: str, systemd: int) -> dict[str, str]:
 
 
 def for_version(text: str, systemd: int) -> str:
-    """The unit with the settings that this version of systemd knows; it would complain about newer ones."""
+    """Enable the settings of a unit that this version of systemd knows."""
     return _SINCE.sub(lambda line: line[2] if systemd >= int(line[1]) else line[0], text)
 
 
-def standing(path: str, wanted: str) -> UnitFileState:
-    """How the file at `path` stands to the text that it should have."""
+def file_state(path: str, wanted: str) -> UnitFileState:
+    """Compare the file at `path` with the wanted text."""
     if not os.path.lexists(path):
         return UnitFileState.MISSING
     text = _read(path)
@@ -67,23 +67,26 @@ def standing(path: str, wanted: str) -> UnitFileState:
 
 
 def complaints(call: Invocation, units: Mapping[str, str]) -> tuple[str, bool]:
-    """What systemd-analyze says of them, if it is here, and whether it refuses them."""
+    """Return the messages of systemd-analyze, if installed, and True if it refuses the units."""
     analyze = program(call, "systemd-analyze")
     if not analyze:
         return "", False
     with tempfile.TemporaryDirectory(prefix="forged-units-") as folder:
         for name, text in units.items():
             _write(f"{folder}/{name}", text)
-        environment = {**surroundings(call), "XDG_RUNTIME_DIR": folder}  # without one it fails on any unit
+        environment = {
+            **login_environment(call),
+            "XDG_RUNTIME_DIR": folder,
+        }  # without one it fails on any unit
         files = [f"{folder}/{name}" for name in units]
         done = run(environment, _VERIFY_S, analyze, "--user", "verify", *files)
-    # It also reads what is installed beside them, and has its own opinion of that.
-    told = [line.replace(f"{folder}/", "") for line in done.stderr.splitlines() if "forged." in line]
-    return "; ".join(told), bool(done.returncode and told)
+    # It also reads installed units and warns about them.
+    lines = [line.replace(f"{folder}/", "") for line in done.stderr.splitlines() if "forged." in line]
+    return "; ".join(lines), bool(done.returncode and lines)
 
 
 def replace(path: str, text: str) -> None:
-    """Write a unit where it belongs, whole or not at all. Raises Stop when the disk does not take it."""
+    """Write a unit file atomically. Raises Stop if it cannot be written."""
     try:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         fresh = f"{path}.{os.getpid()}.tmp"
@@ -120,7 +123,7 @@ def _digest(text: str) -> str:
 
 
 def _read(path: str) -> str:
-    """Empty for what is no regular file, or none that can be read."""
+    """Read a regular file; empty if it is missing or unreadable."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(descriptor, encoding="utf-8", errors="replace") as file:
@@ -130,7 +133,7 @@ def _read(path: str) -> str:
 
 
 def _for_systemd(path: str) -> str:
-    """A program's path as ExecStart= takes it: quoted where it has blanks, its % no specifier."""
+    """Quote a program's path for ExecStart=."""
     if not path.startswith("/") or re.search(r"[\"'\\\x00-\x1f\x7f]", path):
         raise Stop("unavailable", f"systemd cannot start {path!r}: install forged in another folder")
     escaped = path.replace("%", "%%")

@@ -1,1 +1,1 @@
-"""`forgectl ui`: what the daemon knows as one page for a browser; the page's own files lie beside it."""
+"""`forgectl ui`: memories, captures and injections as one page for a browser."""

@@ -1,26 +1,26 @@
 "use strict";
 
-// One memory, file or proposal, whole: its text, where it comes from, what it stands on, what became of it.
+// Details of one memory, file or proposal: its text, source, evidence, versions and injections.
 
 const REASONS = {
-  strong: "much spoke for it",
-  near: "near the best",
-  weak: "little spoke for it, and less for others",
-  search: "it was found",
-  link: "one that came is linked to it",
-  pinned: "it stands in every session",
-  injected: "the session had heard it",
-  correction: "it corrected what the session had heard",
+  strong: "strong match",
+  near: "close to the best match",
+  weak: "weak match, but nothing matched better",
+  search: "found by search",
+  link: "linked to an injected memory",
+  pinned: "pinned: included at the start of the session",
+  injected: "the session had it already",
+  correction: "replaced a memory that the session had",
 };
 const WHY = {
-  request: "somebody asked for it",
-  rule: "a rule matched what was typed",
-  linear: "the local head took it for something that lasts",
-  model: "the model proposed it",
+  request: "you asked to remember it",
+  rule: "a rule matched what you typed",
+  linear: "chosen by the built-in linear model",
+  model: "proposed by the chat model",
 };
 const MOST_TURNS = 12;
 
-/** Elements for an entry; `go` shows another entry by its key. */
+/** Return the elements for an entry; `go` shows another entry by its key. */
 function detailOf(store, entry, terms, go) {
   const [title, rest] = titled(entry.content);
   return [
@@ -29,13 +29,13 @@ function detailOf(store, entry, terms, go) {
     rest && el("div", { class: "text", dir: "auto" }, foreign(rest, terms)),
     !title && !rest && el("p", { class: "hint" }, "(no text)"),
     troubles(store, entry),
-    named("Comes back when", entry.cues.length && el("ul", {}, entry.cues.map((cue) => el("li", {}, foreign(cue, terms))))),
-    named("Stands on", entry.evidence.length && el("ul", {}, entry.evidence.map((each) => evidence(entry, each)))),
-    named("Speaks of", spoken(entry, terms)),
+    named("Cues", entry.cues.length && el("ul", {}, entry.cues.map((cue) => el("li", {}, foreign(cue, terms))))),
+    named("Evidence", entry.evidence.length && el("ul", {}, entry.evidence.map((each) => evidence(entry, each)))),
+    named("Mentions", spoken(entry, terms)),
     named("Versions", versions(store, entry, go)),
     named("Links", links(store, entry, go)),
     named("Injected", entry.kind === "memory" && injected(store, entry)),
-    named("Facts", facts(store, entry)),
+    named("About this memory", facts(store, entry)),
   ];
 }
 
@@ -59,7 +59,7 @@ function badges(entry) {
   );
 }
 
-/** What a person should do something about, each with the command that does it. */
+/** Problems that a person can fix, each with the command for it. */
 function troubles(store, entry) {
   const found = [];
   const away = store.isElsewhere(entry) ? ["--workspace", entry.root] : [];
@@ -67,32 +67,32 @@ function troubles(store, entry) {
   if (entry.stale.length && entry.isHead) {
     const again = entry.evidence.flatMap((each) => ["--evidence", each]);
     found.push([
-      el("p", {}, "What it stands on changed since: ", joined(entry.stale), ". Agents are told that it may be outdated."),
-      again.length > 0 && run("It still holds: ", "edit", entry.id, ...again),
-      run("Say it anew: ", "edit", entry.id),
-      run("It is over: ", "forget", entry.id),
+      el("p", {}, "Files that it depends on changed: ", joined(entry.stale), ". Agents see that it may be outdated."),
+      again.length > 0 && run("It is still true: ", "edit", entry.id, ...again),
+      run("Rewrite it: ", "edit", entry.id),
+      run("Remove it: ", "forget", entry.id),
     ]);
   }
   if (entry.concurrent_heads.length)
     found.push([
-      el("p", {}, "Another version stands beside it, and neither replaces the other: ", joined(entry.concurrent_heads), "."),
-      run("This one holds: ", "edit", entry.id, "--relate", `${entry.concurrent_heads[0]}:supersedes`),
-      run("The other one holds: ", "edit", entry.concurrent_heads[0], "--relate", `${entry.id}:supersedes`),
+      el("p", {}, "Two versions conflict; choose which is current. The other one is ", joined(entry.concurrent_heads), "."),
+      run("This one is current: ", "edit", entry.id, "--relate", `${entry.concurrent_heads[0]}:supersedes`),
+      run("The other one is current: ", "edit", entry.concurrent_heads[0], "--relate", `${entry.id}:supersedes`),
     ]);
   if (entry.redacted.length)
-    found.push([el("p", {}, "Its file holds what looks like a secret (", joined(entry.redacted), ") and is shown without it.")]);
+    found.push([el("p", {}, "Its file seems to contain a secret (", joined(entry.redacted), "), which is hidden here and from agents.")]);
   if (entry.kind === "withheld")
     found.push([
-      el("p", {}, "The repository brought this file and nobody accepted it, so no agent gets it: ", foreign(entry.file.why), ". ", entry.file.effect && el("span", {}, "Accepted it would ", foreign(entry.file.effect), ".")),
-      run("Use this file: ", "review", "--accept", entry.file.sha256.slice(0, 16)),
-      run("Look at all that it brought, and decide: ", "trust"),
+      el("p", {}, "Not used yet, no agent gets it: ", foreign(entry.file.why), ". ", entry.file.effect && el("span", {}, "If allowed, it would ", foreign(entry.file.effect), ".")),
+      run("Allow this file: ", "review", "--accept", entry.file.sha256.slice(0, 16)),
+      run("Decide on all files of this repository: ", "trust"),
     ]);
   if (entry.kind === "waiting")
     found.push([
-      el("p", {}, "It waits for you: ", foreign(entry.proposed.why), "."),
-      run("Keep it: ", "review", "--keep", entry.id),
+      el("p", {}, "Waiting for you: ", foreign(entry.proposed.why), "."),
+      run("Save it: ", "review", "--keep", entry.id),
       run("Drop it: ", "review", "--drop", entry.id),
-      entry.proposed.pasted && el("details", {}, el("summary", {}, "What was pasted beside it"), el("div", { class: "text" }, foreign(entry.proposed.pasted))),
+      entry.proposed.pasted && el("details", {}, el("summary", {}, "Pasted text next to it"), el("div", { class: "text" }, foreign(entry.proposed.pasted))),
     ]);
   return found.map((each) => el("div", { class: "trouble" }, each));
 }
@@ -109,10 +109,10 @@ function spoken(entry, terms) {
 
 function evidence(entry, each) {
   const changed = entry.stale.some((path) => each === path || each.startsWith(`${path}:`));
-  return el("li", {}, el("code", {}, foreign(each)), changed && [" ", el("span", { class: "badge warn" }, "changed since")]);
+  return el("li", {}, el("code", {}, foreign(each)), changed && [" ", el("span", { class: "badge warn" }, "changed")]);
 }
 
-// --- what became of it ---------------------------------------------------------------------------------
+// --- versions, links, injections -----------------------------------------------------------------------
 
 function versions(store, entry, go) {
   const chain = store.chain(entry);
@@ -125,20 +125,20 @@ function versions(store, entry, go) {
       { class: here ? "here" : "" },
       el("button", { class: "link", onclick: () => go(each.key), "aria-current": here && "true" }, `v${each.version}`),
       ` ${localTime(each.created)} `,
-      each.isHead && el("span", { class: "badge" }, "newest"),
+      each.isHead && el("span", { class: "badge" }, "current"),
       before ? changes(before.content, each.content, here) : el("p", {}, foreign(firstLine(each.content))),
     );
   };
   return el("ol", { class: "versions" }, [...chain].reverse().map(item));
 }
 
-/** What changed, compared once somebody looks. */
+/** Differences between two versions, computed when the element is opened. */
 function changes(before, after, open) {
   if (before === after) return el("p", { class: "hint" }, "the same text");
-  const told = el("p", { class: "changes", dir: "auto" });
-  const compare = () => told.hasChildNodes() || told.append(...compared(before, after));
+  const text = el("p", { class: "changes", dir: "auto" });
+  const compare = () => text.hasChildNodes() || text.append(...compared(before, after));
   if (open) compare();
-  return el("details", { open, ontoggle: compare }, el("summary", {}, "What changed"), told);
+  return el("details", { open, ontoggle: compare }, el("summary", {}, "What changed"), text);
 }
 
 function compared(before, after) {
@@ -155,24 +155,24 @@ function links(store, entry, go) {
     const [other, way] = link.from === entry.key ? [link.to, "→"] : [link.from, "←"];
     const found = store.byKey.get(other);
     const name = el("span", { class: "relation" }, `${way} `, foreign(link.name), " ");
-    if (!found) return el("li", {}, name, el("code", {}, foreign(JSON.parse(other)[2])), " (not there)");
+    if (!found) return el("li", {}, name, el("code", {}, foreign(JSON.parse(other)[2])), " (no longer there)");
     return el("li", {}, name, el("button", { class: "link", onclick: () => go(other) }, foreign(firstLine(found.content, 100))));
   };
   return el("ul", { class: "links" }, own.map(item));
 }
 
-/** Which turns got it, of those that are on record. */
+/** Turns of the last 30 days that got the memory. */
 function injected(store, entry) {
   const turns = store.turnsOf.get(entry.key) ?? [];
-  if (!turns.length) return el("p", { class: "hint" }, "In no turn of the last 30 days.");
+  if (!turns.length) return el("p", { class: "hint" }, "Never injected in the last 30 days.");
   const item = ([turn, memory]) =>
-    el("li", {}, `${localTime(turn.at)} `, el("strong", {}, foreign(turn.agent || "an agent without a name")), " ", el("span", { class: "hint" }, reasonOf(memory)));
+    el("li", {}, `${localTime(turn.at)} `, el("strong", {}, foreign(turn.agent || "an unnamed agent")), " ", el("span", { class: "hint" }, reasonOf(memory)));
   const sessions = new Set(turns.map(([turn]) => JSON.stringify([turn.agent, turn.session_id]))).size;
   const searched = Math.max(...turns.map(([, memory]) => memory.sessions));
   return [
-    el("p", {}, `${counted(turns.length, "turn")} of ${counted(sessions, "session")} in the last 30 days${searched ? `; ${counted(searched, "session")} ever got this version by a search` : ""}.`),
+    el("p", {}, `${counted(turns.length, "turn")} of ${counted(sessions, "session")} in the last 30 days${searched ? `; ${counted(searched, "session")} found this version by search` : ""}.`),
     el("ul", {}, turns.slice(0, MOST_TURNS).map(item)),
-    turns.length > MOST_TURNS && el("p", { class: "hint" }, `and ${turns.length - MOST_TURNS} more before`),
+    turns.length > MOST_TURNS && el("p", { class: "hint" }, `and ${turns.length - MOST_TURNS} earlier ones`),
   ];
 }
 
@@ -184,9 +184,9 @@ function facts(store, entry) {
   const captured = store.capturedOf.get(entry.key);
   const pairs = [
     ["Id", entry.id],
-    ["Root", entry.root],
-    ["File", entry.file?.path],
-    ["Made", localTime(entry.created)],
+    ["Folder", entry.root],
+    ["File", entry.path || entry.file?.path],
+    ["Created", localTime(entry.created)],
     ["Updated", entry.updated_at && entry.updated_at !== entry.created ? localTime(entry.updated_at) : ""],
     ["Session", entry.session_id ?? entry.proposed?.session_id],
     ["Agent", captured?.agent ?? entry.proposed?.agent],

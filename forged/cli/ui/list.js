@@ -1,12 +1,12 @@
 "use strict";
 
-// A list of any length of which only the rows in sight are elements. All rows are equally high.
+// Virtual list: only the visible rows are elements. All rows have the same height.
 
 const ROW_PX = 52;
 const SPARE_ROWS = 8;
 
 class VirtualList {
-  /** `draw` makes a row's content of an item; `chosen` is told of an item that somebody chose. */
+  /** `draw` returns the content of an item's row; `chosen` is called with a clicked item. */
   constructor(host, draw, chosen) {
     this.host = host;
     this.draw = draw;
@@ -32,7 +32,7 @@ class VirtualList {
     this.render(true);
   }
 
-  /** Mark the item at a place, or none, and bring it into sight. */
+  /** Select the item at a position, or none, and scroll to it. */
   select(at) {
     this.selected = at;
     if (at >= 0) {

@@ -1,6 +1,6 @@
 "use strict";
 
-// The page as a whole: which view is open, what is searched for and selected, keys, and the theme.
+// State of the page: the open view, search, selection, keys and theme.
 
 const VIEWS = ["memories", "captures", "injections", "attention"];
 const DRAWN = { captures: capturesView, injections: injectionsView, attention: attentionView };
@@ -34,7 +34,7 @@ function baseName(path) {
   return path.split("/").filter(Boolean).at(-1) ?? path;
 }
 
-/** A root by its last name, or whole where another one has the same. */
+/** Return the last part of a folder's path, or the whole path where two end alike. */
 function nameOf(root) {
   return plain(ROOTS.some((other) => other !== root && baseName(other) === baseName(root)) ? root : baseName(root));
 }
@@ -82,11 +82,11 @@ function showSelected() {
   const entry = state.selected;
   const detail = byId("detail");
   if (entry) detail.replaceChildren(...detailOf(store, entry, markerOf(termsOf(state.query)), go).flat().filter(Boolean));
-  else detail.replaceChildren(nothing(store.entries.length ? "Choose a memory." : "There is no memory yet. Agents that are connected keep what lasts; `forgectl remember` writes one."));
+  else detail.replaceChildren(nothing(store.entries.length ? "Choose a memory." : "There is no memory yet. Connected agents save lasting statements; `forgectl remember` writes one."));
   byId("pane").scrollTop = 0;
 }
 
-/** On a narrow window the text lies over the list. */
+/** In a narrow window the text covers the list. */
 function open() {
   document.body.classList.add("reading");
 }
@@ -107,10 +107,10 @@ function drawFilters() {
   const values = (field, all, shown = plain) => [["", all], ...store.values(field).map(([value, count]) => [value, `${shown(value)} (${count.toLocaleString("en")})`])];
   byId("filters").replaceChildren(
     choice("state", "State", states),
-    choice("scope", "Scope", values("scope", "Every scope")),
-    choice("category", "Category", values("category", "Every category")),
-    choice("origin", "Origin", values("origin", "Every origin")),
-    choice("root", "Root", values("root", "Every root", nameOf)),
+    choice("scope", "Scope", values("scope", "All scopes")),
+    choice("category", "Category", values("category", "All categories")),
+    choice("origin", "Origin", values("origin", "All origins")),
+    choice("root", "Folder", values("root", "All folders", nameOf)),
   );
 }
 

@@ -1,14 +1,14 @@
 "use strict";
 
-// What the page knows, as entries of one form: memories of all versions, files that are withheld, proposals
-// that wait for a person. Nothing here touches the page.
+// Data of the page as entries of one form: memories of all versions, files that are not used yet, and
+// proposals. Nothing here touches the page.
 
 const STATES = {
-  newest: ["Newest", (entry) => entry.kind === "memory" && entry.isHead],
+  newest: ["Current", (entry) => entry.kind === "memory" && entry.isHead],
   stale: ["Stale", (entry) => entry.isHead && entry.stale.length > 0],
   superseded: ["Superseded", (entry) => entry.kind === "memory" && !entry.isHead],
-  withheld: ["Withheld", (entry) => entry.kind === "withheld"],
-  waiting: ["Waiting", (entry) => entry.kind === "waiting"],
+  withheld: ["Not used yet", (entry) => entry.kind === "withheld"],
+  waiting: ["Proposals", (entry) => entry.kind === "waiting"],
   all: ["Everything", () => true],
 };
 
@@ -47,7 +47,7 @@ class Store {
     return links;
   }
 
-  /** Every version of the chain that an entry belongs to, oldest first. */
+  /** Return every version of an entry's chain, oldest first. */
   chain(entry) {
     const seen = new Set([entry.key]);
     const waiting = [entry.key];
@@ -60,7 +60,7 @@ class Store {
     return found.sort((one, other) => one.version - other.version || one.created.localeCompare(other.created));
   }
 
-  /** The entries that hold every term and pass every filter, newest first. */
+  /** Return the entries that contain every term and pass every filter, newest first. */
   found(terms, filters) {
     const isOf = STATES[filters.state][1];
     return this.entries.filter(
@@ -71,14 +71,14 @@ class Store {
     );
   }
 
-  /** What of a field there is, with how many newest memories have it. */
+  /** Return the values of a field, each with its number of current memories. */
   values(field) {
     const counts = new Map();
     for (const entry of this.entries) counts.set(entry[field], (counts.get(entry[field]) ?? 0) + (entry.isHead ? 1 : 0));
     return [...counts].filter(([value]) => value).sort(([one], [other]) => one.localeCompare(other));
   }
 
-  /** Whether commands for an entry have to say where it is. */
+  /** Return true if commands for an entry need `--workspace`. */
   isElsewhere(entry) {
     return entry.scope !== "user" && !`${this.data.workspace}/`.startsWith(`${entry.root}/`);
   }

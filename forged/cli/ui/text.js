@@ -1,7 +1,7 @@
 "use strict";
 
-// Elements, and texts of strangers in them. Nothing here or elsewhere makes markup of a text: all of it
-// becomes text nodes, and a character that nobody would see is shown by its number.
+// Elements, and foreign texts in them. No text becomes markup: all of it becomes text nodes, and an invisible
+// character is shown by its number.
 
 const UNSEEN = new RegExp(
   "[\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u00ad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5\\u180b-\\u180f" +
@@ -10,7 +10,7 @@ const UNSEEN = new RegExp(
   "gu",
 );
 
-/** An element with attributes, listeners (`onclick: …`) and children; what is null or false is left out. */
+/** Create an element with attributes, listeners (`onclick: …`) and children; null and false are left out. */
 function el(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -21,13 +21,13 @@ function el(tag, attributes = {}, ...children) {
   return made;
 }
 
-/** Text of a stranger as nodes: what is unseen by its number, what was searched for marked. */
+/** Return foreign text as nodes: invisible characters by number, search terms marked. */
 function foreign(text, terms = null) {
   const made = document.createDocumentFragment();
   let from = 0;
   for (const found of text.matchAll(UNSEEN)) {
     made.append(...marked(text.slice(from, found.index), terms));
-    made.append(el("span", { class: "unseen", title: "a character that is not seen" }, codeOf(found[0])));
+    made.append(el("span", { class: "unseen", title: "an invisible character" }, codeOf(found[0])));
     from = found.index + found[0].length;
   }
   made.append(...marked(text.slice(from), terms));
@@ -43,18 +43,18 @@ function marked(text, terms) {
   return text.split(terms).map((piece, at) => (at % 2 ? el("mark", {}, piece) : piece));
 }
 
-/** The same as plain text, for labels and titles. */
+/** Return foreign text as plain text, for labels and titles. */
 function plain(text) {
   return text.replace(UNSEEN, codeOf);
 }
 
-/** The first line that says something, of a list's length at most. */
+/** Return the first line with text, at most `most` characters. */
 function firstLine(text, most = 240) {
   const line = text.slice(0, 4000).trim().split("\n", 1)[0].trim();
   return line.length > most ? line.slice(0, most).replace(/[\ud800-\udbff]$/, "") + "…" : line;
 }
 
-/** The first line, or the line around the first match where that is further down. */
+/** Return the first line, or the line of the first match if it is further down. */
 function lineAround(text, terms, most = 240) {
   const first = firstLine(text, most);
   if (!terms || first.search(terms) >= 0) return first;
@@ -63,20 +63,20 @@ function lineAround(text, terms, most = 240) {
   return at < 0 ? first : `…${firstLine(text.slice(from), most)}`;
 }
 
-/** A text as its first line, if that is short enough for a title, and what follows. */
+/** Split a text into a title (its first line, if short) and the rest. */
 function titled(text) {
   const lines = text.trim().split("\n");
   return lines[0].length > 160 ? ["", text.trim()] : [lines[0].trim(), lines.slice(1).join("\n").replace(/^\n+/, "")];
 }
 
-// --- what is searched for ------------------------------------------------------------------------------
+// --- search terms --------------------------------------------------------------------------------------
 
-/** The words of a query, in small letters; words in quotes are one. */
+/** Return the words of a query in lower case; words in quotes are one. */
 function termsOf(query) {
   return Array.from(query.toLowerCase().matchAll(/"([^"]+)"?|[^\s"]+/g), ([whole, quoted]) => quoted ?? whole);
 }
 
-/** What matches any of the terms, as one group; null where there are none. */
+/** Return a pattern of any of the terms, as one group; null for none. */
 function markerOf(terms) {
   if (!terms.length) return null;
   const longestFirst = [...terms].sort((one, other) => other.length - one.length);
@@ -87,7 +87,7 @@ function markerOf(terms) {
 
 const DAY_MS = 24 * 3600 * 1000;
 
-/** A time of the wire on this machine's clock, to the minute; what is no time as it is. */
+/** Return a time of the wire in local time, to the minute; any other text as it is. */
 function localTime(time) {
   const at = new Date(time);
   if (Number.isNaN(at.getTime())) return plain(String(time).slice(0, 16));
@@ -95,7 +95,7 @@ function localTime(time) {
   return `${localDay(at)} ${two(at.getHours())}:${two(at.getMinutes())}`;
 }
 
-/** The day of a time on this machine's clock. */
+/** Return the local day of a time. */
 function localDay(time) {
   const at = new Date(time);
   if (Number.isNaN(at.getTime())) return "";
@@ -107,15 +107,15 @@ function counted(number, noun, plural = `${noun}s`) {
   return `${number.toLocaleString("en")} ${number === 1 ? noun : plural}`;
 }
 
-/** A command line, or null if a value in it could be something else than it looks like. */
+/** Return a command line, or null if a value in it has invisible characters. */
 function commandOf(...words) {
   if (words.some((word) => word.search(UNSEEN) >= 0 || word.includes("\n") || word.includes("\t"))) return null;
   return words.map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)).join(" ");
 }
 
-/** A command with a button that copies it; `what` says what it does. */
+/** Create a command with a button that copies it; `what` describes it. */
 function copyable(what, command) {
-  if (command === null) return el("p", { class: "hint" }, `${what}no command, as an id or a path in it has characters that are not seen.`);
+  if (command === null) return el("p", { class: "hint" }, `${what}no command, because an id or path in it has invisible characters.`);
   const button = el("button", { class: "quiet copy", onclick: () => copied(command, button) }, "Copy");
   return el("div", { class: "command" }, el("span", {}, what), el("code", {}, command), button);
 }
@@ -135,7 +135,7 @@ async function copied(text, button) {
 
 const MOST_COMPARED = 600;
 
-/** What became of one text in the next, word by word: [["same" | "gone" | "new", text], …]; null if too long. */
+/** Compare two texts word by word: [["same" | "gone" | "new", text], …]; null if too long. */
 function difference(before, after) {
   const [old, now] = [before, after].map((text) => text.match(/\s+|[\p{L}\p{N}_]+|[^\s\p{L}\p{N}_]/gu) ?? []);
   if (old.length > MOST_COMPARED || now.length > MOST_COMPARED) return null;

@@ -1,9 +1,9 @@
 """`forgectl ui`: write a page that only its owner can read, and open it where there is a browser.
 
-It is a copy of what the daemon gives about a workspace, or all repositories. Forgetting a memory removes the
-copy in the state directory; one of `--out` stays. The page holds its code, looks and data and uses no
-network. The data are in a block that browsers do not run, as JSON in ASCII without a character that could end
-it, and the policy in its head names the digests of its one script and one style. Raises Stop.
+The page is a snapshot of a workspace, or of all repositories. Forgetting a memory removes the page in the
+state directory; a page of `--out` stays. It contains its script, style and data and uses no network. The data
+are ASCII JSON in a block that browsers do not run, without a character that could end it. The policy in its
+head has the digests of script and style. Raises Stop.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class PageData(msgspec.Struct, frozen=True, kw_only=True):
     injections: tuple[wire.InjectedTurn, ...] = ()
 
 
-def look(client: Client, workspace: str, *, all_repos: bool) -> PageData:
-    """Ask for all of it."""
+def load_data(client: Client, workspace: str, *, all_repos: bool) -> PageData:
+    """Request all data of the page."""
     every = wire.ListMemories(workspace=workspace, all_versions=True, all_repos=all_repos, entities=True)
     memories = gathering.memories(client, every)
     reviews = tuple(_reviews(client, workspace, all_repos=all_repos))
@@ -84,7 +84,7 @@ def look(client: Client, workspace: str, *, all_repos: bool) -> PageData:
 
 
 def _reviews(client: Client, workspace: str, *, all_repos: bool) -> Iterator[wire.Reviewed]:
-    """What waits for a person in the workspace, and with `all_repos` in every root that has something."""
+    """Yield open decisions of the workspace, and with `all_repos` of every other root."""
     here = _review(client, workspace)
     if here is not None:
         yield here
@@ -98,7 +98,7 @@ def _reviews(client: Client, workspace: str, *, all_repos: bool) -> Iterator[wir
 
 
 def _review(client: Client, place: str) -> wire.Reviewed | None:
-    """None where there is nothing that could wait: outside of a repository, or where its folder is gone."""
+    """Return open decisions of a place; None outside of a repository, or if the folder is gone."""
     try:
         reviewed = client.ask(wire.Review(workspace=place))
     except errors.RequestFailed as failed:
@@ -111,7 +111,7 @@ def _review(client: Client, place: str) -> wire.Reviewed | None:
 
 
 def _once(proposals: Iterable[wire.Proposed]) -> tuple[wire.Proposed, ...]:
-    """Each once: what is the user's waits in every workspace."""
+    """Drop duplicates: proposals of the user wait in every workspace."""
     return tuple({(each.root, each.id): each for each in proposals}.values())
 
 
@@ -123,7 +123,7 @@ _ESCAPED = str.maketrans({each: f"\\u{ord(each):04x}" for each in "<>&"})
 
 
 def page(data: msgspec.Struct) -> str:
-    """The whole page, in ASCII but for its own words."""
+    """Render the page."""
     script, style = "\n".join(map(_text, SCRIPTS)), _text(_STYLE)
     policy = (
         "default-src 'none'; base-uri 'none'; form-action 'none'; "
@@ -134,7 +134,7 @@ def page(data: msgspec.Struct) -> str:
 
 
 def as_json(data: msgspec.Struct) -> str:
-    """A value as JSON that may stand in HTML."""
+    """Encode a value as JSON that is safe inside HTML."""
     return json.dumps(whole(data), separators=(",", ":")).translate(_ESCAPED)
 
 
@@ -147,53 +147,56 @@ def _digest(text: str) -> str:
 
 
 FILE = "ui.html"
-# A browser that was there already takes the page within that; one that is started here may go on.
+# A running browser opens the page within this time; a new one may take longer.
 _OPENS_S = 3.0
 
 
 @click.command("ui")
 @click.option(
-    "--out", default="", metavar="FILE", help="Write the page there instead of the state directory."
+    "--out", default="", metavar="FILE", help="Write the page to FILE instead of the state directory."
 )
 @click.option("--no-open", is_flag=True, help="Only write the page.")
-@click.option("--all-repos", is_flag=True, help="Of every repository that the daemon has seen.")
+@click.option("--all-repos", is_flag=True, help="Show all repositories that the daemon knows.")
 @asks
 def ui_command(call: Invocation, *, out: str, no_open: bool, all_repos: bool) -> None:
-    """Write memories, captures and injections as a page for the browser, and open it there."""
+    """Write memories, captures and injections as a page, and open it in the browser."""
     path = os.path.join(call.workspace, out) if out else os.path.join(state_dir(call.environ), FILE)
     with daemon(call) as client:
-        found = look(client, call.workspace, all_repos=all_repos)
+        found = load_data(client, call.workspace, all_repos=all_repos)
     _write(path, page(found).encode("utf-8", "backslashreplace"))
     opened = not no_open and _open(call, path)
-    told = {"path": path, "memories": len(found.memories), "opened": opened}
-    show(call, told, (escape_line(path),))
+    result = {"path": path, "memories": len(found.memories), "opened": opened}
+    show(call, result, (escape_line(path),))
     if not call.as_json:
         heads = counted(sum(each.is_head for each in found.memories), "memory", "memories")
-        tell(f"the page shows {heads} as of now" + ("" if opened or no_open else "; open it in a browser"))
+        tell(
+            f"the page shows {heads} as of now; run it again to refresh"
+            + ("" if opened or no_open else "; open it in a browser")
+        )
 
 
 def _write(path: str, content: bytes) -> None:
-    """The file, readable by its owner alone, whole or as it was. Raises Stop."""
+    """Write the file atomically, readable by its owner alone. Raises Stop."""
     if os.path.isdir(path):
-        raise Stop("usage", f"{path} is a directory; say --out FILE")
+        raise Stop("usage", f"{path} is a directory; give --out FILE")
     folder = os.path.dirname(path)
-    beside = os.path.join(folder, f".forged-{secrets.token_hex(4)}")
+    temporary = os.path.join(folder, f".forged-{secrets.token_hex(4)}")
     try:
-        descriptor = new_file(beside)
+        descriptor = new_file(temporary)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(content)
-            os.replace(beside, path)
+            os.replace(temporary, path)
         except OSError:
             with contextlib.suppress(OSError):
-                os.unlink(beside)
+                os.unlink(temporary)
             raise
     except OSError as error:
-        raise Stop("not_written", f"{path} cannot be written: {error.strerror}; say --out FILE") from error
+        raise Stop("not_written", f"{path} cannot be written: {error.strerror}; give --out FILE") from error
 
 
 def _open(call: Invocation, path: str) -> bool:
-    """Whether a browser took the page; where there is no screen nobody is asked."""
+    """Open the page in a browser; return False without a screen or a browser."""
     is_mac = sys.platform == "darwin"
     if not is_mac and not (call.environ.get("DISPLAY") or call.environ.get("WAYLAND_DISPLAY")):
         return False

@@ -1,6 +1,6 @@
 "use strict";
 
-// The views beside the memories: what was captured, what was injected, what waits for the person.
+// The other views: captures, injections, and decisions that wait for the person.
 
 const MOST_LISTED = 400;
 const DAYS_SHOWN = 30;
@@ -15,13 +15,13 @@ function timeline(now, series, day, chosen) {
   const most = Math.max(1, ...days.map((each) => counts.reduce((sum, of) => sum + (of.get(each) ?? 0), 0)));
   const bar = (each, at) => {
     const numbers = counts.map((of) => of.get(each) ?? 0);
-    const told = `${each}: ${series.map(([, name], which) => `${numbers[which]} ${name}`).join(", ")}`;
+    const summary = `${each}: ${series.map(([, name], which) => `${numbers[which]} ${name}`).join(", ")}`;
     const parts = numbers.map((number, which) => {
       const part = el("span", { class: series[which][0] });
       part.style.height = `${(number / most) * 100}%`;
       return part;
     });
-    const button = { class: "bar", title: told, "aria-label": told, "aria-pressed": String(each === day), "data-day": each };
+    const button = { class: "bar", title: summary, "aria-label": summary, "aria-pressed": String(each === day), "data-day": each };
     const label = at === 0 || each.endsWith("-01") || at === DAYS_SHOWN - 1 || each === day ? each.slice(5) : "";
     return el("div", { class: "day" }, el("button", { ...button, onclick: () => chosen(each === day ? "" : each) }, parts.reverse()), el("span", { class: "label" }, label));
   };
@@ -48,13 +48,13 @@ function nothing(text) {
 
 function capturesView(store, state, go, redraw) {
   const captured = store.data.captured;
-  if (!captured.length) return [nothing("Capture has kept and refused nothing here yet. `forgectl status` says whether it is on.")];
+  if (!captured.length) return [nothing("Nothing was captured here yet. `forgectl status` shows if capture is on.")];
   const [kept, refused] = [captured.filter((each) => each.memory_id), captured.filter((each) => !each.memory_id)];
-  const series = [["kept", "kept", kept.map((each) => each.at)], ["refused", "refused", refused.map((each) => each.at)]];
+  const series = [["kept", "saved", kept.map((each) => each.at)], ["refused", "not saved", refused.map((each) => each.at)]];
   const chosen = captured.filter((each) => !state.captureDay || localDay(each.at) === state.captureDay);
   return [
     timeline(store.data.made_at, series, state.captureDay, (day) => redraw({ captureDay: day })),
-    el("p", { class: "hint" }, "Kept ones stay on record for 30 days, refused ones for 7."),
+    el("p", { class: "hint" }, "Saved statements are listed for 30 days, the others for 7."),
     some(chosen, (each) => capturedCard(store, each, go)),
   ];
 }
@@ -62,14 +62,14 @@ function capturesView(store, state, go, redraw) {
 function capturedCard(store, each, go) {
   const key = each.memory_id && keyOf({ root: each.root, id: each.memory_id });
   const said = each.text ? foreign(each.text) : el("em", {}, each.memory_id ? "(forgotten)" : "(no text)");
-  const whence = `${each.agent || "an agent without a name"}, ${each.kind.replaceAll("_", " ")}`;
+  const whence = `${each.agent || "an unnamed agent"}, ${each.kind.replaceAll("_", " ")}`;
   return el(
     "li",
     { class: each.memory_id ? "kept" : "refused" },
-    el("p", {}, el("strong", {}, each.memory_id ? "Kept" : "Refused"), ` ${localTime(each.at)} `, el("span", { class: "hint" }, foreign(whence))),
+    el("p", {}, el("strong", {}, each.memory_id ? "Saved" : "Not saved"), ` ${localTime(each.at)} `, el("span", { class: "hint" }, foreign(whence))),
     el("p", { class: "said", dir: "auto" }, store.byKey.has(key) ? el("button", { class: "link", onclick: () => go(key) }, said) : said),
     each.reason && el("p", {}, "Why not: ", foreign(each.reason)),
-    el("p", { class: "hint" }, foreign(WHY[each.why] ?? each.why), each.why && "; ", "judged by ", foreign(each.classifier), each.memory_id && !each.is_there && "; it is gone by now"),
+    el("p", { class: "hint" }, foreign(WHY[each.why] ?? each.why), each.why && "; ", "judged by ", foreign(each.classifier), each.memory_id && !each.is_there && "; no longer there"),
   );
 }
 
@@ -77,9 +77,9 @@ function capturedCard(store, each, go) {
 
 function injectionsView(store, state, go, redraw) {
   const turns = store.data.injections;
-  if (!turns.length) return [nothing("No turn of an agent has got a memory here in the last 30 days.")];
+  if (!turns.length) return [nothing("No memory was injected here in the last 30 days.")];
   const chosen = turns.filter((turn) => !state.injectionDay || localDay(turn.at) === state.injectionDay);
-  const series = [["given", "turns that got memories", turns.map((turn) => turn.at)]];
+  const series = [["given", "turns with memories", turns.map((turn) => turn.at)]];
   return [
     timeline(store.data.made_at, series, state.injectionDay, (day) => redraw({ injectionDay: day })),
     worth(store, chosen, go),
@@ -88,7 +88,7 @@ function injectionsView(store, state, go, redraw) {
   ];
 }
 
-/** What can be said of it: how often each memory came and how much spoke for it; not whether it was used. */
+/** Table of the memories that were injected most, with the number of strong matches. */
 function worth(store, turns, go) {
   const rows = new Map();
   for (const turn of turns)
@@ -108,9 +108,9 @@ function worth(store, turns, go) {
   const line = (row) =>
     el("tr", {}, el("td", {}, memoryLink(store, row.memory, go)), cell(row.turns), cell(row.sessions.size), cell(row.strong), el("td", {}, foreign([...row.agents].sort().join(", "))));
   return [
-    el("h3", {}, "What came most"),
-    el("div", { class: "wide" }, el("table", {}, el("thead", {}, el("tr", {}, ["Memory", "Turns", "Sessions", "Much spoke for it", "Agents"].map((each) => el("th", { scope: "col" }, each)))), el("tbody", {}, most.map(line)))),
-    el("p", { class: "hint" }, `${unused.toLocaleString("en")} of ${counted(heads.length, "memory", "memories")} came in no turn on record. What is counted is what reached an agent and how much spoke for it; whether the agent made use of it is not known.`),
+    el("h3", {}, "Most often injected"),
+    el("div", { class: "wide" }, el("table", {}, el("thead", {}, el("tr", {}, ["Memory", "Turns", "Sessions", "Strong matches", "Agents"].map((each) => el("th", { scope: "col" }, each)))), el("tbody", {}, most.map(line)))),
+    el("p", { class: "hint" }, `${unused.toLocaleString("en")} of ${counted(heads.length, "memory", "memories")} never injected in the last 30 days. The table counts injections; it cannot show if the agent used them.`),
   ];
 }
 
@@ -120,7 +120,7 @@ function turnCard(store, turn, go) {
   return el(
     "li",
     {},
-    el("p", {}, el("strong", {}, foreign(turn.agent || "an agent without a name")), ` ${localTime(turn.at)} `, el("span", { class: "hint" }, foreign([session, turn.turn_id && `turn ${turn.turn_id}`, turn.strategy, where].filter(Boolean).join(", ")))),
+    el("p", {}, el("strong", {}, foreign(turn.agent || "an unnamed agent")), ` ${localTime(turn.at)} `, el("span", { class: "hint" }, foreign([session, turn.turn_id && `turn ${turn.turn_id}`, turn.strategy, where].filter(Boolean).join(", ")))),
     el("ul", { class: "given" }, turn.memories.map((memory) => el("li", {}, memoryLink(store, memory, go), " ", el("span", { class: `badge ${memory.admitted_as}` }, foreign(memory.admitted_as || memory.found_by)), " ", el("span", { class: "hint" }, reasonOf(memory))))),
   );
 }
@@ -132,7 +132,7 @@ function memoryLink(store, memory, go) {
   return el("button", { class: "link", onclick: () => go(key) }, foreign(firstLine(entry.content, 120)));
 }
 
-// --- what waits for a person ---------------------------------------------------------------------------
+// --- decisions for the person --------------------------------------------------------------------------
 
 function needsAttention(entry) {
   return entry.kind !== "memory" || (entry.isHead && (entry.stale.length > 0 || entry.concurrent_heads.length > 0));
@@ -140,12 +140,12 @@ function needsAttention(entry) {
 
 function attentionView(store, state, go) {
   const found = store.entries.filter(needsAttention);
-  if (!found.length) return [nothing("Nothing waits for you: no memory is stale or withheld, and no proposal waits.")];
+  if (!found.length) return [nothing("Nothing waits for you.")];
   const groups = [
     ["Proposals that wait for you", (entry) => entry.kind === "waiting"],
-    ["Files of repositories that are withheld", (entry) => entry.kind === "withheld"],
-    ["Stale: what they stand on changed", (entry) => entry.kind === "memory" && entry.stale.length > 0],
-    ["Forks: two versions stand beside each other", (entry) => entry.kind === "memory" && !entry.stale.length],
+    ["Files of repositories that are not used yet", (entry) => entry.kind === "withheld"],
+    ["Stale: files that they depend on changed", (entry) => entry.kind === "memory" && entry.stale.length > 0],
+    ["Forks: two versions conflict", (entry) => entry.kind === "memory" && !entry.stale.length],
   ];
   const card = (entry) =>
     el("li", {}, el("p", { class: "said" }, el("button", { class: "link", onclick: () => go(entry.key) }, foreign(firstLine(entry.content) || entry.id))), troubles(store, entry));

@@ -60,7 +60,7 @@ async def pause(context: Context, request: wire.Pause) -> wire.Paused:
         place = await context.daemon.resolver.resolve(request.workspace)
         top = next((root.top for root in place.roots if root.scope is Scope.REPO), None)
         if top is None:
-            raise InvalidRequest("this workspace has no repository root; pause everything instead (--all)")
+            raise InvalidRequest("this folder is in no repository; `forgectl pause --all` pauses everywhere")
     await context.daemon.state.opened()
     await context.daemon.state.pauses.set(top, request.paused)
     if request.paused:

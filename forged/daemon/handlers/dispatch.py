@@ -155,7 +155,7 @@ class Dispatcher:
         digest = _digest(request)
         keyed = self._newest.get(key) or await self._receipt(request, key) or KeyedRequest(key, digest)
         if keyed.digest != digest:
-            raise Conflict("this key was used for another request; make a new one")
+            raise Conflict("this request key was used for another request; use a new key")
         is_whole = key in self._newest or not isinstance(keyed.reply, _WITH_TEXTS)
         if keyed.is_given and keyed.reply is not None and is_whole:
             return keyed.reply

@@ -261,7 +261,7 @@ def _skew(call: _HookCall) -> str:
     theirs = call.request.version
     if not theirs or theirs == __version__ or not call.session.is_first_notice("version"):
         return ""
-    return f"the daemon is version {__version__}, its hook {theirs[:32]}: `forgectl restart` makes them one"
+    return f"the daemon is version {__version__}, its hook {theirs[:32]}: `forgectl restart` fixes that"
 
 
 async def _capture(call: _HookCall, kind: Kind) -> None:

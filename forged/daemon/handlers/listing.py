@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+
+from msgspec.structs import replace
 
 from forged import fair_queue
 from forged.daemon.handlers.request_context import Context
 from forged.daemon.handlers.trust import in_reply
 from forged.daemon.handlers.wire_types import fitting, unix_seconds, with_entities
 from forged.errors import ForgedError, NotReady
-from forged.files import EvidenceChecker, Root, files_of, repo_root
+from forged.files import EvidenceChecker, Root, files_of, one_per_id, repo_root
 from forged.map import MapPart, Traits, VectorMap, build_chains, newest_page
 from forged.memories import ids
 from forged.memory import Memory, Origin, Scope
@@ -63,6 +65,8 @@ async def list_page(
     if request.entities:
         found = [each for _, each in rows]
         records = await asyncio.to_thread(lambda: list(map(with_entities, records, found)))
+        paths = await _paths(context, {home for home, _ in rows})
+        records = [replace(each, path=paths.get((each.root, each.id), "")) for each in records]
     page = fitting(records)
     reply = wire.Memories(
         status=_status(view, bool(page)),
@@ -72,6 +76,18 @@ async def list_page(
         notice=await in_reply(context, place),
     )
     return reply, view.generation
+
+
+async def _paths(context: Context, homes: Collection[VectorMap]) -> dict[tuple[str, str], str]:
+    """Return the path of each memory's file, by top and id."""
+    found: dict[tuple[str, str], str] = {}
+    for home in homes:
+        if home.scope in {Scope.REPO, Scope.USER}:
+            is_repo = home.scope == Scope.REPO
+            root = await asyncio.to_thread(repo_root, home.root) if is_repo else Root(home.root, Scope.USER)
+            snapshot, _ = await context.daemon.trust.look(root)
+            found |= {(home.root, file.memory.id): file.path for file in one_per_id(files_of(snapshot))}
+    return found
 
 
 async def history(context: Context, place: Workplace, request: wire.History) -> tuple[wire.Chain, int]:
@@ -117,7 +133,7 @@ async def _why_missing(context: Context, place: Workplace, named: tuple[str, ...
     memories = context.daemon.memories
     withheld = {each.id for each in await memories.trust.withheld(place.roots)} if named else set[str]()
     there = [each for each in named if each in withheld]
-    why = memories.state.trust.doubt or "withheld until you decide"
+    why = memories.state.trust.doubt or "not used until you allow it"
     return f"{why}: {', '.join(there)}" if there else ""
 
 

@@ -45,7 +45,7 @@ async def remember(
     """Write a memory, and reply when it is durable."""
     daemon = context.daemon
     if request.scope == Scope.USER and not is_this_user(daemon.config, request.user_id):
-        raise InvalidRequest("the files here are of one user alone; leave user_id out, or name that user")
+        raise InvalidRequest("the files here belong to one user; leave user_id out, or give that user")
     wanted = Memory(
         id="",
         content=request.content,
@@ -92,7 +92,7 @@ def _patch(request: wire.Remember, names: Sequence[str], scope: str) -> FactsPat
     if problem := patch.problem(scope):
         raise InvalidRequest(problem)
     if any(without_private(text) != text for text in names):
-        raise InvalidRequest("metadata holds what is marked private; leave it out")
+        raise InvalidRequest("metadata contains text that is marked private; leave it out")
     return patch
 
 
@@ -205,7 +205,7 @@ async def undo(
         batch = removal.newest_batch(view, request.session_id)
     records = fitting([context.memory_record(*item) for item in batch])
     if request.ids and set(request.ids) != {found.id for _, found in batch}:
-        raise InvalidRequest("something else was captured meanwhile; look at the newest batch again")
+        raise InvalidRequest("something else was captured meanwhile; run the command again")
     if not batch or request.preview:
         reason = "" if batch else "no captured memory to undo"
         return wire.Undone(status="ok" if batch else "empty", reason=reason, memories=records)
@@ -319,7 +319,7 @@ async def _restored(
     found = [(memory_id, view.find(memory_id, scope)) for memory_id, scope in named]
     shown = fitting([context.memory_record(*item) for _, items in found for item in items])
     missing = ", ".join(memory_id for memory_id, items in found if not items)
-    reason = f"back, and withheld or not in use yet: {missing}" if missing else ""
+    reason = f"restored, but not used yet: {missing}" if missing else ""
     return wire.Restored(memories=shown, reason=reason), generation
 
 

@@ -52,7 +52,7 @@ async def recall(context: Context, place: Workplace, request: wire.Recall) -> wi
     """Search the requested scopes; return one list and one injection of the result."""
     query, daemon = clean_query(request.query), context.daemon
     if not query.strip():
-        raise InvalidRequest("the query is empty; say what to recall")
+        raise InvalidRequest("the query is empty; say what to look for")
     if problem := metadata_problem(request.filters):
         raise InvalidRequest(f"these filters match nothing that can be stored: {problem}")
     limits = Limits({**_MOST, Scope.REPO: place.settings.retrieval_top_k}, daemon.config.scopes.max_results)
@@ -221,12 +221,12 @@ def shared_report(shared: SharedServer | None, machines: RootSync | None) -> wir
         return None
     return msgspec.structs.replace(
         shared.condition(),
-        sync=tuple(_in_step(machines)) if machines is not None else (),
+        sync=tuple(_sync_reports(machines)) if machines is not None else (),
         sync_problem=machines.problem if machines is not None else "",
     )
 
 
-def _in_step(machines: RootSync) -> Iterator[wire.SyncReport]:
+def _sync_reports(machines: RootSync) -> Iterator[wire.SyncReport]:
     for (scope, owner), progress in machines.progress.items():
         yield wire.SyncReport(
             scope=scope,

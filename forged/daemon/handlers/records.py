@@ -34,7 +34,7 @@ async def learn(context: Context, place: Workplace, request: wire.Learn) -> wire
     """Take a past session, or a part of it, and report the progress."""
     session_id = request.session_id[:_MOST_NAME]
     if not session_id.strip():
-        raise InvalidRequest("a past session has an id; this one says none")
+        raise InvalidRequest("a past session needs an id; this one has none")
     state, capture, metrics = context.daemon.state, context.daemon.capture, context.daemon.metrics
     await state.opened()
     if request.messages and (reason := await _refusal(state, capture, metrics, place, request)):
@@ -52,7 +52,7 @@ async def _refusal(
 ) -> str:
     """Submit the messages of a past session; return why they were refused, or ""."""
     if state.to_review.learned >= MOST_LEARNED:
-        return f"{MOST_LEARNED:,} proposals wait already; decide about some of them in `forgectl review`"
+        return f"{MOST_LEARNED:,} proposals wait already; decide on some of them in `forgectl review`"
     found = await clean_transcript(request.messages)
     metrics.echoes_removed += found.echoes
     if not found.said:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _ADDED_S = 1.0
 
 
-class About(msgspec.Struct, frozen=True, kw_only=True):
+class DaemonFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Facts of a daemon for `status` that do not change; `lacking` are the reasons for missing models."""
 
     socket: str
@@ -69,7 +69,7 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     epoch: str
     config: config.Config
     disabled: str
-    about: About
+    about: DaemonFacts
     metrics: Metrics
     activity: Activity = msgspec.field(default_factory=Activity)
     indexer: Indexer

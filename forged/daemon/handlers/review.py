@@ -30,7 +30,7 @@ async def review(context: Context, request: wire.Review) -> wire.Reviewed:
         )
         await context.plan(planned)
     if request.text.strip() and len(planned.kept) != 1:
-        raise InvalidRequest("a text is for one proposal; name the one to keep")
+        raise InvalidRequest("a text needs exactly one proposal; give its id")
     for document in keep:
         await reviewing.check_here(document)
     if keep and place.off:

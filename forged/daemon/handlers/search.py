@@ -83,8 +83,8 @@ async def why(
         return _explained(answer, block.included, at=memory.utc_now(), notice=notice)
     found = context.daemon.sessions.last(request.session_id, place.tops)
     if found is None or found.reply is None:
-        return wire.Explained(status="empty", reason="no injection is on record", notice=notice)
-    answer, included = _of_whoever_asks(found.reply.answer, found.reply.block.included, request)
+        return wire.Explained(status="empty", reason="no record: this session got no memory", notice=notice)
+    answer, included = _visible_to_caller(found.reply.answer, found.reply.block.included, request)
     reply, generation = _explained(answer, included, at=memory.utc(found.at), notice=notice)
     if found.cleared:
         reply = replace(reply, reason="; ".join(filter(None, (reply.reason, _cleared(found.cleared)))))
@@ -95,11 +95,11 @@ async def why(
 
 def _cleared(count: int) -> str:
     """Return a sentence on memories of an answer that were removed since."""
-    were = "memory that it had was" if count == 1 else "memories that it had were"
-    return f"{count} {were} taken away since (forgotten, undone or moved)"
+    were = "memory of it was" if count == 1 else "memories of it were"
+    return f"{count} {were} removed since (forgotten, undone or moved)"
 
 
-def _of_whoever_asks(answer: Answer, included: int, request: wire.Why) -> tuple[Answer, int]:
+def _visible_to_caller(answer: Answer, included: int, request: wire.Why) -> tuple[Answer, int]:
     """Return an answer without memories of other agents and sessions, and its included count."""
 
     def shows(scope: str, root: str) -> bool:
@@ -115,7 +115,9 @@ def _of_whoever_asks(answer: Answer, included: int, request: wire.Why) -> tuple[
     hidden = len(shown) - len(ranked)
     reason = answer.reason
     if hidden:
-        reason = "; ".join(filter(None, (reason, f"{hidden} of an agent's or a session's own are not shown")))
+        reason = "; ".join(
+            filter(None, (reason, (f"{hidden} private memories of an agent or session are not shown")))
+        )
     return replace(answer, ranked=ranked, rejected=stay, reason=reason), sum(shown[:included])
 
 

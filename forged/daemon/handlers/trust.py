@@ -79,7 +79,7 @@ async def _chosen_for_git(registry: TrustRegistry, roots: Sequence[Root], choice
     excluding = registry.excluding
     work_tree = next((root for root in roots if root.has_files), None)
     if work_tree is None:
-        raise InvalidRequest("this is a directory of git's own: nothing in it is ever committed")
+        raise InvalidRequest("this directory belongs to git itself: nothing in it is ever committed")
     try:
         await asyncio.to_thread(excluding.chosen, work_tree.top, choice)
     except ExcludeError as error:
@@ -93,7 +93,7 @@ async def _exclude_lines_removed(registry: TrustRegistry) -> wire.Trusted:
     excluding = registry.excluding
     done, left = await asyncio.to_thread(partial(excluding.take_out, everywhere=True))
     await excluding.save()
-    roots = tuple(wire.RootTrust(root=each, git="forged's line is gone") for each in done)
+    roots = tuple(wire.RootTrust(root=each, git="forged's line was removed") for each in done)
     return wire.Trusted(status="ok" if roots else "empty", roots=roots, reason="; ".join(left))
 
 
@@ -142,7 +142,7 @@ async def _roots(context: Context, workspace: str) -> tuple[tuple[Root, ...], Ro
         return (named,), named
     if roots:
         return roots, named
-    raise InvalidRequest("this directory belongs to no repository; your own memories need no trust")
+    raise InvalidRequest("this folder is in no repository; your own memories need no trust")
 
 
 def _clear_kept_turns(context: Context, known: KnownRoot) -> KnownRoot:
@@ -161,7 +161,7 @@ def _selected(
         meant = "" if found else ids.resolve_prefix([each.id for each in withheld], name)
         found += [each for each in withheld if meant and each.id == meant]
         if not (found or again):
-            raise MemoryNotFound(f"nothing {name[:80]!r} is withheld here; `forgectl review` shows what is")
+            raise MemoryNotFound(f"nothing {name[:80]!r} is waiting here; `forgectl review` lists what is")
         chosen += found
     return chosen
 
@@ -183,29 +183,28 @@ async def in_reply(context: Context, place: Workplace, session: Session | None =
 
 
 def sentence(known: KnownRoot, count: int) -> str:
-    """Return why `count` memories of a root are not used, with the command that helps."""
+    """Say why `count` memory files of a root are not used, with the command that shows them."""
+    files = "1 memory file" if count == 1 else f"{count:,} memory files"
     if known.state == "unread":
-        what = "1 memory" if count == 1 else f"{count:,} memories"
-        return f"{what} in {known.top} cannot be used now: {known.reason}"
-    what = "1 memory is" if count == 1 else f"{count:,} memories are"
-    text, top = f"{what} withheld in {known.top}", shlex.quote(known.top)
+        return f"{files} in {known.top} cannot be used now: {known.reason}"
+    are = "is" if count == 1 else "are"
+    not_used, top = f"{files} in {known.top} {are} not used yet", shlex.quote(known.top)
     if known.state == "trusted":
-        return f"{text}: what you trusted there does not cover them; `forgectl review {top}` shows them"
-    if "`forgectl " in known.reason:  # the reason names the first step
-        return f"{text}: {known.reason}"
+        return f"{not_used}: added after you trusted it. Review and allow: `forgectl review {top}`"
+    if "`forgectl " in known.reason:  # it names the first step
+        return f"{not_used}: {known.reason}"
     if known.reason:
-        return f"{text}: {known.reason}; `forgectl trust {top}` shows them and asks"
-    these = "it" if count == 1 else "these"
+        return f"{not_used}: {known.reason}. Review and allow: `forgectl trust {top}`"
+    them = "it" if count == 1 else "them"
     if known.state == "own":
         return (
-            f"{text}: no record that forged or you wrote {these}: brought by git, reinstalled or restored? "
-            f"Yes is safe if you know who wrote {these}; `forgectl trust {top}` shows them and asks once"
+            f"{not_used}: there is no record that forged or you wrote "
+            f"{them} (git, reinstallation or backup?). "
+            f"Review and allow: `forgectl trust {top}`"
         )
     return (
-        f"{text}: no record that forged wrote {these}: reinstalled, restored or cloned? A repository that "
-        "comes with memories, hand-written ones included, is asked about once. Yes is safe if you know who "
-        "wrote in it, and `--under DIR` takes every repository below DIR; "
-        f"`forgectl trust {top}` shows them and asks once"
+        f"{not_used}: forged has no record of writing {them} (cloned, reinstalled or restored?). Review and "
+        f"allow: `forgectl trust {top}` (`--under DIR` for all repositories below DIR)"
     )
 
 
@@ -251,7 +250,9 @@ def _fingerprint(withheld: Iterable[wire.WithheldFile]) -> str:
 def _check_unchanged(shown: str, withheld: Iterable[wire.WithheldFile]) -> None:
     """Raise Changed unless the withheld files are those that were shown."""
     if shown and shown != _fingerprint(withheld):
-        raise Changed("the files have changed since they were shown; nothing was accepted, look again")
+        raise Changed(
+            "the files have changed since they were shown; nothing was allowed, run the command again"
+        )
 
 
 def _withheld_files(snapshot: Snapshot, admitted: Admitted) -> list[wire.WithheldFile]:
@@ -281,15 +282,15 @@ def _effect(memory: Memory, counting: dict[str, Memory], waiting: Collection[str
     """Return the effect of accepting a memory; `waiting` are the ids of the withheld ones."""
     effects = []
     if memory.id in counting:
-        effects.append("take the place of the memory of the same id, if it is newer")
+        effects.append("replace the memory with the same id, if it is newer")
     if memory.supersedes in counting:
         effects.append(f"replace {_named(counting[memory.supersedes])}")
     elif memory.supersedes:
-        where = "withheld, too" if memory.supersedes in waiting else "not here"
+        where = "not used yet either" if memory.supersedes in waiting else "not here"
         effects.append(f"replace {memory.supersedes}, which is {where}")
     if linked := [edge.id for edge in memory.related if edge.id in counting]:
-        effects.append(f"be linked to {', '.join(linked)}")
-    return "; ".join(effects) or "stand by itself"
+        effects.append(f"be linked with {', '.join(linked)}")
+    return "; ".join(effects) or "be a new memory"
 
 
 def _named(memory: Memory) -> str:

@@ -39,7 +39,7 @@ def generation_of(epoch: str, token: str) -> int:
     return int(number) if ours else 0
 
 
-class _Words(NamedTuple):
+class _FieldWords(NamedTuple):
     """Valid words of a field, except its default; none if its values have such fields themselves."""
 
     field: str
@@ -49,15 +49,15 @@ class _Words(NamedTuple):
 
 
 @cache
-def _words_of(kind: type[msgspec.Struct]) -> tuple[_Words, ...]:
-    found: list[_Words] = []
+def _words_of(kind: type[msgspec.Struct]) -> tuple[_FieldWords, ...]:
+    found: list[_FieldWords] = []
     for each in msgspec.structs.fields(kind):
         inner = get_args(each.type)[0] if get_origin(each.type) is tuple else each.type
         notes = getattr(inner, "__metadata__", ())
-        found += [_Words(each.name, each.default, **note.extra) for note in notes]
+        found += [_FieldWords(each.name, each.default, **note.extra) for note in notes]
         is_value = isinstance(inner, type) and issubclass(inner, msgspec.Struct)
         if is_value and inner is not wire.ImportedDraft and _words_of(inner):
-            found.append(_Words(each.name, each.default))
+            found.append(_FieldWords(each.name, each.default))
     return tuple(found)
 
 
@@ -158,7 +158,7 @@ def with_entities(shown: wire.MemoryRecord, found: Memory) -> wire.MemoryRecord:
 def unix_seconds(field: str, time: str) -> float:
     """Return a time as Unix seconds, 0 for none. Raises InvalidRequest."""
     if time and not memory.time_ns(time):
-        raise InvalidRequest(f"{field} {time[:64]!r} is no time; say one such as 2026-11-20T14:00:00Z")
+        raise InvalidRequest(f"{field} {time[:64]!r} is not a time; write it like 2026-11-20T14:00:00Z")
     return memory.time_ns(time) / 1e9
 
 

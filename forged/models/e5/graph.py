@@ -37,13 +37,13 @@ _FORMAT = 10
 def graph_of(model: ModelFile) -> tuple[bytes, str, bytes]:
     """Return the graph, the file name of its weights, and the bytes of that file."""
     made, norm = _Graph(model), "emb.ln"
-    value, tokens = made.normed(INPUT, norm), made.constant("tokens", np.array([1]))
+    value, tokens = made.add_norm(INPUT, norm), made.add_constant("tokens", np.array([1]))
     for layer in range(model.layers):
-        value, norm = made.attended(value, norm, f"l{layer}."), f"l{layer}.aln"
-        value, norm = made.transformed(value, norm, layer), f"l{layer}.oln"
+        value, norm = made.add_attention(value, norm, f"l{layer}."), f"l{layer}.aln"
+        value, norm = made.add_feed_forward(value, norm, layer), f"l{layer}.oln"
         if layer in LAYERS:
-            made.node("ReduceMean", value, tokens, out=f"mean.{layer}", keepdims=0)
-    return made.finished()
+            made.add_node("ReduceMean", value, tokens, out=f"mean.{layer}", keepdims=0)
+    return made.serialized()
 
 
 class _Graph:
@@ -56,7 +56,7 @@ class _Graph:
         self._outside: list[onnx.TensorProto] = []
         self._weights = bytearray()
 
-    def finished(self) -> tuple[bytes, str, bytes]:
+    def serialized(self) -> tuple[bytes, str, bytes]:
         """Return the graph, the file name of its weights, and the bytes of that file."""
         data = bytes(self._weights)
         name = f"{hashlib.sha256(data).hexdigest()}.weights"
@@ -76,83 +76,91 @@ class _Graph:
         made = helper.make_model(graph, opset_imports=_OPSETS, ir_version=_FORMAT)
         return made.SerializeToString(deterministic=True), name, data
 
-    def attended(self, value: str, norm: str, layer: str) -> str:
+    def add_attention(self, value: str, norm: str, layer: str) -> str:
         """Add the attention block of a layer to a value that was normed by `norm`."""
         parts = [f"{layer}{part}" for part in "qkv"]
-        self.node("Split", self.product_of_normed(value, norm, parts), out=parts, axis=-1, num_outputs=3)
+        self.add_node(
+            "Split", self.add_product_of_normed(value, norm, parts), out=parts, axis=-1, num_outputs=3
+        )
         settings = {"domain": _ORT, "num_heads": self._model.heads}
-        heads = self.node("MultiHeadAttention", *parts, out=f"{layer}heads", **settings)
-        out = self.product(heads, self.matrix(f"{layer}ao"), f"{layer}ao")
-        return self.sum_normed(value, out, f"{layer}aln")
+        heads = self.add_node("MultiHeadAttention", *parts, out=f"{layer}heads", **settings)
+        out = self.add_product(heads, self.matrix(f"{layer}ao"), f"{layer}ao")
+        return self.add_residual_norm(value, out, f"{layer}aln")
 
-    def transformed(self, value: str, norm: str, layer: int) -> str:
+    def add_feed_forward(self, value: str, norm: str, layer: int) -> str:
         """Add the feed-forward block of a layer to a value that was normed by `norm`."""
         name, matrix = f"l{layer}.fo", self.matrix(f"l{layer}.fo")
-        inner = self.node("Gelu", self.product_of_normed(value, norm, [f"l{layer}.fi"]), out=f"{name}.in")
+        inner = self.add_node(
+            "Gelu", self.add_product_of_normed(value, norm, [f"l{layer}.fi"]), out=f"{name}.in"
+        )
         if layer < len(_OUTLIERS):
-            out = self.product_with_outlier(inner, matrix, name, _OUTLIERS[layer])
+            out = self.add_product_with_outlier(inner, matrix, name, _OUTLIERS[layer])
         else:
-            out = self.product(inner, matrix, name)
-        return self.sum_normed(value, out, f"l{layer}.oln")
+            out = self.add_product(inner, matrix, name)
+        return self.add_residual_norm(value, out, f"l{layer}.oln")
 
-    def product_of_normed(self, value: str, norm: str, names: list[str]) -> str:
+    def add_product_of_normed(self, value: str, norm: str, names: list[str]) -> str:
         """Add the product of stacked matrices with a normed value, scaled by the norm's own range."""
         scale, shift = (np.abs(self._model.floats(f"{norm}.{part}")) for part in "wb")
         spans = _DEVIATIONS * scale + shift
-        even = self.node("Mul", value, self.constant(f"{names[0]}.spans", 1 / spans), out=f"{names[0]}.even")
+        even = self.add_node(
+            "Mul", value, self.add_constant(f"{names[0]}.spans", 1 / spans), out=f"{names[0]}.even"
+        )
         added = np.concatenate([self._model.floats(f"{name}.b") for name in names])
-        return self.product(even, self.matrix(*names) * spans, names[0], added)
+        return self.add_product(even, self.matrix(*names) * spans, names[0], added)
 
-    def product_with_outlier(self, value: str, matrix: Floats, name: str, loud: int) -> str:
+    def add_product_with_outlier(self, value: str, matrix: Floats, name: str, loud: int) -> str:
         """Add a product whose outlier activation is multiplied separately."""
         quiet = np.ones(matrix.shape[1], np.float32)
         column, quiet[loud] = matrix[:, loud].copy(), 0
-        where = self.constant(f"{name}.where", np.array([loud]))
-        alone = self.node("Gather", value, where, out=f"{name}.alone", axis=-1)
-        apart = self.node("Mul", alone, self.constant(f"{name}.column", column), out=f"{name}.apart")
-        rest = self.node("Mul", value, self.constant(f"{name}.quiet", quiet), out=f"{name}.rest")
-        return self.node("Add", self.product(rest, matrix * quiet, name), apart, out=f"{name}.both")
+        where = self.add_constant(f"{name}.where", np.array([loud]))
+        alone = self.add_node("Gather", value, where, out=f"{name}.alone", axis=-1)
+        apart = self.add_node("Mul", alone, self.add_constant(f"{name}.column", column), out=f"{name}.apart")
+        rest = self.add_node("Mul", value, self.add_constant(f"{name}.quiet", quiet), out=f"{name}.rest")
+        return self.add_node("Add", self.add_product(rest, matrix * quiet, name), apart, out=f"{name}.both")
 
-    def product(self, value: str, matrix: Floats, name: str, added: Floats | None = None) -> str:
+    def add_product(self, value: str, matrix: Floats, name: str, added: Floats | None = None) -> str:
         """Add a product with a matrix that is quantized to int8."""
         scales = np.abs(matrix).max(axis=1) / _MOST
         added = self._model.floats(f"{name}.b") if added is None else added
         inputs = (
-            self.outside(f"{name}.bytes", np.rint(matrix / scales[:, None]).T.astype(np.int8)),
-            self.constant(f"{name}.scales", scales),
-            self.constant(f"{name}.zeros", np.zeros(len(scales), np.int8)),
-            self.constant(f"{name}.added", added),
+            self.add_external_constant(f"{name}.bytes", np.rint(matrix / scales[:, None]).T.astype(np.int8)),
+            self.add_constant(f"{name}.scales", scales),
+            self.add_constant(f"{name}.zeros", np.zeros(len(scales), np.int8)),
+            self.add_constant(f"{name}.added", added),
         )
-        return self.node("DynamicQuantizeMatMul", value, *inputs, out=f"{name}.product", domain=_ORT)
+        return self.add_node("DynamicQuantizeMatMul", value, *inputs, out=f"{name}.product", domain=_ORT)
 
     def matrix(self, *names: str) -> Floats:
         """Return the matrices of these names, one below the other."""
         rows = [(name, len(self._model.floats(f"{name}.b"))) for name in names]
         return np.concatenate([weights(self._model.blocks(f"{name}.w", count)) for name, count in rows])
 
-    def sum_normed(self, value: str, other: str, norm: str) -> str:
+    def add_residual_norm(self, value: str, other: str, norm: str) -> str:
         settings = {"domain": _ORT, "epsilon": self._model.epsilon}
         inputs = (value, other, *self.floats(norm))
-        return self.node("SkipLayerNormalization", *inputs, out=f"{norm}.sum", **settings)
+        return self.add_node("SkipLayerNormalization", *inputs, out=f"{norm}.sum", **settings)
 
-    def normed(self, value: str, norm: str) -> str:
+    def add_norm(self, value: str, norm: str) -> str:
         settings = {"epsilon": self._model.epsilon}
-        return self.node("LayerNormalization", value, *self.floats(norm), out=f"{norm}.normed", **settings)
+        return self.add_node(
+            "LayerNormalization", value, *self.floats(norm), out=f"{norm}.normed", **settings
+        )
 
     def floats(self, norm: str) -> list[str]:
         """Add the weight and the bias of a norm."""
-        return [self.constant(f"{norm}.{part}", self._model.floats(f"{norm}.{part}")) for part in "wb"]
+        return [self.add_constant(f"{norm}.{part}", self._model.floats(f"{norm}.{part}")) for part in "wb"]
 
-    def node(self, kind: str, *inputs: str, out: str | list[str], **settings: Any) -> str:
+    def add_node(self, kind: str, *inputs: str, out: str | list[str], **settings: Any) -> str:
         outputs = [out] if isinstance(out, str) else out
         self._nodes.append(helper.make_node(kind, inputs, outputs, **settings))
         return outputs[0]
 
-    def constant(self, name: str, numbers: NDArray[Any]) -> str:
+    def add_constant(self, name: str, numbers: NDArray[Any]) -> str:
         self._constants.append(numpy_helper.from_array(numbers, name))
         return name
 
-    def outside(self, name: str, numbers: NDArray[np.int8]) -> str:
+    def add_external_constant(self, name: str, numbers: NDArray[np.int8]) -> str:
         """Add a constant whose bytes are in the weights file."""
         tensor = TensorProto(name=name, data_type=TensorProto.INT8, dims=numbers.shape)
         tensor.data_location = TensorProto.EXTERNAL

@@ -113,13 +113,13 @@ class ProgramChat:
         """Return the reply as `ChatModel`. Never takes longer than `deadline` and half a second."""
         left = deadline - time.monotonic()
         if left <= 0:
-            raise self._late()
+            raise self._timeout_error()
         attempt = self.health.begin()
         try:
             async with asyncio.timeout(left):
-                done = await self._asked(prompt)
+                done = await self._ask(prompt)
         except TimeoutError as error:
-            late = self._late()
+            late = self._timeout_error()
             attempt.failed(late)
             raise late from error
         except ProviderError as error:
@@ -133,9 +133,9 @@ class ProgramChat:
     async def aclose(self) -> None:
         """Do nothing: no state is kept between calls."""
 
-    async def _asked(self, prompt: Prompt) -> Completion:
+    async def _ask(self, prompt: Prompt) -> Completion:
         name, purpose = self._program.name, prompt.purpose
-        self._check(purpose.tops)
+        self._check_program(purpose.tops)
         system, user = map(sendable, await self._egress.cleared((prompt.system, prompt.user)))
         sent = (system, user)
         await self._egress.check(purpose, sent)
@@ -152,7 +152,7 @@ class ProgramChat:
             leaving.answered = True
         return done
 
-    def _check(self, tops: tuple[str, ...]) -> None:
+    def _check_program(self, tops: tuple[str, ...]) -> None:
         """Check that the program exists, belongs to the user, and is not in a repository."""
         path, name = self._program.command[0], self._program.name
         try:
@@ -168,5 +168,5 @@ class ProgramChat:
             if top != home and any(f"{each}/".startswith(f"{top}/") for each in (path, real)):
                 raise ProviderError(f"{name}: {path} lies in the repository {top}", reason="auth")
 
-    def _late(self) -> ProviderError:
+    def _timeout_error(self) -> ProviderError:
         return ProviderError(f"{self._program.name} gave no answer in time", reason="timeout")

@@ -29,7 +29,7 @@ def main(pipe: int, folder: str, command: list[str]) -> int:
     os.set_blocking(awaken, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(awaken)
-    pid = _started(command)
+    pid = _spawn(command)
     try:
         select.select([pipe, ended], [], [])
         if not _is_over(pid):
@@ -41,7 +41,7 @@ def main(pipe: int, folder: str, command: list[str]) -> int:
         _remove(folder)
 
 
-def _started(command: list[str]) -> int:
+def _spawn(command: list[str]) -> int:
     pid = os.fork()
     if pid:
         return pid

@@ -1,4 +1,4 @@
-"""How the bar is chosen, and which turns of agents' lives are learnt from."""
+"""Training of the classifier's linear model: choice of the threshold, and selection of turns."""
 
 from __future__ import annotations
 

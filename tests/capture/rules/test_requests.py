@@ -1,4 +1,4 @@
-"""Every wording of requests.toml by its own two examples, and all of them over sentences that people type."""
+"""Every wording of requests.toml: its own two examples, and all of them over typed sentences."""
 
 from __future__ import annotations
 
@@ -45,5 +45,5 @@ def test_accents_make_no_difference():
         ("remember that port 80 is free: nobody uses it", "remember that port 80 is free: nobody uses it"),
     ],
 )
-def test_the_content_of_a_request_is_behind_its_colon(said, told):
-    assert behind_request(said) == told
+def test_the_content_of_a_request_is_behind_its_colon(said, reported):
+    assert behind_request(said) == reported

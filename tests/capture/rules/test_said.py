@@ -1,4 +1,4 @@
-"""What rules and words keep of what people say, in seven languages: no model at all."""
+"""Statements that rules and words save, in seven languages, without a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A daemon of a scratch directory ends with the program that began it, whenever that is told to end."""
+"""A daemon of a scratch directory ends with the program that started it, at any time."""
 
 from __future__ import annotations
 

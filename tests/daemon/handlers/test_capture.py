@@ -1,4 +1,4 @@
-"""The verbs of capture as a client asks for them: what is kept of a turn, undo, pause, the dead, and cost."""
+"""The verbs of capture for a client: submit, undo, pause, dead events, and cost."""
 
 from __future__ import annotations
 

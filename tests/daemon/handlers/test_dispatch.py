@@ -1,4 +1,4 @@
-"""What the dispatcher adds to every reply, and where it answers without asking a handler."""
+"""Common parts of every reply, and requests that the dispatcher answers itself."""
 
 from __future__ import annotations
 

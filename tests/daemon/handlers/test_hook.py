@@ -1,4 +1,4 @@
-"""What hooks come to: memories once, turns with their prompts, and the ends of what a session has heard."""
+"""Results of hooks: memories once, turns with their prompts, and ends of sessions."""
 
 from __future__ import annotations
 

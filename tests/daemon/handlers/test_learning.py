@@ -1,4 +1,4 @@
-"""`learn` as the daemon carries it out: what is taken and refused, and how it is told how far it is."""
+"""`learn` in the daemon: accepted and refused sessions, and its progress."""
 
 from __future__ import annotations
 

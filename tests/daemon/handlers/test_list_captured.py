@@ -79,7 +79,7 @@ async def test_a_workspace_shows_its_own_roots_and_with_all_repos_every_root(hom
 async def test_a_time_that_is_none_is_refused_in_a_sentence(home, repo, since):
     async with assembled(home) as parts:
         code, reported = await parts.refusal(wire.ListCaptured(workspace=str(repo), since=since))
-        assert (code, "say one such as 2026-11-20T14:00:00Z" in reported) == ("invalid", True)
+        assert (code, "write it like 2026-11-20T14:00:00Z" in reported) == ("invalid", True)
         code, _ = await parts.refusal(wire.ListMemories(workspace=str(repo), since=since))
         assert code == "invalid"
 

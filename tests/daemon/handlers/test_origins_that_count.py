@@ -1,4 +1,4 @@
-"""Of whom a memory says it is from: believed of a file that this daemon wrote, byte by byte, and of no other.
+"""Origin of a memory: believed for bytes that this daemon wrote, and for no others.
 
 What stands comes to every session, so it is what an attacker wants: a clone's file may say anything.
 """

@@ -183,7 +183,7 @@ async def test_scopes_that_are_named_are_searched_and_no_others(home, repo):
         ({"query": "  "}, "the query is empty"),
         ({"filters": {str(key): 1 for key in range(33)}}, "32 are the most"),
         ({"filters": {"key": "x" * 4096}}, "4096 are the most"),
-        ({"agent_id": "../codex"}, "is no agent's id"),
+        ({"agent_id": "../codex"}, "is not an agent id"),
     ],
 )
 async def test_a_request_that_means_nothing_is_refused_with_a_sentence(home, fields, word):
@@ -204,7 +204,7 @@ async def test_words_answer_where_the_query_gets_no_vector_in_time_and_the_reply
         reply = await asked(parts)
 
     assert contents(reply) == ["a walrus of the user"]
-    assert reply.degraded == ("no vector of the query (unreachable); answered by words",)
+    assert reply.degraded == ("keyword results only: no embedding of the query (unreachable)",)
     assert reply.degraded[0] in reply.reason
     assert reply.indexes == ("lexical",)
 
@@ -220,7 +220,7 @@ async def test_an_endpoint_that_hangs_delays_no_recall_beyond_its_deadline(home)
         embedder.hold.set()
 
     assert contents(reply) == ["a walrus of the user"]
-    assert reply.degraded == ("no vector of the query (timeout); answered by words",)
+    assert reply.degraded == ("keyword results only: no embedding of the query (timeout)",)
 
 
 async def test_the_injection_keeps_its_budget_and_quotes_what_it_holds(home):

@@ -1,4 +1,4 @@
-"""`recall` over what memories speak of: what shares no word with the query comes if two steps lead there."""
+"""`recall` over entities: a memory without common words is found over two links."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes that a disk did not take: counted, and told in the first line of status until one succeeds."""
+"""Writes that a disk refused: counted, and in the first line of status until one succeeds."""
 
 from __future__ import annotations
 

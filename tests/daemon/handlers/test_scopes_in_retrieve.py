@@ -1,4 +1,4 @@
-"""Sessions, agents and documents in an injection: only where the configuration wants them, and one's own."""
+"""Sessions, agents and documents in an injection: as configured, and only one's own."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ async def test_the_last_injection_is_explained_without_what_is_anothers(home, re
         ):
             hidden = await parts.ask(asked)
             assert "zebra of claude" not in str(hidden)
-            assert "1 of an agent's or a session's own are not shown" in hidden.reason
+            assert "1 private memories of an agent or session are not shown" in hidden.reason
         shown = await parts.ask(wire.Why(workspace=str(repo), session_id="s", agent="claude"))
         assert [(each.content, each.scope) for each in shown.memories] == [("zebra of claude", "agent")]
         now = await parts.ask(wire.Why(workspace=str(repo), query="zebra", agent="claude"))
@@ -174,9 +174,9 @@ async def test_a_sessions_memory_says_how_long_it_is_kept_and_that_it_is_lost(ho
         ({"agent_id": ""}, "needs a session_id and an agent_id"),
         ({"session_id": "a\nb"}, "printable"),
         ({"session_id": "x" * 201}, "up to 200"),
-        ({"content": " \n"}, "the content is blank"),
+        ({"content": " \n"}, "the text is blank"),
         ({"content": "x" * 300_000}, "256 KiB"),
-        ({"content": "<private>all of it</private>"}, "the content is blank"),
+        ({"content": "<private>all of it</private>"}, "the text is blank"),
         ({"supersedes": "mem_1"}, "has no supersedes"),
         ({"cues": ("a",)}, "has no cues"),
         ({"memory_type": "fact"}, "memories of scope session have no type"),
@@ -202,7 +202,7 @@ async def test_files_are_of_one_user_alone(home, repo):
         code, sentence = await parts.refusal(
             wire.Remember(workspace=str(repo), content="other", scope="user", user_id="bob")
         )
-        assert (code, "of one user alone" in sentence) == ("invalid", True)
+        assert (code, "belong to one user" in sentence) == ("invalid", True)
 
 
 async def test_a_session_that_starts_has_its_agents_memories_read_before_the_first_prompt(home, repo):

@@ -1,4 +1,4 @@
-"""What a person is told of a retrieval: each memory near the top, and why it came or stayed out."""
+"""Explanation of a retrieval: each memory near the top, and the reason it was in or out."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ async def test_why_repeats_its_answer_or_counts_removed_memories(home, repo, doe
             len(left),
         )
         assert (reported.at, reported.turn_id) == (before[session].at, "t")
-        assert ("1 memory that it had was taken away since" in reported.reason) == took
+        assert ("1 memory of it was removed since" in reported.reason) == took
 
 
 async def test_why_says_that_all_was_cleared_and_shows_no_text_of_it(home, repo):
@@ -183,7 +183,7 @@ async def test_why_says_that_all_was_cleared_and_shows_no_text_of_it(home, repo)
         reported = await _why(parts, repo, "one")
 
     assert (reported.status, reported.memories, reported.rejected) == ("empty", (), ())
-    assert "2 memories that it had were taken away since" in reported.reason
+    assert "2 memories of it were removed since" in reported.reason
 
 
 # --- why there is nothing ------------------------------------------------------------------------------
@@ -191,9 +191,9 @@ async def test_why_says_that_all_was_cleared_and_shows_no_text_of_it(home, repo)
 CONFLICT = "<<<<<<< HEAD\nThe port is 1.\n=======\nThe port is 2.\n>>>>>>> pr\n"
 UNUSED = {
     "nothing": ((), ""),
-    "withheld": (("withheld",), "1 may not be used now"),
-    "in conflict": (("conflict",), "1 file is not used (port.md: it is in conflict: "),
-    "both": (("withheld", "conflict"), "1 may not be used now, 1 file is not used (port.md: "),
+    "withheld": (("withheld",), "1 not used yet"),
+    "in conflict": (("conflict",), "1 file is not used (port.md: unresolved merge conflict: "),
+    "both": (("withheld", "conflict"), "1 not used yet, 1 file is not used (port.md: "),
 }
 ASKED = "which port does the server use?"
 
@@ -241,7 +241,7 @@ async def test_what_fits_and_was_given_before_is_named_with_its_turn(home, repo,
         await turn("t2", "do lamps burn oil?")
         again = await turn("t5", "does a walrus sleep on ice?")
         why = await parts.ask(wire.Why(workspace=str(repo), session_id="s"))
-    said = "1 memory that fits was given in turn t1"
+    said = "1 matching memory was already injected in turn t1"
     assert "m0" in [each.id for each in first.memories]
     assert again.reason == (said if mode == "append" else f"nothing new: {said}")
     listed, stayed = [[each.id for each in part] for part in (why.memories, why.rejected)]

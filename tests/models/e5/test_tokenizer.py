@@ -35,7 +35,7 @@ texts = st.lists(
 
 
 def clean(text: str) -> bool:
-    """Whether a text may come: what is before the model takes these away."""
+    """Return True for a text without the characters that are removed before the model."""
     return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
 
 

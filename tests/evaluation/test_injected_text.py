@@ -1,4 +1,4 @@
-"""What of a store stands in a text that was sent."""
+"""Memories of a store in an injected text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from forged.memory import Memory
 from forged.sessions.block import render
 from forged.stores import Ranked
 from tests.evaluation.dataset import Item
-from tests.evaluation.heard import Parts, Reader, beyond
+from tests.evaluation.injected_text import Parts, Reader, beyond
 
 
 def item(name: str, content: str) -> Item:

@@ -1,4 +1,4 @@
-"""What of a store stands in a text that was sent, and what the text is made of.
+"""Memories of a store in an injected text, and the tokens of the text.
 
 Nothing is believed of what a reply says about its memories: one stands where its whole content does, whatever
 frame and quotes are around it. A line in brackets is a note, and neither its text nor the line of an older

@@ -1,4 +1,4 @@
-"""What there is of the service: the unit files, how systemd sees them, whether it outlives a logout."""
+"""State of the service: its unit files, their state in systemd, and lingering."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import msgspec
 
 from forged.cli.call import Invocation
 from forged.cli.exits import Stop
-from forged.cli.service.units import UnitFileState, rendered, standing
+from forged.cli.service.units import UnitFileState, file_state, rendered
 from forged.cli.user_manager import (
     UNITS,
     UnitState,
     UserManager,
+    login_environment,
     program,
     run,
-    surroundings,
     systemd_version,
     unit_folder,
 )
@@ -24,14 +24,14 @@ _LINGER_S = 5.0
 
 
 class UnitFile(msgspec.Struct, frozen=True):
-    """A unit's file: where it belongs, and what lies there."""
+    """Path of a unit file and its state there."""
 
     path: str
-    standing: UnitFileState
+    state: UnitFileState
 
 
 class ServiceStatus(msgspec.Struct, frozen=True):
-    """`silence`: why systemd says nothing of the units; `lingering`: yes, no, or empty where nobody knows."""
+    """State of files and units. `silence`: why systemd does not answer; `lingering`: yes, no, or unknown."""
 
     files: tuple[UnitFile, ...]
     units: tuple[UnitState, ...] = ()
@@ -39,35 +39,37 @@ class ServiceStatus(msgspec.Struct, frozen=True):
     lingering: str = ""
 
 
-def look(call: Invocation) -> ServiceStatus:
-    """All of it; touches nothing."""
+def read_status(call: Invocation) -> ServiceStatus:
+    """Read the state of the service; change nothing."""
     files = unit_files(call)
     manager = UserManager.find(call)
-    silence = manager.silence() if manager else "there is no systemctl here"
+    silence = manager.silence() if manager else "systemctl was not found"
     if manager is None or silence:
         return ServiceStatus(files, silence=silence)
     return ServiceStatus(files, tuple(map(manager.unit, UNITS)), lingering=lingering(call))
 
 
 def unit_files(call: Invocation) -> tuple[UnitFile, ...]:
-    """Each unit's file, compared with what this installation would write."""
+    """Compare each unit file with the one of this installation."""
     wanted, folder = wanted_units(call), unit_folder(call.environ)
     paths = {name: f"{folder}/{name}" for name in UNITS}
-    return tuple(UnitFile(path, standing(path, wanted[name])) for name, path in paths.items())
+    return tuple(UnitFile(path, file_state(path, wanted[name])) for name, path in paths.items())
 
 
 def wanted_units(call: Invocation) -> dict[str, str]:
-    """The units of this installation. Raises Stop when no daemon's program lies beside this forgectl."""
+    """Return the units of this installation. Raises Stop if its program `forged` is missing."""
     if call.executable is None:
-        raise Stop("unavailable", "no `forged` lies beside this forgectl: install forged-memory again")
+        raise Stop(
+            "unavailable", "the program `forged` is missing next to forgectl: install forged-memory again"
+        )
     return rendered(call.executable, systemd_version(call))
 
 
 def lingering(call: Invocation) -> str:
-    """Whether the user's systemd outlives the last logout: yes, no, or empty where nobody knows."""
+    """Return yes or no: does the user's systemd outlive the last logout? Empty if unknown."""
     loginctl = program(call, "loginctl")
     if not loginctl:
         return ""
     asked = ("show-user", str(os.geteuid()), "--property=Linger", "--value")
-    told = run(surroundings(call), _LINGER_S, loginctl, *asked).stdout.strip()
-    return told if told in {"yes", "no"} else ""
+    answer = run(login_environment(call), _LINGER_S, loginctl, *asked).stdout.strip()
+    return answer if answer in {"yes", "no"} else ""

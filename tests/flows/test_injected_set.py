@@ -1,4 +1,4 @@
-"""Sessions at a real daemon: each memory comes once, in the order of the turns, and when it comes again."""
+"""Sessions at a real daemon: each memory comes once, in the order of the turns, or again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.clock import PATIENCE_S, eventually
 from tests.support.daemon import Shell, ids, running
 
 _TAIL = re.compile(r"\d+ notes?(?:, \d+ left out)?\n</forged-memories [0-9a-f]{8}>\n\Z")
-_NOTHING_STANDS = '[memory]\nembedding_model = "builtin:lexical"\npinned_token_budget = 0\n'
+_NOTHING_PINNED = '[memory]\nembedding_model = "builtin:lexical"\npinned_token_budget = 0\n'
 WALRUS, TUSKS, ICE = "What does the walrus eat?", "How long do tusks grow?", "Where does it sleep on the ice?"
 
 
@@ -88,7 +88,7 @@ def test_what_was_compacted_away_comes_again(client, repo, kind):
 def test_what_a_turn_left_out_as_injected_is_found_when_it_was_compacted_away_within_the_turn(home, repo):
     put(repo, memory("m0", "The walrus eats clams."))
     put(repo, *(memory(f"n{number}", f"Lamp number {number} is dimmed at night.") for number in range(9)))
-    with running(home, config=_NOTHING_STANDS) as daemon, daemon.client() as client:
+    with running(home, config=_NOTHING_PINNED) as daemon, daemon.client() as client:
         client.rebuild(str(repo), wait=True, timeout_s=PATIENCE_S)
         first = ask(client, repo, WALRUS, "1", mode="append")
         left_out = ask(client, repo, "And the walrus, what else does it eat?", "2", mode="append")
@@ -208,7 +208,7 @@ def test_the_next_reply_says_once_what_was_kept_and_how_to_take_it_back(client, 
 
     (sentence,) = eventually(reported)
     assert "he tests run with pytest -q" in sentence
-    taken = re.search(r"`forgectl forget (mem_[\w-]+)` takes it back", sentence)
+    taken = re.search(r"undo: `forgectl forget (mem_[\w-]+)`", sentence)
     assert taken is not None
     assert reported() == ()
     assert ask(client, repo, WALRUS, mode="append", session_id="other").captured == ()
