@@ -204,7 +204,6 @@ def _known(source: Iterator[tuple[str, _RawValue]], warnings: list[str]) -> dict
 
 
 def _suggestion(name: str, known: Iterable[str]) -> str:
-    """Return "did you mean ..." for a misspelled name, or ""."""
     import difflib  # noqa: PLC0415 - 0.2 MB, needed for a typo only
 
     close = difflib.get_close_matches(name, sorted(known), n=1)
@@ -212,7 +211,6 @@ def _suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def _of_model(given: dict[str, _RawValue]) -> dict[str, _RawValue]:
-    """Return the default prefixes of the configured embedding model."""
     known = known_model(str((_DEFAULTS | given)["memory.embedding_model"].value))
     return {
         "memory.query_prefix": _RawValue(known.query_prefix, "default"),
@@ -245,7 +243,6 @@ def _checked(key: str, kind: object, found: _RawValue) -> object:
 
 
 def _effective(setting: Setting, config: Config, env: Mapping[str, str]) -> Setting:
-    """Return a setting with its effective value, if its default depends on other keys."""
     if setting.value == OWN_KEY and setting.key in KEY_NAMES:  # the environment's key for this host
         name = next(name for name in KEY_NAMES if name == setting.key)
         try:
@@ -264,7 +261,6 @@ def _is_literal(value: str) -> bool:
 
 
 def _clear_text_warnings(url: str, network: NetworkConfig) -> Iterator[str]:
-    """Yield the risks of an endpoint with plain http."""
     allowed = is_listed(url, network)
     yield "key and text are sent unencrypted" if allowed else "text is sent unencrypted, no key is sent"
     if network.proxy:
@@ -272,12 +268,10 @@ def _clear_text_warnings(url: str, network: NetworkConfig) -> Iterator[str]:
 
 
 def _refusal(key: str, found: _RawValue, allowed: str) -> ConfigError:
-    """Return the error for an invalid value."""
     return ConfigError(f"{key} = {shown(key, found.value)} ({found.origin}) must be {allowed}")
 
 
 def _allowed(kind: msgspec.inspect.Type) -> str:
-    """Describe the values that a type allows."""
     match kind:
         case msgspec.inspect.UnionType():
             return _allowed(next(t for t in kind.types if not isinstance(t, msgspec.inspect.NoneType)))
@@ -293,7 +287,6 @@ def _allowed(kind: msgspec.inspect.Type) -> str:
 
 
 def _warnings(config: Config, given: Mapping[str, _RawValue]) -> Iterator[str]:
-    """Yield warnings about settings that are allowed and risky, or without effect."""
     for key, found in given.items():
         value = str(found.value)
         if key.endswith(_SECRET) and _is_literal(value):

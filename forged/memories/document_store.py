@@ -88,7 +88,6 @@ def _records(
     found: Mapping[str, Sequence[Memory]],
     server: Sequence[ServerDocument],
 ) -> list[DocumentRecord]:
-    """Return the list entries of documents, in files and on the server."""
     theirs = {each.document_id: each for each in server}
     records = [
         DocumentRecord(
@@ -185,7 +184,6 @@ async def send_to_server(
 async def _sent(
     shared: SharedServer, pieces: Sequence[Memory], older: Collection[str], patch: FactsPatch
 ) -> str:
-    """Write pieces to the server; return the state there."""
     first = pieces[0].piece
     assert first is not None, "it is part of a document"
     document, waiting = first.document_id, shared.outbox.pieces_of(first.document_id)

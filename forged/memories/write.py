@@ -103,7 +103,6 @@ async def _place(
     agent_id: str,
     attributes: Callable[[str], FactsPatch],
 ) -> Workplace:
-    """Return the place to write into."""
     if scope == Scope.ORG:
         raise InvalidRequest("memories of scope org come from documents: `forgectl ingest PATH`")
     if scope != Scope.AGENT:
@@ -193,7 +192,6 @@ def _in_session(
 
 
 def _check_of_session(new: Memory, agent_id: str, evidence: Sequence[str]) -> None:
-    """Refuse fields that memories of sessions cannot have. Raises InvalidRequest."""
     if not new.session_id or not agent_id:
         raise InvalidRequest("a session's memory needs a session_id and an agent_id (--session, --agent)")
     if len(new.session_id) > _MOST_NAME or not new.session_id.isprintable():

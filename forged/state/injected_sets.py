@@ -41,9 +41,9 @@ class SetKey(msgspec.Struct, frozen=True, array_like=True):
 class InjectedEntry(msgspec.Struct, frozen=True, array_like=True):
     """One memory of an injected set: root, id, version, and a digest of its text.
 
-    `mark` is its relation to another memory, `of`: `replaces` or `concurrent`. A mark `outdated` is a warning
-    only. `pinned`: it came without a search. `stale`: its evidence had changed. `turn` names the turn that
-    brought it.
+    `mark` is its relation to the memory `of`, in the words of the injected block. A mark `outdated` is a
+    warning only. `pinned`: it came without a search. `stale`: its evidence had changed. `turn` names the turn
+    that brought it.
     """
 
     root: str

@@ -97,16 +97,13 @@ class Rows(Table[V], Mapping[str, V]):
     async def store(
         self, values: Mapping[str, V | None], *, renew: bool = True, at: float | None = None
     ) -> None:
-        """Put rows as `update` does, durably on return.
-
-        Raises StoreError; a durable table is unchanged then.
-        """
+        """Put rows as `update` does, durably on return. Raises StoreError; then nothing changed."""
         await self.database.commit(self.change(values, renew=renew, at=at))
 
     def change(
         self, values: Mapping[str, V | None], *, renew: bool = True, at: float | None = None
     ) -> Change:
-        """Return the same as a part of a transaction; at most one part for each table."""
+        """Return the same as a part of a transaction; at most one for each table."""
         if self._durable:
             return _Durable(self, self._made(values, at, renew=renew), renew=renew)
         self.update(values, renew=renew, at=at)
@@ -163,7 +160,6 @@ class Rows(Table[V], Mapping[str, V]):
     def _made(
         self, values: Mapping[str, V | None], at: float | None, *, renew: bool
     ) -> dict[str, CachedRow[V] | None]:
-        """Return new rows for values."""
         now, made = self._clock() if at is None else at, dict[str, CachedRow[V] | None]()
         for key, value in values.items():
             old = None if renew else self._kept.get(key)
@@ -252,7 +248,6 @@ class MemoryRows(Rows[V]):
     _by_root: dict[str, dict[str, V]]
 
     def of(self, root: str, memory_id: str) -> V | None:
-        """Return the row of a memory, or None."""
         return self.get(key_of(root, memory_id))
 
     def of_root(self, root: str) -> Mapping[str, V]:
@@ -289,10 +284,7 @@ class MemoryRows(Rows[V]):
         return self.change({key_of(root, each): row for each, row in rows.items()})
 
     def moved(self, root: str, memory_ids: Collection[str], to_root: str, memory_id: str) -> Change:
-        """Return a change that gives rows of a chain, oldest first, to its new memory.
-
-        The row is merged, or the new memory's own, or the newest of the chain.
-        """
+        """Return a change that gives rows of a chain, oldest first, to its new memory, merged or newest."""
         rows, value = self.trashed(root, memory_ids), self.get(there := key_of(to_root, memory_id))
         for row in reversed(rows.values()):
             value = row if value is None else self._merge(row, value) if self._merge else value
