@@ -63,8 +63,8 @@ SURFACES = {
     "review": lambda: _proposal(PROPOSED, _plain),
     "review --pick": lambda: numbered([PROPOSED], _plain),
     "block": lambda: [render([Ranked(replace(memory("mem_1", "text"), created_at=NIGHT), 1.0)], 4000).text],
-    "MCP list": lambda: [rendering.gist(RECORD)],
-    "MCP search": lambda: [rendering.gist(HIT)],
+    "MCP list": lambda: [rendering.list_entry(RECORD)],
+    "MCP search": lambda: [rendering.list_entry(HIT)],
 }
 
 
