@@ -58,7 +58,7 @@ def test_a_block_goes_on_from_the_one_before_with_a_correction_at_its_end(client
     for earlier, later in ((first, second), (second, third)):
         assert later.text.startswith(before_tail(earlier.text))
     assert "replaces m0]\n> The walrus eats squid.\n" in second.text
-    assert (first.injected, second.injected, third.injected) == (0, 2, 3)
+    assert (first.heard, second.heard, third.heard) == (0, 2, 3)
     assert "It sleeps on the ice." in third.text.removeprefix(before_tail(second.text))
     assert ask(client, repo, ICE).text == third.text
 
@@ -160,7 +160,7 @@ def test_two_turns_of_a_session_at_once_have_each_memory_once_and_their_own(daem
 
     with ThreadPoolExecutor(8) as threads:
         replies = list(threads.map(call, texts))
-    new = [{hit.id for hit in reply.memories[reply.injected :]} for reply in replies]
+    new = [{hit.id for hit in reply.memories[reply.heard :]} for reply in replies]
     of_turn = [first | again for first, again in zip(new[::2], new[1::2], strict=True)]
 
     assert {f"n{number}" for number in range(8)} <= set().union(*of_turn)
