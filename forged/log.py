@@ -127,7 +127,6 @@ class LogHandler(logging.Handler):
         super().close()
 
     def _write(self, record: logging.LogRecord) -> None:
-        """Write one record as lines."""
         try:
             text = self.format(record)
         except Exception:  # noqa: BLE001 - wrong arguments, or a repr that fails

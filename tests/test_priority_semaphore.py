@@ -168,7 +168,7 @@ class _Failing:
     "way",
     [
         "in_all_stores",
-        "beside_a_search",
+        "during_a_search",
         "together",
         "one_look_for_all",
         "in_a_lane",

@@ -299,7 +299,6 @@ def statements(
 def _of_message(
     window: Sequence[Utterance], place: int, found: Sequence[MessagePiece]
 ) -> Iterator[Statement]:
-    """Yield the statements of the message at an index of the window."""
     said = [*_sentences_with_headings(found)]
     proposed = _last_proposal(window, place) if said else ""
     message_text = "\n\n".join(piece.text for piece in found if piece.author in ("typed", "unsure"))

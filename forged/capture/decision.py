@@ -280,7 +280,6 @@ class _Decider:
         return tuple(dict.fromkeys(short))[:MOST_CUES]
 
     def _single_line(self, text: str) -> str:
-        """Return a presentable text in one line."""
         return " ".join(self._presentable(text).split())
 
     def _edges(self, root: Root, proposed: Sequence[Related]) -> tuple[Related, ...]:
@@ -291,7 +290,6 @@ class _Decider:
 
 
 def _attributes(proposal: Proposal) -> FactsPatch:
-    """Return the attributes that a proposal sets."""
     source = {"source": proposal.source} if proposal.source else None
     return FactsPatch(importance=proposal.importance, metadata=source)
 

@@ -359,7 +359,6 @@ def _nearest(home: VectorMap, content: str, row: bytes, most: int) -> list[Memor
 
 
 def _versions(home: VectorMap, ids: Iterable[str]) -> Iterator[Memory]:
-    """Yield all versions of memories."""
     versions = dict.fromkeys(version for each in ids for version in home.chains.chain(each))
     return filter(None, map(home.find, versions))
 

@@ -222,7 +222,6 @@ def _mark_around_feet(blocks: Sequence[Block]) -> None:
 
 
 def _kind(lines: Sequence[str], at: int) -> Kind:
-    """Return the kind of a line."""
     line = lines[at].strip()
     if len(line) > _LONGEST:
         return "foot" if _ends_in_foot(_marked(line[-_END:])) else ""
@@ -252,7 +251,6 @@ def _without_tails(line: str) -> str:
 
 
 def _foot(line: str, marked: str) -> Kind:
-    """Return the kind of footer that a line is, or ""."""
     found_words, found = forwarded_words(), line_shapes().foot.match(marked)
     if found and _is_dated(found["when"]) and found_words["below"].match(line.lstrip("-–— ")):
         return "foot"
@@ -285,7 +283,6 @@ def _may_be_head(marked: str) -> bool:
 
 
 def _is_name_with_time(line: str, below: str) -> bool:
-    """Return True for a name with a time on the next line."""
     if not below or max(len(line), len(below)) > _LONGEST_TIMELESS:
         return False
     name = line_shapes().only_name.match(_without_tails(line.strip()))

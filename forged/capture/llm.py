@@ -176,7 +176,6 @@ class LlmClassifier:
 
 
 def _prompt(event: Event, window: Sequence[Utterance], known: Sequence[KnownMemory]) -> str:
-    """Return the user prompt for a window of an event."""
     begun = event.begun if window[0] is event.window[0] else window[0] not in event.window
     return user_prompt(window, known, begun=begun, goes_on=event.goes_on)
 
@@ -242,7 +241,6 @@ def _spent_on(error: ProviderError, user: str) -> Usage:
 
 
 def _newer_half(window: Sequence[Utterance]) -> tuple[Utterance, ...]:
-    """Return the newer half of a window."""
     return conversation.window(window, max(1, sum(len(utterance.text) for utterance in window) // 2))
 
 

@@ -203,14 +203,12 @@ def _is_in(one: Proposal, other: Proposal) -> bool:
 
 
 def _is_part(passage: Passage, requested: Sequence[Passage]) -> bool:
-    """Return True if a passage is part of a requested one."""
     return any(each.text in other.text for each in passage.sentences for other in requested)
 
 
 def _proposal(
     passage: Passage, scores: dict[str, StatementScores], why: str, scope: Scope | None = None
 ) -> Proposal:
-    """Make the proposal of a passage."""
     content = presentable(without_lead_ins(behind_request(passage.text))[0] or passage.text)
     leaning = scores[passage.message_text]
     about_person = scope_of_all(passage.sentences) is Scope.USER
@@ -220,7 +218,6 @@ def _proposal(
 
 
 def _is_of(kept: Proposal, text: str) -> bool:
-    """Return True if a text contains a kept proposal."""
     return kept.content.rstrip(".。").lower() in text.lower()
 
 

@@ -146,7 +146,6 @@ def unanswered(
 
 
 def _sentence(entry: CaptureLogEntry) -> str:
-    """Return the sentence that reports a log entry."""
     if entry.why == "refusal":
         return f"not saved, {entry.reason}"
     if entry.why == "forget":

@@ -85,7 +85,6 @@ def _asking(blocks: Sequence[tuple[str, ...]], points: Sequence[int]) -> list[bo
 
 
 def _after_colon(line: str, block: tuple[str, ...], points: int) -> int:
-    """Return the points of a block below a line with a colon."""
     if words()["announces"].search(line) is None:
         return _FOREIGN
     return 0 if is_list(block) and words()["agents"].search("\n".join(block)) is None else points
@@ -178,7 +177,6 @@ def _asks(block: tuple[str, ...], *, pointing: bool) -> bool:
 
 
 def _tells_source(block: tuple[str, ...]) -> bool:
-    """Return True if a block names the source of a text."""
     text = "\n".join(block)
     return len(text) <= 2 * _ASKS and words()["sources"].search(text) is not None and not _is_own(block)
 

@@ -193,7 +193,6 @@ def without_accents(text: str) -> str:
 
 @functools.lru_cache(maxsize=1024)
 def _without_accent(letter: str) -> str:
-    """Return a letter without its accent."""
     return unicodedata.normalize("NFD", letter)[0] if letter <= _LAST_LATIN else letter
 
 

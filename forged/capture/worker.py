@@ -159,7 +159,6 @@ class DaemonLink:
         return self._answer(AskRetry(event_id), RetryAnswer).may
 
     def _answer(self, question: AskHeads | AskVectors | AskRetry, form: type[A]) -> A:
-        """Ask a question and wait for its answer."""
         self._report(question)
         answer = self._next_task()
         assert isinstance(answer, form), "a task instead of an answer"

@@ -70,7 +70,6 @@ def _page(client: Client, request: wire.Request[_Reply]) -> _Reply:
 
 
 def _all(page: Callable[[int], _Reply], items: Callable[[_Reply], Sequence[_Item]]) -> Iterator[_Item]:
-    """Yield the items of all pages."""
     start, total = 0, 1
     while start < total:
         reply = page(start)

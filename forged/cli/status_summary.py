@@ -208,7 +208,6 @@ def _capture_problems(report: StatusReport) -> Iterator[str]:
 
 
 def _root_problems(root: RootReport) -> Iterator[str]:
-    """Problems of one root, each with its path."""
     name = escape_line(root.root)
     if root.trust == "unread" and root.notice:
         yield escape_line(root.notice)

@@ -128,7 +128,6 @@ class _Places:
 
 
 def _last_of(places: Sequence[int], first: int, last: int) -> int:
-    """Return the last place in a range, or 0."""
     number = bisect_right(places, last)
     return places[number - 1] if number and places[number - 1] > first else 0
 

@@ -144,7 +144,6 @@ def _bytes(file: DocumentFile) -> bytes | UnreadFile:
 
 
 def _text(source: str, data: bytes) -> str | UnreadFile:
-    """Return the text of bytes, or an UnreadFile with the reason."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:

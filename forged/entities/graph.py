@@ -72,12 +72,10 @@ def graph_of(memories: Iterable[Memory]) -> EntityGraph:
 
 
 def _ids(mentioned: Mentions) -> list[str]:
-    """Return the ids of mentioned entities."""
     return [entity_id(each.name) for each in mentioned.entities]
 
 
 def _relation_ends(memory_id: str, mentioned: Mentions) -> Iterable[tuple[str, RelationEnd]]:
-    """Yield each relation from both of its ends."""
     for each in mentioned.relations:
         source, target = entity_id(each.source), entity_id(each.target)
         yield source, RelationEnd(each.relation, target, each.weight, False, memory_id)
@@ -95,5 +93,4 @@ def _linked(memories: Iterable[Memory]) -> Mapping[str, list[str]]:
 
 
 def _frozen(lists: Mapping[str, Iterable[_T]]) -> dict[str, tuple[_T, ...]]:
-    """Return the lists as tuples."""
     return {key: tuple(found) for key, found in lists.items()}

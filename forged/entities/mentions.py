@@ -89,7 +89,6 @@ def mentions_in(text: str) -> Mentions:
 
 
 def _spans(text: str) -> Iterator[_Span]:
-    """Yield the names of a text."""
     for token in _TOKEN.finditer(text):
         kind, said = token.lastgroup, token[0]
         if kind == "word":
@@ -121,7 +120,6 @@ def _whole(text: str, spans: Iterator[_Span]) -> Iterator[_Span]:
 
 
 def _of_word(text: str, start: int, word: str) -> tuple[Entity | None, bool]:
-    """Return the entity of a word, and if it is sure."""
     begins = word[:1].isupper() and _SENTENCE_BEGINS.search(text, max(0, start - 24), start) is not None
     if (entity := named_by_word(word, begins=begins)) is not None:
         return entity, True

@@ -72,7 +72,6 @@ def named_by_word(word: str, *, begins: bool) -> Entity | None:
 
 
 def _path(word: str) -> Entity | None:
-    """Return the entity of a path."""
     if _SCOPED.fullmatch(word):
         return Entity(word, "package")
     if _MEDIA.fullmatch(word):
@@ -82,7 +81,6 @@ def _path(word: str) -> Entity | None:
 
 
 def _identifier(word: str, *, is_call: bool = False) -> Entity | None:
-    """Return the entity of an identifier."""
     if _SNAKE.fullmatch(word):
         return Entity(word, "identifier")
     if is_call and _DOTTED.fullmatch(word):

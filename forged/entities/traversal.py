@@ -93,7 +93,6 @@ def _paths_from(graphs: Sequence[EntityGraph], start: str) -> dict[str, _Path]:
 
 
 def _steps(graphs: Sequence[EntityGraph], key: str) -> Iterator[_Step]:
-    """Yield the steps from an entity to its neighbours."""
     for place, graph in enumerate(graphs):
         for relation in graph.relations.get(key, ())[:_LOOKED_AT]:
             weight = min(max(relation.weight, 0.0), 1.0)
@@ -111,14 +110,12 @@ def _steps(graphs: Sequence[EntityGraph], key: str) -> Iterator[_Step]:
 
 
 def _step_in_words(graphs: Sequence[EntityGraph], key: str, relation: RelationEnd) -> str:
-    """Return a relation in words."""
     ends = (_name(graphs, key), _name(graphs, relation.other))
     source, target = reversed(ends) if relation.turned else ends
     return f"{source} {relation.relation} {target}"
 
 
 def _name(graphs: Sequence[EntityGraph], key: str) -> str:
-    """Return the name of an entity."""
     return next((graph.names[key].name for graph in graphs if key in graph.names), key)
 
 
@@ -134,7 +131,6 @@ def _memories_between(graphs: Sequence[EntityGraph], between: Sequence[_Path]) -
 def _memories_reached(
     graphs: Sequence[EntityGraph], paths: dict[str, dict[str, _Path]]
 ) -> Iterator[ReachedMemory]:
-    """Yield the memories of all reached entities."""
     for path in (each for reached in paths.values() for each in reached.values()):
         mentioned_by = [(place, graph.mentioned_by.get(path.key, ())) for place, graph in enumerate(graphs)]
         much = 1.0 + math.log2(1 + sum(len(ids) for _, ids in mentioned_by))
@@ -146,7 +142,6 @@ def _memories_reached(
 
 
 def _path_in_words(graphs: Sequence[EntityGraph], path: _Path) -> str:
-    """Return a path in words."""
     return "; ".join(step.words for step in path.steps) or _name(graphs, path.key)
 
 

@@ -117,7 +117,6 @@ def render(memory: Memory) -> bytes:
 
 
 def _header(memory: Memory) -> Iterator[str]:
-    """Yield the lines of a header."""
     yield f"id: {scalar(one_form(memory.id))}"
     for key, text in (("created_at", memory.created_at), ("updated_at", memory.updated_at)):
         if text:

@@ -65,7 +65,6 @@ def _no_memories(
 
 
 def _why_no_memory(entry: os.DirEntry[str], depth: int) -> str:
-    """Return why an entry is no memory."""
     if entry.is_symlink():
         return "is a symbolic link; put the file itself here"
     if not entry.is_file(follow_symlinks=False):

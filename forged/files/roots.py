@@ -123,7 +123,6 @@ def _contains(outer: str, inner: str) -> bool:
 
 
 def _repo_roots(place: str, home: str, owners: frozenset[int]) -> tuple[Root, ...]:
-    """Return the repo roots of a place."""
     above = upwards(place)
     for directory in above:
         if is_git_top(directory, owners):

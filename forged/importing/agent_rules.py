@@ -59,7 +59,6 @@ def rules(text: str, *, where: str, scope: str, folder: str = "") -> ImportBatch
 def _item(
     statement: MarkdownStatement, *, where: str, above: tuple[str, ...], cues: tuple[str, ...], scope: str
 ) -> Item:
-    """Return the item of a statement."""
     statement_said = _with_headings(statement, above)
     default = Category.CODING_PREFERENCES if scope == Scope.USER else Category.PROJECT_CONVENTIONS
     category = category_of(statement.lead, *statement.headings) or default.value
@@ -67,7 +66,6 @@ def _item(
 
 
 def _with_headings(statement: MarkdownStatement, above: tuple[str, ...]) -> str:
-    """Return a statement's text with its headings."""
     telling = tuple(each for each in statement.headings if not _CUSTOMARY.fullmatch(each))
     return msgspec.structs.replace(statement, headings=(*above, *telling)).said
 
@@ -76,7 +74,6 @@ def _with_headings(statement: MarkdownStatement, above: tuple[str, ...]) -> str:
 
 
 def _imports(statement: MarkdownStatement, where: str, skipped: int) -> list[SkippedItem]:
-    """Return the skipped imports of a statement."""
     at = f"{where}:{statement.first + skipped}"
     return [
         SkippedItem(at, f"{name}, which it includes, is not read; import that file separately")
@@ -97,7 +94,6 @@ def _imported(text: str) -> Iterator[str]:
 
 
 def _is_import_alone(statement: MarkdownStatement) -> bool:
-    """Return True if a statement is only an import."""
     words = statement.text.split()
     return bool(words) and all(word.startswith("@") for word in words) and any(_imported(statement.text))
 

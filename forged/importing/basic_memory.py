@@ -88,7 +88,6 @@ def _joined(
 
 
 def _item(statement: MarkdownStatement, about: _Note, where: str, scope: str) -> Item:
-    """Return the item of a statement."""
     observation = _OBSERVATION.fullmatch(statement.text)
     telling = tuple(each for each in statement.headings if each not in {about.title, *_CUSTOMARY})
     kind, text = "", msgspec.structs.replace(statement, headings=telling).said
@@ -110,12 +109,10 @@ def _item(statement: MarkdownStatement, about: _Note, where: str, scope: str) ->
 
 
 def _key(title: str) -> str:
-    """Return the key of a title."""
     return one_form(title.casefold())
 
 
 def _link(relation: re.Match[str]) -> Link:
-    """Return the link of a relation."""
     name = relation[1].strip().lower().replace(" ", "_").replace("-", "_")
     target = relation[2].partition("|")[0].partition("#")[0].strip()
     return Link(_key(target), _RELATIONS.get(name, Relationship.RELATES_TO).value)

@@ -63,7 +63,6 @@ def blocks(lines: Sequence[str]) -> Iterator[MarkdownBlock]:
 
 
 def _block(lines: Sequence[str], at: int) -> MarkdownBlock:
-    """Return the block that begins at a line."""
     line = lines[at]
     if (heading := HEADING.fullmatch(line)) is not None:
         return MarkdownBlock("heading", (line,), at + 1, len(heading[1]))
@@ -86,7 +85,6 @@ def _block(lines: Sequence[str], at: int) -> MarkdownBlock:
 
 
 def _is_underlined(line: str, below: str) -> bool:
-    """Return True for a heading with a line below it."""
     starts_other = _starts_block(line) or line.lstrip().startswith(("|", "<"))
     return not starts_other and _UNDERLINE.fullmatch(below) is not None
 

@@ -56,5 +56,4 @@ def category_of(*said: str) -> str:
 
 
 def _rank(category: Category) -> int:
-    """Return the rank of a category."""
     return next(rank for rank, (each, _) in enumerate(_WORDS) if each is category)

@@ -80,7 +80,6 @@ def mem0(found: Json, *, where: str, scope: str) -> ImportBatch:
 
 
 def _mem0_entries(found: Json) -> list[Json]:
-    """Return the entries of a mem0 document."""
     if isinstance(found, dict):
         lists = (found.get(name) for name in _MEM0_LISTS)
         return next((each for each in lists if isinstance(each, list)), [])
@@ -88,7 +87,6 @@ def _mem0_entries(found: Json) -> list[Json]:
 
 
 def _mem0_item(entry: Entry, text: str, where: str, scope: str) -> Item:
-    """Return the item of an entry."""
     kinds = [each for each in _list(entry.get("categories")) if isinstance(each, str)]
     created = _time(entry.get("created_at"))
     category = category_of(*kinds) or memory.default_category(scope).value
@@ -137,7 +135,6 @@ def claude_mem(found: Json, *, where: str, scope: str) -> ImportBatch:
 
 
 def _observation(entry: Entry, where: str, scope: str) -> Item | None:
-    """Return the item of an observation, None if it is empty."""
     title, story = _text(entry, "title"), _text(entry, "narrative") or _text(entry, "text", "subtitle")
     facts = [f"- {each}" for each in _texts(entry.get("facts"))]
     first = ": ".join(filter(None, (title, story)))
@@ -176,7 +173,6 @@ def _text(entry: Json, *names: str) -> str:
 
 
 def _list(value: Json) -> Sequence[Json]:
-    """Return a list, or an empty one."""
     return value if isinstance(value, list) else []
 
 
@@ -193,7 +189,6 @@ def _texts(value: Json) -> list[str]:
 
 
 def _time(value: Json) -> str:
-    """Return a time as RFC 3339, "" if it is none."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return ""
     if isinstance(value, str):

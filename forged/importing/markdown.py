@@ -105,7 +105,6 @@ class _Cutting:
         return MarkdownStatements(tuple(self._statements), tuple(sorted(self._left)))
 
     def _heading(self, block: MarkdownBlock) -> None:
-        """Open a heading."""
         self._let_lead_go()
         self._may_take_code = False
         if self._is_first and block.level == 1:
@@ -124,7 +123,6 @@ class _Cutting:
                 self._left.append((block.first, block.last, EMPTY_HEADING))
 
     def _statement(self, block: MarkdownBlock) -> None:
-        """Add a block as a statement."""
         lead, said = self._lead, _said(block)
         if lead is not None and block.kind in _JOINED:
             self._lead, self._is_led = None, False
@@ -170,7 +168,6 @@ class _Cutting:
 
 
 def _said(block: MarkdownBlock) -> str:
-    """Return the text of a block."""
     if block.kind == "bullet":
         bullet = BULLET.fullmatch(block.lines[0])
         assert bullet is not None

@@ -84,7 +84,6 @@ def plan_links(
 
 
 def _place(item: Item, places: RepositoryPaths) -> Destination | None:
-    """Return the destination of an item, or None."""
     scope = item.scope or Scope.REPO.value
     if scope == Scope.USER:
         return Destination(places.workspace, scope)

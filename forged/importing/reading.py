@@ -72,7 +72,6 @@ def read_path(path: str, asked: ReadOptions) -> ImportBatch:
 
 
 def _folder(top: str, asked: ReadOptions) -> ImportBatch:
-    """Return the items of a folder."""
     if os.path.lexists(os.path.join(top, memory_files.MANIFEST)):
         return _export(top, asked)
     below = _memory_folders(top)
@@ -183,7 +182,6 @@ def _file(source: SourceFile, asked: ReadOptions, *, alone: bool) -> ImportBatch
 
 
 def _form(source: SourceFile, *, alone: bool) -> str:
-    """Return the format of a file, or ""."""
     if _RULES.fullmatch(source.path) or (alone and _RULES_ALONE.fullmatch(source.name)):
         return "rules"
     if source.name.endswith(".json") and alone:
@@ -215,7 +213,6 @@ def _is_memory(text: str) -> bool:
 
 
 def _memory(source: SourceFile, scope: str, repo: str = "") -> ImportBatch:
-    """Return the item of a memory file."""
     found = memory_files.memory_file(
         source.data, name=source.name, where=source.where, scope=scope, repo=repo
     )

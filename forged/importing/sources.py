@@ -92,7 +92,6 @@ class Walk:
         yield from self._below(self._top, "", 0)
 
     def _below(self, folder: str, below: str, depth: int) -> Iterator[SourceFile]:
-        """Yield the files of a folder and its folders."""
         if depth > MOST_DEPTH:
             self.left.append(SkippedItem(below, f"lies more than {MOST_DEPTH} folders deep"))
             return
@@ -106,7 +105,6 @@ class Walk:
                 yield from self._file(entry, where, most)
 
     def _folder(self, entry: os.DirEntry[str], where: str, depth: int) -> Iterator[SourceFile]:
-        """Yield the files of a subfolder."""
         if entry.name == MEMORIES and not self._with_memories:
             self.left.append(SkippedItem(where, "memories of forged; import that folder separately"))
         elif self._with_memories or entry.name not in PASSED_BY:
@@ -170,5 +168,4 @@ def _is_text(name: str) -> bool:
 
 
 def _size(count: int) -> str:
-    """Return a size in words."""
     return f"{count >> 20} MiB" if count >= 1 << 20 else f"{count >> 10} KiB"

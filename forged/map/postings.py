@@ -85,7 +85,6 @@ def _of_few(first_row: int, docs: Sequence[Terms]) -> Postings:
 
 
 def _order(found: Terms) -> NDArray[np.intp]:
-    """Return the stable order of terms."""
     by_low = np.argsort((found & np.uint32(0xFFFF)).astype(np.uint16), kind="stable")
     by_high = np.argsort((found >> np.uint32(16)).astype(np.uint16)[by_low], kind="stable")
     return by_low[by_high]

@@ -123,7 +123,6 @@ def as_planned(now: ImportOutcome, planned: ImportOutcome) -> ImportOutcome:
 
 
 def _contents_of(seen: RootOnDisk) -> _RootContents:
-    """Return the contents of a root for comparisons."""
     files: dict[str, tuple[str, ...]] = {}
     names = set[str]()
     withheld = {each.path for each in seen.admitted.withheld}
@@ -139,7 +138,6 @@ def _contents_of(seen: RootOnDisk) -> _RootContents:
 def _made(
     asked: ImportedDraft, terms: Terms, there: _RootContents, check: Callable[[ImportedDraft], None]
 ) -> WriteRequest | ImportOutcome:
-    """Return the write of a draft, or its outcome if it is refused."""
     try:
         new = _copied(asked, terms) if asked.file else _drafted(asked, terms, check)
     except (MemoryFormatError, InvalidRequest, SecretFound) as error:
@@ -226,7 +224,6 @@ def _is_file_name(name: str) -> bool:
 
 
 def _drafted(asked: ImportedDraft, terms: Terms, check: Callable[[ImportedDraft], None]) -> WriteRequest:
-    """Return the write of a draft with its fields."""
     content = without_private(asked.content).strip()
     if not content:
         raise InvalidRequest("nothing is left without the text that is marked private")

@@ -150,7 +150,6 @@ async def remove_pieces(memories: MemoryParts, index: RootIndex, ids: Sequence[s
 
 
 def _with_rows(memories: MemoryParts, top: str, ids: tuple[str, ...], taking: RemovalTerms) -> RemovalTerms:
-    """Return the terms with the rows of the memories for the trash."""
     return replace(taking, rows=memories.state.removal.trashed(top, ids))
 
 

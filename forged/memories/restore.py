@@ -124,7 +124,6 @@ async def _roots_of_move(
 
 
 def _intent(moving: PlannedMove) -> Intent:
-    """Return the intent of a move."""
     at, to = moving.at.root, moving.target.root
     return Intent(
         key=new_batch(),

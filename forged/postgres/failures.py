@@ -59,7 +59,6 @@ def shared_error(error: Exception) -> SharedError:
 
 
 def _from_server(error: psycopg.Error) -> SharedError:
-    """Return the SharedError for an error with a code of the server."""
     state, message = error.sqlstate or "", error.diag.message_primary or ""
     if found := _DIMENSIONS.search(message):
         return wrong_dimension(int(found[1]), int(found[2]))

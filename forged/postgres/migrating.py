@@ -121,7 +121,6 @@ async def missing(
 
 
 def _steps(sets: Iterable[str], files: Sequence[Migration]) -> Iterable[Step]:
-    """Yield all files for these sets."""
     for file in files:
         yield from (
             Step(file.number, name) for name in (sorted({MAIN, *sets}) if file.is_per_set else [MAIN])
@@ -217,7 +216,6 @@ def statements(models: Mapping[str, EmbeddingModel]) -> Iterable[str]:
 
 
 def _filled(file: Migration, set_name: str, dimension: int) -> str:
-    """Return the text of a file for one set."""
     indexed = f"{nearness(dimension)} {OPERATORS}"
     places = {"set": suffix(set_name), "dimension": dimension, "indexed": indexed}
     return Template(file.text).substitute(places)

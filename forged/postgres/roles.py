@@ -189,7 +189,6 @@ async def _add_member(connection: Connection, group: str, role: str) -> None:
 
 
 async def _leave(connection: Connection, group: str, role: str) -> None:
-    """Remove a role from a group."""
     statement = sql.SQL("REVOKE {} FROM {}")
     await connection.execute(statement.format(sql.Identifier(group), sql.Identifier(role)))
 

@@ -110,7 +110,6 @@ class RootFiles:
         return frozenset(each for each, carried in files.items() if problem_with(each, scope, carried.data))
 
     def _draft(self, memory_id: str, carried: CarriedFile) -> WriteRequest:
-        """Return the write request of a file from the server."""
         memory = parse(carried.data, self._root.scope, memory_id)
         patch = _patch(carried.facts, self._root.scope)
         return WriteRequest(memory, verbatim=True, data=carried.data, name=f"{memory_id}.md", patch=patch)

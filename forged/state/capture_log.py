@@ -159,7 +159,6 @@ class CaptureLog(Rows[CaptureLogEntry]):
         await super().save()
 
     def _put(self, key: str, entry: CaptureLogEntry) -> None:
-        """Replace an entry."""
         self.update({key: entry}, renew=False)
 
     def _rename(self, key: str, name: str, entry: CaptureLogEntry) -> None:

@@ -134,7 +134,6 @@ def content_words(text: str) -> tuple[str, ...]:
 
 
 def _words(plain: str) -> list[_Word]:
-    """Return the words of a text."""
     if "'" in plain or "annot" in plain:
         for short, long in _CONTRACTIONS:
             plain = short.sub(long, plain)
@@ -142,7 +141,6 @@ def _words(plain: str) -> list[_Word]:
 
 
 def _words_of(sentence: str) -> Iterator[_Word]:
-    """Yield the words of a sentence."""
     lead_in = _LEAD_IN.match(sentence)
     begins = True
     for chunk in _CHUNK.findall(sentence, lead_in.end() if lead_in else 0):

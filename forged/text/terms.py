@@ -165,7 +165,6 @@ def _packed(stem: str) -> bytes:
 
 
 def _hash(term: str) -> int:
-    """Return the hash of a term."""
     return zlib.crc32(term.encode("utf-8", "surrogatepass")) & ~1
 
 

@@ -81,7 +81,6 @@ def without_tool_text(text: str, speaker: Speaker = "user") -> str:
 
 
 def _tags(text: str, speaker: Speaker) -> list[_Tag]:
-    """Return the tags of a text."""
     tags: list[_Tag] = []
     waiting: defaultdict[str, list[_Tag]] = defaultdict(list)
     closed, no_code = None, _before_any_code(text)
@@ -118,7 +117,6 @@ def _before_any_code(text: str) -> int:
 
 
 def _tag(mark: re.Match[str], speaker: Speaker) -> _Tag | None:
-    """Return the tag at a mark, None if it is none for this speaker."""
     opens = mark.lastgroup != "closer"
     name, kind = _known(mark["opener" if opens else "closer"], speaker)
     if kind is None:
@@ -221,7 +219,6 @@ class _Code:
         return closing.end() if closing and (fence or closing[0] == ticks) else 0
 
     def _next(self, pattern: re.Pattern[str], position: int) -> re.Match[str] | None:
-        """Return the next match of a pattern from an index on."""
         if pattern in self._closings:
             known = self._closings[pattern]
             if known is None or known.start() >= position:

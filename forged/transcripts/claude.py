@@ -94,7 +94,6 @@ def _branch(tree: dict[str, _Place], leaf: str) -> Iterator[_Place]:
 
 
 def _message(line: _Line) -> TranscriptMessage | None:
-    """Return the message of a line, or None."""
     if line.type not in ("user", "assistant") or line.message.model == "<synthetic>":
         return None
     if line.is_meta or line.is_compact_summary or line.is_api_error_message or line.team_name:

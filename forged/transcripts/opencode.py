@@ -68,7 +68,6 @@ def read(path: str, session_id: str) -> SessionDraft:
 
 
 def _add_message(draft: SessionDraft, data: object, at: float, texts: list[str]) -> None:
-    """Add a message to the draft."""
     found = _decoded(data, draft)
     role = speaker(_SPEAKERS, found.role)
     if role == "assistant" and found.summary is True:

@@ -164,7 +164,6 @@ def _hides_prompt(messages: Sequence[TranscriptMessage], spans: Sequence[int]) -
 
 
 def _said(each: TranscriptMessage, open_spans: int) -> str:
-    """Return the prose of a message."""
     if open_spans and each.role == "assistant":
         return ""
     text, _ = without_blocks(without_private(each.text, open_spans))

@@ -160,7 +160,6 @@ def _opened_info(common: str, *, make: bool = False) -> Iterator[tuple[int, int]
 
 
 def _held(stack: contextlib.ExitStack, descriptor: int) -> int:
-    """Return a descriptor that is closed with the stack."""
     stack.callback(os.close, descriptor)
     return descriptor
 

@@ -280,7 +280,6 @@ class Repository:
 
 
 def _hashes(verdicts: Mapping[UnrecordedFile, str], verdict: str) -> frozenset[str]:
-    """Return the hashes of files with this verdict."""
     return frozenset(each.sha256 for each, found in verdicts.items() if found == verdict)
 
 

@@ -209,7 +209,6 @@ def new_batch() -> str:
 
 
 def _counting(snapshot: Snapshot, admitted: Admitted) -> tuple[File, ...]:
-    """Return the files that count."""
     withheld = {each.path for each in admitted.withheld}
     return one_per_id(file for file in files_of(snapshot) if file.path not in withheld)
 
@@ -217,7 +216,6 @@ def _counting(snapshot: Snapshot, admitted: Admitted) -> tuple[File, ...]:
 def _intent(
     kind: str, root: Root, ids: Collection[str], relinks: Sequence[Relink], taking: RemovalTerms
 ) -> Intent:
-    """Return the intent of a removal or restore."""
     return Intent(
         key=new_batch(),
         kind=kind,

@@ -222,7 +222,6 @@ class RootWriter:
             return [None] * len(plans)
 
     def _begun(self, plan: WritePlan) -> PendingWrite:
-        """Return the record of a plan."""
         draft, memory, top = plan.draft, plan.memory, self._root.top
         file = known = None
         if plan.data:

@@ -92,7 +92,9 @@ def test_after_an_update_each_repository_is_named_and_one_command_makes_all_as_b
         code_of, reported = shell.on_terminal("trust", "--under", "code", act=answering("y\n"))
         assert code_of == 0
         assert reported.count("[y/N]") == 1
-        assert "Use all memories in these 3 repositories as they are now, including 12 memory files" in reported
+        assert (
+            "Use all memories in these 3 repositories as they are now, including 12 memory files" in reported
+        )
 
         assert_as_before(client, code, "s2")
         assert "not used yet" not in shell.run("status").out

@@ -174,7 +174,6 @@ def _pieces(newer: str, older: str) -> Iterator[str]:
 
 
 def _said(text: str) -> list[str]:
-    """Return the words of a text."""
     return _PIECES.findall(re.sub(r"\d", "0", text.lower()))
 
 

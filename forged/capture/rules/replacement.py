@@ -141,7 +141,6 @@ def _given_up(newer: str, older: Sequence[str]) -> int | None:
 
 
 def _shows(found: PairSigns, *, plainly: bool, is_change: bool, is_same: bool) -> bool:
-    """Return True if signs show a replacement."""
     if _slot(found) and (found.shared or is_change):
         return True
     return not plainly and is_same and _has_to_do(found) and bool(is_change or found.leaves)
@@ -205,7 +204,6 @@ def _slot(found: PairSigns) -> float:
 
 
 def _weight(found: PairSigns) -> float:
-    """Return the weight of signs."""
     worth = word_lists().weights
     return worth["bias"] + sum(worth[name] * value for name, value in terms(found).items())
 

@@ -76,7 +76,6 @@ def asks(text: str) -> bool:
 
 @functools.lru_cache(256)  # several callers ask about the same sentences
 def _asks(sentence: str) -> bool:
-    """Return True if a sentence asks to remember."""
     is_asked = _is_in("asks", sentence) and not _is_in("question", sentence)
     # Negations are slow, so they are checked last.
     return (is_asked or _is_in("polite", sentence)) and not any(
@@ -85,7 +84,6 @@ def _asks(sentence: str) -> bool:
 
 
 def _is_in(kind: Kind, sentence: str) -> bool:
-    """Return True if a wording of a kind is in a sentence."""
     return form_of(kind).search(sentence) is not None
 
 

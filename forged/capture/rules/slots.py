@@ -428,12 +428,10 @@ def _named(low: str) -> tuple[dict[str, frozenset[str]], dict[str, frozenset[str
 
 
 def _frozen(found: Mapping[str, set[str]]) -> dict[str, frozenset[str]]:
-    """Return frozen sets."""
     return {name: frozenset(each) for name, each in found.items()}
 
 
 def _value_list(word: str) -> str:
-    """Return the list of a value."""
     lists = word_lists()
     if word in lists.values:
         return lists.values[word]
@@ -492,7 +490,6 @@ def _is_unspaced(name: str) -> bool:
 
 
 def _spellings(name: str) -> Iterator[str]:
-    """Yield the spellings of a name."""
     parts = name.split(" ")
     for gaps in itertools.product(" -", repeat=len(parts) - 1):
         yield "".join(itertools.chain(*zip(parts, (*gaps, ""), strict=True)))
@@ -510,12 +507,10 @@ def _lengths(names: Iterable[str]) -> Mapping[str, tuple[int, ...]]:
 
 
 def _class(characters: Iterable[str]) -> str:
-    """Return a character class."""
     return f"[{re.escape(''.join(characters))}]"
 
 
 def _phrase(forms: Sequence[str]) -> re.Pattern[str]:
-    """Compile a pattern of phrases."""
     paired = [form for form in forms if re.match(rf"[{_PAIRED}\u30a1-\u30fe]", form)]
     spaced = [form for form in forms if form not in paired]
     return re.compile(rf"(?<!\w)(?:{'|'.join(spaced)})(?!\w)" + "".join(f"|{form}" for form in paired))

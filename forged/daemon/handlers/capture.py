@@ -165,7 +165,6 @@ async def _drop_waiting(context: Context, waiting_id: str) -> bool:
 
 
 def _dead_event(item: DeadLetter, *, with_text: bool) -> wire.DeadEvent:
-    """Return a dead event as a message."""
     event = item.event
     return wire.DeadEvent(
         id=event.id,

@@ -129,7 +129,6 @@ async def _start(call: _HookCall) -> bytes:
 
 
 async def _prompt(call: _HookCall) -> bytes:
-    """Return the injection for a prompt."""
     event, session, daemon = call.event, call.session, call.context.daemon
     held = daemon.sessions.buffer
     messages = session.begin(event.workspace, call.place, headless=call.request.headless)

@@ -146,7 +146,6 @@ def _is_there(each: CaptureLogEntry) -> bool:
 
 
 def _captured(each: CaptureLogEntry, is_there: bool) -> wire.CapturedEntry:
-    """Return an entry of the capture log for a reply."""
     fields = msgspec.structs.asdict(each)
     del fields["unreported"]
     own = {"at": utc(fields.pop("at")), "root": fields.pop("top"), "is_there": is_there}
@@ -154,7 +153,6 @@ def _captured(each: CaptureLogEntry, is_there: bool) -> wire.CapturedEntry:
 
 
 def _injected(each: InjectionRecord, state: State) -> wire.InjectedTurn:
-    """Return an injection record for a reply."""
     return wire.InjectedTurn(
         at=utc(each.at),
         roots=each.tops,

@@ -137,7 +137,6 @@ def _is_setting(found: re.Match[str], before: str) -> bool:
 
 
 def _raw(text: str, start: int, limit: int) -> str:
-    """Return the raw value at an index."""
     found = _RAW.match(text, start, limit)
     return found[0].rstrip(".,;:)]}>|*\\") if found else ""
 

@@ -133,7 +133,6 @@ def _found(text: str) -> Iterator[_Hit]:
 def _matches(
     shape: Shape, anchor: str, text: str, haystack: str, *, is_token: bool = False
 ) -> Iterator[_Hit]:
-    """Yield the matches of a shape at its anchor."""
     at = haystack.find(anchor)
     while at >= 0:
         end = at + 1

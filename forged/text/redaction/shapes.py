@@ -41,7 +41,6 @@ def plain(found: re.Match[str]) -> Span | None:
 
 
 def _random_key(found: re.Match[str]) -> Span | None:
-    """Return the value of a match if it looks random."""
     span = plain(found)
     return span if span and is_random(found.string[span[0] : span[1]]) else None
 
@@ -80,7 +79,6 @@ _START = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f][0-9A-Fa-f])|(?<=\
 
 
 def _token(name: str, anchors: str, regex: str, secret: Judge = plain) -> Shape:
-    """Return the shape of a token."""
     return Shape(name, tuple(anchors.split()), re.compile(regex), secret)
 
 
@@ -218,7 +216,6 @@ def _echoed(found: re.Match[str]) -> Span | None:
 
 
 def _random(found: re.Match[str]) -> Span | None:
-    """Return the value of a match if it looks random."""
     return plain(found) if is_random(found["secret"]) else None
 
 
@@ -317,7 +314,6 @@ def _given(found: re.Match[str]) -> Span | None:
 
 
 def _is_stand_in(value: str) -> bool:
-    """Return True for a placeholder."""
     # In a manual, capitals alone are a placeholder.
     return (
         value.lower() in _STAND_INS
@@ -347,7 +343,6 @@ def _said_before(found: re.Match[str]) -> Span | None:
 
 
 def _phrase(name: str, anchors: tuple[str, ...], regex: str, secret: Judge = plain) -> Shape:
-    """Return the shape of a phrase."""
     has_name = all(any(name in anchor for name in NAMES) for anchor in anchors)
     return Shape(name, anchors, re.compile(regex, re.IGNORECASE | re.VERBOSE), secret, has_name)
 
