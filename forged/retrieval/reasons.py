@@ -8,8 +8,8 @@ from forged.stores import FIRST_BUILD, GIVEN, Question, SearchResult, View
 
 NO_MEMORIES = "no memories yet"
 NO_MESSAGE = "there is no message to search for"
-IDLE = "the message names no topic, so nothing was searched"
-CHAT = "looks like small talk, so nothing was searched"
+IDLE = "the message names no topic, so nothing was searched (memory.retrieval_min_score)"
+CHAT = "looks like small talk, so nothing was searched (memory.retrieval_min_score)"
 OFF_TOPIC = "no memory matches well enough"
 WORDS_ONLY = "keyword results only; embeddings are still being computed"
 OTHER_MODEL = "keyword results only; the embedding model was changed"

@@ -6,6 +6,7 @@ The last part is the acceptance test of the gate: the project's own set through 
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import msgspec
@@ -78,7 +79,7 @@ def test_what_is_about_nothing_here_is_given_nothing_and_reported_by_which_setti
         reply = ask(client, filled, message)
 
     assert (reply.status, reply.text, reply.memories) == ("empty", "", ())
-    assert "evidence" in reply.reason
+    assert reply.reason.startswith(("no memory matches well enough", "the message names no topic"))
     assert "memory.retrieval_min_score" in reply.reason
 
 
@@ -97,7 +98,7 @@ def test_a_search_is_never_gated_and_why_says_what_is_held_back(daemon, filled):
     assert (listed.code, FACTS["m1"] in listed.out) == (0, True), listed
     assert (injected.status, injected.text) == ("empty", "")
     assert "memory.retrieval_min_score" in held.out + held.err
-    assert f"match too weak  {FACTS['m1']}" in held.out
+    assert re.search(rf"match too weak +{re.escape(FACTS['m1'])}", held.out)
 
 
 # --- endpoints ----------------------------------------------------------------------------------------
@@ -224,7 +225,7 @@ def test_the_local_model_holds_back_what_is_off_the_point(home, filled, cache, e
             reply = ask(client, filled, question)
             assert (reply.status, reply.indexes) == ("ok", ("lexical", "dense"))
             assert ids(reply)[0] == wanted
-        assert "evidence" in ask(client, filled, NEXT_TO[0]).reason
+        assert "no memory matches well enough" in ask(client, filled, NEXT_TO[0]).reason
 
 
 # --- acceptance ---------------------------------------------------------------------------------------
