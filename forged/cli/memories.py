@@ -163,7 +163,7 @@ def show_command(call: Invocation, *, agent_id: str, **fields: Any) -> None:
         chains = [_chain(call, client, each, agent_id) for each in found.memories]
     pages = [_page(call, *each) for each in zip(found.memories, chains, strict=True)]
     memories = [
-        {**whole(each), "path": chain.path, "versions": whole(chain.memories), "flags": chain.flags}
+        {**whole(each), "path": _path(each, chain), "versions": whole(chain.memories), "flags": chain.flags}
         for each, chain in zip(found.memories, chains, strict=True)
     ]
     why = f" ({found.reason})" if found.reason else ""
@@ -183,8 +183,12 @@ def _chain(call: Invocation, client: Client, memory: wire.MemoryRecord, agent_id
     return chain
 
 
+def _path(memory: wire.MemoryRecord, chain: wire.Chain) -> str:
+    return next((each.path for each in chain.memories if each.id == memory.id), "")
+
+
 def _page(call: Invocation, memory: wire.MemoryRecord, chain: wire.Chain) -> str:
-    lines = [*memory_page(memory, call.paint, chain.path)]
+    lines = [*memory_page(memory, call.paint, _path(memory, chain))]
     if len(chain.memories) > 1 or chain.flags:
         lines += ["", call.paint("strong", "versions"), *chain_table(chain, call.width)]
     return "\n".join(lines)

@@ -73,7 +73,7 @@ def test_what_is_there_is_shown_with_what_is_missing(daemon, forgectl):
 def test_show_says_each_fact_once_with_the_path(daemon, forgectl):
     one = reports.record(session_id="explicit", origin="explicit", related=())
     one = msgspec.structs.replace(one, updated_at=one.created_at)
-    chain = Chain(memories=(one,), path="/w/.forge/memory/mem_a.md")
+    chain = Chain(memories=(msgspec.structs.replace(one, path="/w/.forge/memory/mem_a.md"),))
     daemon.answers |= {GetMemories: Memories(memories=(one,)), History: chain}
 
     assert forgectl("show", "mem_a").out.splitlines() == [
@@ -93,11 +93,11 @@ def test_show_says_each_fact_once_with_the_path(daemon, forgectl):
 def test_show_prints_the_versions_oldest_first_with_the_current_one_marked(daemon, forgectl):
     versions = (
         reports.record("mem_1", is_head=False, origin="typed"),
-        reports.record("mem_2", version=2, origin="explicit"),
+        reports.record("mem_2", version=2, origin="explicit", path="/p"),
     )
     daemon.answers |= {
         GetMemories: Memories(memories=versions[1:]),
-        History: Chain(memories=versions, flags=("fork",), path="/p"),
+        History: Chain(memories=versions, flags=("fork",)),
     }
 
     assert forgectl("show", "mem_2").out.splitlines()[-4:] == [

@@ -310,6 +310,9 @@ async def test_a_history_is_the_chain_oldest_first_with_what_is_odd(home, repo):
         ]
 
     assert ids(by_oldest) == ids(by_head) == ["m1", "m2", "m3"]
+    assert [each.path for each in by_oldest.memories] == [
+        str(repo / f".forge/memory/{each}.md") for each in ("m1", "m2", "m3")
+    ]
     assert by_oldest.flags == ("fork",)
     assert [each.is_head for each in by_head.memories] == [False, True, True]
     assert [each.concurrent_heads for each in by_head.memories] == [(), ("m3",), ("m2",)]

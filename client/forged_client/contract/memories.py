@@ -145,8 +145,8 @@ class MemoryRecord(Facts, frozen=True, kw_only=True):
     are ids of other newest versions, made elsewhere; none of them replaces another. `cues` are lines that say
     when the memory is useful. `evidence` are files that it depends on, as PATH, PATH:LINE or PATH:FIRST-LAST;
     `stale` are those that changed or disappeared since. `entities` are names in its front matter and text,
-    and `relations` connect them; a list has both, and the `path` of the file, only on request. `chunk_index`
-    is the position in the document `document_id`, -1 outside of documents.
+    and `relations` connect them; a list has both only on request. `path` is that of the file, in a chain and
+    in such a list. `chunk_index` is the position in the document `document_id`, -1 outside of documents.
 
     With `found` a record has the fields that a turn needs: id, scope, category, version, content,
     `created_at`, `root` and `stale`. A search adds entities and relations, a recall attributes and session.
@@ -348,15 +348,11 @@ class Forget(_ForgetOptions, frozen=True, tag="forget"):
 
 
 class Chain(Reply, frozen=True, tag="chain"):
-    """Versions of a memory, oldest first. `flags` names anomalies: fork, cycle, missing:<id>.
-
-    `path` is that of the file of the version that was asked for.
-    """
+    """Versions of a memory, oldest first. `flags` names anomalies: fork, cycle, missing:<id>."""
 
     memories: tuple[MemoryRecord, ...] = ()
     flags: tuple[str, ...] = ()
     generation: str = ""
-    path: str = ""
 
 
 class History(_Shown[Chain], frozen=True, tag="history"):

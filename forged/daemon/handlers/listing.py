@@ -65,7 +65,7 @@ async def list_page(
     if request.entities:
         found = [each for _, each in rows]
         records = await asyncio.to_thread(lambda: list(map(with_entities, records, found)))
-        paths = await _paths(context, {home for home, _ in rows})
+        paths = await _paths(context, place, {home for home, _ in rows})
         records = [replace(each, path=paths.get((each.root, each.id), "")) for each in records]
     page = fitting(records)
     reply = wire.Memories(
@@ -78,13 +78,16 @@ async def list_page(
     return reply, view.generation
 
 
-async def _paths(context: Context, homes: Collection[VectorMap]) -> dict[tuple[str, str], str]:
+async def _paths(
+    context: Context, place: Workplace, homes: Collection[VectorMap]
+) -> dict[tuple[str, str], str]:
     """Return the path of each memory's file, by top and id."""
-    found: dict[tuple[str, str], str] = {}
+    known, found = {each.top: each for each in place.roots}, dict[tuple[str, str], str]()
     for home in homes:
-        if home.scope in {Scope.REPO, Scope.USER}:
-            is_repo = home.scope == Scope.REPO
-            root = await asyncio.to_thread(repo_root, home.root) if is_repo else Root(home.root, Scope.USER)
+        root = known.get(home.root)
+        if root is None and home.scope == Scope.REPO:
+            root = await asyncio.to_thread(repo_root, home.root)
+        if root is not None:
             snapshot, _ = await context.daemon.trust.look(root)
             found |= {(home.root, file.memory.id): file.path for file in one_per_id(files_of(snapshot))}
     return found
@@ -100,23 +103,13 @@ async def history(context: Context, place: Workplace, request: wire.History) -> 
     if not found:
         raise await ids.missing_error(context.daemon.memories, place, request.memory_id, request.scope)
     home, meant = ids.require_one(found, request.memory_id, request.scope)
-    head = home.chains.head(meant.id)
+    head, paths = home.chains.head(meant.id), await _paths(context, place, {home})
+    records = [context.memory_record(home, version) for version in home.chain(head)]
     reply = wire.Chain(
-        memories=fitting([context.memory_record(home, version) for version in home.chain(head)]),
+        memories=fitting([replace(each, path=paths.get((each.root, each.id), "")) for each in records]),
         flags=home.chains.flags.get(head, ()),
-        path=await _path(context, place, home, meant),
     )
     return reply, view.generation
-
-
-async def _path(context: Context, place: Workplace, home: VectorMap, meant: Memory) -> str:
-    """Return the path of a memory's file, "" where it has none."""
-    memories = context.daemon.memories
-    root = next((each for each in place.roots if each.top == home.root), None)
-    if root is None:
-        return ""
-    at = await ids.look(memories, memories.indexer.open(root))
-    return next((each.path for each in files_of(at.snapshot) if each.memory.id == meant.id), "")
 
 
 async def _seen(
