@@ -36,7 +36,7 @@ _SCOPED = "such as `user 1-4; repo 7`; Enter for as shown"
 @click.command("review")
 @click.argument("directory", required=False, metavar="[DIR]")
 @click.option("--accept", multiple=True, metavar="ID", help="Use this file (id or hash); repeatable.")
-@click.option("--accept-all", "everything", is_flag=True, help="Use all files that are withheld now.")
+@click.option("--accept-all", "everything", is_flag=True, help="Use all files that are not used yet.")
 @click.option("--keep", multiple=True, metavar="ID", help="Save this proposal as a memory; repeatable.")
 @click.option("--drop", multiple=True, metavar="ID", help="Drop this proposal; repeatable.")
 @click.option("--edit", metavar="ID", default="", help="Open this proposal in your editor, then save it.")

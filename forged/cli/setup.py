@@ -51,7 +51,7 @@ class _Extras(msgspec.Struct, frozen=True):
 
 @click.command("setup", short_help="Connect your agents; --remove disconnects them.")
 @click.argument("agents", nargs=-1, type=click.Choice(_AGENTS), metavar="[AGENT]...")
-@click.option("--remove", "removes", is_flag=True, help="Remove what setup did, and nothing else.")
+@click.option("--remove", "removes", is_flag=True, help="Remove forged's entries, also in info/exclude.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 @click.option("--no-service", is_flag=True, help="Leave systemd alone.")
 @yes_option

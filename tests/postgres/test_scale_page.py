@@ -17,7 +17,7 @@ _NO_STATEMENT = {"CHANNEL", "found_columns"}
 
 def reported() -> dict[str, str]:
     """Where a statement goes, by its name; of a statement that two rows are about, the first."""
-    table = PAGE.partition("### Which statements cross machines")[2].partition("\n### ")[0]
+    table = PAGE.partition("| statement | used by | goes to |")[2].partition("\n\n")[0]
     rows = re.findall(r"^\| (`.*?) \| .*? \| (.*) \|$", table, re.MULTILINE)
     named = [(name, where) for names, where in rows for name in re.findall(r"`(\w+)`", names)]
     return dict(reversed(named))
