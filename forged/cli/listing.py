@@ -262,7 +262,7 @@ def explanation(found: Explained, query: str, paint: Painter, width: int = 0) ->
     They are the strategy, the indexes, hypotheses, and for each memory why it was included or left out.
     """
     total = found.included + len(found.omitted_ids)
-    fitted = f"{found.included} of {counted(total, 'memory', 'memories')} fit" if total else "no memory"
+    fitted = f"{found.included} of {counted(total, 'memory', 'memories')} included" if total else "no memory"
     yield f"{_occasion(found, query)}: {fitted}"
     searched = " + ".join(_INDEXES.get(each, escape_line(each)) for each in found.indexes) or "none"
     took = f", {found.elapsed_ms:,.1f} ms" if found.elapsed_ms else ""

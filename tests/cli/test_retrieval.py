@@ -141,7 +141,7 @@ def test_why_shows_hypotheses_scores_hops_and_what_the_budget_cut(daemon, forgec
     shown = forgectl("why", "--session", "s1")
 
     assert shown.out.splitlines() == [
-        "session s1, turn t1, injected 2026-05-01 10:00: 1 of 2 memories fit",
+        "session s1, turn t1, injected 2026-05-01 10:00: 1 of 2 memories included",
         "strategy: hyde, search: keywords + embeddings",
         "",
         "hypotheses",
@@ -163,5 +163,5 @@ def test_why_of_a_query_says_that_it_was_asked_now(daemon, forgectl):
 
     shown = forgectl("why", "errors")
 
-    assert shown.out.startswith("asked now for 'errors': 1 of 1 memory fit\n")
+    assert shown.out.startswith("asked now for 'errors': 1 of 1 memory included\n")
     assert daemon.asked(Why).query == "errors"

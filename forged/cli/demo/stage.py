@@ -1,7 +1,7 @@
 """Environment of the demo: a scratch HOME, a repository, a daemon and agent processes.
 
-Nothing outside the scratch directory is read or written. After a failed step, which raises `DemoFailed`,
-forgectl exits with EX_SOFTWARE. Every process ends with the `with` block.
+Nothing outside the scratch directory is read or written. A failed step raises `DemoFailed`; the
+command then ends with EX_SOFTWARE. Every process ends with the `with` block.
 """
 
 from __future__ import annotations
