@@ -20,7 +20,7 @@ Need = Literal["workspace", "memory", "retrieval", "state"]
 
 
 def one_of(what: str, words: Iterable[str]) -> msgspec.Meta:
-    """Annotate a text of a request with its allowed words; the daemon checks them."""
+    """Return the annotation of a request's text with its allowed words; the daemon checks them."""
     return msgspec.Meta(extra={"what": what, "words": tuple(words)})
 
 
@@ -86,6 +86,7 @@ class Request(msgspec.Struct, Generic[R], frozen=True, kw_only=True, tag_field="
         return replace(self, seen=found) if found and not self.seen else self
 
     def _named_paths(self) -> Iterator[str]:
+        """Yield the paths in the fields that `paths` names."""
         for name in self.paths:
             value = getattr(self, name, None)
             if isinstance(value, str):
