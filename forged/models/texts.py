@@ -39,7 +39,7 @@ def clipped(text: str, tokens: int) -> str:
 
 
 def fitting(texts: list[str], most: int, tokens: int) -> int:
-    """Return how many of the first texts make one request; at least one."""
+    """Return how many of the first texts make one request within both limits; at least one."""
     count = spent = 0
     for text in texts[:most]:
         spent += estimate(text)

@@ -65,7 +65,7 @@ async def run(command: Sequence[str], env: Mapping[str, str], folder: str, text:
     theirs, ours = os.pipe()
     try:
         transport, process = await asyncio.get_running_loop().subprocess_exec(
-            lambda: _Process(text),
+            lambda: _GuardProtocol(text),
             *(sys.executable, "-I", "-S", _GUARD, str(theirs), folder, *command),
             cwd=os.path.join(folder, "work"),
             env={**env, "TMPDIR": os.path.join(folder, "tmp")},
@@ -90,8 +90,8 @@ async def run(command: Sequence[str], env: Mapping[str, str], folder: str, text:
     return ProcessResult(transport.get_returncode() or 0, whole, bytes(process.complained))
 
 
-class _Process(asyncio.SubprocessProtocol):
-    """Collects output; `ended` is set at the program's end, `read` when all output has arrived.
+class _GuardProtocol(asyncio.SubprocessProtocol):
+    """Protocol of the guard process: writes its input and collects its output.
 
     Output beyond the limit is dropped, except one chunk that shows the excess.
     """
