@@ -43,7 +43,7 @@ _HITS = 10
 
 
 class CallError(Exception):
-    """A call without effect, with the reason for the agent; `off` if the user has switched memory off."""
+    """A failed tool call, with the reason for the agent; `off` if the user has switched memory off."""
 
     def __init__(self, message: str, *, off: bool = False) -> None:
         super().__init__(message)
@@ -51,7 +51,7 @@ class CallError(Exception):
 
 
 class Calls:
-    """Carries out tool calls for one agent; threads may share it."""
+    """Carries out the tool calls of one agent by requests to the daemon; threads may share it."""
 
     def __init__(self, harness: str = "", workspace: str = "") -> None:
         """Set up the calls. `harness` is the agent's program, `workspace` overrides other folders."""
@@ -74,39 +74,39 @@ class Calls:
             "memory_status": self._status,
         }
 
-    def tool(self, params: Json, root: str) -> Json:
-        """Return the result of a tool call; `root` is the URI of the agent's first folder, if known."""
+    def run_tool(self, params: Json, root: str) -> Json:
+        """Run a tool and return the result; `root` is the URI of the agent's first folder, if known."""
         name = str(params["name"])
         try:
             given = tools.checked_arguments(tools.BY_NAME[name], params.get("arguments", {}))
-            return _result(self._run_tool(self._tools[name], root, **given))
+            return _make_result(self._run_in_workspace(self._tools[name], root, **given))
         except tools.WrongArgument as wrong:
-            return _result(str(wrong), failed=True)
+            return _make_result(str(wrong), failed=True)
         except CallError as why:
-            return _result(str(why), failed=not why.off)
+            return _make_result(str(why), failed=not why.off)
 
-    def resource(self, params: Json, root: str) -> Json:
+    def read_resource(self, params: Json, root: str) -> Json:
         """Return one memory as a resource. Raises MessageError."""
         uri = str(params["uri"])
         try:
-            text = self._run_tool(self._get, root, ids=[unquote(uri.removeprefix(tools.URI))])
+            text = self._run_in_workspace(self._get, root, ids=[unquote(uri.removeprefix(tools.URI))])
         except CallError as why:
             raise MessageError(NO_RESOURCE, str(why)) from None
         return {"contents": [{"uri": uri, "mimeType": "text/markdown", "text": text}]}
 
-    def _run_tool(self, tool: Callable[..., str], root: str, **given: object) -> str:
+    def _run_in_workspace(self, tool: Callable[..., str], root: str, **given: object) -> str:
         if is_bypassed():
             raise CallError("Memory is off here: FORGED_BYPASS is set.", off=True)
         try:
             return tool(self._resolve_workspace(root), **given)
         except ClientError as error:
-            raise CallError(_sentence(error)) from None
+            raise CallError(_error_sentence(error)) from None
 
     def _resolve_workspace(self, root: str) -> str:
         """Return the workspace: the option, the harness's variable, its first folder, or the current one."""
         folder = environment().get(_FOLDERS.get(self._harness, ""), "")
         here = working_directory()
-        named = self._workspace or folder or _folder(root)
+        named = self._workspace or folder or _path_of_uri(root)
         place = os.path.join(here, named) if named else here
         if not place.startswith("/"):
             raise CallError("The folder where this server was started is gone; memory has no workspace.")
@@ -184,11 +184,11 @@ class Calls:
         lines, failed = list[str](), False
         for each in dict.fromkeys(ids):
             try:
-                reply = self._forgotten(Forget(workspace=place, memory_id=each))
+                reply = self._forget_one(Forget(workspace=place, memory_id=each))
                 self._written = reply.generation
                 lines.append(rendering.forgotten(reply))
             except ClientError as error:
-                lines.append(f"{each[:80]}: {_sentence(error)}")
+                lines.append(f"{each[:80]}: {_error_sentence(error)}")
                 failed = True
                 if not isinstance(error, RequestFailed):  # the next one would fail too
                     break
@@ -196,7 +196,7 @@ class Calls:
             raise CallError("\n".join(lines))
         return "\n".join(lines)
 
-    def _forgotten(self, request: Forget) -> Forgotten:
+    def _forget_one(self, request: Forget) -> Forgotten:
         """Forget a memory in its scope: of the repository, of the user, or of this agent."""
         try:
             return self._ask(request)
@@ -242,7 +242,7 @@ def _checked_reply(reply: _Answer) -> _Answer:
     return reply
 
 
-def _result(text: str, *, failed: bool = False) -> Json:
+def _make_result(text: str, *, failed: bool = False) -> Json:
     return {"content": [{"type": "text", "text": text}], "isError": failed}
 
 
@@ -265,9 +265,9 @@ def _degraded_note(reply: Found | Memories) -> str:
     return f" Answered, though not in full: {reply.reason}." if reply.reason else ""
 
 
-def _sentence(error: ClientError) -> str:
+def _error_sentence(error: ClientError) -> str:
     if isinstance(error, RequestFailed):
-        return _refusal(error)
+        return _refusal_sentence(error)
     if isinstance(error, DeadlineExceeded):
         return f"Memory did not answer: {error}. Go on without it; the user can run `forgectl doctor`."
     if isinstance(error, DaemonUnavailable):
@@ -275,7 +275,7 @@ def _sentence(error: ClientError) -> str:
     return f"Memory failed: {error}. The user can run `forgectl doctor`."
 
 
-def _refusal(error: RequestFailed) -> str:
+def _refusal_sentence(error: RequestFailed) -> str:
     if error.code == "unknown_verb":
         return f"Not done: {error.message}. It is of an older forged; the user can run `forgectl restart`."
     if error.code == "forgotten":
@@ -289,7 +289,7 @@ def _refusal(error: RequestFailed) -> str:
     return f"Not kept: {what}. Say it without the secret; only the user can insist, with `forgectl remember`."
 
 
-def _folder(uri: str) -> str:
+def _path_of_uri(uri: str) -> str:
     parts = urlsplit(uri)
     return unquote(parts.path) if parts.scheme == "file" and parts.netloc in {"", "localhost"} else ""
 
