@@ -103,6 +103,7 @@ def prepare_start(
     state = state_dir(given)
 
     def begin() -> subprocess.Popen[bytes] | None:
+        """Start the socket unit if it listens at the address, else the program; return its process."""
         if _unit_listens_at(address, given) and _start_unit(given, deadline, systemctl):
             return None
         return _spawn(trusted_executable(executable, state), address, given, state)

@@ -53,6 +53,7 @@ class Exchange:
         return arrived
 
     def _encode_hello(self) -> bytes:
+        """Return the frame of the connection's first request, with versions and the client's name."""
         return encode(
             protocol.Hello(
                 id=_HELLO_ID,
@@ -139,6 +140,7 @@ def _encode_frame(request: protocol.Request[protocol.R]) -> bytes:
 
 
 def _mismatch_message(theirs: str) -> str:
+    """Return the message of a ProtocolMismatch, with both versions."""
     return (
         f"client {__version__} speaks protocol version {protocol.PROTOCOL_VERSION}, the daemon says: {theirs}"
     )

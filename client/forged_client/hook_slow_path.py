@@ -48,6 +48,7 @@ def connect_or_start(within_s: float) -> _socket.socket:
 
 
 def _make_blocking(sock: _socket.socket) -> _socket.socket:
+    """Return the same socket, in blocking mode."""
     sock.setblocking(True)
     return sock
 

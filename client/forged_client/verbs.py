@@ -461,6 +461,7 @@ class Verbs:
         raise NotImplementedError
 
     def _socket_path(self) -> str:
+        """Return the socket path given to the client, or the user's own. Raises AddressError."""
         return socket_path() if self._address is None else checked(self._address)
 
     def _deadline(self, request: Request[R], timeout_s: float | None) -> Deadline:

@@ -51,6 +51,7 @@ def _hash(event: str, group: object) -> str:
 
 
 def _snake_case(event: str) -> str:
+    """Return an event's name in snake case, as Codex writes it."""
     return re.sub("(?<=[a-z])(?=[A-Z])", "_", event).lower()
 
 

@@ -90,7 +90,7 @@ def record_service(machine: Machine, *, installed: bool) -> None:
 
 
 def remove_own_files(machine: Machine) -> Iterator[str]:
-    """Remove forged's own files and the record, if no agent is connected; yield a sentence."""
+    """Remove forged's own files and the record, once that has no agent and no service; yield a sentence."""
     known = record.load(machine)
     if known.agents or known.service:
         return
@@ -107,6 +107,7 @@ def remove_own_files(machine: Machine) -> Iterator[str]:
 
 
 def _folders_above(name: str) -> Iterator[str]:
+    """Yield the folders above a relative path, innermost first."""
     while name := os.path.dirname(name):
         yield name
 
@@ -258,10 +259,12 @@ def _file_head(machine: Machine, row: AgentRow, path: str) -> entries.Head:
 
 
 def _agent_record(machine: Machine, row: AgentRow) -> AgentRecord:
+    """Return the recorded changes for an agent; empty ones if there are none."""
     return record.load(machine).agents.get(row.name, AgentRecord())
 
 
 def _made_containers(machine: Machine, row: AgentRow, path: str) -> tuple[entries.Path, ...]:
+    """Return the containers that setup made in a settings file."""
     return _agent_record(machine, row).made.get(path, ())
 
 

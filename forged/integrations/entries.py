@@ -128,6 +128,7 @@ def _without_head(text: str, head: Head) -> str:
 
 
 def _is_blank(text: str) -> bool:
+    """Return True if a text has only blanks, or a byte order mark."""
     return not text.strip(" \t\r\n\ufeff")
 
 

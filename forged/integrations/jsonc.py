@@ -141,5 +141,6 @@ def _skip_blanks(text: str, at: int) -> int:
 
 
 def _error_at(text: str, at: int) -> NotJson:
+    """Return the error with the line of a place."""
     line = text.count("\n", 0, at) + 1
     return NotJson(f"it is no JSON at line {line}")

@@ -37,7 +37,10 @@ RECORD = "setup.json"
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """Locations and environment of this machine. `data` is forged's data folder."""
+    """Locations and environment of this machine. `data` is forged's data folder.
+
+    No program in `workspace` is ever run.
+    """
 
     home: str
     environ: Mapping[str, str]

@@ -29,7 +29,10 @@ class AgentRecord(msgspec.Struct, frozen=True):
 
 
 class SetupRecord(msgspec.Struct, frozen=True):
-    """All changes that setup made. `folders` were made for forged's files, from the top."""
+    """All changes that setup made. `folders` were made for forged's files, from the top.
+
+    `service`: setup installed the systemd units of the daemon.
+    """
 
     version: str = forged.__version__
     agents: dict[str, AgentRecord] = {}

@@ -162,6 +162,7 @@ def _has_entries(path: str, text: str) -> bool:
 
 
 def _without_env(text: str) -> str:
+    """Return a text without the environment of a server's entry."""
     return _ENV.sub("", text)
 
 

@@ -66,12 +66,12 @@ class Calls:
             name=f"mcp {harness}".strip(),
         )
         self._tools: dict[str, Callable[..., str]] = {
-            "search_memories": self._search,
-            "get_memories": self._get,
-            "list_memories": self._list,
+            "search_memories": self._search_memories,
+            "get_memories": self._get_memories,
+            "list_memories": self._list_memories,
             "remember": self._remember,
-            "forget": self._forget,
-            "memory_status": self._status,
+            "forget": self._forget_memories,
+            "memory_status": self._memory_status,
         }
 
     def run_tool(self, params: Json, root: str) -> Json:
@@ -89,12 +89,15 @@ class Calls:
         """Return one memory as a resource. Raises MessageError."""
         uri = str(params["uri"])
         try:
-            text = self._run_in_workspace(self._get, root, ids=[unquote(uri.removeprefix(tools.URI))])
+            text = self._run_in_workspace(
+                self._get_memories, root, ids=[unquote(uri.removeprefix(tools.URI))]
+            )
         except CallError as why:
             raise MessageError(NO_RESOURCE, str(why)) from None
         return {"contents": [{"uri": uri, "mimeType": "text/markdown", "text": text}]}
 
     def _run_in_workspace(self, tool: Callable[..., str], root: str, **given: object) -> str:
+        """Return a tool's text for the workspace. Raises CallError, also while memory is bypassed."""
         if is_bypassed():
             raise CallError("Memory is off here: FORGED_BYPASS is set.", off=True)
         try:
@@ -113,55 +116,49 @@ class Calls:
         return place
 
     def _ask(self, request: Request[R]) -> R:
+        """Return the daemon's reply to a request. Raises ClientError, and CallError as `_checked_reply`."""
         return _checked_reply(self._client.ask(request))
 
     # --- the tools; arguments are as in tools.py ---------------------------------------------------------
 
-    def _search(self, place: str, hypotheses: list[str], query: str = "", limit: int = _HITS) -> str:
+    def _search_memories(self, place: str, hypotheses: list[str], query: str = "", limit: int = _HITS) -> str:
         options: dict[str, Any] = {"rated": True, "min_generation": self._written, "agent": self._harness}
-        found = _checked_reply(
-            self._client.search(place, query, hypotheses=hypotheses, limit=limit, **options)
-        )
+        search = self._client.search
+        found = _checked_reply(search(place, query, hypotheses=hypotheses, limit=limit, **options))
         if not found.memories:
             return _no_results(found, "No memory fits.")
         head = f"{rendering.counted(len(found.memories))}, best first; get_memories has them whole."
-        return _framed(head + _degraded_note(found), map(rendering.list_entry, found.memories))
+        return _frame_entries(head + _degraded_note(found), map(rendering.list_entry, found.memories))
 
-    def _get(self, place: str, ids: list[str]) -> str:
+    def _get_memories(self, place: str, ids: list[str]) -> str:
         wanted = tuple(dict.fromkeys(ids))
         request = GetMemories(workspace=place, ids=wanted, min_generation=self._written)
         found = self._ask(request)
         if found.missing and self._harness:
-            own = self._ask(msgspec.structs.replace(request, ids=found.missing, **self._agent_fields()))
+            own = self._ask(msgspec.structs.replace(request, ids=found.missing, **self._agent_scope()))
             found = msgspec.structs.replace(
                 found, memories=(*found.memories, *own.memories), missing=own.missing
             )
-        gone = _missing_ids(found)
+        gone = _missing_sentence(found)
         if not found.memories:
             raise CallError(f"{gone} search_memories and list_memories say which ids there are.")
         count = rendering.fitting(found.memories)
         later = [each.id for each in found.memories[count:]]
-        text = _framed(f"{rendering.counted(count)}.", map(rendering.full_entry, found.memories[:count]))
+        text = _frame_entries(
+            f"{rendering.counted(count)}.", map(rendering.full_entry, found.memories[:count])
+        )
         more = f"No room for {', '.join(later)}: ask for them in another call." if later else ""
         return "\n".join(filter(None, (text, gone, more)))
 
-    def _list(
+    def _list_memories(
         self, place: str, scope: str = "", category: str = "", limit: int = _PAGE, cursor: str = "0"
     ) -> str:
         if not cursor.isascii() or not cursor.isdecimal():
             raise CallError("This cursor is invalid; leave it out for the first page.")
         start = int(cursor)
-        found = self._ask(
-            ListMemories(
-                workspace=place,
-                scope=scope,
-                category=category,
-                limit=limit,
-                offset=start,
-                min_generation=self._written,
-                agent_id=self._agent(scope),
-            )
-        )
+        request = ListMemories(workspace=place, scope=scope, category=category, limit=limit, offset=start)
+        own = {"min_generation": self._written, "agent_id": self._agent(scope)}
+        found = self._ask(msgspec.structs.replace(request, **own))
         if not found.memories:
             there = "memories to show" if found.reason else "memories yet"
             none = "more memories" if start else "such memories" if scope or category else there
@@ -169,7 +166,7 @@ class Calls:
         end = start + len(found.memories)
         total = rendering.counted(found.total)
         head = f"{start + 1} to {end} of {total}, newest first; get_memories has the rest."
-        text = _framed(head + _degraded_note(found), map(rendering.list_entry, found.memories))
+        text = _frame_entries(head + _degraded_note(found), map(rendering.list_entry, found.memories))
         return f'{text}\nThe next page: cursor "{end}".' if end < found.total else text
 
     def _remember(self, place: str, text: str, **options: Any) -> str:
@@ -180,7 +177,7 @@ class Calls:
         self._written = reply.generation
         return rendering.remembered(reply)
 
-    def _forget(self, place: str, ids: list[str]) -> str:
+    def _forget_memories(self, place: str, ids: list[str]) -> str:
         lines, failed = list[str](), False
         for each in dict.fromkeys(ids):
             try:
@@ -204,11 +201,11 @@ class Calls:
             if failed.code != "not_found" or not self._harness:
                 raise
             try:
-                return self._ask(msgspec.structs.replace(request, **self._agent_fields()))
+                return self._ask(msgspec.structs.replace(request, **self._agent_scope()))
             except RequestFailed:
                 raise failed from None
 
-    def _agent_fields(self) -> dict[str, str]:
+    def _agent_scope(self) -> dict[str, str]:
         return {"scope": "agent", "agent_id": self._agent("agent")}
 
     def _agent(self, scope: str) -> str:
@@ -219,7 +216,7 @@ class Calls:
             raise CallError("This server does not know which agent you are; use scope repo or user.")
         return self._harness
 
-    def _status(self, place: str) -> str:
+    def _memory_status(self, place: str) -> str:
         report = self._ask(Status(workspace=place))
         try:
             (repository,) = self._ask(Trust(workspace=place)).roots
@@ -246,7 +243,7 @@ def _make_result(text: str, *, failed: bool = False) -> Json:
     return {"content": [{"type": "text", "text": text}], "isError": failed}
 
 
-def _framed(head: str, entries: Iterable[str]) -> str:
+def _frame_entries(head: str, entries: Iterable[str]) -> str:
     return rendering.framed(os.urandom(8).hex(), head, entries)
 
 
@@ -254,7 +251,8 @@ def _no_results(reply: Found | Memories, message: str) -> str:
     return f"{message} ({reply.reason})" if reply.reason else message
 
 
-def _missing_ids(reply: Memories) -> str:
+def _missing_sentence(reply: Memories) -> str:
+    """Return a sentence about the ids that were not found; empty if all were."""
     names = ", ".join(each[:80] for each in reply.missing)
     if not names:
         return ""
@@ -266,6 +264,7 @@ def _degraded_note(reply: Found | Memories) -> str:
 
 
 def _error_sentence(error: ClientError) -> str:
+    """Return the problem and the next step for the agent."""
     if isinstance(error, RequestFailed):
         return _refusal_sentence(error)
     if isinstance(error, DeadlineExceeded):
@@ -290,6 +289,7 @@ def _refusal_sentence(error: RequestFailed) -> str:
 
 
 def _path_of_uri(uri: str) -> str:
+    """Return the path of a file URI of this machine; empty for another URI."""
     parts = urlsplit(uri)
     return unquote(parts.path) if parts.scheme == "file" and parts.netloc in {"", "localhost"} else ""
 

@@ -286,7 +286,7 @@ async def _read(response: httpx.Response, cap: int, seen: streams.StreamWatch | 
 
 
 def _transport_fault(where: str, error: httpx.HTTPError, unsaid: SensitiveTexts) -> Fault:
-    # If the parser's error caused the transport error, the peer answered, but not in HTTP.
+    """Return the fault of a failed exchange: `bad_reply` if the peer answered, but not in HTTP."""
     garbled = isinstance(error, httpx.RemoteProtocolError) and any(
         type(each).__module__.partition(".")[0] == "h11" for each in _error_chain(error)
     )

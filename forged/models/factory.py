@@ -53,7 +53,8 @@ def make_endpoint_healths(config: Config) -> EndpointHealths:
     memory, llm = config.memory, config.llm.base_url
     known: dict[tuple[str, str], EndpointHealth] = {}
 
-    def of(url: str, model: str, use: str) -> EndpointHealth | None:
+    def health_of(url: str, model: str, use: str) -> EndpointHealth | None:
+        """Return the health of a model with this use; None if it is not called over HTTP or a program."""
         if is_program(model):
             url, health = "", EndpointHealth(*model.partition("/")[::2])
         elif (
@@ -68,10 +69,10 @@ def make_endpoint_healths(config: Config) -> EndpointHealths:
 
     cjk = config.cjk
     return EndpointHealths(
-        cjk=of(memory.embedding_base_url, cjk.embedder, "CJK embeddings") if cjk is not None else None,
-        embedding=of(memory.embedding_base_url, config.embedder, "embeddings"),
-        hyde=of(llm, memory.retrieval_model if memory.retrieval_strategy != "direct" else "", "HyDE"),
-        capture=of(llm, config.classifier if config.capture.enabled else "", "capture"),
+        cjk=health_of(memory.embedding_base_url, cjk.embedder, "CJK embeddings") if cjk is not None else None,
+        embedding=health_of(memory.embedding_base_url, config.embedder, "embeddings"),
+        hyde=health_of(llm, memory.retrieval_model if memory.retrieval_strategy != "direct" else "", "HyDE"),
+        capture=health_of(llm, config.classifier if config.capture.enabled else "", "capture"),
     )
 
 

@@ -62,6 +62,7 @@ def _load(name: str, folder: Path) -> LoadedModel:
         ) from error
 
     def encode(texts: list[str], _: Kind) -> Vectors:
+        """Return the rows of texts. Raises ProviderError."""
         try:
             return np.array(list(model.embed(texts)), dtype=np.float32)
         except Exception as error:

@@ -126,7 +126,7 @@ class EndpointHealth:
 
     @property
     def has_failed(self) -> bool:
-        """Return True if the last call failed."""
+        """Return True if calls have failed since the last success."""
         return self._failures > 0
 
     def reset(self) -> None:
@@ -272,6 +272,7 @@ class Attempt:
 
     @property
     def _elapsed_s(self) -> float:
+        """Return the seconds since the call began."""
         return self._health._clock() - self.began
 
 

@@ -209,6 +209,7 @@ class InProcessEmbedder:
         return np.concatenate(done) if done else np.zeros((0, 0), dtype=np.float32)
 
     def is_cut(self, text: str) -> bool:
+        """Return True if the model reads only the beginning of this passage."""
         return exceeds(text, self._prefixes["passage"], _TEXT_TOKENS["passage"])
 
     async def aclose(self) -> None:

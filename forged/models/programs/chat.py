@@ -170,4 +170,5 @@ class ProgramChat:
                 raise ProviderError(f"{name}: {path} lies in the repository {top}", reason="auth")
 
     def _timeout_error(self) -> ProviderError:
+        """Return the error for a program that is too late."""
         return ProviderError(f"{self._program.name} gave no answer in time", reason="timeout")

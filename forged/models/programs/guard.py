@@ -72,6 +72,7 @@ def _send_signal(pid: int, number: int) -> None:
 
 
 def _remove_folder(folder: str) -> None:
+    """Leave the folder and remove it with all of its files."""
     from shutil import rmtree  # noqa: PLC0415 - 10 ms that the program need not wait for
 
     os.chdir("/")

@@ -103,6 +103,7 @@ class _GuardProtocol(asyncio.SubprocessProtocol):
         self.ended, self.read = asyncio.Event(), asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Write the text to the program's standard input."""
         assert isinstance(transport, asyncio.SubprocessTransport)
         its_input = transport.get_pipe_transport(0)
         assert isinstance(its_input, asyncio.WriteTransport)
@@ -110,14 +111,17 @@ class _GuardProtocol(asyncio.SubprocessProtocol):
         its_input.write_eof()
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
+        """Collect output, up to the limit and one chunk more."""
         kept = self.printed if fd == 1 else self.complained
         if len(kept) <= self._streams[fd]:
             kept += data
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
+        """Set `read` when both outputs have ended."""
         self._streams.pop(fd, None)
         if not self._streams:
             self.read.set()
 
     def process_exited(self) -> None:
+        """Set `ended`."""
         self.ended.set()

@@ -110,6 +110,7 @@ def _quotable_line(message: str, sent: tuple[str, ...]) -> str:
 
 
 def _signal_name(number: int) -> str:
+    """Return the name of a signal, such as SIGKILL."""
     try:
         return signal.Signals(number).name
     except ValueError:
