@@ -49,7 +49,7 @@ class AsyncClient(Verbs):
         self._opening = asyncio.Lock()
 
     async def ask(self, request: Request[R], *, timeout_s: float | None = None) -> R:
-        """Send any request and return its reply; the verbs build the requests that they are named after."""
+        """Send any request and return its reply; a failed call is a reply too, or raised with `strict`."""
         if request.bypassable and is_bypassed():
             return bypass_reply(request)
         deadline = self._deadline(request, timeout_s)
@@ -74,7 +74,7 @@ class AsyncClient(Verbs):
     async def events(
         self, workspace: str = "", *, timeout_s: float | None = None
     ) -> AsyncGenerator[Progress, None]:
-        """Yield progress events as `Client.events`."""
+        """Yield progress events over a connection of their own, as `Client.events`."""
         request, wire = Events(workspace=workspace), None
         try:
             async with _limit_to(opening := Deadline(self._timeout_s), "connecting"):

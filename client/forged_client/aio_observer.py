@@ -35,7 +35,7 @@ _SHORT = 100_000
 
 
 class AsyncObserver(observer.BaseObserver):
-    """Captures one session of an agent; no method raises, and `on_...` are plain methods that never wait.
+    """Hands over the turns of one session for capture; no method raises, and `on_...` never wait.
 
     `counts`, `last_reply` and `agent` are those of `Observer`. `async with` closes it.
     """

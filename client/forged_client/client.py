@@ -48,7 +48,7 @@ class Client(Verbs):
         self._locks: dict[int, LockType] = {}
 
     def ask(self, request: Request[R], *, timeout_s: float | None = None) -> R:
-        """Send any request and return its reply; the verbs build the requests that they are named after."""
+        """Send any request and return its reply; a failed call is a reply too, or raised with `strict`."""
         if request.bypassable and is_bypassed():
             return bypass_reply(request)
         deadline = self._deadline(request, timeout_s)

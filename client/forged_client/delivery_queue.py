@@ -126,7 +126,7 @@ class DeliveryQueue:
         return {**self._counts, **({"waiting": waiting} if waiting else {})}
 
     def add(self, kind: str, snapshot: MessageSnapshot) -> None:
-        """Add an event; it replaces pending turns with a beginning of its text. Above a limit one is dropped."""
+        """Add an event; it replaces pending turns with a beginning of its text. Above a limit drop one."""
         self._made += 1
         event = PendingEvent(f"{self._stem}-{self._made}", kind, snapshot)
         if kind == _TURN:

@@ -25,7 +25,7 @@ def one_of(what: str, words: Iterable[str]) -> msgspec.Meta:
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
-    """Base of everything the daemon may answer."""
+    """Base of all replies: the id of the request, a status, and the reason for it."""
 
     id: int = 0
     status: str = "ok"
@@ -67,7 +67,7 @@ class Request(msgspec.Struct, Generic[R], frozen=True, kw_only=True, tag_field="
 
     @property
     def is_write(self) -> bool:
-        """Return False if nothing is lost when the request is given up."""
+        """Return True for a request that may change something, so that giving it up may lose it."""
         return self.effect == "write" and not self.only_shows
 
     @classmethod

@@ -186,7 +186,7 @@ def output_of(body: bytes) -> bytes:
 
 
 def fields_of(body: bytes) -> "dict[bytes, bytes]":
-    """Return the fields of a reply of texts, bytes and small numbers. Raises as `output_of`."""
+    """Return the fields of a reply as bytes: texts, bytes and small numbers. Raises as `output_of`."""
     at, values = 1, list[bytes]()
     while at < len(body):
         value, at = _read_value(body, at)
@@ -282,7 +282,7 @@ def _is_private(path: bytes) -> bool:
 
 
 def _import_slow_path() -> "ModuleType":
-    """Import the rare cases; their package is not on the path of a program."""
+    """Import and return the module of rare cases; its package is not on the path of a program."""
     folder = __file__.rpartition("/")[0].rpartition("/")[0]
     if folder not in sys.path:
         sys.path.append(folder)  # last, so that no module of Python is hidden

@@ -44,7 +44,7 @@ _PAUSE_S = 0.001
 
 
 class BaseObserver:
-    """Common base of both observers: one session of an agent; no method raises or waits."""
+    """Base of both observers, which hand over the turns of one session; no method raises or waits."""
 
     def __init__(
         self,
@@ -71,20 +71,20 @@ class BaseObserver:
         raise NotImplementedError
 
     def on_turn_complete(self, messages: Iterable[object], last_summary_index: int = 0) -> None:
-        """Capture the window as it is now; the caller may change `messages` afterwards."""
+        """Queue the window for capture as it is now; the caller may change `messages` afterwards."""
         self._enqueue("turn", MessageSnapshot(messages, last_summary_index))
 
     def on_compaction(self, messages: Iterable[object], last_summary_index: int = 0) -> None:
-        """Capture the messages that a summary is about to replace."""
+        """Queue the messages that a summary is about to replace, for capture."""
         self._enqueue("compaction", MessageSnapshot(messages, last_summary_index))
 
     def on_session_end(self, messages: Iterable[object], last_summary_index: int = 0) -> None:
-        """Capture the window at the end of the session; it replaces a pending turn that is a part of it."""
+        """Queue the window at the session's end, for capture; it replaces a pending turn that is a part."""
         self._enqueue("session_end", MessageSnapshot(messages, last_summary_index))
 
 
 class Observer(BaseObserver):
-    """Captures one session of an agent; no method raises, and `on_...` never wait.
+    """Hands over the turns of one session for capture; no method raises, and `on_...` never wait.
 
     `counts` is how often each outcome came back (`accepted`, `durable`, `rejected`, ... or the status of a
     failed call). It also counts windows that were `replaced` by newer ones with the same text, and events
@@ -223,7 +223,7 @@ class Observer(BaseObserver):
             return not was_closing
 
     def _yield_interpreter(self) -> None:
-        """Leave the interpreter to the agent, now and then."""
+        """Sleep for a millisecond after each millisecond of work, so that the agent's threads can run."""
         if time.monotonic() > self._slice_ends and not self._closing:
             time.sleep(_PAUSE_S)
             self._slice_ends = time.monotonic() + _SLICE_S

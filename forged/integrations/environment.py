@@ -58,7 +58,7 @@ def servers(known: Mapping[str, tuple[int, str, str, str]] | None = None) -> tup
 
 
 def keys(machine: Machine) -> tuple[str, ...]:
-    """Return the names of variables that hold API keys."""
+    """Return the names of set environment variables that hold API keys."""
     return tuple(name for name in _KEYS if machine.environ.get(name))
 
 
@@ -79,7 +79,7 @@ def _config_name(agent: str) -> str:
 
 
 def _ask_models(port: int, path: str, section: str, field: str) -> tuple[str, ...] | None:
-    """Ask a server for the names of its models; return None if none answers in time."""
+    """Return the names of a server's models on this port; None if it does not answer in time."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_WITHIN_S)
     ends = time.monotonic() + _WITHIN_S
     try:

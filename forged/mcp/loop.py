@@ -141,7 +141,7 @@ class Bridge:
             raise MessageError(messages.NO_METHOD, f"there is no method {method[:80]!r}", number)
 
     def _work_for_request(self, number: str | int, work: Callable[[Json], Json], params: Json) -> Json:
-        """Return the result for params. Raises MessageError with the number of the request."""
+        """Return the result of `work` on the params. Raises MessageError with the request's number."""
         try:
             return work(params)
         except MessageError as refused:
@@ -163,7 +163,7 @@ class Bridge:
             self._send(messages.request_line(_ROOTS, "roots/list"))
 
     def _take_roots(self, message: JsonRpcMessage) -> None:
-        """Store the agent's folders, the only request that this server makes."""
+        """Store the first of the agent's folders, from the answer to this server's only request."""
         found = message.result.get("roots") if isinstance(message.result, dict) else None
         if message.number == _ROOTS and isinstance(found, list) and found and isinstance(found[0], dict):
             self._root = str(found[0].get("uri", ""))

@@ -72,7 +72,7 @@ def request_line(number: str, method: str) -> bytes:
 
 
 def _encode_line(fields: Json) -> bytes:
-    """Encode as ASCII, so that a lone surrogate is passed through and no line has a second line break."""
+    """Return a message as one line of ASCII, which passes lone surrogates through."""
     return json.dumps({"jsonrpc": "2.0", **fields}, separators=(",", ":")).encode() + b"\n"
 
 

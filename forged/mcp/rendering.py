@@ -146,7 +146,7 @@ def _header(facts: Iterable[str], stale: Sequence[str]) -> str:
 
 
 def _join_names(names: Sequence[str]) -> str:
-    """Return at most five names, and the number of the others."""
+    """Return at most five names and the number of the others, as one text."""
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     return "; ".join(_cut_names(names[:_MOST_NAMED])) + more
 

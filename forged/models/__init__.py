@@ -182,7 +182,7 @@ class Embedder(Protocol):
         ...
 
     async def prepare(self) -> None:
-        """Return when `key` is final for this process. Raises ProviderError."""
+        """Wait until `key` is final for this process, which may load the model. Raises ProviderError."""
         ...
 
     async def embed(

@@ -48,7 +48,7 @@ def sanitized(message: str, unsaid: SensitiveTexts) -> str:
 
 
 def _without_keys(text: str, keys: tuple[str, ...]) -> str:
-    """Cut out every word that contains or masks a part of a key."""
+    """Return the text with `[key]` for each word that contains or masks a part of a key."""
     parts = {part for key in keys for part in _key_parts(key.casefold())}
     return " ".join(KEY if _has_key_part(word, parts) else word for word in text.split(" "))
 

@@ -101,7 +101,7 @@ def is_truncated(reply: ModelReply) -> bool:
 
 
 def without_possible_reasoning(reply: ModelReply, clear: Callable[[str], bool]) -> ModelReply:
-    """Remove text that may be reasoning: from a truncated reply, and where there is nothing else.
+    """Return the reply without text that may be reasoning: where it is truncated, or has no other text.
 
     `clear` returns True for a text that cannot be reasoning.
     """

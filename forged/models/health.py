@@ -54,7 +54,7 @@ class RetryBudget(msgspec.Struct, eq=False):
         return self.until - self.since
 
     def take_retry(self, at: float) -> bool:
-        """Take the retry; return False if it is used up or the time is over."""
+        """Use up the turn's one retry at this time; return False if it is used up or the time is over."""
         granted, self.may_retry = self.may_retry and at < self.until, self.may_retry and at >= self.until
         return granted
 

@@ -219,7 +219,7 @@ class InProcessEmbedder:
             limit.close()
 
     def _passages_at_once(self) -> int:
-        """Return the number of calls that use all cores, or half of them while agents ask."""
+        """Return how many passage calls may run at once: on all cores, or on half while agents ask."""
         most = max(1, min(_MOST_CALLS, _usable_cores() // self._threads))
         return most if self._activity.is_quiet(_QUIET_S) else max(1, most // 2)
 

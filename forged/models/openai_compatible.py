@@ -220,7 +220,7 @@ class OpenAICompatibleChat:
         self._schema_refused = _REFUSED if retries == 0 else (*_REFUSED, 500)
 
     async def complete(self, prompt: Prompt, *, deadline: float) -> Completion:
-        """Complete the prompt as `ChatModel`."""
+        """Complete the prompt as `ChatModel`; leave out optional parts that the server refuses."""
         wishes = {name: value for name, value in _optional_parts(prompt).items() if name not in self._refused}
         named, last = set[str](), ""
         while True:
@@ -292,6 +292,7 @@ class OpenAICompatibleChat:
         return error.status in _REFUSED or isinstance(error, EmptyStream)
 
     def _encode_body(self, wishes: dict[str, object], sent: tuple[str, ...]) -> bytes:
+        """Return the request's JSON with these texts and optional parts."""
         joined = [("user", "\n\n".join(sent).strip())]
         roles = zip((_SYSTEM, "user"), sent, strict=True) if _SYSTEM in wishes else joined
         messages = [{"role": role, "content": text} for role, text in roles]

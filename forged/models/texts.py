@@ -28,13 +28,13 @@ def exceeds(text: str, prefix: str, tokens: int) -> bool:
 
 
 def sendable(text: str) -> str:
-    """Replace characters that JSON or a tokenizer cannot take, lone surrogates and NUL, by U+FFFD."""
+    """Return the text with U+FFFD for lone surrogates and NUL, which JSON or a tokenizer cannot take."""
     whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return whole.replace("\0", "\ufffd")
 
 
 def clipped(text: str, tokens: int) -> str:
-    """Cut a text to about so many tokens, between two characters."""
+    """Return a text cut to about so many tokens, between two characters."""
     return text.encode()[: BYTES_PER_TOKEN * tokens].decode("utf-8", "ignore")
 
 

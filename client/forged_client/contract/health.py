@@ -221,7 +221,7 @@ class SettingReport(msgspec.Struct, frozen=True):
 
 
 class ScopeReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A scope besides the roots of a workspace: session, agent or org.
+    """State of a scope besides the roots of a workspace: session, agent or org.
 
     `engine` is files, or memory (of the daemon, lost when it ends). `owners` is the number of sessions or
     agents with memories. `retrieved`: an injection may contain them. `lasts_s` is the lifetime of a memory,
@@ -358,7 +358,7 @@ class Cost(Request[Costs], frozen=True, kw_only=True, tag="cost"):
 
 
 class DayEgress(msgspec.Struct, frozen=True):
-    """Egress of one day (UTC), host and purpose; `calls` include `failed` ones. Characters of the `texts`."""
+    """Text that left in one day (UTC), by host and purpose; `calls` include `failed` ones."""
 
     day: str
     host: str

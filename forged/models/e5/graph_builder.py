@@ -31,7 +31,7 @@ _SAID = 300  # characters of the error
 
 
 class GraphBuild:
-    """Runs at most one converter process at a time. `stop` may be called from any thread."""
+    """Converts the model in a separate process, one at a time. Any thread may call `stop`."""
 
     def __init__(self) -> None:
         self.stopped = False

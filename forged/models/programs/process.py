@@ -39,9 +39,9 @@ class ProcessResult(msgspec.Struct, frozen=True):
 
 @contextlib.contextmanager
 def call_folder(scratch: str) -> Iterator[str]:
-    """Yield a new private folder in `scratch`, with the directories `work` and `tmp`. Raises OSError.
+    """Yield a new private folder in `scratch`, and remove it afterwards. Raises OSError.
 
-    It is removed at the end of the call. Folders that a crash left are removed after a day.
+    The folder has the directories `work` and `tmp`. Folders that a crash left are removed after a day.
     """
     os.makedirs(scratch, mode=0o700, exist_ok=True)
     for entry in os.scandir(scratch):
@@ -58,7 +58,7 @@ def call_folder(scratch: str) -> Iterator[str]:
 
 
 async def run(command: Sequence[str], env: Mapping[str, str], folder: str, text: str) -> ProcessResult:
-    """Run a program to its end. If it is cancelled, it ends the program within half a second.
+    """Run a program under `guard` and return its result; a cancelled call ends it within half a second.
 
     Output of a process that left the program's group is not awaited.
     """
