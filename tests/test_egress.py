@@ -173,16 +173,18 @@ def test_the_client_is_used_in_one_function_behind_the_egress_guard():
     inside = [
         (where, node) for where, node in nodes() if where.startswith("forged.models.endpoint.Endpoint.")
     ]
-    sends = {where for where, node in inside if ast.unparse(node) == "self._connected()"}
-    exchanges = {where for where, node in inside if getattr(node, "attr", "") == "_exchange"}
+    sends = {where for where, node in inside if ast.unparse(node) == "self._http_client()"}
+    exchanges = {where for where, node in inside if getattr(node, "attr", "") == "_send"}
     (once,) = (
-        node for where, node in inside if isinstance(node, ast.AsyncFunctionDef) and node.name == "_once"
+        node
+        for where, node in inside
+        if isinstance(node, ast.AsyncFunctionDef) and node.name == "_attempt_once"
     )
     awaited = [ast.unparse(node.value.func) for node in ast.walk(once) if isinstance(node, ast.Await)]
 
-    assert sends == {"forged.models.endpoint.Endpoint._exchange"}
-    assert exchanges == {"forged.models.endpoint.Endpoint._once"}
-    assert awaited == ["self._egress.check", "self._exchange"]
+    assert sends == {"forged.models.endpoint.Endpoint._send"}
+    assert exchanges == {"forged.models.endpoint.Endpoint._attempt_once"}
+    assert awaited == ["self._egress.check", "self._send"]
 
 
 def test_the_program_that_reads_a_conversation_is_run_in_one_function_behind_the_egress_guard():
@@ -192,12 +194,13 @@ def test_the_program_that_reads_a_conversation_is_run_in_one_function_behind_the
     (asked,) = (
         node
         for where, node in nodes()
-        if where == "forged.models.programs.chat.ProgramChat._ask" and isinstance(node, ast.AsyncFunctionDef)
+        if where == "forged.models.programs.chat.ProgramChat._run_program"
+        and isinstance(node, ast.AsyncFunctionDef)
     )
     awaited = [ast.unparse(node.value.func) for node in ast.walk(asked) if isinstance(node, ast.Await)]
 
     assert {where for where in runs if where.startswith("forged.models")} == {
-        "forged.models.programs.chat.ProgramChat._ask"
+        "forged.models.programs.chat.ProgramChat._run_program"
     }
     assert set(awaited) == {"self._egress.cleared", "self._egress.check", "run"}
 

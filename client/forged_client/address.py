@@ -95,8 +95,8 @@ def home(env: Mapping[str, str]) -> str:
 def checked(path: str) -> str:
     """Return the path if a socket can have it. Raises AddressError with the remedy.
 
-    A path of more than `MAX_PATH_BYTES` bytes is accepted where `reach` finds a shorter name for it, as on
-    Linux.
+    A path of more than `MAX_PATH_BYTES` bytes is accepted where `open_short_path` finds a shorter name for
+    it, as on Linux.
     """
     size = len(os.fsencode(path))
     if not path.startswith("/") or "\0" in path:
@@ -117,8 +117,8 @@ def checked(path: str) -> str:
     return path
 
 
-def reach(path: str) -> tuple[str, int]:
-    """Return a name for `bind` and `connect`, and a directory to keep open until then, or -1.
+def open_short_path(path: str) -> tuple[str, int]:
+    """Return a name for `bind` and `connect`, and the directory to close afterwards, or -1.
 
     A path that fits is its own name. For a longer one the directory is opened; it must be this user's and
     closed to others. The caller closes it. Raises OSError, and AddressError for such a directory.
@@ -150,6 +150,7 @@ def socket_obstacle(path: str) -> str:
 
 
 def _is_private_directory(path: str) -> bool:
+    """Return True for a directory of this user with mode 0700 that is no symbolic link."""
     if not path.startswith("/"):
         return False
     try:

@@ -17,7 +17,7 @@ from typing import Self
 from forged_client import autostart as daemon_start
 from forged_client.address import is_bypassed
 from forged_client.async_connection import AsyncConnection
-from forged_client.dial import Deadline, attempt, retry_pauses
+from forged_client.dial import Deadline, retry_pauses, try_connect
 from forged_client.errors import (
     ClientError,
     ConnectionLost,
@@ -43,26 +43,27 @@ class AsyncClient(Verbs):
     """Asyncio counterpart of `Client`: the same methods, awaited."""
 
     def _start_disconnected(self) -> None:
+        """Set up the state of a new client, without a connection."""
         self._wire: AsyncConnection | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._opening = asyncio.Lock()
 
     async def ask(self, request: Request[R], *, timeout_s: float | None = None) -> R:
-        """Send any request and return its reply; the verbs build the requests that they are named after."""
+        """Send any request and return its reply; a failed call is a reply too, or raised with `strict`."""
         if request.bypassable and is_bypassed():
             return bypass_reply(request)
         deadline = self._deadline(request, timeout_s)
         try:
-            return expect_reply(request, await self._deliver(with_key(request), deadline))
+            return expect_reply(request, await self._send_with_retry(with_key(request), deadline))
         except ClientError as error:
             if isinstance(error, DeadlineExceeded) and self._wire is not None and self._wire.is_idle():
-                self._drop(str(error))
+                self._close_connection(str(error))
             if self._strict:
                 raise
             return failed_reply(request, error)
 
-    async def _hand_over(self, parts: Iterable[Capture]) -> Captured:
-        """Send a capture as `Client._hand_over`; a thread builds the parts, which takes time."""
+    async def _send_parts(self, parts: Iterable[Capture]) -> Captured:
+        """Send the parts of a capture until one is refused; return one reply. A thread builds the parts."""
         deadline, replies, walk = Deadline(self._timeout_s), list[Captured](), iter(parts)
         while (part := await asyncio.to_thread(next, walk, None)) is not None:
             replies.append(await self.ask(part, timeout_s=deadline.seconds()))
@@ -73,15 +74,15 @@ class AsyncClient(Verbs):
     async def events(
         self, workspace: str = "", *, timeout_s: float | None = None
     ) -> AsyncGenerator[Progress, None]:
-        """Yield progress events as `Client.events`."""
+        """Yield progress events over a connection of their own, as `Client.events`."""
         request, wire = Events(workspace=workspace), None
         try:
-            async with _until(opening := Deadline(self._timeout_s), "connecting"):
-                wire = await self._open(opening)
+            async with _limit_to(opening := Deadline(self._timeout_s), "connecting"):
+                wire = await self._connect_or_start(opening)
             deadline = Deadline(float("inf") if timeout_s is None else timeout_s)
             stream = wire.stream(request)
             while True:
-                async with _until(deadline, "waiting for an event"):
+                async with _limit_to(deadline, "waiting for an event"):
                     reply = await anext(stream)
                 yield expect_reply(request, reply)
         except ClientError as error:
@@ -94,7 +95,7 @@ class AsyncClient(Verbs):
 
     async def aclose(self) -> None:
         """Close the connection; a later call opens a new one."""
-        self._drop("the client was closed")
+        self._close_connection("the client was closed")
         await asyncio.sleep(0)  # the transport closes its socket meanwhile
 
     async def __aenter__(self) -> Self:
@@ -105,7 +106,8 @@ class AsyncClient(Verbs):
     ) -> None:
         await self.aclose()
 
-    async def _deliver(self, request: Request[R], deadline: Deadline) -> Reply:
+    async def _send_with_retry(self, request: Request[R], deadline: Deadline) -> Reply:
+        """Send a request and return the reply; send it again if the connection ended and that is safe."""
         try:
             return await self._send(request, deadline)
         except ConnectionLost as lost:
@@ -117,52 +119,57 @@ class AsyncClient(Verbs):
                 raise error_of_both(request, lost, error) from error
 
     async def _send(self, request: Request[R], deadline: Deadline) -> Reply:
+        """Send a request over the open or a new connection and return its reply."""
         wire = self._wire
         if wire is None or not wire.is_usable():
-            wire = await self._connected(deadline)
-        async with _until(deadline, "waiting for the reply"):
+            wire = await self._ensure_connection(deadline)
+        async with _limit_to(deadline, "waiting for the reply"):
             return await wire.ask(request)
 
-    async def _connected(self, deadline: Deadline) -> AsyncConnection:
+    async def _ensure_connection(self, deadline: Deadline) -> AsyncConnection:
+        """Return the open connection, or open one that all callers share. Raises DaemonUnavailable."""
         if self._loop is not (running := asyncio.get_running_loop()):
             self._loop, self._opening = running, asyncio.Lock()
         try:
-            async with _until(deadline, "connecting"), self._opening:
+            async with _limit_to(deadline, "connecting"), self._opening:
                 if self._wire is None or not self._wire.is_usable():
-                    self._drop("the connection is no longer usable")
-                    self._wire = await self._open(deadline)
+                    self._close_connection("the connection is no longer usable")
+                    self._wire = await self._connect_or_start(deadline)
                 return self._wire
         except DeadlineExceeded as error:
             # Not a time-out of the request. Nothing was sent, so the status is always `unavailable`.
             raise DaemonUnavailable(str(error)) from error
 
-    def _drop(self, reason: str) -> None:
+    def _close_connection(self, reason: str) -> None:
+        """Close the connection; every waiting request fails with the reason."""
         wire, self._wire = self._wire, None
         if wire is not None:
             wire.end(ReplyLost(reason))
 
-    async def _open(self, deadline: Deadline) -> AsyncConnection:
+    async def _connect_or_start(self, deadline: Deadline) -> AsyncConnection:
+        """Connect to the daemon; with `autostart`, start it if none listens."""
         address = self._socket_path()
         try:
             return await self._dial(address)
         except DaemonAbsent:
             if not self._autostart:
                 raise
-        starting = await asyncio.to_thread(daemon_start.start, address, self._executable, deadline)
+        starting = await asyncio.to_thread(daemon_start.prepare_start, address, self._executable, deadline)
         try:
             for pause in retry_pauses():
                 await asyncio.sleep(pause)
                 try:
                     return await self._dial(address)
                 except DaemonAbsent:
-                    await asyncio.to_thread(starting.check)
+                    await asyncio.to_thread(starting.proceed)
         finally:
-            starting.done()
+            starting.release_lock()
         raise AssertionError  # `retry_pauses` never ends
 
     async def _dial(self, address: str) -> AsyncConnection:
+        """Connect to a socket; try again while the daemon's backlog is full."""
         pauses = retry_pauses()
-        while (opened := attempt(address)) is None:  # noqa: ASYNC110 - no event announces room in the backlog
+        while (opened := try_connect(address)) is None:  # noqa: ASYNC110 - no event announces room in the backlog
             await asyncio.sleep(next(pauses))
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=opened.detach())
         loop = asyncio.get_running_loop()
@@ -175,7 +182,7 @@ class AsyncClient(Verbs):
 
 
 @asynccontextmanager
-async def _until(deadline: Deadline, doing: str) -> AsyncIterator[None]:
+async def _limit_to(deadline: Deadline, doing: str) -> AsyncIterator[None]:
     """Run the body; raise DeadlineExceeded when the deadline passes first."""
     try:
         async with asyncio.timeout(deadline.left(doing)):

@@ -35,12 +35,13 @@ _SHORT = 100_000
 
 
 class AsyncObserver(observer.BaseObserver):
-    """Captures one session of an agent; no method raises, and `on_...` are plain methods that never wait.
+    """Hands over the turns of one session for capture; no method raises, and `on_...` never wait.
 
     `counts`, `last_reply` and `agent` are those of `Observer`. `async with` closes it.
     """
 
-    def _start(self) -> None:
+    def _set_up(self) -> None:
+        """Create an empty queue and a client, without a sending task."""
         self._queue = DeliveryQueue()
         self._client = AsyncClient(
             self._address,
@@ -54,10 +55,12 @@ class AsyncObserver(observer.BaseObserver):
 
     @property
     def counts(self) -> Mapping[str, int]:
+        """Return how often each outcome came back, and how many events are waiting."""
         return self._queue.counts()
 
     @property
     def last_reply(self) -> Captured | None:
+        """Return the newest reply of the daemon; None before the first."""
         return self._queue.last_reply
 
     async def aclose(self, timeout_s: float = _CLOSE_S) -> bool:
@@ -66,7 +69,7 @@ class AsyncObserver(observer.BaseObserver):
         Events that were not sent wait for the next call, or for the end of the process.
         """
         if self._queue.waiting:
-            self._wake()
+            self._ensure_task()
         self._closing.set()
         task = self._task
         if task is not None and not task.done():
@@ -83,8 +86,8 @@ class AsyncObserver(observer.BaseObserver):
     ) -> None:
         await self.aclose(_CLOSE_S)
 
-    def at_exit(self) -> observer.Observer | None:
-        """Return an `Observer` that sends the pending events when the process ends, or None."""
+    def observer_for_exit(self) -> observer.Observer | None:
+        """Return an `Observer` that takes over the pending events when the process ends, or None."""
         if self._queue.is_of_parent or not self._queue.waiting:
             return None
         self._queue.put_back()
@@ -92,14 +95,16 @@ class AsyncObserver(observer.BaseObserver):
         heir._queue = self._queue
         return heir
 
-    def _add(self, kind: str, snapshot: MessageSnapshot) -> None:
+    def _enqueue(self, kind: str, snapshot: MessageSnapshot) -> None:
+        """Add an event to the queue and start the sending task; outside of a loop only add it."""
         if self._queue.is_of_parent:
-            self._start()
+            self._set_up()
         self._queue.add(kind, snapshot)
         observer.pending_at_exit.add(self)
-        self._wake()
+        self._ensure_task()
 
-    def _wake(self) -> None:
+    def _ensure_task(self) -> None:
+        """Start the sending task if none runs in the current loop; do nothing outside of a loop."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -109,18 +114,19 @@ class AsyncObserver(observer.BaseObserver):
             self._queue.put_back()  # the event being sent, if its task was cancelled
             self._closing = asyncio.Event()
             self._task = loop.create_task(self._send_all(), name="forged-observer")
-            self._task.add_done_callback(_retrieved)
+            self._task.add_done_callback(_retrieve_exception)
         self._closing.clear()
 
     # Runs in the task.
 
     async def _send_all(self) -> None:
+        """Send the pending events; wait between failed attempts, and stop when the observer closes."""
         retry_s = observer.FIRST_RETRY_S
         try:
             while (event := self._queue.take()) is not None:
-                if await self._is_settled(event):
+                if await self._deliver(event):
                     retry_s = observer.FIRST_RETRY_S
-                elif await self._may_retry_after(retry_s):
+                elif await self._wait_to_retry(retry_s):
                     retry_s = min(retry_s * 2, observer.LAST_RETRY_S)
                 else:
                     return
@@ -130,18 +136,18 @@ class AsyncObserver(observer.BaseObserver):
                 self._task = None  # the next event starts a new task
             await self._client.aclose()
 
-    async def _is_settled(self, event: PendingEvent) -> bool:
+    async def _deliver(self, event: PendingEvent) -> bool:
         """Send an event and count the reply; return False if the event has to be sent again."""
         request = event.request(self._workspace, self._session_id, self._agent)
         parts = SplitCapture(request, event.snapshot)
-        reply, verdict = await self._answer(parts, event.snapshot)
-        return self._queue.answered(event, reply, verdict, parts.repaired)
+        reply, verdict = await self._send_parts(parts, event.snapshot)
+        return self._queue.record_reply(event, reply, verdict, parts.repaired)
 
-    async def _answer(self, parts: SplitCapture, snapshot: MessageSnapshot) -> tuple[Captured, Verdict]:
-        """Return the reply to the last part, or the first refusal."""
+    async def _send_parts(self, parts: SplitCapture, snapshot: MessageSnapshot) -> tuple[Captured, Verdict]:
+        """Send the parts of an event; return the last reply, or the first refusal, and the verdict on it."""
         replies, walk, is_short = list[Captured](), iter(parts), snapshot.characters < _SHORT
         try:
-            while (part := next(walk, None) if is_short else await _next_part(walk)) is not None:
+            while (part := next(walk, None) if is_short else await _build_next_part(walk)) is not None:
                 asked = part
                 replies.append(await self._client.ask(part))
                 if not replies[-1].is_taken:
@@ -151,7 +157,7 @@ class AsyncObserver(observer.BaseObserver):
         reply = reply_of_all_parts(replies)
         return reply, verdict_on_part(asked, reply)
 
-    async def _may_retry_after(self, seconds: float) -> bool:
+    async def _wait_to_retry(self, seconds: float) -> bool:
         """Wait before the next attempt; return False if the observer is closing."""
         if self._closing.is_set():
             return False
@@ -161,11 +167,12 @@ class AsyncObserver(observer.BaseObserver):
         return True
 
 
-def _retrieved(task: asyncio.Task[None]) -> None:
-    """Retrieve the exception of a task that is never awaited; its event is pending for the next task."""
+def _retrieve_exception(task: asyncio.Task[None]) -> None:
+    """Retrieve the exception of a task that is never awaited, so that asyncio does not log it."""
     if not task.cancelled():
         task.exception()
 
 
-async def _next_part(walk: Iterator[Capture]) -> Capture | None:
+async def _build_next_part(walk: Iterator[Capture]) -> Capture | None:
+    """Build the next part in a thread; return None after the last one."""
     return await asyncio.to_thread(next, walk, None)

@@ -20,7 +20,7 @@ Mailbox = asyncio.Queue[Reply | ClientError]
 
 
 class AsyncConnection(asyncio.BufferedProtocol):
-    """An open connection; belongs to the event loop in which it was made."""
+    """One open connection that many requests share; belongs to the event loop in which it was made."""
 
     def __init__(self, sock: socket.socket, name: str) -> None:
         self._sock = sock
@@ -34,24 +34,26 @@ class AsyncConnection(asyncio.BufferedProtocol):
 
     async def ask(self, request: Request[R]) -> Reply:
         """Return the reply to one request. Raises ClientError, and ReplyLost if the connection ends first."""
-        with self._mailbox_for(request) as (mailbox, frame):
+        with self._open_mailbox(request) as (mailbox, frame):
             await self._write(frame)
             return await _next_reply(mailbox)
 
     async def stream(self, request: Request[R]) -> AsyncGenerator[Reply, None]:
         """Yield every reply to one request, until the error that ends the connection."""
-        with self._mailbox_for(request) as (mailbox, frame):
+        with self._open_mailbox(request) as (mailbox, frame):
             await self._write(frame)
             while True:
                 yield await _next_reply(mailbox)
 
     def is_usable(self) -> bool:
+        """Return True if the connection is open, belongs to the running loop, and was not hung up."""
         if self._ended or self._loop is not asyncio.get_running_loop():
             return False
         # The loop may not have seen yet that an idle connection was closed.
         return bool(self._waiting) or not has_hung_up(self._sock)
 
     def is_idle(self) -> bool:
+        """Return True if no request waits for a reply."""
         return not self._waiting
 
     def end(self, error: ClientError) -> None:
@@ -68,8 +70,9 @@ class AsyncConnection(asyncio.BufferedProtocol):
             self._sock.close()
 
     @contextmanager
-    def _mailbox_for(self, request: Request[R]) -> Iterator[tuple[Mailbox, bytes]]:
-        number, frame = self._exchange.request(request)
+    def _open_mailbox(self, request: Request[R]) -> Iterator[tuple[Mailbox, bytes]]:
+        """Register a mailbox for a request; yield it and the request's frame; remove it afterwards."""
+        number, frame = self._exchange.encode_request(request)
         mailbox = self._waiting[number] = asyncio.Queue()
         try:
             yield mailbox, frame
@@ -77,6 +80,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
             del self._waiting[number]
 
     async def _write(self, frame: bytes) -> None:
+        """Write a frame once the transport has room. Raises ConnectionLost if the connection has ended."""
         # If the daemon does not read, requests wait here and not in a growing buffer.
         await self._writable.wait()
         if self._ended or self._transport is None:
@@ -86,15 +90,18 @@ class AsyncConnection(asyncio.BufferedProtocol):
     # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Store the transport for writes."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the loop's signature
+        """Return the buffer for the next bytes."""
         return self._exchange.room()
 
     def buffer_updated(self, nbytes: int) -> None:
+        """Put the replies that these bytes complete into their mailboxes; on an error end the connection."""
         try:
-            replies = self._exchange.replies(nbytes)
+            replies = self._exchange.decode_replies(nbytes)
         except ClientError as error:
             self.end(error)
             return
@@ -103,14 +110,17 @@ class AsyncConnection(asyncio.BufferedProtocol):
                 mailbox.put_nowait(reply)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the loop's signature
+        """End the connection with the daemon's refusal, if it sent one, or with ReplyLost."""
         if not self._ended:
             self._read_refusal()
         self.end(ReplyLost("the daemon closed the connection before it replied"))
 
     def pause_writing(self) -> None:
+        """Let requests wait, because the transport's buffer is full."""
         self._writable.clear()
 
     def resume_writing(self) -> None:
+        """Let the waiting requests write again."""
         self._writable.set()
 
     def _read_refusal(self) -> None:
@@ -124,6 +134,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
 
 
 async def _next_reply(mailbox: Mailbox) -> Reply:
+    """Wait for the next reply in a mailbox; raise the error that ended the connection."""
     arrived = await mailbox.get()
     if isinstance(arrived, ClientError):
         raise arrived

@@ -43,17 +43,17 @@ class DaemonStart:
         self._lock = -1
         self._process: subprocess.Popen[bytes] | None = None
         self._is_begun = False
-        self._is_ours = self._is_ours_to_start()
+        self._is_ours = self._try_lock()
 
-    def check(self) -> None:
-        """Start the daemon, unless another client is about to; for each failed connection attempt.
+    def proceed(self) -> None:
+        """Start the daemon, unless another client is about to; call it after each failed connection attempt.
 
         A client that waited for the lock looks for a daemon once more before it starts one. Raises
         DaemonUnavailable if there is no trustworthy program. Raises DaemonEnded if the started daemon has
         already exited (bad configuration, missing package).
         """
         if not self._is_ours:
-            self._is_ours = self._is_ours_to_start()
+            self._is_ours = self._try_lock()
         elif not self._is_begun:
             self._is_begun = True
             self._process = self._begin()
@@ -61,7 +61,7 @@ class DaemonStart:
         if code not in (None, 0, _ANOTHER_WON):
             raise DaemonEnded(f"the daemon ended with exit code {code}; see {self._state}/{LOG_NAME}", code)
 
-    def done(self) -> None:
+    def release_lock(self) -> None:
         """Release the lock, so that other waiting clients go on."""
         if self._lock >= 0:
             import fcntl  # noqa: PLC0415 - already loaded
@@ -70,7 +70,8 @@ class DaemonStart:
             os.close(self._lock)
             self._lock = -1
 
-    def _is_ours_to_start(self) -> bool:
+    def _try_lock(self) -> bool:
+        """Take the lock without waiting; return True if this client may start the daemon."""
         import fcntl  # noqa: PLC0415 - most calls find a daemon
 
         try:
@@ -85,7 +86,7 @@ class DaemonStart:
         return True
 
 
-def start(
+def prepare_start(
     address: str,
     executable: str | None,
     deadline: Deadline,
@@ -93,14 +94,16 @@ def start(
     env: Mapping[str, str] | None = None,
     systemctl: tuple[str, ...] = SYSTEMCTL,
 ) -> DaemonStart:
-    """Return a `DaemonStart` for the daemon that will listen at `address`.
+    """Return a `DaemonStart` for the daemon that will listen at `address`; nothing is started yet.
 
-    The caller calls its `check` and `done`. Raises DaemonUnavailable if there is no trustworthy program.
+    The caller calls its `proceed` and `release_lock`. Raises DaemonUnavailable if there is no trustworthy
+    program.
     """
     given = daemon_environment(environment() if env is None else env, address)
     state = state_dir(given)
 
     def begin() -> subprocess.Popen[bytes] | None:
+        """Start the socket unit if it listens at the address, else the program; return its process."""
         if _unit_listens_at(address, given) and _start_unit(given, deadline, systemctl):
             return None
         return _spawn(trusted_executable(executable, state), address, given, state)
@@ -108,10 +111,10 @@ def start(
     return DaemonStart(begin, state)
 
 
-def replace(
+def start_replacement(
     address: str, executable: str | None, *, env: Mapping[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
-    """Start a daemon that takes over from the one at `address`; it exits with 75 if it cannot."""
+    """Start a daemon that takes over from the one at `address`; its process exits with 75 if it cannot."""
     given = daemon_environment(environment() if env is None else env, address)
     state = state_dir(given)
     return _spawn(trusted_executable(executable, state), address, given, state, "--replace")
@@ -131,6 +134,7 @@ def trusted_executable(explicit: str | None, state: str) -> str:
 
 
 def _recorded_executable(path: str) -> str:
+    """Return the program's path in the record that a daemon left. Raises DaemonUnavailable."""
     try:
         with open(path, "rb") as file:
             if not is_only_ours(os.fstat(file.fileno())):
@@ -182,6 +186,7 @@ def _start_unit(env: dict[str, str], deadline: Deadline, systemctl: tuple[str, .
 def _spawn(
     executable: str, address: str, env: dict[str, str], state: str, *options: str
 ) -> subprocess.Popen[bytes]:
+    """Start the daemon's program detached, with its output in the log; return the process."""
     import subprocess  # noqa: PLC0415 - see above
 
     output = _open_log(state)
@@ -207,7 +212,7 @@ def _spawn(
 
 
 def _open_log(state: str) -> int:
-    """Open the daemon's log for its output before it opens the log itself."""
+    """Open the log file for the output of a daemon that is being started; return the descriptor."""
     log = f"{state}/{LOG_NAME}"
     try:
         os.makedirs(state, mode=0o700, exist_ok=True)

@@ -24,8 +24,8 @@ _FRAMING = 64
 _CHARACTER = 4
 
 
-class _Piece(msgspec.Struct):
-    """A message, or a part of it that fits; `size` in bytes."""
+class _MessagePiece(msgspec.Struct):
+    """A message, or a part of it that fits into a capture; `size` in bytes."""
 
     message: Message
     size: int
@@ -34,7 +34,7 @@ class _Piece(msgspec.Struct):
 
 
 class SplitCapture:
-    """Iterable of the captures that hand over one window; each iteration builds them anew.
+    """Iterable of the numbered captures of one message snapshot; each iteration builds them anew.
 
     `meanwhile` is called between messages, for a sender that shares the interpreter.
     """
@@ -54,25 +54,27 @@ class SplitCapture:
         self.repaired = 0  # texts with a character that cannot be sent, in the last iteration
 
     def __iter__(self) -> Iterator[Capture]:
-        parts = self._unnumbered()
+        """Yield the captures, each with its number and their count."""
+        parts = self._fill_captures()
         first = next(parts)
         count = 1 + sum(1 for _ in parts)
-        for number, part in enumerate(self._unnumbered() if count > 1 else (first,)):
+        for number, part in enumerate(self._fill_captures() if count > 1 else (first,)):
             yield msgspec.structs.replace(part, part=number, parts=count)
 
-    def _unnumbered(self) -> Iterator[Capture]:
-        """Yield one part after the other; at least one, also for an empty window."""
-        waiting: list[_Piece] = []
+    def _fill_captures(self) -> Iterator[Capture]:
+        """Yield captures filled with pieces up to the limit; at least one, also for an empty window."""
+        waiting: list[_MessagePiece] = []
         room = self._limit
-        for piece in self._pieces():
+        for piece in self._cut_messages():
             if waiting and (piece.size > room or waiting[-1].goes_on):
-                yield self._part(waiting)
+                yield self._make_capture(waiting)
                 waiting, room = [], self._limit
             waiting.append(piece)
             room -= piece.size
-        yield self._part(waiting)
+        yield self._make_capture(waiting)
 
-    def _part(self, pieces: list[_Piece]) -> Capture:
+    def _make_capture(self, pieces: list[_MessagePiece]) -> Capture:
+        """Return a capture with these pieces and the other fields of the request."""
         return msgspec.structs.replace(
             self._request,
             messages=tuple(piece.message for piece in pieces),
@@ -80,19 +82,22 @@ class SplitCapture:
             goes_on=bool(pieces) and pieces[-1].goes_on,
         )
 
-    def _pieces(self) -> Iterator[_Piece]:
+    def _cut_messages(self) -> Iterator[_MessagePiece]:
+        """Yield the public messages as pieces; a long message is several."""
         self.repaired = 0
-        for role, content in self._public():
+        for role, content in self._public_messages():
             size = sum(_FRAMING + len(each) for each in content if isinstance(each, str))
             if size <= self._limit:
-                ready = tuple(self._ready(each) if isinstance(each, str) else (each, 0) for each in content)
+                ready = tuple(
+                    self._repair_text(each) if isinstance(each, str) else (each, 0) for each in content
+                )
                 size = sum(_FRAMING + taken for _, taken in ready)
             if size <= self._limit:
-                yield _Piece(_message(role, tuple(each for each, _ in ready)), size)
+                yield _MessagePiece(_make_message(role, tuple(each for each, _ in ready)), size)
             else:
-                yield from self._long(role, content)
+                yield from self._cut_long_message(role, content)
 
-    def _public(self) -> Iterator[tuple[str, tuple[str | ContentPart, ...]]]:
+    def _public_messages(self) -> Iterator[tuple[str, tuple[str | ContentPart, ...]]]:
         """Yield role and content of each message of the window, without private spans."""
         depth = 0  # private spans that a user message has opened and not closed
         for role, given, in_window in self._snapshot:
@@ -105,21 +110,21 @@ class SplitCapture:
             if in_window and any(content):
                 yield role, content
 
-    def _long(self, role: str, content: tuple[str | ContentPart, ...]) -> Iterator[_Piece]:
+    def _cut_long_message(self, role: str, content: tuple[str | ContentPart, ...]) -> Iterator[_MessagePiece]:
         """Yield the pieces of a long message; each begins with the end of the one before."""
         text = "\n".join(each for each in content if isinstance(each, str))
         most = (self._limit - _FRAMING) // (1 if text.isascii() else _CHARACTER)
         starts = range(0, max(len(text) - CONTINUED_OVERLAP, 1), most - CONTINUED_OVERLAP)
         for start in starts:
             self._meanwhile()
-            ready, size = self._ready(text[start : start + most])
+            ready, size = self._repair_text(text[start : start + most])
             goes_on = start != starts[-1]
-            yield _Piece(Message(role, ready), size + _FRAMING, begun=start > 0, goes_on=goes_on)
+            yield _MessagePiece(Message(role, ready), size + _FRAMING, begun=start > 0, goes_on=goes_on)
         if media := tuple(each for each in content if isinstance(each, ContentPart)):
-            yield _Piece(Message(role, media), _FRAMING * len(media))
+            yield _MessagePiece(Message(role, media), _FRAMING * len(media))
 
-    def _ready(self, text: str) -> tuple[str, int]:
-        """Return a copy of the text for the frame, and its bytes; the encoder caches bytes in its text."""
+    def _repair_text(self, text: str) -> tuple[str, int]:
+        """Return a copy of the text that can be encoded, and its bytes; count the text if it was repaired."""
         if text.isascii():
             return text, len(text)
         try:
@@ -131,6 +136,7 @@ class SplitCapture:
 
 
 def _cut_private_spans(given: Content, depth: int) -> tuple[tuple[str | ContentPart, ...], int]:
+    """Return the content without private spans, and the number of spans that are open at its end."""
     content: list[str | ContentPart] = []
     for each in (given,) if isinstance(given, str) else given:
         if isinstance(each, str):
@@ -141,7 +147,7 @@ def _cut_private_spans(given: Content, depth: int) -> tuple[tuple[str | ContentP
     return tuple(content), depth
 
 
-def _message(role: str, content: tuple[str | ContentPart, ...]) -> Message:
+def _make_message(role: str, content: tuple[str | ContentPart, ...]) -> Message:
     """Return the shortest form of a message: a single text is no list of parts."""
     if len(content) == 1 and isinstance(content[0], str):
         return Message(role, content[0])

@@ -40,26 +40,27 @@ from forged_client.verbs import Verbs
 
 
 class Client(Verbs):
-    """Blocking connection to the daemon with one method per verb; verbs.py documents its settings."""
+    """Blocking client of the daemon with one method per verb; verbs.py documents its settings."""
 
     def _start_disconnected(self) -> None:
+        """Set up the state of a new client, without a connection."""
         self._connection: Connection | None = None
         self._locks: dict[int, LockType] = {}
 
     def ask(self, request: Request[R], *, timeout_s: float | None = None) -> R:
-        """Send any request and return its reply; the verbs build the requests that they are named after."""
+        """Send any request and return its reply; a failed call is a reply too, or raised with `strict`."""
         if request.bypassable and is_bypassed():
             return bypass_reply(request)
         deadline = self._deadline(request, timeout_s)
         try:
-            return expect_reply(request, self._take_turn(with_key(request), deadline))
+            return expect_reply(request, self._send_with_retry(with_key(request), deadline))
         except ClientError as error:
             if self._strict:
                 raise
             return failed_reply(request, error)
 
-    def _hand_over(self, parts: Iterable[Capture]) -> Captured:
-        """Return the reply to the last part of a capture, or to the first part that is refused."""
+    def _send_parts(self, parts: Iterable[Capture]) -> Captured:
+        """Send the parts of a capture until one is refused; return one reply for all of them."""
         deadline, replies = Deadline(self._timeout_s), list[Captured]()
         for part in parts:
             replies.append(self.ask(part, timeout_s=deadline.seconds()))
@@ -91,7 +92,7 @@ class Client(Verbs):
 
     def close(self) -> None:
         """Close the connection; a later call opens a new one."""
-        with self._lock():
+        with self._lock_of_process():
             connection, self._connection = self._connection, None
             if connection is not None:
                 connection.close()
@@ -104,8 +105,9 @@ class Client(Verbs):
     ) -> None:
         self.close()
 
-    def _take_turn(self, request: Request[R], deadline: Deadline) -> Reply:
-        lock, doing = self._lock(), "waiting for another thread's call"
+    def _send_with_retry(self, request: Request[R], deadline: Deadline) -> Reply:
+        """Wait for other threads' calls, then send the request; send it again if that is safe."""
+        lock, doing = self._lock_of_process(), "waiting for another thread's call"
         if not lock.acquire(timeout=deadline.left(doing)):
             raise deadline.exceeded(doing)
         try:
@@ -121,7 +123,8 @@ class Client(Verbs):
             lock.release()
 
     def _send(self, request: Request[R], deadline: Deadline) -> Reply:
-        connection = self._usable() or self._connect(deadline)
+        """Send a request over the kept or a new connection and return its reply."""
+        connection = self._take_connection() or self._connect(deadline)
         try:
             reply = connection.ask(request, deadline)
         except BaseException:
@@ -131,8 +134,8 @@ class Client(Verbs):
         self._connection = connection
         return reply
 
-    def _usable(self) -> Connection | None:
-        """Return the kept connection, taken out of service until a reply has come over it."""
+    def _take_connection(self) -> Connection | None:
+        """Return the kept connection, out of service until a reply has come over it; None if unusable."""
         connection, self._connection = self._connection, None
         if connection is not None and not connection.is_usable():
             connection.close()
@@ -140,13 +143,15 @@ class Client(Verbs):
         return connection
 
     def _connect(self, deadline: Deadline) -> Connection:
+        """Connect within the deadline. Raises DaemonUnavailable also when the deadline passes first."""
         try:
-            return self._open(self._socket_path(), deadline)
+            return self._connect_or_start(self._socket_path(), deadline)
         except DeadlineExceeded as error:
             # Not a time-out of the request. Nothing was sent, so the status is always `unavailable`.
             raise DaemonUnavailable(str(error)) from error
 
-    def _open(self, address: str, deadline: Deadline) -> Connection:
+    def _connect_or_start(self, address: str, deadline: Deadline) -> Connection:
+        """Connect to the daemon; with `autostart`, start it if none listens."""
         try:
             return Connection(dial(address, deadline), self._name)
         except DaemonAbsent:
@@ -154,18 +159,18 @@ class Client(Verbs):
                 raise
         from forged_client import autostart  # noqa: PLC0415 - most calls find a daemon
 
-        starting = autostart.start(address, self._executable, deadline)
+        starting = autostart.prepare_start(address, self._executable, deadline)
         try:
             for pause in retry_pauses():
                 time.sleep(min(pause, deadline.left("starting the daemon")))
                 try:
                     return Connection(dial(address, deadline), self._name)
                 except DaemonAbsent:
-                    starting.check()
+                    starting.proceed()
         finally:
-            starting.done()
+            starting.release_lock()
         raise AssertionError  # `retry_pauses` never ends
 
-    def _lock(self) -> LockType:
-        # One per process. A forked child may inherit a locked lock whose thread it does not have.
+    def _lock_of_process(self) -> LockType:
+        """Return the lock of this process; a child inherits locks, perhaps locked, without their threads."""
         return self._locks.setdefault(os.getpid(), allocate_lock())

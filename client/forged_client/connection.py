@@ -17,7 +17,7 @@ from forged_client.protocol import R, Reply, Request
 
 
 class Connection:
-    """An open socket and its `Exchange`."""
+    """One blocking connection to the daemon, for one request at a time."""
 
     def __init__(self, sock: _socket.socket, name: str) -> None:
         self._sock = sock
@@ -46,11 +46,13 @@ class Connection:
             yield from (reply for reply in self._receive(deadline) if reply.id == number)
 
     def close(self) -> None:
+        """Close the socket in this process alone."""
         # No shutdown(): in a forked child that would end the parent's connection too.
         self._sock.close()
 
     def _send(self, request: Request[R], deadline: Deadline) -> int:
-        number, frame = self._exchange.request(request)
+        """Send a request and return its id."""
+        number, frame = self._exchange.encode_request(request)
         doing = "sending the request"
         try:
             self._sock.settimeout(deadline.left(doing))
@@ -58,11 +60,12 @@ class Connection:
         except TimeoutError as error:
             raise deadline.exceeded(doing) from error
         except OSError as error:
-            self._read_refusal(deadline)
+            self._raise_refusal(deadline)
             raise ConnectionLost(f"the daemon closed the connection ({error.strerror})") from error
         return number
 
     def _receive(self, deadline: Deadline) -> list[Reply]:
+        """Wait for bytes and return the replies that they complete."""
         doing = "waiting for the reply"
         try:
             self._sock.settimeout(deadline.left(doing))
@@ -73,9 +76,9 @@ class Connection:
             raise ReplyLost(f"the connection broke before the reply ({error.strerror})") from error
         if not size:
             raise ReplyLost("the daemon closed the connection before it replied")
-        return self._exchange.replies(size)
+        return self._exchange.decode_replies(size)
 
-    def _read_refusal(self, deadline: Deadline) -> None:
+    def _raise_refusal(self, deadline: Deadline) -> None:
         """Raise the error that the daemon sent before it hung up (busy, another version), if there is one."""
         try:
             self._receive(deadline)

@@ -36,9 +36,9 @@ def daemon_environment(env: Mapping[str, str], address: str) -> dict[str, str]:
     """
     ours = env.get("HOME") or home(env)
     if why := folder_problem(ours):
-        raise _refusal("HOME", ours, why, "set HOME to your own home directory")
+        raise _make_refusal("HOME", ours, why, "set HOME to your own home directory")
     if why := folder_problem(os.path.dirname(address)):
-        raise _refusal(
+        raise _make_refusal(
             "the folder of the socket",
             os.path.dirname(address),
             why,
@@ -65,7 +65,7 @@ def _is_zone(text: str) -> bool:
 
 def check_program(path: str) -> None:
     """Check that no workspace can have made the program at this real path. Raises DaemonUnavailable."""
-    tree = _working_tree(working_directory())
+    tree = _outermost_work_tree(working_directory())
     if tree and f"{path}/".startswith(f"{tree}/"):
         raise DaemonUnavailable(
             f"cannot start the daemon: {path} lies in {tree}, where this program was started; "
@@ -116,7 +116,7 @@ def folder_problem(path: str, *, shared: bool = False) -> str:
 
 
 def is_only_ours(found: os.stat_result) -> bool:
-    """Return True if only this user and root can write there."""
+    """Return True if only this user and root can write to the file or folder with this status."""
     return found.st_uid in (os.geteuid(), 0) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
@@ -148,6 +148,7 @@ def _path_steps(path: str) -> Iterator[_PathStep]:
 
 
 def _problem_on_the_path(path: str, found: os.stat_result) -> str:
+    """Return the reason that another user could change this folder or link; empty if none could."""
     if found.st_uid not in (os.geteuid(), 0):
         return f"{path} belongs to another user"
     others = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
@@ -164,7 +165,7 @@ def _link_folders(way: list[_PathStep]) -> Iterator[str]:
             yield os.path.dirname(place)
 
 
-def _working_tree(directory: str) -> str:
+def _outermost_work_tree(directory: str) -> str:
     """Return the outermost git working tree around a directory, or "" if it holds the home."""
     if not directory:
         return ""
@@ -191,7 +192,8 @@ def _home_of_user() -> str:
         return "/"
 
 
-def _refusal(what: str, path: str, why: str, remedy: str) -> DaemonUnavailable:
+def _make_refusal(what: str, path: str, why: str, remedy: str) -> DaemonUnavailable:
+    """Return the error for an untrusted folder, with the reason and the remedy."""
     return DaemonUnavailable(
         f"cannot start the daemon: {what} ({path}) must be a folder that only you can write to, outside of "
         f"git work trees: {why}; {remedy}, or run `forged serve` yourself"

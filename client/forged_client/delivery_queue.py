@@ -93,7 +93,7 @@ class PendingEvent:
 
 
 class DeliveryQueue:
-    """The pending events of one session, in the process that created it; `last_reply` is the newest."""
+    """The undelivered events of one session, in the process that created it, with counts of outcomes."""
 
     def __init__(self) -> None:
         self.last_reply: Captured | None = None
@@ -112,25 +112,29 @@ class DeliveryQueue:
 
     @property
     def has_next(self) -> bool:
+        """Return True if an event can be taken."""
         return bool(self._turns or self._lasting)
 
     @property
     def waiting(self) -> int:
+        """Return the number of undelivered events, with the one in hand."""
         return len(self._turns) + len(self._lasting) + (self._in_hand is not None)
 
     def counts(self) -> Mapping[str, int]:
+        """Return how often each outcome came back, and how many events are waiting."""
         waiting = self.waiting
         return {**self._counts, **({"waiting": waiting} if waiting else {})}
 
     def add(self, kind: str, snapshot: MessageSnapshot) -> None:
+        """Add an event; it replaces pending turns with a beginning of its text. Above a limit drop one."""
         self._made += 1
         event = PendingEvent(f"{self._stem}-{self._made}", kind, snapshot)
         if kind == _TURN:
-            self._replace(event)
+            self._remove_covered(event)
             self._turns.append(event)
-            self._drop_oldest_windows()
+            self._drop_oldest_turns()
         elif len(self._lasting) < MAX_LASTING:
-            self._replace(event)
+            self._remove_covered(event)
             self._lasting.append(event)
         else:
             self._counts["dropped"] += 1
@@ -143,7 +147,7 @@ class DeliveryQueue:
             self._in_hand = self._turns.pop(0)
         return self._in_hand
 
-    def answered(self, event: PendingEvent, reply: Captured, verdict: Verdict, repaired: int) -> bool:
+    def record_reply(self, event: PendingEvent, reply: Captured, verdict: Verdict, repaired: int) -> bool:
         """Count the reply to the event in hand; return True if it is settled, else it is pending again."""
         self.last_reply = reply
         self._counts[reply.outcome if reply.status == "ok" else reply.status] += 1
@@ -153,7 +157,7 @@ class DeliveryQueue:
             return False
         self._in_hand = None
         given_up = int(verdict != "settled")
-        self._count(given_up=given_up, unread=reply.unread, repaired=repaired)
+        self._add_to_counts(given_up=given_up, unread=reply.unread, repaired=repaired)
         return True
 
     def put_back(self) -> None:
@@ -167,19 +171,22 @@ class DeliveryQueue:
             self._counts["replaced"] += 1
         else:
             self._turns.insert(0, event)
-            self._drop_oldest_windows()
+            self._drop_oldest_turns()
 
-    def _replace(self, event: PendingEvent) -> None:
+    def _remove_covered(self, event: PendingEvent) -> None:
+        """Remove the pending turns whose text this event contains, and count them as replaced."""
         left = [waiting for waiting in self._turns if not event.covers(waiting)]
-        self._count(replaced=len(self._turns) - len(left))
+        self._add_to_counts(replaced=len(self._turns) - len(left))
         self._turns = left
 
-    def _drop_oldest_windows(self) -> None:
+    def _drop_oldest_turns(self) -> None:
+        """Drop the oldest turns above the limit, and count them as dropped."""
         while len(self._turns) > MAX_WINDOWS:
             del self._turns[0]
             self._counts["dropped"] += 1
 
-    def _count(self, **numbers: int) -> None:
+    def _add_to_counts(self, **numbers: int) -> None:
+        """Add these numbers to the counts of the same names."""
         for name, number in numbers.items():
             if number:
                 self._counts[name] += number

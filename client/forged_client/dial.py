@@ -14,7 +14,7 @@ import sys
 import time
 from time import monotonic
 
-from forged_client.address import reach, socket_obstacle
+from forged_client.address import open_short_path, socket_obstacle
 from forged_client.errors import (
     AddressError,
     ConnectionLost,
@@ -36,7 +36,7 @@ _LONGEST_S = 86_400.0
 
 
 class Deadline:
-    """A point in time, `seconds` from now, over all of a call; not-a-number and negative values are now.
+    """Time limit of one whole call, `seconds` from now; not-a-number and negative values are now.
 
     Limits per operation would add up, and a peer that sends a byte now and then would renew them for ever.
     """
@@ -63,7 +63,7 @@ class Deadline:
         return DeadlineExceeded(f"no answer within {self._seconds:g} s ({doing})")
 
 
-def attempt(path: str) -> _socket.socket | None:
+def try_connect(path: str) -> _socket.socket | None:
     """Return a connected, non-blocking socket, or None while the daemon's backlog is full.
 
     Raises DaemonAbsent if no process listens there. Raises DaemonUnavailable for anything else, also if the
@@ -72,7 +72,7 @@ def attempt(path: str) -> _socket.socket | None:
     sock, directory = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM), -1
     try:
         sock.setblocking(False)
-        name, directory = reach(path)
+        name, directory = open_short_path(path)
         sock.connect(name)
         _check_owner(sock)
     except OSError as error:
@@ -93,9 +93,9 @@ def attempt(path: str) -> _socket.socket | None:
 
 
 def dial(path: str, deadline: Deadline) -> _socket.socket:
-    """Return a connected socket; wait for room in the backlog. Raises as `attempt`, and DeadlineExceeded."""
+    """Connect as `try_connect`, but wait for room in the backlog. Raises DeadlineExceeded too."""
     pauses = retry_pauses()
-    while (sock := attempt(path)) is None:
+    while (sock := try_connect(path)) is None:
         left = deadline.left("connecting: the daemon does not accept")
         time.sleep(min(next(pauses), left))
     return sock
@@ -120,6 +120,7 @@ def has_hung_up(sock: _socket.socket) -> bool:
 
 
 def _connect_error(path: str, error: OSError) -> DaemonUnavailable:
+    """Return the error for a failed connect: no daemon, an obstacle at the path, or another cause."""
     cause = error.strerror or type(error).__name__
     if error.errno in _ABSENT:
         if obstacle := socket_obstacle(path):
@@ -131,6 +132,7 @@ def _connect_error(path: str, error: OSError) -> DaemonUnavailable:
 
 
 def _check_owner(sock: _socket.socket) -> None:
+    """Check that this user or root owns the listener. Raises DaemonUnavailable."""
     # The request holds conversation text, so a listener of another user gets none of it.
     if not hasattr(_socket, "SO_PEERCRED"):
         return

@@ -20,12 +20,12 @@ Need = Literal["workspace", "memory", "retrieval", "state"]
 
 
 def one_of(what: str, words: Iterable[str]) -> msgspec.Meta:
-    """Annotate a text of a request with its allowed words; the daemon checks them."""
+    """Return the annotation of a request's text with its allowed words; the daemon checks them."""
     return msgspec.Meta(extra={"what": what, "words": tuple(words)})
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
-    """Base of everything the daemon may answer."""
+    """Base of all replies: the id of the request, a status, and the reason for it."""
 
     id: int = 0
     status: str = "ok"
@@ -67,7 +67,7 @@ class Request(msgspec.Struct, Generic[R], frozen=True, kw_only=True, tag_field="
 
     @property
     def is_write(self) -> bool:
-        """Return False if nothing is lost when the request is given up."""
+        """Return True for a request that may change something, so that giving it up may lose it."""
         return self.effect == "write" and not self.only_shows
 
     @classmethod
@@ -86,6 +86,7 @@ class Request(msgspec.Struct, Generic[R], frozen=True, kw_only=True, tag_field="
         return replace(self, seen=found) if found and not self.seen else self
 
     def _named_paths(self) -> Iterator[str]:
+        """Yield the paths in the fields that `paths` names."""
         for name in self.paths:
             value = getattr(self, name, None)
             if isinstance(value, str):

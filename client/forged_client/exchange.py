@@ -19,7 +19,7 @@ _HELLO_ID = 1
 
 
 class Exchange:
-    """Ids, hello and reply matching of one connection; no I/O."""
+    """Ids, hello and reply matching of one connection: encodes requests and decodes replies; no I/O."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -27,18 +27,18 @@ class Exchange:
         self.room = self._frames.room  # the connection receives the next bytes here
         self._last_id = 0
 
-    def request(self, request: protocol.Request[protocol.R]) -> tuple[int, bytes]:
+    def encode_request(self, request: protocol.Request[protocol.R]) -> tuple[int, bytes]:
         """Return the id of the request and the bytes to send, hello in front of the first.
 
         Raises RequestFailed("invalid") for values msgpack cannot hold, FrameTooLarge above the verb's limit.
         """
         first = self._last_id == 0
         number = _HELLO_ID + 1 if first else self._last_id + 1
-        frame = _encode_request(msgspec.structs.replace(request.with_seen(), id=number))
+        frame = _encode_frame(msgspec.structs.replace(request.with_seen(), id=number))
         self._last_id = number
-        return number, self._hello() + frame if first else frame
+        return number, self._encode_hello() + frame if first else frame
 
-    def replies(self, size: int) -> list[protocol.Reply]:
+    def decode_replies(self, size: int) -> list[protocol.Reply]:
         """Return the replies that the `size` bytes just received into `room` complete, without hello's.
 
         Raises the errors that end the connection: MalformedFrame, FrameTooLarge, ProtocolMismatch, or
@@ -48,11 +48,12 @@ class Exchange:
         arrived: list[protocol.Reply] = []
         while (body := self._frames.take()) is not None:
             reply = decode_reply(body)
-            if not self._concerns_connection(reply):
+            if not self._is_for_connection(reply):
                 arrived.append(reply)
         return arrived
 
-    def _hello(self) -> bytes:
+    def _encode_hello(self) -> bytes:
+        """Return the frame of the connection's first request, with versions and the client's name."""
         return encode(
             protocol.Hello(
                 id=_HELLO_ID,
@@ -64,7 +65,8 @@ class Exchange:
             )
         )
 
-    def _concerns_connection(self, reply: protocol.Reply) -> bool:
+    def _is_for_connection(self, reply: protocol.Reply) -> bool:
+        """Return True for the reply to hello. Raises the error that refuses the whole connection."""
         if isinstance(reply, protocol.Welcome):
             if reply.protocol != protocol.PROTOCOL_VERSION:
                 raise errors.ProtocolMismatch(_mismatch_message(f"version {reply.protocol}"))
@@ -124,7 +126,8 @@ def failed_reply(request: protocol.Request[protocol.R], error: errors.ClientErro
     return reply
 
 
-def _encode_request(request: protocol.Request[protocol.R]) -> bytes:
+def _encode_frame(request: protocol.Request[protocol.R]) -> bytes:
+    """Return the frame of a request. Raises RequestFailed for wrong values, FrameTooLarge above the limit."""
     try:
         frame = encode(request)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -137,6 +140,7 @@ def _encode_request(request: protocol.Request[protocol.R]) -> bytes:
 
 
 def _mismatch_message(theirs: str) -> str:
+    """Return the message of a ProtocolMismatch, with both versions."""
     return (
         f"client {__version__} speaks protocol version {protocol.PROTOCOL_VERSION}, the daemon says: {theirs}"
     )

@@ -36,12 +36,14 @@ class FrameHead(msgspec.Struct, frozen=True):
 
 # Built once, when first used: resolving the unions takes 2 ms each, and a client never needs the first.
 @cache
-def _requests() -> msgspec.msgpack.Decoder[Request[Any]]:
+def _request_decoder() -> msgspec.msgpack.Decoder[Request[Any]]:
+    """Return the decoder of all requests."""
     return msgspec.msgpack.Decoder(reduce(or_, REQUESTS))
 
 
 @cache
-def _replies() -> msgspec.msgpack.Decoder[Reply]:
+def _reply_decoder() -> msgspec.msgpack.Decoder[Reply]:
+    """Return the decoder of all replies."""
     return msgspec.msgpack.Decoder(reduce(or_, REPLIES))
 
 
@@ -56,20 +58,21 @@ def encode(message: Request[R] | Reply) -> bytes:
 
 def decode_request(body: bytes | memoryview) -> Request[Any]:
     """Return a request of this version. Raises MalformedFrame with the wrong field."""
-    return _decoded(_requests(), body)
+    return _decode(_request_decoder(), body)
 
 
 def decode_reply(body: bytes | memoryview) -> Reply:
     """Return a reply of this version. Raises MalformedFrame."""
-    return _decoded(_replies(), body)
+    return _decode(_reply_decoder(), body)
 
 
 def decode_head(body: bytes | memoryview) -> FrameHead:
     """Return type and id of a message of any type. Raises MalformedFrame."""
-    return _decoded(_heads, body)
+    return _decode(_heads, body)
 
 
-def _decoded(decoder: msgspec.msgpack.Decoder[_Body], body: bytes | memoryview) -> _Body:
+def _decode(decoder: msgspec.msgpack.Decoder[_Body], body: bytes | memoryview) -> _Body:
+    """Return the decoded message. Raises MalformedFrame, never with text of the message."""
     try:
         return decoder.decode(body)
     except UnicodeDecodeError as error:  # its message contains the bytes, which are user text
@@ -80,7 +83,7 @@ def _decoded(decoder: msgspec.msgpack.Decoder[_Body], body: bytes | memoryview) 
 
 
 class FrameCutter:
-    """One receive buffer that is cut into frames; `limit` is the size of a body."""
+    """Receive buffer of a connection that is cut into frames; `limit` is the most bytes of a body."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -116,15 +119,17 @@ class FrameCutter:
         if not self.held:
             self._start = 0
             if len(self._buffer) > BUFFER_BYTES:  # only a large frame needed the space
-                self._replace(bytearray(BUFFER_BYTES))
+                self._use_buffer(bytearray(BUFFER_BYTES))
         return body
 
     def _grow(self) -> None:
+        """Enlarge the buffer for the frame that has begun, at most fourfold."""
         size, claimed = len(self._buffer), int.from_bytes(self._buffer[:HEADER_BYTES])
         grown = bytearray(max(min(size * 4, HEADER_BYTES + claimed), size + BUFFER_BYTES))
         grown[:size] = self._buffer
-        self._replace(grown)
+        self._use_buffer(grown)
 
-    def _replace(self, buffer: bytearray) -> None:
+    def _use_buffer(self, buffer: bytearray) -> None:
+        """Continue with another buffer."""
         # Views of the old buffer stay valid, because they keep it alive.
         self._buffer, self._view = buffer, memoryview(buffer)

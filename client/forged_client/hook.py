@@ -50,28 +50,28 @@ def main(arguments: list[str]) -> None:
     """Run the hook and end the process."""
     try:
         for number in _SIGNALS:
-            _signal.signal(number, _end)
+            _signal.signal(number, _exit_on_signal)
         _signal.pthread_sigmask(_signal.SIG_UNBLOCK, _SIGNALS)
         _signal.setitimer(_signal.ITIMER_REAL, DEADLINE_S)
         ends = time.monotonic() + DEADLINE_S
-        payload = _read()
+        payload = _read_stdin()
         posix.fstat(1)  # where stdout is closed, the socket gets its number
         harness, signs = arguments[:1], [each[len(_SIGN) :] for each in arguments if each.startswith(_SIGN)]
         is_called = len(harness) + len(signs) == len(arguments) > len(signs)
         if is_called and payload and not _is_bypassed(posix.environ):
             headless = bool(signs) and is_headless([each.encode() for each in signs])
-            _write(answer(harness[0].encode(), payload, ends, headless=headless))
+            _write_stdout(answer(harness[0].encode(), payload, ends, headless=headless))
     except BaseException:  # noqa: BLE001, S110 - the harness must never see an error
         pass
     finally:
         posix._exit(0)
 
 
-def _end(*_: object) -> None:
+def _exit_on_signal(*_: object) -> None:
     posix._exit(0)
 
 
-def _read() -> bytes:
+def _read_stdin() -> bytes:
     """Return all of stdin, or nothing if it is too long."""
     data: list[bytes] = []
     while sum(map(len, data)) < READ:
@@ -81,7 +81,7 @@ def _read() -> bytes:
     return b""
 
 
-def _write(output: bytes) -> None:
+def _write_stdout(output: bytes) -> None:
     while output:
         output = output[posix.write(1, output) :]
 
@@ -97,24 +97,24 @@ def is_headless(signs: "list[bytes]", proc: bytes = b"/proc") -> bool:
         return True
     words = [each for each in signs if each.startswith(b"-") or b"=" not in each]
     try:
-        called = _harness(proc) if words else []
+        called = _harness_command(proc) if words else []
     except (OSError, ValueError):
         return False
     return any(each in words or each.partition(b"=")[0] in words for each in called[1:])
 
 
-def _harness(proc: bytes) -> "list[bytes]":
+def _harness_command(proc: bytes) -> "list[bytes]":
     """Return the command line of the harness: the first process above this one that is no shell."""
     pid = posix.getppid()
     for _ in range(_MOST_SHELLS):
-        called = _bytes_of(b"%s/%d/cmdline" % (proc, pid)).split(b"\0")[:-1]
+        called = _read_file(b"%s/%d/cmdline" % (proc, pid)).split(b"\0")[:-1]
         if not called or called[0].rpartition(b"/")[2].lstrip(b"-") not in _SHELLS:
             return called
-        pid = int(_bytes_of(b"%s/%d/stat" % (proc, pid)).rpartition(b")")[2].split()[1])
+        pid = int(_read_file(b"%s/%d/stat" % (proc, pid)).rpartition(b")")[2].split()[1])
     return []
 
 
-def _bytes_of(path: bytes) -> bytes:
+def _read_file(path: bytes) -> bytes:
     number = posix.open(path, posix.O_RDONLY)
     try:
         return posix.read(number, 1 << 16)
@@ -123,30 +123,30 @@ def _bytes_of(path: bytes) -> bytes:
 
 
 def answer(harness: bytes, payload: bytes, ends: float, *, headless: bool = False) -> bytes:
-    """Return the daemon's answer to a payload, before `ends` of the monotonic clock. Raises anything."""
+    """Send a payload to the daemon and return its answer, before `ends` of the monotonic clock."""
     if len(payload) > SENT:
-        payload = bytes(_slow_path().shortened(payload, SENT))
+        payload = bytes(_import_slow_path().shortened(payload, SENT))
     try:
         sock = _connect_or_start(ends)
     except Exception as error:  # noqa: BLE001 - as in `main`, but some errors need a notice
-        return bytes(_slow_path().address_notice(error, payload))
+        return bytes(_import_slow_path().address_notice(error, payload))
     left_ms = max(int((ends - time.monotonic() - _MARGIN_S) * 1000), 1)
-    sock.sendall(_frame(HELLO) + _frame(request(harness, payload, left_ms, headless=headless)))
-    if _MISMATCH in (greeting := _receive_frame(sock)):
-        return bytes(_slow_path().protocol_notice(fields_of(greeting)[b"message"], payload))
-    return output_of(_receive_frame(sock))
+    asked = encode_request(harness, payload, left_ms, headless=headless)
+    sock.sendall(_add_length(HELLO) + _add_length(asked))
+    if _MISMATCH in (greeting := _receive_body(sock)):
+        return bytes(_import_slow_path().protocol_notice(fields_of(greeting)[b"message"], payload))
+    return output_of(_receive_body(sock))
 
 
-def request(harness: bytes, payload: bytes, within_ms: int, *, headless: bool = False) -> bytes:
+def encode_request(harness: bytes, payload: bytes, within_ms: int, *, headless: bool = False) -> bytes:
+    """Return the body of a `Hook` request as msgpack."""
     sizes = len(harness).to_bytes(1, "big"), len(payload).to_bytes(4, "big"), within_ms.to_bytes(2, "big")
     named, sent, within = b"\xd9" + sizes[0] + harness, b"\xc6" + sizes[1] + payload, b"\xcd" + sizes[2]
-    flag = b"\xa8headless" + (b"\xc3" if headless else b"\xc2")
-    return (
-        _HOOK + named + b"\xa7payload" + sent + b"\xa9within_ms" + within + _seen(payload) + _VERSION + flag
-    )
+    rest = _encode_seen(payload) + _VERSION + b"\xa8headless" + (b"\xc3" if headless else b"\xc2")
+    return _HOOK + named + b"\xa7payload" + sent + b"\xa9within_ms" + within + rest
 
 
-def _seen(payload: bytes) -> bytes:
+def _encode_seen(payload: bytes) -> bytes:
     """Return the field `seen`: device and inode of the payload's paths in this process."""
     found = dict[bytes, bytes]()
     for path, is_file in _paths(payload):
@@ -172,7 +172,7 @@ def _paths(payload: bytes) -> "list[tuple[bytes, bool]]":
         path = payload[start:end] if end > 0 else b""
         is_plain = not payload[at + len(key) : start - 1].strip(b" \t\r\n:[") and path[:1] == b"/"
         if not is_plain or b"\\" in path or payload.find(key, at + 1) >= 0:
-            return list(_slow_path().paths(payload, _MOST_PATH))
+            return list(_import_slow_path().paths(payload, _MOST_PATH))
         found.append((path, is_file))
     return found
 
@@ -186,15 +186,15 @@ def output_of(body: bytes) -> bytes:
 
 
 def fields_of(body: bytes) -> "dict[bytes, bytes]":
-    """Return the fields of a reply of texts, bytes and small numbers. Raises as `output_of`."""
+    """Return the fields of a reply as bytes: texts, bytes and small numbers. Raises as `output_of`."""
     at, values = 1, list[bytes]()
     while at < len(body):
-        value, at = _value(body, at)
+        value, at = _read_value(body, at)
         values.append(value)
     return dict(zip(values[::2], values[1::2], strict=True))
 
 
-def _value(body: bytes, at: int) -> tuple[bytes, int]:
+def _read_value(body: bytes, at: int) -> tuple[bytes, int]:
     """Return the text, bytes or small number at `at`, and the place after it."""
     kind = body[at]
     if kind < 0x80:
@@ -207,11 +207,11 @@ def _value(body: bytes, at: int) -> tuple[bytes, int]:
     return body[start : start + size], start + size
 
 
-def _frame(body: bytes) -> bytes:
+def _add_length(body: bytes) -> bytes:
     return len(body).to_bytes(4, "big") + body
 
 
-def _receive_frame(sock: _socket.socket) -> bytes:
+def _receive_body(sock: _socket.socket) -> bytes:
     size = int.from_bytes(_receive_exactly(sock, 4), "big")
     if size > _REPLY:
         raise ValueError
@@ -233,14 +233,14 @@ def _connect_or_start(ends: float) -> _socket.socket:
     path = address(posix.environ)
     try:
         if path and len(path) <= _PATH:
-            return _check_peer(_connected(path))
+            return _check_peer(_connect(path))
     except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):
         pass
-    started_connection: _socket.socket = _slow_path().started_connection(ends - time.monotonic())
-    return _check_peer(started_connection)
+    sock: _socket.socket = _import_slow_path().connect_or_start(ends - time.monotonic())
+    return _check_peer(sock)
 
 
-def _connected(path: bytes) -> _socket.socket:
+def _connect(path: bytes) -> _socket.socket:
     sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     sock.connect(path)
     return sock
@@ -281,8 +281,8 @@ def _is_private(path: bytes) -> bool:
     return found.st_uid == posix.geteuid() and found.st_mode == 0o040700
 
 
-def _slow_path() -> "ModuleType":
-    """Import the rare cases; their package is not on the path of a program."""
+def _import_slow_path() -> "ModuleType":
+    """Import and return the module of rare cases; its package is not on the path of a program."""
     folder = __file__.rpartition("/")[0].rpartition("/")[0]
     if folder not in sys.path:
         sys.path.append(folder)  # last, so that no module of Python is hidden

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 
 from forged_client.address import socket_path
-from forged_client.autostart import start
+from forged_client.autostart import prepare_start
 from forged_client.dial import Deadline, dial, retry_pauses
 from forged_client.errors import AddressError, DaemonAbsent
 
@@ -22,32 +22,33 @@ _LONGEST = 256_000
 _LONGEST_WORD = 16_000
 
 
-def started_connection(within_s: float) -> _socket.socket:
+def connect_or_start(within_s: float) -> _socket.socket:
     """Return a blocking connection to the daemon, which is started if none listens yet.
 
     Raises ClientError.
     """
     path, deadline = socket_path(), Deadline(within_s)
     try:
-        return _blocking(dial(path, deadline))
+        return _make_blocking(dial(path, deadline))
     except DaemonAbsent:
-        starting = start(path, None, deadline)
+        starting = prepare_start(path, None, deadline)
     try:
         for pause in retry_pauses():
             try:
                 sock = dial(path, deadline)
             except DaemonAbsent:
-                starting.check()
+                starting.proceed()
             else:
-                return _blocking(sock)
+                return _make_blocking(sock)
             left = deadline.left("starting the daemon")
             time.sleep(min(pause, left))
     finally:
-        starting.done()
+        starting.release_lock()
     raise AssertionError  # `retry_pauses` never ends
 
 
-def _blocking(sock: _socket.socket) -> _socket.socket:
+def _make_blocking(sock: _socket.socket) -> _socket.socket:
+    """Return the same socket, in blocking mode."""
     sock.setblocking(True)
     return sock
 
@@ -70,7 +71,7 @@ def protocol_notice(message: bytes, payload: bytes) -> bytes:
 
 
 def _notice(why: str, payload: bytes) -> bytes:
-    """Return the answer with this notice, or nothing for other events."""
+    """Return the answer to a session's start with this notice; empty for other events."""
     event = json.loads(payload)
     if event.get("hook_event_name") != "SessionStart" or event.get("source") in {"clear", "compact"}:
         return b""
@@ -81,7 +82,7 @@ def shortened(payload: bytes, most: int) -> bytes:
     """Return a payload of at most `most` bytes, with its longest texts cut. Raises the errors of json."""
     given, longest = json.loads(payload), _LONGEST
     while len(payload) > most and longest:
-        payload = json.dumps(_cut(given, longest)).encode()
+        payload = json.dumps(_cut_texts(given, longest)).encode()
         longest //= 2
     return payload
 
@@ -101,12 +102,12 @@ def paths(payload: bytes, most: int) -> Iterator[tuple[bytes, bool]]:
                 yield path, is_file
 
 
-def _cut(value: object, longest: int) -> object:
+def _cut_texts(value: object, longest: int) -> object:
     """Return the value with its texts cut; a `<private>` span before the cut stays hidden."""
     if isinstance(value, dict):
-        return {name: _cut(each, longest) for name, each in value.items()}
+        return {name: _cut_texts(each, longest) for name, each in value.items()}
     if isinstance(value, list):
-        return [_cut(each, longest) for each in value]
+        return [_cut_texts(each, longest) for each in value]
     if not isinstance(value, str) or len(value) <= longest:
         return value
     end = max(value.rfind(blank, max(longest - _LONGEST_WORD, 0), longest) for blank in " \n")

@@ -56,9 +56,9 @@ class MessageSnapshot:
         self._flat: list[object] = []  # no pair for each message, which the garbage collector would visit
         given = listed(messages)
         first = window_start(given, last_summary_index)
-        _take(given[:first], self._flat)
+        _append_messages(given[:first], self._flat)
         self.start = len(self._flat)
-        _take(given[first:], self._flat)
+        _append_messages(given[first:], self._flat)
 
     def __iter__(self) -> Iterator[tuple[str, Content, bool]]:
         """Yield role and content of each message, and True if it belongs to the window."""
@@ -69,33 +69,34 @@ class MessageSnapshot:
     @property
     def characters(self) -> int:
         """Count the characters to read, roles included."""
-        return sum(map(_length, self._flat))
+        return sum(map(_count_characters, self._flat))
 
     def begins_with(self, other: MessageSnapshot) -> bool:
         """Return True if the text of another window is the beginning of this one's."""
         return self.start == other.start and self._flat[: len(other._flat)] == other._flat
 
 
-def _length(content: object) -> int:
+def _count_characters(content: object) -> int:
+    """Return the number of characters in a content; 0 for other values."""
     if isinstance(content, str):
         return len(content)
     return sum(len(each) for each in content if isinstance(each, str)) if isinstance(content, tuple) else 0
 
 
-def _take(given: tuple[object, ...], flat: list[object]) -> None:
-    """Append the texts of messages; frequent forms are read by a fast path."""
+def _append_messages(given: tuple[object, ...], flat: list[object]) -> None:
+    """Append role and texts of messages to `flat`; frequent forms are read by a fast path."""
     for each in given:
         if type(each) is dict and type(content := each.get("content")) is str:
             role = each.get("role")
             if type(role) is str and role in READ_ROLES:
                 flat += (role, content)
                 continue
-        if not _took_plain(each, flat):
-            _take_any(each, flat)
+        if not _append_plain(each, flat):
+            _append_any(each, flat)
 
 
-def _took_plain(each: object, flat: list[object]) -> bool:
-    """Append a dict with parts; return False for a message that needs the general path."""
+def _append_plain(each: object, flat: list[object]) -> bool:
+    """Append a message that is a dict with parts; return False if it needs the general path."""
     if type(each) is not dict or type(role := each.get("role")) is not str:
         return False
     role = GEMINI_ROLES.get(role, role)
@@ -132,7 +133,8 @@ def _plain_parts(content: object) -> Content | None:
     return tuple(found)
 
 
-def _take_any(each: object, flat: list[object]) -> None:
+def _append_any(each: object, flat: list[object]) -> None:
+    """Append role and content of a message of any form."""
     role = role_of(each)
     if role not in READ_ROLES:
         return
@@ -144,12 +146,13 @@ def _take_any(each: object, flat: list[object]) -> None:
 def _media_of(given: object) -> tuple[str, ...]:
     """Return the media types of a message; _UNREADABLE for one that cannot be read."""
     try:
-        return tuple(_media(content_of(given)))
+        return tuple(_media_types(content_of(given)))
     except Exception:  # noqa: BLE001 - the agent's objects run their own code here
         return (_UNREADABLE,)
 
 
-def _media(content: object) -> Iterable[str]:
+def _media_types(content: object) -> Iterable[str]:
+    """Yield the types of a content's parts that forged cannot read, such as images."""
     for part in content if isinstance(content, (list, tuple)) else ():
         kind = field_of(part, "type")
         if isinstance(kind, str) and kind in _MEDIA_TYPES:

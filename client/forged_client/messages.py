@@ -32,11 +32,11 @@ def window(
     """Return as many messages as were given, with text only in those the daemon reads. Never raises."""
     given = listed(messages)
     start = window_start(given, last_summary_index)
-    room, open_spans = limit_bytes, _open_spans(given)
+    room, open_spans = limit_bytes, _open_spans_of(given)
     newest_first: list[Message] = []
     for position in range(len(given) - 1, -1, -1):
         readable = position >= start and room > 0
-        message, size = _read(given[position], open_spans[position]) if readable else (None, 0)
+        message, size = _read_message(given[position], open_spans[position]) if readable else (None, 0)
         if message is None:
             message = Message(role=role_of(given[position]))
         elif size > room:
@@ -48,12 +48,13 @@ def window(
     return tuple(reversed(newest_first))
 
 
-def public(text: str) -> str:
+def public_text(text: str) -> str:
     """Return a query or hypothesis without private spans; the encoder refuses other types."""
     return without_private(text) if isinstance(text, str) else text
 
 
-def _open_spans(given: tuple[object, ...]) -> list[int]:
+def _open_spans_of(given: tuple[object, ...]) -> list[int]:
+    """Return how many private spans are open before each message."""
     messages = ((role_of(each), each) for each in given)
     return open_spans_before(
         (role, (text for _, text in texts_of(each)) if role == "user" else ()) for role, each in messages
@@ -76,20 +77,21 @@ def listed(messages: Iterable[object] | None) -> tuple[object, ...]:
 
 
 def role_of(given: object) -> str:
+    """Return the role of a message, such as `user`; empty if it cannot be read. Never raises."""
     try:
-        role = field_of(given, "role") or _speaking(given)
+        role = field_of(given, "role") or _role_of_class(given)
     except Exception:  # noqa: BLE001 - as above
         return ""
     return GEMINI_ROLES.get(role, role) if isinstance(role, str) and role.isascii() else ""
 
 
-def _speaking(given: object) -> str:
+def _role_of_class(given: object) -> str:
     """Return the role by the message's class; empty for a subagent's message, like a tool's."""
     role = _SPEAKING.get(type(given).__name__, "")
     return role if role and not field_of(given, "parent_tool_use_id") else ""
 
 
-def _read(given: object, open_spans: int) -> tuple[Message | None, int]:
+def _read_message(given: object, open_spans: int) -> tuple[Message | None, int]:
     """Return the message with its text and the text's bytes; None for one the daemon does not read."""
     role, parts, size = role_of(given), list[ContentPart](), 0
     if role not in READ_ROLES:
@@ -98,7 +100,7 @@ def _read(given: object, open_spans: int) -> tuple[Message | None, int]:
         return Message(role=role), 0
     for kind, text in texts_of(given):
         public, open_spans = cut_private(text, open_spans)
-        sendable, taken = _encodable(public)
+        sendable, taken = _repair_text(public)
         parts.append(ContentPart(type=kind, text=sendable))
         size += taken
     return Message(role=role, content=parts[0].text if len(parts) == 1 else tuple(parts) or None), size
@@ -113,11 +115,13 @@ def texts_of(given: object) -> tuple[tuple[str, str], ...]:
 
 
 def content_of(given: object) -> object:
+    """Return the content of a message, which Gemini calls `parts`."""
     content = field_of(given, "content")
     return field_of(given, "parts") if content is None else content
 
 
 def _text_parts(content: object) -> Iterable[tuple[str, str]]:
+    """Yield kind and text of each text part of a content, without reasoning."""
     for part in content if isinstance(content, (list, tuple)) else (content,):
         if isinstance(part, str):
             yield "text", part
@@ -128,10 +132,11 @@ def _text_parts(content: object) -> Iterable[tuple[str, str]]:
 
 
 def field_of(given: object, name: str) -> object:
+    """Return a key of a mapping or an attribute of an object; None if it is missing."""
     return given.get(name) if isinstance(given, Mapping) else getattr(given, name, None)
 
 
-def _encodable(text: str) -> tuple[str, int]:
+def _repair_text(text: str) -> tuple[str, int]:
     """Return the text without lone surrogates, which are not valid UTF-8, and its bytes."""
     if text.isascii():
         return text, len(text)

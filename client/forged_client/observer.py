@@ -44,7 +44,7 @@ _PAUSE_S = 0.001
 
 
 class BaseObserver:
-    """Common base of both observers: one session of an agent; no method raises or waits."""
+    """Base of both observers, which hand over the turns of one session; no method raises or waits."""
 
     def __init__(
         self,
@@ -60,29 +60,31 @@ class BaseObserver:
         self._address = address
         self._autostart = autostart
         self._agent = agent
-        self._start()
+        self._set_up()
 
-    def _start(self) -> None:
+    def _set_up(self) -> None:
+        """Create the queue and the client."""
         raise NotImplementedError
 
-    def _add(self, kind: str, snapshot: MessageSnapshot) -> None:
+    def _enqueue(self, kind: str, snapshot: MessageSnapshot) -> None:
+        """Add an event to the queue, to be sent without a wait of the caller."""
         raise NotImplementedError
 
     def on_turn_complete(self, messages: Iterable[object], last_summary_index: int = 0) -> None:
-        """Capture the window as it is now; the caller may change `messages` afterwards."""
-        self._add("turn", MessageSnapshot(messages, last_summary_index))
+        """Queue the window for capture as it is now; the caller may change `messages` afterwards."""
+        self._enqueue("turn", MessageSnapshot(messages, last_summary_index))
 
     def on_compaction(self, messages: Iterable[object], last_summary_index: int = 0) -> None:
-        """Capture the messages that a summary is about to replace."""
-        self._add("compaction", MessageSnapshot(messages, last_summary_index))
+        """Queue the messages that a summary is about to replace, for capture."""
+        self._enqueue("compaction", MessageSnapshot(messages, last_summary_index))
 
     def on_session_end(self, messages: Iterable[object], last_summary_index: int = 0) -> None:
-        """Capture the window at the end of the session; it replaces a pending turn that is a part of it."""
-        self._add("session_end", MessageSnapshot(messages, last_summary_index))
+        """Queue the window at the session's end, for capture; it replaces a pending turn that is a part."""
+        self._enqueue("session_end", MessageSnapshot(messages, last_summary_index))
 
 
 class Observer(BaseObserver):
-    """Captures one session of an agent; no method raises, and `on_...` never wait.
+    """Hands over the turns of one session for capture; no method raises, and `on_...` never wait.
 
     `counts` is how often each outcome came back (`accepted`, `durable`, `rejected`, ... or the status of a
     failed call). It also counts windows that were `replaced` by newer ones with the same text, and events
@@ -93,7 +95,8 @@ class Observer(BaseObserver):
     `forgectl captured`.
     """
 
-    def _start(self) -> None:
+    def _set_up(self) -> None:
+        """Create an empty queue and a client, and register the observer for the end of the process."""
         self._client = Client(
             self._address,
             timeout_s=SEND_TIMEOUT_S,
@@ -101,10 +104,11 @@ class Observer(BaseObserver):
             strict=True,
             name="forged-observer",
         )
-        self._begin()
+        self._reset()
         _observers.add(self)
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
+        """Create an empty queue and a lock, without a sender thread; also in a forked child."""
         self._queue = DeliveryQueue()
         self._changed = threading.Condition()
         self._sender: threading.Thread | None = None
@@ -113,11 +117,13 @@ class Observer(BaseObserver):
 
     @property
     def counts(self) -> Mapping[str, int]:
+        """Return how often each outcome came back, and how many events are waiting."""
         with self._changed:
             return self._queue.counts()
 
     @property
     def last_reply(self) -> Captured | None:
+        """Return the newest reply of the daemon; None before the first."""
         return self._queue.last_reply
 
     def close(self, timeout_s: float = 2.0) -> bool:
@@ -131,24 +137,27 @@ class Observer(BaseObserver):
 
     def start_closing(self) -> None:
         """Begin to close without waiting."""
-        self._revive_after_fork()
+        self._reset_after_fork()
         with self._changed:
             self._closing = True
             self._changed.notify_all()
 
-    def _add(self, kind: str, snapshot: MessageSnapshot) -> None:
-        self._revive_after_fork()
+    def _enqueue(self, kind: str, snapshot: MessageSnapshot) -> None:
+        """Add an event to the queue and wake the sender; at the end of the process send it at once."""
+        self._reset_after_fork()
         with self._changed:
             self._queue.add(kind, snapshot)
             self._wake_sender()
         if _ending.by is not None:  # an event of the agent's own exit handler
             self.close(_ending.seconds())
 
-    def _revive_after_fork(self) -> None:
+    def _reset_after_fork(self) -> None:
+        """Drop the parent's events and state in a forked child."""
         if self._queue.is_of_parent:  # a forked child has no sender thread, and the lock may be held
-            self._begin()
+            self._reset()
 
     def _wake_sender(self) -> None:
+        """Wake the sender thread, or start it."""
         self._closing = False
         if self._sender is None:
             self._sender = threading.Thread(target=self._send_all, name="forged-observer", daemon=True)
@@ -161,37 +170,38 @@ class Observer(BaseObserver):
     # Runs in the background thread.
 
     def _send_all(self) -> None:
+        """Send the pending events; wait between failed attempts, and stop when the observer closes."""
         retry_s = FIRST_RETRY_S
         try:
-            while (event := self._taken()) is not None:
-                if self._is_settled(event):
+            while (event := self._take_next()) is not None:
+                if self._deliver(event):
                     retry_s = FIRST_RETRY_S
-                elif self._may_retry_after(retry_s):
+                elif self._wait_to_retry(retry_s):
                     retry_s = min(retry_s * 2, LAST_RETRY_S)
                 else:
                     return
         finally:
             if self._sender is threading.current_thread():  # an error ended the loop
-                self._end()
+                self._end_sender()
 
-    def _taken(self) -> PendingEvent | None:
-        """Return the next event, turns last; None when the observer is closed and the queue empty."""
+    def _take_next(self) -> PendingEvent | None:
+        """Wait for the next event, turns last; return None and end the thread when the observer closes."""
         with self._changed:
             self._changed.wait_for(lambda: self._queue.has_next or self._closing)
             if not self._queue.has_next:
-                self._end()
+                self._end_sender()
             return self._queue.take()
 
-    def _is_settled(self, event: PendingEvent) -> bool:
+    def _deliver(self, event: PendingEvent) -> bool:
         """Send an event and count the reply; return False if the event has to be sent again."""
         request = event.request(self._workspace, self._session_id, self._agent)
-        parts = SplitCapture(request, event.snapshot, meanwhile=self._breathe)
-        reply, verdict = self._answer(parts)
+        parts = SplitCapture(request, event.snapshot, meanwhile=self._yield_interpreter)
+        reply, verdict = self._send_parts(parts)
         with self._changed:
-            return self._queue.answered(event, reply, verdict, parts.repaired)
+            return self._queue.record_reply(event, reply, verdict, parts.repaired)
 
-    def _answer(self, parts: SplitCapture) -> tuple[Captured, Verdict]:
-        """Return the reply to the last part, or the first refusal, with the verdict on it."""
+    def _send_parts(self, parts: SplitCapture) -> tuple[Captured, Verdict]:
+        """Send the parts of an event; return the last reply, or the first refusal, and the verdict on it."""
         replies: list[Captured] = []
         try:
             for part in parts:
@@ -203,23 +213,23 @@ class Observer(BaseObserver):
         reply = reply_of_all_parts(replies)
         return reply, verdict_on_part(part, reply)
 
-    def _may_retry_after(self, seconds: float) -> bool:
+    def _wait_to_retry(self, seconds: float) -> bool:
         """Wait before the next attempt; return False if the observer is closing."""
         with self._changed:
             was_closing = self._closing
             self._changed.wait_for(lambda: self._closing, seconds)
             if was_closing:
-                self._end()
+                self._end_sender()
             return not was_closing
 
-    def _breathe(self) -> None:
-        """Leave the interpreter to the agent, now and then."""
+    def _yield_interpreter(self) -> None:
+        """Sleep for a millisecond after each millisecond of work, so that the agent's threads can run."""
         if time.monotonic() > self._slice_ends and not self._closing:
             time.sleep(_PAUSE_S)
             self._slice_ends = time.monotonic() + _SLICE_S
 
-    def _end(self) -> None:
-        """End the thread under the lock, so that no event is added meanwhile."""
+    def _end_sender(self) -> None:
+        """Close the client and end the sender, under the lock, so that no event is added meanwhile."""
         with self._changed:
             self._client.close()
             self._sender = None
@@ -229,11 +239,11 @@ class Observer(BaseObserver):
 class PendingAtExit(Protocol):
     """An observer without a thread that has pending events."""
 
-    def at_exit(self) -> Observer | None:
+    def observer_for_exit(self) -> Observer | None:
         """Return an `Observer` that sends the pending events when the process ends."""
 
 
-class _Ending:
+class _ProcessEnd:
     """The end of the process: the deadline of all deliveries, once it has begun."""
 
     by: float | None = None
@@ -243,15 +253,16 @@ class _Ending:
         return SEND_TIMEOUT_S if self.by is None else max(self.by - time.monotonic(), 0)
 
 
-_ending = _Ending()
+_ending = _ProcessEnd()
 _observers: WeakSet[Observer] = WeakSet()
 pending_at_exit: set[PendingAtExit] = set()
 
 
 @atexit.register
 def _deliver_at_exit() -> None:
+    """Send the pending events of all observers when the process ends, within `EXIT_S` seconds."""
     _ending.by = time.monotonic() + EXIT_S
-    observers = [*_observers, *filter(None, (each.at_exit() for each in pending_at_exit))]
+    observers = [*_observers, *filter(None, (each.observer_for_exit() for each in pending_at_exit))]
     for observer in observers:
         observer.start_closing()
     for observer in observers:

@@ -102,7 +102,7 @@ class Ping(Request[Pong], frozen=True, tag="ping"):
 
 
 class HandedOver(Reply, frozen=True, tag="handed_over"):
-    """The daemon `pid` hands its place to its successor, with descriptors in this frame.
+    """Reply to `HandOver`: the daemon `pid` hands over its place, with descriptors in this frame.
 
     First the lock, then the listening socket, then any number of vector packs. The successor answers READY
     once it has them, and the old daemon YOURS; then it ends. Without YOURS the old daemon goes on, and the
@@ -113,7 +113,7 @@ class HandedOver(Reply, frozen=True, tag="handed_over"):
 
 
 class HandOver(Request[HandedOver], frozen=True, tag="hand_over"):
-    """Ask the running daemon for its place; `pid` and `version` are those of the new daemon.
+    """Ask the running daemon for its place and its sockets; `pid` and `version` are the new daemon's.
 
     The old daemon answers the requests in progress, closes all its files, and then replies. No agent sends
     this.
@@ -129,11 +129,11 @@ class HandOver(Request[HandedOver], frozen=True, tag="hand_over"):
 READY, YOURS = b"r", b"y"
 
 
-def _leaves(base: type[M]) -> Iterator[type[M]]:
+def _leaf_classes(base: type[M]) -> Iterator[type[M]]:
     """Yield all messages of a kind, without classes that have subclasses, such as options of a verb."""
     for each in base.__subclasses__():
-        yield from _leaves(each) if each.__subclasses__() else (each,)
+        yield from _leaf_classes(each) if each.__subclasses__() else (each,)
 
 
-REQUESTS = tuple(_leaves(Request))
-REPLIES = tuple(_leaves(Reply))
+REQUESTS = tuple(_leaf_classes(Request))
+REPLIES = tuple(_leaf_classes(Reply))

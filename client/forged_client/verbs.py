@@ -26,7 +26,7 @@ from typing import (
 from forged_client import protocol
 from forged_client.address import checked, socket_path
 from forged_client.dial import Deadline
-from forged_client.messages import RETRIEVE_BYTES, public, window
+from forged_client.messages import RETRIEVE_BYTES, public_text, window
 from forged_client.protocol import (
     Capture,
     Document,
@@ -59,10 +59,14 @@ Made = Request[A] | tuple[Request[A], float | None] | Iterator[Request[A]]
 
 
 class _Blocking(Protocol):
+    """Client with a blocking `ask`."""
+
     def ask(self, request: Request[R], *, timeout_s: float | None = None) -> R: ...
 
 
 class _Awaited(Protocol):
+    """Client with an `ask` to await."""
+
     async def ask(self, request: Request[R], *, timeout_s: float | None = None) -> R: ...
 
 
@@ -89,16 +93,17 @@ class verb(Generic[P, A]):  # noqa: N801 - reads as a declaration
         """Send the request. Raises TypeError for missing or unknown fields, and for one text for several."""
         if self._many is None:
             hints = get_type_hints(self._make)
-            self._many = frozenset(name for name, hint in hints.items() if _is_of_many(hint))
-        given = dict(zip(_fields(self._make), args, strict=False), **named)
+            self._many = frozenset(name for name, hint in hints.items() if _takes_several(hint))
+        given = dict(zip(_parameter_names(self._make), args, strict=False), **named)
         if wrong := [name for name in given.keys() & self._many if isinstance(given[name], str)]:
             raise TypeError(f"{self.__name__}: {wrong[0]} takes several, such as a tuple, and not a str")
         return self._ask(client, self._make(*args, **named))
 
     def _ask(self, client: Any, made: Any) -> Any:
+        """Send a built request, with its own time limit or as several captures, by the client."""
         if isinstance(made, Request):
             return client.ask(made)
-        return client.ask(made[0], timeout_s=made[1]) if isinstance(made, tuple) else client._hand_over(made)
+        return client.ask(made[0], timeout_s=made[1]) if isinstance(made, tuple) else client._send_parts(made)
 
     @property
     def request(self) -> type[Request[A]]:
@@ -119,13 +124,13 @@ class verb(Generic[P, A]):  # noqa: N801 - reads as a declaration
         return made.replace(parameters=[me, *fields], return_annotation=self.request.reply_type())
 
 
-def _is_of_many(hint: object) -> bool:
+def _takes_several(hint: object) -> bool:
     """Return True for a parameter of several texts or values, where a `str` would be a mistake."""
     kinds = (hint, *get_args(hint))
     return any(get_origin(each) in {tuple, Iterable} and get_args(each)[0] is not object for each in kinds)
 
 
-def _fields(make: Any) -> tuple[str, ...]:
+def _parameter_names(make: Any) -> tuple[str, ...]:
     """Return the names of the positional fields, in order, and further fields behind them."""
     names: tuple[str, ...] = getattr(make, "__struct_fields__", ()) or make.__code__.co_varnames
     return names
@@ -251,7 +256,7 @@ def retrieve_request(
         turn_id=turn_id,
         messages=window(messages, last_summary_index, RETRIEVE_BYTES),
         last_summary_index=last_summary_index,
-        hypotheses=tuple(map(public, hypotheses)),
+        hypotheses=tuple(map(public_text, hypotheses)),
         token_budget=token_budget,
         timeout_s=timeout_s,
         min_generation=min_generation,
@@ -279,11 +284,11 @@ def search_request(
     """
     return Search(
         workspace=workspace,
-        query=public(query),
+        query=public_text(query),
         limit=limit,
         min_generation=min_generation,
         rated=rated,
-        hypotheses=tuple(map(public, hypotheses)),
+        hypotheses=tuple(map(public_text, hypotheses)),
         agent=agent,
         session_id=session_id,
     )
@@ -291,7 +296,7 @@ def search_request(
 
 def why_request(workspace: str, *, session_id: str = "", query: str = "", agent: str = "") -> Why:
     """Explain the last injection of a session, or the results of a query now."""
-    return Why(workspace=workspace, session_id=session_id, query=public(query), agent=agent)
+    return Why(workspace=workspace, session_id=session_id, query=public_text(query), agent=agent)
 
 
 def recall_request(
@@ -313,7 +318,7 @@ def recall_request(
     """
     return Recall(
         workspace=workspace,
-        query=public(query),
+        query=public_text(query),
         session_id=_text_id(session_id),
         user_id=_text_id(user_id),
         agent_id=_text_id(agent_id),
@@ -382,6 +387,7 @@ def try_request(*, timeout_s: float = 60.0) -> tuple[Try, float | None]:
 
 
 def _text_id(given: object) -> str:
+    """Return an id as text; empty for None."""
     return "" if given is None else str(given)
 
 
@@ -455,6 +461,7 @@ class Verbs:
         raise NotImplementedError
 
     def _socket_path(self) -> str:
+        """Return the socket path given to the client, or the user's own. Raises AddressError."""
         return socket_path() if self._address is None else checked(self._address)
 
     def _deadline(self, request: Request[R], timeout_s: float | None) -> Deadline:

@@ -56,7 +56,7 @@ class CallLimiter:
             return False
         refusal = self._governor.admit(_estimate(event))
         if refusal is None:
-            self._attempt.abandoned()  # admitted before, but without a call
+            self._attempt.abandon()  # admitted before, but without a call
             self._attempt = self._health.begin()
             return True
         self._until, self._why = now + min(refusal.wait_s, _LOOK_AGAIN_S), refusal.message
@@ -66,28 +66,28 @@ class CallLimiter:
         """Record an answer of the model about an event; without calls in `usage`, release the attempt."""
         if usage.calls:
             self._spend(event, usage, failed=0)
-            self._health.made(usage.calls)
-            self._attempt.succeeded()
-        self._attempt.abandoned()
+            self._health.record_calls(usage.calls)
+            self._attempt.record_success()
+        self._attempt.abandon()
 
     def failed(self, event: Event, report: TaskFailed) -> None:
         """Record a failed task; the report tells if a call caused it.
 
         An unusable answer does not mean that the model is down: the event waits or fails by its own attempts.
         """
-        self._attempt.abandoned()
+        self._attempt.abandon()
         if report.reason in _NO_CALL_FAILED:
             return
         unsaid = report.reason == "timeout" and not report.usage.calls
         usage = _guessed(event) if unsaid else report.usage
         self._spend(event, usage, failed=usage.calls)
-        self._health.made(usage.calls)
+        self._health.record_calls(usage.calls)
         error = ProviderError(report.message, reason=report.reason, retry_after_s=report.retry_after_s)
-        self._health.failed(error)  # count once: the event itself may be the cause
+        self._health.record_failure(error)  # count once: the event itself may be the cause
 
     def lost(self, event: Event) -> None:
         """Record the death of a worker that may have made a call; the call counts by its estimate."""
-        self._attempt.abandoned()
+        self._attempt.abandon()
         self._spend(event, _guessed(event), failed=1)
 
     def _spend(self, event: Event, usage: Usage, *, failed: int) -> None:

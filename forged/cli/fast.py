@@ -110,11 +110,11 @@ def _say_pong(version: str, build: str, as_json: bool) -> int | None:
 def _pong_arrives(environ: Mapping[str, str]) -> tuple[str, str]:
     """Return version and build of a daemon that answers a ping as expected, else empty texts."""
     from forged_client.address import socket_path  # noqa: PLC0415
-    from forged_client.dial import attempt  # noqa: PLC0415
+    from forged_client.dial import try_connect  # noqa: PLC0415
     from forged_client.errors import ClientError  # noqa: PLC0415
 
     try:
-        sock = attempt(socket_path(environ))
+        sock = try_connect(socket_path(environ))
         if sock is None:
             return "", ""
     except ClientError:

@@ -109,7 +109,7 @@ def _check_configuration(call: Invocation) -> None:
 def _hands_over(call: Invocation, before: int) -> bool:
     """Return True if a new daemon took over; False if the old one hangs or cannot hand over."""
     try:
-        successor = autostart.replace(address_of(call), call.executable, env=call.environ)
+        successor = autostart.start_replacement(address_of(call), call.executable, env=call.environ)
     except ClientError as error:
         raise Stop("unavailable", str(error)) from error
     if not _within(_BEGINS_S, lambda: running(call) not in {0, before} or successor.poll() is not None):

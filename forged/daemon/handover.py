@@ -26,7 +26,7 @@ from forged.daemon import listening, systemd
 from forged.daemon.listening import AlreadyRunning
 from forged.maps import MOST_PACKS, Indexer, ModelCache, RootIndex, pack_name
 from forged_client import framing
-from forged_client.dial import attempt, retry_pauses
+from forged_client.dial import retry_pauses, try_connect
 from forged_client.errors import DaemonAbsent, DaemonUnavailable
 from forged_client.protocol import (
     MAX_REPLY_BYTES,
@@ -115,7 +115,7 @@ def take(path: str, *, replace: bool = False) -> AddressClaim:
 def _is_deserted(path: str) -> bool:
     """Return True if no daemon listens there: the owner of the lock is ending, or beginning."""
     try:
-        opened = attempt(path)
+        opened = try_connect(path)
     except DaemonAbsent:
         return True
     except DaemonUnavailable:
@@ -128,7 +128,7 @@ def _is_deserted(path: str) -> bool:
 def _asked(path: str) -> AddressClaim | None:
     """Return the address if its daemon gives it; None if no daemon answers any more."""
     try:
-        opened = attempt(path)
+        opened = try_connect(path)
     except DaemonAbsent:
         return None
     except DaemonUnavailable as error:

@@ -13,7 +13,7 @@ import socket
 import stat
 
 from forged.errors import ForgedError
-from forged_client.address import reach, socket_obstacle
+from forged_client.address import open_short_path, socket_obstacle
 from forged_client.errors import AddressError
 
 BACKLOG = 1024  # a full one makes connect fail at once with EAGAIN
@@ -75,7 +75,7 @@ def bind(path: str) -> socket.socket:
     fresh = f"{path[:-1]}~"  # not longer than the path itself, which may be at the limit
     before, directory = os.umask(0o077), -1
     try:
-        name, directory = reach(fresh)
+        name, directory = open_short_path(fresh)
         _unlink(fresh, directory)
         listening.bind(name)
         listening.listen(BACKLOG)

@@ -15,7 +15,7 @@ ServerEnv = Literal["passed", "named", "written"]
 
 
 class AgentRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One table of the file; `name` is its name there."""
+    """Row of agents.toml: the way to connect one agent; that file documents its keys."""
 
     title: str
     program: str
@@ -43,12 +43,12 @@ class AgentRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def agent_rows() -> dict[str, AgentRow]:
-    """Return all rows by their names."""
+    """Return the rows of agents.toml by the names of the agents."""
     text = resources.files("forged.integrations").joinpath("agents.toml").read_text("utf-8")
     read = msgspec.convert(tomllib.loads(text), dict[str, AgentRow])
     return {name: msgspec.structs.replace(row, name=name) for name, row in read.items()}
 
 
 def template(name: str) -> str:
-    """Return the text of a template."""
+    """Return the text of a template file of the plug-in."""
     return resources.files("forged.integrations").joinpath("plugin", name).read_text("utf-8")

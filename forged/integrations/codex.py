@@ -22,20 +22,20 @@ _HOOKS_FILE = "codex/hooks.json"
 
 
 def is_on(folder: str, plugin: str) -> bool:
-    """Return True if the plug-in is enabled. Raises IntegrationError."""
-    plugins = _config(folder).get("plugins")
+    """Return True if Codex's configuration enables the plug-in. Raises IntegrationError."""
+    plugins = _read_config(folder).get("plugins")
     one = plugins.get(plugin) if isinstance(plugins, dict) else None
     return isinstance(one, dict) and one.get("enabled") is not False
 
 
-def trust(folder: str, plugin: str, hooks: dict[str, list[object]]) -> Trust:
-    """Return True if all of these hooks are trusted as they are. Raises IntegrationError."""
-    section = _config(folder).get("hooks")
+def hook_trust(folder: str, plugin: str, hooks: dict[str, list[object]]) -> Trust:
+    """Return `given` if Codex trusts all these hooks as they are, else `missing`. Raises IntegrationError."""
+    section = _read_config(folder).get("hooks")
     states = section.get("state") if isinstance(section, dict) else None
     if not isinstance(states, dict):
         return "missing"
     for event, groups in hooks.items():
-        name = _snake(event)
+        name = _snake_case(event)
         noted = states.get(f"{plugin}:{_HOOKS_FILE}:{name}:0:0")
         if not isinstance(noted, dict) or noted.get("trusted_hash") != _hash(name, groups[0]):
             return "missing"
@@ -50,11 +50,13 @@ def _hash(event: str, group: object) -> str:
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
-def _snake(event: str) -> str:
+def _snake_case(event: str) -> str:
+    """Return an event's name in snake case, as Codex writes it."""
     return re.sub("(?<=[a-z])(?=[A-Z])", "_", event).lower()
 
 
-def _config(folder: str) -> dict[str, object]:
+def _read_config(folder: str) -> dict[str, object]:
+    """Return config.toml of a Codex folder; empty if there is none. Raises IntegrationError."""
     path = os.path.join(folder, "config.toml")
     try:
         return tomllib.loads(file_io.read(path) or "")

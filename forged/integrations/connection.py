@@ -23,7 +23,7 @@ from forged.integrations.record import AgentRecord
 
 
 def connect(machine: Machine, row: AgentRow) -> Iterator[str]:
-    """Connect an agent, or bring its connection up to date."""
+    """Connect an agent, or bring its connection up to date; yield each step as a sentence."""
     now = status.state(machine, row, exact=True)
     if now.connection == "connected":
         yield "is connected already"
@@ -45,14 +45,14 @@ def connect(machine: Machine, row: AgentRow) -> Iterator[str]:
 
 
 def disconnect(machine: Machine, row: AgentRow) -> Iterator[str]:
-    """Remove the connection of an agent, and nothing else."""
+    """Remove the connection of an agent and its record, and nothing else; yield each step."""
     if row.way == "plugin":
         yield from _uninstall(machine, row)
     elif row.way == "file":
         yield from _remove_files(machine, row)
     else:
         yield from _remove_settings(machine, row)
-    _note(machine, row, None)
+    _record_changes(machine, row, None)
 
 
 def planned_steps(machine: Machine, row: AgentRow) -> tuple[str, ...]:
@@ -85,12 +85,12 @@ def owns_service(machine: Machine) -> bool:
 
 def record_service(machine: Machine, *, installed: bool) -> None:
     """Record whether setup installed the systemd units."""
-    _make_data(machine)
+    _make_data_folder(machine)
     record.save(machine, msgspec.structs.replace(record.load(machine), service=installed))
 
 
 def remove_own_files(machine: Machine) -> Iterator[str]:
-    """Remove forged's own files after the last agent was disconnected."""
+    """Remove forged's own files and the record, once that has no agent and no service; yield a sentence."""
     known = record.load(machine)
     if known.agents or known.service:
         return
@@ -98,7 +98,7 @@ def remove_own_files(machine: Machine) -> Iterator[str]:
     names = sorted(rendering.plugin_files(machine), key=len, reverse=True)
     for name in names:
         file_io.remove(os.path.join(machine.plugin, name))
-    for folder in sorted({above for name in names for above in _parents(name)}, key=len, reverse=True):
+    for folder in sorted({above for name in names for above in _folders_above(name)}, key=len, reverse=True):
         file_io.remove_empty(os.path.join(machine.plugin, folder))
     file_io.remove_empty(machine.plugin)
     record.erase(machine)
@@ -106,7 +106,8 @@ def remove_own_files(machine: Machine) -> Iterator[str]:
         yield f"removed {machine.plugin}"
 
 
-def _parents(name: str) -> Iterator[str]:
+def _folders_above(name: str) -> Iterator[str]:
+    """Yield the folders above a relative path, innermost first."""
     while name := os.path.dirname(name):
         yield name
 
@@ -115,15 +116,16 @@ def _parents(name: str) -> Iterator[str]:
 
 
 def _install(machine: Machine, row: AgentRow, now: status.AgentState) -> Iterator[str]:
+    """Install the plug-in by the agent's own commands; yield the step."""
     if not now.program:
         raise IntegrationError(
             f"{row.program} is not in PATH: {row.install}, then `forgectl setup {row.name}`"
         )
-    _note(machine, row, AgentRecord(now.program))
-    _render(machine)
+    _record_changes(machine, row, AgentRecord(now.program))
+    _write_plugin_folder(machine)
     if now.connection:
         for arguments in row.removes:
-            _quietly(machine, row, now.program, arguments)
+            _call_ignoring_failure(machine, row, now.program, arguments)
     for arguments in row.installs:
         harness.call(machine, row, now.program, arguments)
     if not status.state(machine, row).connection:
@@ -134,6 +136,7 @@ def _install(machine: Machine, row: AgentRow, now: status.AgentState) -> Iterato
 
 
 def _uninstall(machine: Machine, row: AgentRow) -> Iterator[str]:
+    """Remove the plug-in by the agent's own commands; yield the step."""
     program = machine.program(row.program) or record.load(machine).agents.get(row.name, AgentRecord()).program
     if not program or not os.access(program, os.X_OK):
         raise IntegrationError(
@@ -142,7 +145,7 @@ def _uninstall(machine: Machine, row: AgentRow) -> Iterator[str]:
     os.makedirs(machine.plugin, mode=0o700, exist_ok=True)
     was_there = bool(status.state(machine, row).connection)
     for arguments in row.removes:
-        _quietly(machine, row, program, arguments)
+        _call_ignoring_failure(machine, row, program, arguments)
     if (left := status.state(machine, row)).connection:
         harness.call(machine, row, program, row.removes[0])
         raise IntegrationError(f"{row.program} has removed its plug-in, but {left.detail}")
@@ -150,7 +153,7 @@ def _uninstall(machine: Machine, row: AgentRow) -> Iterator[str]:
     yield f"removed the plug-in by {called}" if was_there else "no plug-in of forged was there"
 
 
-def _quietly(machine: Machine, row: AgentRow, program: str, arguments: tuple[str, ...]) -> None:
+def _call_ignoring_failure(machine: Machine, row: AgentRow, program: str, arguments: tuple[str, ...]) -> None:
     """Run an agent's command whose failure does not matter, because the state is read afterwards."""
     try:
         harness.call(machine, row, program, arguments)
@@ -158,7 +161,7 @@ def _quietly(machine: Machine, row: AgentRow, program: str, arguments: tuple[str
         return
 
 
-def _render(machine: Machine) -> None:
+def _write_plugin_folder(machine: Machine) -> None:
     """Write the folder of the plug-in; unchanged files are left alone."""
     try:
         file_io.make_folders(machine.plugin)
@@ -174,13 +177,15 @@ def _render(machine: Machine) -> None:
 
 
 def _write_files(machine: Machine, row: AgentRow) -> Iterator[str]:
+    """Write forged's own files into the agent's folder; yield each step."""
     for name, text in rendering.files(row, machine).items():
         path = os.path.join(machine.folder(row), name)
-        _write_recorded(machine, row, path, text)
+        _write_and_record(machine, row, path, text)
         yield f"wrote {path}"
 
 
 def _remove_files(machine: Machine, row: AgentRow) -> Iterator[str]:
+    """Remove forged's own files from the agent's folder; yield each step."""
     for name in rendering.files(row, machine):
         path = os.path.join(machine.folder(row), name)
         if os.path.lexists(path):
@@ -189,6 +194,7 @@ def _remove_files(machine: Machine, row: AgentRow) -> Iterator[str]:
 
 
 def _write_settings(machine: Machine, row: AgentRow) -> Iterator[str]:
+    """Write forged's entries into the agent's settings, in place of older ones; yield each step."""
     for path, wanted in status.settings(machine, row).items():
         before, head = file_io.read(path), _file_head(machine, row, path)
         try:
@@ -200,11 +206,12 @@ def _write_settings(machine: Machine, row: AgentRow) -> Iterator[str]:
             remedy = "fix it, or add these yourself and leave the rest as it is"
             raise IntegrationError(f"{path}: {error}; {remedy}: {_manual_lines(wanted)}") from error
         if text != before:
-            _write_recorded(machine, row, path, text, made)
+            _write_and_record(machine, row, path, text, made)
             yield f"wrote forged's entries into {path}"
 
 
 def _remove_settings(machine: Machine, row: AgentRow) -> Iterator[str]:
+    """Remove forged's entries from the agent's settings; yield each step."""
     for path in status.settings(machine, row):
         before = file_io.read(path)
         if before is None or not before.strip():
@@ -223,9 +230,10 @@ def _remove_settings(machine: Machine, row: AgentRow) -> Iterator[str]:
             yield f"removed forged's entries from {path}"
 
 
-def _write_recorded(
+def _write_and_record(
     machine: Machine, row: AgentRow, path: str, text: str, made: tuple[entries.Path, ...] = ()
 ) -> None:
+    """Write a file, and record it with the folders and containers made for it."""
     before, known = file_io.read(path), _agent_record(machine, row)
     folders = file_io.write(path, text, before)
     done = AgentRecord(
@@ -234,14 +242,16 @@ def _write_recorded(
         (*known.files, path) if before is None else known.files,
         (*known.folders, *folders),
     )
-    _note(machine, row, done)
+    _record_changes(machine, row, done)
 
 
 def _manual_lines(wanted: tuple[entries.SettingsEntry, ...]) -> str:
+    """Return the entries as the text of a file, for a person to copy."""
     return entries.add("", wanted, {})[0]
 
 
 def _file_head(machine: Machine, row: AgentRow, path: str) -> entries.Head:
+    """Return the members with which a new settings file at this path begins."""
     return next((head for place, head in row.head.items() if status.path_of(machine, row, place) == path), {})
 
 
@@ -249,26 +259,29 @@ def _file_head(machine: Machine, row: AgentRow, path: str) -> entries.Head:
 
 
 def _agent_record(machine: Machine, row: AgentRow) -> AgentRecord:
+    """Return the recorded changes for an agent; empty ones if there are none."""
     return record.load(machine).agents.get(row.name, AgentRecord())
 
 
 def _made_containers(machine: Machine, row: AgentRow, path: str) -> tuple[entries.Path, ...]:
+    """Return the containers that setup made in a settings file."""
     return _agent_record(machine, row).made.get(path, ())
 
 
-def _note(machine: Machine, row: AgentRow, done: AgentRecord | None) -> None:
+def _record_changes(machine: Machine, row: AgentRow, done: AgentRecord | None) -> None:
     """Record the changes for an agent, or remove the record and its empty folders."""
     known = record.load(machine)
     if done is None:
         for folder in reversed(_agent_record(machine, row).folders):
             file_io.remove_empty(folder)
     else:
-        made = _make_data(machine)
+        made = _make_data_folder(machine)
         known = msgspec.structs.replace(known, folders=(*known.folders, *made))
     record.save(machine, record.with_agent(known, row.name, done))
 
 
-def _make_data(machine: Machine) -> list[str]:
+def _make_data_folder(machine: Machine) -> list[str]:
+    """Create forged's data folder; return the folders that were new."""
     try:
         return file_io.make_folders(machine.data)
     except OSError as error:

@@ -21,7 +21,7 @@ Head = Mapping[str, int]
 
 
 class SettingsEntry(msgspec.Struct, frozen=True):
-    """One entry of forged; `key` is empty for an item of an array."""
+    """One entry of forged in an agent's settings; `key` is empty for an item of an array."""
 
     path: Path
     key: str
@@ -73,12 +73,14 @@ def has_all(text: str, entries: Sequence[SettingsEntry], *, exact: bool = True) 
 
 
 def _comparable(value: object, *, exact: bool) -> object:
+    """Return an entry without its environment, unless `exact`."""
     if exact or not isinstance(value, dict):
         return value
     return {key: each for key, each in value.items() if key != "env"}
 
 
 def _insert_entry(text: str, entry: SettingsEntry, made: list[Path]) -> str:
+    """Return the text with one entry; add the containers made for it to `made`."""
     node = parse(text)
     if node.kind != "{":
         raise UnfitSettings("it contains no object")
@@ -100,6 +102,7 @@ def _insert_entry(text: str, entry: SettingsEntry, made: list[Path]) -> str:
 
 
 def _nested(entry: SettingsEntry, depth: int) -> object:
+    """Return the entry inside the containers below `depth`."""
     value: object = {entry.key: entry.value} if entry.key else [entry.value]
     for name in reversed(entry.path[depth:]):
         value = {name: value}
@@ -107,6 +110,7 @@ def _nested(entry: SettingsEntry, depth: int) -> object:
 
 
 def _without_container(text: str, path: Path) -> str:
+    """Return the text without the container at this path, if that is empty."""
     node: Node | None = parse(text)
     for key in path[:-1]:
         node = node.member(key) if node else None
@@ -124,10 +128,12 @@ def _without_head(text: str, head: Head) -> str:
 
 
 def _is_blank(text: str) -> bool:
+    """Return True if a text has only blanks, or a byte order mark."""
     return not text.strip(" \t\r\n\ufeff")
 
 
 def _own_entries(text: str) -> Iterator[tuple[Node, int]]:
+    """Yield forged's entries: for each the container, and the entry's number in it."""
     root = parse(text)
     for name, node in zip(root.keys, root.values, strict=False):
         if name in {"mcpServers", "servers"}:
@@ -138,6 +144,7 @@ def _own_entries(text: str) -> Iterator[tuple[Node, int]]:
 
 
 def _runs_forged(value: object) -> bool:
+    """Return True if an entry runs a program of forged, or has only such hooks."""
     if not isinstance(value, dict):
         return False
     if isinstance(inner := value.get("hooks"), list):

@@ -51,35 +51,35 @@ def servers(known: Mapping[str, tuple[int, str, str, str]] | None = None) -> tup
     """Return the model servers that answer on loopback."""
     found = []
     for name, (port, path, section, field) in (SERVERS if known is None else known).items():
-        names = _asked(port, path, section, field)
+        names = _ask_models(port, path, section, field)
         if names is not None:
             found.append(ModelServer(name, f"http://127.0.0.1:{port}/v1", names))
     return tuple(found)
 
 
 def keys(machine: Machine) -> tuple[str, ...]:
-    """Return the names of variables that hold API keys."""
+    """Return the names of set environment variables that hold API keys."""
     return tuple(name for name in _KEYS if machine.environ.get(name))
 
 
 def classifiers(machine: Machine, titles: Mapping[str, str]) -> tuple[ClassifierProgram, ...]:
-    """Return the installed agents that could classify; none does before you configure it."""
+    """Return the installed agents that could classify, with the cost; none does before you configure it."""
     calls = TURNS // _TURNS_A_CALL
     return tuple(
-        ClassifierProgram(_named(name), titles[name], calls, calls * (_TEXT_TOKENS + added))
+        ClassifierProgram(_config_name(name), titles[name], calls, calls * (_TEXT_TOKENS + added))
         for name, added in config.AGENTS.items()
         if machine.program(name)
     )
 
 
-def _named(agent: str) -> str:
+def _config_name(agent: str) -> str:
     """Return the program's name in the configuration; some need a model in it."""
     name = f"cli:{agent}"
     return f"{name}/MODEL" if config.unusable_reason("classifier", name) else name
 
 
-def _asked(port: int, path: str, section: str, field: str) -> tuple[str, ...] | None:
-    """Return names of models; None if no model server answers in time."""
+def _ask_models(port: int, path: str, section: str, field: str) -> tuple[str, ...] | None:
+    """Return the names of a server's models on this port; None if it does not answer in time."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_WITHIN_S)
     ends = time.monotonic() + _WITHIN_S
     try:

@@ -23,7 +23,7 @@ class IntegrationError(ForgedError):
 
 
 def read(path: str) -> str | None:
-    """Return the text of a file; None if it does not exist."""
+    """Return the text of a file of this user; None if it does not exist. Raises IntegrationError."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -90,6 +90,7 @@ def remove_empty(folder: str) -> bool:
 
 
 def _replace_file(target: str, data: bytes, mode: int) -> None:
+    """Write the data to a temporary file, sync it, and move it to the target."""
     fresh = f"{target}.{secrets.token_hex(4)}.tmp"
     try:
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

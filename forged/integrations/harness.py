@@ -27,7 +27,7 @@ _UNKNOWN = re.compile(
 
 
 def call(machine: Machine, row: AgentRow, program: str, arguments: Sequence[str]) -> None:
-    """Run a command of the agent. Raises IntegrationError with its output."""
+    """Run a command of the agent in forged's folder. Raises IntegrationError with its output."""
     words = [program, *(argument.replace("{folder}", machine.plugin) for argument in arguments)]
     code, output = _run(words, _environment(machine, row, program), machine.plugin, _WITHIN_S)
     if code == 0:
@@ -77,12 +77,12 @@ def _run(
             stderr=subprocess.STDOUT,
             start_new_session=True,
         ) as process:
-            return _output(process, within_s)
+            return _wait_for_output(process, within_s)
     except OSError as error:
         return 127, f"{error.strerror}"
 
 
-def _output(process: subprocess.Popen[bytes], within_s: float) -> tuple[int | None, str]:
+def _wait_for_output(process: subprocess.Popen[bytes], within_s: float) -> tuple[int | None, str]:
     """Return exit code and output of a process, and end its whole group."""
     try:
         output, _ = process.communicate(timeout=within_s)

@@ -25,7 +25,7 @@ class NotJson(ValueError):  # noqa: N818 - reads as the state it names
 
 
 class Node(msgspec.Struct, frozen=True):
-    """A value and its place: `text[start:end]`. `keys` are empty except for an object."""
+    """A JSON value and its place, `text[start:end]`. `keys` are empty except for an object."""
 
     start: int
     end: int
@@ -49,11 +49,11 @@ class Node(msgspec.Struct, frozen=True):
 
 
 def parse(text: str) -> Node:
-    """Return the tree of a text."""
-    at = _skip(text, 0)
-    node = _node(text, at, 0)
-    if (rest := _skip(text, node.end)) < len(text):
-        raise _error(text, rest)
+    """Return the tree of a text. Raises NotJson."""
+    at = _skip_blanks(text, 0)
+    node = _parse_node(text, at, 0)
+    if (rest := _skip_blanks(text, node.end)) < len(text):
+        raise _error_at(text, rest)
     return node
 
 
@@ -75,12 +75,12 @@ def cut(text: str, parent: Node, number: int) -> str:
     node = parent.values[number]
     start = parent.key_starts[number] if parent.kind == "{" else node.start
     start -= len(text[:start]) - len(text[:start].rstrip(" \t\r\n"))
-    comma = _skip(text, node.end)
+    comma = _skip_blanks(text, node.end)
     if text[comma] == ",":
         return text[:start] + text[node.end : comma] + text[comma + 1 :]
     if number == 0:
         return text[:start] + text[node.end :]
-    before = _skip(text, parent.values[number - 1].end)
+    before = _skip_blanks(text, parent.values[number - 1].end)
     return text[:before] + text[before + 1 : start] + text[node.end :]
 
 
@@ -89,54 +89,58 @@ def is_bare(text: str, node: Node) -> bool:
     return bool(node.kind) and not node.values and not text[node.start + 1 : node.end - 1].strip()
 
 
-def _node(text: str, at: int, depth: int) -> Node:
+def _parse_node(text: str, at: int, depth: int) -> Node:
+    """Return the value that begins at a place."""
     if depth > _DEEPEST:
-        raise _error(text, at)
+        raise _error_at(text, at)
     opened = text[at : at + 1]
     if opened in {"{", "["}:
-        return _container(text, at, opened, depth)
+        return _parse_container(text, at, opened, depth)
     found = _SCALAR.match(text, at)
     if not found:
-        raise _error(text, at)
+        raise _error_at(text, at)
     try:
         return Node(at, found.end(), "", json.loads(found.group(), strict=False))
     except ValueError as error:
-        raise _error(text, at) from error
+        raise _error_at(text, at) from error
 
 
-def _container(text: str, start: int, opened: str, depth: int) -> Node:
+def _parse_container(text: str, start: int, opened: str, depth: int) -> Node:
+    """Return the object or array that begins at a place."""
     closed = "}" if opened == "{" else "]"
     keys: list[str] = []
     starts: list[int] = []
     values: list[Node] = []
-    at = _skip(text, start + 1)
+    at = _skip_blanks(text, start + 1)
     while text[at : at + 1] != closed:
         if opened == "{":
-            key, starts, at = _key(text, at, starts, depth)
+            key, starts, at = _parse_key(text, at, starts, depth)
             keys.append(key)
-        values.append(_node(text, at, depth + 1))
-        at = _skip(text, values[-1].end)
+        values.append(_parse_node(text, at, depth + 1))
+        at = _skip_blanks(text, values[-1].end)
         if text[at : at + 1] == ",":
-            at = _skip(text, at + 1)
+            at = _skip_blanks(text, at + 1)
         elif text[at : at + 1] != closed:
-            raise _error(text, at)
+            raise _error_at(text, at)
     return Node(start, at + 1, opened, None, tuple(keys), tuple(starts), tuple(values))
 
 
-def _key(text: str, at: int, starts: Sequence[int], depth: int) -> tuple[str, list[int], int]:
+def _parse_key(text: str, at: int, starts: Sequence[int], depth: int) -> tuple[str, list[int], int]:
     """Return a key, the places of all keys up to it, and the place of its value."""
-    name = _node(text, at, depth + 1)
-    colon = _skip(text, name.end)
+    name = _parse_node(text, at, depth + 1)
+    colon = _skip_blanks(text, name.end)
     if not isinstance(name.scalar, str) or text[colon : colon + 1] != ":":
-        raise _error(text, at)
-    return name.scalar, [*starts, at], _skip(text, colon + 1)
+        raise _error_at(text, at)
+    return name.scalar, [*starts, at], _skip_blanks(text, colon + 1)
 
 
-def _skip(text: str, at: int) -> int:
+def _skip_blanks(text: str, at: int) -> int:
+    """Return the place after blanks and comments."""
     blank = _BLANK.match(text, at)
     return blank.end() if blank else at
 
 
-def _error(text: str, at: int) -> NotJson:
+def _error_at(text: str, at: int) -> NotJson:
+    """Return the error with the line of a place."""
     line = text.count("\n", 0, at) + 1
     return NotJson(f"it is no JSON at line {line}")

@@ -37,7 +37,10 @@ RECORD = "setup.json"
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """Environment of setup. `data` is forged's data folder; no program in `workspace` is ever run."""
+    """Locations and environment of this machine. `data` is forged's data folder.
+
+    No program in `workspace` is ever run.
+    """
 
     home: str
     environ: Mapping[str, str]
@@ -49,7 +52,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def plugin(self) -> str:
-        """Return the folder of the plug-in of three agents."""
+        """Return the folder of the plug-in that agents install by their own commands."""
         return os.path.join(self.data, "plugin")
 
     def hook_command(self, agent: str) -> tuple[str, ...]:
@@ -66,7 +69,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
         return f"{shlex.join(self.hook_command(agent))} 2>/dev/null || true"
 
     def server(self, agent: str) -> dict[str, Any]:
-        """Return the command of this agent's MCP server."""
+        """Return command and arguments of this agent's MCP server."""
         return {"command": self.python, "args": ["-I", "-S", self.bridge, agent]}
 
     @property
@@ -81,14 +84,15 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
         """Return the folder of an agent, even if it does not exist."""
         if sys.platform == "darwin" and row.macos:
             return self.path(row.macos)
-        found = (self._named(place) for place in row.places)
+        found = (self._resolve_place(place) for place in row.places)
         return next((path for path in found if path), self.path(row.places[-1]))
 
     def path(self, place: str) -> str:
         """Return the absolute path of a place that may begin with ~."""
         return os.path.join(self.home, place[2:]) if place.startswith("~/") else place
 
-    def _named(self, place: str) -> str:
+    def _resolve_place(self, place: str) -> str:
+        """Return the path of a place that may begin with a variable; empty if that is not set."""
         if not place.startswith("$"):
             return self.path(place)
         variable, _, rest = place[1:].partition("/")
@@ -97,17 +101,18 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
     def program(self, name: str) -> str:
         """Return the absolute path of a program, never one in the current repository; "" if there is none."""
-        candidates = (os.path.join(folder, name) for folder in self._search())
+        candidates = (os.path.join(folder, name) for folder in self._program_folders())
         usable = (path for path in candidates if os.path.isfile(path) and os.access(path, os.X_OK))
         return next((path for path in usable if not self.is_of_workspace(path)), "")
 
-    def _search(self) -> Iterator[str]:
+    def _program_folders(self) -> Iterator[str]:
+        """Yield the folders in which programs are searched for: of PATH, and of installers."""
         yield from filter(os.path.isabs, self.environ.get("PATH", "").split(":"))
         yield from (os.path.join(self.home, folder) for folder in _PROGRAM_FOLDERS)
 
     def is_of_workspace(self, path: str) -> bool:
         """Return True if a path is in the current repository, by its name or after resolving links."""
-        top = _top(os.path.realpath(self.workspace)) if self.workspace else "/"
+        top = _repository_top(os.path.realpath(self.workspace)) if self.workspace else "/"
         if top in {"/", os.path.realpath(self.home)}:
             return False
         return any(f"{each}/".startswith(f"{top}/") for each in (path, os.path.realpath(path)))
@@ -126,7 +131,8 @@ def machine_of(environ: Mapping[str, str], workspace: str) -> Machine:
     )
 
 
-def _top(folder: str) -> str:
+def _repository_top(folder: str) -> str:
+    """Return the first folder upwards that has a .git; the given folder if there is none."""
     at = folder
     while not os.path.lexists(os.path.join(at, ".git")):
         if (above := os.path.dirname(at)) == at:

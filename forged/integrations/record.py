@@ -29,7 +29,10 @@ class AgentRecord(msgspec.Struct, frozen=True):
 
 
 class SetupRecord(msgspec.Struct, frozen=True):
-    """All changes. `folders` were made for forged's files, from the top; `service`: by setup."""
+    """All changes that setup made. `folders` were made for forged's files, from the top.
+
+    `service`: setup installed the systemd units of the daemon.
+    """
 
     version: str = forged.__version__
     agents: dict[str, AgentRecord] = {}
@@ -38,7 +41,7 @@ class SetupRecord(msgspec.Struct, frozen=True):
 
 
 def load(machine: Machine) -> SetupRecord:
-    """Return the record; an empty one if it cannot be read."""
+    """Return the record of setup's changes; an empty one if it cannot be read."""
     text = file_io.read(os.path.join(machine.data, RECORD))
     if text is None:
         return SetupRecord()
@@ -49,7 +52,7 @@ def load(machine: Machine) -> SetupRecord:
 
 
 def save(machine: Machine, record: SetupRecord) -> None:
-    """Write the record. Raises NotDone."""
+    """Write the record, if it has changed. Raises IntegrationError."""
     path = os.path.join(machine.data, RECORD)
     before = file_io.read(path)
     text = msgspec.json.format(msgspec.json.encode(record)).decode() + "\n"
@@ -58,7 +61,7 @@ def save(machine: Machine, record: SetupRecord) -> None:
 
 
 def erase(machine: Machine) -> None:
-    """Remove the record, and its folders if they are empty."""
+    """Remove the record, and the folders made for it if they are empty."""
     folders = load(machine).folders
     file_io.remove(os.path.join(machine.data, RECORD))
     for folder in reversed(folders):

@@ -25,15 +25,15 @@ def plugin_files(machine: Machine) -> dict[str, str]:
 
 
 def files(row: AgentRow, machine: Machine) -> dict[str, str]:
-    """Return the files for one agent, by name."""
-    values = _values(row, machine)
-    return {name: _filled(source, values) for name, source in row.files.items()}
+    """Return the rendered files for one agent: texts by their names."""
+    values = _placeholder_values(row, machine)
+    return {name: _render_template(source, values) for name, source in row.files.items()}
 
 
 def hooks(row: AgentRow, machine: Machine) -> dict[str, list[object]]:
-    """Return the hooks of all events of an agent."""
+    """Return the hook settings of an agent, by event."""
     line = machine.hook_shell_line(row.name)
-    return {event: [_hook(row, line, round(wait / row.unit_s))] for event, wait in row.events.items()}
+    return {event: [_hook_setting(row, line, round(wait / row.unit_s))] for event, wait in row.events.items()}
 
 
 def server(row: AgentRow, machine: Machine) -> dict[str, Any]:
@@ -54,14 +54,16 @@ def server(row: AgentRow, machine: Machine) -> dict[str, Any]:
     return entry
 
 
-def _hook(row: AgentRow, line: str, timeout: int) -> object:
+def _hook_setting(row: AgentRow, line: str, timeout: int) -> object:
+    """Return one hook in the form of the agent's settings."""
     if row.shape == "plain":
         return {"command": line, "timeout": timeout}
     one = {"type": "command", "command": line, "timeout": timeout}
     return one if row.shape == "typed" else {"hooks": [one]}
 
 
-def _values(row: AgentRow, machine: Machine) -> dict[str, object]:
+def _placeholder_values(row: AgentRow, machine: Machine) -> dict[str, object]:
+    """Return the values of the placeholders in templates."""
     return {
         "@version@": forged.__version__,
         "@hooks@": hooks(row, machine),
@@ -70,18 +72,20 @@ def _values(row: AgentRow, machine: Machine) -> dict[str, object]:
     }
 
 
-def _filled(source: str, values: Mapping[str, object]) -> str:
+def _render_template(source: str, values: Mapping[str, object]) -> str:
+    """Return the text of a template with these values."""
     text = template(source)
     if source.endswith(".json"):
-        return json.dumps(_replaced(json.loads(text), values), indent=2) + "\n"
+        return json.dumps(_replace_placeholders(json.loads(text), values), indent=2) + "\n"
     for name, value in values.items():
         text = text.replace(f'"{name}"', json.dumps(value)).replace(name, str(value))
     return text
 
 
-def _replaced(value: object, values: Mapping[str, object]) -> object:
+def _replace_placeholders(value: object, values: Mapping[str, object]) -> object:
+    """Return JSON data with its placeholders replaced."""
     if isinstance(value, dict):
-        return {key: _replaced(inner, values) for key, inner in value.items()}
+        return {key: _replace_placeholders(inner, values) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_replaced(inner, values) for inner in value]
+        return [_replace_placeholders(inner, values) for inner in value]
     return values.get(value, value) if isinstance(value, str) else value

@@ -70,7 +70,7 @@ def state(machine: Machine, row: AgentRow, *, versions: bool = False, exact: boo
         agent=row.name,
         title=row.title,
         program=program,
-        version=_version(machine, row, program) if program and versions else "",
+        version=_find_version(machine, row, program) if program and versions else "",
         folder=known,
         connection=connection,
         detail=detail,
@@ -81,7 +81,7 @@ def state(machine: Machine, row: AgentRow, *, versions: bool = False, exact: boo
 
 
 def settings(machine: Machine, row: AgentRow) -> dict[str, tuple[SettingsEntry, ...]]:
-    """Return the entries for an agent that is connected by its settings, by file."""
+    """Return the entries that forged needs in the settings of an agent, by file."""
     found: dict[str, tuple[SettingsEntry, ...]] = {}
     for section, place in row.settings.items():
         path = path_of(machine, row, place)
@@ -100,20 +100,21 @@ def path_of(machine: Machine, row: AgentRow, place: str) -> str:
 
 
 def _connection(machine: Machine, row: AgentRow, *, exact: bool) -> tuple[Connection, str]:
+    """Return the connection of an agent, and its detail: a path or the problem."""
     exact = exact or row.server_env != "written"
     try:
         if row.way == "settings":
-            return _by_settings(settings(machine, row), exact=exact)
+            return _connection_by_settings(settings(machine, row), exact=exact)
         wanted = rendering.files(row, machine)
         if row.way == "file":
-            return _by_files(
+            return _connection_by_files(
                 {os.path.join(machine.folder(row), name): text for name, text in wanted.items()}, exact=exact
             )
         folder = machine.folder(row)
         copies = {
             path: wanted[name] for name, copy in row.copies.items() for path in _copies(row, folder, copy)
         }
-        connection, detail = _by_files(copies, exact=exact)
+        connection, detail = _connection_by_files(copies, exact=exact)
         if connection and (off := _switched_off(folder, row)):
             return "off", off
         sources = (os.path.join(machine.plugin, name) for name in wanted)
@@ -127,17 +128,21 @@ def _connection(machine: Machine, row: AgentRow, *, exact: bool) -> tuple[Connec
     return connection, detail
 
 
-def _by_files(wanted: dict[str, str], *, exact: bool) -> tuple[Connection, str]:
+def _connection_by_files(wanted: dict[str, str], *, exact: bool) -> tuple[Connection, str]:
+    """Return the connection by the files that are there, against the wanted ones."""
     found = [(path, here, text) for path, text in wanted.items() if (here := file_io.read(path)) is not None]
     if not found:
         return "", ""
     is_same = all(
         here == text or (not exact and _without_env(here) == _without_env(text)) for _, here, text in found
     )
-    return _judged(is_same, "".join(here for _, here, _ in found), found[0][0])
+    return _judge_connection(is_same, "".join(here for _, here, _ in found), found[0][0])
 
 
-def _by_settings(wanted: dict[str, tuple[SettingsEntry, ...]], *, exact: bool) -> tuple[Connection, str]:
+def _connection_by_settings(
+    wanted: dict[str, tuple[SettingsEntry, ...]], *, exact: bool
+) -> tuple[Connection, str]:
+    """Return the connection by the entries in settings, against the wanted ones."""
     texts = {path: file_io.read(path) or "" for path in wanted}
     ours = [path for path, text in texts.items() if _has_entries(path, text)]
     if not ours:
@@ -145,10 +150,11 @@ def _by_settings(wanted: dict[str, tuple[SettingsEntry, ...]], *, exact: bool) -
     is_same = all(
         path in ours and entries.has_all(texts[path], each, exact=exact) for path, each in wanted.items()
     )
-    return _judged(is_same, "".join(texts[path] for path in ours), ours[0])
+    return _judge_connection(is_same, "".join(texts[path] for path in ours), ours[0])
 
 
 def _has_entries(path: str, text: str) -> bool:
+    """Return True if a file's text has entries of forged. Raises IntegrationError with the path."""
     try:
         return entries.has_entries(text)
     except NotJson as error:
@@ -156,10 +162,12 @@ def _has_entries(path: str, text: str) -> bool:
 
 
 def _without_env(text: str) -> str:
+    """Return a text without the environment of a server's entry."""
     return _ENV.sub("", text)
 
 
-def _judged(is_same: bool, text: str, path: str) -> tuple[Connection, str]:
+def _judge_connection(is_same: bool, text: str, path: str) -> tuple[Connection, str]:
+    """Return damaged if a program that the text runs is gone, else connected or older."""
     gone = [each for run in _RUN.findall(text) for each in run if not os.path.exists(each)]
     if gone:
         return "damaged", f"{path} runs {gone[0]}, which is gone"
@@ -182,7 +190,7 @@ def _copies(row: AgentRow, folder: str, copy: str) -> list[str]:
 
 def _installed_by_claude(folder: str) -> tuple[str, ...]:
     """Return the folders of the plug-in that Claude Code uses."""
-    plugins = _json(os.path.join(folder, "plugins", "installed_plugins.json")).get("plugins")
+    plugins = _read_json(os.path.join(folder, "plugins", "installed_plugins.json")).get("plugins")
     listed = plugins.get(PLUGIN) if isinstance(plugins, dict) else None
     found = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
     return tuple(path for one in found if isinstance(path := one.get("installPath"), str))
@@ -192,7 +200,7 @@ def _switched_off(folder: str, row: AgentRow) -> str:
     """Return the place where you switched the plug-in off; empty while it is on."""
     if row.name == "claude":
         path = os.path.join(folder, "settings.json")
-        enabled = _json(path).get("enabledPlugins")
+        enabled = _read_json(path).get("enabledPlugins")
         if isinstance(enabled, dict) and enabled.get(PLUGIN) is False:
             return f"it is switched off in {path}"
     if row.name == "codex" and not codex.is_on(folder, PLUGIN):
@@ -201,22 +209,25 @@ def _switched_off(folder: str, row: AgentRow) -> str:
 
 
 def _trust(machine: Machine, row: AgentRow) -> codex.Trust:
-    return codex.trust(machine.folder(row), PLUGIN, rendering.hooks(row, machine))
+    """Return the state of Codex's trust in forged's hooks."""
+    return codex.hook_trust(machine.folder(row), PLUGIN, rendering.hooks(row, machine))
 
 
-def _json(path: str) -> dict[str, object]:
+def _read_json(path: str) -> dict[str, object]:
+    """Return the object in a JSON file; empty if there is none. Raises NotJson."""
     text = file_io.read(path) or ""
     found = parse(text).value if text.strip() else {}
     return found if isinstance(found, dict) else {}
 
 
 def _remedy(row: AgentRow, connection: Connection) -> str:
+    """Return the command that fixes a connection; empty if none is needed."""
     if connection == "off":
         return f"switch it on in {row.title}, or `forgectl setup --remove {row.name}`"
     return "" if connection == "connected" else f"`forgectl setup {row.name}`"
 
 
-def _version(machine: Machine, row: AgentRow, program: str) -> str:
+def _find_version(machine: Machine, row: AgentRow, program: str) -> str:
     """Return the version in its package file, if that is near the program; else run the program."""
     folder = os.path.dirname(os.path.realpath(program))
     for _ in range(4):

@@ -43,7 +43,7 @@ _HITS = 10
 
 
 class CallError(Exception):
-    """A call without effect, with the reason for the agent; `off` if the user has switched memory off."""
+    """A failed tool call, with the reason for the agent; `off` if the user has switched memory off."""
 
     def __init__(self, message: str, *, off: bool = False) -> None:
         super().__init__(message)
@@ -51,7 +51,7 @@ class CallError(Exception):
 
 
 class Calls:
-    """Carries out tool calls for one agent; threads may share it."""
+    """Carries out the tool calls of one agent by requests to the daemon; threads may share it."""
 
     def __init__(self, harness: str = "", workspace: str = "") -> None:
         """Set up the calls. `harness` is the agent's program, `workspace` overrides other folders."""
@@ -66,102 +66,99 @@ class Calls:
             name=f"mcp {harness}".strip(),
         )
         self._tools: dict[str, Callable[..., str]] = {
-            "search_memories": self._search,
-            "get_memories": self._get,
-            "list_memories": self._list,
+            "search_memories": self._search_memories,
+            "get_memories": self._get_memories,
+            "list_memories": self._list_memories,
             "remember": self._remember,
-            "forget": self._forget,
-            "memory_status": self._status,
+            "forget": self._forget_memories,
+            "memory_status": self._memory_status,
         }
 
-    def tool(self, params: Json, root: str) -> Json:
-        """Return the result of a tool call; `root` is the URI of the agent's first folder, if known."""
+    def run_tool(self, params: Json, root: str) -> Json:
+        """Run a tool and return the result; `root` is the URI of the agent's first folder, if known."""
         name = str(params["name"])
         try:
             given = tools.checked_arguments(tools.BY_NAME[name], params.get("arguments", {}))
-            return _result(self._run_tool(self._tools[name], root, **given))
+            return _make_result(self._run_in_workspace(self._tools[name], root, **given))
         except tools.WrongArgument as wrong:
-            return _result(str(wrong), failed=True)
+            return _make_result(str(wrong), failed=True)
         except CallError as why:
-            return _result(str(why), failed=not why.off)
+            return _make_result(str(why), failed=not why.off)
 
-    def resource(self, params: Json, root: str) -> Json:
+    def read_resource(self, params: Json, root: str) -> Json:
         """Return one memory as a resource. Raises MessageError."""
         uri = str(params["uri"])
         try:
-            text = self._run_tool(self._get, root, ids=[unquote(uri.removeprefix(tools.URI))])
+            text = self._run_in_workspace(
+                self._get_memories, root, ids=[unquote(uri.removeprefix(tools.URI))]
+            )
         except CallError as why:
             raise MessageError(NO_RESOURCE, str(why)) from None
         return {"contents": [{"uri": uri, "mimeType": "text/markdown", "text": text}]}
 
-    def _run_tool(self, tool: Callable[..., str], root: str, **given: object) -> str:
+    def _run_in_workspace(self, tool: Callable[..., str], root: str, **given: object) -> str:
+        """Return a tool's text for the workspace. Raises CallError, also while memory is bypassed."""
         if is_bypassed():
             raise CallError("Memory is off here: FORGED_BYPASS is set.", off=True)
         try:
             return tool(self._resolve_workspace(root), **given)
         except ClientError as error:
-            raise CallError(_sentence(error)) from None
+            raise CallError(_error_sentence(error)) from None
 
     def _resolve_workspace(self, root: str) -> str:
         """Return the workspace: the option, the harness's variable, its first folder, or the current one."""
         folder = environment().get(_FOLDERS.get(self._harness, ""), "")
         here = working_directory()
-        named = self._workspace or folder or _folder(root)
+        named = self._workspace or folder or _path_of_uri(root)
         place = os.path.join(here, named) if named else here
         if not place.startswith("/"):
             raise CallError("The folder where this server was started is gone; memory has no workspace.")
         return place
 
     def _ask(self, request: Request[R]) -> R:
+        """Return the daemon's reply to a request. Raises ClientError, and CallError as `_checked_reply`."""
         return _checked_reply(self._client.ask(request))
 
     # --- the tools; arguments are as in tools.py ---------------------------------------------------------
 
-    def _search(self, place: str, hypotheses: list[str], query: str = "", limit: int = _HITS) -> str:
+    def _search_memories(self, place: str, hypotheses: list[str], query: str = "", limit: int = _HITS) -> str:
         options: dict[str, Any] = {"rated": True, "min_generation": self._written, "agent": self._harness}
-        found = _checked_reply(
-            self._client.search(place, query, hypotheses=hypotheses, limit=limit, **options)
-        )
+        search = self._client.search
+        found = _checked_reply(search(place, query, hypotheses=hypotheses, limit=limit, **options))
         if not found.memories:
             return _no_results(found, "No memory fits.")
         head = f"{rendering.counted(len(found.memories))}, best first; get_memories has them whole."
-        return _framed(head + _degraded_note(found), map(rendering.list_entry, found.memories))
+        return _frame_entries(head + _degraded_note(found), map(rendering.list_entry, found.memories))
 
-    def _get(self, place: str, ids: list[str]) -> str:
+    def _get_memories(self, place: str, ids: list[str]) -> str:
         wanted = tuple(dict.fromkeys(ids))
         request = GetMemories(workspace=place, ids=wanted, min_generation=self._written)
         found = self._ask(request)
         if found.missing and self._harness:
-            own = self._ask(msgspec.structs.replace(request, ids=found.missing, **self._agent_fields()))
+            own = self._ask(msgspec.structs.replace(request, ids=found.missing, **self._agent_scope()))
             found = msgspec.structs.replace(
                 found, memories=(*found.memories, *own.memories), missing=own.missing
             )
-        gone = _missing_ids(found)
+        gone = _missing_sentence(found)
         if not found.memories:
             raise CallError(f"{gone} search_memories and list_memories say which ids there are.")
         count = rendering.fitting(found.memories)
         later = [each.id for each in found.memories[count:]]
-        text = _framed(f"{rendering.counted(count)}.", map(rendering.full_entry, found.memories[:count]))
+        text = _frame_entries(
+            f"{rendering.counted(count)}.", map(rendering.full_entry, found.memories[:count])
+        )
         more = f"No room for {', '.join(later)}: ask for them in another call." if later else ""
         return "\n".join(filter(None, (text, gone, more)))
 
-    def _list(
+    def _list_memories(
         self, place: str, scope: str = "", category: str = "", limit: int = _PAGE, cursor: str = "0"
     ) -> str:
         if not cursor.isascii() or not cursor.isdecimal():
             raise CallError("This cursor is invalid; leave it out for the first page.")
         start = int(cursor)
-        found = self._ask(
-            ListMemories(
-                workspace=place,
-                scope=scope,
-                category=category,
-                limit=limit,
-                offset=start,
-                min_generation=self._written,
-                agent_id=self._agent(scope),
-            )
-        )
+        request = ListMemories(workspace=place, scope=scope, category=category, limit=limit, offset=start)
+        own = {"min_generation": self._written, "agent_id": self._agent(scope)}
+        found = self._ask(msgspec.structs.replace(request, **own))
         if not found.memories:
             there = "memories to show" if found.reason else "memories yet"
             none = "more memories" if start else "such memories" if scope or category else there
@@ -169,7 +166,7 @@ class Calls:
         end = start + len(found.memories)
         total = rendering.counted(found.total)
         head = f"{start + 1} to {end} of {total}, newest first; get_memories has the rest."
-        text = _framed(head + _degraded_note(found), map(rendering.list_entry, found.memories))
+        text = _frame_entries(head + _degraded_note(found), map(rendering.list_entry, found.memories))
         return f'{text}\nThe next page: cursor "{end}".' if end < found.total else text
 
     def _remember(self, place: str, text: str, **options: Any) -> str:
@@ -180,15 +177,15 @@ class Calls:
         self._written = reply.generation
         return rendering.remembered(reply)
 
-    def _forget(self, place: str, ids: list[str]) -> str:
+    def _forget_memories(self, place: str, ids: list[str]) -> str:
         lines, failed = list[str](), False
         for each in dict.fromkeys(ids):
             try:
-                reply = self._forgotten(Forget(workspace=place, memory_id=each))
+                reply = self._forget_one(Forget(workspace=place, memory_id=each))
                 self._written = reply.generation
                 lines.append(rendering.forgotten(reply))
             except ClientError as error:
-                lines.append(f"{each[:80]}: {_sentence(error)}")
+                lines.append(f"{each[:80]}: {_error_sentence(error)}")
                 failed = True
                 if not isinstance(error, RequestFailed):  # the next one would fail too
                     break
@@ -196,7 +193,7 @@ class Calls:
             raise CallError("\n".join(lines))
         return "\n".join(lines)
 
-    def _forgotten(self, request: Forget) -> Forgotten:
+    def _forget_one(self, request: Forget) -> Forgotten:
         """Forget a memory in its scope: of the repository, of the user, or of this agent."""
         try:
             return self._ask(request)
@@ -204,11 +201,11 @@ class Calls:
             if failed.code != "not_found" or not self._harness:
                 raise
             try:
-                return self._ask(msgspec.structs.replace(request, **self._agent_fields()))
+                return self._ask(msgspec.structs.replace(request, **self._agent_scope()))
             except RequestFailed:
                 raise failed from None
 
-    def _agent_fields(self) -> dict[str, str]:
+    def _agent_scope(self) -> dict[str, str]:
         return {"scope": "agent", "agent_id": self._agent("agent")}
 
     def _agent(self, scope: str) -> str:
@@ -219,7 +216,7 @@ class Calls:
             raise CallError("This server does not know which agent you are; use scope repo or user.")
         return self._harness
 
-    def _status(self, place: str) -> str:
+    def _memory_status(self, place: str) -> str:
         report = self._ask(Status(workspace=place))
         try:
             (repository,) = self._ask(Trust(workspace=place)).roots
@@ -242,11 +239,11 @@ def _checked_reply(reply: _Answer) -> _Answer:
     return reply
 
 
-def _result(text: str, *, failed: bool = False) -> Json:
+def _make_result(text: str, *, failed: bool = False) -> Json:
     return {"content": [{"type": "text", "text": text}], "isError": failed}
 
 
-def _framed(head: str, entries: Iterable[str]) -> str:
+def _frame_entries(head: str, entries: Iterable[str]) -> str:
     return rendering.framed(os.urandom(8).hex(), head, entries)
 
 
@@ -254,7 +251,8 @@ def _no_results(reply: Found | Memories, message: str) -> str:
     return f"{message} ({reply.reason})" if reply.reason else message
 
 
-def _missing_ids(reply: Memories) -> str:
+def _missing_sentence(reply: Memories) -> str:
+    """Return a sentence about the ids that were not found; empty if all were."""
     names = ", ".join(each[:80] for each in reply.missing)
     if not names:
         return ""
@@ -265,9 +263,10 @@ def _degraded_note(reply: Found | Memories) -> str:
     return f" Answered, though not in full: {reply.reason}." if reply.reason else ""
 
 
-def _sentence(error: ClientError) -> str:
+def _error_sentence(error: ClientError) -> str:
+    """Return the problem and the next step for the agent."""
     if isinstance(error, RequestFailed):
-        return _refusal(error)
+        return _refusal_sentence(error)
     if isinstance(error, DeadlineExceeded):
         return f"Memory did not answer: {error}. Go on without it; the user can run `forgectl doctor`."
     if isinstance(error, DaemonUnavailable):
@@ -275,7 +274,7 @@ def _sentence(error: ClientError) -> str:
     return f"Memory failed: {error}. The user can run `forgectl doctor`."
 
 
-def _refusal(error: RequestFailed) -> str:
+def _refusal_sentence(error: RequestFailed) -> str:
     if error.code == "unknown_verb":
         return f"Not done: {error.message}. It is of an older forged; the user can run `forgectl restart`."
     if error.code == "forgotten":
@@ -289,7 +288,8 @@ def _refusal(error: RequestFailed) -> str:
     return f"Not kept: {what}. Say it without the secret; only the user can insist, with `forgectl remember`."
 
 
-def _folder(uri: str) -> str:
+def _path_of_uri(uri: str) -> str:
+    """Return the path of a file URI of this machine; empty for another URI."""
     parts = urlsplit(uri)
     return unquote(parts.path) if parts.scheme == "file" and parts.netloc in {"", "localhost"} else ""
 

@@ -60,7 +60,7 @@ def serve(harness: str = "", workspace: str = "") -> None:
             _skip_line(lines, line)
             bridge.refuse(MessageError(messages.NO_REQUEST, f"a line may have {LONGEST} bytes"))
         elif line.strip():
-            bridge.take(line)
+            bridge.handle_line(line)
     bridge.finish()
 
 
@@ -75,12 +75,13 @@ def _reserve_stdout(stdout: int) -> io.FileIO:
 
 
 def _skip_line(lines: BinaryIO, line: bytes) -> None:
+    """Read the rest of a line that is too long."""
     while line and not line.endswith(b"\n"):
         line = lines.readline(LONGEST)
 
 
 class Bridge:
-    """One agent's conversation. `is_over` when the agent stopped reading."""
+    """Server of one agent's MCP messages. `is_over` when the agent stopped reading."""
 
     def __init__(self, out: io.FileIO, harness: str, workspace: str) -> None:
         self.is_over = False
@@ -96,29 +97,31 @@ class Bridge:
             "ping": lambda _: {},
             "tools/list": lambda _: {"tools": list(tools.TOOLS)},
             "prompts/list": lambda _: {"prompts": list(tools.PROMPTS)},
-            "prompts/get": _prompt,
+            "prompts/get": _get_prompt,
             "resources/list": lambda _: {"resources": []},
             "resources/templates/list": lambda _: {"resourceTemplates": list(tools.TEMPLATES)},
         }
-        self._remote = {"tools/call": _tool, "resources/read": _resource}
+        self._remote = {"tools/call": _check_tool_call, "resources/read": _check_resource}
 
-    def take(self, line: bytes) -> None:
-        """Handle one line."""
+    def handle_line(self, line: bytes) -> None:
+        """Answer one line, or start a thread for it; an invalid line gets an error answer."""
         try:
-            self._dispatch(messages.read(line))
+            self._dispatch(messages.parse_line(line))
         except MessageError as refused:
             self.refuse(refused)
 
     def refuse(self, refused: MessageError) -> None:
-        self._send(messages.refusal(refused))
+        """Send an error answer."""
+        self._send(messages.error_line(refused))
 
     def finish(self) -> None:
-        """Answer the last requests after the agent has hung up."""
+        """Wait a second at most for the running calls, after the agent has hung up."""
         end = time.monotonic() + _LAST_CALLS_S
         for done in list(self._running.values()):
             done.acquire(timeout=max(end - time.monotonic(), 0.0))
 
     def _dispatch(self, message: JsonRpcMessage) -> None:
+        """Answer a request, start the thread of a call, or take a notification. Raises MessageError."""
         number, method = message.number, message.method
         if not method:
             self._take_roots(message)
@@ -126,23 +129,26 @@ class Bridge:
             self._take_notification(message)
         elif method in self._local:
             self._send(
-                messages.answer(number, self._with_number(number, self._local[method], message.params))
+                messages.answer_line(
+                    number, self._work_for_request(number, self._local[method], message.params)
+                )
             )
         elif method in self._remote:
             self._start_tool_thread(
-                number, method, self._with_number(number, self._remote[method], message.params)
+                number, method, self._work_for_request(number, self._remote[method], message.params)
             )
         else:
             raise MessageError(messages.NO_METHOD, f"there is no method {method[:80]!r}", number)
 
-    def _with_number(self, number: str | int, work: Callable[[Json], Json], params: Json) -> Json:
-        """Return the result for params. Raises MessageError with the number of the request."""
+    def _work_for_request(self, number: str | int, work: Callable[[Json], Json], params: Json) -> Json:
+        """Return the result of `work` on the params. Raises MessageError with the request's number."""
         try:
             return work(params)
         except MessageError as refused:
             raise MessageError(refused.code, str(refused), number) from None
 
     def _initialize(self, params: Json) -> Json:
+        """Return the answer to `initialize`, and store if the agent has folders."""
         able = params.get("capabilities")
         self._has_roots = isinstance(able, dict) and "roots" in able
         return tools.initialize_result(params.get("protocolVersion"))
@@ -154,15 +160,16 @@ class Bridge:
             if isinstance(number, (str, int)):
                 self._running.pop(number, None)
         elif self._has_roots and message.method in _ASK_FOR_ROOTS:
-            self._send(messages.question(_ROOTS, "roots/list"))
+            self._send(messages.request_line(_ROOTS, "roots/list"))
 
     def _take_roots(self, message: JsonRpcMessage) -> None:
-        """Store the agent's folders, the only request that this server makes."""
+        """Store the first of the agent's folders, from the answer to this server's only request."""
         found = message.result.get("roots") if isinstance(message.result, dict) else None
         if message.number == _ROOTS and isinstance(found, list) and found and isinstance(found[0], dict):
             self._root = str(found[0].get("uri", ""))
 
     def _start_tool_thread(self, number: str | int, method: str, asked: Json) -> None:
+        """Start the thread of a call. Raises MessageError if its id is in use or calls are too many."""
         if number in self._running or len(self._running) >= _MOST_CALLS:
             why = "this id is in use" if number in self._running else "too many calls at once"
             raise MessageError(messages.NO_REQUEST, why, number)
@@ -176,22 +183,24 @@ class Bridge:
             raise MessageError(messages.OUR_FAULT, "no thread could be started", number) from None
 
     def _run_tool(self, number: str | int, method: str, asked: Json, done: LockType) -> None:
+        """Carry out a call and send the answer, unless the call was cancelled; runs in its thread."""
         try:
             calls = self._daemon_calls()
-            work = calls.tool if method == "tools/call" else calls.resource
-            line = messages.answer(number, work(asked, self._root))
+            work = calls.run_tool if method == "tools/call" else calls.read_resource
+            line = messages.answer_line(number, work(asked, self._root))
         except MessageError as refused:
-            line = messages.refusal(MessageError(refused.code, str(refused), number))
+            line = messages.error_line(MessageError(refused.code, str(refused), number))
         except Exception as error:  # noqa: BLE001 - without an answer the agent would wait
             _log(f"{method} failed: {type(error).__name__}")
             reason = f"memory failed ({type(error).__name__}); the user finds out why with `forgectl doctor`"
-            line = messages.refusal(MessageError(messages.OUR_FAULT, reason, number))
+            line = messages.error_line(MessageError(messages.OUR_FAULT, reason, number))
         if self._running.get(number) is done:  # else it was cancelled
             self._send(line)
             self._running.pop(number, None)
         done.release()
 
     def _daemon_calls(self) -> Calls:
+        """Return the calls to the daemon; the first call imports them."""
         with self._loading:
             if self._calls is None:
                 if sys.flags.no_site:
@@ -204,6 +213,7 @@ class Bridge:
             return self._calls
 
     def _send(self, line: bytes) -> None:
+        """Write a line to stdout; set `is_over` if the agent has stopped reading."""
         with self._writing:
             try:
                 while line:
@@ -219,7 +229,8 @@ def _log(sentence: str) -> None:
         sys.stderr.flush()
 
 
-def _prompt(params: Json) -> Json:
+def _get_prompt(params: Json) -> Json:
+    """Return the prompt for these params. Raises MessageError."""
     given = params.get("arguments")
     topic = given.get("topic") if isinstance(given, dict) else None
     if params.get("name") != tools.PROMPT:
@@ -229,7 +240,8 @@ def _prompt(params: Json) -> Json:
     return tools.recall_prompt(topic)
 
 
-def _tool(params: Json) -> Json:
+def _check_tool_call(params: Json) -> Json:
+    """Return the params of a tool call, if the tool exists. Raises MessageError."""
     name = params.get("name")
     if not isinstance(name, str) or name not in tools.BY_NAME:
         known = ", ".join(tools.BY_NAME)
@@ -237,7 +249,8 @@ def _tool(params: Json) -> Json:
     return params
 
 
-def _resource(params: Json) -> Json:
+def _check_resource(params: Json) -> Json:
+    """Return the params of a resource read, if the URI is a memory's. Raises MessageError."""
     uri = params.get("uri")
     if not isinstance(uri, str) or not uri.startswith(tools.URI) or uri == tools.URI:
         raise MessageError(messages.NO_RESOURCE, f"there is no such resource; memories are {tools.URI}ID")

@@ -35,17 +35,17 @@ class JsonRpcMessage:
         self.result = result
 
 
-def read(line: bytes) -> JsonRpcMessage:
-    """Return the message of a line. Raises MessageError."""
+def parse_line(line: bytes) -> JsonRpcMessage:
+    """Parse a line as a JSON-RPC message. Raises MessageError."""
     try:
-        fields = json.loads(line, parse_constant=_no_number)
+        fields = json.loads(line, parse_constant=_reject_constant)
     except (ValueError, RecursionError):
         raise MessageError(NOT_JSON, "this line is no JSON in UTF-8") from None
     if isinstance(fields, list):
         raise MessageError(NO_REQUEST, "batches are not taken; send one message a line")
     if not isinstance(fields, dict) or fields.get("jsonrpc") != "2.0":
         raise MessageError(NO_REQUEST, "this is no message of JSON-RPC 2.0")
-    number = _number(fields)
+    number = _id_of(fields)
     if "method" not in fields and ("result" in fields or "error" in fields):
         return JsonRpcMessage("", number, {}, fields.get("result"))
     method, params = fields.get("method"), fields.get("params", {})
@@ -56,25 +56,27 @@ def read(line: bytes) -> JsonRpcMessage:
     return JsonRpcMessage(method, number, params)
 
 
-def answer(number: str | int, result: Json) -> bytes:
-    return _line({"id": number, "result": result})
+def answer_line(number: str | int, result: Json) -> bytes:
+    """Return the answer to a request as a line."""
+    return _encode_line({"id": number, "result": result})
 
 
-def refusal(refused: MessageError) -> bytes:
-    return _line({"id": refused.number, "error": {"code": refused.code, "message": str(refused)}})
+def error_line(refused: MessageError) -> bytes:
+    """Return an error answer as a line."""
+    return _encode_line({"id": refused.number, "error": {"code": refused.code, "message": str(refused)}})
 
 
-def question(number: str, method: str) -> bytes:
+def request_line(number: str, method: str) -> bytes:
     """Return a request of this server as a line."""
-    return _line({"id": number, "method": method})
+    return _encode_line({"id": number, "method": method})
 
 
-def _line(fields: Json) -> bytes:
-    """Encode as ASCII, so that a lone surrogate is passed through and no line has a second line break."""
+def _encode_line(fields: Json) -> bytes:
+    """Return a message as one line of ASCII, which passes lone surrogates through."""
     return json.dumps({"jsonrpc": "2.0", **fields}, separators=(",", ":")).encode() + b"\n"
 
 
-def _number(fields: Json) -> str | int | None:
+def _id_of(fields: Json) -> str | int | None:
     """Return the id, None for a notification. Raises MessageError."""
     number = fields.get("id")
     if isinstance(number, str) or (isinstance(number, int) and not isinstance(number, bool)):
@@ -84,5 +86,6 @@ def _number(fields: Json) -> str | int | None:
     return None
 
 
-def _no_number(name: str) -> object:
+def _reject_constant(name: str) -> object:
+    """Raise ValueError: NaN and Infinity are not JSON."""
     raise ValueError(name)

@@ -27,6 +27,7 @@ _ROOM = 40_000
 
 
 def counted(number: int) -> str:
+    """Return a number of memories in words, such as `1 memory`."""
     return f"{number} memory" if number == 1 else f"{number} memories"
 
 
@@ -37,7 +38,7 @@ def framed(token: str, head: str, entries: Iterable[str]) -> str:
 
 
 def list_entry(memory: MemoryRecord) -> str:
-    """Render a memory for a list."""
+    """Render a memory for a list: its labels, and its first line."""
     text = memory.content.strip()
     first = one_line(text.split("\n", 1)[0].strip(), _LINE)
     facts = [*_labels(memory), *([f"{len(text)} characters"] if len(text) > len(first) else [])]
@@ -59,7 +60,7 @@ def full_entry(memory: MemoryRecord) -> str:
         ("mentions", memory.entities),
     ):
         if names:
-            lines.append(f"({word} {_listed(names)})")
+            lines.append(f"({word} {_join_names(names)})")
     if memory.redacted:
         lines.append("(a secret was left out)")
     return "\n".join([*lines, quoted(memory.content)])
@@ -102,11 +103,11 @@ def status(report: StatusReport, repository: str) -> str:
     lines = [f"Memory is {report.state}" + (f": {report.reason}." if report.reason else ".")]
     here = [root for root in report.roots if root.scope == "user" or root.root == repository]
     lines += [_root_line(root) for root in here]
-    return "\n".join([*lines, *_stopped(report.capture, repository)])
+    return "\n".join([*lines, *_limits_of_memory(report.capture, repository)])
 
 
-def _stopped(capture: CaptureReport, repository: str) -> Iterator[str]:
-    """Yield the reason that memory is off here; "paused" only if the user has paused it."""
+def _limits_of_memory(capture: CaptureReport, repository: str) -> Iterator[str]:
+    """Yield the reason that memory is off or limited here; "paused" only if the user has paused it."""
     if capture.doubt:
         why = capture.doubt.partition(";")[0]  # the rest is advice for a person
         yield f"Nothing is injected and nothing captured: {one_line(why, _WHY)}."
@@ -118,6 +119,7 @@ def _stopped(capture: CaptureReport, repository: str) -> Iterator[str]:
 
 
 def _root_line(root: RootReport) -> str:
+    """Render the state of one root as a line."""
     parts = [counted(root.memories)]
     parts += [f"{root.stale} of them may be outdated"] if root.stale else []
     left_out = "not used now" if root.trust == "unread" else "withheld until the user decides"
@@ -127,6 +129,7 @@ def _root_line(root: RootReport) -> str:
 
 
 def _labels(memory: MemoryRecord) -> list[str]:
+    """Return id, category, scope, version, day and gate label of a memory."""
     facts = [memory.id, memory.category, memory.scope, f"v{memory.version}", local_day(memory.created_at)]
     return [
         *facts,
@@ -135,16 +138,19 @@ def _labels(memory: MemoryRecord) -> list[str]:
 
 
 def _header(facts: Iterable[str], stale: Sequence[str]) -> str:
+    """Return the first line of an entry: its labels, and the evidence that changed."""
     labels = [label(fact, _LABEL) for fact in facts if fact]
     if stale:
-        labels.append(f"may be outdated: {_listed(stale)} changed")
+        labels.append(f"may be outdated: {_join_names(stale)} changed")
     return f"[{' | '.join(labels)}]"
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
+    """Return at most five names and the number of the others, as one text."""
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return "; ".join(_named(names[:_MOST_NAMED])) + more
+    return "; ".join(_cut_names(names[:_MOST_NAMED])) + more
 
 
-def _named(names: Iterable[str]) -> Iterator[str]:
+def _cut_names(names: Iterable[str]) -> Iterator[str]:
+    """Yield each name, cut to a line."""
     return (label(name, _LINE) for name in names)

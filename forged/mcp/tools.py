@@ -41,9 +41,10 @@ def initialize_result(wanted: object) -> Json:
     }
 
 
-def _tool(
+def _make_tool(
     name: str, title: str, description: str, properties: Json, *needed: str, **hints: bool
 ) -> dict[str, object]:
+    """Return a tool for the list: its name, its words, its arguments' schema and hints."""
     schema: Json = {"type": "object", "properties": properties, "additionalProperties": False}
     return {
         "name": name,
@@ -54,96 +55,102 @@ def _tool(
     }
 
 
-def _text(description: str, most: int = 400) -> Json:
+def _text_schema(description: str, most: int = 400) -> Json:
+    """Return the schema of a text."""
     return {"type": "string", "maxLength": most, "description": description}
 
 
-def _texts(description: str, least: int, most: int, longest: int = 2_000) -> Json:
+def _texts_schema(description: str, least: int, most: int, longest: int = 2_000) -> Json:
+    """Return the schema of a list of texts."""
     items = {"type": "string", "maxLength": longest}
     return {"type": "array", "items": items, "minItems": least, "maxItems": most, "description": description}
 
 
-def _count(most: int, usual: int) -> Json:
+def _count_schema(most: int, usual: int) -> Json:
+    """Return the schema of a count from 1."""
     return {"type": "integer", "minimum": 1, "maximum": most, "default": usual}
 
 
-def _one_of(*words: str, description: str = "") -> Json:
+def _choice_schema(*words: str, description: str = "") -> Json:
+    """Return the schema of a text that is one of these words."""
     fields = {"description": description} if description else {}
     return {"type": "string", "enum": list(words), **fields}
 
 
 TOOLS = (
-    _tool(
+    _make_tool(
         "search_memories",
         "Search memories",
         "Find what earlier sessions learnt about this repository and this user. You write sentences that a "
         "helpful memory might contain. Returns ids and first lines, best first; get_memories has the rest.",
         {
-            "hypotheses": _texts(
+            "hypotheses": _texts_schema(
                 'sentences as a helpful memory might say them ("Releases are cut with make dist."); '
                 "wrong guesses do no harm",
                 1,
                 5,
             ),
-            "query": _text("what you want to know, in the user's words", 2_000),
-            "limit": _count(50, 10),
+            "query": _text_schema("what you want to know, in the user's words", 2_000),
+            "limit": _count_schema(50, 10),
         },
         "hypotheses",
         readOnlyHint=True,
     ),
-    _tool(
+    _make_tool(
         "get_memories",
         "Read memories",
         "Whole text of memories by id, with origin, evidence and whether it may be outdated.",
-        {"ids": _texts("ids from search_memories or list_memories", 1, 20, 200)},
+        {"ids": _texts_schema("ids from search_memories or list_memories", 1, 20, 200)},
         "ids",
         readOnlyHint=True,
     ),
-    _tool(
+    _make_tool(
         "list_memories",
         "List memories",
         "Memories of this repository and this user, newest first: ids and first lines.",
         {
-            "scope": _one_of(*_SCOPES),
-            "category": _one_of(*_CATEGORIES),
-            "limit": _count(100, 20),
-            "cursor": _text("from the list before, for the next page", 20),
+            "scope": _choice_schema(*_SCOPES),
+            "category": _choice_schema(*_CATEGORIES),
+            "limit": _count_schema(100, 20),
+            "cursor": _text_schema("from the list before, for the next page", 20),
         },
         readOnlyHint=True,
     ),
-    _tool(
+    _make_tool(
         "remember",
         "Remember",
         "Keep one lasting fact, rule or decision for later sessions of any agent. Not for passing state, and "
         "never a password or key.",
         {
-            "text": _text("one statement that is understood by itself, with its reason", 20_000),
-            "scope": _one_of(
+            "text": _text_schema("one statement that is understood by itself, with its reason", 20_000),
+            "scope": _choice_schema(
                 *_SCOPES,
                 description="repo (default), user: true in all repositories, or agent: for you alone",
             ),
-            "category": _one_of(*_CATEGORIES),
-            "cues": _texts("when it should come back, a short line each", 0, 5, 200),
-            "evidence": _texts("files it is based on: PATH, PATH:LINE or PATH:FIRST-LAST", 0, 20, 1_000),
-            "supersedes": _text("id of the memory that this replaces"),
+            "category": _choice_schema(*_CATEGORIES),
+            "cues": _texts_schema("when it should come back, a short line each", 0, 5, 200),
+            "evidence": _texts_schema(
+                "files it is based on: PATH, PATH:LINE or PATH:FIRST-LAST", 0, 20, 1_000
+            ),
+            "supersedes": _text_schema("id of the memory that this replaces"),
         },
         "text",
         readOnlyHint=False,
         destructiveHint=False,
         idempotentHint=True,
     ),
-    _tool(
+    _make_tool(
         "forget",
         "Forget",
         "Take memories away, with their older versions, when the user wants that or they are wrong. They can "
         "be restored for 7 days.",
-        {"ids": _texts("whole ids", 1, 20, 200)},
+        {"ids": _texts_schema("whole ids", 1, 20, 200)},
         "ids",
         readOnlyHint=False,
         destructiveHint=True,
         idempotentHint=True,
     ),
-    _tool(
+    _make_tool(
         "memory_status",
         "Memory status",
         "Whether memory works here, how many memories there are, and what is in its way.",
@@ -203,10 +210,11 @@ def checked_arguments(tool: Json, given: object) -> Json:
     for field in schema.get("required", ()):
         if field not in there:
             raise WrongArgument(f"{field} is missing: {known[field]['description']}")
-    return {field: _value(field, known[field], value) for field, value in there.items()}
+    return {field: _checked_value(field, known[field], value) for field, value in there.items()}
 
 
-def _value(field: str, schema: Json, value: object) -> object:
+def _checked_value(field: str, schema: Json, value: object) -> object:
+    """Return an argument checked by its schema. Raises WrongArgument."""
     if schema["type"] == "array":
         return _checked_list(field, schema, value)
     if schema["type"] == "integer":
@@ -215,6 +223,7 @@ def _value(field: str, schema: Json, value: object) -> object:
 
 
 def _checked_list(field: str, schema: Json, value: object) -> list[str]:
+    """Return a list of texts checked by its schema. Raises WrongArgument."""
     least, most = schema["minItems"], schema["maxItems"]
     if not isinstance(value, list) or not least <= len(value) <= most:  # type: ignore[operator]
         raise WrongArgument(f"{field} must be a list of {least} to {most} texts: {schema['description']}")
@@ -224,6 +233,7 @@ def _checked_list(field: str, schema: Json, value: object) -> list[str]:
 
 
 def _checked_count(field: str, schema: Json, value: object) -> int:
+    """Return a whole number checked by its schema. Raises WrongArgument."""
     least, most = schema["minimum"], schema["maximum"]
     whole = int(value) if isinstance(value, float) and value.is_integer() else value
     if not isinstance(whole, int) or isinstance(whole, bool) or not least <= whole <= most:  # type: ignore[operator]
@@ -232,6 +242,7 @@ def _checked_count(field: str, schema: Json, value: object) -> int:
 
 
 def _checked_text(field: str, schema: Json, value: object) -> str:
+    """Return a text checked by its schema. Raises WrongArgument."""
     words = schema.get("enum")
     if isinstance(words, list):
         if value not in words:

@@ -141,7 +141,7 @@ class Completion(msgspec.Struct, frozen=True):
 
 
 class Embedder(Protocol):
-    """Turns texts into unit vectors. Safe for concurrent use on one event loop."""
+    """Turns texts into unit vectors, by an endpoint or in this process; safe on one event loop."""
 
     @property
     def key(self) -> str:
@@ -182,7 +182,7 @@ class Embedder(Protocol):
         ...
 
     async def prepare(self) -> None:
-        """Return when `key` is final for this process. Raises ProviderError."""
+        """Wait until `key` is final for this process, which may load the model. Raises ProviderError."""
         ...
 
     async def embed(
@@ -203,7 +203,7 @@ class Embedder(Protocol):
 
 
 class ChatModel(Protocol):
-    """Completes prompts."""
+    """Completes prompts, by an endpoint or a program."""
 
     @property
     def health(self) -> EndpointHealth | None:

@@ -63,7 +63,7 @@ class Governor:
     def restore(self, days: Iterable[DayCost]) -> None:
         """Add the counts of an earlier daemon in the last 90 days."""
         for day in days:
-            self._add(day)
+            self._add_to_account(day)
 
     def accounts(self) -> tuple[DayCost, ...]:
         """Return the counts of all saved days and purposes."""
@@ -97,9 +97,10 @@ class Governor:
         self._slots.extend([now + _MINUTE_S] * (calls - 1))
         prompted, completed = _clamped(prompt_tokens), _clamped(completion_tokens)
         conversation = min(said_tokens, prompted)
-        self._add(DayCost(utc_day(now), purpose, calls, failed, prompted, completed, conversation))
+        self._add_to_account(DayCost(utc_day(now), purpose, calls, failed, prompted, completed, conversation))
 
-    def _add(self, day: DayCost) -> None:
+    def _add_to_account(self, day: DayCost) -> None:
+        """Add counts to the account of their day and purpose; drop accounts older than 90 days."""
         key = (day.day, day.purpose)
         self._days[key] = summed(self._days.get(key, DayCost(*key)), day)
         since = utc_day(self._clock(), back=_DAYS_KEPT - 1)
@@ -116,6 +117,7 @@ class Governor:
 
     @property
     def tokens_today(self) -> int:
+        """Return the tokens of all calls since midnight UTC."""
         today = utc_day(self._clock())
         return sum(day.tokens for day in self._days.values() if day.day == today)
 
@@ -137,6 +139,7 @@ class Governor:
         return refusal.message if refusal is not None else ""
 
     def _daily_refusal(self, tokens: int) -> LimitReached | None:
+        """Return the refusal if `tokens` more exceed today's limit; else None."""
         used = self.tokens_today + self._under_way
         if not self._token_limit or used + tokens <= self._token_limit:
             return None
@@ -147,6 +150,7 @@ class Governor:
         return LimitReached("daily_token_limit", _until_midnight(self._clock()), message)
 
     def _rate_refusal(self) -> LimitReached | None:
+        """Return the refusal if the last minute's calls reach the limit; else None. Drop expired slots."""
         now = self._clock()
         # A clock that was set back leaves slots that would never expire.
         while self._slots and not now < self._slots[0] <= now + _MINUTE_S:
@@ -192,8 +196,10 @@ class GovernedChat:
 
 
 def _clamped(tokens: int) -> int:
+    """Return a token count between 0 and the most that one call may have."""
     return min(max(tokens, 0), _MOST_TOKENS)
 
 
 def _until_midnight(now: float) -> float:
+    """Return the seconds until midnight UTC."""
     return _DAY_S - now % _DAY_S

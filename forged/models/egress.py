@@ -32,8 +32,8 @@ _DIRECT = NetworkConfig()
 _BODY_LEAVES = "http11.send_request_body.started"
 
 
-def _unrecorded(_: EgressRecord) -> None:
-    pass
+def _record_nothing(_: EgressRecord) -> None:
+    """Ignore an egress record, where nothing is counted."""
 
 
 class EgressGuard:
@@ -43,12 +43,12 @@ class EgressGuard:
     it fails.
     """
 
-    def __init__(self, network: NetworkConfig = _DIRECT, record: Record = _unrecorded) -> None:
+    def __init__(self, network: NetworkConfig = _DIRECT, record: Record = _record_nothing) -> None:
         self.metrics = Metrics()
         self.record = record
         self._network = network
-        self._refuse: Refuse = _allow
-        self._over_budget: OverBudget = _within_budget
+        self._refuse: Refuse = _never_refuse
+        self._over_budget: OverBudget = _never_over_budget
 
     def configure(self, refuse: Refuse, over_budget: OverBudget, record: Record, metrics: Metrics) -> None:
         """Set the refusals that are asked before each request, the record and the counters."""
@@ -70,17 +70,17 @@ class EgressGuard:
             raise ProviderError(reason, reason="limit")
 
     async def cleared(self, texts: Sequence[str]) -> tuple[str, ...]:
-        """Return the texts without private spans and secrets, in the same order."""
+        """Return the texts without private spans and secrets, in the same order; count the secrets."""
         if sum(map(len, texts)) < INLINE_LENGTH:
-            clean = _cleaned(texts)
+            clean = _clean_each(texts)
         else:
-            clean = await asyncio.to_thread(_cleaned, texts)
+            clean = await asyncio.to_thread(_clean_each, texts)
         self.metrics.secrets_redacted += sum(count for _, count in clean)
         return tuple(text for text, _ in clean)
 
 
 class EgressAttempt:
-    """Context manager of one attempt: records that it left and, without `answered`, that it failed.
+    """Context of one request: records that its texts left and, without `answered`, that it failed.
 
     `trace` is the callback of httpcore. An attempt counts when its body is handed to the network. A refused
     connection has sent nothing, and the CONNECT for a proxy holds no text.
@@ -92,6 +92,7 @@ class EgressAttempt:
         self._is_sent = False
 
     async def trace(self, event: str, info: Mapping[str, object]) -> None:
+        """Record the texts as sent when httpcore hands the request's body to the network."""
         if event == _BODY_LEAVES and getattr(info.get("request"), "method", b"") == b"POST":
             self.mark_sent()
 
@@ -111,10 +112,11 @@ class EgressAttempt:
 
 def cleaned(text: str) -> str:
     """Return a text without private spans and secrets; a placeholder if nothing else was in it."""
-    return _cleaned((text,))[0][0]
+    return _clean_each((text,))[0][0]
 
 
-def _cleaned(texts: Sequence[str]) -> list[tuple[str, int]]:
+def _clean_each(texts: Sequence[str]) -> list[tuple[str, int]]:
+    """Return each text without private spans and secrets, with the number of secrets."""
     found = []
     for text in texts:
         clean = redact(without_private(text))
@@ -123,9 +125,11 @@ def _cleaned(texts: Sequence[str]) -> list[tuple[str, int]]:
     return found
 
 
-def _within_budget(_: int) -> str:
+def _never_over_budget(_: int) -> str:
+    """Return no reason, for a guard without a token limit."""
     return ""
 
 
-async def _allow(_: tuple[str, ...]) -> str:
+async def _never_refuse(_: tuple[str, ...]) -> str:
+    """Return no reason, for a guard that is not configured."""
     return ""

@@ -52,7 +52,7 @@ R = TypeVar("R")
 
 
 class Call(msgspec.Struct, frozen=True):
-    """One request and its limits.
+    """One POST request to an endpoint, with its texts, deadline and size limit.
 
     `texts` come from a person, uncut. `fit` cuts each text that the egress guard returns, and `body` builds
     the request from them. `deadline` is `time.monotonic()` seconds, `cap` bytes of a reply, `never_retried`
@@ -140,7 +140,7 @@ class Endpoint:
             async with asyncio.timeout(left):
                 sent = tuple(map(call.fit, await self._egress.cleared(call.texts)))
                 request = _Request(call, call.body(sent), sent)
-                return await self._retrying(request, read)
+                return await self._post_with_retries(request, read)
         except TimeoutError as error:
             raise _timeout_error(where) from error
 
@@ -148,17 +148,18 @@ class Endpoint:
         if self._client is not None:
             await self._client.aclose()
 
-    async def _retrying(self, request: _Request, read: Callable[[bytes], R]) -> R:
+    async def _post_with_retries(self, request: _Request, read: Callable[[bytes], R]) -> R:
+        """Make attempts until one succeeds or no retry may help; record each in the model's health."""
         call, attempt = request.call, 0
         while True:
-            with self._attempt(call) as counted:
-                reply = await self._once(request, read)
+            with self._record_attempt(call) as counted:
+                reply = await self._attempt_once(request, read)
                 if not isinstance(reply, Fault):
-                    counted.succeeded()
+                    counted.record_success()
                     return reply
                 if not call.purpose.suspect:
-                    counted.failed(reply.error())
-            pause = self._pause(reply, attempt)
+                    counted.record_failure(reply.error())
+            pause = self._retry_pause_s(reply, attempt)
             if attempt == self._retries or not self._may_retry(call, reply, time.monotonic() + pause):
                 raise reply.error()
             logger.debug("retry host=%s status=%d pause_s=%.2f", self.host, reply.status, pause)
@@ -174,53 +175,55 @@ class Endpoint:
         return waiting is None or waiting.take_retry(at)
 
     @contextmanager
-    def _attempt(self, call: Call) -> Iterator[Attempt]:
+    def _record_attempt(self, call: Call) -> Iterator[Attempt]:
+        """Run one attempt in the body, and record in the model's health that it failed or was late."""
         waiting = call.purpose.waiting
         attempt, late = self._health.begin(waiting, timed=call.purpose.name in _TIMED), None
         if waiting is not None:
             left = waiting.until - time.monotonic()
-            late = asyncio.get_running_loop().call_later(max(left, 0.0), attempt.caller_left)
+            late = asyncio.get_running_loop().call_later(max(left, 0.0), attempt.record_caller_left)
         try:
             yield attempt
         except ProviderError as error:
             if not call.purpose.suspect:
-                attempt.failed(error)
+                attempt.record_failure(error)
             raise
         except asyncio.CancelledError:
             now = time.monotonic()
             if waiting is not None and now >= waiting.until:
-                attempt.caller_left()
+                attempt.record_caller_left()
             if now >= call.deadline and not call.purpose.suspect:
-                attempt.failed(_timeout_error(self.display_url(call.path)))
+                attempt.record_failure(_timeout_error(self.display_url(call.path)))
             raise
         finally:
             if late is not None:
                 late.cancel()
-            attempt.abandoned()
+            attempt.abandon()
 
-    def _pause(self, fault: Fault, attempt: int) -> float:
+    def _retry_pause_s(self, fault: Fault, attempt: int) -> float:
         if fault.retry_after_s is not None:
             return fault.retry_after_s
         jitter = random.uniform(0.75, 1.0)  # noqa: S311 - spreads callers out, hides nothing
         return min(_LONGEST_PAUSE_S, self._backoff_s * 2.0**attempt) * jitter
 
-    async def _once(self, request: _Request, read: Callable[[bytes], R]) -> R | Fault:
+    async def _attempt_once(self, request: _Request, read: Callable[[bytes], R]) -> R | Fault:
         """Make one attempt through the egress guard, which may refuse it, and record it."""
         purpose = request.call.purpose
         await self._egress.check(purpose, request.sent)
         with EgressAttempt(self._egress.record, self._place, purpose, request.sent) as leaving:
-            reply = await self._exchange(request, leaving)
+            reply = await self._send(request, leaving)
             answer = reply if isinstance(reply, Fault) else read(reply)
             leaving.answered = not isinstance(reply, Fault)
             return answer
 
-    async def _exchange(self, request: _Request, leaving: EgressAttempt) -> bytes | Fault:
+    async def _send(self, request: _Request, leaving: EgressAttempt) -> bytes | Fault:
+        """Send the request; return the body of a good reply, or the fault."""
         call, unsaid = request.call, SensitiveTexts(request.sent, self._secrets)
         where, url, traced = self.display_url(call.path), self.url(call.path), {"trace": leaving.trace}
         options: dict[str, Any] = {"content": request.body, "headers": self._headers, "extensions": traced}
         seen = call.watch() if call.watch is not None else None
         try:
-            async with self._connected().stream("POST", url, **options) as response:
+            async with self._http_client().stream("POST", url, **options) as response:
                 status, headers = response.status_code, response.headers
                 limits = (call.cap, seen) if status == 200 else (_ERROR_REPLY_BYTES, None)
                 body = await _read(response, *limits)
@@ -234,7 +237,7 @@ class Endpoint:
         message = streams.error_in(body) or body
         return fault_of(where, status, headers, message, unsaid, now=time.time()) or body
 
-    def _connected(self) -> httpx.AsyncClient:
+    def _http_client(self) -> httpx.AsyncClient:
         if self._client is None:
             # Loading certificates takes 20 ms; without TLS they are not needed.
             secure = self._parts.scheme == "https"
@@ -283,15 +286,15 @@ async def _read(response: httpx.Response, cap: int, seen: streams.StreamWatch | 
 
 
 def _transport_fault(where: str, error: httpx.HTTPError, unsaid: SensitiveTexts) -> Fault:
-    # If the parser's error caused the transport error, the peer answered, but not in HTTP.
+    """Return the fault of a failed exchange: `bad_reply` if the peer answered, but not in HTTP."""
     garbled = isinstance(error, httpx.RemoteProtocolError) and any(
-        type(each).__module__.partition(".")[0] == "h11" for each in _causes(error)
+        type(each).__module__.partition(".")[0] == "h11" for each in _error_chain(error)
     )
     message = sanitized(str(error), unsaid) or type(error).__name__
     return Fault("bad_reply" if garbled else "unreachable", f"{where}: {message}", retry=True)
 
 
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
+def _error_chain(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__

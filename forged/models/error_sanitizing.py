@@ -44,28 +44,30 @@ def sanitized(message: str, unsaid: SensitiveTexts) -> str:
     """Return a provider's message, cut and printable, without keys; "" if it repeats a sent text."""
     printable = "".join(c if c.isprintable() else " " for c in message[:MAX_QUOTED])
     text = _without_keys(" ".join(printable.split()), unsaid.keys)[:_MAX_MESSAGE]
-    return "" if _repeats(text, unsaid.texts) or _holds_any(text, unsaid.keys) else text
+    return "" if _repeats(text, unsaid.texts) or _has_split_key(text, unsaid.keys) else text
 
 
 def _without_keys(text: str, keys: tuple[str, ...]) -> str:
-    """Cut out every word that contains or masks a part of a key."""
-    parts = {part for key in keys for part in _parts(key.casefold())}
-    return " ".join(KEY if _is_part_of_key(word, parts) else word for word in text.split(" "))
+    """Return the text with `[key]` for each word that contains or masks a part of a key."""
+    parts = {part for key in keys for part in _key_parts(key.casefold())}
+    return " ".join(KEY if _has_key_part(word, parts) else word for word in text.split(" "))
 
 
-def _parts(key: str) -> Iterator[str]:
+def _key_parts(key: str) -> Iterator[str]:
+    """Yield every part of a key that no message may contain."""
     if _SHORTEST <= len(key) < _PART_OF_A_KEY:
         yield key
     for at in range(len(key) - _PART_OF_A_KEY + 1):
         yield key[at : at + _PART_OF_A_KEY]
 
 
-def _is_part_of_key(word: str, parts: set[str]) -> bool:
+def _has_key_part(word: str, parts: set[str]) -> bool:
+    """Return True if a word contains a part of a key, or is a masked key."""
     folded = word.casefold()
     return bool(_STARRED.fullmatch(word)) or any(part in folded for part in parts)
 
 
-def _holds_any(text: str, keys: tuple[str, ...]) -> bool:
+def _has_split_key(text: str, keys: tuple[str, ...]) -> bool:
     """Return True if a longer part of a key is left, split by blanks or other characters."""
     letters = _NO_LETTER.sub("", text.casefold())
     bare = (_NO_LETTER.sub("", key.casefold()) for key in keys)
@@ -75,11 +77,12 @@ def _holds_any(text: str, keys: tuple[str, ...]) -> bool:
 def _repeats(message: str, sent: tuple[str, ...]) -> bool:
     """Return True if a stretch of the message, or a whole short text, comes from the sent texts."""
     message = _ESCAPED.sub(lambda found: chr(int(found[1], 16)), message).casefold()
-    own = list(_own_words(message))
+    own = list(_uncommon_words(message))
     return any(_is_quoted(message, own, " ".join(text.casefold().split())) for text in sent)
 
 
 def _is_quoted(message: str, own: list[tuple[int, int]], text: str) -> bool:
+    """Return True if the message has a stretch of a sent text that touches one of the words at `own`."""
     if _SHORTEST <= len(text) < _ECHO:
         return text in message and any(message[start:end] in text for start, end in own)
     return any(
@@ -89,7 +92,7 @@ def _is_quoted(message: str, own: list[tuple[int, int]], text: str) -> bool:
     )
 
 
-def _own_words(message: str) -> Iterator[tuple[int, int]]:
+def _uncommon_words(message: str) -> Iterator[tuple[int, int]]:
     """Yield the places of all words that are not common in errors, nor the name of a model."""
     named = [found.span(1) for found in _MODEL.finditer(message)]
     for word in _WORD.finditer(message):

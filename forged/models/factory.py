@@ -43,6 +43,7 @@ class EndpointHealths(msgspec.Struct, frozen=True):
 
     @property
     def each(self) -> tuple[EndpointHealth, ...]:
+        """Return each health once."""
         all_ = (self.embedding, self.cjk, self.hyde, self.capture)
         return tuple({id(health): health for health in all_ if health is not None}.values())
 
@@ -52,7 +53,8 @@ def make_endpoint_healths(config: Config) -> EndpointHealths:
     memory, llm = config.memory, config.llm.base_url
     known: dict[tuple[str, str], EndpointHealth] = {}
 
-    def of(url: str, model: str, use: str) -> EndpointHealth | None:
+    def health_of(url: str, model: str, use: str) -> EndpointHealth | None:
+        """Return the health of a model with this use; None if it is not called over HTTP or a program."""
         if is_program(model):
             url, health = "", EndpointHealth(*model.partition("/")[::2])
         elif (
@@ -62,15 +64,15 @@ def make_endpoint_healths(config: Config) -> EndpointHealths:
         else:
             health = EndpointHealth(urlsplit(url).netloc.rpartition("@")[2], model)
         health = known.setdefault((url, model), health)
-        health.use(use)
+        health.add_use(use)
         return health
 
     cjk = config.cjk
     return EndpointHealths(
-        cjk=of(memory.embedding_base_url, cjk.embedder, "CJK embeddings") if cjk is not None else None,
-        embedding=of(memory.embedding_base_url, config.embedder, "embeddings"),
-        hyde=of(llm, memory.retrieval_model if memory.retrieval_strategy != "direct" else "", "HyDE"),
-        capture=of(llm, config.classifier if config.capture.enabled else "", "capture"),
+        cjk=health_of(memory.embedding_base_url, cjk.embedder, "CJK embeddings") if cjk is not None else None,
+        embedding=health_of(memory.embedding_base_url, config.embedder, "embeddings"),
+        hyde=health_of(llm, memory.retrieval_model if memory.retrieval_strategy != "direct" else "", "HyDE"),
+        capture=health_of(llm, config.classifier if config.capture.enabled else "", "capture"),
     )
 
 
@@ -88,7 +90,7 @@ def make_embedder(
     health: EndpointHealth | None = None,
     activity: Activity | None = None,
 ) -> ModelChoice[Embedder]:
-    """Return the embedding model. Blocks up to 5 s if the key comes from a command.
+    """Return the embedder or the reason for none. Blocks up to 5 s if the key comes from a command.
 
     Texts leave through `egress`. A model in this process is loaded with the first text. Its background work
     yields while `activity` shows that agents ask.
@@ -99,7 +101,7 @@ def make_embedder(
     if name == BUILTIN_LEXICAL:
         return ModelChoice(reason="the built-in lexical model is used")
     if runs_in_process(name):
-        return _in_process(config, env, activity)
+        return _make_in_process_embedder(config, env, activity)
     try:
         key = endpoint_key("memory.embedding_api_key", config, env)
         # Imported here: httpx takes 80-100 ms of start-up, and the built-in model never needs it.
@@ -120,7 +122,10 @@ def make_embedder(
         return ModelChoice(reason=str(error))
 
 
-def _in_process(config: Config, env: Mapping[str, str], activity: Activity | None) -> ModelChoice[Embedder]:
+def _make_in_process_embedder(
+    config: Config, env: Mapping[str, str], activity: Activity | None
+) -> ModelChoice[Embedder]:
+    """Return the embedder in this process, or the reason that its package or files are missing."""
     memory, name = config.memory, config.embedder
     folder = model_folder(name, memory.embedding_model_dir, env)
     if reason := missing(name, folder):
@@ -145,7 +150,7 @@ def _in_process(config: Config, env: Mapping[str, str], activity: Activity | Non
 def make_chat_model(
     config: Config, env: Mapping[str, str], egress: EgressGuard, health: EndpointHealth | None = None
 ) -> ModelChoice[ChatModel]:
-    """Return the model that writes hypotheses, `memory.retrieval_model` at the endpoint of `[llm]`.
+    """Return the chat model that writes hypotheses (`memory.retrieval_model`), or the reason for none.
 
     Blocks as `make_embedder` does.
     """
@@ -164,7 +169,7 @@ def make_chat_model(
 def make_classifier(
     config: Config, env: Mapping[str, str], egress: EgressGuard, health: EndpointHealth
 ) -> ModelChoice[ChatModel]:
-    """Return the classifier model, for a test call of `forgectl doctor`.
+    """Return the classifier's chat model for a test call of `forgectl doctor`, or the reason for none.
 
     Classification itself runs in the capture worker. Blocks as `make_embedder` does.
     """
@@ -179,7 +184,7 @@ def make_classifier(
 
 
 def classifier_key(config: Config, env: Mapping[str, str]) -> tuple[str, str]:
-    """Return the key of the classifier, `config.classifier`, and the reason if there is none.
+    """Return the API key of the classifier's endpoint, and the reason if no model or key is usable.
 
     It returns no model, because another process calls it, at the endpoint of `[llm]`. Blocks as
     `make_embedder` does.

@@ -32,6 +32,7 @@ class Fault(msgspec.Struct, frozen=True):
     too_large: bool = False
 
     def error(self) -> ProviderError:
+        """Return the fault as an error: SizeRefused if a smaller request may pass."""
         kind = SizeRefused if self.too_large else ProviderError
         return kind(self.message, reason=self.reason, status=self.status, retry_after_s=self.retry_after_s)
 
@@ -76,13 +77,13 @@ def fault_of(
     `where` is the endpoint as it may be shown. `headers` are looked up in lower case. `now` is
     `time.time()`.
     """
-    complaint = _complaint(body) if status != 200 or _holds_error(body) else None
+    complaint = _find_complaint(body) if status != 200 or _holds_error(body) else None
     if status == 200:
         if complaint is None:
             return None
         status = complaint.status
     complaint = complaint or _Complaint()
-    reason, too_large = _judge(status, complaint)
+    reason, too_large = _classify(status, complaint)
     return Fault(
         reason=reason,
         message=_sentence(where, status, complaint, unsaid),
@@ -93,8 +94,8 @@ def fault_of(
     )
 
 
-def _judge(status: int, complaint: _Complaint) -> tuple[str, bool]:
-    """Return the reason word, and True if a smaller request may pass."""
+def _classify(status: int, complaint: _Complaint) -> tuple[str, bool]:
+    """Return the reason word for a status and an error, and True if a smaller request may pass."""
     message = f"{complaint.code} {complaint.message}"
     if status in (401, 402, 403, 407):
         return "auth", False
@@ -105,7 +106,7 @@ def _judge(status: int, complaint: _Complaint) -> tuple[str, bool]:
     if status == 413:
         return "bad_input", True
     if status in (400, 422):
-        return _judge_refusal(message)
+        return _classify_refusal(message)
     if status == 500 and _names_excess(message):
         return "bad_input", True  # llama.cpp, when an input exceeds its batch
     if status >= 500 and status != 501:
@@ -116,7 +117,8 @@ def _judge(status: int, complaint: _Complaint) -> tuple[str, bool]:
     return ("server" if unknown else "bad_reply"), False
 
 
-def _judge_refusal(message: str) -> tuple[str, bool]:
+def _classify_refusal(message: str) -> tuple[str, bool]:
+    """Return the reason word for a 400 or 422, and True if a smaller request may pass."""
     # A certain size error goes first: a proxy quotes the whole error of its upstream, and "This model's
     # maximum context length ... invalid_request_error" is not about the model's name.
     if _names_excess(message):
@@ -129,10 +131,12 @@ def _judge_refusal(message: str) -> tuple[str, bool]:
 
 
 def _names_excess(message: str) -> bool:
+    """Return True if a message says that the input is too large."""
     return bool(_SPEAKS_OF_MATTER.search(message) and _SPEAKS_OF_EXCESS.search(message))
 
 
 def _may_retry(status: int, headers: Mapping[str, str], *, too_large: bool) -> bool:
+    """Return True if a retry may help: as the server says, else by the status."""
     message = headers.get("x-should-retry", "").lower()
     if message in ("true", "false"):
         return message == "true"
@@ -143,7 +147,7 @@ def _holds_error(body: bytes) -> bool:
     """Return True if a 200 contains an error (OpenRouter, LM Studio)."""
     if len(body) > _MAX_ERROR_BYTES or not (b'"error"' in body or b'"detail"' in body):
         return False
-    document = _first(_json(body))
+    document = _first_item(_decode_json(body))
     if not isinstance(document, dict):
         return False
     answered = "data" in document or "choices" in document
@@ -155,13 +159,13 @@ def _holds_error(body: bytes) -> bool:
     )
 
 
-def _complaint(body: bytes) -> _Complaint | None:
+def _find_complaint(body: bytes) -> _Complaint | None:
     """Find the error in a body: `error` as object or text, in a list, at top level, or as `detail`."""
-    document = _first(_json(body))
+    document = _first_item(_decode_json(body))
     if not isinstance(document, dict):
         return None
     found = document.get("error") or document.get("detail") or _choice_error(document) or document
-    found = _first(found)
+    found = _first_item(found)
     if isinstance(found, str):
         return _Complaint(message=found[:MAX_QUOTED])
     if not isinstance(found, dict) or not ("message" in found or "code" in found or "msg" in found):
@@ -171,12 +175,12 @@ def _complaint(body: bytes) -> _Complaint | None:
     return _Complaint(
         code=named if re.fullmatch(r"[A-Za-z0-9_.-]{1,40}", named) else "",
         message=_message_of(found),
-        status=_status(code),
-        retry_after_s=_retry_delay(found.get("details")),
+        status=_http_status(code),
+        retry_after_s=_gemini_retry_delay(found.get("details")),
     )
 
 
-def _first(document: object) -> object:
+def _first_item(document: object) -> object:
     """Return the first item of a list: Gemini wraps an error in one, FastAPI lists refused fields."""
     if isinstance(document, list):
         return document[0] if document else None
@@ -185,7 +189,7 @@ def _first(document: object) -> object:
 
 def _choice_error(document: dict[str, object]) -> object:
     """Return the error that OpenRouter puts into a choice when the upstream failed in mid-answer."""
-    choice = _first(document.get("choices"))
+    choice = _first_item(document.get("choices"))
     return choice.get("error") if isinstance(choice, dict) else None
 
 
@@ -193,14 +197,14 @@ def _message_of(found: dict[str, object]) -> str:
     """Return the sentence of an error, and the upstream's message that OpenRouter passes on."""
     metadata = found.get("metadata")
     raw = metadata.get("raw") if isinstance(metadata, dict) else None
-    sentence = _words(found.get("message") or found.get("msg"))
+    sentence = _nested_sentence(found.get("message") or found.get("msg"))
     return (f"{sentence}: {raw}" if isinstance(raw, str) else sentence)[:MAX_QUOTED]
 
 
-def _words(message: object) -> str:
+def _nested_sentence(message: object) -> str:
     """Return the sentence in a `message` that is an object: LiteLLM and Mistral nest another error."""
     for _ in range(_DEEPEST):
-        message = _first(message)
+        message = _first_item(message)
         if not isinstance(message, dict):
             break
         message = next(
@@ -209,21 +213,22 @@ def _words(message: object) -> str:
     return message if isinstance(message, str) else ""
 
 
-def _status(code: object) -> int:
+def _http_status(code: object) -> int:
     """Return the HTTP status inside an error, as a number or as text, else 0."""
     number = int(code) if isinstance(code, str) and re.fullmatch("[45][0-9]{2}", code) else code
     return number if type(number) is int and 400 <= number < 600 else 0
 
 
-def _json(body: bytes) -> object:
+def _decode_json(body: bytes) -> object:
+    """Return the decoded body; None if it is not JSON."""
     try:
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 
-def _retry_delay(details: object) -> float | None:
-    """Read Gemini's wait, `"retryDelay": "34s"` in one of the error's details."""
+def _gemini_retry_delay(details: object) -> float | None:
+    """Return Gemini's wait in seconds, `"retryDelay": "34s"` in one of the error's details."""
     for detail in details if isinstance(details, list) else ():
         delay = detail.get("retryDelay") if isinstance(detail, dict) else None
         if isinstance(delay, str):
@@ -232,6 +237,7 @@ def _retry_delay(details: object) -> float | None:
 
 
 def _retry_after(headers: Mapping[str, str], complaint: _Complaint, now: float) -> float | None:
+    """Return the seconds until a retry, from the headers, else from the error; None if not stated."""
     if (seconds := _seconds(headers.get("retry-after-ms", ""), unit=0.001)) is not None:
         return seconds
     stated = headers.get("retry-after", "")
@@ -244,6 +250,7 @@ def _retry_after(headers: Mapping[str, str], complaint: _Complaint, now: float) 
 
 
 def _seconds(text: str, *, unit: float = 1.0) -> float | None:
+    """Return a text as seconds, at most 300; None if it is no number."""
     try:
         seconds = float(text) * unit
     except ValueError:
@@ -252,6 +259,7 @@ def _seconds(text: str, *, unit: float = 1.0) -> float | None:
 
 
 def _sentence(where: str, status: int, complaint: _Complaint, unsaid: SensitiveTexts) -> str:
+    """Return a fault's message: endpoint, status, code and the provider's sanitized sentence."""
     is_tellable = sanitized(complaint.code, unsaid) == complaint.code
     code = f" {complaint.code}" if complaint.code and is_tellable else ""
     # The message of a 401 adds nothing, and often holds a part of the refused key.

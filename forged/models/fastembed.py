@@ -42,7 +42,7 @@ def fastembed_embedder(
 
 
 def _load(name: str, folder: Path) -> LoadedModel:
-    """Open the model. Raises ProviderError."""
+    """Open the model in the folder with fastembed. Raises ProviderError."""
     try:
         from fastembed import TextEmbedding  # noqa: PLC0415 - an extra, and 0.3 s
 
@@ -62,6 +62,7 @@ def _load(name: str, folder: Path) -> LoadedModel:
         ) from error
 
     def encode(texts: list[str], _: Kind) -> Vectors:
+        """Return the rows of texts. Raises ProviderError."""
         try:
             return np.array(list(model.embed(texts)), dtype=np.float32)
         except Exception as error:

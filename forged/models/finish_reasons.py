@@ -76,7 +76,7 @@ class ModelReply(msgspec.Struct, frozen=True):
 
 def failure_of(reply: ModelReply) -> ReplyFailure | None:
     """Return the reason that this is no answer, or None if it is one, perhaps in the reasoning field."""
-    if reason := _reason(reply):
+    if reason := _failure_reason(reply):
         before = " before an answer came" if reason == "cut" and not reply.answer else ""
         return ReplyFailure(reason, _MESSAGES[reason] + before)
     if text_of(reply) or not reply.whole:
@@ -90,18 +90,18 @@ def failure_of(reply: ModelReply) -> ReplyFailure | None:
 
 def text_of(reply: ModelReply) -> str:
     """Return the answer. Some servers put it into the reasoning field, which is used if all else is empty."""
-    if reply.answer or not reply.whole or _reason(reply):
+    if reply.answer or not reply.whole or _failure_reason(reply):
         return reply.answer
     return without_thoughts(reply.thoughts)
 
 
 def is_truncated(reply: ModelReply) -> bool:
     """Return True if the reply was cut off."""
-    return not reply.whole or _reason(reply) in ("filtered", "cut", "server")
+    return not reply.whole or _failure_reason(reply) in ("filtered", "cut", "server")
 
 
 def without_possible_reasoning(reply: ModelReply, clear: Callable[[str], bool]) -> ModelReply:
-    """Remove text that may be reasoning: from a truncated reply, and where there is nothing else.
+    """Return the reply without text that may be reasoning: where it is truncated, or has no other text.
 
     `clear` returns True for a text that cannot be reasoning.
     """
@@ -113,7 +113,8 @@ def without_possible_reasoning(reply: ModelReply, clear: Callable[[str], bool]) 
     return msgspec.structs.replace(reply, thoughts="")
 
 
-def _reason(reply: ModelReply) -> str:
+def _failure_reason(reply: ModelReply) -> str:
+    """Return the failure that a reply's finish reason or refusal shows; empty for none."""
     if reply.refused:
         return "refused"
     finish = reply.finish.lower()

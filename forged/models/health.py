@@ -1,6 +1,6 @@
 """Circuit breaker of a model at an endpoint, shared by all of its callers.
 
-It records result and duration of each call. `outage` and `admit` decide about the next call, `condition`
+It records result and duration of each call. `outage` and `admit` decide about the next call, `report`
 reports for status. Two failures in a row open it, however far apart. While it is open at most two calls a
 minute pass, one at a time, and a success closes it. Waiting agents are refused at once. A Retry-After holds
 for all callers. Agents skip a model whose last two answers took longer than an agent can wait, until one is
@@ -50,10 +50,11 @@ class RetryBudget(msgspec.Struct, eq=False):
 
     @property
     def budget_s(self) -> float:
+        """Return the seconds of the agent's whole turn."""
         return self.until - self.since
 
     def take_retry(self, at: float) -> bool:
-        """Take the retry; return False if it is used up or the time is over."""
+        """Use up the turn's one retry at this time; return False if it is used up or the time is over."""
         granted, self.may_retry = self.may_retry and at < self.until, self.may_retry and at >= self.until
         return granted
 
@@ -66,6 +67,7 @@ class Outage(msgspec.Struct, frozen=True):
     wait_s: float
 
     def error(self) -> ProviderError:
+        """Return the outage as an error for the caller."""
         return ProviderError(self.message, reason=self.reason, retry_after_s=self.wait_s)
 
 
@@ -89,7 +91,8 @@ class EndpointHealth:
         self._believed_since = 0.0  # failures of calls that began earlier do not count
         self._granted_s = 0.0  # time of the last agent's whole turn
 
-    def use(self, purpose: str) -> None:
+    def add_use(self, purpose: str) -> None:
+        """Add a purpose of this model to `uses`."""
         self.uses = tuple(dict.fromkeys((*self.uses, purpose)))
 
     # --- admission of calls ---------------------------------------------------------------------------
@@ -103,7 +106,9 @@ class EndpointHealth:
         if asked_s > 0:
             return Outage(self._reason, self._message, asked_s)
         if self._is_slow(within_s):
-            message = f"{self._named} took over {_seconds(self._took[-1][0])} for an answer, twice in a row"
+            message = (
+                f"{self._named} took over {_seconds_text(self._took[-1][0])} for an answer, twice in a row"
+            )
             return Outage("slow", message, self._wait_s(now))
         return None
 
@@ -121,6 +126,7 @@ class EndpointHealth:
 
     @property
     def has_failed(self) -> bool:
+        """Return True if calls have failed since the last success."""
         return self._failures > 0
 
     def reset(self) -> None:
@@ -130,13 +136,14 @@ class EndpointHealth:
         self._took.clear()
 
     def _wait_s(self, now: float) -> float:
+        """Return the seconds until a single probe may go."""
         if self._probe is not None and now < self._probe.began + _BEFORE_S:
             return self._probe.began + _BEFORE_S - now
         ago = zip(reversed(self._starts), (_LAST_S, _BEFORE_S), strict=False)
         return max((0.0, *(start + apart - now for start, apart in ago)))
 
     def _is_slow(self, within_s: float) -> bool:
-        """Return True if the last two were late, or the last was and a running one will be."""
+        """Return True if the last two answers were late, or the last was and a running one will be."""
         late = [took > within_s for (took,) in self._took]
         if len(late) == ENOUGH and all(late):
             return True
@@ -145,12 +152,13 @@ class EndpointHealth:
 
     @property
     def _named(self) -> str:
+        """Return model and host, for a message."""
         return f"{self.model} at {self.host}" if self.host else "the model"
 
     # --- results of calls -----------------------------------------------------------------------------
 
     def begin(self, waiting: RetryBudget | None = None, *, timed: bool = False) -> Attempt:
-        """Begin a call; `timed` calls are of the kind for which agents wait, so their duration counts."""
+        """Record the start of a call and return its `Attempt`; the duration of `timed` calls counts."""
         now = self._clock()
         self._starts.append(now)
         if waiting is not None:
@@ -163,13 +171,14 @@ class EndpointHealth:
             self._probe = attempt
         return attempt
 
-    def succeeded(self) -> None:
+    def record_success(self) -> None:
+        """Record a successful call, which closes the breaker."""
         self._failures, self._asked_until = 0, 0.0
         self._succeeded_at, self._failing_since = self._clock(), None
         self._believed_since = self._succeeded_at
         self._reason = self._message = ""
 
-    def failed(self, error: ProviderError) -> None:
+    def record_failure(self, error: ProviderError) -> None:
         """Record a failed call; failures without a request do not count."""
         if error.reason in _WITHOUT_CALL:
             return
@@ -182,34 +191,39 @@ class EndpointHealth:
             asked_s = min(error.retry_after_s, LONGEST_ASKED_S)
             self._asked_until = max(self._asked_until, now + asked_s)
 
-    def made(self, calls: int) -> None:
-        """Record calls of another process that are over; `succeeded` or `failed` follows."""
+    def record_calls(self, calls: int) -> None:
+        """Record calls of another process that are over; `record_success` or `record_failure` follows."""
         self._starts.extend([self._clock()] * calls)
 
     def _finish(self, attempt: Attempt) -> None:
+        """Remove a call from the running ones."""
         self._under_way.discard(attempt)
         if self._probe is attempt:
             self._probe = None
 
     # --- report for status ----------------------------------------------------------------------------
 
-    def condition(self) -> EndpointReport:
+    def report(self) -> EndpointReport:
+        """Return the health for a status report."""
         now, state = self._clock(), self._state()
         outage = self.outage(self._granted_s or _FOREVER)
-        message = f"{self._named} took longer for its last answer than an agent's {_seconds(self._granted_s)}"
+        message = (
+            f"{self._named} took longer for its last answer than an agent's {_seconds_text(self._granted_s)}"
+        )
         return EndpointReport(
             host=self.host,
             model=self.model,
             uses=self.uses,
             state=state,
-            last_success_s=_since(self._succeeded_at, now),
-            failing_s=_since(self._failing_since, now),
+            last_success_s=_seconds_since(self._succeeded_at, now),
+            failing_s=_seconds_since(self._failing_since, now),
             reason="slow" if state == "slow" else self._reason,
             message=message if state == "slow" else self._message,
             next_s=round(outage.wait_s, 1) if outage is not None else None,
         )
 
     def _state(self) -> State:
+        """Return the state for a status report."""
         if self._failing_since is not None:
             return "failing"
         if self._took and self._took[-1][0] > self._granted_s > 0:
@@ -218,7 +232,7 @@ class EndpointHealth:
 
 
 class Attempt:
-    """One running call; it ends as `succeeded` or `failed`, or is `abandoned`."""
+    """One running call; it ends by `record_success`, `record_failure` or `abandon`."""
 
     def __init__(
         self, health: EndpointHealth, began: float = 0.0, budget_s: float = 0.0, *, timed: bool = False
@@ -230,39 +244,43 @@ class Attempt:
         self._timed = timed
         self._took: list[float] | None = None
 
-    def caller_left(self) -> None:
+    def record_caller_left(self) -> None:
         """Record that the agent has gone while the call goes on."""
         if self._timed and self._took is None:
             self._health._under_way.discard(self)
             self._took = [self._budget_s * _LONGER]
             self._health._took.append(self._took)
 
-    def succeeded(self) -> None:
-        self.abandoned()
+    def record_success(self) -> None:
+        """End the call; record its success and its duration."""
+        self.abandon()
         if self._took is not None:
             self._took[0] = self._elapsed_s
         elif self._timed:
             self._health._took.append([self._elapsed_s])
-        self._health.succeeded()
+        self._health.record_success()
 
-    def failed(self, error: ProviderError) -> None:
-        """Record the failure, unless another call has succeeded since this one began."""
-        self.abandoned()
+    def record_failure(self, error: ProviderError) -> None:
+        """End the call; record the failure, unless another call has succeeded since this one began."""
+        self.abandon()
         if self.began >= self._health._believed_since:
-            self._health.failed(error)
+            self._health.record_failure(error)
 
-    def abandoned(self) -> None:
+    def abandon(self) -> None:
         """End the call without a result; it has no effect after another end."""
         self._health._finish(self)
 
     @property
     def _elapsed_s(self) -> float:
+        """Return the seconds since the call began."""
         return self._health._clock() - self.began
 
 
-def _since(at: float | None, now: float) -> float | None:
+def _seconds_since(at: float | None, now: float) -> float | None:
+    """Return the seconds since a time; None if there was none."""
     return None if at is None else round(now - at, 1)
 
 
-def _seconds(number: float) -> str:
+def _seconds_text(number: float) -> str:
+    """Return seconds as text."""
     return f"{number:.1f} s"

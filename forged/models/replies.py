@@ -21,17 +21,23 @@ from forged.models.finish_reasons import ModelReply, failure_of, is_truncated, t
 from forged.text.tokens import estimate
 
 
-class _Item(msgspec.Struct, frozen=True):
+class _VectorItem(msgspec.Struct, frozen=True):
+    """One vector of a reply: numbers or base64, and its place."""
+
     embedding: list[float | None] | str
     index: int | None = None
 
 
-class _Used(msgspec.Struct, frozen=True):
+class _UsageReply(msgspec.Struct, frozen=True):
+    """The token counts of a reply, read apart from its vectors."""
+
     usage: object = None
 
 
 class _VectorReply(msgspec.Struct, frozen=True):
-    data: list[_Item]
+    """Reply of `/embeddings`."""
+
+    data: list[_VectorItem]
 
 
 class ChatMessage(msgspec.Struct, frozen=True):
@@ -60,26 +66,31 @@ class ChatMessage(msgspec.Struct, frozen=True):
     def is_refusal(self) -> bool:
         """Return True if the message, or a part of it, marks a refusal of the model."""
         parts = self.content if isinstance(self.content, list) else []
-        return bool(_words(self.refusal)) or any(part.get("type") == "refusal" for part in parts)
+        return bool(_stripped_text(self.refusal)) or any(part.get("type") == "refusal" for part in parts)
 
     @property
     def is_call(self) -> bool:
+        """Return True if the message calls a tool."""
         return bool(self.tool_calls or self.function_call)
 
 
 class _Choice(msgspec.Struct, frozen=True):
+    """One choice of a reply of `/chat/completions`."""
+
     message: ChatMessage | None = None
     finish_reason: object = None
 
 
 class _ChatReply(msgspec.Struct, frozen=True):
+    """Reply of `/chat/completions` that is not streamed."""
+
     choices: list[_Choice]
     usage: object = None
 
 
 _R = TypeVar("_R", _VectorReply, _ChatReply)
 _VECTORS = msgspec.json.Decoder(_VectorReply)
-_USAGE = msgspec.json.Decoder(_Used)
+_USAGE = msgspec.json.Decoder(_UsageReply)
 _CHAT = msgspec.json.Decoder(_ChatReply)
 
 
@@ -89,12 +100,12 @@ def read_vectors(where: str, body: bytes, count: int) -> Vectors:
     Raises ProviderError. bad_reply: the reply has another form. bad_input: some rows, or the only one, are
     zero or not finite, which is due to those texts and not to the endpoint.
     """
-    items = _decoded(where, body, _VECTORS).data
+    items = _decode(where, body, _VECTORS).data
     if len(items) != count:
         raise _bad_reply(f"{where} sent {len(items)} vectors for {count} texts")
     rows: list[list[float | None] | Vectors] = [[]] * count
-    for position, item in zip(order([item.index for item in items]), items, strict=True):
-        rows[position] = _numbers(where, item.embedding)
+    for position, item in zip(item_places([item.index for item in items]), items, strict=True):
+        rows[position] = _vector_numbers(where, item.embedding)
     sizes = sorted({len(row) for row in rows})
     if len(sizes) != 1 or sizes == [0]:
         raise _bad_reply(f"{where} sent vectors of {' and '.join(map(str, sizes))} numbers in one reply")
@@ -104,12 +115,12 @@ def read_vectors(where: str, body: bytes, count: int) -> Vectors:
 def vector_tokens(body: bytes) -> int:
     """Return the token count in a reply of vectors, 0 if there is none."""
     try:
-        return _counted(_USAGE.decode(body).usage, _PROMPT)
+        return _token_count(_USAGE.decode(body).usage, _PROMPT)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return 0
 
 
-def order(indexes: list[int | None]) -> list[int]:
+def item_places(indexes: list[int | None]) -> list[int]:
     """Return the place of each item: its `index` if these form exactly 0..n-1, else its position.
 
     A single missing index is the free place (Gemini leaves out 0); several are filled by position.
@@ -123,7 +134,8 @@ def order(indexes: list[int | None]) -> list[int]:
     return filled if sorted(filled) == list(places) else list(places)
 
 
-def _numbers(where: str, embedding: list[float | None] | str) -> list[float | None] | Vectors:
+def _vector_numbers(where: str, embedding: list[float | None] | str) -> list[float | None] | Vectors:
+    """Return the numbers of a vector, decoded if they are base64."""
     if not isinstance(embedding, str):
         return embedding
     try:
@@ -133,6 +145,7 @@ def _numbers(where: str, embedding: list[float | None] | str) -> list[float | No
 
 
 def _unit_rows(where: str, rows: list[list[float | None] | Vectors]) -> Vectors:
+    """Return the rows as float32 of unit length. Raises ProviderError for unusable rows."""
     with np.errstate(over="ignore", invalid="ignore"):
         matrix = np.array(rows, dtype=np.float32)  # None becomes NaN, 1e39 infinity
     norms = np.linalg.norm(matrix.astype(np.float64), axis=1, keepdims=True)
@@ -147,7 +160,8 @@ def _unit_rows(where: str, rows: list[list[float | None] | Vectors]) -> Vectors:
     return unit
 
 
-def _decoded(where: str, body: bytes, decoder: msgspec.json.Decoder[_R]) -> _R:
+def _decode(where: str, body: bytes, decoder: msgspec.json.Decoder[_R]) -> _R:
+    """Return a decoded reply, also one with NaN. Raises ProviderError, bad_reply, with the defect."""
     try:
         body.decode()  # the decoder does not check the fields that it skips
     except UnicodeDecodeError as error:
@@ -170,6 +184,7 @@ def _decoded(where: str, body: bytes, decoder: msgspec.json.Decoder[_R]) -> _R:
 
 
 def _bad_reply(message: str) -> ProviderError:
+    """Return the error for a reply in another form."""
     return ProviderError(message, reason="bad_reply", status=200)
 
 
@@ -183,11 +198,11 @@ _MOST_TOKENS = 1_000_000_000
 
 def read_reply(where: str, body: bytes) -> ModelReply:
     """Return the first choice of a reply that is not streamed. Raises ProviderError, bad_reply."""
-    reply = _decoded(where, body, _CHAT)
+    reply = _decode(where, body, _CHAT)
     if not reply.choices:
         raise _bad_reply(f"{where} sent no choice")
     choice = reply.choices[0]
-    message, finish = choice.message or ChatMessage(), _words(choice.finish_reason)
+    message, finish = choice.message or ChatMessage(), _stripped_text(choice.finish_reason)
     parsed = ModelReply(
         content=message.text,
         thoughts=message.thoughts,
@@ -211,15 +226,15 @@ def completion_of(where: str, parsed: ModelReply, sent: Sequence[str]) -> Comple
     failure = failure_of(parsed)
     return Completion(
         text_of(parsed),
-        _counted(parsed.usage, _PROMPT) or estimate(*sent),
-        _counted(parsed.usage, _COMPLETION) or estimate(parsed.content, parsed.thoughts),
+        _token_count(parsed.usage, _PROMPT) or estimate(*sent),
+        _token_count(parsed.usage, _COMPLETION) or estimate(parsed.content, parsed.thoughts),
         not is_truncated(parsed),
         failure.reason if failure else "",
         f"{where}: {failure.message}" if failure else "",
     )
 
 
-def _counted(usage: object, names: Sequence[str]) -> int:
+def _token_count(usage: object, names: Sequence[str]) -> int:
     """Return the first of these values that is a number, perhaps written as text; else 0."""
     found = [usage.get(name) for name in names] if isinstance(usage, dict) else []
     for value in found:
@@ -232,5 +247,6 @@ def _counted(usage: object, names: Sequence[str]) -> int:
     return 0
 
 
-def _words(value: object) -> str:
+def _stripped_text(value: object) -> str:
+    """Return a text without outer blanks; empty for another type."""
     return value.strip() if isinstance(value, str) else ""

@@ -25,24 +25,28 @@ _FIELDS = (_DATA, _ERROR, b"event:", b"id:", b"retry:", b":")
 _BOM = b"\xef\xbb\xbf"
 
 
-class _Choice(msgspec.Struct, frozen=True):
+class _StreamChoice(msgspec.Struct, frozen=True):
+    """One choice in an event of a streamed reply."""
+
     delta: ChatMessage | None = None
     finish_reason: object = None
     error: object = None
 
 
-class _Event(msgspec.Struct, frozen=True):
-    choices: list[_Choice] | None = None
+class _StreamEvent(msgspec.Struct, frozen=True):
+    """One event of a streamed reply."""
+
+    choices: list[_StreamChoice] | None = None
     usage: object = None
     error: object = None
     kind: object = msgspec.field(name="object", default=None)
 
 
-_EVENT, _NOTHING = msgspec.json.Decoder(_Event), _Event()
+_EVENT, _NOTHING = msgspec.json.Decoder(_StreamEvent), _StreamEvent()
 
 
-class Stream:
-    """Parser of one reply; `feed` it chunk by chunk.
+class StreamParser:
+    """Parser of one streamed chat reply; `feed` it chunk by chunk.
 
     `over`: the stream is complete. `error` holds the event with which the server broke off.
     """
@@ -85,25 +89,27 @@ class Stream:
         )
 
     def _read_line(self, line: bytes) -> None:
+        """Parse one line: data, an error, or the blank line that ends an event."""
         if not self._begun:
             self._begun, line = True, line.removeprefix(_BOM)
         if line.startswith(_DATA):
-            self._read(line.removeprefix(_DATA).strip())
+            self._read_data(line.removeprefix(_DATA).strip())
         elif line.startswith(_ERROR):
-            self._read(b'{"error":%b}' % line.removeprefix(_ERROR).strip())
+            self._read_data(b'{"error":%b}' % line.removeprefix(_ERROR).strip())
         elif not line and self._parts:
             parts, self._parts = self._parts, []
-            self._take(b"\n".join(parts))
+            self._add_event(b"\n".join(parts))
 
-    def _read(self, data: bytes) -> None:
+    def _read_data(self, data: bytes) -> None:
+        """Parse the data of a line: the end mark, an event, or a part of a longer event."""
         if data == _DONE:
             self.over = True
-        elif self._take(data):
+        elif self._add_event(data):
             self._parts = []
         else:
             self._parts.append(data)
 
-    def _take(self, data: bytes) -> bool:
+    def _add_event(self, data: bytes) -> bool:
         """Add the content of an event; return False if the data is none, or an empty object."""
         try:
             event = _EVENT.decode(data)
@@ -113,7 +119,7 @@ class Stream:
             return False
         self.events += 1
         self._usage = event.usage or self._usage
-        choice = event.choices[0] if event.choices else _Choice()
+        choice = event.choices[0] if event.choices else _StreamChoice()
         if event.error or event.kind == "error" or choice.error:
             self.error = data
         reply = choice.delta or ChatMessage()
@@ -135,10 +141,11 @@ class StreamWatch:
     """
 
     def __init__(self, enough: Enough, clear: Enough) -> None:
-        self._stream = Stream()
+        self._stream = StreamParser()
         self._enough, self._clear = enough, clear
 
     def __call__(self, chunk: bytes) -> bool:
+        """Parse a chunk; return True if the text is enough, or the finished stream is still open."""
         stream, before = self._stream, self._stream.events
         stream.feed(chunk)
         if not chunk and stream.over:
@@ -155,6 +162,7 @@ class StreamWatch:
         return bool(reply.answer) and "\n" in reply.lines and self._is_answer(reply)
 
     def _is_answer(self, reply: ModelReply) -> bool:
+        """Return True if the text of a reply cannot be reasoning."""
         return reply.has_separate_reasoning or self._clear(reply.lines)
 
 
@@ -178,21 +186,22 @@ def completion(where: str, body: bytes, sent: Sequence[str]) -> Completion:
     return completion_of(where, parse_reply(where, body), sent)
 
 
-def _parse_all(body: bytes) -> Stream:
-    stream = Stream()
+def _parse_all(body: bytes) -> StreamParser:
+    """Return the parser after the whole body."""
+    stream = StreamParser()
     stream.feed(body + b"\n\n")
     return stream
 
 
 @asynccontextmanager
 async def stop_when(seen: Callable[[bytes], bool] | None) -> AsyncIterator[None]:
-    """Cancel the body as soon as `seen`, called with an empty chunk every 50 ms, returns True."""
+    """End the `with` body as soon as `seen`, called with an empty chunk every 50 ms, returns True."""
     if seen is None:
         yield
         return
     try:
         async with asyncio.timeout(None) as limit:
-            looking = asyncio.create_task(_end_when(seen, limit))
+            looking = asyncio.create_task(_expire_when(seen, limit))
             looking.add_done_callback(ignore_failure)
             try:
                 yield
@@ -203,7 +212,8 @@ async def stop_when(seen: Callable[[bytes], bool] | None) -> AsyncIterator[None]
             raise
 
 
-async def _end_when(seen: Callable[[bytes], bool], limit: asyncio.Timeout) -> None:
+async def _expire_when(seen: Callable[[bytes], bool], limit: asyncio.Timeout) -> None:
+    """Let the time limit expire when `seen`, called every 50 ms, returns True."""
     while True:
         await asyncio.sleep(0.05)
         if seen(b""):

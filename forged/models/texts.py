@@ -28,18 +28,18 @@ def exceeds(text: str, prefix: str, tokens: int) -> bool:
 
 
 def sendable(text: str) -> str:
-    """Replace characters that JSON or a tokenizer cannot take, lone surrogates and NUL, by U+FFFD."""
+    """Return the text with U+FFFD for lone surrogates and NUL, which JSON or a tokenizer cannot take."""
     whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return whole.replace("\0", "\ufffd")
 
 
 def clipped(text: str, tokens: int) -> str:
-    """Cut a text to about so many tokens, between two characters."""
+    """Return a text cut to about so many tokens, between two characters."""
     return text.encode()[: BYTES_PER_TOKEN * tokens].decode("utf-8", "ignore")
 
 
 def fitting(texts: list[str], most: int, tokens: int) -> int:
-    """Return how many of the first texts make one request; at least one."""
+    """Return how many of the first texts make one request within both limits; at least one."""
     count = spent = 0
     for text in texts[:most]:
         spent += estimate(text)

@@ -339,7 +339,7 @@ class Pipeline:
             return ""
         if view.held:
             return view.held
-        failing = self.embedder.health.condition() if self.embedder.health is not None else None
+        failing = self.embedder.health.report() if self.embedder.health is not None else None
         why = view.unembedded or (failing.message if failing and failing.state == "failing" else "")
         return f"keyword results only: no embeddings ({why})" if why else reasons.WORDS_ONLY
 

@@ -13,7 +13,7 @@ import pytest
 
 import forged_client
 from forged_client import Client, DaemonUnavailable
-from forged_client.autostart import LOCK_NAME, DaemonStart, start, trusted_executable
+from forged_client.autostart import LOCK_NAME, DaemonStart, prepare_start, trusted_executable
 from forged_client.dial import Deadline
 from tests.support.clock import PATIENCE_S
 from tests.support.shebang import shebang
@@ -120,17 +120,17 @@ def test_who_waits_for_another_client_goes_on_when_that_one_is_gone(install, soc
 def test_a_lock_that_comes_free_because_the_daemon_is_up_starts_no_second_one(folder, home):
     begun = []
     first, second = (DaemonStart(lambda: begun.append(1), str(folder)) for _ in range(2))
-    first.check()
-    second.check()
+    first.proceed()
+    second.proceed()
     assert begun == [1]
-    first.done()
+    first.release_lock()
 
-    second.check()  # has the lock now; between this and the next the daemon answers
+    second.proceed()  # has the lock now; between this and the next the daemon answers
 
     assert begun == [1]
-    second.check()
+    second.proceed()
     assert begun == [1, 1]
-    second.done()
+    second.release_lock()
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def systemctl(folder: Path, exit_code: int) -> tuple[str]:
 
 
 def test_an_installed_socket_unit_is_preferred(env, unit, folder, install, seen):
-    start(unit, install(), Deadline(20), env=env, systemctl=systemctl(folder, 0)).check()
+    prepare_start(unit, install(), Deadline(20), env=env, systemctl=systemctl(folder, 0)).proceed()
 
     assert (folder / "asked").read_text() == "--user start forged.socket\n"
     assert seen() == []
@@ -270,8 +270,8 @@ def test_an_installed_socket_unit_is_preferred(env, unit, folder, install, seen)
 def test_the_daemon_is_started_directly_when_systemd_cannot(env, unit, folder, install, exit_code):
     programs = ("/missing/systemctl",) if exit_code is None else systemctl(folder, exit_code)
 
-    starting = start(unit, install("pass"), Deadline(20), env=env, systemctl=programs)
-    starting.check()
+    starting = prepare_start(unit, install("pass"), Deadline(20), env=env, systemctl=programs)
+    starting.proceed()
 
     assert starting._process is not None
     starting._process.wait(PATIENCE_S)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from forged_client.autostart import start
+from forged_client.autostart import prepare_start
 from forged_client.dial import Deadline
 from forged_client.errors import DaemonUnavailable
 from tests.support.clock import PATIENCE_S
@@ -120,8 +120,8 @@ def given(places: dict[str, str], socket_file: str) -> Given:
 
     def start_with(env: Mapping[str, str]) -> dict[str, str]:
         executable = f"{places['folder']}/program"
-        starting = start(socket_file, executable, Deadline(20), env=env, systemctl=("/none",))
-        starting.check()
+        starting = prepare_start(socket_file, executable, Deadline(20), env=env, systemctl=("/none",))
+        starting.proceed()
         assert starting._process is not None
         assert starting._process.wait(PATIENCE_S) == 0
         variables = Path(places["folder"], "seen").read_text().split("\0")
@@ -191,7 +191,9 @@ def test_a_socket_that_would_be_dropped_is_refused_and_nothing_starts(places, wh
     address = where.format(**places)
 
     with pytest.raises(DaemonUnavailable, match=r"the folder of the socket .*; set FORGED_SOCKET to"):
-        start(address, f"{places['folder']}/program", Deadline(20), env={"HOME": places["home"]}).check()
+        prepare_start(
+            address, f"{places['folder']}/program", Deadline(20), env={"HOME": places["home"]}
+        ).proceed()
 
     assert not Path(places["folder"], "seen").exists()
 
@@ -218,7 +220,7 @@ def test_the_service_manager_is_asked_with_no_more(places, folder, socket_file):
     env |= {"HOME": places["home"], "XDG_RUNTIME_DIR": str(runtime)}
 
     address = f"{runtime}/forged/forged.sock"
-    start(address, None, Deadline(20), env=env, systemctl=(f"{folder}/program",)).check()
+    prepare_start(address, None, Deadline(20), env=env, systemctl=(f"{folder}/program",)).proceed()
 
     given = Path(places["folder"], "seen").read_text().split("\0")
     assert sorted(filter(None, given)) == [f"HOME={places['home']}", f"XDG_RUNTIME_DIR={runtime}"]

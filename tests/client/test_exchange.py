@@ -16,13 +16,13 @@ def sent(frame: bytes) -> list[protocol.Request]:
 def arrived(exchange: Exchange, *replies: protocol.Reply) -> list[protocol.Reply]:
     data = b"".join(encode(reply) for reply in replies)
     exchange.room()[: len(data)] = data
-    return exchange.replies(len(data))
+    return exchange.decode_replies(len(data))
 
 
 def test_hello_travels_with_the_first_request_only_and_every_request_has_its_own_id():
     exchange = Exchange("agent")
 
-    requests = [request for _ in range(3) for request in sent(exchange.request(protocol.Ping())[1])]
+    requests = [request for _ in range(3) for request in sent(exchange.encode_request(protocol.Ping())[1])]
 
     assert [type(request) for request in requests] == [
         protocol.Hello,
@@ -44,13 +44,15 @@ def test_another_protocol_version_ends_the_connection(reply):
 def test_a_request_above_its_limit_is_not_sent_but_a_capture_may_be_larger():
     messages = (protocol.Message("user", "x" * protocol.MAX_REQUEST_BYTES),)
 
-    assert Exchange("agent").request(protocol.Capture(workspace="/w", session_id="s", messages=messages))
+    assert Exchange("agent").encode_request(
+        protocol.Capture(workspace="/w", session_id="s", messages=messages)
+    )
     for request in (
         protocol.Search(workspace="/w", query="x" * protocol.MAX_REQUEST_BYTES),
         protocol.Retrieve(workspace="/w", messages=messages),
     ):
         with pytest.raises(errors.FrameTooLarge):
-            Exchange("agent").request(request)
+            Exchange("agent").encode_request(request)
 
 
 @pytest.mark.parametrize("query", [object(), "\ud800", 1 << 70])
@@ -58,8 +60,8 @@ def test_what_msgpack_cannot_hold_is_an_invalid_request_and_leaves_hello_to_the_
     exchange = Exchange("agent")
 
     with pytest.raises(errors.RequestFailed, match="invalid"):
-        exchange.request(protocol.Search(workspace="/w", query=query))  # type: ignore[arg-type]
-    assert [type(request) for request in sent(exchange.request(protocol.Ping())[1])] == [
+        exchange.encode_request(protocol.Search(workspace="/w", query=query))  # type: ignore[arg-type]
+    assert [type(request) for request in sent(exchange.encode_request(protocol.Ping())[1])] == [
         protocol.Hello,
         protocol.Ping,
     ]

@@ -124,7 +124,7 @@ def test_what_cannot_be_read_of_the_harness_is_no_sign(tmp_path, proc):
 @pytest.mark.parametrize("within_ms", [1, 2_300, 65_000])
 def test_the_request_that_is_put_together_by_hand_is_the_protocols(size, within_ms):
     headless = size % 2 == 0
-    body = hook.request(b"claude", b"x" * size, within_ms, headless=headless)
+    body = hook.encode_request(b"claude", b"x" * size, within_ms, headless=headless)
 
     assert decode_request(body) == protocol.Hook(
         id=2,
@@ -134,7 +134,7 @@ def test_the_request_that_is_put_together_by_hand_is_the_protocols(size, within_
         version=__version__,
         headless=headless,
     )
-    assert decode_request(hook.request(b"claude", b"{}", 1)).seen == {}
+    assert decode_request(hook.encode_request(b"claude", b"{}", 1)).seen == {}
     assert decode_request(hook.HELLO) == protocol.Hello(
         id=1,
         client="forged-hook",
@@ -177,7 +177,7 @@ def test_it_says_which_folders_and_files_the_paths_of_a_payload_are(
     }
     payload = json.dumps(fields, ensure_ascii=ascii_only, **form).encode()
 
-    asked = decode_request(hook.request(b"claude", payload, 1))
+    asked = decode_request(hook.encode_request(b"claude", payload, 1))
 
     wanted = {str(folder): identity_of(str(folder)), str(top): identity_of(str(top))}
     if is_there:
@@ -198,7 +198,7 @@ def test_it_says_which_folders_and_files_the_paths_of_a_payload_are(
     ],
 )
 def test_a_payload_that_names_no_path_is_sent_as_it_is(payload):
-    asked = decode_request(hook.request(b"claude", payload, 1))
+    asked = decode_request(hook.encode_request(b"claude", payload, 1))
     assert (asked.seen, asked.payload) == ({}, payload)
 
 

@@ -39,7 +39,7 @@ def test_every_field_that_names_a_place_is_said_with_what_the_client_sees(kind, 
     }
     request = kind(**given, **blank)
 
-    _, frames = Exchange("test").request(request)
+    _, frames = Exchange("test").encode_request(request)
     body = frames[HEADER_BYTES:]
     size = int.from_bytes(frames[:HEADER_BYTES], "big")
     sent = decode_request(body[size + HEADER_BYTES :])  # behind hello

@@ -12,7 +12,7 @@ import pytest
 from forged.daemon import listening
 from forged.daemon.listening import AddressUnusable, AlreadyRunning
 from forged_client.address import checked
-from forged_client.dial import attempt
+from forged_client.dial import try_connect
 from forged_client.errors import AddressError, DaemonAbsent, DaemonUnavailable
 
 
@@ -172,10 +172,10 @@ def test_a_thousand_connections_leave_no_descriptor_open(long):
     before = _descriptors()
     with listening.bind(long) as server:
         for _ in range(1000):
-            attempt(long).close()
+            try_connect(long).close()
             server.accept()[0].close()
     with pytest.raises(DaemonAbsent):
-        attempt(long)
+        try_connect(long)
 
     assert _descriptors() == before
 
@@ -202,7 +202,7 @@ def test_a_directory_that_is_not_ours_alone_is_neither_bound_in_nor_connected_to
     spoil(Path(long).parent)
     before = _descriptors()
     with pytest.raises(DaemonUnavailable) as client:
-        attempt(long)
+        try_connect(long)
     with pytest.raises(AddressUnusable, match="FORGED_SOCKET"):
         listening.bind(long)
 

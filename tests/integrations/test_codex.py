@@ -38,7 +38,7 @@ def write(tmp_path):
 
 
 def test_hooks_that_are_trusted_as_they_are_have_trust(write):
-    assert codex.trust(write(), PLUGIN, HOOKS) == "given"
+    assert codex.hook_trust(write(), PLUGIN, HOOKS) == "given"
 
 
 @pytest.mark.parametrize("change", [{"command": COMMAND.replace("/opt/", "/usr/")}, {"timeout": 11}])
@@ -46,7 +46,7 @@ def test_what_runs_another_command_or_longer_needs_trust_anew(write, change):
     changed = copy.deepcopy(HOOKS)
     changed["SessionStart"][0]["hooks"][0].update(change)
 
-    assert codex.trust(write(), PLUGIN, changed) == "missing"
+    assert codex.hook_trust(write(), PLUGIN, changed) == "missing"
 
 
 def test_a_plug_in_that_its_person_switched_off_is_off(write):
@@ -64,5 +64,5 @@ def test_a_configuration_that_is_no_toml_is_a_sentence(tmp_path):
 def test_a_configuration_of_another_form_trusts_nothing(tmp_path, text):
     (tmp_path / "config.toml").write_text(text)
 
-    assert codex.trust(str(tmp_path), PLUGIN, HOOKS) == "missing"
+    assert codex.hook_trust(str(tmp_path), PLUGIN, HOOKS) == "missing"
     assert not codex.is_on(str(tmp_path), PLUGIN)

@@ -201,7 +201,7 @@ class Limiting(FakeEmbedder):
             return await super().embed(texts, kind, purpose=purpose)
         self.calls.append(tuple(texts))
         error = ProviderError("too many", reason="rate_limited", status=429, retry_after_s=self.asked_s)
-        self.health.failed(error)
+        self.health.record_failure(error)
         raise error
 
 

@@ -21,7 +21,7 @@ LIST = {"name": "list_memories", "arguments": {}}
 
 def reported(**call: object) -> tuple[str, bool]:
     calls = Calls()
-    result = calls.tool({**LIST, **call}, "")
+    result = calls.run_tool({**LIST, **call}, "")
     calls._client.close()
     return result["content"][0]["text"], result["isError"]
 

@@ -41,21 +41,21 @@ JSON = st.recursive(
 )
 def test_what_is_no_message_is_refused_with_its_id_if_it_has_one(line, code, number):
     with pytest.raises(MessageError) as refused:
-        messages.read(line)
+        messages.parse_line(line)
 
     assert (refused.value.code, refused.value.number) == (code, number)
-    assert json.loads(messages.refusal(refused.value))["id"] == number
+    assert json.loads(messages.error_line(refused.value))["id"] == number
 
 
 @given(JSON)
 def test_whatever_a_line_holds_it_is_a_message_or_refused(said):
     with contextlib.suppress(MessageError):
-        messages.read(json.dumps(said).encode())
+        messages.parse_line(json.dumps(said).encode())
 
 
 @given(st.text() | st.integers(), st.text())
 def test_a_line_has_one_end_and_comes_back_as_it_was(number, text):
-    line = messages.answer(number, {"text": text})
+    line = messages.answer_line(number, {"text": text})
 
     assert line.count(b"\n") == 1
     assert line.isascii()

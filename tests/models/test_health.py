@@ -28,9 +28,9 @@ def health(clock) -> EndpointHealth:
 def call(health: EndpointHealth, error: ProviderError | None = DOWN) -> None:
     attempt = health.begin()
     if error is None:
-        attempt.succeeded()
+        attempt.record_success()
     else:
-        attempt.failed(error)
+        attempt.record_failure(error)
 
 
 def fail(health: EndpointHealth, times: int = 2) -> None:
@@ -55,9 +55,9 @@ def timed(health: EndpointHealth, clock: Clock, took_s: float, within_s: float =
     attempt = health.begin(agent(clock, within_s), timed=True)
     if took_s > within_s:
         clock.now += within_s
-        attempt.caller_left()
+        attempt.record_caller_left()
     clock.now += max(took_s - within_s, 0.0) if took_s > within_s else took_s
-    attempt.succeeded()
+    attempt.record_success()
 
 
 # --- what opens it, and what closes it ----------------------------------------------------------------
@@ -85,7 +85,7 @@ def test_what_began_before_the_last_answer_is_no_news_when_it_fails(health, cloc
         health.reset()
     clock.now += 2
     for attempt in late:
-        attempt.failed(DOWN)
+        attempt.record_failure(DOWN)
 
     assert health.outage() is None
 
@@ -96,7 +96,7 @@ def test_a_person_who_says_so_has_it_asked_at_once_and_it_is_shown_as_failing_un
 
     health.reset()
 
-    assert (health.outage(), health.condition().state) == (None, "failing")
+    assert (health.outage(), health.report().state) == (None, "failing")
 
 
 # --- who may ask meanwhile ----------------------------------------------------------------------------
@@ -118,7 +118,7 @@ def test_one_call_at_a_time_looks_whether_it_is_back(health, clock):
     clock.now += 45
 
     assert not is_admitted(health)
-    looking.abandoned()
+    looking.abandon()
     assert is_admitted(health)
 
 
@@ -134,16 +134,16 @@ def test_of_a_dead_endpoint_at_most_two_calls_go_in_any_minute(steps):
             made.append(clock.now)
             attempt = health.begin()
             clock.now += call_s
-            attempt.failed(DOWN)
+            attempt.record_failure(DOWN)
 
     assert max((sum(start <= at < start + 60 for at in made) for start in made), default=0) <= 2
 
 
 def test_calls_made_elsewhere_count_as_its_own(health, clock):
-    health.made(2)
+    health.record_calls(2)
     fail_elsewhere = ProviderError("boom", reason="server")
-    health.failed(fail_elsewhere)
-    health.failed(fail_elsewhere)
+    health.record_failure(fail_elsewhere)
+    health.record_failure(fail_elsewhere)
 
     assert health.outage().wait_s == A_MINUTE_S
 
@@ -179,8 +179,8 @@ def test_what_is_still_under_way_when_two_agents_have_gone_is_skipped_as_well(he
     waiting = agent(clock)
     first, second = health.begin(waiting, timed=True), health.begin(waiting, timed=True)
     clock.now += 2
-    first.caller_left()
-    second.caller_left()
+    first.record_caller_left()
+    second.record_caller_left()
 
     assert not is_admitted(health, agent(clock))
 
@@ -191,7 +191,7 @@ def test_a_model_that_was_merely_cold_is_used_by_the_next_turn(health, clock):
     timed(health, clock, 0.3)
 
     assert is_admitted(health, agent(clock))
-    assert health.condition().state == "ok"
+    assert health.report().state == "ok"
 
 
 def test_a_slow_model_is_used_again_once_an_answer_came_in_time(health, clock):
@@ -200,7 +200,7 @@ def test_a_slow_model_is_used_again_once_an_answer_came_in_time(health, clock):
     clock.now += A_MINUTE_S
     looking = health.begin(timed=True)
     clock.now += 0.5
-    looking.succeeded()
+    looking.record_success()
 
     assert is_admitted(health, agent(clock))
 
@@ -218,13 +218,13 @@ def test_a_turn_has_one_retry_for_all_of_its_calls_and_none_past_its_deadline():
 
 
 def test_a_person_is_informed_since_when_it_fails_why_and_when_it_is_asked_next(health, clock):
-    assert health.condition().state == "untried"
+    assert health.report().state == "untried"
     call(health, None)
     clock.now += 10
     fail(health)
     clock.now += 5
 
-    report = health.condition()
+    report = health.report()
 
     assert (report.state, report.last_success_s, report.failing_s) == ("failing", 15, 5)
     assert (report.reason, report.message, report.next_s) == ("unreachable", "nobody listens", A_MINUTE_S - 5)
@@ -233,9 +233,9 @@ def test_a_person_is_informed_since_when_it_fails_why_and_when_it_is_asked_next(
 def test_a_model_that_is_late_is_shown_as_slow_in_its_own_words(health, clock):
     attempt = health.begin(agent(clock), timed=True)
     clock.now += 2
-    attempt.caller_left()
+    attempt.record_caller_left()
 
-    report = health.condition()
+    report = health.report()
 
     assert (report.state, report.reason) == ("slow", "slow")
     assert report.message == "m at there took longer for its last answer than an agent's 2.0 s"

@@ -20,7 +20,7 @@ from forged.errors import ConfigError, ProviderError
 from forged.models import Completion, EgressGuard, Prompt, Vectors
 from forged.models.endpoint import Endpoint
 from forged.models.openai_compatible import OpenAICompatibleChat, OpenAICompatibleEmbedder
-from forged.models.replies import order
+from forged.models.replies import item_places
 from tests.faults.amount import times
 from tests.models.calls import KEY, SCHEMA, chat, chatter, embed, embedder, refused, sizes, using
 from tests.models.odd_answers import (
@@ -204,8 +204,8 @@ def test_a_reply_is_understood(provider, script):
 def test_any_permutation_of_index_is_followed(indexes, missing):
     gapped = [None if at == missing else index for at, index in enumerate(indexes)]
 
-    assert order(indexes) == indexes
-    assert order(gapped) == indexes
+    assert item_places(indexes) == indexes
+    assert item_places(gapped) == indexes
 
 
 # --- faults ---

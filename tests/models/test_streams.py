@@ -38,7 +38,7 @@ def read(body: bytes) -> Completion:
 
 @given(st.lists(st.integers(0, len(BODY)), max_size=12))
 def test_where_a_stream_is_cut_into_chunks_makes_no_difference(cuts):
-    stream, places = streams.Stream(), [0, *sorted(cuts), len(BODY)]
+    stream, places = streams.StreamParser(), [0, *sorted(cuts), len(BODY)]
     for start, stop in pairwise(places):
         stream.feed(BODY[start:stop])
 
@@ -54,7 +54,7 @@ def test_an_event_may_come_over_several_lines(line_end):
 
     assert read(body).text == "Tabs are used."
     for at in range(len(body)):
-        stream = streams.Stream()
+        stream = streams.StreamParser()
         stream.feed(body[:at])
         stream.feed(body[at:])
         assert stream.reply.answer == "Tabs are used."

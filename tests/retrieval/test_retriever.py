@@ -477,7 +477,7 @@ async def test_a_probe_next_to_a_turn_fills_its_cache_and_delays_no_request():
     now = [1_000.0]
     health = EndpointHealth(clock=lambda: now[0])
     for _ in range(2):
-        health.begin().failed(REFUSED)
+        health.begin().record_failure(REFUSED)
     now[0] += 61
     chat = Chat()
     chat.health = health

@@ -15,7 +15,10 @@ OFF_HERE = "this repository's .forge/config.toml switches memory off here"
 
 
 class FileProblem(msgspec.Struct, frozen=True):
-    """A file that is not indexed, or only in part, with the reason. `loses`: answers lack text of it."""
+    """A file or directory to report, with the reason: not read, or read with something to correct.
+
+    `loses`: answers lack text of it.
+    """
 
     path: str
     reason: str
@@ -23,14 +26,15 @@ class FileProblem(msgspec.Struct, frozen=True):
 
 
 class RootReport(msgspec.Struct, frozen=True, kw_only=True):
-    """State of one root. `state`: loading, building, ready, failed, held (no text may leave; see `held`).
+    """State of one memory root in a status report. `state`: loading, building, ready, failed, held.
 
-    Of `cut` memories only the beginning was embedded, because the model takes no more; `cut_ids` names some.
-    `withheld` counts files that are not used before a person accepts them; `notice` is the sentence about
-    them, with the command that fixes it. `trust` is the state of a `RootTrust`, of a trusted root its mode.
-    With `unread` the files count while the daemon's records cannot be read, and no decision is needed.
-    `redacted` counts memories that are shown without a secret in their file; `redacted_ids` names some.
-    `forks` counts memories with concurrent heads; `fork_ids` names some.
+    Of a root that is held no text may leave; see `held`. Of `cut` memories only the beginning was embedded,
+    because the model takes no more; `cut_ids` names some. `withheld` counts files that are not used before a
+    person accepts them; `notice` is the sentence about them, with the command that fixes it. `trust` is the
+    state of a `RootTrust`, of a trusted root its mode. With `unread` the files count while the daemon's
+    records cannot be read, and no decision is needed. `redacted` counts memories that are shown without a
+    secret in their file; `redacted_ids` names some. `forks` counts memories with concurrent heads;
+    `fork_ids` names some.
 
     While texts are embedded, `rate` is texts a second over all roots, and `left_s` the estimate for this
     root if no agent asks for another; None if it is unknown. `stale` counts memories whose evidence files
@@ -76,7 +80,7 @@ class RootReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WaitsElsewhere(msgspec.Struct, frozen=True, kw_only=True):
-    """Count of pending work of a root whose path has another folder, or none; `reason` is which.
+    """Counts of pending work of a root whose path is another folder now, or none; `reason` is which.
 
     `events` of capture are not classified or written, `proposals` not shown for review, and `steps`
     (removals, returns and moves that a kill interrupted) not completed.
@@ -90,7 +94,7 @@ class WaitsElsewhere(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CaptureReport(msgspec.Struct, frozen=True, kw_only=True):
-    """State of capture. `state`: idle, busy, waiting, failing, paused, off; `reason` explains it.
+    """State and counts of capture. `state`: idle, busy, waiting, failing, paused, off, with `reason`.
 
     `turns` events of turns are pending. Of any kind `spooled` are on disk (`spool_bytes`) and `dead` were
     given up. Counts are since the daemon started, `tokens_today` (of `token_limit`, 0: none) since midnight
@@ -217,7 +221,7 @@ class SettingReport(msgspec.Struct, frozen=True):
 
 
 class ScopeReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A scope besides the roots of a workspace: session, agent or org.
+    """State of a scope besides the roots of a workspace: session, agent or org.
 
     `engine` is files, or memory (of the daemon, lost when it ends). `owners` is the number of sessions or
     agents with memories. `retrieved`: an injection may contain them. `lasts_s` is the lifetime of a memory,
@@ -274,7 +278,7 @@ class Status(Request[StatusReport], frozen=True, tag="status"):
 
 
 class Rebuilt(Reply, frozen=True, tag="rebuilt"):
-    """`status` ok when done, not_ready when it goes on in the background or the daemon is `RELOADING`."""
+    """Reply to `Rebuild`: not_ready while it goes on in the background or the daemon is `RELOADING`."""
 
     generation: str = ""
     roots: tuple[RootReport, ...] = ()
@@ -307,7 +311,7 @@ class Progress(Reply, frozen=True, tag="progress"):
 
 
 class Events(Request[Progress], frozen=True, tag="events"):
-    """Stream `progress` replies with this request's id until the connection closes."""
+    """Stream the steps of builds as `Progress` replies until the connection closes."""
 
     effect = "stream"
 
@@ -315,9 +319,10 @@ class Events(Request[Progress], frozen=True, tag="events"):
 
 
 class DayCost(msgspec.Struct, frozen=True):
-    """Cost of one day (UTC) and purpose (`hyde`, `capture`, `query`, ...); `calls` include `failed` ones.
+    """Cost of model calls of one day (UTC) and purpose (`hyde`, `capture`, `query`, ...).
 
-    `said_tokens` are the prompt tokens of the conversation, without instructions and lists.
+    `calls` include `failed` ones. `said_tokens` are the prompt tokens of the conversation, without
+    instructions and lists.
     """
 
     day: str
@@ -330,6 +335,7 @@ class DayCost(msgspec.Struct, frozen=True):
 
     @property
     def tokens(self) -> int:
+        """Return the tokens of prompts and completions."""
         return self.prompt_tokens + self.completion_tokens
 
 
@@ -352,7 +358,7 @@ class Cost(Request[Costs], frozen=True, kw_only=True, tag="cost"):
 
 
 class DayEgress(msgspec.Struct, frozen=True):
-    """Egress of one day (UTC), host and purpose; `calls` include `failed` ones. Characters of the `texts`."""
+    """Text that left in one day (UTC), by host and purpose; `calls` include `failed` ones."""
 
     day: str
     host: str

@@ -128,7 +128,7 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
         capture=captured,
         gate=wire.GateReport(state="off") if daemon.disabled else _gate(indexer, daemon.config),
         settings=tuple(wire.SettingReport(each.key, each.value, each.origin) for each in about.settings),
-        endpoints=tuple(health.condition() for health in daemon.healths),
+        endpoints=tuple(health.report() for health in daemon.healths),
         engine=embedder.engine if embedder is not None else "",
         agents=hook.reports(context),
         scopes=await recall.scope_reports(daemon.session_memories, daemon.config, daemon.resolver.home),
@@ -163,7 +163,7 @@ def _health(daemon: Daemon, reports: Sequence[wire.RootReport], captured: wire.C
     broken = broken or stuck or bool(daemon.state.trouble or refused.sentence)
     broken = broken or bool(captured.last_error or captured.dead or captured.elsewhere)
     # A model in use fails, or is skipped because it is too slow.
-    broken = broken or any(each.condition().state in {"failing", "slow"} for each in daemon.healths)
+    broken = broken or any(each.report().state in {"failing", "slow"} for each in daemon.healths)
     broken = broken or recall.is_shared_failing(daemon.shared)
     return "degraded" if broken or watcher.state.startswith(("polling", "restarting")) else "ok"
 

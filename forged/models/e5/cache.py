@@ -26,7 +26,7 @@ class EngineError(ForgedError):
 
 
 class ModelFiles(msgspec.Struct, frozen=True):
-    """Names of the files, each its SHA-256 and a suffix; `of` identifies their source and converter."""
+    """Names of the three files of a converted model; `of` identifies their source and converter."""
 
     of: str
     graph: str
@@ -35,6 +35,7 @@ class ModelFiles(msgspec.Struct, frozen=True):
 
     @property
     def files(self) -> tuple[str, ...]:
+        """Return the three names."""
         return self.graph, self.weights, self.words
 
 
@@ -77,5 +78,6 @@ def exclusive(folder: str) -> Iterator[None]:
 
 
 def _is_whole(folder: str, name: str) -> bool:
+    """Return True if a file still has the hash in its name."""
     with open(os.path.join(folder, name), "rb") as file:
         return name.startswith(f"{hashlib.file_digest(file, 'sha256').hexdigest()}.")

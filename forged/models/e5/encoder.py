@@ -50,12 +50,13 @@ class Tokenizer:
         self._scores = memoryview(table[3].view(np.float32))
 
     def __call__(self, text: str) -> list[int]:
+        """Return the numbers of the pieces of a text."""
         text = _SPACES.sub(" ", text.translate(self._normaliser))
         text = text if text.startswith(" ") else f" {text}"
-        return self._best(text.replace(" ", _SPACE))
+        return self._best_split(text.replace(" ", _SPACE))
 
-    def _best(self, text: str) -> list[int]:
-        """Return the best split of a text (Viterbi)."""
+    def _best_split(self, text: str) -> list[int]:
+        """Return the pieces of the split with the highest score (Viterbi)."""
         data = text.encode()
         size, at = len(data), 0
         best = array("f", [_NOT_REACHED]) * (size + 1)  # score of the best split that ends before this byte
@@ -92,13 +93,13 @@ _ERRORS_ONLY = 3
 
 
 class Encoder:
-    """An open model: call it with texts for their rows."""
+    """Open e5 model; a call with texts returns one row of numbers for each."""
 
     def __init__(self, model: ModelFile, folder: str, made: ModelFiles) -> None:
         """Open the cached files in the folder. Raises EngineError."""
         try:
             table = np.load(os.path.join(folder, made.words), mmap_mode="r")
-            session, self.version = _session(os.path.join(folder, made.graph))
+            session, self.version = _open_session(os.path.join(folder, made.graph))
         except Exception as error:  # onnxruntime's errors have no other class in common
             raise EngineError(f"{type(error).__name__}: {error}") from error
         self._run = session.run
@@ -110,7 +111,7 @@ class Encoder:
         )
 
     def __call__(self, texts: list[str], kind: Kind) -> Vectors:
-        """Return the rows of texts. Raises ProviderError."""
+        """Return the rows of texts, as a query, a passage or layers. Raises ProviderError."""
         try:
             rows = np.stack([self._row(f"{_PREFIXES[kind]}{text}") for text in texts])
         except Exception as error:  # as above
@@ -124,17 +125,19 @@ class Encoder:
         """Return the weighted mean of a text's windows, of shape (layers, width)."""
         tokens = self.tokens(text)
         windows = [tokens[at : at + self._room] for at in range(0, len(tokens), self._room)]
-        rows = [self._window(window) * np.float32(len(window)) for window in windows]
+        rows = [self._encode_window(window) * np.float32(len(window)) for window in windows]
         row: Vectors = np.sum(rows, axis=0, dtype=np.float32)
         return row
 
-    def _window(self, tokens: list[int]) -> Vectors:
+    def _encode_window(self, tokens: list[int]) -> Vectors:
+        """Return the mean of each layer for the tokens of one window."""
         tokens = [self._begin, *tokens, self._end]
         embeddings = weights(self._words[tokens]) + self._places[: len(tokens)]
         return np.concatenate(self._run(None, {_INPUT: embeddings[None]}))
 
 
-def _session(path: str) -> tuple[Any, str]:
+def _open_session(path: str) -> tuple[Any, str]:
+    """Open the graph in onnxruntime, on one thread; return the session and onnxruntime's version."""
     import onnxruntime  # noqa: PLC0415 - an extra, and 0.1 s
 
     onnxruntime.disable_telemetry_events()

@@ -35,8 +35,8 @@ _FORMAT = 10
 
 
 def graph_of(model: ModelFile) -> tuple[bytes, str, bytes]:
-    """Return the graph, the file name of its weights, and the bytes of that file."""
-    made, norm = _Graph(model), "emb.ln"
+    """Return the onnx graph of a model file, the file name of its weights, and the bytes of that file."""
+    made, norm = _GraphBuilder(model), "emb.ln"
     value, tokens = made.add_norm(INPUT, norm), made.add_constant("tokens", np.array([1]))
     for layer in range(model.layers):
         value, norm = made.add_attention(value, norm, f"l{layer}."), f"l{layer}.aln"
@@ -46,8 +46,8 @@ def graph_of(model: ModelFile) -> tuple[bytes, str, bytes]:
     return made.serialized()
 
 
-class _Graph:
-    """Builder of the graph; methods that add nodes return the name of a value."""
+class _GraphBuilder:
+    """Builder of the onnx graph; methods that add nodes return the name of a value."""
 
     def __init__(self, model: ModelFile) -> None:
         self._model = model
@@ -137,31 +137,35 @@ class _Graph:
         return np.concatenate([weights(self._model.blocks(f"{name}.w", count)) for name, count in rows])
 
     def add_residual_norm(self, value: str, other: str, norm: str) -> str:
+        """Add the sum of two values, normed by `norm`."""
         settings = {"domain": _ORT, "epsilon": self._model.epsilon}
-        inputs = (value, other, *self.floats(norm))
+        inputs = (value, other, *self.add_norm_constants(norm))
         return self.add_node("SkipLayerNormalization", *inputs, out=f"{norm}.sum", **settings)
 
     def add_norm(self, value: str, norm: str) -> str:
+        """Add a value normed by `norm`."""
         settings = {"epsilon": self._model.epsilon}
         return self.add_node(
-            "LayerNormalization", value, *self.floats(norm), out=f"{norm}.normed", **settings
+            "LayerNormalization", value, *self.add_norm_constants(norm), out=f"{norm}.normed", **settings
         )
 
-    def floats(self, norm: str) -> list[str]:
-        """Add the weight and the bias of a norm."""
+    def add_norm_constants(self, norm: str) -> list[str]:
+        """Add the weight and the bias of a norm as constants, and return their names."""
         return [self.add_constant(f"{norm}.{part}", self._model.floats(f"{norm}.{part}")) for part in "wb"]
 
     def add_node(self, kind: str, *inputs: str, out: str | list[str], **settings: Any) -> str:
+        """Add a node and return the name of its first output."""
         outputs = [out] if isinstance(out, str) else out
         self._nodes.append(helper.make_node(kind, inputs, outputs, **settings))
         return outputs[0]
 
     def add_constant(self, name: str, numbers: NDArray[Any]) -> str:
+        """Add a constant to the graph and return its name."""
         self._constants.append(numpy_helper.from_array(numbers, name))
         return name
 
     def add_external_constant(self, name: str, numbers: NDArray[np.int8]) -> str:
-        """Add a constant whose bytes are in the weights file."""
+        """Add a constant with its bytes in the weights file, and return its name."""
         tensor = TensorProto(name=name, data_type=TensorProto.INT8, dims=numbers.shape)
         tensor.data_location = TensorProto.EXTERNAL
         for key, value in (("offset", len(self._weights)), ("length", numbers.nbytes)):

@@ -31,7 +31,7 @@ _SAID = 300  # characters of the error
 
 
 class GraphBuild:
-    """Runs at most one converter process at a time. `stop` may be called from any thread."""
+    """Converts the model in a separate process, one at a time. Any thread may call `stop`."""
 
     def __init__(self) -> None:
         self.stopped = False
@@ -85,10 +85,11 @@ def main(model: str, folder: str, of: str) -> None:
         os.setpriority(os.PRIO_PROCESS, 0, _NICE)
     with cache.exclusive(folder):
         if cache.load(folder, of) is None:
-            _make(ModelFile(model), folder, of)
+            _convert(ModelFile(model), folder, of)
 
 
-def _make(model: ModelFile, folder: str, of: str) -> None:
+def _convert(model: ModelFile, folder: str, of: str) -> None:
+    """Convert the model into files of the cache, and publish their list."""
     from forged.models.e5.graph import graph_of  # noqa: PLC0415 - onnx is needed here and only here
 
     words = io.BytesIO()
@@ -100,6 +101,7 @@ def _make(model: ModelFile, folder: str, of: str) -> None:
 
 
 def _last_line(output: bytes) -> str:
+    """Return the last line of an error output, cut to 300 characters."""
     lines = output.decode(errors="replace").strip().splitlines()
     return lines[-1][:_SAID] if lines else ""
 

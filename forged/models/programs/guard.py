@@ -33,15 +33,16 @@ def main(pipe: int, folder: str, command: list[str]) -> int:
     try:
         select.select([pipe, ended], [], [])
         if not _is_over(pid):
-            _signal(pid, signal.SIGTERM)
+            _send_signal(pid, signal.SIGTERM)
             select.select([ended], [], [], _PATIENCE_S)
-        _signal(pid, signal.SIGKILL)  # before it is waited for, while its number cannot be reused
+        _send_signal(pid, signal.SIGKILL)  # before it is waited for, while its number cannot be reused
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     finally:
-        _remove(folder)
+        _remove_folder(folder)
 
 
 def _spawn(command: list[str]) -> int:
+    """Start the program in a session of its own, and return its process id."""
     pid = os.fork()
     if pid:
         return pid
@@ -56,10 +57,11 @@ def _spawn(command: list[str]) -> int:
 
 
 def _is_over(pid: int) -> bool:
+    """Return True if the process has ended; its exit code can still be read."""
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
-def _signal(pid: int, number: int) -> None:
+def _send_signal(pid: int, number: int) -> None:
     """Signal the program's group, and the program, which may not have a group yet."""
     for send in (os.killpg, os.kill):
         try:
@@ -69,7 +71,8 @@ def _signal(pid: int, number: int) -> None:
         return
 
 
-def _remove(folder: str) -> None:
+def _remove_folder(folder: str) -> None:
+    """Leave the folder and remove it with all of its files."""
     from shutil import rmtree  # noqa: PLC0415 - 10 ms that the program need not wait for
 
     os.chdir("/")

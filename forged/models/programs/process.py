@@ -39,9 +39,9 @@ class ProcessResult(msgspec.Struct, frozen=True):
 
 @contextlib.contextmanager
 def call_folder(scratch: str) -> Iterator[str]:
-    """Yield a new private folder in `scratch`, with the directories `work` and `tmp`. Raises OSError.
+    """Yield a new private folder in `scratch`, and remove it afterwards. Raises OSError.
 
-    It is removed at the end of the call. Folders that a crash left are removed after a day.
+    The folder has the directories `work` and `tmp`. Folders that a crash left are removed after a day.
     """
     os.makedirs(scratch, mode=0o700, exist_ok=True)
     for entry in os.scandir(scratch):
@@ -58,14 +58,14 @@ def call_folder(scratch: str) -> Iterator[str]:
 
 
 async def run(command: Sequence[str], env: Mapping[str, str], folder: str, text: str) -> ProcessResult:
-    """Run a program to its end. If it is cancelled, it ends the program within half a second.
+    """Run a program under `guard` and return its result; a cancelled call ends it within half a second.
 
     Output of a process that left the program's group is not awaited.
     """
     theirs, ours = os.pipe()
     try:
         transport, process = await asyncio.get_running_loop().subprocess_exec(
-            lambda: _Process(text),
+            lambda: _GuardProtocol(text),
             *(sys.executable, "-I", "-S", _GUARD, str(theirs), folder, *command),
             cwd=os.path.join(folder, "work"),
             env={**env, "TMPDIR": os.path.join(folder, "tmp")},
@@ -90,8 +90,8 @@ async def run(command: Sequence[str], env: Mapping[str, str], folder: str, text:
     return ProcessResult(transport.get_returncode() or 0, whole, bytes(process.complained))
 
 
-class _Process(asyncio.SubprocessProtocol):
-    """Collects output; `ended` is set at the program's end, `read` when all output has arrived.
+class _GuardProtocol(asyncio.SubprocessProtocol):
+    """Protocol of the guard process: writes its input and collects its output.
 
     Output beyond the limit is dropped, except one chunk that shows the excess.
     """
@@ -103,6 +103,7 @@ class _Process(asyncio.SubprocessProtocol):
         self.ended, self.read = asyncio.Event(), asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Write the text to the program's standard input."""
         assert isinstance(transport, asyncio.SubprocessTransport)
         its_input = transport.get_pipe_transport(0)
         assert isinstance(its_input, asyncio.WriteTransport)
@@ -110,14 +111,17 @@ class _Process(asyncio.SubprocessProtocol):
         its_input.write_eof()
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
+        """Collect output, up to the limit and one chunk more."""
         kept = self.printed if fd == 1 else self.complained
         if len(kept) <= self._streams[fd]:
             kept += data
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
+        """Set `read` when both outputs have ended."""
         self._streams.pop(fd, None)
         if not self._streams:
             self.read.set()
 
     def process_exited(self) -> None:
+        """Set `ended`."""
         self.ended.set()

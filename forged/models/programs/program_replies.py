@@ -56,13 +56,13 @@ def completion_of(name: str, form: Form, ended: ProcessResult, sent: tuple[str, 
     """Return the reply as a completion, which has a failure if it is empty. Raises ProviderError."""
     if ended.printed is None:
         raise ProviderError(f"{name} printed too much for an answer", reason="bad_reply")
-    reply = _FORMS[form](_plain(ended.printed))
+    reply = _FORMS[form](_plain_text(ended.printed))
     if ended.code and not reply.error:
-        message = _plain(ended.complained) or reply.text
+        message = _plain_text(ended.complained) or reply.text
         reply = _FORMS[form](message)
         reply = reply if reply.error else msgspec.structs.replace(reply, error=message)
     if reply.error or ended.code:
-        raise _error(name, ended.code, reply, sent)
+        raise _make_error(name, ended.code, reply, sent)
     text = without_thoughts(_COLOUR.sub("", reply.text)).strip()
     return Completion(
         text,
@@ -73,18 +73,21 @@ def completion_of(name: str, form: Form, ended: ProcessResult, sent: tuple[str, 
     )
 
 
-def _error(name: str, code: int, reply: ProgramReply, sent: tuple[str, ...]) -> ProviderError:
+def _make_error(name: str, code: int, reply: ProgramReply, sent: tuple[str, ...]) -> ProviderError:
     """Return the failure as an error that repeats no text that was sent."""
-    status = reply.status or _status(reply.error)
+    status = reply.status or _http_status(reply.error)
     if code == _NOT_STARTED:
-        return ProviderError(f"{name} cannot be started: {_quoted(reply.error, sent)}", reason="unreachable")
+        return ProviderError(
+            f"{name} cannot be started: {_quotable_line(reply.error, sent)}", reason="unreachable"
+        )
     if code < 0:
-        return ProviderError(f"{name} was ended by {_signal(-code)}", reason="server")
-    message = _quoted(reply.error, sent) or f"exit code {code}"
-    return ProviderError(f"{name}: {message}", reason=_reason(status, reply.error), status=status)
+        return ProviderError(f"{name} was ended by {_signal_name(-code)}", reason="server")
+    message = _quotable_line(reply.error, sent) or f"exit code {code}"
+    return ProviderError(f"{name}: {message}", reason=_failure_reason(status, reply.error), status=status)
 
 
-def _reason(status: int, message: str) -> str:
+def _failure_reason(status: int, message: str) -> str:
+    """Return the error reason by the HTTP status, else by words of the message."""
     if status:
         return _BY_STATUS.get(status, "server" if status >= 500 else "bad_reply")
     if _OF_LIMIT.search(message):
@@ -92,34 +95,37 @@ def _reason(status: int, message: str) -> str:
     return "auth" if _OF_LOGIN.search(message) else "server"
 
 
-def _status(message: str) -> int:
+def _http_status(message: str) -> int:
+    """Return the HTTP status that a message names; 0 for none."""
     found = _STATUS.search(message)
     return int(found[1] or found[2]) if found else 0
 
 
-def _quoted(message: str, sent: tuple[str, ...]) -> str:
-    """Return its first line about a failure that may be quoted, or else the first that may be."""
+def _quotable_line(message: str, sent: tuple[str, ...]) -> str:
+    """Return a message's first line about a failure that may be quoted, else the first that may be."""
     lines = [
         sanitized(line, SensitiveTexts(sent)) for line in message.splitlines()[:_MOST_LINES] if line.strip()
     ]
     return next((line for line in lines if _OF_FAILURE.search(line)), next(filter(None, lines), ""))
 
 
-def _signal(number: int) -> str:
+def _signal_name(number: int) -> str:
+    """Return the name of a signal, such as SIGKILL."""
     try:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
 
 
-def _plain(printed: bytes) -> str:
+def _plain_text(printed: bytes) -> str:
+    """Return output as text without colour codes."""
     return _COLOUR.sub("", printed.decode(errors="replace")).replace("\r\n", "\n")
 
 
 # --- output formats ----------------------------------------------------------------------------------
 
 
-class _Used(msgspec.Struct, frozen=True):
+class _TokenCounts(msgspec.Struct, frozen=True):
     """Token counts, by every name that they have in these formats."""
 
     input_tokens: int = 0
@@ -132,43 +138,52 @@ class _Used(msgspec.Struct, frozen=True):
     candidates: int = 0
 
 
-class _Claude(msgspec.Struct, frozen=True):
+class _ClaudeResult(msgspec.Struct, frozen=True):
+    """JSON document that Claude Code prints: the text or an error, and token counts."""
+
     is_error: bool
     result: str = ""
-    usage: _Used = _Used()
+    usage: _TokenCounts = _TokenCounts()
     api_error_status: int | None = None
 
 
-def _claude(printed: str) -> ProgramReply:
-    for one in _documents(printed, _Claude):
+def _parse_claude(printed: str) -> ProgramReply:
+    """Return the reply in the output of Claude Code."""
+    for one in _decode_documents(printed, _ClaudeResult):
         used = one.usage
         tokens = used.input_tokens + used.cache_creation_input_tokens + used.cache_read_input_tokens
         error = (one.result or "it failed") if one.is_error else ""
         return ProgramReply(one.result, error, one.api_error_status or 0, tokens, used.output_tokens)
-    return _unread(printed)
+    return _unknown_format(printed)
 
 
 class _ErrorMessage(msgspec.Struct, frozen=True):
+    """Error object with a sentence, in the output of Codex, Gemini CLI and OpenCode."""
+
     message: str = ""
 
 
-class _Item(msgspec.Struct, frozen=True):
+class _CodexItem(msgspec.Struct, frozen=True):
+    """Item of a Codex event, such as a message of the agent."""
+
     kind: str = msgspec.field(name="type", default="")
     text: str = ""
 
 
-class _Codex(msgspec.Struct, frozen=True):
+class _CodexEvent(msgspec.Struct, frozen=True):
+    """Event that Codex prints, one a line."""
+
     kind: str = msgspec.field(name="type")
-    item: _Item = _Item()
-    usage: _Used = _Used()
+    item: _CodexItem = _CodexItem()
+    usage: _TokenCounts = _TokenCounts()
     error: _ErrorMessage = _ErrorMessage()
     message: str = ""
 
 
-def _codex(printed: str) -> ProgramReply:
-    """Return the last message; a failed step that was tried again is no error."""
-    text, error, used, seen = "", "", _Used(), False
-    for one in _documents(printed, _Codex):
+def _parse_codex(printed: str) -> ProgramReply:
+    """Return the last message in the output of Codex; a failed step that was tried again is no error."""
+    text, error, used, seen = "", "", _TokenCounts(), False
+    for one in _decode_documents(printed, _CodexEvent):
         seen = True
         if one.kind == "item.completed" and one.item.kind == "agent_message":
             text = one.item.text
@@ -176,71 +191,90 @@ def _codex(printed: str) -> ProgramReply:
             used = one.usage
         elif one.kind == "turn.failed":
             error = one.error.message or "the turn failed"
-    return ProgramReply(text, error, 0, used.input_tokens, used.output_tokens) if seen else _unread(printed)
+    return (
+        ProgramReply(text, error, 0, used.input_tokens, used.output_tokens)
+        if seen
+        else _unknown_format(printed)
+    )
 
 
-class _Model(msgspec.Struct, frozen=True):
-    tokens: _Used = _Used()
+class _GeminiModel(msgspec.Struct, frozen=True):
+    """Token counts of one model in the statistics of Gemini CLI."""
+
+    tokens: _TokenCounts = _TokenCounts()
 
 
-class _Stats(msgspec.Struct, frozen=True):
-    models: dict[str, _Model] = {}
+class _GeminiStats(msgspec.Struct, frozen=True):
+    """Statistics of Gemini CLI, by model."""
+
+    models: dict[str, _GeminiModel] = {}
 
 
-class _Gemini(msgspec.Struct, frozen=True):
+class _GeminiResult(msgspec.Struct, frozen=True):
+    """JSON document that Gemini CLI prints: the text or an error, and statistics."""
+
     session_id: str = ""
     response: str | None = None
     error: _ErrorMessage | None = None
-    stats: _Stats | None = None
+    stats: _GeminiStats | None = None
 
 
-def _gemini(printed: str) -> ProgramReply:
-    for one in _documents(printed, _Gemini):
-        used = [model.tokens for model in (one.stats or _Stats()).models.values()]
+def _parse_gemini(printed: str) -> ProgramReply:
+    """Return the reply in the output of Gemini CLI; tokens are those of all models."""
+    for one in _decode_documents(printed, _GeminiResult):
+        used = [model.tokens for model in (one.stats or _GeminiStats()).models.values()]
         error = (one.error.message or "it failed") if one.error else ""
         tokens = sum(each.prompt for each in used), sum(each.candidates for each in used)
         return ProgramReply(one.response or "", error, 0, *tokens)
-    return _unread(printed)
+    return _unknown_format(printed)
 
 
-class _Name(msgspec.Struct, frozen=True):
+class _OpenCodeError(msgspec.Struct, frozen=True):
+    """Error in an event of OpenCode: its name, and a sentence."""
+
     name: str = ""
     data: _ErrorMessage = _ErrorMessage()
 
 
-class _Part(msgspec.Struct, frozen=True):
+class _OpenCodePart(msgspec.Struct, frozen=True):
+    """Text and token counts in one event that OpenCode prints."""
+
     text: str = ""
-    tokens: _Used = _Used()
+    tokens: _TokenCounts = _TokenCounts()
 
 
-class _OpenCode(msgspec.Struct, frozen=True):
+class _OpenCodeEvent(msgspec.Struct, frozen=True):
+    """Event that OpenCode prints, one a line."""
+
     kind: str = msgspec.field(name="type")
-    part: _Part = _Part()
-    error: _Name | None = None
+    part: _OpenCodePart = _OpenCodePart()
+    error: _OpenCodeError | None = None
 
 
-def _opencode(printed: str) -> ProgramReply:
+def _parse_opencode(printed: str) -> ProgramReply:
+    """Return the reply in the output of OpenCode: the texts and tokens of all events."""
     text, error, tokens, seen = "", "", [0, 0], False
-    for one in _documents(printed, _OpenCode):
+    for one in _decode_documents(printed, _OpenCodeEvent):
         seen = True
         text += one.part.text if one.kind == "text" else ""
         tokens = [tokens[0] + one.part.tokens.input, tokens[1] + one.part.tokens.output]
         if one.error is not None:
             error = one.error.data.message or one.error.name or "it failed"
-    return ProgramReply(text, error, 0, *tokens) if seen else _unread(printed)
+    return ProgramReply(text, error, 0, *tokens) if seen else _unknown_format(printed)
 
 
-def _text(printed: str) -> ProgramReply:
+def _parse_text(printed: str) -> ProgramReply:
+    """Return plain output as the reply; an error if it begins as one."""
     message = printed.strip()
     return ProgramReply(message, message if message.startswith(_PRINTS_ITS_FAILURE) else "")
 
 
-def _unread(printed: str) -> ProgramReply:
+def _unknown_format(printed: str) -> ProgramReply:
     """Return an error for output in another format, with its text as the sentence."""
     return ProgramReply(error=printed.strip())
 
 
-def _documents(printed: str, kind: type[_Form]) -> Iterator[_Form]:
+def _decode_documents(printed: str, kind: type[_Form]) -> Iterator[_Form]:
     """Yield the JSON documents of this kind: from the first brace to the end, or line by line."""
     decode = msgspec.json.Decoder(kind).decode
     start = printed.find("{")
@@ -254,9 +288,9 @@ def _documents(printed: str, kind: type[_Form]) -> Iterator[_Form]:
 
 
 _FORMS: dict[Form, Callable[[str], ProgramReply]] = {
-    "claude": _claude,
-    "codex": _codex,
-    "gemini": _gemini,
-    "opencode": _opencode,
-    "text": _text,
+    "claude": _parse_claude,
+    "codex": _parse_codex,
+    "gemini": _parse_gemini,
+    "opencode": _parse_opencode,
+    "text": _parse_text,
 }
