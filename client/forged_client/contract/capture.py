@@ -35,7 +35,7 @@ class Captured(Reply, frozen=True, tag="captured"):
 
     @property
     def is_taken(self) -> bool:
-        """Return True if the daemon has what was sent."""
+        """Return True if the daemon accepted all that was sent."""
         return self.status == "ok" and self.outcome != "rejected"
 
 
@@ -108,7 +108,7 @@ class CapturedPage(Reply, frozen=True, tag="captured_page"):
 
 
 class _ListCapturedOptions(Request[CapturedPage], frozen=True, kw_only=True):
-    """Filters and a page of their result."""
+    """Optional fields of ListCaptured: filters, and the page of the result."""
 
     since: str = ""
     session_id: str = ""
@@ -129,7 +129,7 @@ class ListCaptured(_ListCapturedOptions, frozen=True, tag="list_captured"):
 
 
 class Undone(Reply, frozen=True, tag="undone"):
-    """Memories that were taken back, or with `preview` would be; `empty` if there are none."""
+    """Memories that Undo took back, or with `preview` would; `empty` if there are none."""
 
     memories: tuple[MemoryRecord, ...] = ()
     trash: str = ""
@@ -137,7 +137,7 @@ class Undone(Reply, frozen=True, tag="undone"):
 
 
 class _UndoOptions(Request[Undone], frozen=True, kw_only=True):
-    """Session of the turn, and permission to change something."""
+    """Optional fields of Undo: the session, a preview, the expected memories, a key to send it twice."""
 
     session_id: str = ""
     preview: bool = False
@@ -165,13 +165,13 @@ class Undo(_UndoOptions, frozen=True, tag="undo"):
 
 
 class Paused(Reply, frozen=True, tag="paused"):
-    """Places where forged is paused: `*` for everything, else the tops of repositories."""
+    """Reply to Pause: where forged is paused, `*` for everything, else the tops of repositories."""
 
     paused: tuple[str, ...] = ()
 
 
 class _PauseOptions(Request[Paused], frozen=True, kw_only=True):
-    """Place to pause or resume."""
+    """Optional fields of Pause: everywhere or one repository, pause or resume."""
 
     everywhere: bool = False
     paused: bool = True
@@ -206,7 +206,7 @@ class DeadEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeadEvents(Reply, frozen=True, tag="dead_events"):
-    """Events that the action found.
+    """Reply to Dead: the events that the action listed, showed, retried or dropped.
 
     `missing` lists ids that are not dead any more, or that cannot be retried because their folder is
     elsewhere. `reason` explains the latter.

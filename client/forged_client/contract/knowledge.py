@@ -10,7 +10,7 @@ from forged_client.envelope import Reply, Request
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
-    """Text with its source; a later text from the same source replaces it."""
+    """Text to be ingested, with its source; a later text from the same source replaces it."""
 
     source: str
     text: str
@@ -18,7 +18,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DocumentOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of one document, or the result that it would have.
+    """Result of ingesting one document; with `preview`, the result that it would have.
 
     `result` is one of: new; replaced (the source had another text); exists (the same text); completed (the
     same text with missing pieces); secret (`reason` names its shape); refused (`reason`; if the disk refused,
@@ -39,7 +39,7 @@ class DocumentOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ingested(Reply, frozen=True, tag="ingested"):
-    """Outcomes of documents, in their order; `root` is their destination."""
+    """Reply to Ingest: outcomes of documents, in their order; `root` is their destination."""
 
     outcomes: tuple[DocumentOutcome, ...] = ()
     root: str = ""
@@ -102,7 +102,7 @@ class Documents(Reply, frozen=True, tag="documents"):
 
 
 class ListDocuments(Request[Documents], frozen=True, kw_only=True, tag="list_documents"):
-    """List `limit` documents from `offset` on."""
+    """List `limit` stored documents from `offset` on, ordered by source."""
 
     effect = "read"
     needs = ("workspace", "memory")
@@ -125,7 +125,7 @@ class DocumentRemoved(Reply, frozen=True, tag="document_removed"):
 
 
 class _RemoveDocumentOptions(Request[DocumentRemoved], frozen=True, kw_only=True):
-    """Place of the document, and the key of the request."""
+    """Optional fields of RemoveDocument: the workspace, and a key to send it twice."""
 
     workspace: str = ""
     key: str = ""
