@@ -161,6 +161,7 @@ class Undo(_UndoOptions, frozen=True, tag="undo"):
 
     @property
     def only_shows(self) -> bool:
+        """Return True for a preview, which changes nothing."""
         return self.preview
 
 
@@ -231,4 +232,5 @@ class Dead(Request[DeadEvents], frozen=True, tag="dead"):
 
     @property
     def only_shows(self) -> bool:
+        """Return True for the actions that change nothing."""
         return self.action in {"list", "show"}

@@ -77,4 +77,5 @@ class Import(Request[Imported], frozen=True, tag="import"):
 
     @property
     def only_shows(self) -> bool:
+        """Return True for a preview, which writes nothing."""
         return self.preview

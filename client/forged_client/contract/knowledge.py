@@ -69,6 +69,7 @@ class Ingest(Request[Ingested], frozen=True, tag="ingest"):
 
     @property
     def only_shows(self) -> bool:
+        """Return True for a preview, which writes nothing."""
         return self.preview
 
 

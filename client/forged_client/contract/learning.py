@@ -45,6 +45,7 @@ class Learn(Request[Learned], frozen=True, tag="learn"):
 
     @property
     def only_shows(self) -> bool:
+        """Return True for a request that only asks for progress."""
         return not self.messages
 
 
