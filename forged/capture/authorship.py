@@ -28,13 +28,13 @@ from forged.capture.paste_detection import QUOTED, Author, classify_blocks
 from forged.capture.rules.requests import asks
 from forged.capture.text_patterns import (
     FENCE,
-    bare,
     is_formed,
     is_item,
     is_list,
     is_numbered,
     patterns_of,
     segment_patterns,
+    without_bullet,
     words_said,
 )
 from forged.conversation import Utterance
@@ -212,7 +212,7 @@ def sentences_of(piece: MessagePiece) -> Iterator[str]:
     if piece.author in ("foreign", "brief"):
         return
     if is_list(piece.lines):
-        paragraph = "".join(f"{bare(line)}\n" for line in piece.lines)
+        paragraph = "".join(f"{without_bullet(line)}\n" for line in piece.lines)
     else:
         paragraph = _unwrapped(piece.lines)
     yield from (each for part in _split(paragraph) for each in _tidy(part) if not _is_quoted(each))

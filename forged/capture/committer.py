@@ -175,11 +175,11 @@ class Committer:
             others += (each.content for memories in unshown.values() for each in memories)
             rows = await vectors_of_texts(event, proposals, view, others, self._vectors)
 
-        def decided() -> tuple[Decision, Tally]:
+        def compare_and_decide() -> tuple[Decision, Tally]:
             existing = existing_memories(event, proposals, view, unshown, tentative=tentative, rows=rows)
             return self._decide_with_identities(event, classified, existing)
 
-        return await asyncio.to_thread(decided)
+        return await asyncio.to_thread(compare_and_decide)
 
     def _is_unwanted(self, root: Root, memory: Memory, tops: Sequence[str]) -> bool:
         """Return True if a memory's text was forgotten after its creation, in its root or `tops`."""
@@ -247,19 +247,19 @@ class Committer:
         """Write documents into one root, again without the link if the replaced memory is gone."""
         index = self._indexer.open(root)
 
-        def draft(memory: Memory, attributes: FactsPatch) -> WriteRequest:
+        def request_for(memory: Memory, attributes: FactsPatch) -> WriteRequest:
             return WriteRequest(
                 memory, unwanted=lambda each: self._is_unwanted(root, each, tops), patch=attributes
             )
 
         results = await self._writer.add_all(
-            index, [draft(each.memory, each.attributes) for each in documents]
+            index, [request_for(each.memory, each.attributes) for each in documents]
         )
         done = list(zip(documents, results, strict=True))
         for place, (document, result) in enumerate(done):
             if isinstance(result, MemoryNotFound):  # the memory that it replaces is gone
                 alone = replace(document.memory, supersedes=None, version=1)
-                (again,) = await self._writer.add_all(index, [draft(alone, document.attributes)])
+                (again,) = await self._writer.add_all(index, [request_for(alone, document.attributes)])
                 done[place] = (document, again)
         self._recent += [(root, result) for _, result in done if isinstance(result, Written)]
         return done
@@ -285,7 +285,7 @@ class Committer:
         return CommitResult(written, ids, "storage" if whole else "unwritten", troubles[-1])
 
     def _warn_once(self, memory_id: str, error: StoreError) -> None:
-        """Log a failed write once."""
+        """Log a failed write, once for each memory."""
         if memory_id not in self._warned:
             logger.warning("memory not written memory=%s error=%s", memory_id, error)
             self._warned.add(memory_id)

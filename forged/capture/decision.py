@@ -73,9 +73,8 @@ def decide(
 ) -> tuple[tuple[DecidedMemory, ...], Tally]:
     """Return the documents to write for a classifier's proposals, and a tally of what was left out.
 
-    `existing` grows by the decisions; `now` is RFC 3339. The tally counts each proposal that was left out
-    once. Malformed ones and those beyond ten documents count as invalid. It counts all secrets that were cut
-    out.
+    `existing` grows by the decisions; `now` is RFC 3339. The tally counts each proposal once, as invalid also
+    malformed ones and those beyond ten documents, and all secrets that were cut out.
     """
     decider = _ProposalDecider(event, classified.author, existing, forgotten, now)
     for proposal in classified.proposals:
@@ -235,7 +234,7 @@ class _ProposalDecider:
         """Make the memory of a proposal, as a new version of `head` if there is one."""
         said_at, things = self._said_at(content), (proposal.entities, proposal.relations)
         entities, relations = (
-            mentioned_entities(*things, content, self._single_line) if any(things) else ((), ())
+            mentioned_entities(*things, content, self._redacted_line) if any(things) else ((), ())
         )
         return Memory(
             id=new_id(),
@@ -275,11 +274,12 @@ class _ProposalDecider:
 
     def _cues(self, proposed: Sequence[str]) -> tuple[str, ...]:
         """Return the cues that are short enough, each once."""
-        lines = map(self._single_line, proposed)
+        lines = map(self._redacted_line, proposed)
         short = (line for line in lines if line and len(line) <= MOST_CUE_CHARS)
         return tuple(dict.fromkeys(short))[:MOST_CUES]
 
-    def _single_line(self, text: str) -> str:
+    def _redacted_line(self, text: str) -> str:
+        """Return a text in one line, without secrets and private spans."""
         return " ".join(self._redact_content(text).split())
 
     def _edges(self, root: Root, proposed: Sequence[Related]) -> tuple[Related, ...]:

@@ -111,8 +111,7 @@ class TentativeStatements:
 class ExistingMemories:
     """Memories and version chains that the proposals of one event are compared with.
 
-    `by_root` has all versions. `rows` has the vectors of all texts and proposals by their openings, or is
-    empty.
+    `by_root` has all versions, `rows` the vectors of all texts and proposals by their openings, if any.
     """
 
     def __init__(
@@ -345,7 +344,7 @@ def _candidates(
         row = rows.get(opening(proposal.content.strip()), b"")
         similar = (*like_text(home, proposal.content), *_near_by_vector(home, row))
         named = (*(each.id for each in similar), proposal.supersedes, *(edge.id for edge in proposal.related))
-        found |= {each.id: each for each in _versions(home, named)}
+        found |= {each.id: each for each in _chain_versions(home, named)}
     return list(found.values())
 
 
@@ -354,11 +353,12 @@ def _nearest(home: VectorMap, content: str, row: bytes, most: int) -> list[Memor
     by_words = _near_by_words(home, content) if home.has_words else ()
     turns = chain.from_iterable(zip_longest(by_words, _near_by_vector(home, row)))
     ids = dict.fromkeys(each.id for each in turns if each is not None)
-    found = {each.id: each for each in _versions(home, islice(ids, most))}
+    found = {each.id: each for each in _chain_versions(home, islice(ids, most))}
     return list(found.values())[:most]
 
 
-def _versions(home: VectorMap, ids: Iterable[str]) -> Iterator[Memory]:
+def _chain_versions(home: VectorMap, ids: Iterable[str]) -> Iterator[Memory]:
+    """Yield all versions in the chains of memories with these ids."""
     versions = dict.fromkeys(version for each in ids for version in home.chains.chain(each))
     return filter(None, map(home.find, versions))
 

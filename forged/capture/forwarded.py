@@ -3,9 +3,8 @@
 Input: the blocks of a message. Output: the blocks, split at such lines, each with a certainty that it is
 foreign. A header line is above a text: a name with an action and a time, or a time in brackets. A bare name
 near a time of day is a header only if there are two, because people note appointments; a single one is
-unsure. A footer line is below a text. All between two headers is foreign, as is a header's text and a
-footer's text. Text further above is unsure. The words are `[forwarded]` of `authorship.toml`. Long lines are
-skipped. Raises nothing.
+unsure. A footer line is below a text. All between two headers is foreign, as is a header's or footer's text.
+Text further above is unsure. The words are `[forwarded]` of `authorship.toml`. Long lines are skipped.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Literal
 
 import msgspec
 
-from forged.capture.text_patterns import COMMON, table
+from forged.capture.text_patterns import COMMON, read_table
 
 # Longest header or footer line, and the end of a line that may hold a footer, in characters.
 _LONGEST, _END = 140, 90
@@ -65,7 +64,7 @@ _HEADS = frozenset({"head", "inline", "mail"})
 @functools.cache
 def forwarded_words() -> Mapping[str, re.Pattern[str]]:
     """Return the word patterns of `[forwarded]`, compiled once for the first message that needs them."""
-    file = {name: "|".join(found) for name, found in table("forwarded").items()}
+    file = {name: "|".join(found) for name, found in read_table("forwarded").items()}
     file["moments"] = "|".join(f"(?P<{name}>{file[name]})" for name in _MARKS)
 
     def whole_words(name: str) -> re.Pattern[str]:
@@ -215,13 +214,13 @@ def _mark_around_footers(blocks: Sequence[Block]) -> None:
                 above.certainty = above.certainty or "unsure"
         elif "near" in block.kinds:
             block.certainty = "foreign"
-            for near in (
-                (*blocks[max(0, at - 1) : at], *blocks[at + 1 : at + 2]) if len(block.lines) == 1 else ()
-            ):
+            around = (*blocks[max(0, at - 1) : at], *blocks[at + 1 : at + 2])
+            for near in around if len(block.lines) == 1 else ():
                 near.certainty = near.certainty or "unsure"
 
 
 def _line_kind(lines: Sequence[str], at: int) -> Kind:
+    """Return the kind of one line (header, footer, mail, time), by its form and its neighbours."""
     line = lines[at].strip()
     if len(line) > _LONGEST:
         return "foot" if _ends_in_footer(_replace_by_marks(line[-_END:])) else ""
@@ -238,9 +237,8 @@ def _line_kind(lines: Sequence[str], at: int) -> Kind:
         return foot
     if at and _is_name_with_time(lines[at - 1], marked):
         return "when"
-    return (
-        "maybe" if _may_be_header(marked) or _is_name_with_time(line, "".join(lines[at + 1 : at + 2])) else ""
-    )
+    is_maybe = _may_be_header(marked) or _is_name_with_time(line, "".join(lines[at + 1 : at + 2]))
+    return "maybe" if is_maybe else ""
 
 
 def _without_tails(line: str) -> str:
@@ -251,6 +249,7 @@ def _without_tails(line: str) -> str:
 
 
 def _footer_kind(line: str, marked: str) -> Kind:
+    """Return `foot` or `near` for a line below a text of another person, else ""."""
     found_words, found = forwarded_words(), line_shapes().foot.match(marked)
     if found and _is_dated(found["when"]) and found_words["below"].match(line.lstrip("-–— ")):
         return "foot"
@@ -283,6 +282,7 @@ def _may_be_header(marked: str) -> bool:
 
 
 def _is_name_with_time(line: str, below: str) -> bool:
+    """Return True for a bare name on a line and a time of day on the line below."""
     if not below or max(len(line), len(below)) > _LONGEST_TIMELESS:
         return False
     name = line_shapes().only_name.match(_without_tails(line.strip()))

@@ -233,10 +233,10 @@ class Intake:
         goes_on = submission.goes_on and said[-1:] == submission.messages[-1:]
         opt_outs = self._off_record.of(key)
 
-        def cleaned() -> Cleaned:
+        def clean_new() -> Cleaned:
             return clean(said, submission.injected, begun=begun, goes_on=goes_on, opt_outs=opt_outs)
 
-        taken = await _run_work(said, cleaned)
+        taken = await _run_work(said, clean_new)
         self._metrics.secrets_redacted += taken.redacted
         self._metrics.echoes_removed += taken.echoes
         self._off_record.add(key, taken.opt_outs)

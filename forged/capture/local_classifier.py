@@ -28,7 +28,7 @@ from forged.capture.linear_model import (
 )
 from forged.capture.rules.durability import Veto, is_vetoed
 from forged.capture.rules.engine import presentable, proposals_in, scope_of, still_meant, without_lead_ins
-from forged.capture.rules.requests import asks, behind_request, letters, outside_request, without_request
+from forged.capture.rules.requests import asks, behind_request, letters_in, outside_request, without_request
 from forged.capture.values import Classified, Classifier, KnownMemory, Proposal, Refused
 from forged.memory import Origin, Scope
 from forged.state import Event
@@ -168,7 +168,7 @@ def _requested_passages(
             said_so = " ".join(each.text for each in passage.sentences)
             refused.append(Refused(said_so, "the request does not say what to remember"))
         elif _request_strength(passage, scores) >= (
-            _PLAIN_BAR if letters(passage.message_text) < _PLAIN else worded_bar
+            _PLAIN_BAR if letters_in(passage.message_text) < _PLAIN else worded_bar
         ) or (by_rules and proposals_in(passage.text)):
             taken.append(passage)
         else:
@@ -235,14 +235,14 @@ def request_in(said: Sequence[Statement], before: str = "") -> Passage | None:
     at = places[0]
     first, last = at, at + 1
     is_brief = sum(len(each.text) for each in said) <= BRIEF
-    says_nothing = said[at].asks_alone or letters(without_request(said[at].text)) < _SAYS
+    says_nothing = said[at].asks_alone or letters_in(without_request(said[at].text)) < _SAYS
     while first > 0 and (is_brief or (says_nothing and at == first)) and _may_extend(said[first - 1]):
         first -= 1
     while last < len(said) and (is_brief or last - at <= _MORE) and _may_extend(said[last], said[first:last]):
         last += 1
     text = " ".join(each.text for each in said[first:last])
     if last - first == 1 and (said[at].asks_alone or not _has_content(text)):
-        texts = (each for each in (said[at].answers, before) if letters(each) >= _LEAST)
+        texts = (each for each in (said[at].answers, before) if letters_in(each) >= _LEAST)
         text = f"{next(texts, '')} {text}".strip()
     return Passage(text if _has_content(text) else "", tuple(said[first:last]), message_text_of(said))
 
@@ -261,7 +261,7 @@ def requests_of(said: Sequence[Statement]) -> dict[int, Passage]:
 
 def scope_of_all(sentences: Sequence[Statement]) -> Scope:
     """Return the scope of sentences by their words: user if one is about the person, else repository."""
-    texts = [each for each in sentences if letters(without_request(each.text)) >= _SAYS] or sentences
+    texts = [each for each in sentences if letters_in(without_request(each.text)) >= _SAYS] or sentences
     return Scope.USER if any(_is_of_person(each.text) for each in texts) else Scope.REPO
 
 
@@ -273,7 +273,7 @@ def _is_of_person(text: str) -> bool:
 def _has_content(text: str) -> bool:
     """Return True if a text says something besides its request."""
     texts = without_request(text)
-    return letters(texts) >= (_NAMES if _NAMED.search(texts) else _LEAST)
+    return letters_in(texts) >= (_NAMES if _NAMED.search(texts) else _LEAST)
 
 
 def _asks(sentence: Statement) -> bool:

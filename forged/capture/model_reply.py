@@ -143,10 +143,12 @@ def _array(value: object, depth: int = 0) -> list[object] | None:
 
 
 def _is_memory(value: object) -> bool:
+    """Return True for a JSON object with a field of a memory."""
     return isinstance(value, dict) and not _FIELDS.isdisjoint(value)
 
 
 def _read_proposal(element: object) -> Proposal | None:
+    """Return the proposal in a JSON value, or None if it is malformed."""
     if not isinstance(element, dict):
         return None
     content, scope, category = (_text(element.get(name)) for name in ("content", "scope", "category"))
@@ -219,6 +221,7 @@ def entities_in(value: object) -> tuple[Entity, ...]:
 
 
 def _entity(item: object) -> Entity | None:
+    """Return the entity in a name or a JSON object, or None if it is malformed."""
     fields: Mapping[str, object] = item if isinstance(item, dict) else {"name": item}
     name, kind, description = (_single_line(fields.get(key)) for key in ("name", "type", "description"))
     if not kind and (typed := _WITH_TYPE.fullmatch(name)):
@@ -234,6 +237,7 @@ def relations_in(value: object) -> tuple[EntityRelation, ...]:
 
 
 def _relation(item: object) -> EntityRelation | None:
+    """Return the relation in a text, list or JSON object, or None if it is malformed."""
     source, verb, target = _triple(item)
     verb = _VERB.sub("-", verb.strip(" -:").lower())
     short = max(map(len, (source, verb, target))) <= LONGEST_NAME

@@ -17,7 +17,7 @@ import msgspec
 
 from forged.capture.authorship import MessagePiece, parts_of, pieces
 from forged.capture.rules.durability import Veto, is_vetoed
-from forged.capture.rules.requests import asks, begins_with_request, forgets, form_of, letters, names_memory
+from forged.capture.rules.requests import asks, begins_by_asking, forgets, form_of, letters_in, names_memory
 from forged.capture.text_patterns import plain, words_said
 from forged.text.forgetting import sentences_in
 
@@ -225,7 +225,7 @@ def _cut_opt_out(found: Sequence[_OptOutPiece], piece: _OptOutPiece, at: int) ->
     if form_of("all").search(said):
         for each in found:
             each.remove_all()
-    says_something = letters(_without_opt_out(part)) >= _SAYS
+    says_something = letters_in(_without_opt_out(part)) >= _SAYS
     points_on = _POINTS_ON.search(part) or form_of("follows").search(said) or _COLON.match(said, match.end())
     place = found.index(piece)
     if points_on and piece.remove_from(at + 1, 1):
@@ -259,7 +259,7 @@ def _requests_in(sentence: str) -> str | None:
     for clause in _clauses(sentence):
         if form_of("refuses").search(plain(clause)):
             is_kept = False
-        elif begins_with_request(_JOINS.sub("", clause.lstrip(_MARKS), count=1)):
+        elif begins_by_asking(_JOINS.sub("", clause.lstrip(_MARKS), count=1)):
             is_kept = True
         if is_kept:
             kept.append(clause)

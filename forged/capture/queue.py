@@ -139,11 +139,11 @@ class CaptureQueue:
         return next((waiting.trouble for waiting in self._line if waiting.trouble), "")
 
     def events(self) -> tuple[Event, ...]:
-        """Return all events in order, including the one in hand."""
+        """Return the events in the queue in order, including the one in hand."""
         return tuple(waiting.event for waiting in self._line)
 
     def waiting(self) -> tuple[QueuedEvent, ...]:
-        """Return all queued events, including the one in hand."""
+        """Return the entries of the queue, with the state of their attempts, in order."""
         return tuple(self._line)
 
     def in_memory(self) -> tuple[QueuedEvent, ...]:

@@ -78,7 +78,7 @@ _TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|[()|]|.", re.DOTALL)
 _EDGE = r"\b"
 
 
-def table(name: str) -> Mapping[str, Sequence[str]]:
+def read_table(name: str) -> Mapping[str, Sequence[str]]:
     """Return a table of `authorship.toml`: lists of regular expressions by name."""
     with open(FILE, "rb") as text:
         return tomllib.load(text)[name]  # type: ignore[no-any-return]
@@ -102,7 +102,7 @@ def is_item(line: str) -> bool:
     return _ITEM.match(line) is not None
 
 
-def bare(line: str) -> str:
+def without_bullet(line: str) -> str:
     """Return a list item without its bullet or number."""
     return _ITEM.sub("", line, count=1)
 
@@ -120,7 +120,7 @@ def is_chat(lines: Sequence[str]) -> bool:
 
 def _is_formed_item(line: str) -> bool:
     """Return True for a list item that a program wrote."""
-    text = bare(line)
+    text = without_bullet(line)
     return is_formed(text) if text != line else is_formed(line)
 
 
@@ -165,7 +165,7 @@ def segment_patterns() -> Mapping[str, re.Pattern[str]]:
 
 def patterns_of(name: str) -> Mapping[str, re.Pattern[str]]:
     """Compile one pattern for each list of a table of `authorship.toml`."""
-    return {each: re.compile("|".join(found), re.IGNORECASE) for each, found in table(name).items()}
+    return {each: re.compile("|".join(found), re.IGNORECASE) for each, found in read_table(name).items()}
 
 
 def word_patterns(lists: Mapping[str, Sequence[str]]) -> dict[str, str]:

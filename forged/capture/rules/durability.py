@@ -87,7 +87,7 @@ def lasting_category(sentence: str, neighbours: Iterable[str] = ()) -> Category 
     """
     text = plain(sentence)
     kinds = _matched_kinds("sign", text)
-    if _weight(kinds) - BRIEF * (_letters(text) < _FEW) < BAR or is_vetoed(sentence):
+    if _weight(kinds) - BRIEF * (_count_letters(text) < _FEW) < BAR or is_vetoed(sentence):
         return None
     return None if any(is_vetoed(each, _NEAR) for each in neighbours) else _category(kinds)
 
@@ -119,8 +119,8 @@ def _category(kinds: frozenset[str]) -> Category:
     return Category.CODING_PREFERENCES if "taste" in kinds else Category.PROJECT_CONVENTIONS
 
 
-def _letters(text: str) -> int:
-    """Return the length of a text; Han and kana count twice."""
+def _count_letters(text: str) -> int:
+    """Return the count of characters in a text; Han and kana count twice."""
     return len(text) + len(_CJK.findall(text))
 
 

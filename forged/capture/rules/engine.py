@@ -76,7 +76,7 @@ class RuleClassifier:
     async def classify(
         self, event: Event, known: Sequence[KnownMemory], *, deadline: float, attempts: int
     ) -> Classified:
-        """Propose the lasting statements of the window's user messages, in their order."""
+        """Return proposals for the lasting statements that the user typed in the window, in their order."""
         del known, deadline, attempts  # only a model needs these
         said = still_meant(event)
         kept = [*_rule_proposals(event.window, said)]
@@ -347,7 +347,7 @@ class Patterns(msgspec.Struct, frozen=True):
 
 
 def statement_in(text: str) -> StatementForm | None:
-    """Return the first form that a text begins with, or None."""
+    """Return the first form of rules.toml that the beginning of a text matches, or None."""
     found = _any_statement().match(text)
     return None if found is None else patterns().statements[int((found.lastgroup or "")[1:])]
 
@@ -394,7 +394,7 @@ def scope_of(sentence: str, otherwise: Scope = Scope.REPO) -> Scope:
 
 
 def index_of_given_up(content: str, lines: Sequence[str]) -> int | None:
-    """Return the index of the only line that says in use what `content` gives up.
+    """Return the index of the only line that affirms the thing that `content` gives up, or None.
 
     Returns None for no such line or several: a missing link does little harm, and a wrong one hides a valid
     memory.

@@ -192,7 +192,7 @@ def _are_related(found: PairSigns) -> bool:
 
 
 def _is_plain_replacement(newer: str, older: str, penalty: float) -> bool:
-    """Return True if a clause of the newer text alone replaces the older text."""
+    """Return True if the newer text or one of its clauses plainly replaces the older text."""
     found = (pair_signs(each, older) for each in (newer, *clauses(newer)))
     return any(_score_of_signs(each) > _ENOUGH + penalty and _is_same_slot(each) for each in found)
 

@@ -85,10 +85,11 @@ def _asks_plain(sentence: str) -> bool:
 
 
 def _has_kind(kind: Kind, sentence: str) -> bool:
+    """Return True if a plain sentence matches a wording of a kind."""
     return form_of(kind).search(sentence) is not None
 
 
-def begins_with_request(clause: str) -> bool:
+def begins_by_asking(clause: str) -> bool:
     """Return True if a clause begins with a request to remember."""
     found = form_of("asks").search(said := plain(clause))
     return found is not None and found.start() <= _BEGINNING and _asks_plain(said)
@@ -149,6 +150,6 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(_LITERALS.sub(lambda found: found[1] or found[0].lower(), without_accents(pattern)))
 
 
-def letters(text: str) -> int:
-    """Return the length of a text in letters; a character of Han or kana counts twice."""
+def letters_in(text: str) -> int:
+    """Return the count of letters in a text; a character of Han or kana counts twice."""
     return len(_LETTERS.findall(text)) + len(CJK.findall(text))

@@ -47,12 +47,10 @@ _PORT_DIGITS = 4
 _LETTER = rf"[^\W{_UNSPACED}]"
 _IS_LETTER, _ENDING = re.compile(_LETTER), re.compile(rf"[^\W\d{_UNSPACED}]*")
 _IS_UNSPACED, _BLANK = re.compile(rf"[{_PAIRED}\u30a1-\u30fe]"), re.compile(r"\s")
-# Characters of a text that are compared. A longer one is cut at the end of a line, a sentence or a word
-# within the last quarter.
+# Most compared characters of a text; a longer one is cut at a line, sentence or word in its last quarter.
 MOST_COMPARED = 2048
 _CUTS = tuple(re.compile(rf"(?s:.*){end}") for end in (r"\n", r"(?:[.!?…](?=\s)|[。！？])", r"\s"))
-# Marks between clauses; most clauses that are compared; words, or bytes without blanks, of a clause that says
-# something by itself.
+# Marks between clauses; most compared clauses; words, or bytes without blanks, of one that says something.
 _ENDS = re.compile(r"(?<=[.!?;:,])\s+|\.\.+|\n|\s[-–—]\s|[。，；！？、]|\bbtw\b")
 _MOST_CLAUSES, _CLAUSE_WORDS, _CLAUSE_BYTES = 16, 3, 15
 # Letters of the shortest common beginning, and of the shortest part of a compound, that make two words equal.
@@ -309,10 +307,7 @@ class NameIndex:
         self._start = re.compile("|".join([*starts, *([_character_class(unspaced)] if unspaced else [])]))
 
     def found_in(self, low: str) -> Iterator[tuple[int, int, int]]:
-        """Yield list, start and end of each name in a casefolded text, from the left.
-
-        Names of one list never overlap.
-        """
+        """Yield list, start and end of each name in a casefolded text; those of one list never overlap."""
         even, ends = _BLANK.sub(" ", low), [0] * self._count
         for begins in self._start.finditer(low):
             start = begins.start()
@@ -432,6 +427,7 @@ def _frozen(found: Mapping[str, set[str]]) -> dict[str, frozenset[str]]:
 
 
 def _list_of_value(word: str) -> str:
+    """Return the name of the list that has a value, or ""."""
     lists = word_lists()
     if word in lists.values:
         return lists.values[word]
@@ -490,6 +486,7 @@ def _is_unspaced(name: str) -> bool:
 
 
 def _spellings(name: str) -> Iterator[str]:
+    """Yield a name with blanks and with hyphens in all combinations."""
     parts = name.split(" ")
     for gaps in itertools.product(" -", repeat=len(parts) - 1):
         yield "".join(itertools.chain(*zip(parts, (*gaps, ""), strict=True)))
@@ -507,10 +504,12 @@ def _lengths(names: Iterable[str]) -> Mapping[str, tuple[int, ...]]:
 
 
 def _character_class(characters: Iterable[str]) -> str:
+    """Return a regular expression for one of these characters."""
     return f"[{re.escape(''.join(characters))}]"
 
 
 def _phrase_pattern(forms: Sequence[str]) -> re.Pattern[str]:
+    """Compile a pattern of phrases that matches whole words; without blanks, anywhere."""
     paired = [form for form in forms if re.match(rf"[{_PAIRED}\u30a1-\u30fe]", form)]
     spaced = [form for form in forms if form not in paired]
     return re.compile(rf"(?<!\w)(?:{'|'.join(spaced)})(?!\w)" + "".join(f"|{form}" for form in paired))
