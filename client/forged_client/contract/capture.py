@@ -22,7 +22,7 @@ CONTINUED_OVERLAP = 48_000
 
 
 class Captured(Reply, frozen=True, tag="captured"):
-    """Acknowledgement of a capture.
+    """Reply to Capture: the outcome, and counts of slices and of unread messages.
 
     `outcome` is accepted, coalesced, durable, or rejected with a `reason`. `durable` means that all parts are
     on disk. A part that is stored while others are missing is `accepted`. `slices` counts the pieces in which
@@ -40,7 +40,7 @@ class Captured(Reply, frozen=True, tag="captured"):
 
 
 class Capture(Request[Captured], frozen=True, tag="capture"):
-    """Send a finished turn to the capture worker.
+    """Send a conversation window to the daemon, which classifies the new messages.
 
     `kind` is turn, compaction, explicit or session_end. `agent` is the name of the sender, as in `Retrieve`.
 
@@ -101,7 +101,7 @@ class CapturedEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CapturedPage(Reply, frozen=True, tag="captured_page"):
-    """Entries of the capture log, newest first; `total` counts all that match."""
+    """Reply to ListCaptured: entries of the capture log, newest first; `total` counts all that match."""
 
     captured: tuple[CapturedEntry, ...] = ()
     total: int = 0
@@ -129,7 +129,7 @@ class ListCaptured(_ListCapturedOptions, frozen=True, tag="list_captured"):
 
 
 class Undone(Reply, frozen=True, tag="undone"):
-    """Memories that Undo took back, or with `preview` would; `empty` if there are none."""
+    """Reply to Undo: memories that were taken back, or with `preview` would be; `empty` if none."""
 
     memories: tuple[MemoryRecord, ...] = ()
     trash: str = ""

@@ -91,7 +91,7 @@ class DocumentRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Documents(Reply, frozen=True, tag="documents"):
-    """Page of documents ordered by source; `total` counts all.
+    """Reply to ListDocuments: a page of documents ordered by source; `total` counts all.
 
     `reason` explains why documents of the team's server are missing.
     """
@@ -114,7 +114,7 @@ class ListDocuments(Request[Documents], frozen=True, kw_only=True, tag="list_doc
 
 
 class DocumentRemoved(Reply, frozen=True, tag="document_removed"):
-    """Documents that were removed, and the count of their pieces.
+    """Reply to RemoveDocument: documents that were removed, and the count of their pieces.
 
     `waits`: the team's server gets the removal as soon as it answers.
     """

@@ -50,7 +50,7 @@ class Learn(Request[Learned], frozen=True, tag="learn"):
 
 
 class PastSessions(Reply, frozen=True, tag="past_sessions"):
-    """Past sessions that were learned from, and the cost of another one.
+    """Reply to ListPast: past sessions that were learned from, and the cost of another one.
 
     `marks` has the mark of each session by agent and id. `classifier` is a model's name, or "" if no model is
     asked. One call takes at most `call_characters` of a session and about `call_tokens` more. Today
