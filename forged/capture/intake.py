@@ -126,7 +126,7 @@ class Cleaned(msgspec.Struct, frozen=True):
 
     @property
     def is_answered(self) -> bool:
-        """Return True if an opt-out or a request to forget was removed."""
+        """Return True if an opt-out or a request to forget was cut out, which must be answered."""
         return bool(self.opting_out or self.forgets)
 
 
@@ -153,7 +153,7 @@ class Intake:
         answer: Callable[[Submission, Cleaned, Sequence[str]], None],
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Set callbacks.
+        """Store the callbacks of the service.
 
         `full` returns the reason why so many events and bytes have no room, or "". `answer` answers opt-outs
         and requests to forget.

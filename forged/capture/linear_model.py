@@ -89,7 +89,7 @@ class StatementScores(msgspec.Struct, frozen=True):
 
 
 class StatementScorer:
-    """Scores texts with one set of weights."""
+    """Scores texts by their words, form and vector, with one set of trained weights."""
 
     def __init__(self, weights: StatementWeights) -> None:
         self.bar, self.asked_bar, self.sees_rows = weights.bar, weights.asked_bar, bool(weights.keep.row)
@@ -111,7 +111,7 @@ class StatementScorer:
 
 
 class LinearModel(msgspec.Struct, frozen=True):
-    """Scorers for texts with vectors, and for texts without."""
+    """Scorers of statements: one for texts with vectors, one for texts without."""
 
     by_rows: StatementScorer
     by_words: StatementScorer

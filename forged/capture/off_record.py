@@ -1,6 +1,6 @@
 """Remove text that its author does not want remembered ("off the record", "forget that ...").
 
-Input: a user's message. Output: a `Cut`. It runs before a message is queued, stored or sent, so no rule,
+Input: a user's message. Output: a `CutMessage`. It runs before a message is queued, stored or sent: no rule,
 model or file sees the text. `without_repeats` removes it from the assistant's answers. Verbs of memory opt
 out whatever their object, but "never store tokens in plain text" stays. Pasted text opts nothing out. The
 wordings are those of `rules.requests`. Raises nothing.

@@ -145,7 +145,7 @@ class WorkerProcess:
             self._queue = None
 
     def _forward(self, report: Report) -> None:
-        """Pass a report on; a worker that is being killed reports no readiness."""
+        """Pass a report on, except that a worker is ready while it is being killed."""
         if isinstance(report, Ready):
             self.was_ready = True
             if self._killed_for:
@@ -246,7 +246,7 @@ def _exit_cause(exit_code: int) -> str:
 
 
 class Supervisor:
-    """Keeps one worker alive. One for the daemon; lives in its event loop.
+    """Starts, restarts and kills the worker, so that one is alive. One for the daemon.
 
     `problem` explains why no worker can run.
     """
@@ -368,7 +368,7 @@ class Supervisor:
             self._current.kill(f"no report for {limit_s:g} s")
 
     def _report_slow_start(self, slow_s: float) -> None:
-        """Report a slow start."""
+        """Report that the worker is not ready in time, without killing it."""
         self._report_problem(f"the capture worker is not ready after {slow_s:g} s")
 
     def _report_problem(self, problem: str) -> None:

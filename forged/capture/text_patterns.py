@@ -197,7 +197,7 @@ def _without_accent(letter: str) -> str:
 
 
 def any_of(found: Iterable[str]) -> str:
-    """Join patterns into one; those at a word's edge are tried only there.
+    """Join regular expressions into one; those at a word's edge are tried only there.
 
     Trying a hundred patterns at each letter would take most of the time for a sentence.
     """

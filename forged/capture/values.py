@@ -140,7 +140,7 @@ class Classifier(Protocol):
 
 
 class Classify(msgspec.Struct, frozen=True, tag="classify"):
-    """Task: classify an event; `known` memories and `attempts` are for a model."""
+    """Task for the worker: classify an event; `known` memories and `attempts` are for a model."""
 
     event: Event
     known: tuple[KnownMemory, ...] = ()

@@ -66,7 +66,7 @@ class DurabilityEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def pattern(self) -> str:
-        """Return one regular expression for its words and patterns."""
+        """Return one regular expression for the entry's words and patterns."""
         edge = r"\b" if self.language in _SPACED else ""
         whole = f"{edge}(?:{'|'.join(self.words)}){edge}" if self.words else ""
         return "|".join(filter(None, (whole, *self.patterns)))
@@ -92,7 +92,7 @@ def lasting_category(sentence: str, neighbours: Iterable[str] = ()) -> Category 
     return None if any(is_vetoed(each, _NEAR) for each in neighbours) else _category(kinds)
 
 
-def corrects(sentence: str) -> bool:
+def may_correct(sentence: str) -> bool:
     """Return True if a sentence may be a correction, so that a model should be asked at once."""
     kinds = _matched_kinds("sign", plain(sentence))
     return bool(kinds & {"wrong", "stop", "onward"}) and _weight(kinds) >= _HINT and not is_vetoed(sentence)

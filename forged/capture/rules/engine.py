@@ -23,7 +23,7 @@ from typing import Literal
 import msgspec
 
 from forged.capture.authorship import Statement, sentences, statements
-from forged.capture.rules.durability import ALL_OVER, corrects, is_vetoed, lasting_category
+from forged.capture.rules.durability import ALL_OVER, is_vetoed, lasting_category, may_correct
 from forged.capture.rules.requests import asks
 from forged.capture.text_patterns import fill_in, without_accents, word_patterns
 from forged.capture.values import Classified, KnownMemory, Proposal
@@ -119,7 +119,7 @@ def is_urgent(typed: Sequence[str]) -> bool:
     """
     said = [(end, [*sentences(end)]) for text in typed for end in _ends(text)]
     return any(
-        any(has_lead_in(each) or asks(each) or corrects(each) for each in of_end)
+        any(has_lead_in(each) or asks(each) or may_correct(each) for each in of_end)
         or proposals_in(text, of_end)
         for text, of_end in said
     )
@@ -212,7 +212,7 @@ def _match_rule(text: str, flags: frozenset[Flag], raw: str, *, is_local: bool) 
 
 
 def _excluding_patterns() -> tuple[re.Pattern[str], ...]:
-    """Return the patterns that exclude a statement."""
+    """Return the patterns of statements that no rule keeps."""
     return patterns().veto, patterns().private
 
 
@@ -236,7 +236,7 @@ _ALWAYS_REPO = (Category.PATTERNS, Category.ARCHITECTURAL_DECISIONS)
 
 
 def _scope(text: str, category: Category, *, is_local: bool) -> Scope:
-    """Return the scope by a statement's words; an order holds in its repository."""
+    """Return the scope of a statement by its words and category."""
     is_projects = is_local or category in _ALWAYS_REPO or patterns().project.search(text) is not None
     is_persons = not is_projects and (
         patterns().personal.match(text) is not None or patterns().speech.search(text) is not None
@@ -292,7 +292,7 @@ def _drop_replaced(proposals: Sequence[Proposal]) -> list[Proposal]:
 
 
 class LeadIn(msgspec.Struct, frozen=True):
-    """Pattern that is removed from the start of a sentence."""
+    """Words before a statement ("From now on,") that are removed, and their meaning."""
 
     pattern: re.Pattern[str]
     flag: Flag = ""
@@ -310,8 +310,8 @@ class StatementForm(msgspec.Struct, frozen=True):
     is_order: bool = False
 
 
-class Replacement(msgspec.Struct, frozen=True):
-    """Form of giving something up, named by the group `old`."""
+class GivingUpForm(msgspec.Struct, frozen=True):
+    """Form of a statement that gives something up; the group `old` names the thing."""
 
     pattern: re.Pattern[str]
 
@@ -329,7 +329,7 @@ class Patterns(msgspec.Struct, frozen=True):
 
     lead_ins: tuple[LeadIn, ...] = msgspec.field(name="lead_in")
     statements: tuple[StatementForm, ...] = msgspec.field(name="statement")
-    replacements: tuple[Replacement, ...] = msgspec.field(name="replaces")
+    replacements: tuple[GivingUpForm, ...] = msgspec.field(name="replaces")
     trailing: re.Pattern[str]
     corrected: re.Pattern[str]
     firm: re.Pattern[str]

@@ -1,7 +1,7 @@
 """Model of statement pairs: estimates replacements from signs, words and vectors.
 
-`make linear-models` trains it with `signs_of`, `places_of` and `rows_of`. Raises msgspec.MsgspecError for an
-invalid file, and ValueError for vectors of another size than in training.
+`make linear-models` trains it with `sign_features`, `word_buckets` and `vector_features`. Raises
+msgspec.MsgspecError for an invalid file, and ValueError for vectors of another size than in training.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def shared_feature_count(row: int) -> int:
 
 
 def _by_layer(rows: Floats) -> Floats:
-    """Split rows into normalised layers."""
+    """Split vectors into the layers of the local model, and normalise each."""
     layers = rows.reshape(len(rows), len(LAYERS), -1)
     found: Floats = layers / np.maximum(np.linalg.norm(layers, axis=2, keepdims=True), np.float32(1e-9))
     return found

@@ -24,7 +24,7 @@ from forged.capture.rules.slots import (
     pair_signs,
     says_something,
     signs_of_clauses,
-    without_marks,
+    without_commits_and_dates,
     word_lists,
 )
 
@@ -130,7 +130,7 @@ def is_evident(newer: str, older: str, *, plainly: bool = False) -> bool:
         return False
     is_change = pair_signs(newer, older).change > 0
     is_same = is_about_the_same(newer, older)
-    found = signs_of_clauses(without_marks(newer), without_marks(older))
+    found = signs_of_clauses(without_commits_and_dates(newer), without_commits_and_dates(older))
     return any(
         named or _shows_replacement(each, plainly=plainly, is_change=is_change, is_same=is_same)
         for each in found

@@ -141,7 +141,7 @@ def wordings() -> tuple[Wording, ...]:
 
 @functools.cache
 def form_of(kind: Kind) -> re.Pattern[str]:
-    """Return the pattern of all wordings of a kind, for plain texts."""
+    """Return one pattern for all wordings of a kind of request; it matches plain texts."""
     return _compiled(any_of(each.pattern for each in wordings() if each.kind == kind))
 
 

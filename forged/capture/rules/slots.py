@@ -106,7 +106,7 @@ def pair_signs(newer: str, older: str) -> PairSigns:
         value=values,
         number=numbers,
         version=float(_is_new_version(new.numbers, old.numbers)),
-        strange=_strange(new.topics[:3], old),
+        strange=_strange_share(new.topics[:3], old),
         given_up=float(named and new.change),
         change=float(new.change),
         adds=float(new.adds),
@@ -162,18 +162,18 @@ def gives_up(newer: str, older: str) -> bool | None:
 
 def is_about_the_same(newer: str, older: str, *, least: int = 1) -> bool:
     """Return True if two texts share at least `least` words that are no words of change."""
-    ours, theirs = (_subject(slots_of(text)) for text in (newer, older))
+    ours, theirs = (_subject_words(slots_of(text)) for text in (newer, older))
     return sum(any(_related(one, other) for one in ours) for other in theirs) >= least
 
 
-def _subject(read: SlotTable) -> list[str]:
+def _subject_words(read: SlotTable) -> list[str]:
     """Return the words of a statement's subject."""
     change = word_lists().phrases["change"]
     said = {word for found in change.finditer(read.text) for word in words_in(found[0])}
     return [word for word in read.topics if word not in said]
 
 
-def without_marks(text: str) -> str:
+def without_commits_and_dates(text: str) -> str:
     """Return a text without commit names and days since which something holds."""
     return _COMMIT.sub(" ", _SINCE.sub(" ", text))
 
@@ -200,7 +200,7 @@ def are_parallel(newer: str, older: str) -> bool:
 
 
 def _are_others(new: Sequence[str], old: Sequence[str], ours: Sequence[str], theirs: Sequence[str]) -> bool:
-    """Return True if the differing words name two things."""
+    """Return True if the differing words of two texts name two things."""
     said, was = ([w for w in run if w in topics] for run, topics in ((new, ours), (old, theirs)))
     return (
         bool(said and was)
@@ -253,7 +253,7 @@ def _is_new_version(new: Mapping[str, frozenset[str]], old: Mapping[str, frozens
     return any(kind in new and new[kind].isdisjoint(old[kind]) for kind in named)
 
 
-def _strange(words: Sequence[str], old: SlotTable) -> float:
+def _strange_share(words: Sequence[str], old: SlotTable) -> float:
     """Return the share of words that the older statement lacks."""
     strange = sum(not any(_related(word, other) for other in old.topics) for word in words)
     return strange / max(1, len(words))
@@ -435,7 +435,7 @@ def _list_of_value(word: str) -> str:
 
 
 def _numbers(low: str) -> dict[str, frozenset[str]]:
-    """Return numbers by kind: their unit, the word before them, or port."""
+    """Return the numbers of a text by kind: their unit, the word before them, or port."""
     found: dict[str, set[str]] = {}
     for match in _NUMBER.finditer(_HOST.sub(" ", low)):
         number, unit, named = match["number"], match["unit"] or "", (match["named"] or "").strip(" -")
@@ -493,7 +493,7 @@ def _spellings(name: str) -> Iterator[str]:
 
 
 def _lengths(names: Iterable[str]) -> Mapping[str, tuple[int, ...]]:
-    """Return the lengths of names by their first characters, longest first."""
+    """Return the possible lengths of names by their first characters, longest first."""
     found: dict[str, set[int]] = {}
     for name in names:
         found.setdefault(name[:2], set()).add(len(name))
