@@ -28,20 +28,19 @@ from forged.capture.paste_detection import QUOTED, Author, classify_blocks
 from forged.capture.rules.requests import asks
 from forged.capture.text_patterns import (
     FENCE,
-    bare,
     is_formed,
     is_item,
     is_list,
     is_numbered,
     patterns_of,
-    words,
+    segment_patterns,
+    without_bullet,
     words_said,
 )
 from forged.conversation import Utterance
 from forged.text.invisible import INVISIBLE
 
-# Longest message, in characters, that counts as typed. In a longer one the person's own words are at its
-# start or end.
+# Longest message, in characters, that may be typed as a whole; of a longer one only its start and end.
 TYPED = 6_000
 
 # Text before the first sentence of a brief, and text between the verb and the role that it assigns.
@@ -97,17 +96,17 @@ class MessagePiece(msgspec.Struct, frozen=True):
 
 
 def pieces(text: str, *, begun: bool = False, goes_on: bool = False) -> tuple[MessagePiece, ...]:
-    """Split a message into pieces by author.
+    """Split one message into pieces by author: typed, unsure, foreign or brief.
 
     `begun`: the text continues an earlier part. `goes_on`: a later part continues it.
     """
-    return _before_brief(_pieces(text, begun=begun, goes_on=goes_on))
+    return _split_off_brief(_pieces(text, begun=begun, goes_on=goes_on))
 
 
 def _pieces(text: str, *, begun: bool, goes_on: bool) -> tuple[MessagePiece, ...]:
-    """Split a message into pieces, before briefs are found."""
+    """Split a message into pieces by the form of its blocks, without looking for briefs."""
     blocks = [*_blocks(INVISIBLE.sub("", text))]
-    if len(blocks) == 1 and len(blocks[0]) == 1 and not _has_form(blocks[0][0]) and len(text) <= TYPED:
+    if len(blocks) == 1 and len(blocks[0]) == 1 and not _may_be_foreign(blocks[0][0]) and len(text) <= TYPED:
         return (MessagePiece(blocks[0]),) if not (begun or goes_on) else (MessagePiece(blocks[0], "foreign"),)
     blocks, others = split_forwarded(blocks)
     points = classify_blocks(blocks, others)
@@ -119,8 +118,8 @@ def _pieces(text: str, *, begun: bool, goes_on: bool) -> tuple[MessagePiece, ...
     )
 
 
-def _before_brief(found: tuple[MessagePiece, ...]) -> tuple[MessagePiece, ...]:
-    """Split off the brief of a script, which runs to the end of the message; skip code and quotations."""
+def _split_off_brief(found: tuple[MessagePiece, ...]) -> tuple[MessagePiece, ...]:
+    """Return pieces with the brief of a script split off; it runs to the end of the message."""
     for place, piece in enumerate(found):
         begins = None if _is_quotation(piece) else _brief_pattern().search(piece.text)
         if begins is None:
@@ -141,8 +140,8 @@ def _is_quotation(piece: MessagePiece) -> bool:
 
 @functools.cache
 def _brief_pattern() -> re.Pattern[str]:
-    """Compile the pattern of the first sentence of a brief."""
-    known = words()
+    """Compile the pattern of a brief's first sentence, such as "You are agent 3 of 8"."""
+    known = segment_patterns()
     role = f"(?:{known['appoints'].pattern}){_BETWEEN}(?<![a-zà-ÿ])(?:{known['roles'].pattern})(?![a-zà-ÿ])"
     return re.compile(f"{_BEGINS}(?:{role}|{known['briefs'].pattern})", re.IGNORECASE)
 
@@ -150,7 +149,7 @@ def _brief_pattern() -> re.Pattern[str]:
 def pieces_of(
     window: Sequence[Utterance], *, begun: bool, goes_on: bool
 ) -> Iterator[tuple[int, tuple[MessagePiece, ...]]]:
-    """Yield the index and the pieces of each user message of a window.
+    """Yield the index and the pieces of each user message of a conversation window.
 
     `begun` and `goes_on` are those of the event: the first message may continue an earlier one, and a later
     one may continue the last.
@@ -161,28 +160,28 @@ def pieces_of(
             yield place, pieces(each.text, begun=begun and not place, goes_on=goes_on and place == last)
 
 
-def marked(text: str, found: Sequence[MessagePiece]) -> str:
-    """Return a message with a quotation mark before each pasted line; `found` are its pieces."""
+def quote_pasted_lines(text: str, found: Sequence[MessagePiece]) -> str:
+    """Return a message with `> ` before each pasted line; `found` are the pieces of the message."""
     pasted = {line for piece in found if piece.author != "typed" for line in piece.lines}
     lines = _with_brief_apart(INVISIBLE.sub("", text), found).splitlines()
     return "\n".join(f"> {line}" if line in pasted else line for line in lines) if pasted else text
 
 
 def _with_brief_apart(text: str, found: Sequence[MessagePiece]) -> str:
-    """Insert a line break before a brief that begins inside a line."""
+    """Return a message with a line break before a brief that begins inside a line."""
     first = next((piece.lines[0] for piece in found if piece.author == "brief"), "")
     before, brief, behind = text.partition(first) if first else (text, "", "")
     own = before.rstrip(" ")
     return f"{own}\n{brief}{behind}" if brief and own and own[-1] != "\n" else text
 
 
-def _has_form(line: str) -> bool:
+def _may_be_foreign(line: str) -> bool:
     """Return True for a line that a program or another person may have written."""
     return is_formed(line) or is_item(line) or (any(map(str.isdigit, line)) and is_forwarded_line(line))
 
 
 def _blocks(text: str) -> Iterator[tuple[str, ...]]:
-    """Yield runs of lines between blank lines; a fenced block is one run."""
+    """Yield the runs of lines between blank lines of a text; a fenced block is one run."""
     block: list[str] = []
     fence = ""
     for line in text.splitlines():
@@ -203,7 +202,7 @@ def _blocks(text: str) -> Iterator[tuple[str, ...]]:
 
 
 def sentences(text: str) -> Iterator[str]:
-    """Yield the person's sentences of a message, with end marks and single blanks."""
+    """Yield the sentences that a person typed in a message, with end marks and single blanks."""
     for piece in pieces(text):
         yield from sentences_of(piece)
 
@@ -213,16 +212,16 @@ def sentences_of(piece: MessagePiece) -> Iterator[str]:
     if piece.author in ("foreign", "brief"):
         return
     if is_list(piece.lines):
-        paragraph = "".join(f"{bare(line)}\n" for line in piece.lines)
+        paragraph = "".join(f"{without_bullet(line)}\n" for line in piece.lines)
     else:
         paragraph = _unwrapped(piece.lines)
-    yield from (each for part in _cut(paragraph) for each in _tidy(part) if not _is_quoted(each))
+    yield from (each for part in _split(paragraph) for each in _tidy(part) if not _is_quoted(each))
 
 
 def parts_of(piece: MessagePiece) -> list[str]:
     """Split a piece into sentences with end marks and following blanks; joined they are its text."""
     text = "\n".join(piece.lines) if is_list(piece.lines) else _unwrapped(piece.lines).rstrip()
-    return [part for part in _cut(text) if part]
+    return [part for part in _split(text) if part]
 
 
 def _unwrapped(lines: Sequence[str]) -> str:
@@ -230,7 +229,7 @@ def _unwrapped(lines: Sequence[str]) -> str:
     return "".join(f"{line} " if len(line) >= WRAPPED else f"{line}\n" for line in lines)
 
 
-def _cut(paragraph: str) -> Iterator[str]:
+def _split(paragraph: str) -> Iterator[str]:
     """Split a paragraph after each end of a sentence."""
     start = 0
     for match in _END.finditer(paragraph):
@@ -241,19 +240,19 @@ def _cut(paragraph: str) -> Iterator[str]:
 
 
 def _tidy(piece: str) -> Iterator[str]:
-    """Yield a sentence with single blanks outside code, unless it is punctuation only."""
+    """Yield a sentence with single blanks outside code, or nothing if it is punctuation only."""
     sentence = _SPACE.sub(lambda found: found[1] or " ", piece).strip()
     if sentence.strip(".!?…。！？"):
         yield sentence
 
 
 def _is_quoted(sentence: str) -> bool:
-    """Return True if most of a sentence is a quotation that it does not ask to keep."""
+    """Return True if a sentence is mostly a quotation, and does not ask to keep the quotation."""
     quotations = [each for each in _QUOTATION.findall(sentence) if _is_speech(each)]
     quoted = sum(map(len, quotations))
     if quoted < _MOST_QUOTED * len(sentence) or sum(map(_width, quotations)) < _LEAST_QUOTED:
         return False
-    return words()["announces"].search(_QUOTATION.sub("", sentence)) is None
+    return segment_patterns()["announces"].search(_QUOTATION.sub("", sentence)) is None
 
 
 def _is_speech(quotation: str) -> bool:
@@ -288,24 +287,25 @@ class Statement(msgspec.Struct, frozen=True):
 def statements(
     window: Sequence[Utterance], *, begun: bool = False, goes_on: bool = False
 ) -> tuple[Statement, ...]:
-    """Return all statements of a window; `begun` and `goes_on` are those of its event."""
+    """Return the sentences that the user typed in a window, with the neighbours that they need."""
     return tuple(
         each
         for place, found in pieces_of(window, begun=begun, goes_on=goes_on)
-        for each in _of_message(window, place, found)
+        for each in _statements_of_message(window, place, found)
     )
 
 
-def _of_message(
+def _statements_of_message(
     window: Sequence[Utterance], place: int, found: Sequence[MessagePiece]
 ) -> Iterator[Statement]:
+    """Yield the statements of the user message at `place`; `found` are its pieces."""
     said = [*_sentences_with_headings(found)]
     proposed = _last_proposal(window, place) if said else ""
     message_text = "\n\n".join(piece.text for piece in found if piece.author in ("typed", "unsure"))
     for at, (text, heading, is_mixed) in enumerate(said):
         before = heading or (said[at - 1][0] if at else "")
         after = "" if heading or at + 1 == len(said) else said[at + 1][0]
-        asks_alone = _matches(_neighbours()["asks_alone"], text)
+        asks_alone = _matches(_near_patterns()["asks_alone"], text)
         own = before or text if asks_alone else _with_neighbours(text, before, after)
         agreed = (
             _agreed_proposal(text, before, after, proposed, asks_alone=asks_alone)
@@ -339,12 +339,12 @@ def _sentences_with_headings(found: Sequence[MessagePiece]) -> Iterator[tuple[st
 
 def _with_neighbours(text: str, before: str, after: str) -> str:
     """Return a sentence joined with the neighbours that it needs, in their order."""
-    patterns = _neighbours()
+    patterns = _near_patterns()
     if len(text) > _SHORT:
         return text
-    if after and _begins(patterns["complains"], text) and not _matches(patterns["asks_alone"], after):
+    if after and _begins_with(patterns["complains"], text) and not _matches(patterns["asks_alone"], after):
         return f"{text} {after}"
-    if before and _begins(patterns["points_back"], text):
+    if before and _begins_with(patterns["points_back"], text):
         return f"{before} {text}"
     return text
 
@@ -355,16 +355,16 @@ def _agreed_proposal(text: str, before: str, after: str, proposed: str, *, asks_
         return proposed if not before or _is_yes(before) else ""
     if before or not _is_yes(text):
         return ""
-    is_named = _matches(_neighbours()["asks_alone"], after) or _shares(text, proposed)
+    is_named = _matches(_near_patterns()["asks_alone"], after) or _shares_word(text, proposed)
     return proposed if is_named else ""
 
 
 def _is_yes(text: str) -> bool:
     """Return True for a short agreement."""
-    return len(text) <= _SHORT and _begins(_neighbours()["agrees"], text)
+    return len(text) <= _SHORT and _begins_with(_near_patterns()["agrees"], text)
 
 
-def _shares(text: str, proposed: str) -> bool:
+def _shares_word(text: str, proposed: str) -> bool:
     """Return True if two texts have a content word in common."""
     # Imported here because few answers need it, and a worker without them saves the stemmer's memory.
     from forged.text.same_text import content_words  # noqa: PLC0415
@@ -372,8 +372,8 @@ def _shares(text: str, proposed: str) -> bool:
     return not set(content_words(text)).isdisjoint(content_words(proposed))
 
 
-def _begins(pattern: re.Pattern[str], text: str) -> bool:
-    """Return True if a text begins with the pattern, after punctuation."""
+def _begins_with(pattern: re.Pattern[str], text: str) -> bool:
+    """Return True if a text begins with the pattern, ignoring punctuation before it."""
     return pattern.match(text.translate(_STRAIGHT).lstrip(_MARKS)) is not None
 
 
@@ -384,7 +384,7 @@ def _matches(pattern: re.Pattern[str], text: str) -> bool:
 
 
 def _last_proposal(window: Sequence[Utterance], place: int) -> str:
-    """Return the last sentence before a message by the assistant, preferring one that is no question."""
+    """Return the end of the assistant's message before `place`: its last sentence, best no question."""
     if not place or window[place - 1].role != "assistant":
         return ""
     patterns = [each for piece in pieces(window[place - 1].text[-_READ:]) for each in sentences_of(piece)]
@@ -394,13 +394,13 @@ def _last_proposal(window: Sequence[Utterance], place: int) -> str:
 
 
 @functools.cache
-def _neighbours() -> Mapping[str, re.Pattern[str]]:
-    """Return the patterns of sentences that need a neighbour."""
+def _near_patterns() -> Mapping[str, re.Pattern[str]]:
+    """Return the patterns of sentences that need a neighbour, by kind."""
     return patterns_of("neighbours")
 
 
 class Provenance:
-    """Words of a window grouped by author, to find the origin of a proposal.
+    """Typed and pasted words of a window, to decide if a proposal is the person's own.
 
     `begun` and `goes_on` are those of the window's event.
     """
@@ -411,7 +411,7 @@ class Provenance:
         typed = [piece.text for piece in found if piece.author == "typed"]
         self._pasted = [piece for piece in found if piece.author != "typed"]
         self._pasted += [
-            piece for each in window if each.role == "assistant" for piece in _quotations(each.text)
+            piece for each in window if each.role == "assistant" for piece in _quoted_lines(each.text)
         ]
         if not self._pasted:
             return
@@ -423,7 +423,7 @@ class Provenance:
         self._is_asked = any(map(asks, typed))
         self._brief = words_said(piece.text for piece in found if piece.author == "brief") - self._typed
 
-    def of(self, content: str, *, by_model: bool) -> Authorship:
+    def authorship_of(self, content: str, *, by_model: bool) -> Authorship:
         """Return the authorship of a proposal: own, mixed or foreign."""
         if not self._pasted:
             return "own"
@@ -433,7 +433,7 @@ class Provenance:
         return "foreign" if found == "mixed" and is_of_brief else found
 
     def _compare_words(self, said: frozenset[str], *, by_model: bool) -> Authorship:
-        """Rate a proposal by its typed and foreign words."""
+        """Return the authorship of a proposal by its typed and foreign words."""
         foreign, typed = said & self._foreign, said & self._typed
         if len(foreign) >= _LEAST or any(map(is_numbered, foreign)):
             may_be_meant = self._is_asked or typed or not said.isdisjoint(self._unsure)
@@ -441,23 +441,23 @@ class Provenance:
         return "mixed" if by_model and (foreign or len(typed) < _TYPED * len(said)) else "own"
 
     def pasted_text(self, content: str) -> str:
-        """Return the pasted text of the window, best match of a proposal first, up to a limit."""
+        """Return the pasted text of the window up to a limit, the pieces most like `content` first."""
         said = words_said((content,))
 
         def unlikeness(piece: MessagePiece) -> int:
             return -len(said & words_said((piece.text,)))
 
-        return "\n\n".join(_shortened(sorted(self._pasted, key=unlikeness)))
+        return "\n\n".join(_cut_to_limit(sorted(self._pasted, key=unlikeness)))
 
 
-def _quotations(text: str) -> Iterator[MessagePiece]:
-    """Yield the lines that the assistant quotes; they are foreign."""
+def _quoted_lines(text: str) -> Iterator[MessagePiece]:
+    """Yield one foreign piece with the lines that the assistant quotes by `>`, if there are any."""
     if lines := tuple(line for line in text.splitlines() if line.lstrip().startswith(">")):
         yield MessagePiece(lines, "foreign")
 
 
-def _shortened(found: Iterable[MessagePiece]) -> Iterator[str]:
-    """Yield texts of pieces until the limit of shown characters."""
+def _cut_to_limit(found: Iterable[MessagePiece]) -> Iterator[str]:
+    """Yield the texts of pieces until 1,200 characters in all; the last one may be cut."""
     left = _SHOWN
     for piece in found:
         if left > 0:

@@ -21,7 +21,7 @@ _NO_CALL_FAILED = frozenset({"storage", "internal"})
 
 
 class CallLimiter:
-    """Limits model calls for capture. One for the daemon.
+    """Admits model calls of capture within token limits and outages. One for the daemon.
 
     `now` is in seconds of the health's clock.
     """
@@ -35,26 +35,26 @@ class CallLimiter:
 
     @property
     def attempts(self) -> int:
-        """Return the calls that an admitted event may make: one if the last call failed."""
+        """Return how many calls an admitted event may make: two, or one if the last call failed."""
         return 1 if self._health.has_failed else _ATTEMPTS
 
     def wait_s(self, now: float) -> float:
-        """Return the seconds until the next check, 0 if it may be now."""
+        """Return the seconds until a call may be admitted again, 0 if it may be now."""
         outage = self._health.outage()
         return max(outage.wait_s if outage is not None else 0.0, self._until - now, 0.0)
 
     def why(self, now: float) -> str:
-        """Return the reason why no call is admitted, or ""."""
+        """Return the reason why no call is admitted now, or ""."""
         outage = self._health.outage()
         if outage is not None and outage.wait_s:
             return f"calls fail, next attempt in {outage.wait_s:.0f} s: {outage.message}"
         return self._why if self.wait_s(now) else ""
 
-    def admits(self, event: Event, now: float) -> bool:
-        """Return True if an event may cost a call now; it then counts against the limit of the minute."""
+    def admit(self, event: Event, now: float) -> bool:
+        """Admit a call about an event and begin its attempt; return False if none is allowed now."""
         if self.wait_s(now):
             return False
-        refusal = self._governor.admit(_estimate(event))
+        refusal = self._governor.admit(_estimated_tokens(event))
         if refusal is None:
             self._attempt.abandon()  # admitted before, but without a call
             self._attempt = self._health.begin()
@@ -62,16 +62,16 @@ class CallLimiter:
         self._until, self._why = now + min(refusal.wait_s, _LOOK_AGAIN_S), refusal.message
         return False
 
-    def answered(self, event: Event, usage: Usage) -> None:
-        """Record an answer of the model about an event; without calls in `usage`, release the attempt."""
+    def record_answer(self, event: Event, usage: Usage) -> None:
+        """Record the cost and success of an answered event; without calls, release its attempt."""
         if usage.calls:
-            self._spend(event, usage, failed=0)
+            self._report_cost(event, usage, failed=0)
             self._health.record_calls(usage.calls)
             self._attempt.record_success()
         self._attempt.abandon()
 
-    def failed(self, event: Event, report: TaskFailed) -> None:
-        """Record a failed task; the report tells if a call caused it.
+    def record_failure(self, event: Event, report: TaskFailed) -> None:
+        """Record a failed task, with cost and outage if a call caused it.
 
         An unusable answer does not mean that the model is down: the event waits or fails by its own attempts.
         """
@@ -79,18 +79,18 @@ class CallLimiter:
         if report.reason in _NO_CALL_FAILED:
             return
         unsaid = report.reason == "timeout" and not report.usage.calls
-        usage = _guessed(event) if unsaid else report.usage
-        self._spend(event, usage, failed=usage.calls)
+        usage = _estimated_usage(event) if unsaid else report.usage
+        self._report_cost(event, usage, failed=usage.calls)
         self._health.record_calls(usage.calls)
         error = ProviderError(report.message, reason=report.reason, retry_after_s=report.retry_after_s)
         self._health.record_failure(error)  # count once: the event itself may be the cause
 
-    def lost(self, event: Event) -> None:
-        """Record the death of a worker that may have made a call; the call counts by its estimate."""
+    def record_death(self, event: Event) -> None:
+        """Record the death of a worker during an event, at the estimated cost of one call."""
         self._attempt.abandon()
-        self._spend(event, _guessed(event), failed=1)
+        self._report_cost(event, _estimated_usage(event), failed=1)
 
-    def _spend(self, event: Event, usage: Usage, *, failed: int) -> None:
+    def _report_cost(self, event: Event, usage: Usage, *, failed: int) -> None:
         """Report the cost of calls to the governor."""
         if not usage.calls:
             return
@@ -104,11 +104,11 @@ class CallLimiter:
         )
 
 
-def _guessed(event: Event) -> Usage:
+def _estimated_usage(event: Event) -> Usage:
     """Return the estimated usage of one call about an event."""
-    return Usage(1, _estimate(event), 0)
+    return Usage(1, _estimated_tokens(event), 0)
 
 
-def _estimate(event: Event) -> int:
+def _estimated_tokens(event: Event) -> int:
     """Return the estimated tokens of a call about an event."""
     return PROMPT_TOKENS + event.size // BYTES_PER_TOKEN

@@ -27,7 +27,7 @@ from forged.capture.existing import (
     existing_memories,
     heads_naming,
     memory_to_forget,
-    rows_of,
+    vectors_of_texts,
 )
 from forged.capture.intake import response_of
 from forged.capture.rules.pair_model import NO_ROWS
@@ -61,7 +61,7 @@ _Result = Written | StoreError
 
 
 class CommitResult(msgspec.Struct, frozen=True):
-    """Result of writing documents: count written, ids that no disk accepts, ids that wait for review.
+    """Result of writing documents: count written, ids that failed, ids that wait for review.
 
     `trouble` explains why some are not written yet. `reason` is the matching word of `TaskFailed`.
     """
@@ -86,23 +86,23 @@ class Promotion:
         self._least = least
         self._sessions = sessions
 
-    async def promoted(self, event: Event, classified: Classified) -> tuple[Event, Classified]:
-        """Return the proposals that are important enough, and the event with all roots they go to."""
-        proposals = self._worth(event, classified.proposals)
+    async def promote(self, event: Event, classified: Classified) -> tuple[Event, Classified]:
+        """Drop unimportant proposals, route the others; return them and the event with all their roots."""
+        proposals = self._important(event, classified.proposals)
         if any(each.scope == Scope.AGENT for each in proposals):
-            if (root := await asyncio.to_thread(self._root_of, event)) is not None:
+            if (root := await asyncio.to_thread(self._open_agent_root, event)) is not None:
                 event = replace(event, roots=(*event.roots, root))
             else:
                 proposals = tuple(
                     replace(each, scope=Scope.REPO) if each.scope == Scope.AGENT else each
                     for each in proposals
                 )
-        source = self._source(event)
+        source = self._source_id(event)
         proposals = tuple(replace(each, source=source) for each in proposals)
         return event, replace(classified, proposals=proposals)
 
-    def _worth(self, event: Event, proposals: tuple[Proposal, ...]) -> tuple[Proposal, ...]:
-        """Drop unimportant proposals; an explicit request is always important."""
+    def _important(self, event: Event, proposals: tuple[Proposal, ...]) -> tuple[Proposal, ...]:
+        """Return the proposals that are important enough; in an explicit request all are."""
         if event.kind == "explicit":
             return tuple(replace(each, importance=None) for each in proposals)
         kept = tuple(each for each in proposals if each.importance is None or each.importance >= self._least)
@@ -110,15 +110,15 @@ class Promotion:
             logger.debug("not promoted event=%s proposals=%d least=%s", event.id, dropped, self._least)
         return kept
 
-    def _source(self, event: Event) -> str:
-        """Return the session's newest memory of a response of this event, else the session's id."""
+    def _source_id(self, event: Event) -> str:
+        """Return the id of the session's memory of this event's response, else the session's id."""
         said = {response_of(each.text) for each in event.window if each.role == "assistant"}
         rows = self._sessions.of(event.session_id) if said and self._sessions is not None else ()
         found = [row.id for row in rows if row.memory.content in said and row.facts.agent_id == event.agent]
         return found[-1] if found else event.session_id or event.id
 
-    def _root_of(self, event: Event) -> Root | None:
-        """Return the root of the event's agent, or None if there is none."""
+    def _open_agent_root(self, event: Event) -> Root | None:
+        """Return the root of the event's agent, made if missing; None for an unknown agent."""
         if not self._home or AGENT_ID.fullmatch(event.agent) is None:
             return None
         try:
@@ -129,7 +129,7 @@ class Promotion:
 
 
 class Committer:
-    """Decides about proposals and writes the resulting documents. One for the daemon."""
+    """Decides about proposals, and writes the decided memories. One for the daemon."""
 
     def __init__(
         self,
@@ -152,42 +152,42 @@ class Committer:
         self._tentative = TentativeStatements()
 
     async def heads(self, event: Event, names: Sequence[str]) -> tuple[KnownMemory, ...]:
-        """Return the heads that an event sees with one of `names` in the first line."""
-        return await asyncio.to_thread(heads_naming, await self._see(event.roots), names)
+        """Return the newest versions of memories that have one of `names` in the first line."""
+        return await asyncio.to_thread(heads_naming, await self._fresh_view(event.roots), names)
 
     async def memory_to_forget(self, roots: Sequence[Root], text: str) -> tuple[Root, Memory] | None:
-        """Return the memory that a sentence asks to forget, or None if none has half of its words."""
-        return await asyncio.to_thread(memory_to_forget, await self._see(roots), text)
+        """Return the memory that a sentence asks to forget, with its root, or None."""
+        return await asyncio.to_thread(memory_to_forget, await self._fresh_view(roots), text)
 
     async def decide(self, event: Event, classified: Classified) -> tuple[Decision, Tally]:
-        """Return the documents to write for a classifier's proposals, and a tally of the rest."""
+        """Return the documents to write for a classifier's proposals, and a tally of the others."""
         if classified.proposals:
-            event, classified = await self._promotion.promoted(event, classified)
+            event, classified = await self._promotion.promote(event, classified)
         if not (proposals := classified.proposals):
             return (), Tally(classified.malformed)
-        view = await self._see(event.roots)
-        unshown = {root: (*self._just_written(root), *self._learned(event, root)) for root in event.roots}
+        view = await self._fresh_view(event.roots)
+        unshown = {root: (*self._just_written(root), *self._from_past(event, root)) for root in event.roots}
         # Decisions about past sessions must not depend on earlier statements of this run.
         tentative = TentativeStatements() if event.kind == "learned" else self._tentative
         rows = NO_ROWS
         if self._vectors is not None:
             others = tentative.texts(event.roots)
             others += (each.content for memories in unshown.values() for each in memories)
-            rows = await rows_of(event, proposals, view, others, self._vectors)
+            rows = await vectors_of_texts(event, proposals, view, others, self._vectors)
 
-        def decided() -> tuple[Decision, Tally]:
+        def compare_and_decide() -> tuple[Decision, Tally]:
             existing = existing_memories(event, proposals, view, unshown, tentative=tentative, rows=rows)
-            return self._decided(event, classified, existing)
+            return self._decide_with_identities(event, classified, existing)
 
-        return await asyncio.to_thread(decided)
+        return await asyncio.to_thread(compare_and_decide)
 
     def _is_unwanted(self, root: Root, memory: Memory, tops: Sequence[str]) -> bool:
-        """Return True if a text was forgotten after the decision, in its root or one of `tops`."""
+        """Return True if a memory's text was forgotten after its creation, in its root or `tops`."""
         since = self._forgotten.since((*tops, root.top), memory.content)
         return since is not None and since > time_ns(memory.created_at) / 1e9
 
     async def put(self, documents: Decision, tops: Sequence[str]) -> CommitResult:
-        """Write documents; a failure of one does not stop the others. Raises nothing.
+        """Write documents to files, and store those that wait for review; one failure stops no other.
 
         A text that was forgotten meanwhile in one of `tops` is left out.
         """
@@ -195,26 +195,26 @@ class Committer:
         due = [document for document in documents if not document.waits]
         for root in dict.fromkeys(document.root for document in due):
             here = [document for document in due if document.root == root]
-            results += await self._put_in(root, here, tops)
+            results += await self._write_into(root, here, tops)
         waiting = [
             each for each in documents if each.waits and not self._is_unwanted(each.root, each.memory, tops)
         ]
-        put = self._summed(results)
+        put = self._summarise(results)
         try:
             return replace(put, waiting=await self._to_review.add(waiting))
         except StoreError as error:
             return replace(put, reason="storage", trouble=str(error))
 
-    async def _see(self, roots: Sequence[Root]) -> View:
+    async def _fresh_view(self, roots: Sequence[Root]) -> View:
         """Return a fresh view of roots, waiting for the first build if there is none."""
         store = FileStore(self._indexer, roots)
         view = await store.view(sys.maxsize, time.monotonic() + _FRESH_S)
         return await store.view(0, time.monotonic() + _FIRST_S) if view.waiting else view
 
-    def _decided(
+    def _decide_with_identities(
         self, event: Event, classified: Classified, existing: ExistingMemories
     ) -> tuple[Decision, Tally]:
-        """Decide about proposals, and add the identity of each root."""
+        """Decide about proposals; return documents with the identity of their roots, and a tally."""
         documents, tally = decide(event, classified, existing, self._forgotten.since, utc_now())
         known = dict(event.stored_roots)
         # The agent's root is not among the roots that the event was accepted with.
@@ -223,8 +223,8 @@ class Committer:
         }
         return tuple(replace(each, identity=identities[each.root]) for each in documents), tally
 
-    def _learned(self, event: Event, root: Root) -> list[Memory]:
-        """Return the pending proposals of other past sessions, which count as known."""
+    def _from_past(self, event: Event, root: Root) -> list[Memory]:
+        """Return the proposals of other past sessions that wait for review; they count as known."""
         if event.kind != "learned":
             return []
         identity = dict(event.stored_roots).get(root, "")
@@ -232,7 +232,7 @@ class Committer:
         return [each.memory for each in there if each.learned_at]
 
     def _just_written(self, root: Root) -> tuple[Memory, ...]:
-        """Return own memories of a root that its map does not show yet."""
+        """Return memories that this daemon wrote into a root and that its map does not show yet."""
         if all(where != root for where, _ in self._recent):
             return ()
         visible = self._indexer.open(root).generations.visible
@@ -241,39 +241,39 @@ class Committer:
         ]
         return tuple(done.memory for where, done in self._recent if where == root)
 
-    async def _put_in(
+    async def _write_into(
         self, root: Root, documents: Sequence[DecidedMemory], tops: Sequence[str]
     ) -> list[tuple[DecidedMemory, _Result]]:
-        """Write documents into one root; a replaced memory that is gone is no longer named."""
+        """Write documents into one root, again without the link if the replaced memory is gone."""
         index = self._indexer.open(root)
 
-        def draft(memory: Memory, attributes: FactsPatch) -> WriteRequest:
+        def request_for(memory: Memory, attributes: FactsPatch) -> WriteRequest:
             return WriteRequest(
                 memory, unwanted=lambda each: self._is_unwanted(root, each, tops), patch=attributes
             )
 
         results = await self._writer.add_all(
-            index, [draft(each.memory, each.attributes) for each in documents]
+            index, [request_for(each.memory, each.attributes) for each in documents]
         )
         done = list(zip(documents, results, strict=True))
         for place, (document, result) in enumerate(done):
             if isinstance(result, MemoryNotFound):  # the memory that it replaces is gone
                 alone = replace(document.memory, supersedes=None, version=1)
-                (again,) = await self._writer.add_all(index, [draft(alone, document.attributes)])
+                (again,) = await self._writer.add_all(index, [request_for(alone, document.attributes)])
                 done[place] = (document, again)
         self._recent += [(root, result) for _, result in done if isinstance(result, Written)]
         return done
 
-    def _summed(self, results: Sequence[tuple[DecidedMemory, _Result]]) -> CommitResult:
-        """Count the written documents and sum up failures; all but hopeless ones are tried again."""
-        written = sum(_is_there(document, result) for document, result in results)
+    def _summarise(self, results: Sequence[tuple[DecidedMemory, _Result]]) -> CommitResult:
+        """Log failures; return the count of written documents and why some must be tried again."""
+        written = sum(_is_written(document, result) for document, result in results)
         failed = [
             (document, result)
             for document, result in results
             if isinstance(result, StoreError) and not isinstance(result, MemoryExists | NoLongerWanted)
         ]
         for document, error in failed:
-            self._warn(document.memory.id, error)
+            self._warn_once(document.memory.id, error)
         causes = [error.__cause__ for _, error in failed]
         troubles = [str(error) for _, error in failed if not _is_hopeless(error)]
         ids = tuple(document.memory.id for document, _ in failed)
@@ -281,17 +281,17 @@ class Committer:
             return CommitResult(written, ids)
         if not any(os.path.isdir(document.root.top) for document, _ in results):
             return CommitResult(written, ids, "gone", troubles[-1])
-        whole = len(failed) == len(results) or any(map(_passes, causes))
+        whole = len(failed) == len(results) or any(map(_is_passing, causes))
         return CommitResult(written, ids, "storage" if whole else "unwritten", troubles[-1])
 
-    def _warn(self, memory_id: str, error: StoreError) -> None:
-        """Log a failed write once."""
+    def _warn_once(self, memory_id: str, error: StoreError) -> None:
+        """Log a failed write, once for each memory."""
         if memory_id not in self._warned:
             logger.warning("memory not written memory=%s error=%s", memory_id, error)
             self._warned.add(memory_id)
 
 
-def _is_there(document: DecidedMemory, result: _Result) -> bool:
+def _is_written(document: DecidedMemory, result: _Result) -> bool:
     """Return True if this attempt or an earlier one wrote the document, or its text exists."""
     if isinstance(result, Written):
         return result.memory.id == document.memory.id
@@ -299,10 +299,10 @@ def _is_there(document: DecidedMemory, result: _Result) -> bool:
 
 
 def _is_hopeless(error: StoreError) -> bool:
-    """Return True if the text itself cannot be written, on any disk."""
+    """Return True if no disk can store the text itself, so that another attempt is useless."""
     return error.__cause__ is None or isinstance(error.__cause__, MemoryFormatError)
 
 
-def _passes(cause: BaseException | None) -> bool:
-    """Return True for a failure that may pass: a disk in trouble, or the state."""
+def _is_passing(cause: BaseException | None) -> bool:
+    """Return True for the cause of a failure that may pass: a disk in trouble, or the state."""
     return cause is not None and (not isinstance(cause, OSError) or cause.errno in _PASSING)

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from forged.attributes import FactsPatch
 from forged.capture.authorship import Authorship, Provenance
-from forged.capture.existing import ExistingMemories, Match
+from forged.capture.existing import ExistingMemories, ReplacementLookup
 from forged.capture.model_reply import mentioned_entities
 from forged.capture.values import MAX_CONTENT_BYTES, MOST_DOCUMENTS, Classified, Proposal, Refused, Tally
 from forged.files import MOST_EVIDENCE, EvidenceError, Root, with_hash
@@ -71,21 +71,20 @@ def decide(
     forgotten: ForgottenSince,
     now: str,
 ) -> tuple[tuple[DecidedMemory, ...], Tally]:
-    """Return documents for an event's roots in the order proposed, and a tally of what was left out.
+    """Return the documents to write for a classifier's proposals, and a tally of what was left out.
 
-    `existing` grows by the decisions; `now` is RFC 3339. The tally counts each proposal that was left out
-    once. Malformed ones and those beyond ten documents count as invalid. It counts all secrets that were cut
-    out.
+    `existing` grows by the decisions; `now` is RFC 3339. The tally counts each proposal once, as invalid also
+    malformed ones and those beyond ten documents, and all secrets that were cut out.
     """
-    decider = _Decider(event, classified.author, existing, forgotten, now)
+    decider = _ProposalDecider(event, classified.author, existing, forgotten, now)
     for proposal in classified.proposals:
         decider.decide_one(proposal)
     counts = (decider.duplicates, decider.secrets, decider.said_again, tuple(decider.refused))
     return tuple(decider.documents), Tally(decider.invalid + classified.malformed, *counts)
 
 
-class _Decider:
-    """Decides about one answer; earlier decisions count as existing for later ones."""
+class _ProposalDecider:
+    """Decides about the proposals of one event; each decision counts as existing for the next."""
 
     def __init__(
         self,
@@ -107,13 +106,13 @@ class _Decider:
         self._origin = Origin.EXPLICIT if event.kind == "explicit" else author
 
     def decide_one(self, proposal: Proposal) -> None:
-        """Add a document for a proposal, or count why there is none."""
+        """Add the document of a proposal to `documents`, or count and record why there is none."""
         root = next((root for root in self._event.roots if root.scope == proposal.scope), None)
-        content = self._presentable(proposal.content)
-        match = Match(self._existing, root, proposal, content, by_model=self._by_model)
-        if proposal.update_only and (root is None or not self._changes_known(root, content, match)):
+        content = self._redact_content(proposal.content)
+        match = ReplacementLookup(self._existing, root, proposal, content, by_model=self._by_model)
+        if proposal.update_only and (root is None or not self._hold_unless_update(root, content, match)):
             return
-        origin = self._provenance.of(content, by_model=self._by_model) if content else "foreign"
+        origin = self._provenance.authorship_of(content, by_model=self._by_model) if content else "foreign"
         if objection := self._objection(root, content, proposal, origin):
             self.invalid += 1
             self._add_refusal(proposal, content, objection)
@@ -129,25 +128,25 @@ class _Decider:
             self.invalid += 1
             self._add_refusal(proposal, content, f"at most {MOST_DOCUMENTS} memories are saved at once")
         elif origin == "mixed":
-            self._keep(
-                self._held_for_review(root, self._memory(root, content, proposal, match.head), proposal)
+            self._add(
+                self._review_document(root, self._make_memory(root, content, proposal, match.head), proposal)
             )
         else:
-            memory = self._memory(root, content, proposal, match.head)
-            self._keep(DecidedMemory(root, memory, self._why(proposal), attributes=_attributes(proposal)))
+            memory = self._make_memory(root, content, proposal, match.head)
+            self._add(DecidedMemory(root, memory, self._reason(proposal), attributes=_attributes(proposal)))
             if match.tentative is not None:
                 self._existing.tentative.supersede(match.tentative, content)
-            self._existing.decided(root, memory)
+            self._existing.add_decided(root, memory)
             self.said_again += is_said_again is not None
 
-    def _is_outdated(self, content: str, match: Match) -> bool:
-        """Return True for a past session's proposal if its head is newer."""
+    def _is_outdated(self, content: str, match: ReplacementLookup) -> bool:
+        """Return True if a past session's proposal would replace a memory newer than itself."""
         if not self._is_past or match.head is None:
             return False
         return time_ns(match.head.created_at) > time_ns(self._said_at(content))
 
     def _said_at(self, content: str) -> str:
-        """Return the time of the turn with most words of a proposal, by which `undo` finds it."""
+        """Return the time of the turn that shares most words with a proposal; `undo` finds it by that."""
         if not self._event.said_at and not self._is_past:
             return self._now
         times = self._event.times
@@ -155,7 +154,7 @@ class _Decider:
         return utc(said_at) if said_at else self._now
 
     def _turn_time(self, words: set[str], times: Sequence[float]) -> float:
-        """Return the time of the turn whose messages share most words."""
+        """Return the time of the turn that shares most of these words."""
         shares, turn = dict[float, int](), times[0]
         for each, at in zip(self._event.window, times, strict=True):
             turn = at if each.role == "user" else turn
@@ -163,7 +162,7 @@ class _Decider:
                 shares[turn] = max(shares.get(turn, 0), len(words & set(content_words(each.text))))
         return max(shares, key=lambda at: (shares[at], at), default=turn)
 
-    def _keep(self, document: DecidedMemory) -> None:
+    def _add(self, document: DecidedMemory) -> None:
         """Add a document; one from a past session waits for review."""
         if self._is_past:
             why = document.waits or "proposal from a past session, not reviewed yet"
@@ -172,21 +171,21 @@ class _Decider:
         self.documents.append(document)
 
     def _is_full(self, *, waits: bool) -> bool:
-        """Return True if there are already as many documents as one event may make."""
+        """Return True if the event has its most documents already, of those that wait or of the rest."""
         return sum(bool(each.waits) == waits for each in self.documents) == MOST_DOCUMENTS
 
-    def _why(self, proposal: Proposal) -> str:
-        """Return the reason of a proposal; all of a model's have the same."""
+    def _reason(self, proposal: Proposal) -> str:
+        """Return the proposal's own reason word, else `model` or `rule` by its author."""
         return proposal.why or ("model" if self._by_model else "rule")
 
-    def _held_for_review(self, root: Root, memory: Memory, proposal: Proposal) -> DecidedMemory:
-        """Return a document that is neither known nor a head until a person accepts it."""
+    def _review_document(self, root: Root, memory: Memory, proposal: Proposal) -> DecidedMemory:
+        """Make a document that waits for review, with the pasted text that may have asked for it."""
         who = "a model proposed it from" if self._by_model else "it was said next to"
         pasted = redact(self._provenance.pasted_text(memory.content)).text
         why = f"{who} pasted text, which may have asked for it"
         attributes = _attributes(proposal)
         return DecidedMemory(
-            root, memory, self._why(proposal), why, pasted, self._event.agent, attributes=attributes
+            root, memory, self._reason(proposal), why, pasted, self._event.agent, attributes=attributes
         )
 
     def _objection(self, root: Root | None, content: str, proposal: Proposal, origin: Authorship) -> str:
@@ -201,7 +200,7 @@ class _Decider:
         return "it only repeats pasted text" if origin == "foreign" else ""
 
     def _add_refusal(self, proposal: Proposal, text: str, reason: str, *, if_asked: bool = False) -> None:
-        """Record a refusal; with `if_asked` only of a request, and no repeated one of a compaction."""
+        """Record a refused proposal; with `if_asked` only if the person asked for it."""
         is_request = proposal.why == "request" and self._event.kind != "compaction"
         asked = is_request or self._event.kind == "explicit"
         if proposal.content.strip() and (asked or not if_asked):
@@ -216,8 +215,8 @@ class _Decider:
         said = (each.text for each, at in messages if at > since and each.role == "user")
         return any(says_again(text, content) for text in said)
 
-    def _presentable(self, content: str) -> str:
-        """Return a text without secrets and private spans; "" if too little is left."""
+    def _redact_content(self, content: str) -> str:
+        """Return a text without secrets, which are counted, and private spans; "" if unusable."""
         content = content.encode("utf-8", "replace").decode().strip()
         if len(content.encode()) > MAX_CONTENT_BYTES:
             return ""
@@ -228,14 +227,14 @@ class _Decider:
 
     @cached_property
     def _provenance(self) -> Provenance:
-        """Group the words of the window by author; slow, and most answers do not need it."""
+        """Group the words of the window by author, once; slow, and most answers do not need it."""
         return Provenance(self._event.window, begun=self._event.begun, goes_on=self._event.goes_on)
 
-    def _memory(self, root: Root, content: str, proposal: Proposal, head: Memory | None) -> Memory:
+    def _make_memory(self, root: Root, content: str, proposal: Proposal, head: Memory | None) -> Memory:
         """Make the memory of a proposal, as a new version of `head` if there is one."""
         said_at, things = self._said_at(content), (proposal.entities, proposal.relations)
         entities, relations = (
-            mentioned_entities(*things, content, self._single_line) if any(things) else ((), ())
+            mentioned_entities(*things, content, self._redacted_line) if any(things) else ((), ())
         )
         return Memory(
             id=new_id(),
@@ -258,8 +257,8 @@ class _Decider:
             relations=relations,
         )
 
-    def _changes_known(self, root: Root, content: str, match: Match) -> bool:
-        """Return True if an uncertain statement changes a known one; else remember it as tentative."""
+    def _hold_unless_update(self, root: Root, content: str, match: ReplacementLookup) -> bool:
+        """Return True if an uncertain statement updates a known one; else hold it as tentative."""
         if self._event.kind == "compaction" or not content:
             return False
         if match.head or match.tentative:
@@ -268,19 +267,20 @@ class _Decider:
         return False
 
     def _contradictions(self, root: Root, content: str) -> Iterator[Related]:
-        """Yield a link to the head that a typed text may contradict."""
+        """Yield a link to the current memory that a typed text may contradict, if there is one."""
         head = self._existing.contradicted(root, content) if not self._by_model else None
         if head is not None:
             yield Related(head.id, Relationship.CONTRADICTS)
 
     def _cues(self, proposed: Sequence[str]) -> tuple[str, ...]:
         """Return the cues that are short enough, each once."""
-        lines = map(self._single_line, proposed)
+        lines = map(self._redacted_line, proposed)
         short = (line for line in lines if line and len(line) <= MOST_CUE_CHARS)
         return tuple(dict.fromkeys(short))[:MOST_CUES]
 
-    def _single_line(self, text: str) -> str:
-        return " ".join(self._presentable(text).split())
+    def _redacted_line(self, text: str) -> str:
+        """Return a text in one line, without secrets and private spans."""
+        return " ".join(self._redact_content(text).split())
 
     def _edges(self, root: Root, proposed: Sequence[Related]) -> tuple[Related, ...]:
         """Return the links to existing memories with a known relationship, each once."""
@@ -295,7 +295,7 @@ def _attributes(proposal: Proposal) -> FactsPatch:
 
 
 def _evidence(root: Root, proposed: Sequence[str]) -> tuple[Evidence, ...]:
-    """Return hashed evidence for the files that a proposal names."""
+    """Return evidence with content hashes for the files that a proposal names."""
     found: list[Evidence] = []
     for text in dict.fromkeys(proposed if root.has_files else ()):
         with suppress(EvidenceError):

@@ -90,20 +90,20 @@ class EventDispatcher:
             is_current=self._is_current,
             on_call_sent=state.egress.add,
             make_supervisor=make_supervisor,
-            start=self._start,
+            start=self._start_background,
             on_ready=self.wake,
         )
         self.supervisor = self._call.supervisor
         self.last_success = self.last_error = ""
 
     async def run(self) -> None:
-        """Keep a worker and give it events until cancelled."""
+        """Run the worker process and give it events until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.supervisor.run())
-            group.create_task(self._steps())
+            group.create_task(self._run_steps())
 
     def wake(self) -> None:
-        """Check again for an event to give, because something may have changed."""
+        """Check again for an event to give to the worker, because something may have changed."""
         self._changed.set()
 
     @property
@@ -115,7 +115,7 @@ class EventDispatcher:
         held = [each.elsewhere or self._pauses.reason(each.tops) for each in waiting]
         return held[0] if held and all(held) else ""
 
-    def _start(self, work: Coroutine[None, None, None]) -> None:
+    def _start_background(self, work: Coroutine[None, None, None]) -> None:
         """Start a background task and keep it alive."""
         task = asyncio.create_task(work)
         self._background.add(task)
@@ -123,47 +123,47 @@ class EventDispatcher:
         task.add_done_callback(self._background.discard)
 
     def answer(self, submission: Submission, cleaned: Cleaned, keys: Sequence[str]) -> None:
-        """Answer opt-outs and requests to forget; `keys` identify messages, so each is answered once."""
+        """Log notifications of opt-outs and requests to forget, once for each of the messages' `keys`."""
         top = submission.roots[0].top if submission.roots else ""
         for at, place in enumerate(cleaned.opting_out):
             points_back = cleaned.points_before and not at
-            if not (points_back and self.notifications.point_back(submission.session_id, keys[place])):
-                self.notifications.off_record(submission.session_id, submission.agent, top, keys[place])
+            if not (points_back and self.notifications.log_forget_newest(submission.session_id, keys[place])):
+                self.notifications.log_off_record(submission.session_id, submission.agent, top, keys[place])
         for number, (place, text) in enumerate(cleaned.forgets):
-            self._start(self._name_memory_to_forget(submission, text, f"{keys[place]} {number}"))
+            self._start_background(self._name_memory_to_forget(submission, text, f"{keys[place]} {number}"))
 
     async def _name_memory_to_forget(self, submission: Submission, text: str, key: str) -> None:
-        """Name the memory that a sentence asks to forget, or say that there is none."""
+        """Log the memory that a sentence asks to forget, or that there is none."""
         of = (submission.session_id, submission.agent)
         if (found := await self._committer.memory_to_forget(submission.roots, text)) is not None:
             root, memory = found
-            self.notifications.name_memory(*of, root, key, memory_id=memory.id, content=memory.content)
+            self.notifications.log_forget_request(*of, root, key, memory_id=memory.id, content=memory.content)
             return
         was_done = 0 < max(submission.said_at, default=0) <= self._forgotten.newest
         if names_memory(text) and submission.roots and not was_done:
-            self.notifications.name_memory(*of, submission.roots[0], key)
+            self.notifications.log_forget_request(*of, submission.roots[0], key)
 
     async def settle(self) -> None:
-        """Wait a moment for background tasks to end; drop those that need the worker."""
+        """Stop waiting for the worker, and wait a second for other background tasks to end."""
         self._call.cancel()
         if self._background:
             await asyncio.wait(self._background, timeout=_SETTLE_S)
 
-    async def _steps(self) -> None:
-        """Give events until cancelled, and survive errors."""
+    async def _run_steps(self) -> None:
+        """Give events to the worker until cancelled, and survive errors."""
         while True:
             self._changed.clear()
             try:
-                wait_s = await self._step()
+                wait_s = await self._start_next()
             except Exception as error:
                 logger.exception("no event given")
-                wait_s = self._step_failed(error)
+                wait_s = self._recover_step(error)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._changed.wait()
 
-    async def _step(self) -> float | None:
-        """Give the next event if one may be given; return the seconds to wait, or None."""
+    async def _start_next(self) -> float | None:
+        """Start the attempt of the next event that is due; return the seconds to wait, or None."""
         if self._queue.in_hand is not None:
             return None
         now = self._clock()
@@ -172,20 +172,20 @@ class EventDispatcher:
         waiting = self._queue.take(now, self._is_held)
         if waiting is None:
             return self._wait_s(now)
-        if not waiting.given_up and await self._is_elsewhere(waiting):
+        if not waiting.given_up and await self._hold_if_elsewhere(waiting):
             self._queue.put_back(now, 0.0)
             return 0.0
         known: tuple[KnownMemory, ...] = ()
         if not waiting.given_up and (limiter := self._limiter_for(waiting.event)) is not None:
-            if not limiter.admits(waiting.event, now):
+            if not limiter.admit(waiting.event, now):
                 self._queue.put_back(now, 0.0)
                 return 0.0  # another event may need no call
             known = await self._similar_memories(waiting.event)  # slow, so the event may change meanwhile
-        self._start(self._attempt(waiting, known))
+        self._start_background(self._attempt(waiting, known))
         return None
 
-    def _step_failed(self, error: Exception) -> float:
-        """Record that no event could be given for lack of a thread or memory; return the pause."""
+    def _recover_step(self, error: Exception) -> float:
+        """Count a failed step, put the event in hand back, and return the pause in seconds."""
         self._metrics.capture_failures += 1
         self.last_error = f"{type(error).__name__}; the log has the rest"
         if self._queue.in_hand is not None:
@@ -201,7 +201,7 @@ class EventDispatcher:
             except Exception as error:
                 logger.exception("event not finished event=%s", waiting.event.id)
                 reported = f"{type(error).__name__}; the log has the rest"
-                delay_s = self._failed(waiting, TaskFailed(waiting.event.id, "internal", reported))
+                delay_s = self._record_failure(waiting, TaskFailed(waiting.event.id, "internal", reported))
         if waiting.given_up and not waiting.is_cancelled:
             delay_s = await self._give_up(waiting)
         if delay_s is None or waiting.is_cancelled:
@@ -224,17 +224,17 @@ class EventDispatcher:
             attempts = 1 if self._limiter is None else self._limiter.attempts
             answer = await self._call.ask(Classify(event, known, attempts))
             if not isinstance(answer, Classified):
-                return self._failed(waiting, answer)
-            documents, refused = await self._decided(event, waiting.session, answer)
-            if await self._is_elsewhere(waiting):  # compared with the memories of another folder
+                return self._record_failure(waiting, answer)
+            documents, refused = await self._decide(event, waiting.session, answer)
+            if await self._hold_if_elsewhere(waiting):  # compared with the memories of another folder
                 return 0.0
             if waiting.event is not event or waiting.is_cancelled:  # some of it was forgotten meanwhile
                 return 0.0
             if refused:
-                self.notifications.refused(event, refused)
+                self.notifications.log_refused(event, refused)
             waiting.cut = answer.cut
             if not documents:
-                return self._done(waiting, CommitResult())
+                return self._record_done(waiting, CommitResult())
             self._events.decided(event.id, documents)
         # An incomplete decision is not stored, so that a later daemon decides again.
         if not (waiting.cut or self._events.is_journalled(event.id)):
@@ -244,15 +244,15 @@ class EventDispatcher:
                 self._metrics.capture_failures += 1
                 self.last_error = str(error)
                 return STORAGE_RETRY_S
-        if await self._is_elsewhere(waiting) or waiting.is_cancelled:
+        if await self._hold_if_elsewhere(waiting) or waiting.is_cancelled:
             return 0.0
         put = await self._committer.put(self._events.documents(event.id) or (), waiting.tops)
         if put.reason:
-            return self._failed(waiting, TaskFailed(event.id, put.reason, put.trouble))
-        return self._done(waiting, put)
+            return self._record_failure(waiting, TaskFailed(event.id, put.reason, put.trouble))
+        return self._record_done(waiting, put)
 
-    async def _is_elsewhere(self, waiting: QueuedEvent) -> bool:
-        """Return True if a root of an event or of its documents is not at its path; it waits then."""
+    async def _hold_if_elsewhere(self, waiting: QueuedEvent) -> bool:
+        """Let an event wait, and return True, if a root of it or its documents is not at its path."""
         found = await _misplaced_roots(self._events.stored_roots(waiting.event))
         # A cancelled event ends wherever its folder is.
         if not found or waiting.is_cancelled:
@@ -274,12 +274,12 @@ class EventDispatcher:
         self.wake()
 
     def _is_current(self, event: Event) -> bool:
-        """Return True if an event is unchanged since it was given to the worker."""
+        """Return True if an event is still in hand and unchanged since the worker got it."""
         waiting = self._queue.in_hand
         return waiting is not None and waiting.event is event and not waiting.is_cancelled
 
     async def _similar_memories(self, event: Event) -> tuple[KnownMemory, ...]:
-        """Return existing memories for the model to know; none if ranking fails."""
+        """Return existing memories like an event, for the model to know; none if ranking fails."""
         try:
             async with asyncio.timeout(_RANK_S):
                 return await self._rank(event)
@@ -290,14 +290,14 @@ class EventDispatcher:
         return ()
 
     def _wait_s(self, now: float) -> float | None:
-        """Return the seconds until the next check, or None."""
+        """Return the seconds until the next check for an event, None until woken."""
         queued_s = self._queue.wait_s(now, self._is_held)
         shut_s = (self._limiter.wait_s(now) or None) if self._limiter is not None else None
         look_s = max(0.0, self._checked_at + _RECHECK_S - now) if self._queue.elsewhere() else None
         return min((wait for wait in (queued_s, shut_s, look_s) if wait is not None), default=None)
 
     def _is_held(self, waiting: QueuedEvent) -> bool:
-        """Return True if an event cannot be given now."""
+        """Return True if an event cannot be given now: no ready worker, no call allowed, or a pause."""
         limiter = self._limiter_for(waiting.event)
         if not (self.supervisor.ready or self._is_decided(waiting.event)):
             return True
@@ -312,14 +312,14 @@ class EventDispatcher:
         """Return True if documents of an event are stored."""
         return self._events.documents(event.id) is not None
 
-    async def _decided(
+    async def _decide(
         self, event: Event, session: str, classified: Classified
     ) -> tuple[Decision, tuple[Refused, ...]]:
-        """Decide about a classified event; count and return documents and refusals."""
+        """Decide about the proposals for an event, count them; return documents and refusals."""
         if self._limiter is not None:
-            self._limiter.answered(event, classified.usage)
+            self._limiter.record_answer(event, classified.usage)
         if refused := self._off_record.of(session):
-            classified = _without_opted_out(classified, refused)
+            classified = _without_opted_out_proposals(classified, refused)
         documents, tally = await self._committer.decide(event, classified)
         self._metrics.capture_invalid += tally.invalid
         self._metrics.capture_duplicates += tally.duplicates
@@ -328,13 +328,13 @@ class EventDispatcher:
         refusals = (*classified.refused, *tally.refused)
         return documents, refusals if documents or refusals else unanswered(event, documents, refusals)
 
-    def _done(self, waiting: QueuedEvent, put: CommitResult) -> float | None:
-        """Record that documents are written; return None if the event is done, else a delay."""
+    def _record_done(self, waiting: QueuedEvent, put: CommitResult) -> float | None:
+        """Count and report written documents; return None if the event is done, else a delay."""
         self._metrics.captured += put.written
         documents = self._events.documents(waiting.event.id) or ()
         reported = [each for each in documents if _is_reported(each, put)]
         if put.written or put.waiting:
-            self.notifications.kept(waiting.event, reported)
+            self.notifications.log_kept(waiting.event, reported)
         if waiting.cut:
             self._metrics.capture_failures += 1
             self.last_error = waiting.cut
@@ -345,24 +345,24 @@ class EventDispatcher:
         self.last_error = f"not written: {', '.join(put.failed)}" if put.failed else ""
         return None
 
-    def _failed(self, waiting: QueuedEvent, answer: LastReport) -> float:
-        """Record a failure or the worker's death; return the seconds until the next attempt."""
+    def _record_failure(self, waiting: QueuedEvent, answer: LastReport) -> float:
+        """Record a failed task or the worker's death; return the seconds until the next attempt."""
         event, limiter = waiting.event, self._limiter_for(waiting.event)
         if not isinstance(answer, TaskFailed):
             if limiter is not None:
-                limiter.lost(event)
-            waiting.died(str(answer))
+                limiter.record_death(event)
+            waiting.record_death(str(answer))
             logger.info("worker died event=%s kills=%d reason=%s", event.id, waiting.kills, answer)
             return 0.0
         self._metrics.capture_failures += 1
         if limiter is not None:
-            limiter.failed(event, answer)
+            limiter.record_failure(event, answer)
         if self.last_error != answer.message:
             logger.warning(
                 "capture failed event=%s reason=%s error=%s", event.id, answer.reason, answer.message
             )
         self.last_error = answer.message
-        return waiting.failed(answer)
+        return waiting.record_failure(answer)
 
     async def _give_up(self, waiting: QueuedEvent) -> float | None:
         """Move an event to the dead events; return None if done, else a delay."""
@@ -377,12 +377,12 @@ class EventDispatcher:
 
 
 async def _misplaced_roots(stored: Iterable[tuple[Root, str]]) -> dict[tuple[Root, str], str]:
-    """Return the roots that are not at their paths, with the reasons."""
+    """Return the roots that are not at their paths, each with the reason."""
     known = [(root, identity) for root, identity in stored if identity]
     return await asyncio.to_thread(elsewhere, known) if known else {}
 
 
-def _without_opted_out(classified: Classified, refused: Sequence[OptOut]) -> Classified:
+def _without_opted_out_proposals(classified: Classified, refused: Sequence[OptOut]) -> Classified:
     """Drop a model's proposals that repeat a text which the person opted out."""
     if classified.author != Origin.MODEL:
         return classified
@@ -393,6 +393,6 @@ def _without_opted_out(classified: Classified, refused: Sequence[OptOut]) -> Cla
 
 
 def _is_reported(document: DecidedMemory, put: CommitResult) -> bool:
-    """Return True if the next reply should report a document."""
+    """Return True if the session's next reply should report a document."""
     memory_id = document.memory.id
     return memory_id in put.waiting if document.waits else memory_id not in put.failed

@@ -56,7 +56,7 @@ _SAFE = 0.25
 
 
 class TentativeStatement(msgspec.Struct, frozen=True):
-    """Statement about a root, the penalty against it, and the `current` text on its subject."""
+    """Uncertain statement about a root; `current` is the newest text on its subject."""
 
     root: Root
     text: str
@@ -75,7 +75,7 @@ class TentativeStatements:
         self._by_root: dict[Root, dict[str, TentativeStatement]] = {}
 
     def add(self, root: Root, text: str, *, penalty: float = 0.0) -> None:
-        """Hold a text; its root becomes the newest."""
+        """Hold an uncertain text for a root; the oldest texts and roots beyond the limits are dropped."""
         held = self._by_root[root] = self._by_root.pop(root, {})
         held.setdefault(text, TentativeStatement(root, text, penalty, text))
         alike = [each.text for each in held.values() if bool(each.penalty) == bool(penalty)]
@@ -91,7 +91,7 @@ class TentativeStatements:
     def find_replaced(
         self, roots: Sequence[Root], content: str, *, rows: RowsOf = NO_ROWS, penalty: float = 0.0
     ) -> TentativeStatement | None:
-        """Return the held statement that a text replaces, or None; `penalty` raises the bar."""
+        """Return the tentative statement that a text replaces, or None; `penalty` raises the bar."""
         of_all = [each for root in roots for each in self._by_root.get(root, {}).values()]
         older = [each for each in of_all if each.text != content]
         if not older:
@@ -104,15 +104,14 @@ class TentativeStatements:
         return None if place is None else older[place]
 
     def supersede(self, held: TentativeStatement, content: str) -> None:
-        """Set `content` as the current text of a held statement."""
+        """Set `content` as the newest text on the subject of a tentative statement."""
         self._by_root[held.root][held.text] = TentativeStatement(held.root, held.text, current=content)
 
 
 class ExistingMemories:
-    """Memories that the proposals of one event are compared with, and their version chains.
+    """Memories and version chains that the proposals of one event are compared with.
 
-    `by_root` has all versions. `rows` has the vectors of all texts and proposals by their openings, or is
-    empty.
+    `by_root` has all versions, `rows` the vectors of all texts and proposals by their openings, if any.
     """
 
     def __init__(
@@ -130,8 +129,8 @@ class ExistingMemories:
         self._decided: dict[Root, list[Memory]] = {}
         self._linked: dict[Root, tuple[list[Memory], Chains, list[Memory]]] = {}
 
-    def decided(self, root: Root, memory: Memory) -> None:
-        """Count a memory as existing from now on."""
+    def add_decided(self, root: Root, memory: Memory) -> None:
+        """Let a memory that was just decided count as existing from now on."""
         self._decided.setdefault(root, []).append(memory)
         self._linked.pop(root, None)
         self._texts.add(memory.content)
@@ -139,14 +138,14 @@ class ExistingMemories:
     @cached_property
     def ids(self) -> dict[Root, frozenset[str]]:
         """Return the ids of earlier memories by root; an id is valid in its root only."""
-        return {root: frozenset(memory.id for memory in self._before(root)) for root in self.roots}
+        return {root: frozenset(memory.id for memory in self._earlier(root)) for root in self.roots}
 
-    def named(self, root: Root, memory_id: str) -> Memory:
-        """Return an earlier memory by its id."""
-        return next(each for each in self._before(root) if each.id == memory_id)
+    def memory_by_id(self, root: Root, memory_id: str) -> Memory:
+        """Return the memory of a root that existed before the event, by its id."""
+        return next(each for each in self._earlier(root) if each.id == memory_id)
 
     def head(self, root: Root, memory_id: str) -> Memory:
-        """Return the newest version of a known memory."""
+        """Return the newest version of a memory of a root."""
         versions, chains, _ = self.versions(root)
         head = chains.head(memory_id)
         return next(each for each in versions if each.id == head)
@@ -154,13 +153,13 @@ class ExistingMemories:
     def versions(self, root: Root) -> tuple[list[Memory], Chains, list[Memory]]:
         """Return all known and decided memories of a root, their chains and their heads."""
         if root not in self._linked:
-            known = {memory.id: memory for memory in (*self._before(root), *self._decided.get(root, ()))}
+            known = {memory.id: memory for memory in (*self._earlier(root), *self._decided.get(root, ()))}
             memories = list(known.values())
             self._linked[root] = memories, (chains := build_chains(memories)), chains.heads(memories)
         return self._linked[root]
 
-    def _before(self, root: Root) -> Sequence[Memory]:
-        """Return the earlier memories of a root."""
+    def _earlier(self, root: Root) -> Sequence[Memory]:
+        """Return the memories of a root that existed before the event."""
         return self._by_root.get(root, ())
 
     def says(self, content: str) -> bool:
@@ -172,22 +171,22 @@ class ExistingMemories:
 
     @cached_property
     def _texts(self) -> Texts:
-        """Return the texts that count as known."""
+        """Return the texts that `says` compares with: current ones, and all of this session."""
         valid = list[Memory]()
-        for memories in map(self._before, self.roots):
+        for memories in map(self._earlier, self.roots):
             heads = {each.id for each in build_chains(memories).heads(memories)}
             valid += (m for m in memories if m.session_id == self._session_id or m.id in heads)
         return Texts([each.content for each in valid if len(each.content) <= _MOST_ALIKE])
 
     def contradicted(self, root: Root, content: str) -> Memory | None:
-        """Return the head that a typed text may contradict, or None."""
+        """Return the current memory that a typed text may contradict, or None."""
         _, _, heads = self.versions(root)
         place = may_contradict(content, [head.content for head in heads], rows=self.rows)
         return None if place is None else heads[place]
 
 
-class Match:
-    """The memory that a proposal replaces; looked up once when needed, as it is slow."""
+class ReplacementLookup:
+    """Finds the memory that a proposal replaces; looked up once when needed, as it is slow."""
 
     def __init__(
         self,
@@ -214,25 +213,25 @@ class Match:
 
     @cached_property
     def head(self) -> Memory | None:
-        """Return the head that the proposal replaces: the one it names, or the one a typed text replaces."""
+        """Return the current memory that the proposal names or its typed text replaces, or None."""
         existing, root, named = self._existing, self._root, self._proposal.supersedes
         if root is None:
             return None
         if named in existing.ids[root]:
             head = existing.head(root, named)
             # The memory that the model saw may have a newer version by now.
-            texts = (existing.named(root, named).content, head.content)
+            texts = (existing.memory_by_id(root, named).content, head.content)
             is_sure = any(may_replace(self._content, each, rows=existing.rows) for each in texts)
             return head if is_sure or not self._by_model else None
         return None if self._by_model else self._replaced_head(root)
 
-    def _is_of(self, head: Memory) -> bool:
+    def _is_about_head(self, head: Memory) -> bool:
         """Return True if a text that replaces an older version is also about its head."""
         is_same = is_about_the_same(self._content, head.content, least=_OF_HEAD)
         return is_same or is_evident(self._content, head.content)
 
     def _replaced_head(self, root: Root) -> Memory | None:
-        """Return the head that a typed text replaces, directly or by a tentative statement."""
+        """Return the current memory that a typed text replaces, also by a tentative statement."""
         versions, _, heads = self._existing.versions(root)
         texts, among = [each.content for each in versions], len(heads)
         rows, plainly = self._existing.rows, self._proposal.update_only
@@ -241,7 +240,7 @@ class Match:
         )
         if place is not None:
             head = self._existing.head(root, versions[place].id)
-            return head if head.id == versions[place].id or self._is_of(head) else None
+            return head if head.id == versions[place].id or self._is_about_head(head) else None
         if self.tentative is None:
             return None
         current = (each for each in heads if each.content == self.tentative.current)
@@ -262,7 +261,7 @@ def existing_memories(
     tentative: TentativeStatements,
     rows: RowsOf = NO_ROWS,
 ) -> ExistingMemories:
-    """Collect the existing memories for an event's proposals.
+    """Collect the memories to compare an event's proposals with, from the maps of its roots.
 
     `unshown` has memories of its roots that no map shows yet.
     """
@@ -274,32 +273,32 @@ def existing_memories(
     return ExistingMemories(event, by_root, tentative, rows)
 
 
-async def rows_of(
+async def vectors_of_texts(
     event: Event, proposals: Sequence[Proposal], view: View, others: Sequence[str], vectors: VectorsOf
 ) -> RowsOf:
-    """Return vectors of proposals, near memories and `others` by their openings; none if one is missing."""
+    """Return vectors of proposals, near memories and `others` by text; none if one is missing."""
     contents = list(dict.fromkeys(opening(each.content.strip()) for each in proposals))
     try:
         async with asyncio.timeout(_ROWS_S):
-            rows = await _rows_of(contents, vectors)
+            rows = await _vectors_by_opening(contents, vectors)
             if len(rows) != len(contents):
                 return NO_ROWS
             near = await asyncio.to_thread(_near_texts, event, view, rows)
             texts = list(dict.fromkeys(map(opening, (*near, *others))))
-            found = await _rows_of(texts, vectors)
+            found = await _vectors_by_opening(texts, vectors)
             return rows | found if len(found) == len(texts) else NO_ROWS
     except TimeoutError:
         return NO_ROWS
 
 
-async def _rows_of(texts: Sequence[str], vectors: VectorsOf) -> dict[str, bytes]:
+async def _vectors_by_opening(texts: Sequence[str], vectors: VectorsOf) -> dict[str, bytes]:
     """Return the vectors of texts by their openings; none if one is missing."""
     found = await vectors([opening(each, _MOST_IN_ROW) for each in texts])
     return dict(zip(texts, found, strict=True)) if len(found) == len(texts) else {}
 
 
 def _near_texts(event: Event, view: View, rows: RowsOf) -> list[str]:
-    """Return the texts of memories near the proposals."""
+    """Return the texts of memories near the proposals, by words and vectors."""
     most = max(1, min(_MOST_NEAR, _MOST_COMPARED // len(rows)))
     homes = [home for home in view.maps if any(home.root == root.top for root in event.roots)]
     near = [each for home in homes for text, row in rows.items() for each in _nearest(home, text, row, most)]
@@ -307,12 +306,12 @@ def _near_texts(event: Event, view: View, rows: RowsOf) -> list[str]:
 
 
 def heads_naming(view: View, names: Sequence[str]) -> tuple[KnownMemory, ...]:
-    """Return heads with one of `names` in the first line; a hundred for each map and name."""
-    return tuple(dict.fromkeys(each for home in view.maps for each in _naming(home, names)))
+    """Return current memories with one of `names` in the first line; 100 for each map and name."""
+    return tuple(dict.fromkeys(each for home in view.maps for each in _heads_of_map_naming(home, names)))
 
 
-def _naming(home: VectorMap, names: Iterable[str]) -> Iterator[KnownMemory]:
-    """Yield heads with one of the names in the opening of their first line."""
+def _heads_of_map_naming(home: VectorMap, names: Iterable[str]) -> Iterator[KnownMemory]:
+    """Yield current memories of one map with one of the names in their first line."""
     lines = [(opening(found.first_line), found) for found in home.chains.heads(home.memories)]
     lowered = [line.lower() for line, _ in lines]
     for name in map(str.lower, names):
@@ -322,7 +321,7 @@ def _naming(home: VectorMap, names: Iterable[str]) -> Iterator[KnownMemory]:
 
 
 def memory_to_forget(view: View, text: str) -> tuple[Root, Memory] | None:
-    """Return the head with most words of a request to forget; the newest of equals, or None."""
+    """Return the current memory with most words of a request to forget and its root, or None."""
     wanted = words_to_forget(text)
     found = (
         (len(wanted & words_said((each.content,))), each.created_at, Root(home.root, Scope(home.scope)), each)
@@ -337,34 +336,35 @@ def memory_to_forget(view: View, text: str) -> tuple[Root, Memory] | None:
 def _candidates(
     home: VectorMap, session_id: str, proposals: Sequence[Proposal], rows: RowsOf
 ) -> list[Memory]:
-    """Return memories of the session, and all versions of similar, near or named ones."""
+    """Return a map's memories of the session, and all versions of those like or named by proposals."""
     own = sorted((each for each in home.memories if each.session_id == session_id), key=_CREATED)
     found = {each.id: each for each in own[-_MOST_OF_SESSION:]}
-    like_text = _by_words if home.has_words else _of_like_length
+    like_text = _near_by_words if home.has_words else _of_like_length
     for proposal in proposals:
         row = rows.get(opening(proposal.content.strip()), b"")
-        similar = (*like_text(home, proposal.content), *_near_by_row(home, row))
+        similar = (*like_text(home, proposal.content), *_near_by_vector(home, row))
         named = (*(each.id for each in similar), proposal.supersedes, *(edge.id for edge in proposal.related))
-        found |= {each.id: each for each in _versions(home, named)}
+        found |= {each.id: each for each in _chain_versions(home, named)}
     return list(found.values())
 
 
 def _nearest(home: VectorMap, content: str, row: bytes, most: int) -> list[Memory]:
     """Return the memories nearest to a text by words and by vector, with their versions."""
-    by_words = _by_words(home, content) if home.has_words else ()
-    turns = chain.from_iterable(zip_longest(by_words, _near_by_row(home, row)))
+    by_words = _near_by_words(home, content) if home.has_words else ()
+    turns = chain.from_iterable(zip_longest(by_words, _near_by_vector(home, row)))
     ids = dict.fromkeys(each.id for each in turns if each is not None)
-    found = {each.id: each for each in _versions(home, islice(ids, most))}
+    found = {each.id: each for each in _chain_versions(home, islice(ids, most))}
     return list(found.values())[:most]
 
 
-def _versions(home: VectorMap, ids: Iterable[str]) -> Iterator[Memory]:
+def _chain_versions(home: VectorMap, ids: Iterable[str]) -> Iterator[Memory]:
+    """Yield all versions in the chains of memories with these ids."""
     versions = dict.fromkeys(version for each in ids for version in home.chains.chain(each))
     return filter(None, map(home.find, versions))
 
 
-def _near_by_row(home: VectorMap, row: bytes) -> Iterator[Memory]:
-    """Yield memories near a vector, if the map has vectors of its model."""
+def _near_by_vector(home: VectorMap, row: bytes) -> Iterator[Memory]:
+    """Yield memories near a vector, if the map has vectors of the local model."""
     indexes = home.dense if row else ()
     key = next((index.key for index in indexes if index.key.startswith(f"{LOCAL}\n")), None)
     if key is None:
@@ -374,14 +374,14 @@ def _near_by_row(home: VectorMap, row: bytes) -> Iterator[Memory]:
     yield from (home.at(candidate.row) for candidate in found.best(_NEAREST))
 
 
-def _by_words(home: VectorMap, content: str) -> Iterator[Memory]:
+def _near_by_words(home: VectorMap, content: str) -> Iterator[Memory]:
     """Yield memories that share words with a text."""
     found = search_maps((home,), texts=(content,), vectors=None, lexical_weight=1.0)
     return (home.at(candidate.row) for candidate in found.best(_NEAREST))
 
 
 def _of_like_length(home: VectorMap, content: str) -> Iterator[Memory]:
-    """Yield memories of similar length, for a map without words."""
+    """Yield memories of similar length, for a map that is not indexed by words."""
     size = len(content)
     least, most = (size - _LEAD_IN) / _STRETCH, size * _STRETCH + _LEAD_IN
     return (found for found in home.memories if least <= len(found.content) <= most)

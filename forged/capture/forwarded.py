@@ -3,9 +3,8 @@
 Input: the blocks of a message. Output: the blocks, split at such lines, each with a certainty that it is
 foreign. A header line is above a text: a name with an action and a time, or a time in brackets. A bare name
 near a time of day is a header only if there are two, because people note appointments; a single one is
-unsure. A footer line is below a text. All between two headers is foreign, as is a header's text and a
-footer's text. Text further above is unsure. The words are `[forwarded]` of `authorship.toml`. Long lines are
-skipped. Raises nothing.
+unsure. A footer line is below a text. All between two headers is foreign, as is a header's or footer's text.
+Text further above is unsure. The words are `[forwarded]` of `authorship.toml`. Long lines are skipped.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Literal
 
 import msgspec
 
-from forged.capture.text_patterns import COMMON, table
+from forged.capture.text_patterns import COMMON, read_table
 
 # Longest header or footer line, and the end of a line that may hold a footer, in characters.
 _LONGEST, _END = 140, 90
@@ -64,8 +63,8 @@ _HEADS = frozenset({"head", "inline", "mail"})
 
 @functools.cache
 def forwarded_words() -> Mapping[str, re.Pattern[str]]:
-    """Compile the patterns of the file, when the first message of several lines comes."""
-    file = {name: "|".join(found) for name, found in table("forwarded").items()}
+    """Return the word patterns of `[forwarded]`, compiled once for the first message that needs them."""
+    file = {name: "|".join(found) for name, found in read_table("forwarded").items()}
     file["moments"] = "|".join(f"(?P<{name}>{file[name]})" for name in _MARKS)
 
     def whole_words(name: str) -> re.Pattern[str]:
@@ -75,7 +74,7 @@ def forwarded_words() -> Mapping[str, re.Pattern[str]]:
 
 
 class LineShapes(msgspec.Struct, frozen=True):
-    """Patterns of marked lines."""
+    """Patterns of header, footer and name lines after marks replaced their times and actions."""
 
     heads: tuple[re.Pattern[str], ...]
     inline: tuple[re.Pattern[str], ...]
@@ -89,7 +88,7 @@ class LineShapes(msgspec.Struct, frozen=True):
 
 @functools.cache
 def line_shapes() -> LineShapes:
-    """Compile all patterns of lines, when the first message of several lines comes."""
+    """Return all patterns of lines, compiled once for the first message that needs them."""
     by = r"(?:by|von|por|par|由)"
     place = r"(?:\S{0,80}\w\.\w{1,5}\b\S{0,20}|[#!]\d+)"
     line = r"(?:[ :,]*(?:lines?|zeile|línea|ligne|linha|第)?\s*L?\d+(?:-\d+)?(?:\s*行)?)?"
@@ -133,8 +132,8 @@ def line_shapes() -> LineShapes:
     )
 
 
-def _marked(line: str) -> str:
-    """Replace times and actions in a line by marks."""
+def _replace_by_marks(line: str) -> str:
+    """Return a line with marks instead of its times and actions."""
     found_words = forwarded_words()
     line, times = found_words["moments"].subn(lambda found: _MARKS[found.lastgroup or ""], line)
     if not times and len(line) > _LONGEST_TIMELESS:
@@ -154,21 +153,21 @@ class Block(msgspec.Struct):
 
 
 def split_forwarded(blocks: Sequence[tuple[str, ...]]) -> tuple[list[tuple[str, ...]], list[Certainty]]:
-    """Split blocks above headers; return them and the certainty that others wrote each."""
-    found = [Block(lines, [_kind(lines, at) for at in range(len(lines))]) for lines in blocks]
+    """Split blocks above headers; return them, and for each the certainty that others wrote it."""
+    found = [Block(lines, [_line_kind(lines, at) for at in range(len(lines))]) for lines in blocks]
     names = sum(kind in _HEADS or kind == "maybe" for block in found for kind in block.kinds)
     is_chat = names > 1 and any(_has_text_below(found, at) for at in range(len(found)))
     for block in found if is_chat else ():
         block.kinds = ["head" if kind == "maybe" else kind for kind in block.kinds]
-    parted = [part for block in found for part in _parted(block)]
-    _mark_below_heads(parted)
-    _mark_around_feet(parted)
+    parted = [part for block in found for part in _split_above_header(block)]
+    _mark_below_headers(parted)
+    _mark_around_footers(parted)
     return [block.lines for block in parted], [block.certainty for block in parted]
 
 
 def is_forwarded_line(line: str) -> bool:
     """Return True if a single line with a digit shows by itself that another person wrote it."""
-    return _kind((line,), 0) in {"inline", "foot"}
+    return _line_kind((line,), 0) in {"inline", "foot"}
 
 
 def _has_text_below(blocks: Sequence[Block], at: int) -> bool:
@@ -179,16 +178,16 @@ def _has_text_below(blocks: Sequence[Block], at: int) -> bool:
     return any(each in {"maybe", "when"} and not below for each, below in itertools.pairwise(kinds))
 
 
-def _parted(block: Block) -> list[Block]:
-    """Split a block above its first header."""
+def _split_above_header(block: Block) -> list[Block]:
+    """Split a block above its first header; the part above is unsure."""
     at = next((place for place, kind in enumerate(block.kinds) if kind in _HEADS), 0)
     if not at or block.kinds[at] == "mail" or "foot" in block.kinds[:at]:
         return [block]
     return [Block(block.lines[:at], block.kinds[:at], "unsure"), Block(block.lines[at:], block.kinds[at:])]
 
 
-def _mark_below_heads(blocks: Sequence[Block]) -> None:
-    """Mark the text of headers and between them as foreign."""
+def _mark_below_headers(blocks: Sequence[Block]) -> None:
+    """Mark blocks with headers, those between headers and the text below as foreign."""
     places = [at for at, block in enumerate(blocks) if any(kind in _HEADS for kind in block.kinds)]
     for at in range(places[0], places[-1] + 1) if places else ():
         blocks[at].certainty = "foreign"
@@ -201,7 +200,7 @@ def _mark_below_heads(blocks: Sequence[Block]) -> None:
                 each.certainty = each.certainty or "unsure"
 
 
-def _mark_around_feet(blocks: Sequence[Block]) -> None:
+def _mark_around_footers(blocks: Sequence[Block]) -> None:
     """Mark the text above a footer as foreign, and text further above as unsure."""
     for at, block in enumerate(blocks):
         if "foot" in block.kinds:
@@ -215,32 +214,31 @@ def _mark_around_feet(blocks: Sequence[Block]) -> None:
                 above.certainty = above.certainty or "unsure"
         elif "near" in block.kinds:
             block.certainty = "foreign"
-            for near in (
-                (*blocks[max(0, at - 1) : at], *blocks[at + 1 : at + 2]) if len(block.lines) == 1 else ()
-            ):
+            around = (*blocks[max(0, at - 1) : at], *blocks[at + 1 : at + 2])
+            for near in around if len(block.lines) == 1 else ():
                 near.certainty = near.certainty or "unsure"
 
 
-def _kind(lines: Sequence[str], at: int) -> Kind:
+def _line_kind(lines: Sequence[str], at: int) -> Kind:
+    """Return the kind of one line (header, footer, mail, time), by its form and its neighbours."""
     line = lines[at].strip()
     if len(line) > _LONGEST:
-        return "foot" if _ends_in_foot(_marked(line[-_END:])) else ""
+        return "foot" if _ends_in_footer(_replace_by_marks(line[-_END:])) else ""
     if forwarded_words()["mails"].fullmatch(line):
         return "mail"
-    marked = _marked(_without_tails(line))
+    marked = _replace_by_marks(_without_tails(line))
     if len(line) > _LONGEST_TIMELESS and not _HAS_TIME.search(marked):
         return ""
-    if any(_is_named(each, marked) for each in line_shapes().heads):
+    if any(_has_shape_with_name(each, marked) for each in line_shapes().heads):
         return "head"
-    if any(_is_named(each, marked) for each in line_shapes().inline):
+    if any(_has_shape_with_name(each, marked) for each in line_shapes().inline):
         return "inline"
-    if foot := _foot(line, marked):
+    if foot := _footer_kind(line, marked):
         return foot
     if at and _is_name_with_time(lines[at - 1], marked):
         return "when"
-    return (
-        "maybe" if _may_be_head(marked) or _is_name_with_time(line, "".join(lines[at + 1 : at + 2])) else ""
-    )
+    is_maybe = _may_be_header(marked) or _is_name_with_time(line, "".join(lines[at + 1 : at + 2]))
+    return "maybe" if is_maybe else ""
 
 
 def _without_tails(line: str) -> str:
@@ -250,7 +248,8 @@ def _without_tails(line: str) -> str:
     return before.rstrip() if forwarded_words()["tails"].fullmatch(tail.strip(" )]）")) else line
 
 
-def _foot(line: str, marked: str) -> Kind:
+def _footer_kind(line: str, marked: str) -> Kind:
+    """Return `foot` or `near` for a line below a text of another person, else ""."""
     found_words, found = forwarded_words(), line_shapes().foot.match(marked)
     if found and _is_dated(found["when"]) and found_words["below"].match(line.lstrip("-–— ")):
         return "foot"
@@ -258,23 +257,23 @@ def _foot(line: str, marked: str) -> Kind:
         return "near"
     left, buttons = found_words["buttons"].subn("", found_words["moments"].sub(_DATE, line))
     is_bar = buttons > 2 or (buttons and _IN_DOT.search(left))
-    return "foot" if _ends_in_foot(marked) or (is_bar and line_shapes().between_buttons.match(left)) else ""
+    return "foot" if _ends_in_footer(marked) or (is_bar and line_shapes().between_buttons.match(left)) else ""
 
 
-def _ends_in_foot(marked: str) -> bool:
+def _ends_in_footer(marked: str) -> bool:
     """Return True if a line ends in a name and a date."""
     found = line_shapes().foot_of_line.match(marked)
     return found is not None and _is_dated(found["when"]) and _is_name(found["who"])
 
 
-def _is_named(shape: re.Pattern[str], marked: str) -> bool:
-    """Return True if a line has this shape with a plausible name."""
+def _has_shape_with_name(shape: re.Pattern[str], marked: str) -> bool:
+    """Return True if a marked line has this shape with a plausible name of a person."""
     found = shape.match(marked)
     return found is not None and (not found["who"] or _is_name(found["who"]))
 
 
-def _may_be_head(marked: str) -> bool:
-    """Return True if a line may be a header."""
+def _may_be_header(marked: str) -> bool:
+    """Return True if a marked line is a name and a time, which may be an appointment or a header."""
     for shape in line_shapes().maybe:
         found = shape.match(marked)
         if found is not None and _is_of_day(found["when"]) and _is_name(found["who"]):
@@ -283,12 +282,13 @@ def _may_be_head(marked: str) -> bool:
 
 
 def _is_name_with_time(line: str, below: str) -> bool:
+    """Return True for a bare name on a line and a time of day on the line below."""
     if not below or max(len(line), len(below)) > _LONGEST_TIMELESS:
         return False
     name = line_shapes().only_name.match(_without_tails(line.strip()))
     if name is None or not _is_name(name["who"]):
         return False
-    when = line_shapes().only_when.match(_marked(_without_tails(below.strip())))
+    when = line_shapes().only_when.match(_replace_by_marks(_without_tails(below.strip())))
     return when is not None and _is_of_day(when["when"])
 
 

@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from forged.capture.off_record import OffRecord, OptOut, cut, opt_out_of, prepare, without_repeats
+from forged.capture.off_record import OffRecord, OptOut, cut_opted_out, opt_out_of, prepare, without_repeats
 from forged.capture.slices import WINDOW_LIMIT, TimedMessage, slices
 from forged.conversation import Utterance
 from forged.counters import Metrics
@@ -126,12 +126,12 @@ class Cleaned(msgspec.Struct, frozen=True):
 
     @property
     def is_answered(self) -> bool:
-        """Return True if an opt-out or a request to forget was removed."""
+        """Return True if an opt-out or a request to forget was cut out, which must be answered."""
         return bool(self.opting_out or self.forgets)
 
 
 class _Window(NamedTuple):
-    """Digests of messages, the live cursor, the cursor of all known messages, and places in it."""
+    """Digests of submitted messages, and their places in the session's capture cursors."""
 
     row: bytes
     live: CaptureCursor
@@ -153,7 +153,7 @@ class Intake:
         answer: Callable[[Submission, Cleaned, Sequence[str]], None],
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Set callbacks.
+        """Store the callbacks of the service.
 
         `full` returns the reason why so many events and bytes have no room, or "". `answer` answers opt-outs
         and requests to forget.
@@ -167,44 +167,44 @@ class Intake:
         self._clock = clock
 
     async def take(self, submission: Submission, event_id: str, key: str) -> SubmittedEvents | Outcome:
-        """Return the events of a submission, or its outcome if there are none now.
+        """Return the cleaned events of a submission; an outcome if it is rejected or parts are missing.
 
         `key` is the session's.
         """
         # Read now, as a new clone within five seconds is another root.
         identities = await asyncio.to_thread(_stored_identities, submission.roots)
         submission = msgspec.structs.replace(submission, identities=identities)
-        take = self._whole if submission.parts == 1 else self._part
+        take = self._take_whole if submission.parts == 1 else self._take_part
         return await take(submission, event_id, key)
 
     async def mark_seen(self, submission: Submission, key: str) -> bool:
         """Advance the cursor over messages sent during a pause; return False if none is new."""
         row = await _run_work(submission.messages, lambda: digests(submission.messages, key))
-        window = self._window(row, key)
+        window = self._find_window(row, key)
         new = new_of(row, window.places)
         if not new or submission.kind == "learned":
             return False
         self._state.capture_cursors.update({key: window.live.grown(new, self._now(window.live))})
         return True
 
-    async def _whole(self, submission: Submission, event_id: str, key: str) -> SubmittedEvents | Outcome:
-        """Take a capture in one part; known messages are not even scanned for secrets."""
+    async def _take_whole(self, submission: Submission, event_id: str, key: str) -> SubmittedEvents | Outcome:
+        """Take a capture in one part; messages that are known are not even scanned for secrets."""
         if not submission.messages:
             return Outcome("rejected", "nothing_to_capture")
         row = await _run_work(submission.messages, lambda: digests(submission.messages, key))
-        known, is_whole = self._window(row, key), submission.kind in _WHOLE_WINDOW_KINDS
+        known, is_whole = self._find_window(row, key), submission.kind in _WHOLE_WINDOW_KINDS
         due = [is_whole or place is None for place in known.places]
         fresh = tuple(each for each, is_due in zip(submission.messages, due, strict=True) if is_due)
         taken = await self._clean(submission, fresh, key)
         left = iter(taken.window)
         window = [next(left) if is_due else None for is_due in due]
-        messages = _timed(window, begun=submission.begun, goes_on=submission.goes_on)
+        messages = _to_timed(window, begun=submission.begun, goes_on=submission.goes_on)
         return await self._to_events(
             submission, event_id, key, messages, known, is_answered=taken.is_answered
         )
 
-    async def _part(self, submission: Submission, event_id: str, key: str) -> SubmittedEvents | Outcome:
-        """Store a part, and take the capture when all parts are there."""
+    async def _take_part(self, submission: Submission, event_id: str, key: str) -> SubmittedEvents | Outcome:
+        """Store one part of a capture, and make its events when all parts are there."""
         parts, is_answered = self._state.parts, False
         if submission.part not in parts.of(submission.event_id):
             row = await _run_work(submission.messages, lambda: digests(submission.messages, key))
@@ -222,21 +222,21 @@ class Intake:
             return Outcome("accepted")
         whole = [there[number] for number in range(submission.parts)]
         messages = [
-            each for part in whole for each in _timed(part.window, begun=part.begun, goes_on=part.goes_on)
+            each for part in whole for each in _to_timed(part.window, begun=part.begun, goes_on=part.goes_on)
         ]
-        known = self._window(b"".join(part.digests for part in whole), key)
+        known = self._find_window(b"".join(part.digests for part in whole), key)
         return await self._to_events(submission, event_id, key, messages, known, is_answered=is_answered)
 
     async def _clean(self, submission: Submission, said: tuple[Utterance, ...], key: str) -> Cleaned:
-        """Clean messages, and answer each opt-out and request to forget once."""
+        """Clean messages, count removals, store opt-outs, and answer each request to forget once."""
         begun = submission.begun and said[:1] == submission.messages[:1]
         goes_on = submission.goes_on and said[-1:] == submission.messages[-1:]
         opt_outs = self._off_record.of(key)
 
-        def cleaned() -> Cleaned:
+        def clean_new() -> Cleaned:
             return clean(said, submission.injected, begun=begun, goes_on=goes_on, opt_outs=opt_outs)
 
-        taken = await _run_work(said, cleaned)
+        taken = await _run_work(said, clean_new)
         self._metrics.secrets_redacted += taken.redacted
         self._metrics.echoes_removed += taken.echoes
         self._off_record.add(key, taken.opt_outs)
@@ -254,7 +254,7 @@ class Intake:
         *,
         is_answered: bool,
     ) -> SubmittedEvents:
-        """Make events of the new messages, and the new cursor."""
+        """Make events of the new messages, with the session's new cursor or learning progress."""
         row, live, known, there = window
         now, is_whole = self._now(live), submission.kind in _WHOLE_WINDOW_KINDS
         fresh = await self._fresh_times(submission, messages, now, is_first=not known.digests)
@@ -271,10 +271,10 @@ class Intake:
             for each, place, at in zip(messages, there, times, strict=True)
             if each is not None and (place is None or is_whole)
         ]
-        is_urgent = await self._urgent(submission.kind, said)
-        pieces = await _sliced(said)
+        is_urgent = await self._should_not_wait(submission.kind, said)
+        pieces = await _to_windows(said)
         ids = [event_id] if len(pieces) == 1 else [f"{event_id}-{at:04}" for at in range(len(pieces))]
-        events = tuple(_event(submission, each, piece, now) for each, piece in zip(ids, pieces, strict=True))
+        events = tuple(_make_event(submission, *each, now) for each in zip(ids, pieces, strict=True))
         is_known = is_answered or all(place is not None for place in there)
         taken = SubmittedEvents(events, key, is_urgent=is_urgent, is_known=is_known)
         if submission.kind == "learned":
@@ -288,7 +288,7 @@ class Intake:
     async def _fresh_times(
         self, submission: Submission, messages: Sequence[TimedMessage | None], now: float, *, is_first: bool
     ) -> Sequence[float]:
-        """Return the time of each message, as if it were new to the session; 0 if unknown."""
+        """Return the time of each message as if it were new to the session; 0 if unknown."""
         count = len(messages)
         if len(submission.said_at) == count:
             return submission.said_at
@@ -305,18 +305,18 @@ class Intake:
         return (0.0,) * newest + (before or now,) * (count - newest)
 
     def _now(self, live: CaptureCursor) -> float:
-        """Return the time, later than every turn of the session even if the clock stepped back."""
+        """Return the time now, but later than every turn of the session even if the clock stepped back."""
         before = live.newest
         return max(round(self._clock(), 3), before + _APART_S if before else 0.0)
 
-    def _window(self, row: bytes, key: str) -> _Window:
-        """Find the messages in the session's cursors."""
+    def _find_window(self, row: bytes, key: str) -> _Window:
+        """Find submitted messages in the cursors of a session, by their digests."""
         live = self._state.capture_cursors.of(key)
         known = self._state.learned.before(key, live)
         return _Window(row, live, known, known.places(row))
 
-    async def _urgent(self, kind: Kind, said: Sequence[TimedMessage]) -> bool:
-        """Return True if the messages should not wait for further turns."""
+    async def _should_not_wait(self, kind: Kind, said: Sequence[TimedMessage]) -> bool:
+        """Return True if an event of these messages should not wait for further turns."""
         if self._is_urgent is None or kind != "turn":
             return True
         typed = [each.utterance.text for each in said if each.utterance.role == "user"]
@@ -336,8 +336,8 @@ def _stored_identities(roots: Sequence[Root]) -> tuple[str, ...]:
     return tuple(map(stored_identity, roots))
 
 
-def _timed(window: Sequence[Utterance | None], *, begun: bool, goes_on: bool) -> list[TimedMessage | None]:
-    """Pair messages with their place in the capture."""
+def _to_timed(window: Sequence[Utterance | None], *, begun: bool, goes_on: bool) -> list[TimedMessage | None]:
+    """Make timed messages of a window, the first `begun` and the last `goes_on`; the times are 0."""
     last = len(window) - 1
     return [
         None if each is None else TimedMessage(each, 0, begun and not place, goes_on and place == last)
@@ -345,8 +345,8 @@ def _timed(window: Sequence[Utterance | None], *, begun: bool, goes_on: bool) ->
     ]
 
 
-async def _sliced(said: Sequence[TimedMessage]) -> Sequence[Sequence[TimedMessage]]:
-    """Cut messages into windows."""
+async def _to_windows(said: Sequence[TimedMessage]) -> Sequence[Sequence[TimedMessage]]:
+    """Cut messages into windows, one for each event; in a thread if they are long."""
     is_whole = not any(each.begun or each.goes_on for each in said)
     if is_whole and sum(len(each.utterance.text) for each in said) <= WINDOW_LIMIT:
         return [said] if said else []
@@ -358,7 +358,7 @@ def _begins_turn(each: TimedMessage | None) -> bool:
     return each is not None and each.utterance.role == "user" and not each.begun
 
 
-def _event(submission: Submission, event_id: str, piece: Sequence[TimedMessage], now: float) -> Event:
+def _make_event(submission: Submission, event_id: str, piece: Sequence[TimedMessage], now: float) -> Event:
     """Make the event of one window."""
     return Event(
         id=event_id,
@@ -384,7 +384,7 @@ def clean(
     goes_on: bool = False,
     opt_outs: Sequence[OptOut] = (),
 ) -> Cleaned:
-    """Return messages without echoes of `injected` memories, secrets and opted-out text.
+    """Return messages without echoes of `injected` memories, secrets and opted-out text, with counts.
 
     `opt_outs` are the session's earlier ones. If the first message is `begun` or the last one
     `goes_on`, text at that end is dropped, as it may be half a secret.
@@ -405,12 +405,12 @@ def clean(
 
 
 def _without_opted_out(taken: Cleaned, before: Sequence[OptOut]) -> Cleaned:
-    """Remove opted-out text from messages before and after, and the assistant's repetition of it."""
+    """Remove opted-out text, requests to forget, and repetitions of opted-out text from messages."""
     window = [*taken.window]
     opting_out, texts, forgets = list[int](), list[str](), list[tuple[int, str]]()
     points_before = False
     for place, each in enumerate(taken.window):
-        if each is None or each.role != "user" or (found := cut(each.text)).text == each.text:
+        if each is None or each.role != "user" or (found := cut_opted_out(each.text)).text == each.text:
             continue
         window[place] = Utterance("user", found.text) if found.text.strip() else None
         forgets += [(place, text) for text in found.forgets]
@@ -418,7 +418,7 @@ def _without_opted_out(taken: Cleaned, before: Sequence[OptOut]) -> Cleaned:
         if found.opted_out:
             opting_out.append(place)
         if found.points_before:
-            first = _place_before(taken.window, place)
+            first = _user_before(taken.window, place)
             points_before = points_before or first is None
             texts += [gone.text for gone in taken.window[first or 0 : place] if gone is not None]
             window[first or 0 : place] = [None] * (place - (first or 0))
@@ -442,14 +442,14 @@ def _without_opted_out(taken: Cleaned, before: Sequence[OptOut]) -> Cleaned:
     )
 
 
-def _place_before(window: Sequence[Utterance | None], place: int) -> int | None:
-    """Return the index of the user's message before."""
+def _user_before(window: Sequence[Utterance | None], place: int) -> int | None:
+    """Return the index of the last user message before `place`, or None."""
     before = (at for at in reversed(range(place)) if (each := window[at]) is not None and each.role == "user")
     return next(before, None)
 
 
 def response_of(text: str) -> str:
-    """Return the beginning of a response, up to whole words, as its session stores it."""
+    """Return the first 512 tokens of a response, cut at a word, as its session's memory stores it."""
     encoded = text.strip().encode("utf-8", "replace")
     if len(encoded) <= (most := _MOST_TOKENS * BYTES_PER_TOKEN):
         return encoded.decode()
@@ -459,6 +459,6 @@ def response_of(text: str) -> str:
 
 
 def response_in(said: Sequence[Utterance], injected: Collection[str]) -> str:
-    """Return the response that ends a turn after cleaning, or ""."""
+    """Return the response that `said` begins with, cleaned and cut as its session stores it, or ""."""
     window = clean(said, injected).window
     return "" if not window or window[0] is None else response_of(window[0].text)

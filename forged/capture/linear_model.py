@@ -58,7 +58,7 @@ class StatementWeights(msgspec.Struct, frozen=True):
 
 
 class LinearModelFile(msgspec.Struct, frozen=True):
-    """Shipped model file. `data` is a hash of the training data, `engine` names the model of the vectors."""
+    """Shipped weights; `data` is a hash of the training data, `engine` names the model of vectors."""
 
     data: str
     engine: str
@@ -89,7 +89,7 @@ class StatementScores(msgspec.Struct, frozen=True):
 
 
 class StatementScorer:
-    """Scores texts with one set of weights."""
+    """Scores texts by their words, form and vector, with one set of trained weights."""
 
     def __init__(self, weights: StatementWeights) -> None:
         self.bar, self.asked_bar, self.sees_rows = weights.bar, weights.asked_bar, bool(weights.keep.row)
@@ -98,9 +98,9 @@ class StatementScorer:
         self._others = [LinearFunction(each) for each in weights.others.values()]
 
     def scores(self, text: str, row: bytes = b"") -> StatementScores:
-        """Return the scores of a text with its vector, which may be empty."""
+        """Return the scores of a text by words and form, and by its vector unless that is empty."""
         vector = array("f", row)
-        places, form = pieces(text), signs(text)
+        places, form = pieces(text), form_features(text)
 
         def of(line: LinearFunction) -> float:
             return line.at(vector, places, form)
@@ -111,7 +111,7 @@ class StatementScorer:
 
 
 class LinearModel(msgspec.Struct, frozen=True):
-    """Scorers for texts with vectors, and for texts without."""
+    """Scorers of statements: one for texts with vectors, one for texts without."""
 
     by_rows: StatementScorer
     by_words: StatementScorer
@@ -126,14 +126,14 @@ def _log_sum(scores: Iterable[float]) -> float:
 
 @functools.cache
 def linear_model() -> LinearModel:
-    """Return the shipped model, read once."""
+    """Return the shipped scorers of statements, read once."""
     with open(FILE, "rb") as file:
         weights = msgspec.msgpack.decode(file.read(), type=LinearModelFile)
     return LinearModel(StatementScorer(weights.by_rows), StatementScorer(weights.by_words))
 
 
-def signs(text: str) -> tuple[float, ...]:
-    """Return features of a text's form, from 0 to 2; the last is always 1.
+def form_features(text: str) -> tuple[float, ...]:
+    """Return features of a text's form (questions, length, quotes), from 0 to 2; the last is always 1.
 
     One is the answer of a rule: does the text ask to remember something? Features of words are in
     `forged.text.linear`.
@@ -160,18 +160,18 @@ class Passage(msgspec.Struct, frozen=True):
 
     @property
     def message(self) -> int:
-        """Return the index of its message."""
+        """Return the index of the passage's message in the window."""
         return self.sentences[0].message
 
     def texts(self) -> tuple[str, ...]:
-        """Return all texts that need a vector."""
+        """Return all texts that the scorer needs: the message and each sentence."""
         return (self.message_text, *(each.text for each in self.sentences))
 
 
 def passages(said: Sequence[Statement]) -> tuple[Passage, ...]:
-    """Group the statements of each message into passages."""
+    """Group the statements of each message into passages that are scored together."""
     messages = groupby(said, key=attrgetter("message"))
-    return tuple(passage for _, each in messages for passage in _of_message(tuple(each)))
+    return tuple(passage for _, each in messages for passage in _passages_of_message(tuple(each)))
 
 
 def message_text_of(said: Sequence[Statement]) -> str:
@@ -179,25 +179,25 @@ def message_text_of(said: Sequence[Statement]) -> str:
     return said[0].message_text.strip()[:MESSAGE_CHARS]
 
 
-def _of_message(said: tuple[Statement, ...]) -> Iterator[Passage]:
-    """Yield one passage for a short message, else one for each sentence."""
+def _passages_of_message(said: tuple[Statement, ...]) -> Iterator[Passage]:
+    """Yield one passage for a short message, else one for each sentence, at most twelve."""
     message, message_text = said[0].message_text, message_text_of(said)
     if len(message) <= SHORT and "\n" not in message.strip():
-        yield Passage(_whole(said), said, message_text)
+        yield Passage(_join_statements(said), said, message_text)
         return
     ends = (*said[: _MOST_SENTENCES // 2], *said[-_MOST_SENTENCES // 2 :])
     for each in said if len(said) <= _MOST_SENTENCES else ends:
         yield Passage(each.whole if len(each.whole) <= LONG else each.text, (each,), message_text)
 
 
-def _whole(said: Sequence[Statement]) -> str:
-    """Join all statements except bare requests, after the sentence that the first one accepts."""
+def _join_statements(said: Sequence[Statement]) -> str:
+    """Join the statements of a message without bare requests, after an accepted proposal."""
     agreed = said[0].whole.partition(said[0].text)[0]
     own = [each.text for each in said if not each.asks_alone]
     return agreed + " ".join(own or ([] if agreed else [said[0].text]))
 
 
-def score(passage: Passage, says: Callable[[str], float]) -> float:
+def passage_score(passage: Passage, says: Callable[[str], float]) -> float:
     """Return the score of a passage: half its best sentence, half its message.
 
     A sentence below 0 gets no help from its message.
@@ -207,30 +207,32 @@ def score(passage: Passage, says: Callable[[str], float]) -> float:
 
 
 def request_score(here: Sequence[Passage], scores: Mapping[str, StatementScores]) -> float:
-    """Return the score that the passages of one message ask to remember something."""
-    return max(score(passage, lambda text: scores[text].asks) for passage in here)
+    """Return the highest score of one message's passages as requests to remember."""
+    return max(passage_score(passage, lambda text: scores[text].asks) for passage in here)
 
 
 def best_passage(here: Sequence[Passage], keep: Callable[[str], float]) -> Passage:
-    """Return the best passage of a message, whatever its score."""
-    place = max(range(len(here)), key=lambda each: score(here[each], keep))
-    return _together(here[max(0, place - 1) : place + 2], here[place], keep)
+    """Return the best of one message's passages, joined with its likely neighbours; no bar applies."""
+    place = max(range(len(here)), key=lambda each: passage_score(here[each], keep))
+    return _join_neighbours(here[max(0, place - 1) : place + 2], here[place], keep)
 
 
 def select_passages(found: Sequence[Passage], keep: Callable[[str], float], bar: float) -> list[Passage]:
-    """Return the passages to keep, in order."""
-    scores = [score(passage, keep) for passage in found]
+    """Return at most two passages of a message above `bar`, joined with likely neighbours."""
+    scores = [passage_score(passage, keep) for passage in found]
     taken: dict[int, Passage] = {}
     for place in sorted(range(len(found)), key=lambda each: -scores[each]):
         passage = found[place]
         rivals = [other for other in taken.values() if other.message == passage.message]
         if scores[place] >= bar and len(rivals) < _MOST_PASSAGES and not _overlaps(passage, rivals):
             near = found[max(0, place - 1) : place + 2]
-            taken[place] = _together([each for each in near if not _overlaps(each, rivals)], passage, keep)
+            taken[place] = _join_neighbours(
+                [each for each in near if not _overlaps(each, rivals)], passage, keep
+            )
     return [taken[place] for place in sorted(taken)]
 
 
-def _together(near: Sequence[Passage], passage: Passage, keep: Callable[[str], float]) -> Passage:
+def _join_neighbours(near: Sequence[Passage], passage: Passage, keep: Callable[[str], float]) -> Passage:
     """Join a passage with its likely neighbours in the same message."""
     mine = [each for each in near if each.message == passage.message]
     likely = [each for each in mine if each is passage or keep(each.sentences[0].text) > 0]
@@ -242,10 +244,10 @@ def _together(near: Sequence[Passage], passage: Passage, keep: Callable[[str], f
 
 
 def _overlaps(passage: Passage, rivals: Sequence[Passage]) -> bool:
-    """Return True if a passage repeats a selected one."""
-    return any(_has(passage, rival) or _has(rival, passage) for rival in rivals)
+    """Return True if a passage shares a sentence with one that is already selected."""
+    return any(_contains_sentence(passage, rival) or _contains_sentence(rival, passage) for rival in rivals)
 
 
-def _has(passage: Passage, other: Passage) -> bool:
+def _contains_sentence(passage: Passage, other: Passage) -> bool:
     """Return True if a passage contains a sentence of another."""
     return any(each.text in passage.text for each in other.sentences)

@@ -21,7 +21,7 @@ import msgspec
 
 from forged import conversation
 from forged.capture import model_reply
-from forged.capture.authorship import marked, pieces_of
+from forged.capture.authorship import pieces_of, quote_pasted_lines
 from forged.capture.values import CallFailed, Classified, KnownMemory, Usage
 from forged.conversation import Utterance
 from forged.errors import ProviderError, SizeRefused
@@ -93,7 +93,7 @@ _PASSING = frozenset({"timeout", "unreachable", "server", "cut"})
 _WORKED_ON = frozenset({"timeout", "server", "bad_reply"})
 
 
-class _CutShort(CallFailed):
+class _ReplyCutShort(CallFailed):
     """Reply that was cut at its length limit; `found` has its complete memories."""
 
     def __init__(self, error: ProviderError, found: Classified) -> None:
@@ -102,7 +102,7 @@ class _CutShort(CallFailed):
 
 
 class LlmClassifier:
-    """`Classifier` with a chat model that makes one attempt per request (`retries=0`)."""
+    """Classifier that asks a chat model; it makes its own retries (`model` must have `retries=0`)."""
 
     def __init__(
         self,
@@ -129,17 +129,17 @@ class LlmClassifier:
         window, schema, spent, left = event.window, self._schema, Usage(), attempts
         was_cut = False
         if time.monotonic() >= deadline:
-            raise CallFailed(_late(), spent)
+            raise CallFailed(_timeout_error(), spent)
         while True:
-            user, left = _prompt(event, window, known), left - 1
+            user, left = _prompt_for(event, window, known), left - 1
             try:
                 prompt = Prompt(SYSTEM, user, Purpose("capture", event.tops), schema)
                 found = await self._ask(event, prompt, deadline)
             except ProviderError as error:
                 failure, spent = error, spent + _spent_on(error, user)
-                if was_cut and isinstance(error, _CutShort) and error.found.proposals:
+                if was_cut and isinstance(error, _ReplyCutShort) and error.found.proposals:
                     return msgspec.structs.replace(error.found, usage=spent, cut=str(error))
-                was_cut = isinstance(error, _CutShort)
+                was_cut = isinstance(error, _ReplyCutShort)
                 halve = isinstance(error, SizeRefused) and window is event.window
                 pause_s = 0.0 if halve else self._pause_s(error)
                 if left < 1 or pause_s is None or time.monotonic() + pause_s >= deadline:
@@ -157,13 +157,13 @@ class LlmClassifier:
                 raise CallFailed(failure, spent)
 
     async def _ask(self, event: Event, prompt: Prompt, deadline: float) -> Classified:
-        """Make one attempt and read its reply."""
+        """Ask the model once within the deadline, and return the proposals of its reply."""
         try:
             async with asyncio.timeout(deadline - time.monotonic()):
                 completion = await self._model.complete(prompt, deadline=deadline)
         except TimeoutError as error:
-            raise _late() from error
-        return _classified(event, completion)
+            raise _timeout_error() from error
+        return _read_completion(event, completion)
 
     def _pause_s(self, error: ProviderError) -> float | None:
         """Return the seconds before another attempt, or None if it would not help."""
@@ -175,28 +175,29 @@ class LlmClassifier:
         return self._backoff_s * jitter if error.retry_after_s is None else error.retry_after_s
 
 
-def _prompt(event: Event, window: Sequence[Utterance], known: Sequence[KnownMemory]) -> str:
+def _prompt_for(event: Event, window: Sequence[Utterance], known: Sequence[KnownMemory]) -> str:
+    """Return the user prompt for an event; `window` is its window or the newer half of it."""
     begun = event.begun if window[0] is event.window[0] else window[0] not in event.window
     return user_prompt(window, known, begun=begun, goes_on=event.goes_on)
 
 
-def _late() -> ProviderError:
+def _timeout_error() -> ProviderError:
     """Return the error for a deadline that has passed."""
     return ProviderError("the classifier model gave no answer in time", reason="timeout")
 
 
-def _classified(event: Event, completion: Completion) -> Classified:
-    """Return the proposals of a completion. Raises CallFailed with its cost if it has none to read."""
+def _read_completion(event: Event, completion: Completion) -> Classified:
+    """Return the proposals of a completion. Raises CallFailed with its cost if it is no answer."""
     usage = Usage(1, completion.prompt_tokens, completion.completion_tokens)
     if completion.failure == "cut":
         is_whole_in_part = model_reply.begins_with_json(completion.text)
-        found = _read(event, completion.text if is_whole_in_part else "", usage)
-        raise _CutShort(completion.error(), found)
+        found = _proposals_in(event, completion.text if is_whole_in_part else "", usage)
+        raise _ReplyCutShort(completion.error(), found)
     if completion.failure:
         raise CallFailed(completion.error(), usage)
-    found = _read(event, completion.text, usage)
+    found = _proposals_in(event, completion.text, usage)
     if not found.is_answer:
-        raise CallFailed(_unreadable(found.malformed), usage)
+        raise CallFailed(_unreadable_error(found.malformed), usage)
     logger.debug(
         "classified event=%s proposals=%d malformed=%d tokens=%d",
         event.id,
@@ -207,16 +208,16 @@ def _classified(event: Event, completion: Completion) -> Classified:
     return found
 
 
-def _read(event: Event, text: str, usage: Usage) -> Classified:
-    """Read the proposals of a text without copies of the prompt's example."""
+def _proposals_in(event: Event, text: str, usage: Usage) -> Classified:
+    """Read the proposals of a reply, without copies of the prompt's example."""
     answer, said = model_reply.read(text), conversation.as_text(event.window)
     proposals = tuple(proposal for proposal in answer.proposals if not _is_copied(proposal.content, said))
     malformed = answer.malformed + len(answer.proposals) - len(proposals)
     return Classified(proposals, usage, malformed, answer.is_answer)
 
 
-def _unreadable(malformed: int) -> ProviderError:
-    """Return an error that quotes nothing of the reply, which may hold private text."""
+def _unreadable_error(malformed: int) -> ProviderError:
+    """Return the error for a reply that is no answer; it quotes nothing, as that may be private."""
     if malformed:
         return ProviderError(
             f"the classifier model's reply had {malformed} elements, none of them a memory",
@@ -229,7 +230,7 @@ def _unreadable(malformed: int) -> ProviderError:
 
 
 def _is_copied(content: str, said: str) -> bool:
-    """Return True if a proposal copies the prompt's example and the conversation does not say it."""
+    """Return True if a proposal is the prompt's example and the conversation does not say it."""
     return content in _EXAMPLE and not any(code in said for code in _CODE.findall(content))
 
 
@@ -247,7 +248,7 @@ def _newer_half(window: Sequence[Utterance]) -> tuple[Utterance, ...]:
 def user_prompt(
     window: Sequence[Utterance], known: Sequence[KnownMemory], *, begun: bool = False, goes_on: bool = False
 ) -> str:
-    """Return the window between its marks, and then the existing memories, nearest first.
+    """Return the user prompt: the window between marks, then existing memories, nearest first.
 
     `window` is not empty. Its first message may continue an earlier one (`begun`), and its last one may be
     continued (`goes_on`). The list of memories ends at its size limit.
@@ -255,20 +256,20 @@ def user_prompt(
     mark = f"======== {hashlib.sha256(window[0].text.encode('utf-8', 'replace')).hexdigest()[:12]} ========"
     shown = [each.text for each in window]
     for place, pieces in pieces_of(window, begun=begun, goes_on=goes_on):
-        shown[place] = marked(window[place].text, pieces)
+        shown[place] = quote_pasted_lines(window[place].text, pieces)
     said = conversation.as_text(
         [Utterance(each.role, _SPEAKER.sub("> ", text)) for each, text in zip(window, shown, strict=True)]
     )
-    existing = f"EXISTING MEMORIES\n{_listed(known)}\n\n" if known else ""
+    existing = f"EXISTING MEMORIES\n{_memory_list(known)}\n\n" if known else ""
     return _ASK.substitute(mark=mark, said=said, existing=existing)
 
 
-def _listed(known: Sequence[KnownMemory]) -> str:
-    """Return the list of existing memories within its size limit."""
+def _memory_list(known: Sequence[KnownMemory]) -> str:
+    """Return the prompt's list of existing memories, cut at its size limit."""
     lines: list[str] = []
     room = _LIST_LIMIT
     for head in known:
-        line = _line(head)
+        line = _memory_line(head)
         room -= len(line.encode()) + 1
         if room < 0:
             break
@@ -276,12 +277,12 @@ def _listed(known: Sequence[KnownMemory]) -> str:
     return "\n".join(lines)
 
 
-def _line(head: KnownMemory) -> str:
-    """Return the list entry of a memory."""
-    label = f"{_plain(head.scope, _LABEL_LIMIT)}/{_plain(head.category, _LABEL_LIMIT)}"
-    return f"- [{_plain(head.id, _LINE_LIMIT)}] ({label}) {_plain(head.first_line, _LINE_LIMIT)}"
+def _memory_line(head: KnownMemory) -> str:
+    """Return the entry of a memory in the prompt's list."""
+    label = f"{_single_line(head.scope, _LABEL_LIMIT)}/{_single_line(head.category, _LABEL_LIMIT)}"
+    return f"- [{_single_line(head.id, _LINE_LIMIT)}] ({label}) {_single_line(head.first_line, _LINE_LIMIT)}"
 
 
-def _plain(text: str, limit: int) -> str:
-    """Cut a text to one line without control characters, as memory files may contain anything."""
+def _single_line(text: str, limit: int) -> str:
+    """Cut a text to `limit` characters in one line; memory files may contain control characters."""
     return "".join(c if c.isprintable() else " " for c in text[:limit]).strip()

@@ -21,14 +21,14 @@ from forged.capture.linear_model import (
     best_passage,
     linear_model,
     message_text_of,
+    passage_score,
     passages,
     request_score,
-    score,
     select_passages,
 )
 from forged.capture.rules.durability import Veto, is_vetoed
 from forged.capture.rules.engine import presentable, proposals_in, scope_of, still_meant, without_lead_ins
-from forged.capture.rules.requests import asks, behind_request, letters, outside_request, without_request
+from forged.capture.rules.requests import asks, behind_request, letters_in, outside_request, without_request
 from forged.capture.values import Classified, Classifier, KnownMemory, Proposal, Refused
 from forged.memory import Origin, Scope
 from forged.state import Event
@@ -64,47 +64,47 @@ _WORDS_SAY = 2.0
 
 
 class LocalClassifier:
-    """Classifies typed statements with the linear model, by vectors if there are any."""
+    """Classifies typed statements with the linear model, with the daemon's vectors if it has them."""
 
     def __init__(self, vectors: VectorsFor | None, scorer: Callable[[], LinearModel] | None = None) -> None:
         self._vectors = vectors
         self._model = scorer
 
     def refine(self, event: Event, said: Sequence[Statement], kept: Sequence[Proposal]) -> Classified:
-        """Return the rules' proposals, further ones of the linear model, and refused requests.
+        """Return the rules' proposals (`kept`) with those of the linear model, and refused requests.
 
         It marks each proposal as request, rule or linear.
         """
-        requests, found, scorer, scores = self._scored(event, said)
+        requests, found, scorer, scores = self._score_event(event, said)
         wanted = select_passages(found, lambda text: scores[text].keep, scorer.bar)
-        requested, refused = _requested(requests, found, scores, scorer)
-        free = [*requested, *(passage for passage in wanted if not _is_part(passage, requested))]
+        requested, refused = _requested_passages(requests, found, scores, scorer)
+        free = [*requested, *(passage for passage in wanted if not _is_requested(passage, requested))]
         stays = tuple(
             msgspec.structs.replace(each, why="rule")
             for each in kept
-            if not any(_is_of(each, passage.text) for passage in requested)
+            if not any(_is_proposal_in(each, passage.text) for passage in requested)
         )
-        refused = tuple(each for each in refused if not any(_is_of(one, each.text) for one in stays))
+        refused = tuple(each for each in refused if not any(_is_proposal_in(one, each.text) for one in stays))
         proposals = (
-            _proposal(passage, scores, "request" if passage in requested else "linear")
+            _make_proposal(passage, scores, "request" if passage in requested else "linear")
             for passage in free
-            if passage in requested or not any(_is_of(each, passage.text) for each in kept)
+            if passage in requested or not any(_is_proposal_in(each, passage.text) for each in kept)
         )
         sure = tuple(each for each in proposals if each.content)
         # Without vectors too many statements are likely.
-        likely = _likely(found, scores, (*stays, *sure)) if scorer.sees_rows else ()
+        likely = _update_only_proposals(found, scores, (*stays, *sure)) if scorer.sees_rows else ()
         return Classified((*stays, *sure, *likely), author=Origin.TYPED, refused=refused)
 
     def requested(self, event: Event) -> Classified:
         """Return the proposals of explicit requests; for a headless event, of worded requests only."""
-        requests, found, scorer, scores = self._scored(event, still_meant(event))
+        requests, found, scorer, scores = self._score_event(event, still_meant(event))
         scope = Scope.REPO if event.headless else None
         found = tuple(passage for passage in found if passage.message in requests or not event.headless)
-        requested, refused = _requested(requests, found, scores, scorer, by_rules=True)
-        proposals = tuple(_proposal(passage, scores, "request", scope) for passage in requested)
+        requested, refused = _requested_passages(requests, found, scores, scorer, by_rules=True)
+        proposals = tuple(_make_proposal(passage, scores, "request", scope) for passage in requested)
         return Classified(proposals, author=Origin.TYPED, refused=refused)
 
-    def _scored(
+    def _score_event(
         self, event: Event, said: Sequence[Statement]
     ) -> tuple[dict[int, Passage], tuple[Passage, ...], StatementScorer, dict[str, StatementScores]]:
         """Return requests by message, passages, the scorer in use, and scores by text."""
@@ -119,7 +119,7 @@ class LocalClassifier:
 
 
 class RequestClassifier:
-    """`Classifier` around another one that adds explicit requests; headless events get nothing else.
+    """Classifier around another one: it adds explicit requests; of headless events it takes only these.
 
     With `overrules`, a request is kept by the local classifier if the model proposes nothing.
     """
@@ -132,7 +132,7 @@ class RequestClassifier:
     async def classify(
         self, event: Event, known: Sequence[KnownMemory], *, deadline: float, attempts: int
     ) -> Classified:
-        """Return the other classifier's proposals, or those of requests. Raises CallFailed."""
+        """Return the wrapped classifier's proposals, or those of explicit requests. Raises CallFailed."""
         if event.headless:
             return self._local.requested(event)
         found = await self._classifier.classify(event, known, deadline=deadline, attempts=attempts)
@@ -145,7 +145,7 @@ class RequestClassifier:
         )
 
 
-def _requested(
+def _requested_passages(
     requests: dict[int, Passage],
     found: Sequence[Passage],
     scores: dict[str, StatementScores],
@@ -153,7 +153,7 @@ def _requested(
     *,
     by_rules: bool = False,
 ) -> tuple[list[Passage], tuple[Refused, ...]]:
-    """Return the passage to keep of each message with a request, and refusals."""
+    """Return the passage to keep of each message that asks to remember something, and refusals."""
     taken: list[Passage] = []
     refused: list[Refused] = []
     worded_bar = _WORDED_BAR if scorer.sees_rows else _WORDED_BAR_BY_WORDS
@@ -168,7 +168,7 @@ def _requested(
             said_so = " ".join(each.text for each in passage.sentences)
             refused.append(Refused(said_so, "the request does not say what to remember"))
         elif _request_strength(passage, scores) >= (
-            _PLAIN_BAR if letters(passage.message_text) < _PLAIN else worded_bar
+            _PLAIN_BAR if letters_in(passage.message_text) < _PLAIN else worded_bar
         ) or (by_rules and proposals_in(passage.text)):
             taken.append(passage)
         else:
@@ -177,38 +177,40 @@ def _requested(
 
 
 def _request_strength(passage: Passage, scores: dict[str, StatementScores]) -> float:
-    """Return how strongly a passage is a request that is worth keeping."""
+    """Return the score of a passage as a request whose content is worth keeping."""
     return scores[passage.message_text].asks + max(
         scores[text].keep for text in passage.texts() if text in scores
     )
 
 
-def _likely(
+def _update_only_proposals(
     found: Sequence[Passage], scores: dict[str, StatementScores], sure: Sequence[Proposal]
 ) -> Iterator[Proposal]:
-    """Yield proposals that may only update a memory."""
+    """Yield uncertain proposals, which are kept only if they update a memory."""
     likely = select_passages(found, lambda text: scores[text].keep, _LEAST_LIKELY)
     for passage in likely:
-        proposal = _proposal(passage, scores, "linear")
-        against = max(0.0, _DOUBT - score(passage, lambda text: scores[text].keep))
-        is_said = any(_is_of(each, passage.text) or _is_in(proposal, each) for each in sure)
+        proposal = _make_proposal(passage, scores, "linear")
+        against = max(0.0, _DOUBT - passage_score(passage, lambda text: scores[text].keep))
+        is_said = any(_is_proposal_in(each, passage.text) or _is_contained(proposal, each) for each in sure)
         if proposal.content and not is_said and not (against and is_vetoed(passage.text, _AGAINST)):
             penalty = _COUNTS * against + _A_LITTLE * bool(against and is_vetoed(passage.text, _SOMEWHAT))
             yield msgspec.structs.replace(proposal, update_only=True, penalty=penalty)
 
 
-def _is_in(one: Proposal, other: Proposal) -> bool:
-    """Return True if a proposal's text contains another one."""
+def _is_contained(one: Proposal, other: Proposal) -> bool:
+    """Return True if the text of `other` contains the text of `one`."""
     return one.content.rstrip(".。").lower() in other.content.lower()
 
 
-def _is_part(passage: Passage, requested: Sequence[Passage]) -> bool:
+def _is_requested(passage: Passage, requested: Sequence[Passage]) -> bool:
+    """Return True if a requested passage contains a sentence of a passage."""
     return any(each.text in other.text for each in passage.sentences for other in requested)
 
 
-def _proposal(
+def _make_proposal(
     passage: Passage, scores: dict[str, StatementScores], why: str, scope: Scope | None = None
 ) -> Proposal:
+    """Make the proposal of a passage; its scope follows the scores and the words about the person."""
     content = presentable(without_lead_ins(behind_request(passage.text))[0] or passage.text)
     leaning = scores[passage.message_text]
     about_person = scope_of_all(passage.sentences) is Scope.USER
@@ -217,12 +219,13 @@ def _proposal(
     return Proposal(content, scope, leaning.category(scope), why=why)
 
 
-def _is_of(kept: Proposal, text: str) -> bool:
+def _is_proposal_in(kept: Proposal, text: str) -> bool:
+    """Return True if a text contains the content of a proposal."""
     return kept.content.rstrip(".。").lower() in text.lower()
 
 
 def request_in(said: Sequence[Statement], before: str = "") -> Passage | None:
-    """Return the passage that a message asks to keep, None without a request.
+    """Return the passage that one message asks to remember, with its neighbours; None without a request.
 
     Its text is empty if the message does not say what to keep.
     """
@@ -232,20 +235,20 @@ def request_in(said: Sequence[Statement], before: str = "") -> Passage | None:
     at = places[0]
     first, last = at, at + 1
     is_brief = sum(len(each.text) for each in said) <= BRIEF
-    says_nothing = said[at].asks_alone or letters(without_request(said[at].text)) < _SAYS
+    says_nothing = said[at].asks_alone or letters_in(without_request(said[at].text)) < _SAYS
     while first > 0 and (is_brief or (says_nothing and at == first)) and _may_extend(said[first - 1]):
         first -= 1
     while last < len(said) and (is_brief or last - at <= _MORE) and _may_extend(said[last], said[first:last]):
         last += 1
     text = " ".join(each.text for each in said[first:last])
     if last - first == 1 and (said[at].asks_alone or not _has_content(text)):
-        texts = (each for each in (said[at].answers, before) if letters(each) >= _LEAST)
+        texts = (each for each in (said[at].answers, before) if letters_in(each) >= _LEAST)
         text = f"{next(texts, '')} {text}".strip()
     return Passage(text if _has_content(text) else "", tuple(said[first:last]), message_text_of(said))
 
 
 def requests_of(said: Sequence[Statement]) -> dict[int, Passage]:
-    """Return the passage that each message asks to keep, by the message's index."""
+    """Return the passages that messages ask to remember, by the message's index."""
     found: dict[int, Passage] = {}
     before = ""
     for place in dict.fromkeys(each.message for each in said):
@@ -257,8 +260,8 @@ def requests_of(said: Sequence[Statement]) -> dict[int, Passage]:
 
 
 def scope_of_all(sentences: Sequence[Statement]) -> Scope:
-    """Return the scope of sentences, ignoring the words of a request."""
-    texts = [each for each in sentences if letters(without_request(each.text)) >= _SAYS] or sentences
+    """Return the scope of sentences by their words: user if one is about the person, else repository."""
+    texts = [each for each in sentences if letters_in(without_request(each.text)) >= _SAYS] or sentences
     return Scope.USER if any(_is_of_person(each.text) for each in texts) else Scope.REPO
 
 
@@ -270,7 +273,7 @@ def _is_of_person(text: str) -> bool:
 def _has_content(text: str) -> bool:
     """Return True if a text says something besides its request."""
     texts = without_request(text)
-    return letters(texts) >= (_NAMES if _NAMED.search(texts) else _LEAST)
+    return letters_in(texts) >= (_NAMES if _NAMED.search(texts) else _LEAST)
 
 
 def _asks(sentence: Statement) -> bool:
@@ -279,7 +282,7 @@ def _asks(sentence: Statement) -> bool:
 
 
 def _may_extend(sentence: Statement, to: Sequence[Statement] = ()) -> bool:
-    """Return True if a sentence may be kept together with a request."""
+    """Return True if a sentence may be kept together with the request `to` within the length limit."""
     if sum(len(each.text) for each in to) + len(sentence.text) > LONG:
         return False
     return _asks(sentence) or not is_vetoed(sentence.text, _UNRELATED)

@@ -50,25 +50,25 @@ _FIELDS = frozenset({"content", "scope", "category"})
 
 
 def read(text: str) -> Classified:
-    """Return at most 10 proposals of at most 8 KiB each, in their order. Raises nothing."""
-    answer = _answer(text)[:_MOST_CHARACTERS]
-    reply = _read(answer)
+    """Read at most 10 proposals of at most 8 KiB from a model's reply, in order. Raises nothing."""
+    answer = _without_thinking(text)[:_MOST_CHARACTERS]
+    reply = _read_text(answer)
     if reply.proposals and not reply.malformed:
         return reply
     mended = _without_loose_commas(answer)
-    better = _read(mended) if len(mended) < len(answer) else reply
+    better = _read_text(mended) if len(mended) < len(answer) else reply
     return better if len(better.proposals) > len(reply.proposals) else reply
 
 
 def begins_with_json(text: str) -> bool:
     """Return True if a reply begins with JSON, so that its end is not inside a thought."""
-    return _answer(text).lstrip()[:1] in _JSON_BEGINS
+    return _without_thinking(text).lstrip()[:1] in _JSON_BEGINS
 
 
-def _read(text: str) -> Classified:
-    """Read the proposals of a text and count malformed ones."""
+def _read_text(text: str) -> Classified:
+    """Read the proposals of a text without repairing it, and count malformed ones."""
     elements, broken, is_nothing = _elements(text)
-    read_proposals = [_proposal(element) for element in elements]
+    read_proposals = [_read_proposal(element) for element in elements]
     proposals = tuple(proposal for proposal in read_proposals if proposal is not None)
     is_nothing = is_nothing or _NOTHING.fullmatch(text) is not None
     malformed = broken + len(read_proposals) - len(proposals)
@@ -77,7 +77,7 @@ def _read(text: str) -> Classified:
     )
 
 
-def _answer(text: str) -> str:
+def _without_thinking(text: str) -> str:
     """Return a reply without thoughts, unless it begins with JSON, which may mention think tags."""
     return text if text.lstrip()[:1] in _JSON_BEGINS else without_thoughts(text)
 
@@ -90,7 +90,7 @@ def _without_loose_commas(text: str) -> str:
 
 
 def _elements(text: str) -> tuple[list[object], int, bool]:
-    """Return the elements of the first array of memories, the count of broken ones, and if it is empty."""
+    """Return the first array of memories, the count of broken elements, and True if it is empty."""
     alone: list[object] = []  # memories outside an array, or in a broken one
     others: list[object] = []
     broken = 0
@@ -143,10 +143,12 @@ def _array(value: object, depth: int = 0) -> list[object] | None:
 
 
 def _is_memory(value: object) -> bool:
+    """Return True for a JSON object with a field of a memory."""
     return isinstance(value, dict) and not _FIELDS.isdisjoint(value)
 
 
-def _proposal(element: object) -> Proposal | None:
+def _read_proposal(element: object) -> Proposal | None:
+    """Return the proposal in a JSON value, or None if it is malformed."""
     if not isinstance(element, dict):
         return None
     content, scope, category = (_text(element.get(name)) for name in ("content", "scope", "category"))
@@ -157,14 +159,14 @@ def _proposal(element: object) -> Proposal | None:
     return Proposal(
         content=content,
         scope=scope.lower(),
-        category=_word(category),
+        category=_hyphenated(category),
         supersedes=_id(element.get("supersedes")),
         related=_edges(element.get("related")),
         cues=_lines(element.get("cues")),
         evidence=_lines(element.get("evidence")),
         entities=entities_in(element.get("entities")),
         relations=relations_in(element.get("relations")),
-        importance=_share(element.get("importance")),
+        importance=_unit_number(element.get("importance")),
     )
 
 
@@ -174,8 +176,8 @@ def _lines(value: object) -> tuple[str, ...]:
     return tuple(line for line in found if line)
 
 
-def _share(value: object) -> float | None:
-    """Return a number limited to 0 to 1, or None."""
+def _unit_number(value: object) -> float | None:
+    """Return a number limited to 0 to 1; None for another type or NaN."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     if isinstance(value, float) and math.isnan(value):
@@ -190,7 +192,7 @@ def _text(value: object) -> str | None:
     return sendable(value).strip() if isinstance(value, str) else None
 
 
-def _word(text: str) -> str:
+def _hyphenated(text: str) -> str:
     """Return a word in lower case with hyphens."""
     return text.lower().replace("_", "-").replace(" ", "-")
 
@@ -209,7 +211,7 @@ def _edges(value: object) -> tuple[Related, ...]:
 def _edge(item: object) -> Related:
     """Return the link of an object, with empty fields if it is invalid."""
     fields: Mapping[str, object] = item if isinstance(item, dict) else {}
-    return Related(_id(fields.get("id")), _word(_text(fields.get("relationship")) or ""))
+    return Related(_id(fields.get("id")), _hyphenated(_text(fields.get("relationship")) or ""))
 
 
 def entities_in(value: object) -> tuple[Entity, ...]:
@@ -219,6 +221,7 @@ def entities_in(value: object) -> tuple[Entity, ...]:
 
 
 def _entity(item: object) -> Entity | None:
+    """Return the entity in a name or a JSON object, or None if it is malformed."""
     fields: Mapping[str, object] = item if isinstance(item, dict) else {"name": item}
     name, kind, description = (_single_line(fields.get(key)) for key in ("name", "type", "description"))
     if not kind and (typed := _WITH_TYPE.fullmatch(name)):
@@ -234,6 +237,7 @@ def relations_in(value: object) -> tuple[EntityRelation, ...]:
 
 
 def _relation(item: object) -> EntityRelation | None:
+    """Return the relation in a text, list or JSON object, or None if it is malformed."""
     source, verb, target = _triple(item)
     verb = _VERB.sub("-", verb.strip(" -:").lower())
     short = max(map(len, (source, verb, target))) <= LONGEST_NAME
@@ -243,7 +247,7 @@ def _relation(item: object) -> EntityRelation | None:
 
 
 def _triple(item: object) -> tuple[str, str, str]:
-    """Return source, verb and target of an item, empty if it has another form."""
+    """Return source, verb and target of a relation in any form; empty texts for another form."""
     if isinstance(item, str):
         item = _ARROW.split(item.strip()[: 4 * LONGEST_NAME])
     if isinstance(item, dict):
@@ -255,7 +259,7 @@ def _triple(item: object) -> tuple[str, str, str]:
 
 
 def _first(fields: Mapping[str, object], keys: Sequence[str]) -> object:
-    """Return the first of some fields that exists."""
+    """Return the value of the first of `keys` that exists, or None."""
     return next((fields[key] for key in keys if key in fields), None)
 
 
@@ -270,7 +274,7 @@ def mentioned_entities(
     content: str,
     presentable: Callable[[str], str],
 ) -> tuple[tuple[Entity, ...], tuple[EntityRelation, ...]]:
-    """Return entities and relations with names that a memory's text contains, each once.
+    """Return the entities and relations with names that a memory's text contains, each once.
 
     A name must pass `presentable` unchanged. A model invents names, or copies one from a text that it reads.
     """

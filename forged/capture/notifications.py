@@ -23,7 +23,7 @@ _WHERE: dict[str, str] = {Scope.USER: "all your repositories", Scope.AGENT: "thi
 
 
 class Notifications:
-    """Writes the capture log and reports from it. One for the daemon; lives in its event loop.
+    """Writes the capture log, and reports from it to sessions. One for the daemon.
 
     `classifier` names the configured model, or is empty.
     """
@@ -32,8 +32,8 @@ class Notifications:
         self._log = log
         self._classifier = classifier
 
-    def kept(self, event: Event, documents: Iterable[DecidedMemory]) -> None:
-        """Log documents that were written or wait for review; those of past sessions are not reported."""
+    def log_kept(self, event: Event, documents: Iterable[DecidedMemory]) -> None:
+        """Log documents that were written or wait for review; those of past sessions are skipped."""
         if event.kind == "learned":
             return
         for document in documents:
@@ -56,8 +56,8 @@ class Notifications:
             )
             self._log.add(memory.id, entry)
 
-    def refused(self, event: Event, refused: Iterable[Refused]) -> None:
-        """Log refused statements."""
+    def log_refused(self, event: Event, refused: Iterable[Refused]) -> None:
+        """Log refused statements; of a past session nothing, of a compaction nothing twice."""
         if event.kind == "learned":
             return
         for each in refused:
@@ -79,8 +79,8 @@ class Notifications:
             said = hashlib.blake2b(f"{each.text}\n{each.reason}".encode(), digest_size=8).hexdigest()
             self._log.add(f"{event.id} {said}", entry)
 
-    def off_record(self, session_id: str, agent: str, top: str, key: str) -> None:
-        """Log a message that opts out; `key` identifies it, so that it is answered once."""
+    def log_off_record(self, session_id: str, agent: str, top: str, key: str) -> None:
+        """Log a message that opts out; `key` identifies the message, so it is logged once."""
         entry = CaptureLogEntry(
             at=time.time(),
             reason=AS_ASKED,
@@ -93,10 +93,10 @@ class Notifications:
         )
         self._log.add(f"off record {key}", entry)
 
-    def name_memory(
+    def log_forget_request(
         self, session_id: str, agent: str, root: Root, key: str, *, memory_id: str = "", content: str = ""
     ) -> None:
-        """Log a request to forget: the memory that it means, or that there is none."""
+        """Log a request to forget, with the memory that it means or that there is none."""
         entry = CaptureLogEntry(
             at=time.time(),
             text=content,
@@ -112,18 +112,20 @@ class Notifications:
         )
         self._log.add(f"forget {key}", entry)
 
-    def point_back(self, session_id: str, key: str) -> bool:
-        """Name the newest memory of a session for an opt-out of it; return False if there is none."""
+    def log_forget_newest(self, session_id: str, key: str) -> bool:
+        """Log an opt-out as a request to forget the session's newest memory; False if none."""
         of_session = (each for each in self._log.listed() if each.session_id == session_id)
         last = next((each for each in of_session if each.memory_id and each.why != "forget"), None)
         if last is None or not last.text:
             return False
         root = Root(last.top, Scope(last.scope))
-        self.name_memory(session_id, last.agent, root, key, memory_id=last.memory_id, content=last.text)
+        self.log_forget_request(
+            session_id, last.agent, root, key, memory_id=last.memory_id, content=last.text
+        )
         return True
 
-    def of(self, session_id: str) -> tuple[str, ...]:
-        """Return the unreported sentences of a session."""
+    def unreported(self, session_id: str) -> tuple[str, ...]:
+        """Return the sentences for a session that no reply has reported yet."""
         return tuple(map(_sentence, self._log.unreported(session_id)))
 
     def mark_reported(self, session_id: str, count: int) -> None:
@@ -138,7 +140,7 @@ class Notifications:
 def unanswered(
     event: Event, documents: Sequence[DecidedMemory], refused: Sequence[Refused]
 ) -> tuple[Refused, ...]:
-    """Return the refusal of an explicit request without any result, else nothing."""
+    """Return a refusal for an explicit request that brought no document and no refusal, else nothing."""
     if event.kind != "explicit" or event.is_slice or documents or refused:
         return ()
     typed = [utterance.text for utterance in event.window if utterance.role == "user"]
@@ -146,6 +148,7 @@ def unanswered(
 
 
 def _sentence(entry: CaptureLogEntry) -> str:
+    """Return the sentence that reports a log entry to the session."""
     if entry.why == "refusal":
         return f"not saved, {entry.reason}"
     if entry.why == "forget":

@@ -1,6 +1,6 @@
 """Remove text that its author does not want remembered ("off the record", "forget that ...").
 
-Input: a user's message. Output: a `Cut`. It runs before a message is queued, stored or sent, so no rule,
+Input: a user's message. Output: a `CutMessage`. It runs before a message is queued, stored or sent: no rule,
 model or file sees the text. `without_repeats` removes it from the assistant's answers. Verbs of memory opt
 out whatever their object, but "never store tokens in plain text" stays. Pasted text opts nothing out. The
 wordings are those of `rules.requests`. Raises nothing.
@@ -17,7 +17,7 @@ import msgspec
 
 from forged.capture.authorship import MessagePiece, parts_of, pieces
 from forged.capture.rules.durability import Veto, is_vetoed
-from forged.capture.rules.requests import asks, begins_with_request, forgets, form_of, letters, names_memory
+from forged.capture.rules.requests import asks, begins_by_asking, forgets, form_of, letters_in, names_memory
 from forged.capture.text_patterns import plain, words_said
 from forged.text.forgetting import sentences_in
 
@@ -56,8 +56,8 @@ _MOST_SESSIONS, _MOST_OPT_OUTS = 256, 32
 _AGAIN = 0.5
 
 
-class Cut(msgspec.Struct, frozen=True):
-    """Rest of a message, its opted-out sentences, and its requests to forget.
+class CutMessage(msgspec.Struct, frozen=True):
+    """Rest of a message after cutting, its opted-out sentences, and its requests to forget.
 
     `points_before`: the message opts out the one before it.
     """
@@ -68,13 +68,13 @@ class Cut(msgspec.Struct, frozen=True):
     points_before: bool = False
 
 
-def cut(text: str) -> Cut:
-    """Return a message without opted-out text and requests to forget."""
+def cut_opted_out(text: str) -> CutMessage:
+    """Cut opted-out text and requests to forget out of a message; return the rest and the parts."""
     if not _CUES.search(plain(text)):
-        return Cut(text)
-    found = [_Piece(piece) for piece in pieces(text)]
+        return CutMessage(text)
+    found = [_OptOutPiece(piece) for piece in pieces(text)]
     if not any(each.opt_outs or each.to_forget for each in found):
-        return Cut(text)
+        return CutMessage(text)
     outside = [_cut_opt_out(found, piece, at) for piece in found for at in piece.opt_outs]
     opted_out = tuple(part for piece in found for part in piece.opted_out)
     for piece in found:
@@ -83,13 +83,13 @@ def cut(text: str) -> Cut:
     forgets = tuple(part for piece in found for part in piece.forgets)
     left = "\n\n".join(filter(None, (piece.left for piece in found)))
     opted_out = tuple(part for piece in found for part in piece.opted_out)
-    return Cut(left, opted_out, forgets, any(outside) and not left.strip())
+    return CutMessage(left, opted_out, forgets, any(outside) and not left.strip())
 
 
 @functools.cache
 def prepare() -> None:
     """Compile all wordings (some 0.1 s), so that no message waits for it on an event loop."""
-    cut("Don't remember any of this: it is so. Forget that it is so, we use another.")
+    cut_opted_out("Don't remember any of this: it is so. Forget that it is so, we use another.")
 
 
 class OptOut(msgspec.Struct, frozen=True):
@@ -106,8 +106,8 @@ class OptOut(msgspec.Struct, frozen=True):
 
 
 def opt_out_of(text: str) -> OptOut:
-    """Return the words of an opted-out text, without those of the opt-out."""
-    words = frozenset(word for word in words_said((_bare(text),)) if any(map(str.isalnum, word)))
+    """Return the words of an opted-out text, to recognise repetitions; the opt-out's own are left out."""
+    words = frozenset(word for word in words_said((_without_opt_out(text),)) if any(map(str.isalnum, word)))
     return OptOut(words, words & words_said(each.lower() for each in _NAMES.findall(text)))
 
 
@@ -121,13 +121,13 @@ def without_repeats(text: str, opted_out: Sequence[OptOut], *, by_name: bool) ->
 
 
 def is_opted_out(content: str, opted_out: Sequence[OptOut], prompts: Sequence[str]) -> bool:
-    """Return True if a text repeats an opt-out of the session or of one of a person's prompts."""
-    fresh = (opt_out_of(text) for prompt in prompts for text in cut(prompt).opted_out)
+    """Return True if a text repeats an opt-out of the session or one in a person's prompts."""
+    fresh = (opt_out_of(text) for prompt in prompts for text in cut_opted_out(prompt).opted_out)
     return any(each.is_said_in(content) for each in chain(opted_out, fresh))
 
 
 class OffRecord:
-    """Opt-outs of sessions, in memory only. One for the daemon.
+    """Opt-outs of each session, in memory only. One for the daemon.
 
     The oldest sessions are dropped beyond a limit; their transcripts still have the opt-outs.
     """
@@ -153,8 +153,8 @@ class OffRecord:
         return tuple(chain.from_iterable(found))
 
 
-class _Piece:
-    """Sentences of one piece of a message, and the result for each."""
+class _OptOutPiece:
+    """Sentences of one piece of a message, and the rest of each after cutting."""
 
     def __init__(self, piece: MessagePiece) -> None:
         self._whole = piece.text
@@ -168,7 +168,7 @@ class _Piece:
 
     @property
     def left(self) -> str:
-        """Return the text that stays."""
+        """Return the text of the piece that stays."""
         if not self.parts or self._left == self.parts:
             return self._whole
         return "".join(part for part in self._left if part).strip()
@@ -185,7 +185,7 @@ class _Piece:
         self._left[at] = _requests_in(self.parts[at])
 
     def remove_from(self, at: int, step: int) -> bool:
-        """Remove sentences in one direction up to a request; return True if there were any."""
+        """Remove sentences from `at` in a direction up to a request; True if any was removed."""
         begin = at
         while 0 <= at < len(self.parts) and not asks(self.parts[at]):
             if at not in self.opt_outs:
@@ -194,13 +194,13 @@ class _Piece:
         return at != begin
 
     def remove_all(self) -> None:
-        """Remove all sentences except requests."""
+        """Remove all sentences except opt-outs and requests to remember."""
         for at, part in enumerate(self.parts):
             if at not in self.opt_outs and not asks(part):
                 self._left[at] = None
 
     def cut_forgotten(self) -> None:
-        """Remove requests to forget."""
+        """Move requests to forget into `forgets`; clauses that state something stay."""
         for at in self.to_forget:
             if self._left[at] is not None:
                 self.forgets.append(self.parts[at])
@@ -215,8 +215,8 @@ class _Piece:
                 self._left[at] = part if asks(part) else None
 
 
-def _cut_opt_out(found: Sequence[_Piece], piece: _Piece, at: int) -> bool:
-    """Remove an opt-out and its target; return True if the target is an earlier message."""
+def _cut_opt_out(found: Sequence[_OptOutPiece], piece: _OptOutPiece, at: int) -> bool:
+    """Remove an opt-out and the text that it means; return True if that is an earlier message."""
     part = piece.parts[at]
     said = plain(part)
     match = form_of("refuses").search(said)
@@ -225,7 +225,7 @@ def _cut_opt_out(found: Sequence[_Piece], piece: _Piece, at: int) -> bool:
     if form_of("all").search(said):
         for each in found:
             each.remove_all()
-    says_something = letters(_bare(part)) >= _SAYS
+    says_something = letters_in(_without_opt_out(part)) >= _SAYS
     points_on = _POINTS_ON.search(part) or form_of("follows").search(said) or _COLON.match(said, match.end())
     place = found.index(piece)
     if points_on and piece.remove_from(at + 1, 1):
@@ -241,7 +241,7 @@ def _cut_opt_out(found: Sequence[_Piece], piece: _Piece, at: int) -> bool:
     return not piece.remove_from(at + 1, 1)
 
 
-def _bare(sentence: str) -> str:
+def _without_opt_out(sentence: str) -> str:
     """Return a sentence without the words of an opt-out."""
     return form_of("empty").sub(" ", form_of("refuses").sub(" ", plain(sentence)))
 
@@ -253,21 +253,21 @@ def _clauses(sentence: str) -> list[str]:
 
 
 def _requests_in(sentence: str) -> str | None:
-    """Return the clauses of an opt-out that ask to keep something, and those after them."""
+    """Return the clauses of an opt-out that ask to keep something with those after them, or None."""
     kept: list[str] = []
     is_kept = False
     for clause in _clauses(sentence):
         if form_of("refuses").search(plain(clause)):
             is_kept = False
-        elif begins_with_request(_JOINS.sub("", clause.lstrip(_MARKS), count=1)):
+        elif begins_by_asking(_JOINS.sub("", clause.lstrip(_MARKS), count=1)):
             is_kept = True
         if is_kept:
             kept.append(clause)
-    return _tidied(kept, sentence)
+    return _join_clauses(kept, sentence)
 
 
 def _without_forgotten(sentence: str) -> str | None:
-    """Return the clauses of a request to forget that state something, as a request if they replace it."""
+    """Return the clauses of a request to forget that state something new, as a request, or None."""
     clauses = _clauses(sentence)
     forgotten = [each for each in clauses if forgets(plain(each.lstrip(_MARKS)))]
     if not forgotten:  # the wording spans several clauses
@@ -284,12 +284,12 @@ def _without_forgotten(sentence: str) -> str | None:
             is_stated = is_kept and form_of("states").match(own) is not None
         if is_kept:
             kept.append(clause)
-    left = _tidied(kept, sentence)
+    left = _join_clauses(kept, sentence)
     return f"{_ASKED}{left}" if left and is_stated and not is_vetoed(left, _PASSING) else left
 
 
-def _tidied(clauses: Sequence[str], sentence: str) -> str | None:
-    """Join clauses into a sentence with its original end mark."""
+def _join_clauses(clauses: Sequence[str], sentence: str) -> str | None:
+    """Join clauses into a sentence with the end mark of the original one; None without clauses."""
     if not clauses:
         return None
     text = _JOINS.sub("", "".join(clauses).lstrip(_MARKS), count=1).rstrip(f"{_MARKS}\n")

@@ -16,7 +16,15 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from forged.capture.forwarded import Certainty
-from forged.capture.text_patterns import is_chat, is_formed, is_item, is_list, is_table, language, words
+from forged.capture.text_patterns import (
+    is_chat,
+    is_formed,
+    is_item,
+    is_list,
+    is_table,
+    language,
+    segment_patterns,
+)
 
 # Longest block that asks for something, and shortest block that reads like a document, in characters.
 _ASKS, _DOCUMENT = 160, 50
@@ -47,18 +55,18 @@ def _author_of(points: int) -> Author:
 
 
 def classify_blocks(blocks: Sequence[tuple[str, ...]], others: Sequence[Certainty]) -> list[Author]:
-    """Label each block by its form and its neighbours; `others` are the certainties of `forwarded`."""
+    """Return the author of each block by its form and neighbours; `others` are those of `forwarded`."""
     return [_author_of(points) for points in _points(blocks, others)]
 
 
 def _points(blocks: Sequence[tuple[str, ...]], others: Sequence[Certainty]) -> list[int]:
-    """Return points for each block being foreign, by the beginnings of its lines."""
+    """Return the points of each block for being foreign, by the beginnings of its lines."""
     blocks = [tuple(line[:_SEEN] for line in block) for block in blocks]
-    points = [max(_by_form(block), _OTHERS[said]) for block, said in zip(blocks, others, strict=True)]
-    for place in _letters(blocks):
+    points = [max(_points_by_form(block), _OTHERS[said]) for block, said in zip(blocks, others, strict=True)]
+    for place in _letter_blocks(blocks):
         points[place] = _FOREIGN
     for place, block in enumerate(blocks[:-1]):
-        if _is_head(block):  # text below the header of a mail or ticket
+        if _is_mail_header(block):  # text below the header of a mail or ticket
             points[place + 1] = _FOREIGN
         elif _COLON.search(block[-1]) and points[place] < _FOREIGN:
             points[place + 1] = _after_colon(block[-1], blocks[place + 1], points[place + 1])
@@ -76,18 +84,21 @@ def _points(blocks: Sequence[tuple[str, ...]], others: Sequence[Certainty]) -> l
 
 
 def _asking(blocks: Sequence[tuple[str, ...]], points: Sequence[int]) -> list[bool]:
-    """Return for each block if it asks to process a text, plainly or else by a pronoun."""
+    """Return a flag for each block: it asks to process a text, plainly or else by a pronoun."""
     own = [found < _FOREIGN for found in points]
-    plainly = [mine and _asks(block, pointing=False) for mine, block in zip(own, blocks, strict=True)]
+    plainly = [
+        mine and _asks_to_process(block, pointing=False) for mine, block in zip(own, blocks, strict=True)
+    ]
     if any(plainly):
         return plainly
-    return [mine and _asks(block, pointing=True) for mine, block in zip(own, blocks, strict=True)]
+    return [mine and _asks_to_process(block, pointing=True) for mine, block in zip(own, blocks, strict=True)]
 
 
 def _after_colon(line: str, block: tuple[str, ...], points: int) -> int:
-    if words()["announces"].search(line) is None:
+    """Return the points of a block below a line that ends with a colon."""
+    if segment_patterns()["announces"].search(line) is None:
         return _FOREIGN
-    return 0 if is_list(block) and words()["agents"].search("\n".join(block)) is None else points
+    return 0 if is_list(block) and segment_patterns()["agents"].search("\n".join(block)) is None else points
 
 
 def _near_source_or_request(block: tuple[str, ...], mother: str, *, asks: bool, tells: bool) -> int:
@@ -101,38 +112,40 @@ def _near_source_or_request(block: tuple[str, ...], mother: str, *, asks: bool, 
     return found + (found > 0 and _is_document(text)) + _UNSURE * is_other
 
 
-def _by_form(block: tuple[str, ...]) -> int:
-    """Return the points of a block by its own form."""
+def _points_by_form(block: tuple[str, ...]) -> int:
+    """Return the points of a block by its own form, without its neighbours."""
     text = "\n".join(block)
-    if is_list(block) and not words()["prefixes"].match(text):
-        return _of_list(block, text)
+    if is_list(block) and not segment_patterns()["prefixes"].match(text):
+        return _points_of_list(block, text)
     if any(is_formed(line) for line in block) or is_table(block) or is_chat(block) or QUOTED.match(text):
         return _FOREIGN
-    if words()["prefixes"].match(text.lstrip()) or _is_head(block):
+    if segment_patterns()["prefixes"].match(text.lstrip()) or _is_mail_header(block):
         return _FOREIGN
     if len(block) > 1 and any(QUOTED.match(line) for line in block):
         return _FOREIGN
     if _introduces(block):
-        return _FOREIGN if words()["sources"].search(block[0]) else _UNSURE
-    return _UNSURE + _is_document(text) if words()["agents"].search(text) else 0
+        return _FOREIGN if segment_patterns()["sources"].search(block[0]) else _UNSURE
+    return _UNSURE + _is_document(text) if segment_patterns()["agents"].search(text) else 0
 
 
-def _is_head(block: tuple[str, ...]) -> bool:
+def _is_mail_header(block: tuple[str, ...]) -> bool:
     """Return True for the header of a mail or ticket."""
-    return sum(words()["headers"].match(line) is not None for line in block) > 1
+    return sum(segment_patterns()["headers"].match(line) is not None for line in block) > 1
 
 
-def _of_list(block: tuple[str, ...], text: str) -> int:
-    """Return the points of a list; one that no line announces is a paste."""
-    if is_item(block[0]) or words()["announces"].search(block[0]) is None:
+def _points_of_list(block: tuple[str, ...], text: str) -> int:
+    """Return the points of a list; a list that no line announces is a paste."""
+    if is_item(block[0]) or segment_patterns()["announces"].search(block[0]) is None:
         return _FOREIGN
-    return _UNSURE * (words()["agents"].search(text) is not None)
+    return _UNSURE * (segment_patterns()["agents"].search(text) is not None)
 
 
 def _introduces(block: tuple[str, ...]) -> bool:
     """Return True if the first line introduces the others, without asking to keep them."""
     return (
-        len(block) > 1 and _COLON.search(block[0]) is not None and not words()["announces"].search(block[0])
+        len(block) > 1
+        and _COLON.search(block[0]) is not None
+        and not segment_patterns()["announces"].search(block[0])
     )
 
 
@@ -141,17 +154,17 @@ def _is_document(text: str) -> bool:
     return len(text) >= _DOCUMENT and _BOOKISH.match(text) is not None
 
 
-def _letters(blocks: Sequence[tuple[str, ...]]) -> Iterator[int]:
-    """Yield the indexes of letters, from a salutation to a signature."""
+def _letter_blocks(blocks: Sequence[tuple[str, ...]]) -> Iterator[int]:
+    """Yield the indexes of blocks that are a letter, from a salutation to a signature."""
     begins: int | None = None
     for place, block in enumerate(blocks):
         if (
             begins is None
-            and any(words()["salutes"].match(line.strip()) for line in block)
+            and any(segment_patterns()["salutes"].match(line.strip()) for line in block)
             and len(blocks) > 1
         ):
             begins = place
-        is_signed = any(words()["signs"].match(line.strip()) for line in block[-2:])
+        is_signed = any(segment_patterns()["signs"].match(line.strip()) for line in block[-2:])
         if is_signed and (len(block) > 1 or begins is not None):
             yield from range(place if begins is None else begins, place + 1)
             begins = None
@@ -159,31 +172,36 @@ def _letters(blocks: Sequence[tuple[str, ...]]) -> Iterator[int]:
         yield begins
 
 
-def _asks(block: tuple[str, ...], *, pointing: bool) -> bool:
+def _asks_to_process(block: tuple[str, ...], *, pointing: bool) -> bool:
     """Return True if a block asks to process a text; with `pointing`, a pronoun is enough."""
     text = "\n".join(block)
     if len(text) > _ASKS or _is_own(block):
         return False
-    if _QUESTION.search(text) and words()["points"].search(text):
+    if _QUESTION.search(text) and segment_patterns()["points"].search(text):
         return True
     # A statement ends with a stop; a casual request does not.
     points = (
         pointing
         and len(text) <= _BARE
         and text[-1] not in ".。"
-        and words()["points"].search(text) is not None
+        and segment_patterns()["points"].search(text) is not None
     )
-    return points or words()["handles"].search(text) is not None
+    return points or segment_patterns()["handles"].search(text) is not None
 
 
 def _tells_source(block: tuple[str, ...]) -> bool:
+    """Return True if a short block names the source of a text, such as a ticket or a mail."""
     text = "\n".join(block)
-    return len(text) <= 2 * _ASKS and words()["sources"].search(text) is not None and not _is_own(block)
+    return (
+        len(text) <= 2 * _ASKS
+        and segment_patterns()["sources"].search(text) is not None
+        and not _is_own(block)
+    )
 
 
 def _is_own(block: tuple[str, ...]) -> bool:
     """Return True if a block announces something to keep in the first person."""
     text = "\n".join(block)
-    return words()["agents"].search(text) is None and bool(
-        words()["announces"].search(text) and _OWN.search(text)
+    return segment_patterns()["agents"].search(text) is None and bool(
+        segment_patterns()["announces"].search(text) and _OWN.search(text)
     )

@@ -67,11 +67,11 @@ class QueuedEvent(msgspec.Struct, eq=False):
 
     @property
     def ready_at(self) -> float:
-        """Return the earliest time to take it."""
+        """Return the earliest time at which the worker may get this event."""
         return max(self.not_before, self.ripe_at)
 
     def takes_in(self, later: QueuedEvent) -> bool:
-        """Return True if another turn of its session may join it."""
+        """Return True if a later turn of the same session may join this event."""
         mine, other = self.event, later.event
         if self.sealed or mine.kind != "turn" or other.kind != "turn" or not other.session_id or other.begun:
             return False
@@ -79,7 +79,7 @@ class QueuedEvent(msgspec.Struct, eq=False):
         return is_same and mine.length + other.length <= WINDOW_LIMIT
 
     def grow(self, later: QueuedEvent) -> None:
-        """Add another turn."""
+        """Append the messages of a later turn to this event."""
         mine, other = self.event, later.event
         self.event = msgspec.structs.replace(
             mine, window=(*mine.window, *other.window), said_at=(*mine.times, *other.times)
@@ -89,17 +89,17 @@ class QueuedEvent(msgspec.Struct, eq=False):
         self.on_disk = False
 
     def rewrite(self, event: Event) -> None:
-        """Replace the event by its rest after a cut."""
+        """Replace the event by its rest after forgotten text was cut out."""
         self.event, self.size = event, event.size
 
-    def died(self, reason: str) -> None:
-        """Record that the worker died during it."""
+    def record_death(self, reason: str) -> None:
+        """Record that the worker died during this event; give it up after three deaths."""
         self.kills += 1
         if self.kills >= MOST_KILLS:
             self.given_up = f"the worker died {MOST_KILLS} times on it: {reason}"
 
-    def failed(self, report: TaskFailed) -> float:
-        """Record a failed attempt; return the seconds to wait."""
+    def record_failure(self, report: TaskFailed) -> float:
+        """Record a failed attempt, give up after five; return the seconds until the next one."""
         self.trouble = report.message
         if report.reason == "storage":
             return STORAGE_RETRY_S
@@ -112,7 +112,7 @@ class QueuedEvent(msgspec.Struct, eq=False):
 
 
 class CaptureQueue:
-    """Queue of events; one event is in hand at a time."""
+    """Queue of capture events; one event at a time is in hand."""
 
     def __init__(self, *, batch_turns: int = 1) -> None:
         """An event of `batch_turns` turns is due."""
@@ -125,29 +125,29 @@ class CaptureQueue:
 
     @property
     def turns(self) -> int:
-        """Return the count of turn events."""
+        """Return the count of queued events that are turns."""
         return sum(waiting.event.kind == "turn" for waiting in self._line)
 
     @property
     def bytes(self) -> int:
-        """Return the estimated size of all events that a kill would lose."""
+        """Return the estimated size of all events that are only in memory, which a kill would lose."""
         return sum(waiting.size for waiting in self._line if not waiting.on_disk)
 
     @property
     def trouble(self) -> str:
-        """Return why the first failed event failed, or ""."""
+        """Return the reason why the first failed event failed, or ""."""
         return next((waiting.trouble for waiting in self._line if waiting.trouble), "")
 
     def events(self) -> tuple[Event, ...]:
-        """Return all events in order, including the one in hand."""
+        """Return the events in the queue in order, including the one in hand."""
         return tuple(waiting.event for waiting in self._line)
 
     def waiting(self) -> tuple[QueuedEvent, ...]:
-        """Return all queued events, including the one in hand."""
+        """Return the entries of the queue, with the state of their attempts, in order."""
         return tuple(self._line)
 
     def in_memory(self) -> tuple[QueuedEvent, ...]:
-        """Return the wanted events that are not fully on disk, in order."""
+        """Return the events that are not fully on disk and not cancelled, in order."""
         return tuple(w for w in self._line if not (w.on_disk or w.is_cancelled or w.is_leaving))
 
     def add(
@@ -171,7 +171,7 @@ class CaptureQueue:
         return grows
 
     def ripen(self, session: str) -> None:
-        """Make a session's turns due."""
+        """Make the waiting turns of a session due now."""
         for waiting in self._line:
             if waiting.session == session:
                 waiting.ripe_at = 0.0
@@ -179,7 +179,7 @@ class CaptureQueue:
     def take(self, now: float, held: Callable[[QueuedEvent], bool]) -> QueuedEvent | None:
         """Take the first event that is due and not held; None if there is none or one is in hand."""
         if self.in_hand is None:
-            ready = (w for w in self._heads() if w.ready_at <= now and not (w.elsewhere or held(w)))
+            ready = (w for w in self._first_events() if w.ready_at <= now and not (w.elsewhere or held(w)))
             self.in_hand = min(ready, key=lambda w: w.event.kind == "learned", default=None)
             if self.in_hand is not None:
                 self.in_hand.taken_at, self.in_hand.sealed = now, True
@@ -188,20 +188,20 @@ class CaptureQueue:
 
     def put_back(self, now: float, delay_s: float) -> None:
         """Let the event in hand wait at its place for at least `delay_s` seconds."""
-        waiting = self._released()
+        waiting = self._release()
         waiting.not_before, waiting.is_leaving = now + delay_s, False
 
     def finish(self) -> QueuedEvent:
-        """Remove the event in hand."""
-        waiting = self._released()
-        self._leave(waiting)
+        """Remove the event in hand from the queue, and return it."""
+        waiting = self._release()
+        self._remove(waiting)
         return waiting
 
     def wait_s(self, now: float, held: Callable[[QueuedEvent], bool]) -> float | None:
         """Return the seconds until `take` may return an event; None if time alone does not help."""
         if self.in_hand is not None:
             return None
-        ready = (w for w in self._heads() if not (w.elsewhere or held(w)))
+        ready = (w for w in self._first_events() if not (w.elsewhere or held(w)))
         return min((max(0.0, w.ready_at - now) for w in ready), default=None)
 
     def holds(self, session: str) -> bool:
@@ -213,26 +213,26 @@ class CaptureQueue:
         return tuple(waiting for waiting in self._line if waiting.elsewhere)
 
     def drop(self, waiting: QueuedEvent) -> None:
-        """Remove an unwanted event; one in hand is not retried."""
+        """Remove an unwanted event; one in hand is cancelled and ends after its attempt."""
         if waiting is self.in_hand:
             waiting.is_cancelled = True
         else:
-            self._leave(waiting)
+            self._remove(waiting)
 
-    def _heads(self) -> Iterable[QueuedEvent]:
+    def _first_events(self) -> Iterable[QueuedEvent]:
         """Return the first event of every session and folder, in order."""
         first: dict[tuple[str, tuple[str, ...]], QueuedEvent] = {}
         for waiting in self._line:
             first.setdefault((waiting.session, waiting.event.identities), waiting)
         return first.values()
 
-    def _released(self) -> QueuedEvent:
-        """Release the event in hand."""
+    def _release(self) -> QueuedEvent:
+        """Take the event out of hand and return it; it stays in the queue."""
         assert self.in_hand is not None, "nothing is in hand"
         waiting, self.in_hand = self.in_hand, None
         return waiting
 
-    def _leave(self, gone: QueuedEvent) -> None:
+    def _remove(self, gone: QueuedEvent) -> None:
         """Remove an event from the queue."""
         self._line = [waiting for waiting in self._line if waiting is not gone]
 
@@ -263,14 +263,14 @@ class EventFlusher:
         return bool(self._also or not self._state.capture_cursors.is_saved or self._queue.in_memory())
 
     def schedule(self, *also: Change) -> None:
-        """Write everything soon, with these changes in the same transaction."""
+        """Write all unsaved events and cursors within a second, with `also` in the same transaction."""
         self._also += also
         if self._task is None:
             self._task = asyncio.create_task(self._flush_all(), name="event flusher")
             self._task.add_done_callback(log_failure)
 
     def stop(self) -> None:
-        """Stop writing."""
+        """Stop the scheduled writing; `flush` still works."""
         if self._task is not None:
             self._task.cancel()
 
@@ -285,7 +285,7 @@ class EventFlusher:
             self._task = None
 
     async def flush(self, events: Sequence[Event], *also: Change) -> None:
-        """Store these events and everything that is not stored. Raises StoreError."""
+        """Store `events`, `also` and all that is unsaved in one transaction. Raises StoreError."""
         waiting = self._queue.in_memory()
         stored = [each.event for each in waiting]
         due, self._also = self._also, ()

@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 
 class CaptureService:
-    """Accepts conversations and turns them into memories. One for the daemon.
+    """Queues submitted conversations and turns them into memories. One for the daemon.
 
     `rank` finds existing memories that a model should know.
     """
@@ -104,7 +104,7 @@ class CaptureService:
         second.
         """
         if submission.problem:
-            return self._refused(submission.problem)
+            return self._reject(submission.problem)
         event_id = new_event_id()  # before any await, so that ids have the order of arrival
         tops = tuple(root.top for root in submission.roots)
         reason = await self._refusal(tops)
@@ -115,37 +115,37 @@ class CaptureService:
                 is_paused = submission.session_id and self._state.pauses.is_paused(tops)
                 if is_paused and await self._intake.mark_seen(submission, key):
                     self._flusher.schedule()
-                return self._refused(reason)
+                return self._reject(reason)
             if (done := self._state.parts.done(submission.event_id)) is not None:
                 return Outcome("coalesced" if submission.kind == "turn" else "durable", slices=done)
             taken = await self._intake.take(submission, event_id, key if submission.session_id else "")
             if isinstance(taken, SubmittedEvents):
                 return await self._accept(submission.kind, taken, tops)
-            return self._refused(taken.reason) if taken.word == "rejected" else taken
+            return self._reject(taken.reason) if taken.word == "rejected" else taken
 
     async def _accept(self, kind: Kind, taken: SubmittedEvents, tops: tuple[str, ...]) -> Outcome:
-        """Queue the events of a capture; there are none if all messages are known."""
+        """Queue the events of a capture and advance its cursor; all but turns are stored first."""
         events = taken.events
         if reason := await self._refusal(tops if events else ()):
-            return self._refused(reason)
+            return self._reject(reason)
         if not events and not taken.is_known:
-            return self._refused("nothing_to_capture")
+            return self._reject("nothing_to_capture")
         gone = self._state.parts.of(taken.capture_id)
         size = sum(event.size for event in events) - sum(part.size for part in gone.values())
         if full := self._full(len(events), size):
-            return self._refused(full)
+            return self._reject(full)
         before, also = self._state.capture_cursors.of(taken.session), list[Change]()
         if taken.capture_id:
             done = self._state.parts.finishing(taken.capture_id, len(events), at_once=kind == "turn")
             also.append(done)
         if taken.cursor is not None:
             self._state.capture_cursors.update({taken.session: taken.cursor})
-        if kind != "turn" and (trouble := await self._stored(taken, also)):
+        if kind != "turn" and (trouble := await self._store_durable(taken, also)):
             if taken.cursor is not None:
                 self._state.capture_cursors.update({taken.session: before})
-            return self._refused(trouble)
+            return self._reject(trouble)
         waited = len(self._queue)
-        self._add(events, on_disk=kind != "turn", at_once=taken.is_urgent)
+        self._enqueue(events, on_disk=kind != "turn", at_once=taken.is_urgent)
         if kind != "turn":
             self._metrics.captures_durable += 1
             return Outcome("durable", slices=len(events))
@@ -156,8 +156,8 @@ class CaptureService:
         self._metrics.captures_accepted += 1
         return Outcome("accepted", slices=len(events))
 
-    async def _stored(self, taken: SubmittedEvents, also: Sequence[Change]) -> str:
-        """Store durable events; return the error, or ""."""
+    async def _store_durable(self, taken: SubmittedEvents, also: Sequence[Change]) -> str:
+        """Store events that must be on disk before the reply; return the error, or ""."""
         self._queue.ripen(taken.session)
         if taken.learned is not None:
             also = [*also, self._state.learned.change({taken.session: taken.learned})]
@@ -167,13 +167,13 @@ class CaptureService:
             return f"storage_error: {error}"
         return ""
 
-    def _refused(self, reason: str) -> Outcome:
-        """Count and return a rejection."""
+    def _reject(self, reason: str) -> Outcome:
+        """Count a rejection, and return it as an outcome."""
         self._metrics.captures_rejected += 1
         return Outcome("rejected", reason)
 
     def _full(self, count: int, size: int) -> str:
-        """Return the reason why so many events and bytes have no room, or ""."""
+        """Return the reason why `count` more events of `size` bytes have no room, or ""."""
         held = self._queue.in_memory()
         size += sum(waiting.size for waiting in held) + self._state.parts.bytes
         if self._events.has_room(count + len(held), size):
@@ -182,7 +182,7 @@ class CaptureService:
         return f"spool_full: {waits} events wait already; `forgectl status` shows why"
 
     async def _refusal(self, tops: tuple[str, ...]) -> str:
-        """Return the reason why these roots accept nothing now, or ""; wait for stored events first."""
+        """Return the reason why captures are refused now, or ""; wait for stored events first."""
         await self._restored.wait()
         if self.off:
             return self.off
@@ -190,7 +190,7 @@ class CaptureService:
             return "the daemon is stopping"
         return self._state.pauses.reason(tops)
 
-    def _add(
+    def _enqueue(
         self, events: Sequence[Event], *, on_disk: bool, at_once: bool = True, sealed: bool = False
     ) -> None:
         """Queue events and wake the dispatcher."""
@@ -211,7 +211,7 @@ class CaptureService:
         return self._restored.is_set() and not self._queue.holds(session)
 
     async def purge(self, unwanted: Sequence[Words]) -> CutCount:
-        """Remove every sentence with an unwanted text from all events; an empty event is dropped.
+        """Remove every sentence with an unwanted text from queued, dead and pending captures.
 
         The event in hand is classified again with its rest. Raises StoreError.
         """
@@ -219,7 +219,7 @@ class CaptureService:
         done = await self._state.parts.cut(unwanted)
         done += await self._state.to_review.cut(unwanted)
         for waiting in self._queue.waiting():
-            left = await self._without(waiting, unwanted)
+            left = await self._cut_event(waiting, unwanted)
             done += left.cut
             if left.sentences and left.is_empty:
                 self._queue.drop(waiting)
@@ -229,8 +229,8 @@ class CaptureService:
                 await self._events.rewrite(left)
         return done + await self._events.cut_dead(unwanted)
 
-    async def _without(self, waiting: QueuedEvent, unwanted: Sequence[Words]) -> CutEvent:
-        """Cut an event, again if it changed meanwhile."""
+    async def _cut_event(self, waiting: QueuedEvent, unwanted: Sequence[Words]) -> CutEvent:
+        """Cut unwanted texts out of an event and its documents, again if it changed meanwhile."""
         while True:
             event, documents = waiting.event, self._events.documents(waiting.event.id)
             left = await asyncio.to_thread(cut, event, documents, unwanted)
@@ -243,7 +243,7 @@ class CaptureService:
         event = await self._events.revive(event_id)
         if event is None:
             return False
-        self._add((event,), on_disk=True, sealed=True)
+        self._enqueue((event,), on_disk=True, sealed=True)
         return True
 
     def waiting(self) -> tuple[Event, ...]:
@@ -255,7 +255,7 @@ class CaptureService:
         await self._dispatcher.recheck_folders()
 
     async def drop(self, event_id: str) -> bool:
-        """Erase a queued event; return False for an unknown id."""
+        """Erase a queued event and its stored copy; return False for an unknown id."""
         waiting = next((each for each in self._queue.waiting() if each.event.id == event_id), None)
         if waiting is None:
             return False
@@ -263,11 +263,11 @@ class CaptureService:
         await self._events.remove(event_id)
         return True
 
-    def resumed(self) -> None:
-        """Continue after a pause."""
+    def resume(self) -> None:
+        """Look for events to process at once, after a pause or an outage ended."""
         self._dispatcher.wake()
 
-    def state(self) -> CaptureReport:
+    def report(self) -> CaptureReport:
         """Return the report of capture for `status`."""
         state, reason = self._condition()
         in_hand, supervisor = self._queue.in_hand, self._dispatcher.supervisor
@@ -293,7 +293,7 @@ class CaptureService:
         return self._state.problem or self._events.trouble or self._dispatcher.last_error
 
     def _condition(self) -> tuple[str, str]:
-        """Return the state word and its reason."""
+        """Return the state word of capture for `status`, and its reason."""
         if self.off:
             return "off", self.off
         if trouble := self._problem or self._dispatcher.supervisor.problem:
@@ -343,16 +343,16 @@ class CaptureService:
 
     def _restore(self) -> None:
         """Queue the events of an earlier daemon in their order; no further turns join them."""
-        self._add(self._events.left(), on_disk=True, sealed=True)
+        self._enqueue(self._events.left(), on_disk=True, sealed=True)
 
     async def _restore_late(self) -> None:
-        """Queue the events of an earlier daemon once the state is open."""
+        """Queue the events of an earlier daemon once they can be read from disk."""
         await self._events.restored.wait()
         self._restore()
 
 
 def _is_urgent(typed: Sequence[str]) -> bool:
-    """Return True if a typed message should not wait."""
+    """Return True if a typed message should not wait for further turns."""
     from forged.capture.rules.engine import is_urgent  # noqa: PLC0415 - only a daemon with a model needs the rules
 
     return is_urgent(typed)

@@ -35,7 +35,7 @@ class TimedMessage(msgspec.Struct, frozen=True):
 
 
 def slices(said: Iterable[TimedMessage]) -> Iterator[tuple[TimedMessage, ...]]:
-    """Yield windows in order; a continued piece is the last of its window, its continuation the first."""
+    """Cut messages into windows and yield them in order; a cut message ends its window."""
     window: list[TimedMessage] = []
     room = WINDOW_LIMIT
     for message in said:
@@ -51,10 +51,10 @@ def slices(said: Iterable[TimedMessage]) -> Iterator[tuple[TimedMessage, ...]]:
 
 
 def _cut_to_windows(message: TimedMessage) -> Iterator[TimedMessage]:
-    """Cut a message into pieces that fit a window."""
+    """Yield the pieces of one message, each of which fits a window."""
     text, begun = message.utterance.text, message.begun
     while len(text) > WINDOW_LIMIT:
-        end = _end(text)
+        end = _cut_index(text)
         if text[:end].strip():
             yield TimedMessage(
                 Utterance(message.utterance.role, text[:end]), message.said_at, begun, goes_on=True
@@ -65,8 +65,8 @@ def _cut_to_windows(message: TimedMessage) -> Iterator[TimedMessage]:
         yield TimedMessage(Utterance(message.utterance.role, text), message.said_at, begun, message.goes_on)
 
 
-def _end(text: str) -> int:
-    """Return the index of the best cut."""
+def _cut_index(text: str) -> int:
+    """Return the index of the best cut in the second half of a window: a paragraph, line or sentence."""
     for end in _ENDS:
         if found := end.match(text, WINDOW_LIMIT // 2, WINDOW_LIMIT):
             return found.end()

@@ -145,7 +145,7 @@ class WorkerProcess:
             self._queue = None
 
     def _forward(self, report: Report) -> None:
-        """Pass a report on; a worker that is being killed reports no readiness."""
+        """Pass a report on, except that a worker is ready while it is being killed."""
         if isinstance(report, Ready):
             self.was_ready = True
             if self._killed_for:
@@ -153,7 +153,7 @@ class WorkerProcess:
         self._reported(report)
 
     def _run(self) -> None:
-        """Start the process, pass its reports on and wait for its end."""
+        """Start the process, pass its reports on and wait for its end. Runs in a thread."""
         cause = "cannot be started"
         try:
             process, results = self._launch()
@@ -163,10 +163,10 @@ class WorkerProcess:
         except (OSError, RuntimeError, MemoryError) as error:  # no thread, process or memory left
             cause = f"cannot be started: {error or type(error).__name__}"
         finally:
-            self._in_loop(self.over.set_result, cause)
+            self._call_in_loop(self.over.set_result, cause)
 
-    def _in_loop(self, callback: Callable[[T], None], value: T) -> None:
-        """Call a function in the event loop."""
+    def _call_in_loop(self, callback: Callable[[T], None], value: T) -> None:
+        """Call a function with a value in the event loop, from the thread."""
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(callback, value)
 
@@ -195,7 +195,7 @@ class WorkerProcess:
         assert process.pid is not None
         with self._lock:
             self._queue, self.pid, self._is_there = queue, process.pid, True
-        self._in_loop(self._started, process.pid)
+        self._call_in_loop(self._started, process.pid)
         if self._killed_for:
             self.kill(self._killed_for)
         return process, results
@@ -212,10 +212,10 @@ class WorkerProcess:
             except (msgspec.DecodeError, UnicodeDecodeError) as error:  # a newer version is installed on disk
                 self.kill(f"its report cannot be read: {error}")
                 return
-            self._in_loop(self._forward, report)
+            self._call_in_loop(self._forward, report)
 
     def _wait_for(self, process: SpawnProcess) -> str:
-        """Wait for the end of the process; return its cause."""
+        """Wait for the end of the process, kill its group, and return the cause of its death."""
         if not wait([process.sentinel], _LAST_S):
             self.kill("it closed its pipe")
         wait([process.sentinel])
@@ -246,7 +246,7 @@ def _exit_cause(exit_code: int) -> str:
 
 
 class Supervisor:
-    """Keeps one worker alive. One for the daemon; lives in its event loop.
+    """Starts, restarts and kills the worker, so that one is alive. One for the daemon.
 
     `problem` explains why no worker can run.
     """
@@ -276,7 +276,7 @@ class Supervisor:
         self.problem = ""
 
     def want(self) -> None:
-        """Start the first worker now, as a task will come soon."""
+        """Start the first worker now instead of after a pause, as a task will come soon."""
         self._wanted.set()
 
     def give(self, task: Task, limit_s: float) -> None:
@@ -288,20 +288,20 @@ class Supervisor:
         self._set_deadline(limit_s)
 
     async def run(self) -> None:
-        """Keep a worker until cancelled; then kill its process group."""
+        """Keep one worker alive until cancelled; then kill its process group."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._patience.first_start_s):
                 await self._wanted.wait()
         while True:
             was_ready, cause = await self._run_worker()
-            pause_s = self._after(cause, was_ready=was_ready)
+            pause_s = self._record_end(cause, was_ready=was_ready)
             self._on_death(cause)
             await asyncio.sleep(pause_s)
             self.restarts += 1
 
     async def _run_worker(self) -> tuple[bool, str]:
-        """Run one worker to its end; return if it was ever ready, and the cause."""
-        self._current = one = WorkerProcess(self._target, self._settings, self._started, self._reported)
+        """Run one worker to its end; return True if it was ever ready, and the cause of its end."""
+        self._current = one = WorkerProcess(self._target, self._settings, self._set_pid, self._handle_report)
         self._set_deadline(self._patience.ready_s, self._patience.slow_start_s)
         try:
             one.begin()
@@ -318,8 +318,8 @@ class Supervisor:
                 self._current, self.pid = None, 0
         return one.was_ready, one.over.result()
 
-    def _after(self, cause: str, *, was_ready: bool) -> float:
-        """Record the end of a worker; return the pause before the next one."""
+    def _record_end(self, cause: str, *, was_ready: bool) -> float:
+        """Record the end of a worker; return the seconds until the next one starts."""
         self._deaths_without_report += 1
         if was_ready:
             logger.warning("worker died cause=%s", cause)
@@ -329,11 +329,11 @@ class Supervisor:
         self._report_problem(f"the capture worker cannot run: {cause}")
         return min(pause_s, self._patience.longest_retry_s)
 
-    def _started(self, pid: int) -> None:
+    def _set_pid(self, pid: int) -> None:
         """Store the process id of the current worker."""
         self.pid = pid if self._current is not None else 0
 
-    def _reported(self, report: Report) -> None:
+    def _handle_report(self, report: Report) -> None:
         """Update the deadline and the state by a report, and pass it on."""
         match report:
             case Ready():
@@ -351,24 +351,24 @@ class Supervisor:
         self._on_report(report)
 
     def _set_deadline(self, limit_s: float | None = None, slow_s: float | None = None) -> None:
-        """Expect the next report in `limit_s` seconds, or none."""
+        """Kill the worker unless it reports in `limit_s`; report a slow start after `slow_s`."""
         for timer in self._timers:
             timer.cancel()
         loop = asyncio.get_running_loop()
         self._timers = []
         if limit_s is not None:
-            self._timers.append(loop.call_later(limit_s, self._overdue, limit_s))
+            self._timers.append(loop.call_later(limit_s, self._kill_overdue, limit_s))
         if slow_s is not None:
-            self._timers.append(loop.call_later(slow_s, self._slow, slow_s))
+            self._timers.append(loop.call_later(slow_s, self._report_slow_start, slow_s))
 
-    def _overdue(self, limit_s: float) -> None:
-        """Kill a worker that did not report in time."""
+    def _kill_overdue(self, limit_s: float) -> None:
+        """Kill the worker, because it did not report in time."""
         self.ready = False
         if self._current is not None:
             self._current.kill(f"no report for {limit_s:g} s")
 
-    def _slow(self, slow_s: float) -> None:
-        """Report a slow start."""
+    def _report_slow_start(self, slow_s: float) -> None:
+        """Report that the worker is not ready in time, without killing it."""
         self._report_problem(f"the capture worker is not ready after {slow_s:g} s")
 
     def _report_problem(self, problem: str) -> None:
@@ -411,7 +411,7 @@ class WorkerCall:
         self._on_ready = on_ready
         self._event: Event | None = None  # of the current task
         self._answer: asyncio.Future[LastReport] | None = None  # to the current task
-        self.supervisor = make_supervisor(settings, on_report=self._reported, on_death=self._died)
+        self.supervisor = make_supervisor(settings, on_report=self._handle_report, on_death=self._fail_task)
 
     async def ask(self, task: Classify) -> LastReport:
         """Give the worker a task, and return its last report or the cause of its death."""
@@ -423,11 +423,11 @@ class WorkerCall:
             self._event = self._answer = None
 
     def cancel(self) -> None:
-        """Stop waiting for the worker; an answer that has arrived is kept."""
+        """Stop waiting for the worker's answer; one that has arrived is kept."""
         if self._answer is not None:
             self._answer.cancel()
 
-    def _reported(self, report: Report) -> None:
+    def _handle_report(self, report: Report) -> None:
         """Answer a question of the worker, or finish the task."""
         if isinstance(report, Ready):
             self._on_ready()
@@ -447,13 +447,13 @@ class WorkerCall:
         else:
             answer.set_result(report)
 
-    def _died(self, reason: str) -> None:
-        """Finish the task with the cause of the worker's death."""
+    def _fail_task(self, reason: str) -> None:
+        """Finish the task in hand with the cause of the worker's death."""
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(reason)
 
     async def _send_heads(self, event: Event, names: Sequence[str]) -> None:
-        """Send the heads that name something; none if that fails."""
+        """Send the current memories with one of `names` in the first line; none if that fails."""
         heads: tuple[KnownMemory, ...] = ()
         try:
             heads = await self._heads(event, names)
@@ -462,10 +462,10 @@ class WorkerCall:
         self._reply(HeadsAnswer(event.id, heads))
 
     async def _send_vectors(self, event: Event, texts: Sequence[str]) -> None:
-        """Send the vectors of texts, if there are any."""
+        """Send the vectors of texts to the worker, or none."""
         self._reply(VectorsAnswer(event.id, await self._vectors(texts) if self._vectors else ()))
 
     def _reply(self, answer: HeadsAnswer | VectorsAnswer | RetryAnswer) -> None:
-        """Send an answer to a worker that still waits."""
+        """Send an answer to the worker, if it still waits for one."""
         if self._answer is not None and self.supervisor.ready:
             self.supervisor.give(answer, self._limit_s)

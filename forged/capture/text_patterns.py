@@ -78,21 +78,21 @@ _TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|[()|]|.", re.DOTALL)
 _EDGE = r"\b"
 
 
-def table(name: str) -> Mapping[str, Sequence[str]]:
+def read_table(name: str) -> Mapping[str, Sequence[str]]:
     """Return a table of `authorship.toml`: lists of regular expressions by name."""
     with open(FILE, "rb") as text:
         return tomllib.load(text)[name]  # type: ignore[no-any-return]
 
 
 def is_formed(line: str) -> bool:
-    """Return True for a line that only a program, or a person who quotes, writes."""
+    """Return True for a line that only a program writes, or a person who quotes (code, log, table)."""
     if _FORMED.match(line[:_SEEN]) is not None or _CODE_END.search(line[-_SEEN:]) is not None:
         return True
     return len(_BOX.findall(line[:_SEEN])) > 1
 
 
 def is_list(lines: Sequence[str]) -> bool:
-    """Return True for a list: items alone, or after one line."""
+    """Return True for lines that are list items, the first one perhaps a heading."""
     items = [_ITEM.match(line) is not None for line in lines]
     return any(items) and all(items[1:]) and not any(_is_formed_item(line) for line in lines)
 
@@ -102,8 +102,8 @@ def is_item(line: str) -> bool:
     return _ITEM.match(line) is not None
 
 
-def bare(line: str) -> str:
-    """Return a list item without its mark."""
+def without_bullet(line: str) -> str:
+    """Return a list item without its bullet or number."""
     return _ITEM.sub("", line, count=1)
 
 
@@ -120,12 +120,12 @@ def is_chat(lines: Sequence[str]) -> bool:
 
 def _is_formed_item(line: str) -> bool:
     """Return True for a list item that a program wrote."""
-    text = bare(line)
+    text = without_bullet(line)
     return is_formed(text) if text != line else is_formed(line)
 
 
 def language(text: str) -> str:
-    """Return `en`, `de`, `es`, `fr`, `pt`, `zh` or `ja`, or ""."""
+    """Guess the language of a text: `en`, `de`, `es`, `fr`, `pt`, `zh` or `ja`, or "" if unsure."""
     han, kana = len(_HAN_LETTER.findall(text)), len(_KANA_LETTER.findall(text))
     words = _WORD.findall(text.lower())
     letters = sum(map(len, words)) or 1
@@ -144,7 +144,7 @@ def is_numbered(word: str) -> bool:
 
 
 def words_said(texts: Iterable[str]) -> frozenset[str]:
-    """Return the beginnings of words; of Chinese and Japanese, all pairs of characters."""
+    """Return the content words of texts, cut to five letters; pairs of Chinese and Japanese characters."""
     # Imported here, as the worker needs no stemmer.
     from forged.text.same_text import content_words  # noqa: PLC0415
 
@@ -158,18 +158,18 @@ def words_said(texts: Iterable[str]) -> frozenset[str]:
 
 
 @functools.cache
-def words() -> Mapping[str, re.Pattern[str]]:
-    """Return the patterns of `[segments]`, one for each table, read once."""
+def segment_patterns() -> Mapping[str, re.Pattern[str]]:
+    """Return the patterns of `[segments]` in `authorship.toml` by name, read once."""
     return patterns_of("segments")
 
 
 def patterns_of(name: str) -> Mapping[str, re.Pattern[str]]:
-    """Return one pattern for each list of a table of `authorship.toml`."""
-    return {each: re.compile("|".join(found), re.IGNORECASE) for each, found in table(name).items()}
+    """Compile one pattern for each list of a table of `authorship.toml`."""
+    return {each: re.compile("|".join(found), re.IGNORECASE) for each, found in read_table(name).items()}
 
 
 def word_patterns(lists: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """Return a pattern for each word list, which may use earlier ones."""
+    """Return a pattern for each word list by name; a list may use earlier ones as `{name}`."""
     words: dict[str, str] = {}
     for name, entries in lists.items():
         words[name] = fill_in(f"(?:{'|'.join(entries)})", words)
@@ -177,17 +177,17 @@ def word_patterns(lists: Mapping[str, Sequence[str]]) -> dict[str, str]:
 
 
 def fill_in(pattern: str, words: Mapping[str, str]) -> str:
-    """Replace every `{word}` in a pattern; a count such as `{2,80}` stays."""
+    """Replace every `{word}` in a pattern by its list; a count such as `{2,80}` stays."""
     return re.sub(r"\{([a-z_]+)\}", lambda found: words[found[1]], pattern)
 
 
 def plain(text: str) -> str:
-    """Return a text normalised for patterns."""
+    """Return a text for matching patterns: lower case, no accents, straight quotes, code as `x`."""
     return _CODE.sub("`x`", without_accents(text.lower().translate(_STRAIGHT))).strip()
 
 
 def without_accents(text: str) -> str:
-    """Return a text with plain Latin letters; other letters stay."""
+    """Return a text with Latin letters without accents; other letters stay."""
     return text if text.isascii() else "".join(map(_without_accent, text))
 
 
@@ -197,7 +197,7 @@ def _without_accent(letter: str) -> str:
 
 
 def any_of(found: Iterable[str]) -> str:
-    """Join patterns into one; those at a word's edge are tried only there.
+    """Join regular expressions into one; those at a word's edge are tried only there.
 
     Trying a hundred patterns at each letter would take most of the time for a sentence.
     """

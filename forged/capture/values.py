@@ -34,7 +34,7 @@ class KnownMemory(msgspec.Struct, frozen=True):
 
 
 class Proposal(msgspec.Struct, frozen=True):
-    """Proposed memory, unchecked: every field may hold anything.
+    """Proposal of a classifier for a memory, unchecked: every field may hold anything.
 
     `evidence` has files as PATH, PATH:LINE or PATH:FIRST-LAST. `importance` is from 0 to 1, or unknown. `why`
     is request, rule, linear, model, or empty for an author with one reason. `update_only`: it is kept only if
@@ -74,7 +74,7 @@ class Usage(msgspec.Struct, frozen=True):
 
     @property
     def tokens(self) -> int:
-        """Return all tokens."""
+        """Return the prompt's and the completion's tokens together."""
         return self.prompt_tokens + self.completion_tokens
 
 
@@ -140,7 +140,7 @@ class Classifier(Protocol):
 
 
 class Classify(msgspec.Struct, frozen=True, tag="classify"):
-    """Task: classify an event; `known` memories and `attempts` are for a model."""
+    """Task for the worker: classify an event; `known` memories and `attempts` are for a model."""
 
     event: Event
     known: tuple[KnownMemory, ...] = ()
@@ -162,7 +162,7 @@ class VectorsAnswer(msgspec.Struct, frozen=True, tag="vectors_answer"):
 
 
 class RetryAnswer(msgspec.Struct, frozen=True, tag="retry_answer"):
-    """Answer to AskRetry: `may` is true if the event is unchanged."""
+    """Answer to AskRetry: `may` is true if the event is unchanged and may be sent again."""
 
     event_id: str
     may: bool
@@ -182,7 +182,7 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
 
 
 class AskHeads(msgspec.Struct, frozen=True, tag="ask_heads"):
-    """Question: which current memories name one of these? The worker waits for HeadsAnswer."""
+    """Question for current memories with one of `names` in the first line. The worker waits."""
 
     event_id: str
     names: tuple[str, ...] = ()
@@ -196,7 +196,7 @@ class AskVectors(msgspec.Struct, frozen=True, tag="ask_vectors"):
 
 
 class AskRetry(msgspec.Struct, frozen=True, tag="ask_retry"):
-    """Question before a second call about an event, as it may be cut. The worker waits for RetryAnswer."""
+    """Question before a second call about an event, as text of it may have been cut meanwhile."""
 
     event_id: str
 
@@ -216,7 +216,7 @@ class TaskFailed(msgspec.Struct, frozen=True, tag="failed"):
 
 
 class CallSent(msgspec.Struct, frozen=True, tag="call_sent"):
-    """Report of one model call as it is sent, because the worker may be killed during it."""
+    """Report of one model call as it is sent, for the egress log; the worker may be killed later."""
 
     record: EgressRecord
 

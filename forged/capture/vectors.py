@@ -30,7 +30,7 @@ class LocalVectors:
         self._known: dict[str, bytes] = {}
 
     async def __call__(self, texts: Sequence[str]) -> tuple[bytes, ...]:
-        """Return the vectors of these texts.
+        """Return a vector for each text from the cache or the local model, or an empty tuple.
 
         Returns none if the embedder is not the local model, is not loaded, has no layers, fails or is late.
         """
@@ -40,7 +40,7 @@ class LocalVectors:
         if missing and not self._embedder.gives_layers:
             return ()
         try:
-            known |= zip(missing, await self._made(missing), strict=True)
+            known |= zip(missing, await self._embed(missing), strict=True)
         except ProviderError as error:
             logger.debug("no vectors of %d statements error=%s", len(missing), error)
             return ()
@@ -49,8 +49,8 @@ class LocalVectors:
             del self._known[text]
         return tuple(known[text] for text in texts)
 
-    async def _made(self, texts: Sequence[str]) -> list[bytes]:
-        """Embed one text at a time, so that a query waits for one at most."""
+    async def _embed(self, texts: Sequence[str]) -> list[bytes]:
+        """Return new vectors, one text a call, so that a query waits for one text at most."""
         purpose, deadline = Purpose("capture"), time.monotonic() + _MOST_S
         rows = [
             await self._embedder.embed([text], "layers", purpose=purpose, deadline=deadline) for text in texts

@@ -79,7 +79,7 @@ def main(queue: Queue[bytes], results: Connection, settings: bytes) -> None:
         return decoder.decode(queue.get())
 
     decoder: msgspec.msgpack.Decoder[Task] = msgspec.msgpack.Decoder(Task)
-    classifier, problem = _classifier(wanted, DaemonLink(next_task, report), report)
+    classifier, problem = _make_classifier(wanted, DaemonLink(next_task, report), report)
     one = Worker(wanted, classifier, report)
     # One loop for all events, so that connections stay open.
     with asyncio.Runner() as runner:
@@ -91,7 +91,7 @@ def main(queue: Queue[bytes], results: Connection, settings: bytes) -> None:
 
 
 def _end_with_daemon() -> None:
-    """End this process when the daemon ends."""
+    """Wait for the daemon to end, then kill this process and its group."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     wait([parent.sentinel])
@@ -100,10 +100,10 @@ def _end_with_daemon() -> None:
     os._exit(1)
 
 
-def _classifier(
+def _make_classifier(
     settings: WorkerSettings, daemon: DaemonLink, report: Callable[[Report], None]
 ) -> tuple[Classifier | None, str]:
-    """Return the classifier, or the reason why there is none; import only what it needs."""
+    """Return a new classifier and "", or None and the reason; import only what it needs."""
     try:
         from forged.capture.local_classifier import LocalClassifier, RequestClassifier  # noqa: PLC0415
 
@@ -114,13 +114,13 @@ def _classifier(
             return RequestClassifier(RuleClassifier(daemon.heads, local.refine), local), ""
         from forged.capture.llm import LlmClassifier  # noqa: PLC0415
 
-        model = LlmClassifier(_model(settings, report), may_go_on=daemon.may_go_on)
+        model = LlmClassifier(_make_chat_model(settings, report), may_go_on=daemon.may_go_on)
         return RequestClassifier(model, local, overrules=True), ""
     except ConfigError as error:
         return None, str(error)
 
 
-def _model(settings: WorkerSettings, report: Callable[[Report], None]) -> ChatModel:
+def _make_chat_model(settings: WorkerSettings, report: Callable[[Report], None]) -> ChatModel:
     """Return the chat model or program, without retries, as the classifier counts its calls."""
     from forged.config import NetworkConfig  # noqa: PLC0415
     from forged.models import EgressGuard  # noqa: PLC0415
@@ -139,7 +139,7 @@ def _model(settings: WorkerSettings, report: Callable[[Report], None]) -> ChatMo
 
 
 class DaemonLink:
-    """Asks the daemon questions during a task."""
+    """Asks the daemon questions about the event of the current task, and waits for each answer."""
 
     def __init__(self, next_task: Callable[[], Task], report: Callable[[Report], None]) -> None:
         """`next_task` waits for the daemon's next message."""
@@ -147,18 +147,19 @@ class DaemonLink:
         self._report = report
 
     def heads(self, event_id: str, names: Sequence[str]) -> tuple[KnownMemory, ...]:
-        """Return current memories that the event sees and that name one of `names`."""
-        return self._answer(AskHeads(event_id, tuple(names)), HeadsAnswer).heads
+        """Return current memories that the event sees, with one of `names` in the first line."""
+        return self._ask(AskHeads(event_id, tuple(names)), HeadsAnswer).heads
 
     def vectors(self, event_id: str, texts: Sequence[str]) -> tuple[bytes, ...]:
-        """Return a float32 vector for each text, or none."""
-        return self._answer(AskVectors(event_id, tuple(texts)), VectorsAnswer).rows
+        """Return a float32 vector as bytes for each text, or an empty tuple."""
+        return self._ask(AskVectors(event_id, tuple(texts)), VectorsAnswer).rows
 
     def may_go_on(self, event_id: str) -> bool:
-        """Return True if nothing of an event was forgotten meanwhile."""
-        return self._answer(AskRetry(event_id), RetryAnswer).may
+        """Return True if nothing of the event was forgotten since the daemon gave it."""
+        return self._ask(AskRetry(event_id), RetryAnswer).may
 
-    def _answer(self, question: AskHeads | AskVectors | AskRetry, form: type[A]) -> A:
+    def _ask(self, question: AskHeads | AskVectors | AskRetry, form: type[A]) -> A:
+        """Send a question to the daemon and wait for its answer."""
         self._report(question)
         answer = self._next_task()
         assert isinstance(answer, form), "a task instead of an answer"
@@ -167,7 +168,7 @@ class DaemonLink:
 
 
 class Worker:
-    """Handles tasks one after the other."""
+    """Classifies the events of tasks, one after the other, and reports each result."""
 
     def __init__(
         self, settings: WorkerSettings, classifier: Classifier | None, report: Callable[[Report], None]
@@ -177,7 +178,7 @@ class Worker:
         self._report = report
 
     async def handle(self, task: Classify) -> None:
-        """Run a task; the last report is Classified or TaskFailed."""
+        """Classify the event of a task; the last report is Classified or TaskFailed."""
         event_id = task.event.id
         try:
             last: Report = msgspec.structs.replace(await self._classify(task), event_id=event_id)

@@ -370,7 +370,7 @@ class Turn:
         else:
             shared, name = session.shared, session.session_id
             if shared.config.capture.tell and name in self._state.capture_log.due:
-                self.sentences = shared.capture.notifications.of(name)
+                self.sentences = shared.capture.notifications.unreported(name)
             reply = self._composed(answer, budget)
         self.composed = reply
         self.open.answered(reply)

@@ -323,7 +323,7 @@ class Capture:
 
     @property
     def state(self) -> CaptureReport:
-        return self.pipeline.state()
+        return self.pipeline.report()
 
     def rows(self, *names: str) -> list[str]:
         """What is on disk: `<id>.events` and `<id>.journal`, or in other tables."""

@@ -117,7 +117,7 @@ async def test_what_was_written_a_moment_ago_counts_though_no_map_shows_it(scene
     index = scene.indexer.open(scene.repo)
     shown = msgspec.structs.replace(index.map, memories=()) if index.map else None
     index.map, index.generations.visible = shown, 0
-    scene.committer._see = lambda _: _seen(index.map)
+    scene.committer._fresh_view = lambda _: _seen(index.map)
 
     assert await scene.decided(TABS) == ((), Tally(duplicates=1))
 

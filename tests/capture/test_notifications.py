@@ -32,10 +32,10 @@ def event(session: str = "s", **fields: object) -> Event:
 
 def test_what_was_kept_is_said_with_where_it_holds_and_how_to_take_it_back():
     notifications, _ = reported()
-    notifications.kept(event(), [document("mem_a", "Tests run\nwith pytest.")])
-    notifications.kept(event(), [document("mem_b", "Be brief.", scope="user", supersedes="mem_0")])
+    notifications.log_kept(event(), [document("mem_a", "Tests run\nwith pytest.")])
+    notifications.log_kept(event(), [document("mem_b", "Be brief.", scope="user", supersedes="mem_0")])
 
-    assert notifications.of("s") == (
+    assert notifications.unreported("s") == (
         'saved, for this repository: "Tests run with pytest."; undo: `forgectl forget mem_a`',
         (
             'saved, replacing an older memory, for all your repositories: "Be brief."; '
@@ -46,9 +46,9 @@ def test_what_was_kept_is_said_with_where_it_holds_and_how_to_take_it_back():
 
 def test_a_refusal_is_said_with_its_reason_and_without_its_secret():
     (notifications, log), key = reported(), "sk-proj-" + "a1B2c3D4" * 6
-    notifications.refused(event(), [Refused(f"the key is {key}", "it contains a secret")])
+    notifications.log_refused(event(), [Refused(f"the key is {key}", "it contains a secret")])
 
-    (sentence,) = notifications.of("s")
+    (sentence,) = notifications.unreported("s")
     assert sentence.startswith('not saved: "the key is ')
     assert sentence.endswith('": it contains a secret')
     assert key not in sentence
@@ -58,16 +58,16 @@ def test_a_refusal_is_said_with_its_reason_and_without_its_secret():
 def test_a_compaction_does_not_refuse_a_second_time():
     notifications, log = reported()
     for kind in ("turn", "compaction"):
-        notifications.refused(event(kind=kind), [Refused("remember this", "it does not say what")])
+        notifications.log_refused(event(kind=kind), [Refused("remember this", "it does not say what")])
 
-    assert len(log.listed()) == len(notifications.of("s")) == 1
+    assert len(log.listed()) == len(notifications.unreported("s")) == 1
 
 
 def test_a_log_entry_has_its_agent_and_its_classifier():
     notifications, log = reported(classifier="gpt-x")
     said = event(agent="claude", kind="explicit")
-    notifications.kept(said, [document("mem_a", "one", "model", origin="explicit")])
-    notifications.kept(said, [document("mem_b", "two", "request", origin="typed")])
+    notifications.log_kept(said, [document("mem_a", "one", "model", origin="explicit")])
+    notifications.log_kept(said, [document("mem_b", "two", "request", origin="typed")])
 
     by_id = {each.memory_id: each for each in log.listed()}
     assert {(each.agent, each.kind, each.session_id, each.top) for each in by_id.values()} == {
@@ -79,22 +79,22 @@ def test_a_log_entry_has_its_agent_and_its_classifier():
 
 def test_a_reported_entry_is_not_reported_again_nor_to_another_session():
     notifications, _ = reported()
-    notifications.kept(event(), [document("mem_a", "one"), document("mem_b", "two")])
+    notifications.log_kept(event(), [document("mem_a", "one"), document("mem_b", "two")])
     notifications.mark_reported("s", 1)
 
-    assert ["two" in each for each in notifications.of("s")] == [True]
-    assert (notifications.of("other"), notifications.of("")) == ((), ())
+    assert ["two" in each for each in notifications.unreported("s")] == [True]
+    assert (notifications.unreported("other"), notifications.of("")) == ((), ())
     notifications.mark_reported("s", 1)
-    assert notifications.of("s") == ()
+    assert notifications.unreported("s") == ()
 
 
 def test_the_newest_entries_of_a_session_are_reported():
     notifications, _ = reported()
     for number in range(MOST_UNREPORTED + 1):
-        notifications.kept(event(), [document(f"mem_{number}", f"text {number}")])
+        notifications.log_kept(event(), [document(f"mem_{number}", f"text {number}")])
 
-    assert len(notifications.of("s")) == MOST_UNREPORTED
-    assert "text 1" in notifications.of("s")[0]
+    assert len(notifications.unreported("s")) == MOST_UNREPORTED
+    assert "text 1" in notifications.unreported("s")[0]
 
 
 def test_an_explicit_request_without_a_result_is_refused_by_any_classifier():

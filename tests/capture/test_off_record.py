@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from forged.capture.off_record import cut, opt_out_of, without_repeats
+from forged.capture.off_record import cut_opted_out, opt_out_of, without_repeats
 from forged.capture.rules.requests import asks, wordings, words_to_forget
 
 FORMS = tomllib.loads((Path(__file__).parents[1] / "data" / "off_record.toml").read_text())
@@ -29,7 +29,7 @@ def test_no_negated_request_leaves_anything_of_what_it_means(language):
     left = {
         said: found.text
         for said in negated(language)
-        if "Zoltan" in (found := cut(said)).text or not found.opted_out
+        if "Zoltan" in (found := cut_opted_out(said)).text or not found.opted_out
     }
     assert left == {}
 
@@ -45,7 +45,7 @@ def test_every_wording_that_asks_says_how_it_is_refused():
 
 @pytest.mark.parametrize("said", [said for each in REFUSED.values() for said in each])
 def test_the_negated_form_of_a_wording_leaves_nothing_and_asks_nothing(said):
-    assert "Zoltan" not in cut(said).text
+    assert "Zoltan" not in cut_opted_out(said).text
     assert not asks(said)
 
 
@@ -54,14 +54,14 @@ def test_another_request_of_the_same_message_stays(language):
     other = FORMS[language]["other"]
     for said in negated(language):
         for message in (f"{other} {said}", f"{other}\n\n{said}", f"{said}\n\n{other}"):
-            found = cut(message)
+            found = cut_opted_out(message)
             assert other.strip(".。") in found.text, message
             assert "Zoltan" not in found.text, message
 
 
 @pytest.mark.parametrize("wording", [each for each in wordings() if each.kind in {"asks", "polite"}], ids=str)
 def test_what_asks_is_not_taken_for_a_refusal(wording):
-    assert cut(wording.yes).text == wording.yes
+    assert cut_opted_out(wording.yes).text == wording.yes
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_what_asks_is_not_taken_for_a_refusal(wording):
     ],
 )
 def test_a_refusal_without_a_negated_verb_is_one(said):
-    assert "90k" not in cut(said).text
+    assert "90k" not in cut_opted_out(said).text
 
 
 # Rules of a project and ordinary orders; each has the words of a refusal.
@@ -111,7 +111,7 @@ PLAIN = (
 
 @pytest.mark.parametrize("said", PLAIN)
 def test_a_rule_with_the_words_of_a_refusal_stays(said):
-    assert cut(said).text == said
+    assert cut_opted_out(said).text == said
 
 
 @pytest.mark.parametrize(
@@ -130,22 +130,26 @@ def test_a_rule_with_the_words_of_a_refusal_stays(said):
     ],
 )
 def test_a_refusal_takes_what_it_points_at_and_no_request(said, left):
-    assert cut(said).text.strip().rstrip(".") == left.rstrip(".")
+    assert cut_opted_out(said).text.strip().rstrip(".") == left.rstrip(".")
 
 
 def test_a_refusal_alone_points_before_its_message():
-    assert cut("Please don't remember that.").points_before
-    assert cut("Don't save any of this.").points_before
-    assert not cut("My manager is Sam. Don't remember that.").points_before
+    assert cut_opted_out("Please don't remember that.").points_before
+    assert cut_opted_out("Don't save any of this.").points_before
+    assert not cut_opted_out("My manager is Sam. Don't remember that.").points_before
 
 
 def test_pasted_text_refuses_nothing():
     said = "fix this page:\n```\nOff the record: do not remember that port is 1.\n```"
-    assert cut(said).text == said
+    assert cut_opted_out(said).text == said
 
 
 def test_what_an_assistant_repeats_of_it_is_cut_and_the_rest_stays():
-    refused = [*map(opt_out_of, cut("Please don't remember this: my manager is called Sam Vimes.").opted_out)]
+    refused = [
+        *map(
+            opt_out_of, cut_opted_out("Please don't remember this: my manager is called Sam Vimes.").opted_out
+        )
+    ]
 
     said = "Understood. I won't keep that your manager is Sam Vimes. The tests pass."
     left = without_repeats(said, refused, by_name=True)
@@ -155,7 +159,7 @@ def test_what_an_assistant_repeats_of_it_is_cut_and_the_rest_stays():
 
 @pytest.mark.parametrize("said", [said for each in FORMS.values() for said in each["forgetting"]])
 def test_a_request_to_forget_is_not_kept_and_names_the_memory(said):
-    found = cut(f"{said}\n\nThen run the tests.")
+    found = cut_opted_out(f"{said}\n\nThen run the tests.")
 
     assert found.text == "Then run the tests."
     assert found.forgets == (said,)
@@ -178,11 +182,11 @@ def test_a_request_to_forget_is_not_kept_and_names_the_memory(said):
     ],
 )
 def test_another_value_behind_a_request_to_forget_is_a_request_of_its_own(said, left):
-    assert cut(said).text.strip() == f"Remember: {left}"
+    assert cut_opted_out(said).text.strip() == f"Remember: {left}"
 
 
 @pytest.mark.parametrize(
     "said", ["forget the linter, just run the tests", "forget vitest for now, we use jest today"]
 )
 def test_an_order_behind_something_dropped_is_no_request(said):
-    assert not asks(cut(said).text)
+    assert not asks(cut_opted_out(said).text)

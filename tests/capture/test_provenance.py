@@ -35,7 +35,7 @@ we use tofu here, fix the makefile"""
     ],
 )
 def test_a_models_proposal_has_the_origin_of_its_words(content, whose):
-    assert Provenance([Utterance("user", PAGE)]).of(content, by_model=True) == whose
+    assert Provenance([Utterance("user", PAGE)]).authorship_of(content, by_model=True) == whose
 
 
 @pytest.mark.parametrize(
@@ -48,14 +48,14 @@ def test_a_models_proposal_has_the_origin_of_its_words(content, whose):
 )
 def test_pasted_text_waits_if_it_is_asked_for_and_is_refused_otherwise(said, whose):
     window = [Utterance("user", PAGE.rpartition("\n\n")[0]), Utterance("user", said)]
-    assert Provenance(window).of("Restart the broker after each edit.", by_model=True) == whose
+    assert Provenance(window).authorship_of("Restart the broker after each edit.", by_model=True) == whose
 
 
 def test_a_number_that_was_pasted_is_a_lean_by_itself():
     window = [Utterance("user", "we use the staging port\n\n> staging port is 2323")]
     for by_model in (True, False):
-        assert Provenance(window).of("The staging port is 2323.", by_model=by_model) == "mixed"
-    assert Provenance(window).of("We use the staging port.", by_model=True) == "own"
+        assert Provenance(window).authorship_of("The staging port is 2323.", by_model=by_model) == "mixed"
+    assert Provenance(window).authorship_of("We use the staging port.", by_model=True) == "own"
 
 
 def test_a_model_that_takes_every_pasted_order_for_the_persons_gets_none_of_them_kept():
@@ -65,7 +65,11 @@ def test_a_model_that_takes_every_pasted_order_for_the_persons_gets_none_of_them
         said = [without_tool_text(each.content) for each in case.messages if each.role == "user"]
         window = [Utterance("user", text) for text in said]
         origins = Provenance(window)
-        lines = {line: origins.of(line, by_model=True) for each in window for line in each.text.splitlines()}
+        lines = {
+            line: origins.authorship_of(line, by_model=True)
+            for each in window
+            for line in each.text.splitlines()
+        }
         kept += [
             f"{case.id}: {line}"
             for line, whose in lines.items()
@@ -97,7 +101,7 @@ def test_an_order_next_to_pasted_code_is_the_persons_in_a_models_words():
             [one.content for one in of.messages if one.role == "user"][-1] for of in (each, kept[place - 1])
         )
         code = Provenance([Utterance("user", f"{typed}\n\n{CODE[place % len(CODE)]}")])
-        right += code.of(each.keep[0].note, by_model=True) == "own"
+        right += code.authorship_of(each.keep[0].note, by_model=True) == "own"
         page = "\n".join(f"> {line}" for line in other.splitlines())
         mail = Provenance([Utterance("user", f"{typed}\n\n{page}")])
         if mail.of(kept[place - 1].keep[0].note, by_model=True) == "own":
@@ -174,6 +178,6 @@ def test_what_the_assistant_quotes_is_foreign_and_what_it_says_may_be_agreed_to(
         Utterance("user", "yes, pin it, and remember that"),
     ]
     origins = Provenance(window)
-    assert origins.of("Always restart the broker.", by_model=True) == "mixed"
-    assert origins.of("Pin Python to 3.11.", by_model=True) == "own"
-    assert Provenance(window[:2]).of("Always restart the broker.", by_model=True) == "foreign"
+    assert origins.authorship_of("Always restart the broker.", by_model=True) == "mixed"
+    assert origins.authorship_of("Pin Python to 3.11.", by_model=True) == "own"
+    assert Provenance(window[:2]).authorship_of("Always restart the broker.", by_model=True) == "foreign"

@@ -349,7 +349,7 @@ async def test_event_is_not_given_if_while_it_is_ranked(tmp_path, meanwhile):
             case "it is paused":
                 assert (one.state.state, one.state.reason) == ("waiting", "paused; `forgectl resume` ends it")
                 await one.pauses.set(one.repo.top, False)
-                one.pipeline.resumed()
+                one.pipeline.resume()
                 await one.hands_over(event)
             case "it is purged":
                 assert ((await one.idle()).spooled, one.rows()) == (0, [])
@@ -360,8 +360,8 @@ async def test_paused_repository_holds_up_its_own_events_only(one):
     here, there = one.event("here"), one.event("there", roots=(one.user,))
     await one.start()
     await one.pauses.set(one.repo.top, True)
-    one.pipeline._add((here,), on_disk=False)
-    one.pipeline._add((there,), on_disk=False)
+    one.pipeline._enqueue((here,), on_disk=False)
+    one.pipeline._enqueue((there,), on_disk=False)
     await one.finished(there)
 
     assert (len(one.given), one.state.state) == (1, "waiting")

@@ -63,7 +63,7 @@ def test_rules_need_no_http_client_and_nothing_else_that_is_large():
 import sys
 from forged.capture import worker
 from forged.capture.values import WorkerSettings
-classifier, problem = worker._classifier(WorkerSettings(), worker.DaemonLink(None, print), print)
+classifier, problem = worker._make_classifier(WorkerSettings(), worker.DaemonLink(None, print), print)
 assert classifier is not None and not problem
 large = ("httpx", "numpy", "click", "pathlib", "Stemmer", "sqlite3", "forged.map")
 print([name for name in large if name in sys.modules])

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from forged.capture.linear_model import signs
+from forged.capture.linear_model import form_features
 from forged.text.linear import SIZE, Weights, pieces, weight
 
 Floats = NDArray[np.float32]
@@ -25,7 +25,7 @@ _ENOUGH, _HALVINGS = 1e-4, 20
 class Rows:
     """Texts as numbers; `form` gives the signs of one."""
 
-    def __init__(self, texts: Sequence[str], vectors: Floats, form: SignsOf = signs) -> None:
+    def __init__(self, texts: Sequence[str], vectors: Floats, form: SignsOf = form_features) -> None:
         places = [np.array(pieces(text), np.intp) for text in texts]
         self._set(places, np.array([form(text) for text in texts], np.float32), vectors)
 

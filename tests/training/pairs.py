@@ -26,10 +26,10 @@ from forged.capture.rules.pair_model import (
     PairFile,
     PairLine,
     PairNumbers,
-    places_of,
-    rows_of,
-    signs_of,
-    together,
+    shared_feature_count,
+    sign_features,
+    vector_features,
+    word_buckets,
 )
 from forged.models import LAYERS
 from forged.text.linear import SIZE, weight
@@ -80,12 +80,12 @@ class Set:
 
     def __init__(self, pairs: Sequence[Pair], rows: Rows) -> None:
         self.right = np.array([pair.replaces for pair in pairs], np.float32)
-        self.form = np.array([signs_of(pair.newer, pair.older) for pair in pairs], np.float32)
+        self.form = np.array([sign_features(pair.newer, pair.older) for pair in pairs], np.float32)
         newer, older = (
             np.array([rows[text] for text in texts]) for texts in zip(*_texts(pairs), strict=True)
         )
-        self.rows, self.related = rows_of(newer, older), together(newer.shape[1])
-        self.places = [np.array(places_of(pair.newer, pair.older), np.intp) for pair in pairs]
+        self.rows, self.related = vector_features(newer, older), shared_feature_count(newer.shape[1])
+        self.places = [np.array(word_buckets(pair.newer, pair.older), np.intp) for pair in pairs]
 
     def table(self, which: NDArray[np.intp]) -> Table:
         places = [self.places[each] for each in which]

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from forged.capture.rules.replacement import terms
-from forged.capture.rules.slots import compared
+from forged.capture.rules.replacement import pair_features
+from forged.capture.rules.slots import signs_of_clauses
 from tests.training.pair_data import CHANGES, Pair, minds, written
 
 _RIDGE, _STEPS, _ROUNDS = 2.0, 40, 4
@@ -22,8 +22,8 @@ _RIDGE, _STEPS, _ROUNDS = 2.0, 40, 4
 
 def fitted(pairs: Sequence[Pair]) -> dict[str, float]:
     """The weights, the bias among them."""
-    judged_by = [(replaces, compared(newer, older)) for replaces, newer, older, _ in pairs]
-    found = [[terms(each) for each in signs] for _, signs in judged_by if signs]
+    judged_by = [(replaces, signs_of_clauses(newer, older)) for replaces, newer, older, _ in pairs]
+    found = [[pair_features(each) for each in signs] for _, signs in judged_by if signs]
     names = (*found[0][0], "bias")
     signals = [np.array([[*each.values(), 1.0] for each in clauses]) for clauses in found]
     answers = np.array([float(replaces) for replaces, signs in judged_by if signs])

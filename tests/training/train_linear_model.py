@@ -28,8 +28,8 @@ from forged.capture.linear_model import (
     LinearModelFile,
     StatementScorer,
     StatementWeights,
+    passage_score,
     request_score,
-    score,
     select_passages,
 )
 from forged.models import Purpose
@@ -143,7 +143,7 @@ def held_out(
         keep = {text: each.keep for text, each in judged.items()}.__getitem__
         for passage in select_passages(found_here, keep, -inf):
             notes = [number for number, note in enumerate(message.keep) if note.is_in(passage.text)]
-            kept.append((score(passage, keep), notes, place))
+            kept.append((passage_score(passage, keep), notes, place))
         if found_here:
             asked.append((request_score(found_here, judged), [*range(len(message.keep))], place))
     return sorted(kept, key=lambda each: -each[0]), sorted(asked, key=lambda each: -each[0])

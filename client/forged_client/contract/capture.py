@@ -22,7 +22,7 @@ CONTINUED_OVERLAP = 48_000
 
 
 class Captured(Reply, frozen=True, tag="captured"):
-    """Acknowledgement of a capture.
+    """Reply to Capture: the outcome, and counts of slices and of unread messages.
 
     `outcome` is accepted, coalesced, durable, or rejected with a `reason`. `durable` means that all parts are
     on disk. A part that is stored while others are missing is `accepted`. `slices` counts the pieces in which
@@ -35,12 +35,12 @@ class Captured(Reply, frozen=True, tag="captured"):
 
     @property
     def is_taken(self) -> bool:
-        """Return True if the daemon has what was sent."""
+        """Return True if the daemon accepted all that was sent."""
         return self.status == "ok" and self.outcome != "rejected"
 
 
 class Capture(Request[Captured], frozen=True, tag="capture"):
-    """Send a finished turn to the capture worker.
+    """Send a conversation window to the daemon, which classifies the new messages.
 
     `kind` is turn, compaction, explicit or session_end. `agent` is the name of the sender, as in `Retrieve`.
 
@@ -101,14 +101,14 @@ class CapturedEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CapturedPage(Reply, frozen=True, tag="captured_page"):
-    """Entries of the capture log, newest first; `total` counts all that match."""
+    """Reply to ListCaptured: entries of the capture log, newest first; `total` counts all that match."""
 
     captured: tuple[CapturedEntry, ...] = ()
     total: int = 0
 
 
 class _ListCapturedOptions(Request[CapturedPage], frozen=True, kw_only=True):
-    """Filters and a page of their result."""
+    """Optional fields of ListCaptured: filters, and the page of the result."""
 
     since: str = ""
     session_id: str = ""
@@ -129,7 +129,7 @@ class ListCaptured(_ListCapturedOptions, frozen=True, tag="list_captured"):
 
 
 class Undone(Reply, frozen=True, tag="undone"):
-    """Memories that were taken back, or with `preview` would be; `empty` if there are none."""
+    """Reply to Undo: memories that were taken back, or with `preview` would be; `empty` if none."""
 
     memories: tuple[MemoryRecord, ...] = ()
     trash: str = ""
@@ -137,7 +137,7 @@ class Undone(Reply, frozen=True, tag="undone"):
 
 
 class _UndoOptions(Request[Undone], frozen=True, kw_only=True):
-    """Session of the turn, and permission to change something."""
+    """Optional fields of Undo: the session, a preview, the expected memories, a key to send it twice."""
 
     session_id: str = ""
     preview: bool = False
@@ -161,17 +161,18 @@ class Undo(_UndoOptions, frozen=True, tag="undo"):
 
     @property
     def only_shows(self) -> bool:
+        """Return True for a preview, which changes nothing."""
         return self.preview
 
 
 class Paused(Reply, frozen=True, tag="paused"):
-    """Places where forged is paused: `*` for everything, else the tops of repositories."""
+    """Reply to Pause: where forged is paused, `*` for everything, else the tops of repositories."""
 
     paused: tuple[str, ...] = ()
 
 
 class _PauseOptions(Request[Paused], frozen=True, kw_only=True):
-    """Place to pause or resume."""
+    """Optional fields of Pause: everywhere or one repository, pause or resume."""
 
     everywhere: bool = False
     paused: bool = True
@@ -206,7 +207,7 @@ class DeadEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeadEvents(Reply, frozen=True, tag="dead_events"):
-    """Events that the action found.
+    """Reply to Dead: the events that the action listed, showed, retried or dropped.
 
     `missing` lists ids that are not dead any more, or that cannot be retried because their folder is
     elsewhere. `reason` explains the latter.
@@ -231,4 +232,5 @@ class Dead(Request[DeadEvents], frozen=True, tag="dead"):
 
     @property
     def only_shows(self) -> bool:
+        """Return True for the actions that change nothing."""
         return self.action in {"list", "show"}

@@ -29,7 +29,7 @@ class ImportedDraft(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ImportOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of one draft, or the result that it would have.
+    """Result of importing one draft; with `preview`, the result that it would have.
 
     `result` is one of: new; exists (the same text or file, under `memory_id`); conflict (the id exists with
     another content, and nothing is overwritten); secret (`reason` names its shape and never repeats it);
@@ -45,7 +45,7 @@ class ImportOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Imported(Reply, frozen=True, tag="imported"):
-    """Outcomes of an import, in the order of its drafts; `root` is their destination."""
+    """Reply to Import: outcomes in the order of its drafts; `root` is their destination."""
 
     outcomes: tuple[ImportOutcome, ...] = ()
     root: str = ""
@@ -77,4 +77,5 @@ class Import(Request[Imported], frozen=True, tag="import"):
 
     @property
     def only_shows(self) -> bool:
+        """Return True for a preview, which writes nothing."""
         return self.preview

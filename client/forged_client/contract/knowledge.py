@@ -10,7 +10,7 @@ from forged_client.envelope import Reply, Request
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
-    """Text with its source; a later text from the same source replaces it."""
+    """Text to be ingested, with its source; a later text from the same source replaces it."""
 
     source: str
     text: str
@@ -18,7 +18,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DocumentOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of one document, or the result that it would have.
+    """Result of ingesting one document; with `preview`, the result that it would have.
 
     `result` is one of: new; replaced (the source had another text); exists (the same text); completed (the
     same text with missing pieces); secret (`reason` names its shape); refused (`reason`; if the disk refused,
@@ -39,7 +39,7 @@ class DocumentOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ingested(Reply, frozen=True, tag="ingested"):
-    """Outcomes of documents, in their order; `root` is their destination."""
+    """Reply to Ingest: outcomes of documents, in their order; `root` is their destination."""
 
     outcomes: tuple[DocumentOutcome, ...] = ()
     root: str = ""
@@ -69,6 +69,7 @@ class Ingest(Request[Ingested], frozen=True, tag="ingest"):
 
     @property
     def only_shows(self) -> bool:
+        """Return True for a preview, which writes nothing."""
         return self.preview
 
 
@@ -90,7 +91,7 @@ class DocumentRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Documents(Reply, frozen=True, tag="documents"):
-    """Page of documents ordered by source; `total` counts all.
+    """Reply to ListDocuments: a page of documents ordered by source; `total` counts all.
 
     `reason` explains why documents of the team's server are missing.
     """
@@ -102,7 +103,7 @@ class Documents(Reply, frozen=True, tag="documents"):
 
 
 class ListDocuments(Request[Documents], frozen=True, kw_only=True, tag="list_documents"):
-    """List `limit` documents from `offset` on."""
+    """List `limit` stored documents from `offset` on, ordered by source."""
 
     effect = "read"
     needs = ("workspace", "memory")
@@ -113,7 +114,7 @@ class ListDocuments(Request[Documents], frozen=True, kw_only=True, tag="list_doc
 
 
 class DocumentRemoved(Reply, frozen=True, tag="document_removed"):
-    """Documents that were removed, and the count of their pieces.
+    """Reply to RemoveDocument: documents that were removed, and the count of their pieces.
 
     `waits`: the team's server gets the removal as soon as it answers.
     """
@@ -125,7 +126,7 @@ class DocumentRemoved(Reply, frozen=True, tag="document_removed"):
 
 
 class _RemoveDocumentOptions(Request[DocumentRemoved], frozen=True, kw_only=True):
-    """Place of the document, and the key of the request."""
+    """Optional fields of RemoveDocument: the workspace, and a key to send it twice."""
 
     workspace: str = ""
     key: str = ""

@@ -10,7 +10,7 @@ from forged_client.envelope import Reply, Request
 
 
 class Learned(Reply, frozen=True, tag="learned"):
-    """Progress with a past session.
+    """Reply to Learn: progress in classifying a past session, and proposals to review.
 
     `outcome` is classified (all that was sent), waiting (not all yet; `waits_for` may say why), or rejected
     with a `reason`. `to_review` counts proposals from past sessions of all roots that wait for the person.
@@ -45,11 +45,12 @@ class Learn(Request[Learned], frozen=True, tag="learn"):
 
     @property
     def only_shows(self) -> bool:
+        """Return True for a request that only asks for progress."""
         return not self.messages
 
 
 class PastSessions(Reply, frozen=True, tag="past_sessions"):
-    """Past sessions that were learned from, and the cost of another one.
+    """Reply to ListPast: past sessions that were learned from, and the cost of another one.
 
     `marks` has the mark of each session by agent and id. `classifier` is a model's name, or "" if no model is
     asked. One call takes at most `call_characters` of a session and about `call_tokens` more. Today

@@ -55,7 +55,7 @@ ALL_OVER: frozenset[Veto] = frozenset({"irony"})
 
 
 class DurabilityEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Entry of the file: a kind of sign or veto, with words, patterns and two examples."""
+    """Entry of durability.toml: a kind of sign or veto, with words, patterns and two examples."""
 
     kind: Kind | Veto
     language: Literal["", "de", "en", "es", "fr", "ja", "pt", "zh"]
@@ -66,7 +66,7 @@ class DurabilityEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def pattern(self) -> str:
-        """Return one regular expression for its words and patterns."""
+        """Return one regular expression for the entry's words and patterns."""
         edge = r"\b" if self.language in _SPACED else ""
         whole = f"{edge}(?:{'|'.join(self.words)}){edge}" if self.words else ""
         return "|".join(filter(None, (whole, *self.patterns)))
@@ -86,26 +86,26 @@ def lasting_category(sentence: str, neighbours: Iterable[str] = ()) -> Category 
     `neighbours` are the sentences next to it.
     """
     text = plain(sentence)
-    kinds = _matched("sign", text)
-    if _weight(kinds) - BRIEF * (_letters(text) < _FEW) < BAR or is_vetoed(sentence):
+    kinds = _matched_kinds("sign", text)
+    if _weight(kinds) - BRIEF * (_count_letters(text) < _FEW) < BAR or is_vetoed(sentence):
         return None
     return None if any(is_vetoed(each, _NEAR) for each in neighbours) else _category(kinds)
 
 
-def corrects(sentence: str) -> bool:
-    """Return True if a sentence may be a correction, so that a model is asked at once."""
-    kinds = _matched("sign", plain(sentence))
+def may_correct(sentence: str) -> bool:
+    """Return True if a sentence may be a correction, so that a model should be asked at once."""
+    kinds = _matched_kinds("sign", plain(sentence))
     return bool(kinds & {"wrong", "stop", "onward"}) and _weight(kinds) >= _HINT and not is_vetoed(sentence)
 
 
 def is_vetoed(sentence: str, of: frozenset[Veto] | None = None) -> bool:
-    """Return True if a veto is found in a sentence, or one of these kinds."""
-    return bool(_matched("veto", plain(sentence), of, any_is_enough=True))
+    """Return True if a sentence has a sign against keeping it; with `of`, one of these kinds."""
+    return bool(_matched_kinds("veto", plain(sentence), of, any_is_enough=True))
 
 
 def _weight(kinds: frozenset[str]) -> int:
-    """Return the weight of some kinds of signs."""
-    return sum(weight for kind, weight in signs().weights.items() if kind in kinds)
+    """Return the total weight of some kinds of signs."""
+    return sum(weight for kind, weight in durability_words().weights.items() if kind in kinds)
 
 
 def _category(kinds: frozenset[str]) -> Category:
@@ -119,19 +119,19 @@ def _category(kinds: frozenset[str]) -> Category:
     return Category.CODING_PREFERENCES if "taste" in kinds else Category.PROJECT_CONVENTIONS
 
 
-def _letters(text: str) -> int:
-    """Return the length of a text; Han and kana count twice."""
+def _count_letters(text: str) -> int:
+    """Return the count of characters in a text; Han and kana count twice."""
     return len(text) + len(_CJK.findall(text))
 
 
-def _matched(
+def _matched_kinds(
     table: Literal["sign", "veto"],
     text: str,
     of: frozenset[Veto] | None = None,
     *,
     any_is_enough: bool = False,
 ) -> frozenset[str]:
-    """Return the kinds of signs or vetoes that a text has."""
+    """Return the kinds of signs or vetoes that a text has; with `any_is_enough`, only the first."""
     found = set[str]()
     for kind, pattern in _compiled(table, _script(text)).items():
         if (of is None or kind in of) and pattern.search(text):
@@ -149,8 +149,8 @@ def _script(text: str) -> str:
 
 
 @functools.cache
-def signs() -> DurabilityWords:
-    """Return the contents of the file, read once."""
+def durability_words() -> DurabilityWords:
+    """Return the contents of durability.toml, read once."""
     with open(FILE, "rb") as file:
         return msgspec.convert(tomllib.load(file), DurabilityWords)
 
@@ -160,7 +160,7 @@ def _compiled(table: Literal["sign", "veto"], script: str) -> Mapping[str, re.Pa
     """Compile the patterns for a script, one for each kind."""
     languages = {"", script} if script else {"", *_SPACED}
     forms: dict[str, list[str]] = {}
-    for entry in getattr(signs(), table):
+    for entry in getattr(durability_words(), table):
         if entry.language in languages:
             forms.setdefault(entry.kind, []).append(entry.pattern)
     return {kind: re.compile(any_of(each), re.MULTILINE) for kind, each in forms.items()}

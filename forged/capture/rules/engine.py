@@ -23,7 +23,7 @@ from typing import Literal
 import msgspec
 
 from forged.capture.authorship import Statement, sentences, statements
-from forged.capture.rules.durability import ALL_OVER, corrects, is_vetoed, lasting_category
+from forged.capture.rules.durability import ALL_OVER, is_vetoed, lasting_category, may_correct
 from forged.capture.rules.requests import asks
 from forged.capture.text_patterns import fill_in, without_accents, word_patterns
 from forged.capture.values import Classified, KnownMemory, Proposal
@@ -61,7 +61,7 @@ Refine = Callable[[Event, Sequence[Statement], Sequence[Proposal]], Classified]
 
 
 class RuleClassifier:
-    """Classifier `builtin:rules`: it makes no call and costs nothing.
+    """Classifier `builtin:rules`: patterns find lasting statements; no call, no cost.
 
     `heads` returns current memories whose first line has a name, for statements that may replace one.
     `refine` may change the rules' proposals and adds further proposals and refusals.
@@ -76,16 +76,16 @@ class RuleClassifier:
     async def classify(
         self, event: Event, known: Sequence[KnownMemory], *, deadline: float, attempts: int
     ) -> Classified:
-        """Propose the lasting statements of the window's user messages, in their order."""
+        """Return proposals for the lasting statements that the user typed in the window, in their order."""
         del known, deadline, attempts  # only a model needs these
         said = still_meant(event)
-        kept = [*_kept(event.window, said)]
+        kept = [*_rule_proposals(event.window, said)]
         others = self._refine(event, said, kept) if self._refine is not None else None
-        proposals = _newest(others.proposals if others else kept)
+        proposals = _drop_replaced(others.proposals if others else kept)
         names = list(dict.fromkeys(name for each in proposals for name in given_up(each.content)))
         if names:
             heads = self._heads(event.id, names)
-            proposals = [_linked(proposal, heads) for proposal in proposals]
+            proposals = [_link_superseded(proposal, heads) for proposal in proposals]
         refused = others.refused if others else ()
         return Classified(tuple(proposals), author=Origin.TYPED, refused=refused)
 
@@ -99,8 +99,8 @@ def still_meant(event: Event) -> tuple[Statement, ...]:
     return tuple(each for each in said if each.message not in gone)
 
 
-def _kept(window: Sequence[Utterance], said: Sequence[Statement]) -> Iterator[Proposal]:
-    """Yield proposals of the rules for each message."""
+def _rule_proposals(window: Sequence[Utterance], said: Sequence[Statement]) -> Iterator[Proposal]:
+    """Yield the proposals that the rules find in each message of a window."""
     for place, each in groupby(said, key=attrgetter("message")):
         yield from proposals_in(window[place].text, [one.text for one in each])
 
@@ -112,14 +112,14 @@ def has_lead_in(sentence: str) -> bool:
 
 
 def is_urgent(typed: Sequence[str]) -> bool:
-    """Return True if a message lasts, corrects or asks to remember, so that it should not wait.
+    """Return True if a message holds or asks for something lasting, so that it should not wait.
 
     Only both ends of a long message are read. It takes milliseconds, at first some 0.3 s: call it in a
     thread.
     """
     said = [(end, [*sentences(end)]) for text in typed for end in _ends(text)]
     return any(
-        any(has_lead_in(each) or asks(each) or corrects(each) for each in of_end)
+        any(has_lead_in(each) or asks(each) or may_correct(each) for each in of_end)
         or proposals_in(text, of_end)
         for text, of_end in said
     )
@@ -131,7 +131,7 @@ def _ends(text: str) -> Iterator[str]:
 
 
 def proposals_in(text: str, of: Sequence[str] | None = None) -> list[Proposal]:
-    """Return proposals of one user message; `of` are its sentences if known."""
+    """Return the proposals that the rules find in one user message; `of` are its sentences if known."""
     found: list[Proposal | None] = []
     carried: frozenset[Flag] = frozenset()
     is_local = patterns().local.search(text) is not None
@@ -162,14 +162,14 @@ def _match_durability(said: Sequence[str], at: int, *, is_brief: bool) -> Propos
     category = lasting_category(said[at], neighbours)
     if category is None or patterns().mishap.search(said[at]):
         return None
-    content = presentable(_together(said, at) if is_brief else said[at])
+    content = presentable(_join_unvetoed(said, at) if is_brief else said[at])
     if len(content) > LONGEST or patterns().private.search(content):
         return None
     scope = scope_of(content)
     return Proposal(content, scope, _category_in_scope(category, scope, content))
 
 
-def _together(said: Sequence[str], at: int) -> str:
+def _join_unvetoed(said: Sequence[str], at: int) -> str:
     """Join a sentence with its neighbours up to a vetoed one."""
     first, last = at, at + 1
     while first > 0 and not is_vetoed(said[first - 1]):
@@ -198,26 +198,26 @@ def without_lead_ins(text: str, carried: frozenset[Flag] = frozenset()) -> tuple
 
 
 def _match_rule(text: str, flags: frozenset[Flag], raw: str, *, is_local: bool) -> Proposal | None:
-    """Return the proposal of a sentence that matches a rule, or None."""
+    """Return the proposal of a sentence that matches a pattern of rules.toml, or None."""
     content = presentable(text)
     bare = content.rstrip(".。")
     if len(content.encode()) < SHORTEST or len(content) > LONGEST or content.count('"') % 2:
         return None
-    category = _category(bare, flags)
+    category = _category_by_rule(bare, flags)
     # The veto is slow, so it comes last.
-    if category is None or any(one.search(each) for one in _against() for each in (text, raw)):
+    if category is None or any(one.search(each) for one in _excluding_patterns() for each in (text, raw)):
         return None
     scope = _scope(bare, category, is_local=is_local)
     return Proposal(content, scope, _category_in_scope(category, scope, bare))
 
 
-def _against() -> tuple[re.Pattern[str], ...]:
-    """Return the patterns that exclude a statement."""
+def _excluding_patterns() -> tuple[re.Pattern[str], ...]:
+    """Return the patterns of statements that no rule keeps."""
     return patterns().veto, patterns().private
 
 
-def _category(text: str, flags: frozenset[Flag]) -> Category | None:
-    """Return the category of a statement, or None if no rule matches."""
+def _category_by_rule(text: str, flags: frozenset[Flag]) -> Category | None:
+    """Return the category of a statement by the rule that it matches, or None."""
     statement = statement_in(text)
     if statement is None and not flags & {"correcting", "firm"}:
         return None
@@ -236,7 +236,7 @@ _ALWAYS_REPO = (Category.PATTERNS, Category.ARCHITECTURAL_DECISIONS)
 
 
 def _scope(text: str, category: Category, *, is_local: bool) -> Scope:
-    """Return the scope by a statement's words; an order holds in its repository."""
+    """Return the scope of a statement by its words and category."""
     is_projects = is_local or category in _ALWAYS_REPO or patterns().project.search(text) is not None
     is_persons = not is_projects and (
         patterns().personal.match(text) is not None or patterns().speech.search(text) is not None
@@ -264,27 +264,27 @@ def presentable(text: str) -> str:
     first = bare.split(maxsplit=1)[0]
     is_name = any(mark in first for mark in "._/\\()")  # `schema.sql` is not capitalised
     start = bare[0] if is_name else bare[0].upper()
-    return f"{start}{bare[1:]}{'。' if _is_cjk(bare) else '.'}"
+    return f"{start}{bare[1:]}{'。' if _has_han(bare) else '.'}"
 
 
-def _is_cjk(text: str) -> bool:
+def _has_han(text: str) -> bool:
     """Return True if a text has a Chinese character."""
     return re.search(r"[\u4e00-\u9fff]", text) is not None
 
 
-def _linked(proposal: Proposal, heads: Sequence[KnownMemory]) -> Proposal:
-    """Let a proposal supersede the head that it gives up."""
+def _link_superseded(proposal: Proposal, heads: Sequence[KnownMemory]) -> Proposal:
+    """Return a proposal that supersedes the one current memory that it gives up, if there is one."""
     rivals = [head for head in heads if head.scope == proposal.scope]
-    index = replaced(proposal.content, [head.first_line for head in rivals])
+    index = index_of_given_up(proposal.content, [head.first_line for head in rivals])
     return proposal if index is None else msgspec.structs.replace(proposal, supersedes=rivals[index].id)
 
 
-def _newest(proposals: Sequence[Proposal]) -> list[Proposal]:
-    """Drop statements that a later one of the window replaces, as windows repeat."""
+def _drop_replaced(proposals: Sequence[Proposal]) -> list[Proposal]:
+    """Drop proposals that a later one of the window replaces, as windows repeat."""
     kept: list[Proposal] = []
     for proposal in proposals:
         rivals = [other for other in kept if other.scope == proposal.scope]
-        index = replaced(proposal.content, [rival.content for rival in rivals])
+        index = index_of_given_up(proposal.content, [rival.content for rival in rivals])
         if index is not None:
             kept.remove(rivals[index])
         kept.append(proposal)
@@ -292,7 +292,7 @@ def _newest(proposals: Sequence[Proposal]) -> list[Proposal]:
 
 
 class LeadIn(msgspec.Struct, frozen=True):
-    """Pattern that is removed from the start of a sentence."""
+    """Words before a statement ("From now on,") that are removed, and their meaning."""
 
     pattern: re.Pattern[str]
     flag: Flag = ""
@@ -310,8 +310,8 @@ class StatementForm(msgspec.Struct, frozen=True):
     is_order: bool = False
 
 
-class Replacement(msgspec.Struct, frozen=True):
-    """Form of giving something up, named by the group `old`."""
+class GivingUpForm(msgspec.Struct, frozen=True):
+    """Form of a statement that gives something up; the group `old` names the thing."""
 
     pattern: re.Pattern[str]
 
@@ -329,7 +329,7 @@ class Patterns(msgspec.Struct, frozen=True):
 
     lead_ins: tuple[LeadIn, ...] = msgspec.field(name="lead_in")
     statements: tuple[StatementForm, ...] = msgspec.field(name="statement")
-    replacements: tuple[Replacement, ...] = msgspec.field(name="replaces")
+    replacements: tuple[GivingUpForm, ...] = msgspec.field(name="replaces")
     trailing: re.Pattern[str]
     corrected: re.Pattern[str]
     firm: re.Pattern[str]
@@ -347,7 +347,7 @@ class Patterns(msgspec.Struct, frozen=True):
 
 
 def statement_in(text: str) -> StatementForm | None:
-    """Return the first form that a text begins with, or None."""
+    """Return the first form of rules.toml that the beginning of a text matches, or None."""
     found = _any_statement().match(text)
     return None if found is None else patterns().statements[int((found.lastgroup or "")[1:])]
 
@@ -361,7 +361,7 @@ def _any_statement() -> re.Pattern[str]:
 
 @functools.cache
 def patterns() -> Patterns:
-    """Return the compiled patterns, read once."""
+    """Return the contents of rules.toml with compiled patterns, read once."""
     with open(FILE, "rb") as text:
         file = tomllib.load(text)
     words = word_patterns(file["words"])
@@ -393,8 +393,8 @@ def scope_of(sentence: str, otherwise: Scope = Scope.REPO) -> Scope:
     return Scope.USER if words.person.search(text) else otherwise
 
 
-def replaced(content: str, lines: Sequence[str]) -> int | None:
-    """Return the index of the only line with what `content` gives up.
+def index_of_given_up(content: str, lines: Sequence[str]) -> int | None:
+    """Return the index of the only line that affirms the thing that `content` gives up, or None.
 
     Returns None for no such line or several: a missing link does little harm, and a wrong one hides a valid
     memory.

@@ -1,7 +1,7 @@
 """Model of statement pairs: estimates replacements from signs, words and vectors.
 
-`make linear-models` trains it with `signs_of`, `places_of` and `rows_of`. Raises msgspec.MsgspecError for an
-invalid file, and ValueError for vectors of another size than in training.
+`make linear-models` trains it with `sign_features`, `word_buckets` and `vector_features`. Raises
+msgspec.MsgspecError for an invalid file, and ValueError for vectors of another size than in training.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PIECES = re.compile(r"[^\W_]+|[?!:]")
 
 @functools.cache
 def pair_model() -> PairModel:
-    """Return the shipped model, read once."""
+    """Return the shipped model of statement pairs, read once."""
     with open(FILE, "rb") as file:
         return PairModel(msgspec.msgpack.decode(file.read(), type=PairFile).numbers)
 
@@ -65,7 +65,7 @@ class PairNumbers(msgspec.Struct, frozen=True):
 
 
 class PairFile(msgspec.Struct, frozen=True):
-    """Shipped model file. `data` is a hash of the training data, `engine` names the model of the vectors."""
+    """Shipped file of the pair model, with a hash of its data and the name of the vectors' model."""
 
     data: str
     engine: str
@@ -73,33 +73,33 @@ class PairFile(msgspec.Struct, frozen=True):
 
 
 class PairModel:
-    """Scores pairs of texts."""
+    """Scores pairs of a newer and an older text as replacements."""
 
     def __init__(self, numbers: PairNumbers) -> None:
         self.bar, self.proposed, self.doubted = numbers.bar, numbers.proposed, numbers.doubted
         self._near, self._replaces, self._related = (
             numbers.near,
-            *map(_Line, (numbers.replaces, numbers.related)),
+            *map(_LoadedPairLine, (numbers.replaces, numbers.related)),
         )
 
     def scores(self, newer: str, older: Sequence[str], rows: RowsOf) -> list[float]:
         """Return the score in nats of a replacement for each older text; -inf if they are unrelated."""
         if not older:
             return []
-        form = np.array([signs_of(newer, each) for each in older], np.float32)
+        form = np.array([sign_features(newer, each) for each in older], np.float32)
         table = np.frombuffer(b"".join(rows[each] for each in (*older, newer)), np.float32)
         table = table.reshape(len(older) + 1, -1)
-        dense = np.hstack([rows_of(np.broadcast_to(table[-1], table[:-1].shape), table[:-1]), form])
-        pieces = [places_of(newer, each) for each in older]
-        is_near = self._related.of(dense, form.shape[1], pieces) > self._near
+        dense = np.hstack([vector_features(np.broadcast_to(table[-1], table[:-1].shape), table[:-1]), form])
+        pieces = [word_buckets(newer, each) for each in older]
+        is_near = self._related.values(dense, form.shape[1], pieces) > self._near
         found: list[float] = np.where(
-            is_near, self._replaces.of(dense, form.shape[1], pieces), -np.inf
+            is_near, self._replaces.values(dense, form.shape[1], pieces), -np.inf
         ).tolist()
         return found
 
 
-class _Line:
-    """Linear function of pairs, ready to compute."""
+class _LoadedPairLine:
+    """Linear function of text pairs with its weights unpacked, ready to compute."""
 
     def __init__(self, line: PairLine) -> None:
         self._signs = np.array(line.signs, np.float32)
@@ -107,39 +107,39 @@ class _Line:
         self._rows = np.concatenate([np.array(line.alike, np.float32), places])
         self._pieces = np.frombuffer(line.pieces, np.int8) * np.float32(line.pieces_step)
 
-    def of(self, dense: Floats, signs: int, pieces: Sequence[Sequence[int]]) -> Floats:
-        """Return its values; the last columns are `signs`."""
+    def values(self, dense: Floats, signs: int, pieces: Sequence[Sequence[int]]) -> Floats:
+        """Return the function's value for each pair; the last columns of `dense` are `signs`."""
         width = len(self._rows)
         if width > dense.shape[1] - signs:
             raise ValueError(f"{dense.shape[1] - signs} numbers of rows for a line of {width}")
         found: Floats = dense[:, :width] @ self._rows + dense[:, -signs:] @ self._signs
-        return found + np.array([self._said(each) for each in pieces], np.float32)
+        return found + np.array([self._word_sum(each) for each in pieces], np.float32)
 
-    def _said(self, places: Sequence[int]) -> float:
-        """Return the sum of the weights of words."""
+    def _word_sum(self, places: Sequence[int]) -> float:
+        """Return the scaled sum of the weights of a pair's word features."""
         if not len(self._pieces) or not places:
             return 0.0
         return float(self._pieces[list(places)].sum()) * weight(len(places))
 
 
-def signs_of(newer: str, older: str) -> tuple[float, ...]:
-    """Return all signs of a pair, then if any is of both texts; the last is always 1."""
+def sign_features(newer: str, older: str) -> tuple[float, ...]:
+    """Return the signs of a newer and an older text as features; the last one is always 1."""
     found = pair_signs(newer, older)
     return (*msgspec.structs.astuple(found), float(_is_of_both(found)), 1.0)
 
 
 def _is_of_both(found: PairSigns) -> bool:
-    """Return True if a sign shows that the texts are related."""
+    """Return True if a sign shows that both texts are related."""
     return any((found.shared, found.given_up, found.value, found.number, found.version))
 
 
-def places_of(newer: str, older: str) -> tuple[int, ...]:
-    """Return the table indexes of a pair's words, each once, in order."""
-    return tuple(sorted({crc32(piece.encode()) % SIZE for piece in _pieces(newer, older)}))
+def word_buckets(newer: str, older: str) -> tuple[int, ...]:
+    """Return the hashed table indexes of a pair's word features, each once, in order."""
+    return tuple(sorted({crc32(piece.encode()) % SIZE for piece in _word_features(newer, older)}))
 
 
-def rows_of(newer: Floats, older: Floats) -> Floats:
-    """Return features of pairs of vectors, one pair a row.
+def vector_features(newer: Floats, older: Floats) -> Floats:
+    """Return features of pairs of vectors (newer, older), one pair a row.
 
     First comes the similarity of each layer, then products and differences, then both vectors.
     """
@@ -150,22 +150,22 @@ def rows_of(newer: Floats, older: Floats) -> Floats:
     return found
 
 
-def together(row: int) -> int:
-    """Return how many of these features, the first ones, are of both vectors."""
+def shared_feature_count(row: int) -> int:
+    """Return how many vector features, the first ones, combine both vectors of width `row`."""
     return len(LAYERS) + 2 * row
 
 
 def _by_layer(rows: Floats) -> Floats:
-    """Split rows into normalised layers."""
+    """Split vectors into the layers of the local model, and normalise each."""
     layers = rows.reshape(len(rows), len(LAYERS), -1)
     found: Floats = layers / np.maximum(np.linalg.norm(layers, axis=2, keepdims=True), np.float32(1e-9))
     return found
 
 
-def _pieces(newer: str, older: str) -> Iterator[str]:
-    """Yield the word features of a pair."""
-    said = _said(newer)
-    new, old = set(_words(said)), set(_words(_said(older)))
+def _word_features(newer: str, older: str) -> Iterator[str]:
+    """Yield the word features of a newer and an older text."""
+    said = _tokens(newer)
+    new, old = set(_words_and_beginnings(said)), set(_words_and_beginnings(_tokens(older)))
     yield from (f"n{word}" for word in new - old)
     yield from (f"o{word}" for word in old - new)
     yield from (f"b{word}" for word in new & old)
@@ -173,11 +173,12 @@ def _pieces(newer: str, older: str) -> Iterator[str]:
     yield from (f"^{word}" for word in said[:1])
 
 
-def _said(text: str) -> list[str]:
+def _tokens(text: str) -> list[str]:
+    """Return the words and marks of a text in lower case, with digits as 0."""
     return _PIECES.findall(re.sub(r"\d", "0", text.lower()))
 
 
-def _words(said: list[str]) -> Iterator[str]:
+def _words_and_beginnings(said: list[str]) -> Iterator[str]:
     """Yield words and their beginnings; without blanks, characters and pairs of them."""
     for word in said:
         if CJK.search(word):

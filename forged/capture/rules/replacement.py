@@ -18,13 +18,13 @@ from forged.capture.rules.slots import (
     PairSigns,
     are_parallel,
     clauses,
-    compared,
     gives_up,
     is_about_the_same,
     opening,
     pair_signs,
     says_something,
-    without_marks,
+    signs_of_clauses,
+    without_commits_and_dates,
     word_lists,
 )
 
@@ -49,7 +49,7 @@ def replaced_by(
     penalties: Sequence[float] = (),
     plainly: bool = False,
 ) -> int | None:
-    """Return the index of the one of `older` texts that `newer` replaces, or None.
+    """Return the index of the text among `older` that `newer` replaces, or None.
 
     The texts must show it (`is_evident`, with `plainly` or without). `penalty`, and `penalties` of each older
     text, raise the bar, as does the number of memories that they are `among`. A text without a vector is too
@@ -62,18 +62,18 @@ def replaced_by(
         )
     bar = pair_model().bar + penalty + math.log(among or max(1, len(older)))
     least = [bar + more for more in penalties or [0.0] * len(older)]
-    for place in _above(newer, older, rows, least):
+    for place in _indexes_above_bar(newer, older, rows, least):
         if is_evident(newer, older[place], plainly=plainly):
             return place
-    return _given_up(newer, older)
+    return _index_of_given_up(newer, older)
 
 
 def may_contradict(newer: str, older: Sequence[str], *, rows: RowsOf = NO_ROWS) -> int | None:
-    """Return the index of the one of `older` texts that may contradict `newer`, or None."""
+    """Return the index of the text among `older` that may contradict `newer`, or None."""
     newer, older = opening(newer), [*map(opening, older)]
     if newer not in rows:
-        return _differs_by_words(newer, older)
-    return next(iter(_above(newer, older, rows, [pair_model().doubted] * len(older))), None)
+        return _contradicted_by_words(newer, older)
+    return next(iter(_indexes_above_bar(newer, older, rows, [pair_model().doubted] * len(older))), None)
 
 
 def may_replace(newer: str, older: str, *, rows: RowsOf = NO_ROWS) -> bool:
@@ -85,8 +85,8 @@ def may_replace(newer: str, older: str, *, rows: RowsOf = NO_ROWS) -> bool:
     return is_shown and pair_model().scores(newer, [older], rows)[0] > pair_model().proposed
 
 
-def _above(newer: str, older: Sequence[str], rows: RowsOf, least: Sequence[float]) -> list[int]:
-    """Return the indexes of texts with a score above their bar, best first."""
+def _indexes_above_bar(newer: str, older: Sequence[str], rows: RowsOf, least: Sequence[float]) -> list[int]:
+    """Return the indexes of older texts with a model score above their bar, best first."""
     places = [place for place, text in enumerate(older) if text in rows]
     scores = pair_model().scores(newer, [older[place] for place in places], rows)
     above = {place: score - least[place] for place, score in zip(places, scores, strict=True)}
@@ -102,7 +102,7 @@ def _replaced_by_words(
     penalties: Sequence[float] = (),
     plainly: bool = False,
 ) -> int | None:
-    """Return the index of the replaced text by words alone."""
+    """Return the index of the text that a newer one replaces, judged without vectors, or None."""
     penalties = penalties or [0.0] * len(older)
     weights = _weights(newer, older, penalties)
     # Evidence is slow, so only likely texts are checked, the likeliest first.
@@ -110,12 +110,16 @@ def _replaced_by_words(
     for place in sorted(likely, key=lambda at: -weights[at]):
         if is_evident(newer, older[place], plainly=plainly):
             is_sure = weights[place] - math.log(among or len(older)) > _ENOUGH + penalty
-            return place if is_sure or _is_plain(newer, older[place], penalty + penalties[place]) else None
+            return (
+                place
+                if is_sure or _is_plain_replacement(newer, older[place], penalty + penalties[place])
+                else None
+            )
     return None
 
 
 def is_evident(newer: str, older: str, *, plainly: bool = False) -> bool:
-    """Return True if the texts themselves show a replacement.
+    """Return True if the wording of a newer and an older text shows a replacement.
 
     The newer one gives up the older text's value, or puts another value in its slot. Without `plainly`, a
     sign of change about the same subject is enough. Parallel statements ("commits in English", "notes in
@@ -126,12 +130,15 @@ def is_evident(newer: str, older: str, *, plainly: bool = False) -> bool:
         return False
     is_change = pair_signs(newer, older).change > 0
     is_same = is_about_the_same(newer, older)
-    found = compared(without_marks(newer), without_marks(older))
-    return any(named or _shows(each, plainly=plainly, is_change=is_change, is_same=is_same) for each in found)
+    found = signs_of_clauses(without_commits_and_dates(newer), without_commits_and_dates(older))
+    return any(
+        named or _shows_replacement(each, plainly=plainly, is_change=is_change, is_same=is_same)
+        for each in found
+    )
 
 
-def _given_up(newer: str, older: Sequence[str]) -> int | None:
-    """Return the index of the only older text that the newer one names as given up."""
+def _index_of_given_up(newer: str, older: Sequence[str]) -> int | None:
+    """Return the index of the older text that the newer one names as given up, if it is only one."""
     places = [
         place
         for place, each in enumerate(older)
@@ -140,26 +147,27 @@ def _given_up(newer: str, older: Sequence[str]) -> int | None:
     return places[0] if len(places) == 1 else None
 
 
-def _shows(found: PairSigns, *, plainly: bool, is_change: bool, is_same: bool) -> bool:
-    if _slot(found) and (found.shared or is_change):
+def _shows_replacement(found: PairSigns, *, plainly: bool, is_change: bool, is_same: bool) -> bool:
+    """Return True if signs show another value in a slot, or without `plainly` a change."""
+    if _slot_sign(found) and (found.shared or is_change):
         return True
-    return not plainly and is_same and _has_to_do(found) and bool(is_change or found.leaves)
+    return not plainly and is_same and _are_related(found) and bool(is_change or found.leaves)
 
 
-def _differs_by_words(newer: str, older: Sequence[str]) -> int | None:
-    """Return the index of a possibly contradicting text by words alone."""
+def _contradicted_by_words(newer: str, older: Sequence[str]) -> int | None:
+    """Return the index of the text that a newer one may contradict, judged without vectors."""
     weights = _weights(newer, older, [0.0] * len(older))
     most = max(weights, default=-math.inf)
     return weights.index(most) if most - math.log(max(1, len(weights))) > _DOUBTED else None
 
 
 def _weights(newer: str, older: Sequence[str], penalties: Sequence[float]) -> list[float]:
-    """Return the weight of each older text minus its penalty."""
+    """Return the weight for replacement of each older text minus its penalty."""
     return [_weight_of(newer, each) - penalty for each, penalty in zip(older, penalties, strict=True)]
 
 
 def _may_replace_by_words(newer: str, older: str) -> bool:
-    """Return True if words alone support a replacement."""
+    """Return True if a model's replacement is supported, judged without vectors."""
     if not says_something(older) or _ends_otherwise(newer, older):
         return True
     return is_evident(newer, older) and _weight_of(newer, older) > _PROPOSED
@@ -174,43 +182,44 @@ def _ends_otherwise(newer: str, older: str) -> bool:
 
 @functools.lru_cache(maxsize=256)  # the same pairs are asked for replacement and contradiction
 def _weight_of(newer: str, older: str) -> float:
-    """Return the highest weight of the texts and their clauses."""
-    return max(map(_weight, filter(_has_to_do, compared(newer, older))), default=-math.inf)
+    """Return the highest weight for replacement among the two texts and their clauses."""
+    return max(map(_score_of_signs, filter(_are_related, signs_of_clauses(newer, older))), default=-math.inf)
 
 
-def _has_to_do(found: PairSigns) -> bool:
-    """Return True if two texts are related."""
-    return bool(found.shared or found.given_up or _slot(found))
+def _are_related(found: PairSigns) -> bool:
+    """Return True if the signs of two texts show that they are related."""
+    return bool(found.shared or found.given_up or _slot_sign(found))
 
 
-def _is_plain(newer: str, older: str, penalty: float) -> bool:
-    """Return True if a clause plainly replaces the older text."""
+def _is_plain_replacement(newer: str, older: str, penalty: float) -> bool:
+    """Return True if the newer text or one of its clauses plainly replaces the older text."""
     found = (pair_signs(each, older) for each in (newer, *clauses(newer)))
-    return any(_weight(each) > _ENOUGH + penalty and _is_of_the_same(each) for each in found)
+    return any(_score_of_signs(each) > _ENOUGH + penalty and _is_same_slot(each) for each in found)
 
 
-def _is_of_the_same(found: PairSigns) -> bool:
-    """Return True if two texts are about the same slot."""
+def _is_same_slot(found: PairSigns) -> bool:
+    """Return True if the signs of two texts show one subject and slot."""
     if found.apart:
         return False
     if found.shared >= _SAME:
-        return bool(found.led or _slot(found))
-    return found.shared >= _SAME_SLOT and _slot(found) > 0 and found.strange < _STRANGE
+        return bool(found.led or _slot_sign(found))
+    return found.shared >= _SAME_SLOT and _slot_sign(found) > 0 and found.strange < _STRANGE
 
 
-def _slot(found: PairSigns) -> float:
-    """Return the weight of another value in a slot."""
+def _slot_sign(found: PairSigns) -> float:
+    """Return the strongest sign of another value in the same slot."""
     return max(found.value, found.number, found.version)
 
 
-def _weight(found: PairSigns) -> float:
+def _score_of_signs(found: PairSigns) -> float:
+    """Return the weight in nats for a replacement, by the weights of slots.toml."""
     worth = word_lists().weights
-    return worth["bias"] + sum(worth[name] * value for name, value in terms(found).items())
+    return worth["bias"] + sum(worth[name] * value for name, value in pair_features(found).items())
 
 
-def terms(found: PairSigns) -> dict[str, float]:
-    """Return the weighed terms: signs and products of two of them."""
-    slot, about, near = _slot(found), min(1.0, 2 * found.shared), 1 - found.strange
+def pair_features(found: PairSigns) -> dict[str, float]:
+    """Return the weighed features of a newer and an older text: signs and products of two."""
+    slot, about, near = _slot_sign(found), min(1.0, 2 * found.shared), 1 - found.strange
     plain = ("led", "value", "number", "version", "given_up", "change", "adds", "flips", "leaves")
     found_terms: dict[str, float] = {name: getattr(found, name) for name in plain}
     found_terms |= {"about": about, "near": near, "slot_change": slot * found.change}

@@ -52,7 +52,7 @@ _FORGETTING: tuple[Kind, ...] = ("forgets", "drops")
 
 
 class Wording(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Entry of the file: a kind of request with its pattern and two examples."""
+    """Entry of requests.toml: a kind of request with its pattern and two examples."""
 
     kind: Kind
     language: str
@@ -62,7 +62,7 @@ class Wording(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     no: str
 
     def is_in(self, sentence: str) -> bool:
-        """Return True if it matches a sentence."""
+        """Return True if the wording's pattern matches a sentence."""
         form = _compiled(self.pattern)
         look = form.match if self.kind in {"goes_on", "states"} else form.search
         return look(plain(sentence)) is not None
@@ -71,35 +71,37 @@ class Wording(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def asks(text: str) -> bool:
     """Return True if a sentence of a text asks to remember something and does not negate it."""
     text = text if len(text) <= 2 * _ENDS else f"{text[:_ENDS]}\n{text[-_ENDS:]}"
-    return any(_asks(plain(sentence)) for sentence in _SENTENCES.split(text) if sentence)
+    return any(_asks_plain(plain(sentence)) for sentence in _SENTENCES.split(text) if sentence)
 
 
 @functools.lru_cache(256)  # several callers ask about the same sentences
-def _asks(sentence: str) -> bool:
-    is_asked = _is_in("asks", sentence) and not _is_in("question", sentence)
+def _asks_plain(sentence: str) -> bool:
+    """Return True if a plain sentence asks to remember something and does not negate it."""
+    is_asked = _has_kind("asks", sentence) and not _has_kind("question", sentence)
     # Negations are slow, so they are checked last.
-    return (is_asked or _is_in("polite", sentence)) and not any(
-        _is_in(each, sentence) for each in ("not", "refuses", "forgets")
+    return (is_asked or _has_kind("polite", sentence)) and not any(
+        _has_kind(each, sentence) for each in ("not", "refuses", "forgets")
     )
 
 
-def _is_in(kind: Kind, sentence: str) -> bool:
+def _has_kind(kind: Kind, sentence: str) -> bool:
+    """Return True if a plain sentence matches a wording of a kind."""
     return form_of(kind).search(sentence) is not None
 
 
-def begins_with_request(clause: str) -> bool:
+def begins_by_asking(clause: str) -> bool:
     """Return True if a clause begins with a request to remember."""
     found = form_of("asks").search(said := plain(clause))
-    return found is not None and found.start() <= _BEGINNING and _asks(said)
+    return found is not None and found.start() <= _BEGINNING and _asks_plain(said)
 
 
 def without_request(text: str) -> str:
-    """Return the plain text without the words of a request."""
+    """Return a text in plain form without the words that ask to remember."""
     return form_of("asks").sub(" ", plain(text))
 
 
 def outside_request(text: str) -> str:
-    """Return the plain text without clauses that ask, unless nothing is left."""
+    """Return a text in plain form without clauses that ask to remember, unless nothing is left."""
     clauses = [each for each in _CLAUSES.split(plain(text)) if each and not form_of("asks").search(each)]
     return ", ".join(clauses) if sum(map(len, clauses)) >= _CLAUSE else without_request(text)
 
@@ -118,7 +120,7 @@ def words_to_forget(sentence: str) -> frozenset[str]:
 
 
 def names_memory(sentence: str) -> bool:
-    """Return True if a sentence surely means memory: "forget that", not "forget vitest"."""
+    """Return True if a request to forget surely means memory: "forget that", not "forget vitest"."""
     return form_of("forgets").search(plain(sentence)) is not None
 
 
@@ -129,7 +131,7 @@ def forgets(said: str) -> bool:
 
 @functools.cache
 def wordings() -> tuple[Wording, ...]:
-    """Return all wordings of the file."""
+    """Return all wordings of requests.toml, read once."""
     with open(FILE, "rb") as text:
         file = tomllib.load(text)
     words = word_patterns(file["words"])
@@ -139,7 +141,7 @@ def wordings() -> tuple[Wording, ...]:
 
 @functools.cache
 def form_of(kind: Kind) -> re.Pattern[str]:
-    """Return the pattern of all wordings of a kind, for plain texts."""
+    """Return one pattern for all wordings of a kind of request; it matches plain texts."""
     return _compiled(any_of(each.pattern for each in wordings() if each.kind == kind))
 
 
@@ -148,6 +150,6 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(_LITERALS.sub(lambda found: found[1] or found[0].lower(), without_accents(pattern)))
 
 
-def letters(text: str) -> int:
-    """Return the length of a text in letters; a character of Han or kana counts twice."""
+def letters_in(text: str) -> int:
+    """Return the count of letters in a text; a character of Han or kana counts twice."""
     return len(_LETTERS.findall(text)) + len(CJK.findall(text))

@@ -47,12 +47,10 @@ _PORT_DIGITS = 4
 _LETTER = rf"[^\W{_UNSPACED}]"
 _IS_LETTER, _ENDING = re.compile(_LETTER), re.compile(rf"[^\W\d{_UNSPACED}]*")
 _IS_UNSPACED, _BLANK = re.compile(rf"[{_PAIRED}\u30a1-\u30fe]"), re.compile(r"\s")
-# Characters of a text that are compared. A longer one is cut at the end of a line, a sentence or a word
-# within the last quarter.
+# Most compared characters of a text; a longer one is cut at a line, sentence or word in its last quarter.
 MOST_COMPARED = 2048
 _CUTS = tuple(re.compile(rf"(?s:.*){end}") for end in (r"\n", r"(?:[.!?…](?=\s)|[。！？])", r"\s"))
-# Marks between clauses; most clauses that are compared; words, or bytes without blanks, of a clause that says
-# something by itself.
+# Marks between clauses; most compared clauses; words, or bytes without blanks, of one that says something.
 _ENDS = re.compile(r"(?<=[.!?;:,])\s+|\.\.+|\n|\s[-–—]\s|[。，；！？、]|\bbtw\b")
 _MOST_CLAUSES, _CLAUSE_WORDS, _CLAUSE_BYTES = 16, 3, 15
 # Letters of the shortest common beginning, and of the shortest part of a compound, that make two words equal.
@@ -70,7 +68,7 @@ _COMMIT = re.compile(r"\b(?=\d*[a-f])(?=[a-f]*\d)[0-9a-f]{7,40}\b|[(`]\d{7,40}[)
 
 
 def opening(text: str, most: int = MOST_COMPARED) -> str:
-    """Return the part of a text that is compared: all, or its beginning up to a limit."""
+    """Return the beginning of a text that is compared: up to `most` characters, cut at a sentence."""
     if len(text) <= most or len(text := text.strip()) <= most:
         return text
     cuts = (cut.match(text, 3 * most // 4, most) for cut in _CUTS)
@@ -78,7 +76,7 @@ def opening(text: str, most: int = MOST_COMPARED) -> str:
 
 
 class PairSigns(msgspec.Struct, frozen=True):
-    """Signs of a pair of texts, each from 0 to 1; all 0 if they are unrelated."""
+    """Signs that a newer text replaces an older one, each from 0 to 1; all 0 if unrelated."""
 
     shared: float = 0.0  # share of the older one's subject words in the newer one
     led: float = 0.0  # the first of these is among them
@@ -95,11 +93,11 @@ class PairSigns(msgspec.Struct, frozen=True):
 
 
 def pair_signs(newer: str, older: str) -> PairSigns:
-    """Return the signs of two statements."""
+    """Compare two statements as wholes, and return the signs of a replacement."""
     new, old = slots_of(newer), slots_of(older)
     common = [any(_related(word, other) for other in new.topics) for word in old.topics]
-    values = _replaced(new.values, old.values)
-    numbers = _replaced(new.numbers, old.numbers)
+    values = _value_change(new.values, old.values)
+    numbers = _value_change(new.numbers, old.numbers)
     named = any(each in new.text for found in old.values.values() for each in found)
     named = (named and bool(values)) or _names_number(new.numbers, old.numbers)
     return PairSigns(
@@ -108,7 +106,7 @@ def pair_signs(newer: str, older: str) -> PairSigns:
         value=values,
         number=numbers,
         version=float(_is_new_version(new.numbers, old.numbers)),
-        strange=_strange(new.topics[:3], old),
+        strange=_strange_share(new.topics[:3], old),
         given_up=float(named and new.change),
         change=float(new.change),
         adds=float(new.adds),
@@ -120,8 +118,8 @@ def pair_signs(newer: str, older: str) -> PairSigns:
     )
 
 
-def compared(newer: str, older: str) -> list[PairSigns]:
-    """Return signs of the whole texts, then of each pair of clauses; empty if they are parallel."""
+def signs_of_clauses(newer: str, older: str) -> list[PairSigns]:
+    """Return signs of the whole texts and of all pairs of their clauses; none if they are parallel."""
     whole = pair_signs(newer, older)
     if whole.apart:
         return []
@@ -147,7 +145,7 @@ def _is_clause(part: str) -> bool:
 
 
 def gives_up(newer: str, older: str) -> bool | None:
-    """Return True if the newer text gives up the older one's value; None if it names nothing.
+    """Return True if the newer text says that the older one's value is given up; None if it names none.
 
     Only names count, as in "not with black": values, numbers, and words with a capital or a digit.
     """
@@ -164,18 +162,18 @@ def gives_up(newer: str, older: str) -> bool | None:
 
 def is_about_the_same(newer: str, older: str, *, least: int = 1) -> bool:
     """Return True if two texts share at least `least` words that are no words of change."""
-    ours, theirs = (_subject(slots_of(text)) for text in (newer, older))
+    ours, theirs = (_subject_words(slots_of(text)) for text in (newer, older))
     return sum(any(_related(one, other) for one in ours) for other in theirs) >= least
 
 
-def _subject(read: SlotTable) -> list[str]:
+def _subject_words(read: SlotTable) -> list[str]:
     """Return the words of a statement's subject."""
     change = word_lists().phrases["change"]
     said = {word for found in change.finditer(read.text) for word in words_in(found[0])}
     return [word for word in read.topics if word not in said]
 
 
-def without_marks(text: str) -> str:
+def without_commits_and_dates(text: str) -> str:
     """Return a text without commit names and days since which something holds."""
     return _COMMIT.sub(" ", _SINCE.sub(" ", text))
 
@@ -202,7 +200,7 @@ def are_parallel(newer: str, older: str) -> bool:
 
 
 def _are_others(new: Sequence[str], old: Sequence[str], ours: Sequence[str], theirs: Sequence[str]) -> bool:
-    """Return True if the differing words name two things."""
+    """Return True if the differing words of two texts name two things."""
     said, was = ([w for w in run if w in topics] for run, topics in ((new, ours), (old, theirs)))
     return (
         bool(said and was)
@@ -212,7 +210,7 @@ def _are_others(new: Sequence[str], old: Sequence[str], ours: Sequence[str], the
 
 
 def says_something(text: str) -> bool:
-    """Return True if a text has words to compare it by."""
+    """Return True if a text has words, values or numbers to compare it by."""
     read = slots_of(text)
     return bool(read.topics or read.values or read.numbers)
 
@@ -231,7 +229,7 @@ def _related(one: str, other: str) -> bool:
     return short[:start] == long[:start]
 
 
-def _replaced(new: Mapping[str, frozenset[str]], old: Mapping[str, frozenset[str]]) -> float:
+def _value_change(new: Mapping[str, frozenset[str]], old: Mapping[str, frozenset[str]]) -> float:
     """Return 1 for another value of a known kind, 0.5 for one of unknown kind, else 0."""
     for kind, values in old.items():
         fresh = new.get(kind, frozenset())
@@ -255,7 +253,7 @@ def _is_new_version(new: Mapping[str, frozenset[str]], old: Mapping[str, frozens
     return any(kind in new and new[kind].isdisjoint(old[kind]) for kind in named)
 
 
-def _strange(words: Sequence[str], old: SlotTable) -> float:
+def _strange_share(words: Sequence[str], old: SlotTable) -> float:
     """Return the share of words that the older statement lacks."""
     strange = sum(not any(_related(word, other) for other in old.topics) for word in words)
     return strange / max(1, len(words))
@@ -305,33 +303,30 @@ class NameIndex:
         firsts = dict.fromkeys(name[0] for name in self._names)
         spaced = [each for each in firsts if not _is_unspaced(each)]
         unspaced = [each for each in firsts if _is_unspaced(each)]
-        starts = [f"(?<!{_LETTER})(?<!-){_class(spaced)}"] if spaced else []
-        self._start = re.compile("|".join([*starts, *([_class(unspaced)] if unspaced else [])]))
+        starts = [f"(?<!{_LETTER})(?<!-){_character_class(spaced)}"] if spaced else []
+        self._start = re.compile("|".join([*starts, *([_character_class(unspaced)] if unspaced else [])]))
 
     def found_in(self, low: str) -> Iterator[tuple[int, int, int]]:
-        """Yield list, start and end of each name in a casefolded text, from the left.
-
-        Names of one list never overlap.
-        """
+        """Yield list, start and end of each name in a casefolded text; those of one list never overlap."""
         even, ends = _BLANK.sub(" ", low), [0] * self._count
         for begins in self._start.finditer(low):
             start = begins.start()
             lengths = self._lengths.get(even[start : start + 2]) or self._lengths.get(even[start])
-            for place, (_, end) in self._at(low, even, start, lengths).items() if lengths else ():
+            for place, (_, end) in self._best_at(low, even, start, lengths).items() if lengths else ():
                 if start >= ends[place]:
                     ends[place] = end
                     yield place, start, end
 
     def replace(self, low: str, by: Mapping[str, str]) -> str:
-        """Return the text with each name replaced."""
+        """Return a casefolded text with each found name replaced by `by`."""
         parts, at = list[str](), 0
         for _, start, end in self.found_in(low):
             parts += [low[at:start], by[low[start:end]]]
             at = end
         return "".join([*parts, low[at:]]) if parts else low
 
-    def _at(self, low: str, even: str, start: int, lengths: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """Return rank and end of the first name of each list that begins here."""
+    def _best_at(self, low: str, even: str, start: int, lengths: Sequence[int]) -> dict[int, tuple[int, int]]:
+        """Return rank and end of the best name of each list that begins at `start`."""
         best = dict[int, tuple[int, int]]()
         for length in lengths:
             end = start + length
@@ -347,7 +342,7 @@ class NameIndex:
         return best
 
 
-class _Lists(msgspec.Struct, frozen=True):
+class _SlotLists(msgspec.Struct, frozen=True):
     """Contents of slots.toml; `named` starts with all values, then has the subjects of `kinds`."""
 
     values: Mapping[str, str]
@@ -381,10 +376,10 @@ class SlotTable(msgspec.Struct, frozen=True):
 
 @functools.lru_cache(maxsize=256)
 def slots_of(text: str) -> SlotTable:
-    """Return the slots of a text."""
+    """Read the slots of a statement: subject words, values, numbers and signs of change."""
     lists = word_lists()
     low = lists.number_words.replace(text.casefold().replace("’", "'"), lists.digits)
-    values, subjects = _named(low)
+    values, subjects = _values_and_subjects(low)
     taken = {word for found in values.values() for word in found}
     phrases = {name: bool(form.search(low)) for name, form in lists.phrases.items()}
     return SlotTable(
@@ -403,7 +398,7 @@ def slots_of(text: str) -> SlotTable:
 
 
 def words_in(low: str) -> Iterable[str]:
-    """Return words that are not numbers; without blanks, pairs of characters."""
+    """Yield the words of a lower-case text that are not numbers; without blanks, pairs of characters."""
     for word in WORD.findall(low):
         if re.match(rf"[{_PAIRED}]", word):
             yield from (a + b for a, b in pairwise(word)) if len(word) > 1 else ()
@@ -411,14 +406,14 @@ def words_in(low: str) -> Iterable[str]:
             yield word
 
 
-def _named(low: str) -> tuple[dict[str, frozenset[str]], dict[str, frozenset[str]]]:
-    """Return values and topics of a text by list."""
+def _values_and_subjects(low: str) -> tuple[dict[str, frozenset[str]], dict[str, frozenset[str]]]:
+    """Return the values and the subject names of a text, each by list."""
     values, subjects = dict[str, set[str]](), dict[str, set[str]]()
     for place, start, end in word_lists().named.found_in(low):
         said = low[start:end]
         if place:
             subjects.setdefault(word_lists().kinds[place - 1], set()).add(said.strip())
-        elif name := _value_list(said):
+        elif name := _list_of_value(said):
             values.setdefault(name, set()).add(said)
     for match in _PERSON.finditer(low):
         values.setdefault("person", set()).add(match[1] or match[2][-2:])
@@ -431,7 +426,8 @@ def _frozen(found: Mapping[str, set[str]]) -> dict[str, frozenset[str]]:
     return {name: frozenset(each) for name, each in found.items()}
 
 
-def _value_list(word: str) -> str:
+def _list_of_value(word: str) -> str:
+    """Return the name of the list that has a value, or ""."""
     lists = word_lists()
     if word in lists.values:
         return lists.values[word]
@@ -439,11 +435,11 @@ def _value_list(word: str) -> str:
 
 
 def _numbers(low: str) -> dict[str, frozenset[str]]:
-    """Return numbers by kind: their unit, the word before them, or port."""
+    """Return the numbers of a text by kind: their unit, the word before them, or port."""
     found: dict[str, set[str]] = {}
     for match in _NUMBER.finditer(_HOST.sub(" ", low)):
         number, unit, named = match["number"], match["unit"] or "", (match["named"] or "").strip(" -")
-        kind = _unit(unit)
+        kind = _unit_kind(unit)
         said = f"{number} {unit}" if kind else number
         if not kind and number.isdigit() and len(number.lstrip("0")) >= _PORT_DIGITS:
             kind = "port"
@@ -455,7 +451,7 @@ def _numbers(low: str) -> dict[str, frozenset[str]]:
     return _frozen(found)
 
 
-def _unit(word: str) -> str:
+def _unit_kind(word: str) -> str:
     """Return the kind that the word after a number names."""
     units = word_lists().units
     starts = (word, word[:2], word[:1]) if re.match(f"[{_UNSPACED}]", word) else (word,)
@@ -463,13 +459,13 @@ def _unit(word: str) -> str:
 
 
 @functools.cache
-def word_lists() -> _Lists:
-    """Return the contents of the file, read once."""
+def word_lists() -> _SlotLists:
+    """Return the contents of slots.toml, read once."""
     with open(FILE, "rb") as text:
         file = tomllib.load(text)
     values = {name: kind for kind, names in file["values"].items() for name in names}
     digits = {word: digit for digit, words in file["digits"].items() for word in words}
-    return _Lists(
+    return _SlotLists(
         digits=digits,
         number_words=NameIndex(tuple(digits)),
         values=values,
@@ -477,7 +473,7 @@ def word_lists() -> _Lists:
         named=NameIndex(tuple(values), *file["subjects"].values()),
         kinds=tuple(file["subjects"]),
         units={unit: kind for kind, units in file["units"].items() for unit in units},
-        phrases={name: _phrase(forms) for name, forms in file["phrases"].items()},
+        phrases={name: _phrase_pattern(forms) for name, forms in file["phrases"].items()},
         given_up=re.compile("|".join(file["given_up"]["patterns"]), re.IGNORECASE),
         stop=frozenset(file["stop"]["words"].split()),
         weights=file["weights"],
@@ -490,13 +486,14 @@ def _is_unspaced(name: str) -> bool:
 
 
 def _spellings(name: str) -> Iterator[str]:
+    """Yield a name with blanks and with hyphens in all combinations."""
     parts = name.split(" ")
     for gaps in itertools.product(" -", repeat=len(parts) - 1):
         yield "".join(itertools.chain(*zip(parts, (*gaps, ""), strict=True)))
 
 
 def _lengths(names: Iterable[str]) -> Mapping[str, tuple[int, ...]]:
-    """Return the lengths of names by their first characters, longest first."""
+    """Return the possible lengths of names by their first characters, longest first."""
     found: dict[str, set[int]] = {}
     for name in names:
         found.setdefault(name[:2], set()).add(len(name))
@@ -506,11 +503,13 @@ def _lengths(names: Iterable[str]) -> Mapping[str, tuple[int, ...]]:
     }
 
 
-def _class(characters: Iterable[str]) -> str:
+def _character_class(characters: Iterable[str]) -> str:
+    """Return a regular expression for one of these characters."""
     return f"[{re.escape(''.join(characters))}]"
 
 
-def _phrase(forms: Sequence[str]) -> re.Pattern[str]:
+def _phrase_pattern(forms: Sequence[str]) -> re.Pattern[str]:
+    """Compile a pattern of phrases that matches whole words; without blanks, anywhere."""
     paired = [form for form in forms if re.match(rf"[{_PAIRED}\u30a1-\u30fe]", form)]
     spaced = [form for form in forms if form not in paired]
     return re.compile(rf"(?<!\w)(?:{'|'.join(spaced)})(?!\w)" + "".join(f"|{form}" for form in paired))

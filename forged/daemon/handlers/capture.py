@@ -65,7 +65,7 @@ async def pause(context: Context, request: wire.Pause) -> wire.Paused:
     await context.daemon.state.pauses.set(top, request.paused)
     if request.paused:
         context.daemon.sessions.pause(top)
-    context.daemon.capture.resumed()
+    context.daemon.capture.resume()
     context.daemon.indexer.mark_all()
     return wire.Paused(paused=context.daemon.state.pauses.listed())
 
@@ -200,7 +200,7 @@ async def report(context: Context) -> wire.CaptureReport:
     """Return the report of capture for `status`."""
     daemon, metrics = context.daemon, context.daemon.metrics
     return msgspec.structs.replace(
-        daemon.capture.state(),
+        daemon.capture.report(),
         classifier=daemon.about.classifier,
         finished=metrics.captures_finished,
         memories=metrics.captured,

@@ -231,7 +231,7 @@ async def rebuild(context: Context, request: wire.Rebuild) -> wire.Rebuilt | tup
     indexes = [indexer.open(root) for root in place.roots]
     for health in context.daemon.healths:
         health.reset()
-    pipeline.resumed()
+    pipeline.resume()
     for index in indexes:
         if request.full:
             indexer.forget_vectors(index)

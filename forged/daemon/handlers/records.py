@@ -42,7 +42,7 @@ async def learn(context: Context, place: Workplace, request: wire.Learn) -> wire
     is_done = await capture.wait_until_classified(session_id, place.roots, _WITHIN_S)
     return wire.Learned(
         outcome="classified" if is_done else "waiting",
-        waits_for="" if is_done else capture.state().reason,
+        waits_for="" if is_done else capture.report().reason,
         to_review=state.to_review.learned,
     )
 

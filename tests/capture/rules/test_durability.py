@@ -9,7 +9,7 @@ from typing import get_args
 
 import pytest
 
-from forged.capture.rules.durability import Kind, Veto, is_vetoed, lasting_category, signs
+from forged.capture.rules.durability import Kind, Veto, durability_words, is_vetoed, lasting_category
 from forged.capture.rules.engine import proposals_in
 from forged.capture.text_patterns import any_of, plain
 from forged.memory import Category, Scope
@@ -18,7 +18,7 @@ LANGUAGES = {"de", "en", "es", "fr", "ja", "pt", "zh"}
 ENTRIES = [
     pytest.param(each, id=f"{table} {each.language}: {each.kind}")
     for table in ("sign", "veto")
-    for each in getattr(signs(), table)
+    for each in getattr(durability_words(), table)
 ]
 
 
@@ -30,12 +30,14 @@ def test_entry_takes_its_example_and_not_its_near_miss(entry):
 
 
 def test_every_kind_has_every_language_and_signs_have_a_weight():
-    found = Counter((each.kind, each.language) for each in (*signs().sign, *signs().veto))
+    found = Counter(
+        (each.kind, each.language) for each in (*durability_words().sign, *durability_words().veto)
+    )
     assert set(found.values()) == {1}
     assert {(kind, language) for kind in get_args(Kind) for language in LANGUAGES} <= set(found)
     vetoes = set(get_args(Veto))
     assert {(kind, language) for kind in vetoes for language in LANGUAGES} <= set(found)
-    assert set(signs().weights) == set(get_args(Kind))
+    assert set(durability_words().weights) == set(get_args(Kind))
 
 
 @pytest.mark.parametrize(

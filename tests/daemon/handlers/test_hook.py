@@ -763,7 +763,7 @@ async def test_what_an_agent_forgot_in_the_turn_that_asked_for_it_is_not_said_to
         await session.ends("Done.", "t1")
         # What is started in the background comes to its end with the daemon's.
         await until(lambda: not parts.capture._dispatcher._background)
-        reported = parts.capture.notifications.of("s")
+        reported = parts.capture.notifications.unreported("s")
 
     command = "`forgectl forget mem_1` forgets it"
     whole = f'not forgotten yet: "The staging database is called orion."; {command}'

@@ -94,4 +94,4 @@ async def test_forgetting_a_memory_forgets_its_text_here(home, repo):
         found = await listed(parts, repo)
 
         assert [(each.text, each.is_there) for each in found] == [("", False), ("", False)]
-        assert parts.capture.notifications.of("s-1") == ()
+        assert parts.capture.notifications.unreported("s-1") == ()
