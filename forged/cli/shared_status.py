@@ -11,6 +11,7 @@ _COLOURS = {"ok": "good", "slow": "warn", "failing": "bad"}
 
 
 def because(reason: str) -> str:
+    """Return `: REASON`, escaped, or an empty text without a reason."""
     return f": {escape_line(reason)}" if reason else ""
 
 
@@ -57,12 +58,12 @@ def shared_facts(report: SharedReport) -> Iterator[str]:
         yield f"pending writes were sent {span(report.replayed_s)} ago"
     if not report.listening:
         yield "no live updates"
-    yield from map(_in_step, report.sync)
+    yield from map(_sync_text, report.sync)
     for name, age_s in report.writers.items():
         yield f"{escape_line(name)} wrote {span(age_s)} ago"
 
 
-def _in_step(report: SyncReport) -> str:
+def _sync_text(report: SyncReport) -> str:
     owner = f"{escape_line(report.scope)} {escape_line(report.owner)}"
     if report.in_sync_s is None:
         return f"{owner} not synced yet"

@@ -15,13 +15,13 @@ from forged.cli.status import (
     ago,
     captures_waiting,
     classifier_name,
-    dead,
+    dead_events_note,
     detail_lines,
     elsewhere_line,
+    proposals_note,
     root_notes,
     search_state,
     skew,
-    to_review,
 )
 from forged.cli.terminal import Painter, counted, distinct, escape_line, listed
 from forged_client.protocol import OFF_HERE, AgentReport, RootReport, StatusReport
@@ -52,7 +52,7 @@ def status_lines(
     agents: Sequence[AgentState] = (),
     details: bool = False,
 ) -> Iterator[str]:
-    """Return the summary of a report that was asked for a workspace, and the details if wanted."""
+    """Yield the lines of `forgectl status` about a report; with `details` those of `--all`, too."""
     here = [root for root in report.roots if root.root in report.here]
     problems = tuple(_problems(report, here, agents))
     yield _headline(report, here, len(problems), paint)
@@ -60,7 +60,7 @@ def status_lines(
     yield f"  {_search_line(report, here)}"
     yield f"  {_capture_line(report, paint)}"
     yield f"  {_agents_line(agents, report.agents)}"
-    waiting = tuple(_decisions(report, here))
+    waiting = tuple(_waiting_decisions(report, here))
     if not waiting:
         yield "  waiting for you: nothing"
     for each in waiting:
@@ -92,7 +92,7 @@ def _headline(report: StatusReport, here: Sequence[RootReport], problems: int, p
 
 
 def _memory_lines(here: Sequence[RootReport]) -> Iterator[str]:
-    """Yield the number of memories here and of the person, and the trust state."""
+    """Yield the numbers of memories in this repository and of the user, and the trust state."""
     repos = [root for root in here if root.scope == "repo"]
     yours = sum(root.memories for root in here if root.scope == "user")
     counts = [f"{yours:,} of yours for all repositories"]
@@ -146,10 +146,10 @@ def _agents_line(agents: Sequence[AgentState], seen: Sequence[AgentReport]) -> s
     return f"agents: none is connected{more or '; `forgectl setup` connects them'}"
 
 
-def _decisions(report: StatusReport, here: Sequence[RootReport]) -> Iterator[str]:
-    """Decisions that only the person can make, each with the command for it."""
+def _waiting_decisions(report: StatusReport, here: Sequence[RootReport]) -> Iterator[str]:
+    """Yield each decision that waits for the person, with the command for it."""
     if report.capture.to_review:
-        yield to_review(report.capture.to_review)
+        yield proposals_note(report.capture.to_review)
     for root in here:
         if root.notice and root.trust != "unread":
             yield escape_line(root.notice)
@@ -202,7 +202,7 @@ def _capture_problems(report: StatusReport) -> Iterator[str]:
     if capture.last_error and capture.last_error not in {capture.reason, capture.doubt}:
         yield f"last error of capture: {escape_line(capture.last_error)}"
     if capture.dead:
-        yield dead(capture.dead)
+        yield dead_events_note(capture.dead)
     for each in capture.elsewhere:
         yield elsewhere_line(each)
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import click
 
-from forged.cli.call import Invocation, ask, check_done, daemon, show
-from forged.cli.commands import asks
+from forged.cli.call import Invocation, ask, check_done, open_client, show
+from forged.cli.commands import with_daemon_options
 from forged.cli.confirm import confirm, require_answer, yes_option
 from forged.cli.exits import Stop
 from forged.cli.tables import columns, cut
@@ -51,7 +51,7 @@ _GIST_CELLS = 72
 @click.option("--commit", "git", flag_value="commit", help="Let git commit captured memories there.")
 @click.option("--exclude", "git", flag_value="exclude", help="Make git ignore captured memories there.")
 @yes_option
-@asks
+@with_daemon_options
 def trust_command(
     call: Invocation,
     *,
@@ -90,8 +90,8 @@ def trust_command(
 
 
 def _trust(call: Invocation, look: wire.Trust, mode: str, yes: bool) -> None:
-    """Show the files, ask once, and trust exactly these."""
-    with daemon(call) as client:
+    """Show the files that are not used yet, ask once unless `yes`, and trust exactly these."""
+    with open_client(call) as client:
         found = client.ask(look)
         wanted = [root for root in found.roots if root.withheld]
         if look.action == "show":
@@ -115,7 +115,7 @@ def _trust(call: Invocation, look: wire.Trust, mode: str, yes: bool) -> None:
 def _trust_each(
     client: Client, wanted: Iterable[wire.RootTrust], mode: str
 ) -> tuple[list[wire.RootTrust], list[str]]:
-    """Trust roots as they were shown; name those that changed meanwhile."""
+    """Trust roots as they were shown; return them, and a sentence for each that changed meanwhile."""
     done: list[wire.RootTrust] = []
     refused: list[str] = []
     for root in wanted:
@@ -153,10 +153,10 @@ def _sample_lines(roots: Sequence[wire.RootTrust]) -> Iterator[str]:
 def _summary(root: wire.RootTrust) -> str:
     reason = f" ({escape_line(root.reason)})" if root.reason else ""
     counts = f"{root.accepted:,} used, {root.withheld:,} not used yet"
-    return f"{escape_line(root.root)}: {_state(root)}, {counts}{reason}"
+    return f"{escape_line(root.root)}: {_state_text(root)}, {counts}{reason}"
 
 
-def _state(root: wire.RootTrust) -> str:
+def _state_text(root: wire.RootTrust) -> str:
     state = _STATES.get(root.state, escape_line(root.state))
     branch = root.branch.removeprefix("refs/heads/")
     return ", ".join(
@@ -165,7 +165,12 @@ def _state(root: wire.RootTrust) -> str:
 
 
 def _table_row(root: wire.RootTrust) -> tuple[str, ...]:
-    return _state(root), f"{root.accepted:,} used", f"{root.withheld:,} not used yet", escape_line(root.root)
+    return (
+        _state_text(root),
+        f"{root.accepted:,} used",
+        f"{root.withheld:,} not used yet",
+        escape_line(root.root),
+    )
 
 
 def _git_line(root: wire.RootTrust) -> str:

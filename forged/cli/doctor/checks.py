@@ -57,7 +57,7 @@ _NOT_CAPTURING = {
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One finding. `level` is ok, warn or FAIL; `fix` is empty if nothing is wrong.
+    """One finding of doctor. `level` is ok, warn or FAIL; `fix` is empty if nothing is wrong.
 
     `about` is the file or memory at the beginning of `detail`, where findings of many files may be alike.
     """
@@ -92,11 +92,11 @@ def address(environ: Mapping[str, str]) -> Iterator[Check]:
         yield Check("socket", FAIL, str(error), "set FORGED_SOCKET to a short absolute path")
         return
     for name, place in (("socket", path), ("socket directory", os.path.dirname(path))):
-        yield _private(name, place)
+        yield _check_private(name, place)
 
 
 def reached(report: StatusReport) -> Iterator[Check]:
-    """Check version, state and warnings of the daemon."""
+    """Check version, state and warnings of a daemon that answered."""
     yield Check("daemon", OK, f"forged {report.version}, pid {report.pid}, {report.socket}")
     if differs := skew(report.version, report.build):
         yield Check("version", WARN, differs.partition(";")[0], "`forgectl restart`")
@@ -132,8 +132,8 @@ def scopes(report: StatusReport) -> Iterator[Check]:
 def roots(report: StatusReport) -> Iterator[Check]:
     """Check directory, watch, trust, index and files of every root."""
     for root in report.roots:
-        yield _directory(root)
-        yield _watch(root)
+        yield _check_directory(root)
+        yield _check_watch(root)
         if root.notice:
             yield Check("trust", WARN, f"{root.root}: {root.notice}", _command_in(root.notice))
         elif root.scope == "repo" and root.trust:
@@ -222,8 +222,8 @@ def _inotify_in_use() -> dict[str, int]:
     return {"max_user_instances": instances, "max_user_watches": watches}
 
 
-def _given_back(path: str, top: str) -> str:
-    """Return the fix where a folder below a root belongs to another user; else empty."""
+def _ownership_fix(path: str, top: str) -> str:
+    """Return the fix if a folder from `path` up to `top` belongs to another user, else ""."""
     place, ours = path, ""
     while place != top:
         with contextlib.suppress(OSError):
@@ -239,7 +239,8 @@ def _command_in(text: str, command: re.Pattern[str] = _COMMAND) -> str:
     return named.group() if named else ""
 
 
-def _private(name: str, path: str) -> Check:
+def _check_private(name: str, path: str) -> Check:
+    """Check that a path belongs to this user and is closed to others."""
     try:
         found = os.lstat(path)
     except OSError as error:
@@ -254,7 +255,7 @@ def _private(name: str, path: str) -> Check:
     return Check(name, OK, path)
 
 
-def _watch(root: RootReport) -> Check:
+def _check_watch(root: RootReport) -> Check:
     """Check how file changes of a root are noticed."""
     if root.watch.startswith("polling"):
         fix = "raise fs.inotify.max_user_watches and max_user_instances, then `forgectl restart`"
@@ -264,7 +265,8 @@ def _watch(root: RootReport) -> Check:
     return Check("watcher", OK, f"{root.root}: {root.watch}, {counted(root.watches, 'watch', 'watches')}")
 
 
-def _directory(root: RootReport) -> Check:
+def _check_directory(root: RootReport) -> Check:
+    """Check that the memory folder of a root is a folder that only this user can write."""
     path = root.directory
     name = f"{root.scope} memories"
     try:
@@ -272,12 +274,12 @@ def _directory(root: RootReport) -> Check:
     except FileNotFoundError:
         return Check(name, OK, f"{path} is created at the first write")
     except OSError as error:
-        fix = _given_back(path, root.root) or "make it a directory that you can read"
+        fix = _ownership_fix(path, root.root) or "make it a directory that you can read"
         return Check(name, FAIL, f"{path}: {error.strerror}", fix)
     if not stat.S_ISDIR(mode):
         return Check(name, FAIL, f"{path} is not a directory", "move it away")
     if not os.access(path, os.W_OK):
-        fix = _given_back(path, root.root) or f"chmod u+w {path}"
+        fix = _ownership_fix(path, root.root) or f"chmod u+w {path}"
         return Check(name, WARN, f"{path} cannot be written", fix)
     if mode & stat.S_IWOTH:
         return Check(name, WARN, f"{path} can be written by all users", f"chmod o-w {path}")

@@ -8,7 +8,7 @@ import msgspec
 
 from forged.cli.call import Invocation
 from forged.cli.exits import Stop
-from forged.cli.service.units import UnitFileState, file_state, rendered
+from forged.cli.service.units import UnitFileState, file_state, render_units
 from forged.cli.user_manager import (
     UNITS,
     UnitState,
@@ -50,23 +50,23 @@ def read_status(call: Invocation) -> ServiceStatus:
 
 
 def unit_files(call: Invocation) -> tuple[UnitFile, ...]:
-    """Compare each unit file with the one of this installation."""
+    """Return path and state of each unit file, compared with the text of this installation."""
     wanted, folder = wanted_units(call), unit_folder(call.environ)
     paths = {name: f"{folder}/{name}" for name in UNITS}
     return tuple(UnitFile(path, file_state(path, wanted[name])) for name, path in paths.items())
 
 
 def wanted_units(call: Invocation) -> dict[str, str]:
-    """Return the units of this installation. Raises Stop if its program `forged` is missing."""
+    """Return the text of each unit of this installation. Raises Stop if `forged` is missing."""
     if call.executable is None:
         raise Stop(
             "unavailable", "the program `forged` is missing next to forgectl: install forged-memory again"
         )
-    return rendered(call.executable, systemd_version(call))
+    return render_units(call.executable, systemd_version(call))
 
 
 def lingering(call: Invocation) -> str:
-    """Return yes or no: does the user's systemd outlive the last logout? Empty if unknown."""
+    """Return "yes" if the user's systemd outlives the last logout, "no" if not, "" if unknown."""
     loginctl = program(call, "loginctl")
     if not loginctl:
         return ""
