@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def serve(log_level: str, *, replace: bool = False) -> None:
-    """Run the daemon in the foreground until SIGTERM."""
+    """Run the daemon in the foreground until SIGTERM; exit with an error code if it cannot run."""
     from forged import config, log  # noqa: PLC0415 - not needed for a usage error
     from forged.daemon import app  # noqa: PLC0415
     from forged.daemon.build import log_settings  # noqa: PLC0415

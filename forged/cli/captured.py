@@ -63,6 +63,7 @@ def captured_command(call: Invocation, *, today: bool, since: str, **fields: Any
 
 
 def _empty_sentence(request: ListCaptured, found: CapturedPage) -> str:
+    """Return why the list is empty: nothing matches, or the offset skips all."""
     if found.total:
         return f"there are only {found.total:,}; --offset skips all of them"
     matching = "nothing matches: no statement" if request.since or request.session_id else "no statement"
@@ -78,6 +79,7 @@ def _tell_waiting(call: Invocation) -> None:
 
 
 def _entry_lines(call: Invocation, captured: Sequence[CapturedEntry], *, with_root: bool) -> Iterator[str]:
+    """Yield lines for each statement: outcome, time and category, and below them its details."""
     names = short_ids(each.memory_id for each in captured) if call.width else {}
     for each in captured:
         word = _outcome(each)
@@ -105,6 +107,7 @@ def _outcome(each: CapturedEntry) -> str:
 
 
 def _detail_lines(call: Invocation, each: CapturedEntry, name: str) -> Iterator[str]:
+    """Yield the text of a statement, the reason, its source, and the command that undoes it."""
     if each.text:
         yield escape_line(each.text) if not call.width else cut(escape_line(each.text), 2 * call.width)
     elif each.memory_id:
@@ -127,6 +130,7 @@ def _detail_lines(call: Invocation, each: CapturedEntry, name: str) -> Iterator[
 
 
 def _source_text(each: CapturedEntry) -> str:
+    """Return agent, session and kind of event that a statement came from."""
     agent = escape_line(each.agent) or "unnamed agent"
     session = f"session {escape_line(each.session_id)}" if each.session_id else "no session"
     kind = "" if each.kind in {"", "turn"} else escape_line(each.kind).replace("_", " ")

@@ -83,6 +83,7 @@ def _confirm(call: Invocation, batch: Undone) -> None:
 
 
 def _undo_receipt(done: Undone) -> Iterator[str]:
+    """Yield the ids of the memories that were undone, and the path of the trash."""
     if done.status == "empty":
         return
     yield f"undone: {listed(memory.id for memory in done.memories)}"
@@ -91,10 +92,12 @@ def _undo_receipt(done: Undone) -> Iterator[str]:
 
 
 def _resume_receipt(before: Sequence[str], now: Sequence[str]) -> Iterator[str]:
+    """Yield the repositories where a pause has ended, and those that stay paused."""
     ended = [place for place in before if place not in now]
     yield from _place_lines("resumed", ended) if ended else ("nothing was paused",)
     yield from _place_lines("still paused", now)
 
 
 def _place_lines(what: str, places: Sequence[str]) -> list[str]:
+    """Return a line `WORD: REPOSITORY` for each place of a pause."""
     return [f"{what}: {paused_place_name(place)}" for place in places]

@@ -142,6 +142,7 @@ def _save_on_error(content: str | None) -> Iterator[None]:
 
 
 def _move_receipt(moved: wire.Moved) -> Iterator[str]:
+    """Yield the new id, scope and path of a moved memory, and the ids in the trash."""
     yield f"moved to {escape_line(moved.memory_id)}, {escape_line(moved.scope)}/{escape_line(moved.category)}"
     yield f"path {escape_line(moved.path)}"
     yield f"in the trash for 7 days: {listed(moved.ids)}"
@@ -152,6 +153,7 @@ def _move_receipt(moved: wire.Moved) -> Iterator[str]:
 
 
 def _check_restored(reply: wire.Reply) -> None:
+    """Raise Stop if a restore failed; print the reason if there was nothing to restore."""
     if reply.status != "empty":
         check_done(reply)
     else:
@@ -159,6 +161,7 @@ def _check_restored(reply: wire.Reply) -> None:
 
 
 def _restore_receipt(back: wire.Restored, width: int) -> Iterator[str]:
+    """Yield the ids of restored memories, and a table of their current versions."""
     if back.status == "empty":
         return
     yield f"restored: {listed(memory.id for memory in back.memories)}"

@@ -144,6 +144,7 @@ class SharedOption(click.Option):
 
 
 def _reject_nan(_context: click.Context, _option: click.Parameter, seconds: float | None) -> float | None:
+    """Return the seconds of `--timeout`; NaN, which no range excludes, ends the call."""
     if seconds is not None and math.isnan(seconds):  # no range leaves it out
         raise click.BadParameter("give a number of seconds")
     return seconds
@@ -240,7 +241,7 @@ class DefaultGroup(click.Group):
     """A group that runs its command `status` where no command is named."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put `status` first if there are no arguments or the first is an option of `status`; parse."""
+        """Put `status` first if the arguments are empty or begin with an option that the group lacks."""
         own = {name for param in self.get_params(ctx) for name in (*param.opts, *param.secondary_opts)}
         if not args or (args[0].startswith("-") and args[0] not in own):
             args = ["status", *args]
@@ -249,6 +250,7 @@ class DefaultGroup(click.Group):
 
 @functools.cache
 def _import_command(name: str) -> click.Command:
+    """Import a command once, and add version and example to it and its own commands."""
     verb = VERBS[name]
     module = importlib.import_module(f"forged.cli.{verb.module}")
     command: click.Command = getattr(module, f"{name}_command")
@@ -267,6 +269,7 @@ def _add_version_and_example(command: click.Command, example: str) -> None:
 
 
 def _fail_if_unknown(context: click.Context, name: str, names: Collection[str]) -> None:
+    """End the call with a suggestion unless the name is one of `names`."""
     if name not in names:
         near = difflib.get_close_matches(name, names, 1)
         context.fail(f"unknown command {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
@@ -310,6 +313,7 @@ def _wrap_command(verb: Callable[..., None], options: Sequence[_Decorator]) -> C
 def _adjusted_invocation(
     call: Invocation, workspace: str | None, no_autostart: bool, timeout_s: float | None, as_json: bool
 ) -> Invocation:
+    """Return the invocation, changed by the shared options of a command line."""
     return msgspec.structs.replace(
         call,
         workspace=os.path.join(call.workspace, workspace) if workspace else call.workspace,

@@ -91,6 +91,7 @@ def template() -> str:
 
 
 def _section_lines(section: str, values: msgspec.Struct) -> Iterator[str]:
+    """Yield a section of the new file: for each key its meaning and its default, as comments."""
     yield f"[{section}]"
     for name, default in msgspec.structs.asdict(values).items():
         yield f"# {MEANINGS[f'{section}.{name}']}"
@@ -130,7 +131,7 @@ def classifier_command(call: Invocation, name: str, program: str) -> None:
 
 
 def _program_path(call: Invocation, wanted: str) -> str:
-    """Return the absolute path of a program in PATH. Raises Stop if it is in the current folder."""
+    """Return a program's absolute path. Raises Stop if it is missing or in the current folder."""
     found = shutil.which(wanted, path=call.environ.get("PATH", ""))
     if found is None or not os.path.isabs(found):
         raise Stop("not_found", f"`{wanted}` was not found; give its absolute path with --program")
@@ -144,6 +145,7 @@ def _program_path(call: Invocation, wanted: str) -> str:
 
 
 def _toml_string(value: str) -> str:
+    """Quote a text for TOML, which reads JSON strings."""
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -210,6 +212,7 @@ def check_command(call: Invocation) -> None:
 
 
 def _load_configuration(call: Invocation) -> config.Loaded:
+    """Load the configuration. Raises Stop if it is invalid."""
     try:
         return config.load(call.environ)
     except ConfigError as error:
@@ -217,6 +220,7 @@ def _load_configuration(call: Invocation) -> config.Loaded:
 
 
 def _tell_warnings(call: Invocation, loaded: config.Loaded) -> None:
+    """Print the warnings of a configuration on stderr; with `--json` they are a field."""
     for warning in () if call.as_json else loaded.warnings:
         tell(f"warning: {warning}")
 

@@ -45,7 +45,7 @@ def list_command(call: Invocation) -> None:
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @with_daemon_options
 def show_command(call: Invocation, *, ids: tuple[str, ...]) -> None:
-    """Print events with their attributes and messages."""
+    """Print failed events with their attributes and messages."""
     found = ask(call, Dead(action="show", ids=ids))
     _show_events(call, found, ["\n".join(event_page(event, call.paint)) for event in found.events])
 
@@ -55,7 +55,7 @@ def show_command(call: Invocation, *, ids: tuple[str, ...]) -> None:
 @_ALL
 @with_daemon_options
 def retry_command(call: Invocation, *, ids: tuple[str, ...], every: bool) -> None:
-    """Queue events again, as new ones.
+    """Queue failed events again, as new ones.
 
     An event whose folder is not at its path now is refused.
     """
@@ -69,7 +69,7 @@ def retry_command(call: Invocation, *, ids: tuple[str, ...], every: bool) -> Non
 @yes_option
 @with_daemon_options
 def drop_command(call: Invocation, *, ids: tuple[str, ...], every: bool, yes: bool) -> None:
-    """Erase events for ever; their messages are never captured.
+    """Erase failed events for ever; their messages are never captured.
 
     `--all` erases the failed events. Events that wait for a folder are erased only by ID.
     """
@@ -113,6 +113,7 @@ def event_page(event: DeadEvent, paint: Painter) -> Iterator[str]:
 
 
 def _require_choice(ids: tuple[str, ...], every: bool) -> None:
+    """Raise Stop unless either ids or `--all` are given."""
     if bool(ids) == every:
         raise Stop("usage", "name events by ID, or give --all")
 
@@ -129,11 +130,13 @@ def _confirm(call: Invocation, client: Client, ids: tuple[str, ...]) -> tuple[st
 
 
 def _show_receipt(call: Invocation, done: DeadEvents, what: str) -> None:
+    """Print the ids of events that were retried or dropped, and those that were not found."""
     if not (done.events or done.missing or call.as_json):
         tell(_NONE)
     _show_events(call, done, [f"{what}: {listed(event.id for event in done.events)}"] if done.events else [])
 
 
 def _show_events(call: Invocation, found: DeadEvents, pages: list[str]) -> None:
+    """Print texts about events; exit with code 1 if an id was not found."""
     sentence = found.reason or f"there is no failed event {', '.join(found.missing)}"
     show_found(call, found, pages, found.missing, sentence)

@@ -36,10 +36,12 @@ def topics() -> dict[str, str]:
 
 
 def _summary_of(page: Traversable) -> str:
+    """Return the third line of a page, which is its summary."""
     return page.read_text(encoding="utf-8").split("\n", 3)[2]
 
 
 def _complete_topic(_context: click.Context, _argument: click.Parameter, begun: str) -> list[str]:
+    """Return the topics that begin with the typed text, for shell completion."""
     return [topic for topic in topics() if topic.startswith(begun)]
 
 
@@ -58,6 +60,7 @@ def docs_command(call: Invocation, *, topic: str | None, only_path: bool) -> Non
 
 
 def _list_pages(call: Invocation) -> None:
+    """Print the topics of the manual with their summaries."""
     known = topics()
     if call.as_json:
         say_json({"topics": known})
@@ -127,6 +130,7 @@ def _paragraphs(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _plain_text(text: str) -> str:
+    """Replace links by their texts, and unescape bars."""
     return _LINK.sub(r"\1", text).replace("\\|", "|").strip()
 
 

@@ -131,6 +131,7 @@ def _export_files(
 def _roots_to_export(
     call: Invocation, client: Client, scope: str, *, all_repos: bool
 ) -> list[tuple[str, str]]:
+    """Return path and scope of each root to export, the user's first."""
     here = gathering.workspace_roots(client, call.workspace)
     found = sorted(((root.root, root.scope) for root in here), key=lambda each: each[1] != "user")
     if all_repos:
@@ -153,15 +154,18 @@ def _withheld_paths(client: Client, top: str) -> frozenset[str]:
 
 
 def _skipped_items(copies: Sequence[Copy], manifest: Manifest) -> Iterator[SkippedItem]:
+    """Yield the files that were not exported, each with its path below the export."""
     for copy, part in zip(copies, manifest.parts, strict=True):
         yield from (SkippedItem(f"{part.folder}/{each.where}", each.why) for each in copy.left)
 
 
 def _reason_of(left: SkippedItem) -> str:
+    """Return the reason for a file that was not exported."""
     return left.why
 
 
 def _receipt_lines(done: ExportResult) -> Iterator[str]:
+    """Yield path and number of exported files, and the files that were not exported."""
     yield f"exported to {escape_line(done.path)}"
     for part in done.manifest.parts:
         yield f"  {escape_line(part.folder)}: {counted(part.files, 'file')}"
@@ -176,6 +180,7 @@ def _receipt_lines(done: ExportResult) -> Iterator[str]:
 
 
 def _ask_records(client: Client, asked: wire.ListMemories) -> tuple[wire.MemoryRecord, ...]:
+    """Ask for all pages of a list of memories."""
     found: list[wire.MemoryRecord] = []
     while True:
         page = client.ask(msgspec.structs.replace(asked, offset=len(found)))
@@ -186,6 +191,7 @@ def _ask_records(client: Client, asked: wire.ListMemories) -> tuple[wire.MemoryR
 
 
 def _markdown_lines(found: Sequence[wire.MemoryRecord]) -> Iterator[str]:
+    """Yield current memories as markdown, by repository and category."""
     yield "# Memories"
     heads = sorted((each for each in found if each.is_head), key=_sort_key)
     for (root, scope), here in groupby(heads, key=lambda each: (each.root, each.scope)):
@@ -198,6 +204,7 @@ def _markdown_lines(found: Sequence[wire.MemoryRecord]) -> Iterator[str]:
 
 
 def _sort_key(record: wire.MemoryRecord) -> tuple[bool, str, str, str, str]:
+    """Return the sort key of a memory: the user's first, then by root, category and time."""
     return record.scope != "user", record.root, record.category, record.created_at, record.id
 
 

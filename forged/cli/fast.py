@@ -28,7 +28,7 @@ _MOST_BYTES = 4096
 
 
 def parse(arguments: Sequence[str]) -> tuple[str, str, bool] | None:
-    """Return command, message (of retrieve) and `--json`; None for a command line that click must parse."""
+    """Return command, message and `--json` of a plain command line; None if click must parse it."""
     if not arguments or arguments[0] not in {"ping", "status", "retrieve"}:
         return None
     words = [word for word in arguments[1:] if word != "--json"]

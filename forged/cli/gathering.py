@@ -64,6 +64,7 @@ def _repository_tops(client: Client, workspace: str) -> frozenset[str]:
 
 
 def _ask_page(client: Client, request: wire.Request[_Reply]) -> _Reply:
+    """Ask for one page of a list. Raises Stop for a reply without a result."""
     reply = client.ask(request)
     check_read(reply)
     return reply

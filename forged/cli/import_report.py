@@ -106,6 +106,7 @@ def report_lines(report: ImportReport, *, verbose: bool) -> Iterator[str]:
 
 
 def _counts_by_root(entries: Sequence[ImportedItem]) -> dict[tuple[str, str], Counter[str]]:
+    """Count the items by their result, for each root and scope."""
     counts: dict[tuple[str, str], Counter[str]] = {}
     for each in entries:
         counts.setdefault((each.root, each.scope), Counter())[each.result] += 1
@@ -113,6 +114,7 @@ def _counts_by_root(entries: Sequence[ImportedItem]) -> dict[tuple[str, str], Co
 
 
 def _ordered_counts(counts: Counter[str]) -> list[tuple[str, int]]:
+    """Return results with their counts in the order of `_RESULTS`, without zeros."""
     return [(name, counts[name]) for name in _RESULTS if counts[name]]
 
 

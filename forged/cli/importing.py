@@ -215,6 +215,7 @@ def _batches(numbers: Sequence[int], drafts: Sequence[wire.ImportedDraft]) -> It
 
 
 def _draft(move: PlannedItem, links: Sequence[tuple[str, str]]) -> wire.ImportedDraft:
+    """Build the draft of a planned item for the daemon: a whole file, or a text with attributes."""
     item = move.item
     if item.file:
         return wire.ImportedDraft(memory_id=move.memory_id, file=item.file, name=item.name)

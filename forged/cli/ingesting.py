@@ -170,6 +170,7 @@ def _batches(found: Sequence[DocumentFile | UnreadFile]) -> Iterator[list[Docume
 def _send_batch(
     call: Invocation, client: Client, texts: Sequence[DocumentText], asked: wire.Ingest
 ) -> tuple[wire.DocumentOutcome, ...]:
+    """Send the texts of one batch in a request; return an outcome for each."""
     if not texts:
         return ()
     sent = tuple(
@@ -182,6 +183,7 @@ def _send_batch(
 
 
 def _refused_outcome(each: UnreadFile) -> wire.DocumentOutcome:
+    """Return the outcome of a file that could not be read."""
     return wire.DocumentOutcome(source=each.source, result="refused", reason=each.why)
 
 
@@ -191,6 +193,7 @@ def _refused_outcome(each: UnreadFile) -> wire.DocumentOutcome:
 def _show_outcomes(
     call: Invocation, outcomes: Sequence[wire.DocumentOutcome], *, done: bool, complete: bool, verbose: bool
 ) -> None:
+    """Print the outcomes and their counts, and a hint on the next step."""
     counts = dict(Counter(each.result for each in outcomes))
     show(
         call,
@@ -210,6 +213,7 @@ def _show_outcomes(
 def _outcome_lines(
     outcomes: Sequence[wire.DocumentOutcome], counts: dict[str, int], *, verbose: bool
 ) -> Iterator[str]:
+    """Yield a table of outcomes, unchanged documents only with `verbose`."""
     rows = [
         (each.result, escape_line(each.source), escape_line(each.reason) or _facts_of(each))
         for each in outcomes
@@ -221,6 +225,7 @@ def _outcome_lines(
 
 
 def _facts_of(outcome: wire.DocumentOutcome) -> str:
+    """Return number of parts, parts left out, and state on the server of a document."""
     refused = f"not on the server: {escape_line(outcome.shared)}"
     facts = (
         counted(outcome.pieces, "part"),
@@ -231,11 +236,13 @@ def _facts_of(outcome: wire.DocumentOutcome) -> str:
 
 
 def _forgotten_note(outcome: wire.DocumentOutcome) -> str:
+    """Return a note on parts that were left out because they were forgotten, else ""."""
     reason = f"{outcome.forgotten:,} left out, forgotten in the last 7 days (--allow-forgotten adds them)"
     return reason if outcome.forgotten else ""
 
 
 def _list_documents(call: Invocation) -> None:
+    """Ask for all documents, and print them as a table."""
     records, problem = list[wire.DocumentRecord](), ""
     with open_client(call) as client:
         while True:
@@ -263,6 +270,7 @@ def _list_documents(call: Invocation) -> None:
 
 
 def _parts_text(record: wire.DocumentRecord) -> str:
+    """Return the number of parts of a document, of how many, and if only the server has them."""
     parts = counted(record.of, "part")
     parts = parts if record.pieces >= record.of else f"{record.pieces:,} of {parts}"
     return parts if record.here else f"{parts}, only on the server"

@@ -63,6 +63,7 @@ def is_fine(state: AgentState) -> bool:
 
 
 def _is_present(state: AgentState) -> bool:
+    """Return True if an agent is installed or connected."""
     return state.is_installed or bool(state.connection)
 
 
@@ -77,6 +78,7 @@ def _ask_activity(call: Invocation) -> tuple[str, Mapping[str, AgentReport]]:
 
 
 def _status_lines(agents: tuple[AgentActivity, ...], silence: str, paint: Painter) -> Iterator[str]:
+    """Yield the lines of all agents, and the reason if their activity is unknown."""
     for agent in agents:
         yield from _agent_lines(agent, paint)
     if not agents:
@@ -86,6 +88,7 @@ def _status_lines(agents: tuple[AgentActivity, ...], silence: str, paint: Painte
 
 
 def _agent_lines(agent: AgentActivity, paint: Painter) -> Iterator[str]:
+    """Yield program, connection, trust, MCP server, activity and fix of one agent."""
     state = agent.state
     colour, word = _CONNECTIONS[state.connection]
     where = state.program or state.folder or "not found"
@@ -103,6 +106,7 @@ def _agent_lines(agent: AgentActivity, paint: Painter) -> Iterator[str]:
 
 
 def _activity_text(seen: AgentReport) -> str:
+    """Return the time of an agent's last event, and today's memories and failures, as one text."""
     last = (
         f"last {escape_line(seen.last_event)} {local_time(seen.last_event_at)}"
         if seen.last_event

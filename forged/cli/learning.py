@@ -127,6 +127,7 @@ def _survey_all(
 def _report_of(
     past: Sequence[SurveyedSession], new: Sequence[SurveyedSession], known: PastSessions
 ) -> LearningReport:
+    """Sum up sessions, tokens and calls of a run that has not begun."""
     needed = sum(least_model_calls(each, known) for each in new)
     tokens, agents = sum(each.tokens for each in new), Counter(each.found.agent for each in new)
     return LearningReport(
@@ -145,6 +146,7 @@ def _report_of(
 def _plan_lines(
     report: LearningReport, new: Sequence[SurveyedSession], known: PastSessions, width: int
 ) -> Iterator[str]:
+    """Yield the plan: sessions by agent, those left out, and the cost."""
     if new:
         rows = [
             _agent_row(agent, [each for each in new if each.found.agent == agent], known)
@@ -164,6 +166,7 @@ def _plan_lines(
 
 
 def _agent_row(agent: str, new: Sequence[SurveyedSession], known: PastSessions) -> tuple[str, ...]:
+    """Return the sums of an agent's sessions as cells of the plan's table."""
     sums = (
         len(new),
         sum(each.messages for each in new),
@@ -174,6 +177,7 @@ def _agent_row(agent: str, new: Sequence[SurveyedSession], known: PastSessions) 
 
 
 def _cost_lines(report: LearningReport, known: PastSessions) -> Iterator[str]:
+    """Yield the cost in calls and tokens, and the number of days if it is above the daily limit."""
     if not known.classifier:
         yield "cost: none; the built-in classifier reads them on this machine"
         return
@@ -220,12 +224,14 @@ class _LearningRun:
             tell(f"{counted(count, 'session')} not learned from: {reason}")
 
     def _draw(self, number: int, total: int) -> None:
+        """Draw progress and the number of proposals."""
         waiting = f"{counted(self.to_review, 'proposal')} to review"
         self._bar.draw("learning", number, total, waiting)
         if not self._call.as_json:
             self._bar.tell_instead(progress("learning", number, total, waiting), once=10 * number // total)
 
     def _learn_from(self, past: SurveyedSession) -> None:
+        """Send a session in its parts; count it as learned, or the reason of a refusal."""
         try:
             for request in learn_requests(past, self._call.environ):
                 if reason := self._submit(request):
@@ -254,6 +260,7 @@ class _LearningRun:
 
 
 def _result_lines(report: LearningReport) -> Iterator[str]:
+    """Yield the number of sessions and of proposals to review."""
     sessions, proposals = counted(report.learned, "session"), counted(report.to_review, "proposal")
     yield f"learned from {sessions}: {proposals} to review"
     if report.to_review:

@@ -44,7 +44,7 @@ def memory_table(memories: Iterable[MemoryRecord], width: int = 0, *, with_root:
             escape_line(memory.id),
             escape_line(f"{memory.scope}/{memory.category}"),
             f"v{memory.version}",
-            _day(memory.created_at),
+            _local_day(memory.created_at),
             *((places[memory.root] if memory.scope == _REPO else _YOU,) if with_root else ()),
             gist(memory.content, width) + _conflict_note(memory),
         )
@@ -149,7 +149,7 @@ def trash_table(restorable: Iterable[Trashed], width: int = 0) -> list[str]:
             escape_line(each.scope),
             counted(len(each.ids), "file"),
             f"{escape_line(each.why)} {local_time(each.taken_at)}",
-            f"until {_day(each.until)}",
+            f"until {_local_day(each.until)}",
             _escaped_and_cut(each.first_line, width),
         )
         for each in restorable
@@ -178,10 +178,7 @@ def chain_table(chain: Chain, width: int = 0) -> Iterator[str]:
         yield from folded(_CONFLICT.format(len(heads)), width, _INDENT)
         names = short_ids(memory.id for memory in chain.memories) if width else {}
         one, other = (escape_line(names.get(memory.id, memory.id)) for memory in heads[-2:])
-        ways = (
-            f"forgectl edit {other} --relate {one}:supersedes",
-            f"forgectl forget --this-version {one}",
-        )
+        ways = (f"forgectl edit {other} --relate {one}:supersedes", f"forgectl forget --this-version {one}")
         whole = f"  {'   or   '.join(ways)}"
         yield from (whole,) if not width or cells(whole) <= width else ways
 
@@ -225,7 +222,7 @@ def hit_lines(
             escape_line(names.get(hit.id, hit.id)),
             escape_line(f"{hit.scope}/{hit.category}"),
             f"v{hit.version}",
-            _day(hit.created_at),
+            _local_day(hit.created_at),
             *(_score_texts(found) if figures else ()),
             f"may be outdated: {listed(hit.stale)} changed" if hit.stale else "",
         )
@@ -240,6 +237,7 @@ def hit_lines(
 
 
 def _score_texts(found: Ranking) -> tuple[str, ...]:
+    """Return score, cosine and lexical score of a hit, as far as they are known."""
     return (
         f"score {found.score:.3f}",
         "" if found.cosine is None else f"cosine {found.cosine:.3f}",
@@ -249,7 +247,7 @@ def _score_texts(found: Ranking) -> tuple[str, ...]:
 
 def _version_text(version: Version, names: Mapping[str, str], width: int) -> str:
     name = escape_line(names.get(version.id, version.id))
-    day, line = _day(version.created_at), _escaped_and_cut(version.first_line, width)
+    day, line = _local_day(version.created_at), _escaped_and_cut(version.first_line, width)
     return f"v{version.version} {day} {name}  {line}"
 
 
@@ -263,7 +261,7 @@ def explanation(found: Explained, query: str, paint: Painter, width: int = 0) ->
     """
     total = found.included + len(found.omitted_ids)
     fitted = f"{found.included} of {counted(total, 'memory', 'memories')} fit" if total else "no memory"
-    yield f"{_explained_turn(found, query)}: {fitted}"
+    yield f"{_explanation_headline(found, query)}: {fitted}"
     searched = " + ".join(_INDEXES.get(each, escape_line(each)) for each in found.indexes) or "none"
     took = f", {found.elapsed_ms:,.1f} ms" if found.elapsed_ms else ""
     yield f"strategy: {escape_line(found.strategy) or 'none'}, search: {searched}{took}"
@@ -284,7 +282,8 @@ def explanation(found: Explained, query: str, paint: Painter, width: int = 0) ->
         yield from _rejected_table(found, width)
 
 
-def _explained_turn(found: Explained, query: str) -> str:
+def _explanation_headline(found: Explained, query: str) -> str:
+    """Return the query that was asked now, or session, turn and time of the injection."""
     if query:
         return f"asked now for {escape_line(query)!r}"
     session = f"session {escape_line(found.session_id)}" if found.session_id else "no session"
@@ -305,6 +304,7 @@ def _found_table(found: Explained, width: int) -> list[str]:
 
 
 def _rejected_table(found: Explained, width: int) -> list[str]:
+    """Return a table of the memories that matched and were not injected, with the reason."""
     rows = [("memory", "left out because", "")]
     for each in found.rejected:
         why = _REJECTED.get(each.why, escape_line(each.why))
@@ -316,7 +316,7 @@ def _conflict_note(memory: MemoryRecord) -> str:
     return f"  (in conflict with {listed(memory.concurrent_heads)})" if memory.concurrent_heads else ""
 
 
-def _day(time: str) -> str:
+def _local_day(time: str) -> str:
     return local_time(time)[:10]
 
 

@@ -56,6 +56,7 @@ class LogFile:
 
 
 def _read_bytes(path: str) -> bytes:
+    """Read a file; a missing one is empty."""
     try:
         with open(path, "rb") as file:
             return file.read()
@@ -64,4 +65,5 @@ def _read_bytes(path: str) -> bytes:
 
 
 def _decode_lines(content: bytes) -> list[str]:
+    """Split bytes into lines of UTF-8, with a replacement for invalid bytes."""
     return content.decode(errors="replace").splitlines()

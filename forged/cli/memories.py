@@ -63,7 +63,7 @@ def scope_option(command: Callable[..., None]) -> Callable[..., None]:
     return _of_scope(agent_option(command))
 
 
-def _complete_from(words: Iterable[str]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+def _make_completer(words: Iterable[str]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
     return lambda _context, _option, begun: [each for each in words if each.startswith(begun)]
 
 
@@ -77,7 +77,7 @@ def _complete_from(words: Iterable[str]) -> Callable[[click.Context, click.Param
     "--category",
     default="",
     metavar="CATEGORY",
-    shell_complete=_complete_from(CATEGORIES.choices),
+    shell_complete=_make_completer(CATEGORIES.choices),
     help=f"Only this category: {', '.join(CATEGORIES.choices)}.",
 )
 @since_option
@@ -161,7 +161,7 @@ def show_command(call: Invocation, *, agent_id: str, **fields: Any) -> None:
         found = client.ask(wire.GetMemories(workspace=call.workspace, agent_id=agent_id, **fields))
         check_read(found)
         chains = [_ask_chain(call, client, each, agent_id) for each in found.memories]
-    pages = [_memory_text(call, *each) for each in zip(found.memories, chains, strict=True)]
+    pages = [_page_text(call, *each) for each in zip(found.memories, chains, strict=True)]
     memories = [
         {**plain_data(each), "path": _path_in(each, chain), "versions": chain.memories, "flags": chain.flags}
         for each, chain in zip(found.memories, chains, strict=True)
@@ -188,7 +188,7 @@ def _path_in(memory: wire.MemoryRecord, chain: wire.Chain) -> str:
     return next((each.path for each in chain.memories if each.id == memory.id), "")
 
 
-def _memory_text(call: Invocation, memory: wire.MemoryRecord, chain: wire.Chain) -> str:
+def _page_text(call: Invocation, memory: wire.MemoryRecord, chain: wire.Chain) -> str:
     lines = [*memory_page(memory, call.paint, _path_in(memory, chain))]
     if len(chain.memories) > 1 or chain.flags:
         lines += ["", call.paint("strong", "versions"), *chain_table(chain, call.width)]
@@ -267,7 +267,7 @@ def parse_key_value(option: str, text: str) -> tuple[str, Any]:
 
 
 def parse_edge(text: str) -> wire.Edge:
-    """Parse a link, ID[:RELATIONSHIP]."""
+    """Parse a link to another memory: ID[:RELATIONSHIP]."""
     memory_id, colon, relationship = text.partition(":")
     return wire.Edge(memory_id, relationship) if colon else wire.Edge(memory_id)
 
@@ -371,10 +371,10 @@ def _find_removal(client: Client, request: wire.Forget) -> _Removal:
         check_done(chain)
     except RequestFailed as failed:
         failure = failed
-    if request.erase_now and not any(each.id in _complete_ids(request) for each in chain.memories):
+    if request.erase_now and not any(each.id in _possible_ids(request) for each in chain.memories):
         trashed = _find_in_trash(client, request)
         # As in the daemon: an id in the trash that is named whole comes before one that only begins so.
-        if trashed is not None and (failure or _complete_ids(request) & set(trashed.ids)):
+        if trashed is not None and (failure or _possible_ids(request) & set(trashed.ids)):
             return _Removal(request, trashed=trashed)
     if failure is not None:
         raise failure
@@ -382,9 +382,9 @@ def _find_removal(client: Client, request: wire.Forget) -> _Removal:
 
 
 def _find_in_trash(client: Client, request: wire.Forget) -> wire.Trashed | None:
-    """Return the one entry of the trash with this id; None if there is none, or more than one."""
+    """Return the only entry of the trash with this id; None if there is none, or more than one."""
     asked = wire.Restore(workspace=request.workspace, scope=request.scope, agent_id=request.agent_id)
-    names = _complete_ids(request)
+    names = _possible_ids(request)
     begun = [
         each for each in client.ask(asked).restorable if any(id_.startswith(tuple(names)) for id_ in each.ids)
     ]
@@ -392,7 +392,7 @@ def _find_in_trash(client: Client, request: wire.Forget) -> wire.Trashed | None:
     return found[0] if len({each.ids for each in found}) == 1 else None
 
 
-def _complete_ids(request: wire.Forget) -> set[str]:
+def _possible_ids(request: wire.Forget) -> set[str]:
     return {request.memory_id, f"mem_{request.memory_id}"}
 
 

@@ -72,6 +72,7 @@ def survey(
 
 
 def _kind(session: PastSession, marks: Mapping[str, str], environ: Mapping[str, str]) -> Kind:
+    """Classify a session: forged's own, empty, known by its mark, or new."""
     if os.path.join(session.workspace, "").startswith(os.path.join(address.state_dir(environ), "")):
         return "ours"
     if not (session.session_id and any(each.role == "user" for each in session.messages)):

@@ -36,6 +36,7 @@ def status(call: Invocation, *, details: bool = False) -> None:
 
 
 def _agent_states(call: Invocation) -> Sequence[AgentState]:
+    """Return how each agent on this machine is connected; empty without a home directory."""
     from forged import integrations  # noqa: PLC0415 - JSON does not need it
 
     try:

@@ -158,6 +158,7 @@ def _is_daemon(pid: int, lock: str, at: str) -> bool:
 
 
 def _is_same_file(path: str, wanted: os.stat_result) -> bool:
+    """Return True if the path is the file with these attributes."""
     with contextlib.suppress(OSError):
         return os.path.samestat(os.stat(path), wanted)
     return False

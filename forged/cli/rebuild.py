@@ -31,7 +31,7 @@ _RESTART_S, _PAUSE_S = 10.0, 0.05
 @click.option("--wait", is_flag=True, help="Return when it is done; after Ctrl-C it goes on in the daemon.")
 @with_daemon_options
 def rebuild_command(call: Invocation, *, full: bool, wait: bool) -> None:
-    """Read the memory files of this workspace again."""
+    """Read the memory files of this workspace again, and the configuration if it has changed."""
     request = Rebuild(workspace=call.workspace, full=full, wait=wait)
     try:
         reply = _ask_rebuild(call, request)
@@ -127,6 +127,7 @@ class RebuildProgress:
 
 
 def _result_lines(reply: Rebuilt, paint: Painter) -> Iterator[str]:
+    """Yield if the rebuild is done or has started, and the state of each root."""
     if reply.status == "ok":
         yield "all memory files were read"
     else:

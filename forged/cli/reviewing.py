@@ -103,7 +103,7 @@ def review_command(
         found, deciding = _ask_and_decide(call, asked)
     show(call, found, _receipt_lines(found) if deciding else _review_lines(found, call.paint))
     if not call.as_json:
-        _tell_remaining(found, deciding=deciding)
+        _tell_hints(found, deciding=deciding)
 
 
 def _is_at_terminal(call: Invocation) -> bool:
@@ -336,12 +336,12 @@ def _receipt_lines(found: Reviewed) -> Iterator[str]:
         yield from (f"{what} {escape_line(each)}" for each in ids)
 
 
-def _tell_remaining(found: Reviewed, *, deciding: bool) -> None:
-    for line in (*_proposal_notes(found, deciding=deciding), *_file_notes(found, deciding=deciding)):
+def _tell_hints(found: Reviewed, *, deciding: bool) -> None:
+    for line in (*_proposal_hints(found, deciding=deciding), *_file_hints(found, deciding=deciding)):
         tell(line)
 
 
-def _proposal_notes(found: Reviewed, *, deciding: bool) -> Iterable[str]:
+def _proposal_hints(found: Reviewed, *, deciding: bool) -> Iterable[str]:
     if found.waiting and deciding:
         yield f"{counted(len(found.waiting), 'proposal')} left; `forgectl review` shows them"
     elif found.waiting:
@@ -352,7 +352,7 @@ def _proposal_notes(found: Reviewed, *, deciding: bool) -> Iterable[str]:
         yield f"more proposals for {listed(found.elsewhere)}"
 
 
-def _file_notes(found: Reviewed, *, deciding: bool) -> Iterable[str]:
+def _file_hints(found: Reviewed, *, deciding: bool) -> Iterable[str]:
     if found.root is None:
         return
     left = found.root.withheld

@@ -37,6 +37,7 @@ def scope_facts(scopes: Iterable[ScopeReport]) -> Iterator[tuple[str, str]]:
 
 
 def _amount_text(each: ScopeReport) -> str:
+    """Return the number of memories of a scope, and of their owners."""
     amount = counted(each.memories, "memory", "memories")
     if each.scope == "org" or not each.owners:
         return amount
@@ -44,10 +45,12 @@ def _amount_text(each: ScopeReport) -> str:
 
 
 def _place_text(each: ScopeReport) -> str:
+    """Return where a scope is stored: in the daemon's memory, or in files."""
     return "in the daemon's memory" if each.engine == "memory" else f"in files in {escape_line(each.place)}"
 
 
 def _lifetime_text(each: ScopeReport) -> str:
+    """Return how long memories of a scope are saved, and how many were dropped."""
     if not each.lasts_s:
         return "saved until they are removed"
     gone = f"; {each.dropped:,} dropped to make room" if each.dropped else ""
@@ -55,6 +58,7 @@ def _lifetime_text(each: ScopeReport) -> str:
 
 
 def _injection_text(each: ScopeReport) -> str:
+    """Return if memories of a scope are injected, or how to find them."""
     if each.retrieved:
         return "used for injections"
     return "found by `forgectl search --scope` only ([scopes].retrieve adds it to injections)"

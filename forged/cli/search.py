@@ -120,6 +120,7 @@ def _search_scopes(
 
 
 def _hit_lines(reply: Recalled, paint: Painter, width: int) -> Iterator[str]:
+    """Yield lines for each memory: id, scope and distance, then its text and attributes."""
     for number, memory in enumerate(reply.memories, 1):
         yield from folded(paint("strong", f"{number}. {_hit_head(memory)}"), width, _INDENT)
         yield from folded(_INDENT + gist(memory.content, width), width, _INDENT)
@@ -128,12 +129,14 @@ def _hit_lines(reply: Recalled, paint: Painter, width: int) -> Iterator[str]:
 
 
 def _hit_head(memory: MemoryRecord) -> str:
+    """Return id and scope of a hit, and its distance or that keywords found it."""
     distance = memory.found.distance if memory.found is not None else None
     near = "by keywords" if distance is None else f"distance {distance:.3f}"
     return f"{escape_line(memory.id)}  {escape_line(memory.scope)}  {near}"
 
 
 def _hit_facts(memory: MemoryRecord) -> Iterable[str]:
+    """Yield type, importance, source, metadata and other attributes that a hit has."""
     if memory.memory_type:
         yield escape_line(memory.memory_type)
     if memory.importance != 1.0:

@@ -109,7 +109,7 @@ def _check_home(machine: Machine) -> None:
 
 
 def succeeded(outcomes: Sequence[SetupResult]) -> frozenset[str]:
-    """Return the names of the results without a failure."""
+    """Return the names of agents and other parts of the setup that did not fail."""
     return frozenset(outcome.about for outcome in outcomes if not outcome.failed)
 
 
@@ -122,12 +122,14 @@ def _agents_to_connect(states: Sequence[AgentState], *, named: bool) -> tuple[Ag
 
 
 def _connected_agents(machine: Machine, states: Sequence[AgentState]) -> tuple[AgentState, ...]:
+    """Return the agents that setup has connected, or that are connected."""
     return tuple(
         state for state in states if state.connection or integrations.is_recorded(machine, state.agent)
     )
 
 
 def _nothing_to_remove_note(plan: Sequence[str], *, removes: bool) -> tuple[str, ...]:
+    """Return a line that says that no agent is connected, if the removal has no steps."""
     return ("no agent is connected, nothing to remove",) if removes and not plan else ()
 
 
@@ -195,7 +197,7 @@ def _remove_git_lines(call: Invocation) -> Iterator[str]:
 
 
 def _start_daemon(call: Invocation) -> Iterator[str]:
-    """Start the daemon, which records the program that hooks may start later."""
+    """Start the daemon, which records the program for hooks; yield a sentence about it."""
     with open_client(call) as client:
         client.ping()
         report = client.status()

@@ -107,10 +107,12 @@ def _model_suggestions(
 
 
 def _agent_title(state: AgentState) -> str:
+    """Return name, version and path of an agent, escaped."""
     what = f"{state.title} {state.version}".rstrip()
     where = state.program or state.folder
     return escape_line(f"{what} ({where})" if where else what)
 
 
 def _remainder_note(leaves: str) -> str:
+    """Return a note on files that an agent itself leaves after its removal, else ""."""
     return f"; the agent itself leaves {leaves}" if leaves else ""

@@ -78,6 +78,7 @@ def status_command(call: Invocation) -> None:
 
 
 def _status_lines(about: dict[str, object], members: Sequence[Member]) -> Iterator[str]:
+    """Yield the server, the shared scopes, the model, and the rows of each role."""
     yield f"{about['server']}: PostgreSQL {about['version']}, as role {about['role']}"
     scopes = about["scopes"]
     assert isinstance(scopes, list)
@@ -165,10 +166,12 @@ def _owners(agents: Iterable[str], *, documents: bool) -> list[RowOwner]:
 
 
 def _owner_name(owner: RowOwner) -> str:
+    """Return scope and id of an owner of rows, or `the organization`."""
     return f"{owner.scope} {owner.id}" if owner.id else "the organization"
 
 
 def _member_as_json(member: Member) -> dict[str, object]:
+    """Convert a role and the owners of its rows for JSON."""
     return {"role": member.role, "owners": [_owner_name(each) for each in member.owners]}
 
 

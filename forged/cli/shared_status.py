@@ -35,6 +35,7 @@ def endpoint_facts(one: EndpointReport) -> Iterator[str]:
 
 
 def _last_success(one: EndpointReport | SharedReport) -> str:
+    """Return how long ago a server last answered, or that it never has."""
     if one.state == "untried":
         return "not asked yet"
     return "no success yet" if one.last_success_s is None else f"last success {span(one.last_success_s)} ago"
@@ -64,6 +65,7 @@ def shared_facts(report: SharedReport) -> Iterator[str]:
 
 
 def _sync_text(report: SyncReport) -> str:
+    """Return if a scope is synced with the server, or how far it is behind."""
     owner = f"{escape_line(report.scope)} {escape_line(report.owner)}"
     if report.in_sync_s is None:
         return f"{owner} not synced yet"

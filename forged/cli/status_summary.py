@@ -74,6 +74,7 @@ def status_lines(
 
 
 def _headline(report: StatusReport, here: Sequence[RootReport], problems: int, paint: Painter) -> str:
+    """Return the first line of the status: memory is on, off, paused or failing here, and the reason."""
     if report.state == "disabled":
         return f"{paint('warn', 'OFF')}{because(report.reason)}"
     if not report.here:
@@ -108,12 +109,14 @@ def _memory_lines(here: Sequence[RootReport]) -> Iterator[str]:
 
 
 def _search_line(report: StatusReport, here: Sequence[RootReport]) -> str:
+    """Return which search is ready, and if it is warming up."""
     is_built = all(root.embedded >= root.to_embed for root in here)
     warms_up = "; warming up: keyword matching only for a few seconds"
     return search_state(here) + (warms_up if report.gate.state == "learning" and is_built else "")
 
 
 def _capture_line(report: StatusReport, paint: Painter) -> str:
+    """Return if capture is on, by which classifier, and how many memories it saved."""
     capture = report.capture
     if capture.state not in _CAPTURING:
         return f"capture: {paint('warn', escape_line(capture.state.upper()))}{because(capture.reason)}"
@@ -163,6 +166,7 @@ def _waiting_decisions(report: StatusReport, here: Sequence[RootReport]) -> Iter
 def _problems(
     report: StatusReport, here: Sequence[RootReport], agents: Sequence[AgentState]
 ) -> Iterator[str]:
+    """Yield a sentence for each problem: warnings, models, capture, roots here, agents."""
     if differs := skew(report.version, report.build):
         yield differs
     first = {report.reason, report.capture.doubt}  # the first line says them
@@ -182,6 +186,7 @@ def _problems(
 
 
 def _model_problems(report: StatusReport) -> Iterator[str]:
+    """Yield problems of the embedding model, of endpoints, and of the team's server."""
     if report.gate.state == "failing":
         why = because(report.gate.reason)
         yield f"keyword matching only: the embedding model could not be calibrated{why}"
@@ -196,6 +201,7 @@ def _model_problems(report: StatusReport) -> Iterator[str]:
 
 
 def _capture_problems(report: StatusReport) -> Iterator[str]:
+    """Yield why capture waits, its last error, and events that failed or wait."""
     capture = report.capture
     if capture.state == "waiting" and capture.reason:
         yield f"capture waits: {escape_line(capture.reason)}"
@@ -208,6 +214,7 @@ def _capture_problems(report: StatusReport) -> Iterator[str]:
 
 
 def _root_problems(root: RootReport) -> Iterator[str]:
+    """Yield problems of a root: trust, errors, file changes, owner, git, and files."""
     name = escape_line(root.root)
     if root.trust == "unread" and root.notice:
         yield escape_line(root.notice)
@@ -231,6 +238,7 @@ def _root_problems(root: RootReport) -> Iterator[str]:
 
 
 def _agent_problems(state: AgentState) -> Iterator[str]:
+    """Yield the problem of an agent's connection, or of its untrusted hooks, with the fix."""
     title = escape_line(state.title)
     if state.connection and state.connection != "connected":
         yield f"{title}: {escape_line(state.detail)}; {escape_line(state.remedy)}"

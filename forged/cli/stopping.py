@@ -55,6 +55,7 @@ def _stop_service(call: Invocation, manager: UserManager, *, ends_socket: bool) 
 
 
 def _stop_sentence(ended: StoppedProcess) -> str:
+    """Say if the daemon was stopped, killed, or not running."""
     if not ended.pid:
         return "forged is not running"
     if ended.killed:

@@ -109,6 +109,7 @@ def _cells_of(letter: str) -> int:
 
 
 def _prefix_within(text: str, room: int) -> str:
+    """Return the longest prefix of a text that fits into `room` cells."""
     kept = ""
     for letter, size in _characters(text):
         room -= size
@@ -119,15 +120,18 @@ def _prefix_within(text: str, room: int) -> str:
 
 
 def _common_length(one: str, other: str) -> int:
+    """Return the length of the common prefix of two texts."""
     differing = (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
     return next(differing, min(len(one), len(other)))
 
 
 def _table_width(table: Sequence[Sequence[str]], numbers_from: int | None) -> int:
+    """Return the width of the widest line of a table."""
     return max(map(cells, _aligned_lines(table, numbers_from)), default=0)
 
 
 def _aligned_lines(table: Sequence[Sequence[str]], numbers_from: int | None) -> list[str]:
+    """Pad the cells of each column to one width; return a line for each row."""
     if not table:
         return []
     widths = [max(map(cells, column)) for column in zip(*table, strict=True)]
@@ -144,11 +148,13 @@ def _aligned_lines(table: Sequence[Sequence[str]], numbers_from: int | None) -> 
 
 
 def _padded(cell: str, width: int, *, to_the_right: bool) -> str:
+    """Fill a cell with spaces up to a width."""
     space = " " * (width - cells(cell))
     return space + cell if to_the_right else cell + space
 
 
 def _with_short_ids(table: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
+    """Shorten the ids in a table as far as they stay distinct."""
     short = short_ids(cell for row in table for cell in row if _ID.fullmatch(cell))
     return [tuple(short.get(cell, cell) for cell in row) for row in table]
 

@@ -60,6 +60,7 @@ def escape_json(encoded: str) -> str:
 
 
 def _visible_form(match: re.Match[str]) -> str:
+    """Return the visible form of a dangerous character: `^[`, `M-^[` or `<U+202E>`."""
     code = ord(match.group())
     if code < 0x20 or code == 0x7F:
         return "^" + chr(code ^ 0x40)
@@ -69,6 +70,7 @@ def _visible_form(match: re.Match[str]) -> str:
 
 
 def _json_escape(match: re.Match[str]) -> str:
+    """Return a dangerous character as JSON escapes."""
     units = match.group().encode("utf-16-be", "surrogatepass").hex()
     return "".join(f"\\u{units[i : i + 4]}" for i in range(0, len(units), 4))
 
@@ -82,6 +84,7 @@ class Painter(msgspec.Struct, frozen=True):
     on: bool = False
 
     def __call__(self, colour: str, text: str) -> str:
+        """Return the text in a colour of `_COLOURS`; unchanged if colours are off."""
         return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m" if self.on else text
 
 
@@ -228,6 +231,7 @@ def _write_stdout(text: str) -> None:
 
 
 def _write_and_flush(stream: TextIO | None, text: str) -> None:
+    """Write to a stream and flush it. Raises OSError, also for a closed stream."""
     if stream is None:  # closed before the process started
         raise OSError(errno.EBADF, os.strerror(errno.EBADF))
     stream.write(text)

@@ -40,15 +40,17 @@ class UnitState(msgspec.Struct, frozen=True):
 
     @property
     def is_socket(self) -> bool:
+        """True for the socket unit, False for the service."""
         return self.name == SOCKET
 
     @property
     def is_active(self) -> bool:
+        """True if the unit runs, starts or reloads."""
         return self.active in {"active", "activating", "reloading"}
 
 
 class UserManager(msgspec.Struct, frozen=True):
-    """systemctl with the environment to find the user's manager; `folder` is that of the units."""
+    """Client of the user's systemd: runs `systemctl --user`; `folder` has the user's units."""
 
     systemctl: str
     environment: Mapping[str, str]
@@ -92,6 +94,7 @@ class UserManager(msgspec.Struct, frozen=True):
             raise Stop("unavailable", f"`systemctl --user {' '.join(words)}` failed: {why}")
 
     def _run(self, within_s: float, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run `systemctl --user` with these words, within a time."""
         return run(self.environment, within_s, self.systemctl, "--user", *words)
 
 
@@ -165,4 +168,5 @@ def address_of(call: Invocation) -> str:
 
 
 def _first_line(text: str) -> str:
+    """Return the first line of a text, without the blank lines before it."""
     return text.strip().partition("\n")[0]

@@ -102,6 +102,7 @@ def finish_turns(workspace: str) -> FinishedTurns:
 
 
 def milliseconds_since(began: float) -> float:
+    """Return the milliseconds since a time of `time.perf_counter`."""
     return (time.perf_counter() - began) * 1000
 
 

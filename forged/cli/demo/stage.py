@@ -38,7 +38,7 @@ _MODEL_VARIABLES = (
 
 
 class DemoFailed(click.ClickException):
-    """Raised when a step has an unexpected result."""
+    """Raised when a step of the demo has an unexpected result; forgectl exits with EX_SOFTWARE."""
 
     exit_code = os.EX_SOFTWARE
 
@@ -55,6 +55,7 @@ class Stage(msgspec.Struct, frozen=True):
 
     @property
     def workspace(self) -> str:
+        """Path of the scratch repository, as the client sends it."""
         return str(self.repo)
 
     def log_text(self) -> str:
@@ -62,10 +63,11 @@ class Stage(msgspec.Struct, frozen=True):
         return self.log.read_text(errors="replace")
 
     def memories(self) -> tuple[MemoryRecord, ...]:
+        """Return the memories that the daemon lists for the scratch repository."""
         return self.client.list(self.workspace).memories
 
     def agent(self, act: str, *arguments: str) -> bytes:
-        """Run an agent process and return its output."""
+        """Run an act of the demo's agent in a process of its own; return its JSON output."""
         command = (sys.executable, "-m", "forged.cli.demo.agent", act, self.workspace, *arguments)
         return self._run("the agent process", command)
 
@@ -75,6 +77,7 @@ class Stage(msgspec.Struct, frozen=True):
         self._run(f"git {arguments[0]}", ("git", "-C", self.workspace, *user, *arguments))
 
     def _run(self, name: str, command: Sequence[str]) -> bytes:
+        """Run a program in the scratch HOME; return its output. Raises DemoFailed if it fails."""
         done = subprocess.run(
             command, env=self.env, cwd=self.home, capture_output=True, timeout=60, check=False
         )
@@ -121,6 +124,7 @@ def new_stage(call: Invocation) -> Iterator[Stage]:
 
 
 def has_git() -> bool:
+    """Return True if git is installed."""
     return shutil.which("git") is not None
 
 
@@ -145,7 +149,7 @@ def wait_until(check: Callable[[], bool], complaint: Callable[[], str], within_s
 
 
 class NotStarted(ForgedError):  # noqa: N818 - reads as the state it names
-    """Raised when the daemon does not start; the message ends with its log."""
+    """Raised when the daemon of the demo does not answer in time; the message ends with its log."""
 
 
 @contextmanager
@@ -199,6 +203,7 @@ def _delay_signals() -> Iterator[None]:
 
 
 def _wait_until_ready(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    """Wait until the daemon answers a ping. Raises NotStarted with the end of its log."""
     deadline = time.monotonic() + _READY_S
     with Client(address, timeout_s=_READY_S) as client:
         while client.ping().status != "ok":

@@ -166,7 +166,7 @@ def _has_saved(stage: Stage, *words: str) -> bool:
 
 
 def _wait_for_search(stage: Stage, query: str, memory_id: str, text: str | None) -> None:
-    """Wait until a search finds the memory with `text` in it, or (None) no longer finds it."""
+    """Wait until a search finds `text` in the memory or, with None, does not find the memory."""
 
     def is_as_expected() -> bool:
         hits = stage.client.search(stage.workspace, query).memories

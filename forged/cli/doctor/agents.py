@@ -37,6 +37,7 @@ def agents(call: Invocation, seen: Sequence[AgentReport]) -> Iterator[Check]:
 
 
 def _connection_check(state: AgentState, seen: AgentReport | None) -> Check:
+    """Check that an installed agent is connected, and that it may run the hooks."""
     if state.connection == "connected" and state.trust != "missing":
         return Check(_NAME, OK, f"{state.title}: connected, {_activity_text(seen)}")
     if state.connection == "connected":
@@ -49,6 +50,7 @@ def _connection_check(state: AgentState, seen: AgentReport | None) -> Check:
 
 
 def _activity_text(seen: AgentReport | None) -> str:
+    """Return the time of an agent's last event, and today's injected and saved memories, as one text."""
     if seen is None or not seen.last_event:
         return "no event yet"
     injected = counted(seen.injected_today, "memory", "memories")

@@ -109,7 +109,7 @@ def reached(report: StatusReport) -> Iterator[Check]:
 
 
 def gate(report: StatusReport) -> Iterator[Check]:
-    """Report the model, and the state of the gate."""
+    """Yield findings on the embedding model, and on the gate that decides about injections."""
     model = report.embedding_model or "none"
     engine = f", run by {report.engine}" if report.engine else ""
     yield Check("model", OK, f"strategy {report.strategy}, embedding model {model}{engine}")
@@ -124,7 +124,7 @@ def gate(report: StatusReport) -> Iterator[Check]:
 
 
 def scopes(report: StatusReport) -> Iterator[Check]:
-    """Report where each scope is stored, and how long."""
+    """Yield a finding on each scope: where its memories are stored, and how long."""
     for name, facts in scope_facts(report.scopes) if report.scopes else ():
         yield Check(f"scope {name}", OK, facts)
 
@@ -256,7 +256,7 @@ def _check_private(name: str, path: str) -> Check:
 
 
 def _check_watch(root: RootReport) -> Check:
-    """Check how file changes of a root are noticed."""
+    """Check that file changes of a root are watched, and not found by polling."""
     if root.watch.startswith("polling"):
         fix = "raise fs.inotify.max_user_watches and max_user_instances, then `forgectl restart`"
         return Check("watcher", WARN, f"{root.root}: {root.watch}", fix)
@@ -266,7 +266,7 @@ def _check_watch(root: RootReport) -> Check:
 
 
 def _check_directory(root: RootReport) -> Check:
-    """Check that the memory folder of a root is a folder that only this user can write."""
+    """Check that a root's memory folder can be read and written, and not written by all users."""
     path = root.directory
     name = f"{root.scope} memories"
     try:

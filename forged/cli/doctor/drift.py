@@ -35,6 +35,7 @@ def configuration(environ: Mapping[str, str]) -> Iterator[Check]:
 
 
 def _check_models(chosen: config.Config, environ: Mapping[str, str]) -> Iterator[Check]:
+    """Check the embedding model, the classifier, and the keys of their endpoints."""
     memory = chosen.memory
     if not needs_endpoint(memory.embedding_model):
         yield _check_local_embedding(chosen, environ)
@@ -48,7 +49,7 @@ def _check_models(chosen: config.Config, environ: Mapping[str, str]) -> Iterator
 
 
 def _check_local_embedding(chosen: config.Config, environ: Mapping[str, str]) -> Check:
-    """Check an embedding model without an endpoint."""
+    """Check an embedding model without an endpoint: built in, or complete on this machine."""
     memory, name = chosen.memory, chosen.embedder
     if not name:
         return Check("embedding", OK, "none: retrieval is off; no endpoint is used")
@@ -160,6 +161,7 @@ def in_use(report: StatusReport, environ: Mapping[str, str]) -> Iterator[Check]:
 
 
 def _differing_settings(loaded: config.Loaded, report: StatusReport) -> Iterator[_Pair]:
+    """Yield the settings that differ, each as it is here and as the daemon reports it."""
     here = {setting.key: setting for setting in loaded.settings}
     for theirs in report.settings:
         mine = here.get(theirs.key)
@@ -176,6 +178,7 @@ def _are_defaults(mine: Setting, theirs: SettingReport) -> bool:
 
 
 def _is_from_environment(mine: Setting, theirs: SettingReport) -> bool:
+    """Return True if a variable sets the key on either side."""
     return mine.origin.startswith("environment") or theirs.origin.startswith("environment")
 
 
@@ -187,6 +190,7 @@ def _is_used(key: str, chosen: config.Config) -> bool:
 
 
 def _describe(pairs: Sequence[_Pair]) -> str:
+    """Name the first settings that differ, with both values, and the number of others."""
     parts = [
         f"{mine.key} is {theirs.value or 'empty'} there and {mine.value or 'empty'} here"
         for mine, theirs in pairs[:_NAMED]

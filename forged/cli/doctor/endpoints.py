@@ -57,4 +57,5 @@ def server(report: StatusReport) -> Iterator[Check]:
 
 
 def _endpoint_name(model: str, host: str, uses: Iterable[str]) -> str:
+    """Return model, host and uses of an endpoint as one text."""
     return f"{model} at {host} ({', '.join(uses)})"

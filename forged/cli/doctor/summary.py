@@ -48,20 +48,24 @@ def _group_similar(found: Sequence[Check]) -> list[list[Check]]:
 
 
 def _group_key(check: Check) -> tuple[str, str, str, str]:
+    """Return the parts that similar findings share: level, name, fix, and folder of the file."""
     return check.level, check.name, check.fix, os.path.dirname(check.about) if check.about else ""
 
 
 def _reason_text(check: Check) -> str:
+    """Return the detail of a finding without the file at its beginning."""
     return check.detail.removeprefix(f"{check.about}: ")
 
 
 def _finding_lines(check: Check, paint: Painter) -> Iterator[str]:
+    """Yield a finding, and its fix on a second line."""
     yield f"{_level_text(check, paint)}  {escape_line(check.name)}: {escape_line(check.detail)}"
     if check.fix:
         yield f"      fix: {escape_line(check.fix)}"
 
 
 def _group_lines(alike: Sequence[Check], paint: Painter) -> Iterator[str]:
+    """Yield many similar findings as one: their number, reason, first names, and fix."""
     first, folder = alike[0], os.path.dirname(alike[0].about)
     reasons = {_NUMBER.sub("0", _reason_text(check)) for check in alike}
     why = _reason_text(first) if len(reasons) == 1 else _OTHER
@@ -74,4 +78,5 @@ def _group_lines(alike: Sequence[Check], paint: Painter) -> Iterator[str]:
 
 
 def _level_text(check: Check, paint: Painter) -> str:
+    """Return the level of a finding, padded and coloured."""
     return paint(_COLOURS[check.level], f"{check.level:<4}")

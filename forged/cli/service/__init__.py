@@ -69,6 +69,7 @@ def _say_steps(call: Invocation, steps: Iterator[str]) -> None:
 
 
 def _status_lines(found: ServiceStatus) -> Iterator[str]:
+    """Yield the state of unit files, of units in systemd, and of lingering."""
     for file in found.files:
         yield f"{escape_line(file.path)}: {file.state}"
     if found.silence:
@@ -80,6 +81,7 @@ def _status_lines(found: ServiceStatus) -> Iterator[str]:
 
 
 def _unit_text(unit: UnitState) -> str:
+    """Return state, process id and restarts of a unit as one text."""
     facts = (
         f"{unit.active} ({unit.sub})",
         unit.enabled,
@@ -91,6 +93,7 @@ def _unit_text(unit: UnitState) -> str:
 
 
 def _status_exit_code(found: ServiceStatus) -> int:
+    """Return 1 if a unit file is missing, 3 if systemd does not listen, else 0."""
     if any(file.state == UnitFileState.MISSING for file in found.files):
         return NOT_DONE
     return OK if any(unit.is_socket and unit.is_active for unit in found.units) else NOT_RUNNING

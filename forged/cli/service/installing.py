@@ -79,6 +79,7 @@ def _refuse_foreign(files: Sequence[UnitFile], *, replaces: bool) -> None:
 
 
 def _is_regular_file(path: str) -> bool:
+    """Return True if the path is a file and not a link."""
     return os.path.isfile(path) and not os.path.islink(path)
 
 
@@ -139,7 +140,7 @@ def _disable_units(call: Invocation, manager: UserManager) -> Iterator[str]:
 
 
 def _unit_links(files: Sequence[UnitFile]) -> Iterator[str]:
-    """Yield the links to unit files that systemctl would remove if a manager answered."""
+    """Yield the links that `systemctl enable` made to these unit files."""
     for file in files:
         for link in _LINKS:
             path = f"{os.path.dirname(file.path)}/{link}"

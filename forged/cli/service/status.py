@@ -24,14 +24,14 @@ _LINGER_S = 5.0
 
 
 class UnitFile(msgspec.Struct, frozen=True):
-    """Path of a unit file and its state there."""
+    """Path of one of forged's systemd unit files, and the state of the file."""
 
     path: str
     state: UnitFileState
 
 
 class ServiceStatus(msgspec.Struct, frozen=True):
-    """State of files and units. `silence`: why systemd does not answer; `lingering`: yes, no, or unknown."""
+    """State of unit files, units and lingering; `silence` is the reason if systemd does not answer."""
 
     files: tuple[UnitFile, ...]
     units: tuple[UnitState, ...] = ()

@@ -105,6 +105,7 @@ def replace(path: str, text: str) -> None:
 
 
 def _write_new_file(path: str, text: str) -> None:
+    """Write a file that must not exist yet, and sync it."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
     with open(descriptor, "w", encoding="utf-8") as file:
         file.write(text)
@@ -113,15 +114,18 @@ def _write_new_file(path: str, text: str) -> None:
 
 
 def _unit_template(name: str) -> str:
+    """Read the template of a unit from the package or the checkout."""
     found = next(file for folder in _FOLDERS if (file := folder / name).is_file())
     return found.read_text(encoding="utf-8")
 
 
 def _with_digest_line(text: str) -> str:
+    """Return a unit's text below a comment with its digest."""
     return f"# Written by forgectl service install, sha256 {_digest(text)} of what follows.\n{text}"
 
 
 def _digest(text: str) -> str:
+    """Return the SHA-256 of a unit's text."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -139,10 +139,12 @@ def json_for_html(data: msgspec.Struct) -> str:
 
 
 def _asset(name: str) -> str:
+    """Read a file of the page from the package: script, style or HTML."""
     return (_FILES / name).read_text(encoding="utf-8")
 
 
 def _digest(text: str) -> str:
+    """Return the SHA-256 of a text, as a content security policy names it."""
     return f"sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
