@@ -26,11 +26,11 @@ logger = logging.getLogger("forged")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Long-term memory of the coding agents on this machine."""
+    """Parse the command line of the program `forged`, and run its command `serve`."""
     from argparse import ArgumentParser  # noqa: PLC0415 - a worker has no arguments
 
     be_utf8()
-    parser = ArgumentParser("forged", description=main.__doc__)
+    parser = ArgumentParser("forged", description="Long-term memory of the coding agents on this machine.")
     parser.add_argument("--version", action="version", version=f"%(prog)s, version {__version__}")
     verbs = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     verb = verbs.add_parser("serve", help=serve.__doc__, description=serve.__doc__)
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def serve(log_level: str, *, replace: bool = False) -> None:
-    """Run the daemon in the foreground until SIGTERM."""
+    """Run the daemon in the foreground until SIGTERM; exit with an error code if it cannot run."""
     from forged import config, log  # noqa: PLC0415 - not needed for a usage error
     from forged.daemon import app  # noqa: PLC0415
     from forged.daemon.build import log_settings  # noqa: PLC0415
@@ -60,18 +60,18 @@ def serve(log_level: str, *, replace: bool = False) -> None:
         asyncio.run(app.serve(loaded, env, replace=replace))
     except (ConfigError, AddressError) as error:
         turn_away(env, f"the daemon cannot start: {error}")
-        _end(error, os.EX_CONFIG)
+        _exit_with(error, os.EX_CONFIG)
     except AlreadyRunning as error:
-        _end(error, os.EX_TEMPFAIL)
+        _exit_with(error, os.EX_TEMPFAIL)
     except ForgedError as error:
-        _end(error, os.EX_UNAVAILABLE)
+        _exit_with(error, os.EX_UNAVAILABLE)
     except Exception:
         logger.exception("the daemon broke")
         sys.exit(os.EX_SOFTWARE)
 
 
-def _end(error: Exception, code: int) -> NoReturn:
-    """Print an error and exit with a code."""
+def _exit_with(error: Exception, code: int) -> NoReturn:
+    """Print an error on stderr and end the process with an exit code."""
     sys.stderr.write(f"forged: {error}\n")
     sys.exit(code)
 

@@ -26,6 +26,7 @@ def main() -> None:
 
 
 def _run(arguments: list[str]) -> int:
+    """Run a command line without click if it is a frequent one, else by click; return the exit code."""
     from forged.cli import fast  # noqa: PLC0415 - nothing before it is needed
 
     directory = _current_directory()
@@ -42,6 +43,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _current_directory() -> str:
+    """Return the current directory, or an empty text if it was removed."""
     try:
         return os.getcwd()
     except OSError:  # it was removed; a command that needs a workspace reports it

@@ -56,24 +56,24 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     width: int = 0
     shows_terminal: bool = False
 
-    def redraws(self, stream: TextIO | None) -> bool:
+    def can_redraw(self, stream: TextIO | None) -> bool:
         """Return True if the stream is a terminal that supports escape sequences."""
         return stream is not None and stream.isatty() and self.environ.get("TERM") != "dumb"
 
-    def colour(self, stream: TextIO | None) -> bool:
+    def is_coloured(self, stream: TextIO | None) -> bool:
         """Return True if output is coloured: NO_COLOR decides first, then FORCE_COLOR, then the terminal."""
         if self.environ.get("NO_COLOR"):
             return False
-        return self.environ.get("FORCE_COLOR", "0") not in {"", "0"} or self.redraws(stream)
+        return self.environ.get("FORCE_COLOR", "0") not in {"", "0"} or self.can_redraw(stream)
 
     @property
     def paint(self) -> Painter:
-        """Painter for stdout."""
-        return Painter(self.colour(sys.stdout))
+        """Painter for stdout, which adds colours only where stdout shows them."""
+        return Painter(self.is_coloured(sys.stdout))
 
 
 def of_process(directory: str, environ: Mapping[str, str]) -> Invocation:
-    """Return the invocation of this process.
+    """Build the Invocation of this process from its directory, environment and streams.
 
     The daemon of this installation is the script `forged` in the folder of the interpreter.
     Without it, autostart uses the daemon that ran last.
@@ -117,8 +117,8 @@ def stdin_text() -> str:
 
 
 @contextmanager
-def daemon(call: Invocation) -> Iterator[Client]:
-    """Open a client for several requests. Raises Stop for each error of the client."""
+def open_client(call: Invocation) -> Iterator[Client]:
+    """Open a client of the daemon for several requests. Raises Stop for each error of the client."""
     try:
         with Client(
             timeout_s=call.timeout_s,
@@ -151,19 +151,20 @@ def check_done(reply: Reply) -> None:
 
 def ask(call: Invocation, request: Request[R], check: Callable[[Reply], None] = check_read) -> R:
     """Send the only request of a command and return the checked reply."""
-    with daemon(call) as client:
+    with open_client(call) as client:
         reply = client.ask(request)
     check(reply)
     return reply
 
 
 def status_sentence(reply: Reply) -> str:
-    """Return a sentence on the status of a reply."""
+    """Return the reason of a reply as a sentence, or the words of its status if it has none."""
     reason = reply.reason or reply.status.replace("_", " ")
     return f"memory is disabled: {reason}" if reply.status == "disabled" else reason
 
 
 def _stop_of(error: errors.ClientError, call: Invocation) -> Stop:
+    """Convert an error of the client into a Stop, with the command that helps."""
     if isinstance(error, errors.RequestFailed):
         if not call.workspace:
             return Stop(

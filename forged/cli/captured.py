@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from forged.cli.call import Invocation, ask, show
-from forged.cli.commands import asks
+from forged.cli.commands import with_daemon_options
 from forged.cli.exits import Stop
 from forged.cli.since import TimeParam, since_option
 from forged.cli.status import BUILT_IN, captures_waiting, classifier_name
@@ -40,7 +40,7 @@ _PUT = {"refusal": "not saved, {}", "forget": "{}"}
 @click.option("--all-repos", is_flag=True, help="All repositories, not only this one.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
 @click.option("--offset", type=click.IntRange(0), default=0, help="Skip the first N.")
-@asks
+@with_daemon_options
 def captured_command(call: Invocation, *, today: bool, since: str, **fields: Any) -> None:
     """Show what was saved of conversations and what was refused, latest first, and how to undo it.
 
@@ -58,11 +58,12 @@ def captured_command(call: Invocation, *, today: bool, since: str, **fields: Any
     if left > 0:
         tell(f"and {left:,} more; --limit and --offset show them")
     elif not found.captured:
-        tell(_empty_answer(request, found))
+        tell(_empty_sentence(request, found))
         _tell_waiting(call)
 
 
-def _empty_answer(request: ListCaptured, found: CapturedPage) -> str:
+def _empty_sentence(request: ListCaptured, found: CapturedPage) -> str:
+    """Return why the list is empty: nothing matches, or the offset skips all."""
     if found.total:
         return f"there are only {found.total:,}; --offset skips all of them"
     matching = "nothing matches: no statement" if request.since or request.session_id else "no statement"
@@ -71,13 +72,14 @@ def _empty_answer(request: ListCaptured, found: CapturedPage) -> str:
 
 
 def _tell_waiting(call: Invocation) -> None:
-    """Explain an empty list while turns wait to be judged."""
+    """Ask the daemon for its status, and print a note if turns are not judged yet."""
     report = ask(call, Status(workspace="")).capture
     if report.in_hand or captures_waiting(report):
         tell("the latest turns are not judged yet; `forgectl status` shows how many")
 
 
 def _entry_lines(call: Invocation, captured: Sequence[CapturedEntry], *, with_root: bool) -> Iterator[str]:
+    """Yield lines for each statement: outcome, time and category, and below them its details."""
     names = short_ids(each.memory_id for each in captured) if call.width else {}
     for each in captured:
         word = _outcome(each)
@@ -96,7 +98,7 @@ def _entry_lines(call: Invocation, captured: Sequence[CapturedEntry], *, with_ro
 
 
 def _outcome(each: CapturedEntry) -> str:
-    """Return the outcome of a statement; one that was saved and then forgotten has neither id nor text."""
+    """Return the outcome of a statement that capture judged: saved, asked, forgotten or refused."""
     if each.memory_id:
         return "saved"
     if each.why == "forget":
@@ -105,6 +107,7 @@ def _outcome(each: CapturedEntry) -> str:
 
 
 def _detail_lines(call: Invocation, each: CapturedEntry, name: str) -> Iterator[str]:
+    """Yield the text of a statement, the reason, its source, and the command that undoes it."""
     if each.text:
         yield escape_line(each.text) if not call.width else cut(escape_line(each.text), 2 * call.width)
     elif each.memory_id:
@@ -117,7 +120,7 @@ def _detail_lines(call: Invocation, each: CapturedEntry, name: str) -> Iterator[
         yield "why: " + "; ".join(filter(None, (why, f"judged by {classifier_name(each.classifier)}")))
     elif each.classifier != BUILT_IN:
         yield f"judged by: {escape_line(each.classifier)}"
-    yield f"from: {_source(each)}"
+    yield f"from: {_source_text(each)}"
     if each.supersedes:
         yield f"replaces: {escape_line(each.supersedes)}"
     if each.memory_id:
@@ -126,7 +129,8 @@ def _detail_lines(call: Invocation, each: CapturedEntry, name: str) -> Iterator[
         yield f"{does}: {_undo_command(call, each, name)}" if each.is_there else gone
 
 
-def _source(each: CapturedEntry) -> str:
+def _source_text(each: CapturedEntry) -> str:
+    """Return agent, session and kind of event that a statement came from."""
     agent = escape_line(each.agent) or "unnamed agent"
     session = f"session {escape_line(each.session_id)}" if each.session_id else "no session"
     kind = "" if each.kind in {"", "turn"} else escape_line(each.kind).replace("_", " ")
@@ -134,7 +138,7 @@ def _source(each: CapturedEntry) -> str:
 
 
 def _undo_command(call: Invocation, each: CapturedEntry, name: str) -> str:
-    """Return the command that forgets a memory, also from another repository."""
+    """Return the shell command that forgets a captured memory, also from another repository."""
     is_here = each.scope == "user" or (call.workspace + os.sep).startswith(each.root + os.sep)
     place = "" if is_here else f" --workspace {shlex.quote(each.root)}"
     return escape_line(f"forgectl forget {name}{place}")

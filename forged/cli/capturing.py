@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from forged.cli.call import Invocation, ask, check_done, daemon, show
-from forged.cli.commands import asks
+from forged.cli.call import Invocation, ask, check_done, open_client, show
+from forged.cli.commands import with_daemon_options
 from forged.cli.confirm import confirm, require_answer, yes_option
 from forged.cli.listing import memory_table
-from forged.cli.status import EVERYWHERE, paused_place
+from forged.cli.status import EVERYWHERE, paused_place_name
 from forged.cli.terminal import counted, escape_line, listed, tell
 from forged_client.protocol import Pause, Status, Undo, Undone
 
@@ -20,7 +20,7 @@ from forged_client.protocol import Pause, Status, Undo, Undone
     "--session", "session_id", default="", metavar="ID", help="Only what was captured from this session."
 )
 @yes_option
-@asks
+@with_daemon_options
 def undo_command(call: Invocation, *, session_id: str, yes: bool) -> None:
     """Remove the memories that were captured last, all of one turn; `forgectl restore` brings them back.
 
@@ -29,7 +29,7 @@ def undo_command(call: Invocation, *, session_id: str, yes: bool) -> None:
     """
     if not yes:
         require_answer(call, "undo")
-    with daemon(call) as client:
+    with open_client(call) as client:
         done = client.ask(Undo(workspace=call.workspace, session_id=session_id, preview=not yes))
         if not yes and done.status == "ok":
             _confirm(call, done)
@@ -40,31 +40,31 @@ def undo_command(call: Invocation, *, session_id: str, yes: bool) -> None:
         check_done(done)
     elif not call.as_json:
         tell(done.reason or "no captured memory to undo")
-    show(call, done, _receipt(done))
+    show(call, done, _undo_receipt(done))
 
 
 @click.command("pause")
 @click.option("--all", "everywhere", is_flag=True, help="In all repositories, not only in this one.")
-@asks
+@with_daemon_options
 def pause_command(call: Invocation, *, everywhere: bool) -> None:
     """Stop capture and injection in this repository until `forgectl resume`, also after a restart."""
     now = ask(call, Pause(workspace=call.workspace, everywhere=everywhere), check_done)
-    show(call, now, _places("paused", now.paused))
+    show(call, now, _place_lines("paused", now.paused))
 
 
 @click.command("resume")
 @click.option(
     "--all", "everywhere", is_flag=True, help="End `pause --all`; repositories paused by name stay paused."
 )
-@asks
+@with_daemon_options
 def resume_command(call: Invocation, *, everywhere: bool) -> None:
     """End the pause of this repository, or with --all the pause of all repositories."""
-    with daemon(call) as client:
+    with open_client(call) as client:
         before = client.ask(Status()).capture
         now = client.ask(Pause(workspace=call.workspace, everywhere=everywhere, paused=False))
     check_done(now)
     ends_unknown = everywhere and bool(before.doubt)
-    show(call, now, _resumed([*([EVERYWHERE] if ends_unknown else []), *before.paused], now.paused))
+    show(call, now, _resume_receipt([*([EVERYWHERE] if ends_unknown else []), *before.paused], now.paused))
     if call.as_json:
         return
     if before.doubt and not everywhere:
@@ -82,7 +82,8 @@ def _confirm(call: Invocation, batch: Undone) -> None:
     confirm(memory_table(batch.memories, call.width), question, declined="nothing was undone")
 
 
-def _receipt(done: Undone) -> Iterator[str]:
+def _undo_receipt(done: Undone) -> Iterator[str]:
+    """Yield the ids of the memories that were undone, and the path of the trash."""
     if done.status == "empty":
         return
     yield f"undone: {listed(memory.id for memory in done.memories)}"
@@ -90,11 +91,13 @@ def _receipt(done: Undone) -> Iterator[str]:
         yield f"in the trash for 7 days: {escape_line(done.trash)}"
 
 
-def _resumed(before: Sequence[str], now: Sequence[str]) -> Iterator[str]:
+def _resume_receipt(before: Sequence[str], now: Sequence[str]) -> Iterator[str]:
+    """Yield the repositories where a pause has ended, and those that stay paused."""
     ended = [place for place in before if place not in now]
-    yield from _places("resumed", ended) if ended else ("nothing was paused",)
-    yield from _places("still paused", now)
+    yield from _place_lines("resumed", ended) if ended else ("nothing was paused",)
+    yield from _place_lines("still paused", now)
 
 
-def _places(what: str, places: Sequence[str]) -> list[str]:
-    return [f"{what}: {paused_place(place)}" for place in places]
+def _place_lines(what: str, places: Sequence[str]) -> list[str]:
+    """Return a line `WORD: REPOSITORY` for each place of a pause."""
+    return [f"{what}: {paused_place_name(place)}" for place in places]

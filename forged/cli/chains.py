@@ -14,11 +14,11 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from forged.cli.call import Invocation, ask, check_done, check_read, daemon, show, stdin_text
-from forged.cli.commands import asks
+from forged.cli.call import Invocation, ask, check_done, check_read, open_client, show, stdin_text
+from forged.cli.commands import with_daemon_options
 from forged.cli.exits import Stop
 from forged.cli.listing import memory_table, trash_table
-from forged.cli.memories import CATEGORIES, allow_secret_option, edge, scope_option, written_lines
+from forged.cli.memories import CATEGORIES, allow_secret_option, parse_edge, scope_option, written_lines
 from forged.cli.terminal import escape_line, listed, tell
 from forged_client import protocol as wire
 from forged_client.client import Client
@@ -46,7 +46,7 @@ _TARGETS = click.Choice((str(wire.Scope.REPO), str(wire.Scope.USER), str(wire.Sc
 )
 @scope_option
 @allow_secret_option
-@asks
+@with_daemon_options
 def edit_command(
     call: Invocation, *, memory_id: str, text: str | None, relate: tuple[str, ...], **fields: Any
 ) -> None:
@@ -56,15 +56,15 @@ def edit_command(
     """
     for name in ("cues", "evidence"):
         fields[name] = tuple(filter(None, fields[name])) if fields[name] else None
-    fields |= {"memory_id": memory_id, "relate": tuple(map(edge, relate))}
+    fields |= {"memory_id": memory_id, "relate": tuple(map(parse_edge, relate))}
     asked = wire.Edit(workspace=call.workspace, origin="explicit", **fields)
-    with daemon(call) as client:
+    with open_client(call) as client:
         others = asked.category or asked.relate or asked.unrelate
         if text is None and not others and asked.cues is asked.evidence is None:
-            asked = _edited(call, client, asked)
+            asked = _with_edited_text(call, client, asked)
         elif text is not None:
             asked = replace(asked, content=stdin_text() if text == "-" else text)
-        with _saved(asked.content if text in {None, "-"} else None):
+        with _save_on_error(asked.content if text in {None, "-"} else None):
             written = client.ask(asked)
             check_done(written)
     show(call, written, written_lines(written))
@@ -75,28 +75,28 @@ def edit_command(
 @click.argument("to", type=_TARGETS, metavar="SCOPE")
 @scope_option
 @allow_secret_option
-@asks
+@with_daemon_options
 def move_command(call: Invocation, **fields: Any) -> None:
     """Move a memory to scope repo, user or agent; its older versions go to the trash for 7 days."""
     moved = ask(call, wire.Move(workspace=call.workspace, **fields), check_done)
-    show(call, moved, _moved(moved))
+    show(call, moved, _move_receipt(moved))
 
 
 @click.command("restore")
 @click.argument("memory_id", metavar="[ID]", default="")
 @scope_option
-@asks
+@with_daemon_options
 def restore_command(call: Invocation, **fields: Any) -> None:
     """Bring back what `forget`, `undo` or `move` removed in the last 7 days; without ID list it.
 
     `forgectl undo` removes what was captured last.
     """
     request = wire.Restore(workspace=call.workspace, **fields)
-    back = ask(call, request, check_read if not request.memory_id else _check_back)
+    back = ask(call, request, check_read if not request.memory_id else _check_restored)
     show(
         call,
         back,
-        _restored(back, call.width) if request.memory_id else trash_table(back.restorable, call.width),
+        _restore_receipt(back, call.width) if request.memory_id else trash_table(back.restorable, call.width),
     )
     if not call.as_json and not request.memory_id and not back.restorable:
         tell("nothing was removed here in the last 7 days")
@@ -105,8 +105,8 @@ def restore_command(call: Invocation, **fields: Any) -> None:
 # --- edit ----------------------------------------------------------------------------------------------
 
 
-def _edited(call: Invocation, client: Client, asked: wire.Edit) -> wire.Edit:
-    """Return the request with the text from the editor. Raises Stop without a terminal or a change."""
+def _with_edited_text(call: Invocation, client: Client, asked: wire.Edit) -> wire.Edit:
+    """Open the text in the editor; return the request with the new text. Raises Stop if unchanged."""
     if not call.interactive:
         raise Stop(
             "usage", "edit opens an editor and needs a terminal; otherwise give a TEXT, `-` or an option"
@@ -125,8 +125,8 @@ def _edited(call: Invocation, client: Client, asked: wire.Edit) -> wire.Edit:
 
 
 @contextlib.contextmanager
-def _saved(content: str | None) -> Iterator[None]:
-    """Save the text to a file if the block raises."""
+def _save_on_error(content: str | None) -> Iterator[None]:
+    """Save the text to a temporary file and print its path, if the block raises."""
     try:
         yield
     except BaseException:
@@ -141,7 +141,8 @@ def _saved(content: str | None) -> Iterator[None]:
 # --- receipts ------------------------------------------------------------------------------------------
 
 
-def _moved(moved: wire.Moved) -> Iterator[str]:
+def _move_receipt(moved: wire.Moved) -> Iterator[str]:
+    """Yield the new id, scope and path of a moved memory, and the ids in the trash."""
     yield f"moved to {escape_line(moved.memory_id)}, {escape_line(moved.scope)}/{escape_line(moved.category)}"
     yield f"path {escape_line(moved.path)}"
     yield f"in the trash for 7 days: {listed(moved.ids)}"
@@ -151,14 +152,16 @@ def _moved(moved: wire.Moved) -> Iterator[str]:
         yield f"note: {escape_line(moved.reason)}"
 
 
-def _check_back(reply: wire.Reply) -> None:
+def _check_restored(reply: wire.Reply) -> None:
+    """Raise Stop if a restore failed; print the reason if there was nothing to restore."""
     if reply.status != "empty":
         check_done(reply)
     else:
         tell(f"forgectl: {reply.reason}")
 
 
-def _restored(back: wire.Restored, width: int) -> Iterator[str]:
+def _restore_receipt(back: wire.Restored, width: int) -> Iterator[str]:
+    """Yield the ids of restored memories, and a table of their current versions."""
     if back.status == "empty":
         return
     yield f"restored: {listed(memory.id for memory in back.memories)}"

@@ -22,7 +22,7 @@ import msgspec
 from forged import __version__
 from forged.cli.call import Invocation, report
 from forged.cli.exits import EXPLAINED, INTERRUPTED, Stop
-from forged.cli.terminal import discard, not_written
+from forged.cli.terminal import exit_for_output_error, redirect_to_null
 
 
 class Verb(NamedTuple):
@@ -89,13 +89,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
             "configuration",
             "Show, create or check the configuration.",
             "config show",
-            {
-                "show": "--origin",
-                "path": "",
-                "init": "",
-                "check": "",
-                "classifier": "cli:claude",
-            },
+            {"show": "--origin", "path": "", "init": "", "check": "", "classifier": "cli:claude"},
         ),
     },
 }
@@ -145,23 +139,24 @@ class SharedOption(click.Option):
     """Option of many commands, documented on the page of `forgectl` alone."""
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        """Return its line of the help; None below `forgectl`."""
+        """Return the option's line of help on the page of `forgectl`; None on other pages."""
         return super().get_help_record(ctx) if ctx.parent is None else None
 
 
-def _number(_context: click.Context, _option: click.Parameter, seconds: float | None) -> float | None:
+def _reject_nan(_context: click.Context, _option: click.Parameter, seconds: float | None) -> float | None:
+    """Return the seconds of `--timeout`; NaN, which no range excludes, ends the call."""
     if seconds is not None and math.isnan(seconds):  # no range leaves it out
         raise click.BadParameter("give a number of seconds")
     return seconds
 
 
-def _print_version(context: click.Context, _option: click.Parameter, wanted: bool) -> None:
+def _print_version_and_exit(context: click.Context, _option: click.Parameter, wanted: bool) -> None:
     if wanted and not context.resilient_parsing:
         click.echo(f"forgectl, version {__version__}")
         context.exit()
 
 
-def _print_all(context: click.Context, _option: click.Parameter, wanted: bool) -> None:
+def _print_help_and_exit(context: click.Context, _option: click.Parameter, wanted: bool) -> None:
     if wanted and not context.resilient_parsing:
         click.echo(context.get_help())
         context.exit()
@@ -182,7 +177,7 @@ _TIMEOUT = click.option(
     "--timeout",
     "timeout_s",
     type=click.FloatRange(min=0.05),
-    callback=_number,
+    callback=_reject_nan,
     metavar="SECONDS",
     cls=SharedOption,
     help="Limit for the whole call (default: 10).",
@@ -195,7 +190,7 @@ _VERSION = SharedOption(
     is_flag=True,
     is_eager=True,
     expose_value=False,
-    callback=_print_version,
+    callback=_print_version_and_exit,
     help="Print the version.",
 )
 min_generation_option = click.option(
@@ -206,30 +201,30 @@ _Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 
 class Commands(click.Group):
-    """All commands, imported when they are needed, under the headings of GROUPS."""
+    """Root group of forgectl: imports a command when it is called, lists all under headings."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return the names of all commands."""
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """Return a command with its example, None for an unknown one."""
-        return _imported(cmd_name) if cmd_name in VERBS else None
+        """Import a command by its name and add its example to its help; None for an unknown name."""
+        return _import_command(cmd_name) if cmd_name in VERBS else None
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Note `--all`, which may come after `--help`."""
+        """Parse the arguments; first note if `--all` is among them, which `--help` depends on."""
         ctx.meta[_ALL] = "--all" in args
         return super().parse_args(ctx, args)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that is called; an unknown one ends the call with a suggestion."""
-        _check_known(ctx, args[0], VERBS)
+        """Return name, command and its arguments; an unknown name ends the call with a suggestion."""
+        _fail_if_unknown(ctx, args[0], VERBS)
         return super().resolve_command(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands by group, then the options."""
+        """Write the lists of the help: the commands by group, then the options."""
         groups = GROUPS | ({"Plumbing": PLUMBING} if ctx.meta.get(_ALL) else {})
         for heading, verbs in groups.items():
             lines = [(name, verb.about) for name, verb in verbs.items()]
@@ -246,7 +241,7 @@ class DefaultGroup(click.Group):
     """A group that runs its command `status` where no command is named."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put the name of the command in front, unless it is there or help is wanted."""
+        """Put `status` first if the arguments are empty or begin with an option that the group lacks."""
         own = {name for param in self.get_params(ctx) for name in (*param.opts, *param.secondary_opts)}
         if not args or (args[0].startswith("-") and args[0] not in own):
             args = ["status", *args]
@@ -254,42 +249,44 @@ class DefaultGroup(click.Group):
 
 
 @functools.cache
-def _imported(name: str) -> click.Command:
+def _import_command(name: str) -> click.Command:
+    """Import a command once, and add version and example to it and its own commands."""
     verb = VERBS[name]
     module = importlib.import_module(f"forged.cli.{verb.module}")
     command: click.Command = getattr(module, f"{name}_command")
-    _finish(command, verb.example)
+    _add_version_and_example(command, verb.example)
     if isinstance(command, click.Group):
         for part, arguments in verb.parts.items():
-            _finish(command.commands[part], f"{name} {part} {arguments}".rstrip())
+            _add_version_and_example(command.commands[part], f"{name} {part} {arguments}".rstrip())
     return command
 
 
-def _finish(command: click.Command, example: str) -> None:
-    """Add `--version`, an example, and a line on the options that `forgectl --help` documents."""
+def _add_version_and_example(command: click.Command, example: str) -> None:
+    """Give a command `--version`, an example, and a line of help on its shared options."""
     command.params.append(_VERSION)
     shared = ", ".join(param.opts[-1] for param in command.params if isinstance(param, SharedOption))
     command.epilog = f"\b\nExample:\n  forgectl {example}\n\nAlso {shared}: see `forgectl --help`."
 
 
-def _check_known(context: click.Context, name: str, names: Collection[str]) -> None:
+def _fail_if_unknown(context: click.Context, name: str, names: Collection[str]) -> None:
+    """End the call with a suggestion unless the name is one of `names`."""
     if name not in names:
         near = difflib.get_close_matches(name, names, 1)
         context.fail(f"unknown command {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
 
 
-def asks(verb: Callable[..., None]) -> Callable[..., None]:
-    """Give a command that asks the daemon its Invocation and the shared options."""
-    return _invoked(verb, (*_PLACE, _TIMEOUT, _JSON))
+def with_daemon_options(verb: Callable[..., None]) -> Callable[..., None]:
+    """Decorate a command that asks the daemon: give it its Invocation and the shared options."""
+    return _wrap_command(verb, (*_PLACE, _TIMEOUT, _JSON))
 
 
-def reads(verb: Callable[..., None]) -> Callable[..., None]:
-    """Give a command that asks no daemon its Invocation, and `--json`."""
-    return _invoked(verb, (_JSON,))
+def with_json_option(verb: Callable[..., None]) -> Callable[..., None]:
+    """Decorate a command that asks no daemon: give it its Invocation and the option `--json`."""
+    return _wrap_command(verb, (_JSON,))
 
 
-def _invoked(verb: Callable[..., None], options: Sequence[_Decorator]) -> Callable[..., None]:
-    """Wrap a command so that a Stop ends the process, as text or as JSON."""
+def _wrap_command(verb: Callable[..., None], options: Sequence[_Decorator]) -> Callable[..., None]:
+    """Wrap a command: add options, pass the Invocation, and end the process with its Stop's exit code."""
 
     def with_invocation(
         surroundings: Invocation,
@@ -300,7 +297,7 @@ def _invoked(verb: Callable[..., None], options: Sequence[_Decorator]) -> Callab
         timeout_s: float | None = None,
         **own: object,
     ) -> None:
-        call = _adjusted(surroundings, workspace, no_autostart, timeout_s, as_json)
+        call = _adjusted_invocation(surroundings, workspace, no_autostart, timeout_s, as_json)
         try:
             verb(call, **own)
         except Stop as stop:
@@ -313,9 +310,10 @@ def _invoked(verb: Callable[..., None], options: Sequence[_Decorator]) -> Callab
     return command
 
 
-def _adjusted(
+def _adjusted_invocation(
     call: Invocation, workspace: str | None, no_autostart: bool, timeout_s: float | None, as_json: bool
 ) -> Invocation:
+    """Return the invocation, changed by the shared options of a command line."""
     return msgspec.structs.replace(
         call,
         workspace=os.path.join(call.workspace, workspace) if workspace else call.workspace,
@@ -332,6 +330,7 @@ _EXIT_CODES = "\n".join(f"  {code:<4} {meaning}" for code, meaning in EXPLAINED)
     cls=Commands,
     name="forgectl",
     context_settings={"help_option_names": ["-h", "--help"]},
+    help="One long-term memory for every coding agent on this machine.",
     epilog=f"\b\nExit codes:\n{_EXIT_CODES}",
 )
 @_JSON
@@ -343,7 +342,7 @@ _EXIT_CODES = "\n".join(f"  {code:<4} {meaning}" for code, meaning in EXPLAINED)
     is_flag=True,
     is_eager=True,
     expose_value=False,
-    callback=_print_all,
+    callback=_print_help_and_exit,
     help="With --help: list the commands for plug-ins, scripts and repair, too.",
 )
 @click.pass_context
@@ -355,8 +354,8 @@ def forgectl(
     timeout_s: float | None,
     as_json: bool,
 ) -> None:
-    """One long-term memory for every coding agent on this machine."""
-    context.obj = _adjusted(context.obj, workspace, no_autostart, timeout_s, as_json)
+    """Store the invocation, changed by the options before a command, in the click context."""
+    context.obj = _adjusted_invocation(context.obj, workspace, no_autostart, timeout_s, as_json)
 
 
 forgectl.params.append(_VERSION)
@@ -373,7 +372,7 @@ def help_command(context: click.Context, *, names: tuple[str, ...]) -> None:
         group = shown.command
         if not isinstance(group, click.Group):
             context.fail(f"{shown.command_path} has no commands of its own")
-        _check_known(context, name, group.list_commands(shown))
+        _fail_if_unknown(context, name, group.list_commands(shown))
         command = group.get_command(shown, name)
         assert command is not None, "it is known"
         shown = click.Context(command, info_name=name, parent=shown)
@@ -381,7 +380,7 @@ def help_command(context: click.Context, *, names: tuple[str, ...]) -> None:
 
 
 def run(arguments: Sequence[str], call: Invocation) -> int:
-    """Run click on a command line; return the exit code."""
+    """Run a command line by click, print its errors, and return the exit code."""
     try:
         code = forgectl.main(list(arguments), prog_name="forgectl", standalone_mode=False, obj=call)
     except click.Abort:
@@ -389,19 +388,20 @@ def run(arguments: Sequence[str], call: Invocation) -> int:
     except click.UsageError as error:
         if "--json" in arguments:
             return report(Stop("usage", error.format_message()), as_json=True)
-        return _shown(error)
+        return _print_error(error)
     except click.ClickException as error:
-        return _shown(error)
+        return _print_error(error)
     except OSError as error:
         if error.filename is not None:
             raise
-        not_written(error)  # click prints help by itself
+        exit_for_output_error(error)  # click prints help by itself
     return code if isinstance(code, int) else 0
 
 
-def _shown(error: click.ClickException) -> int:
+def _print_error(error: click.ClickException) -> int:
+    """Print an error of click; return its exit code."""
     try:
         error.show()
     except OSError:
-        discard(sys.stderr)
+        redirect_to_null(sys.stderr)
     return error.exit_code

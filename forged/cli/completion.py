@@ -8,7 +8,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from forged.cli.call import Invocation, show
-from forged.cli.commands import forgectl, reads
+from forged.cli.commands import forgectl, with_json_option
 from forged.cli.exits import Stop
 
 SHELLS = ("bash", "zsh", "fish")
@@ -17,7 +17,7 @@ _VARIABLE = "_FORGECTL_COMPLETE"
 
 @click.command("completion")
 @click.argument("shell", required=False, type=click.Choice(SHELLS))
-@reads
+@with_json_option
 def completion_command(call: Invocation, *, shell: str | None) -> None:
     """Print the shell completion script; without SHELL, for the shell that $SHELL names."""
     chosen = shell or _own_shell(call)
@@ -28,6 +28,7 @@ def completion_command(call: Invocation, *, shell: str | None) -> None:
 
 
 def _own_shell(call: Invocation) -> str:
+    """Return the shell that $SHELL names. Raises Stop for another than bash, zsh and fish."""
     name = os.path.basename(call.environ.get("SHELL", ""))
     if name not in SHELLS:
         raise Stop("usage", f"name the shell: {', '.join(SHELLS)}")

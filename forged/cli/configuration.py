@@ -19,7 +19,7 @@ import msgspec
 
 from forged import config
 from forged.cli.call import Invocation, show
-from forged.cli.commands import reads
+from forged.cli.commands import with_json_option
 from forged.cli.exits import Stop
 from forged.cli.tables import columns
 from forged.cli.terminal import escape_line, tell
@@ -85,12 +85,13 @@ MEANINGS = {
 
 
 def template() -> str:
-    """Return the text of the file: TOML with comments for all keys."""
+    """Return the text of a new configuration file: TOML in which every key is a comment."""
     sections = msgspec.structs.asdict(Config()).items()
-    return _HEAD + "".join("\n".join(("", *_section(name, values), "")) for name, values in sections)
+    return _HEAD + "".join("\n".join(("", *_section_lines(name, values), "")) for name, values in sections)
 
 
-def _section(section: str, values: msgspec.Struct) -> Iterator[str]:
+def _section_lines(section: str, values: msgspec.Struct) -> Iterator[str]:
+    """Yield a section of the new file: for each key its meaning and its default, as comments."""
     yield f"[{section}]"
     for name, default in msgspec.structs.asdict(values).items():
         yield f"# {MEANINGS[f'{section}.{name}']}"
@@ -103,7 +104,7 @@ def _section(section: str, values: msgspec.Struct) -> Iterator[str]:
 @click.option(
     "--program", default="", metavar="PATH", help="Absolute path of the program, if it is not in PATH."
 )
-@reads
+@with_json_option
 def classifier_command(call: Invocation, name: str, program: str) -> None:
     """Print the lines of the configuration that let NAME, such as cli:claude, decide what to save.
 
@@ -115,16 +116,22 @@ def classifier_command(call: Invocation, name: str, program: str) -> None:
         )
     if reason := config.unusable_reason("classifier", name):
         raise Stop("usage", f"{name}: {reason}")
-    command = shlex.quote(_found(call, program or config.parts_of(name)[1]))
+    command = shlex.quote(_program_path(call, program or config.parts_of(name)[1]))
     path = str(config.config_path(call.environ))
-    lines = ("[memory]", f"classifier_model = {_text(name)}", "", "[llm]", f"command = {_text(command)}")
+    lines = (
+        "[memory]",
+        f"classifier_model = {_toml_string(name)}",
+        "",
+        "[llm]",
+        f"command = {_toml_string(command)}",
+    )
     show(call, {"path": path, "classifier_model": name, "command": command}, map(escape_line, lines))
-    for line in () if call.as_json else _meaning(name, path):
+    for line in () if call.as_json else _classifier_notes(name, path):
         tell(line)
 
 
-def _found(call: Invocation, wanted: str) -> str:
-    """Return the absolute path of a program. Raises Stop for one in the current repository."""
+def _program_path(call: Invocation, wanted: str) -> str:
+    """Return a program's absolute path. Raises Stop if it is missing or in the current folder."""
     found = shutil.which(wanted, path=call.environ.get("PATH", ""))
     if found is None or not os.path.isabs(found):
         raise Stop("not_found", f"`{wanted}` was not found; give its absolute path with --program")
@@ -137,11 +144,13 @@ def _found(call: Invocation, wanted: str) -> str:
     return found
 
 
-def _text(value: str) -> str:
+def _toml_string(value: str) -> str:
+    """Quote a text for TOML, which reads JSON strings."""
     return json.dumps(value, ensure_ascii=False)
 
 
-def _meaning(name: str, path: str) -> tuple[str, ...]:
+def _classifier_notes(name: str, path: str) -> tuple[str, ...]:
+    """Return lines that say where to add the settings and how to limit their cost."""
     agent = config.parts_of(name)[1]
     adds = config.AGENTS.get(agent)
     how = "on its standard input" if adds is None else f"with your login of {agent}"
@@ -163,10 +172,10 @@ config_command.add_command(classifier_command)
 
 @config_command.command("show", short_help="Print every key and its value.")
 @click.option("--origin", is_flag=True, help="Also show the source of each value.")
-@reads
+@with_json_option
 def show_command(call: Invocation, origin: bool) -> None:
     """Print every key with its value. Keys of endpoints are masked."""
-    loaded = _loaded(call)
+    loaded = _load_configuration(call)
     rows = [(s.key, f"= {escape_line(s.value)}", escape_line(s.origin)) for s in loaded.settings]
     lines = [
         line.rstrip() for line in columns((row if origin else row[:2] for row in rows), width=call.width)
@@ -176,7 +185,7 @@ def show_command(call: Invocation, origin: bool) -> None:
 
 
 @config_command.command("path", short_help="Print the path of the file.")
-@reads
+@with_json_option
 def path_command(call: Invocation) -> None:
     """Print the path of the configuration file, even if it does not exist."""
     path = config.config_path(call.environ)
@@ -184,7 +193,7 @@ def path_command(call: Invocation) -> None:
 
 
 @config_command.command("init", short_help="Write a commented configuration file, once.")
-@reads
+@with_json_option
 def init_command(call: Invocation) -> None:
     """Write a commented configuration file; an existing one is never changed."""
     path = config.config_path(call.environ)
@@ -193,16 +202,17 @@ def init_command(call: Invocation) -> None:
 
 
 @config_command.command("check", short_help="Check the configuration.")
-@reads
+@with_json_option
 def check_command(call: Invocation) -> None:
     """Check the configuration: exit code 78 with key, value, range and source if it is wrong."""
-    loaded = _loaded(call)
+    loaded = _load_configuration(call)
     _tell_warnings(call, loaded)
     about = {"path": str(config.config_path(call.environ)), "warnings": loaded.warnings}
     show(call, about, ("the configuration is valid",))
 
 
-def _loaded(call: Invocation) -> config.Loaded:
+def _load_configuration(call: Invocation) -> config.Loaded:
+    """Load the configuration. Raises Stop if it is invalid."""
     try:
         return config.load(call.environ)
     except ConfigError as error:
@@ -210,11 +220,13 @@ def _loaded(call: Invocation) -> config.Loaded:
 
 
 def _tell_warnings(call: Invocation, loaded: config.Loaded) -> None:
+    """Print the warnings of a configuration on stderr; with `--json` they are a field."""
     for warning in () if call.as_json else loaded.warnings:
         tell(f"warning: {warning}")
 
 
 def _write_new(path: Path, text: str) -> None:
+    """Write a new private file. Raises Stop if it exists or cannot be written."""
     try:
         descriptor = new_file(str(path))
     except FileExistsError as error:

@@ -16,7 +16,7 @@ yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask; require
 
 
 def require_answer(call: Invocation, verb: str) -> None:
-    """Raise Stop where no person can answer; call it before the daemon is asked."""
+    """Raise Stop unless a person at a terminal can answer; call it before the daemon is asked."""
     if not call.interactive:
         raise Stop("usage", f"{verb} needs confirmation; pass --yes when not on a terminal")
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 
 import click
 
-from forged.cli.call import Invocation, ask, check_read, daemon, show, show_found
-from forged.cli.commands import asks
+from forged.cli.call import Invocation, ask, check_read, open_client, show, show_found
+from forged.cli.commands import with_daemon_options
 from forged.cli.confirm import confirm, require_answer, yes_option
 from forged.cli.exits import Stop
 from forged.cli.tables import columns
@@ -29,7 +29,7 @@ def dead_command() -> None:
 
 
 @dead_command.command("list", short_help="List them with the reason.")
-@asks
+@with_daemon_options
 def list_command(call: Invocation) -> None:
     """List capture events that failed for good, oldest first, with the reason.
 
@@ -43,46 +43,46 @@ def list_command(call: Invocation) -> None:
 
 @dead_command.command("show", short_help="Print events with their messages.")
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
-@asks
+@with_daemon_options
 def show_command(call: Invocation, *, ids: tuple[str, ...]) -> None:
-    """Print events with their attributes and messages."""
+    """Print failed events with their attributes and messages."""
     found = ask(call, Dead(action="show", ids=ids))
-    _show(call, found, ["\n".join(event_page(event, call.paint)) for event in found.events])
+    _show_events(call, found, ["\n".join(event_page(event, call.paint)) for event in found.events])
 
 
 @dead_command.command("retry", short_help="Queue them again.")
 @_IDS
 @_ALL
-@asks
+@with_daemon_options
 def retry_command(call: Invocation, *, ids: tuple[str, ...], every: bool) -> None:
-    """Queue events again, as new ones.
+    """Queue failed events again, as new ones.
 
     An event whose folder is not at its path now is refused.
     """
     _require_choice(ids, every)
-    _show_done(call, ask(call, Dead(action="retry", ids=ids)), "queued again")
+    _show_receipt(call, ask(call, Dead(action="retry", ids=ids)), "queued again")
 
 
 @dead_command.command("drop", short_help="Erase them.")
 @_IDS
 @_ALL
 @yes_option
-@asks
+@with_daemon_options
 def drop_command(call: Invocation, *, ids: tuple[str, ...], every: bool, yes: bool) -> None:
-    """Erase events for ever; their messages are never captured.
+    """Erase failed events for ever; their messages are never captured.
 
     `--all` erases the failed events. Events that wait for a folder are erased only by ID.
     """
     _require_choice(ids, every)
     if not yes:
         require_answer(call, "dead drop")
-    with daemon(call) as client:
+    with open_client(call) as client:
         if not yes:
             ids = _confirm(call, client, ids)
         # A request without ids would drop all of them, not only those that were shown.
         done = client.ask(Dead(action="drop", ids=ids)) if ids or yes else DeadEvents(status="empty")
     check_read(done)
-    _show_done(call, done, "dropped")
+    _show_receipt(call, done, "dropped")
 
 
 def event_table(events: Iterable[DeadEvent], width: int = 0) -> list[str]:
@@ -113,6 +113,7 @@ def event_page(event: DeadEvent, paint: Painter) -> Iterator[str]:
 
 
 def _require_choice(ids: tuple[str, ...], every: bool) -> None:
+    """Raise Stop unless either ids or `--all` are given."""
     if bool(ids) == every:
         raise Stop("usage", "name events by ID, or give --all")
 
@@ -128,12 +129,14 @@ def _confirm(call: Invocation, client: Client, ids: tuple[str, ...]) -> tuple[st
     return ids or tuple(event.id for event in meant)
 
 
-def _show_done(call: Invocation, done: DeadEvents, what: str) -> None:
+def _show_receipt(call: Invocation, done: DeadEvents, what: str) -> None:
+    """Print the ids of events that were retried or dropped, and those that were not found."""
     if not (done.events or done.missing or call.as_json):
         tell(_NONE)
-    _show(call, done, [f"{what}: {listed(event.id for event in done.events)}"] if done.events else [])
+    _show_events(call, done, [f"{what}: {listed(event.id for event in done.events)}"] if done.events else [])
 
 
-def _show(call: Invocation, found: DeadEvents, pages: list[str]) -> None:
+def _show_events(call: Invocation, found: DeadEvents, pages: list[str]) -> None:
+    """Print texts about events; exit with code 1 if an id was not found."""
     sentence = found.reason or f"there is no failed event {', '.join(found.missing)}"
     show_found(call, found, pages, found.missing, sentence)

@@ -17,7 +17,7 @@ from operator import itemgetter
 import click
 
 from forged.cli.call import Invocation
-from forged.cli.commands import reads
+from forged.cli.commands import with_json_option
 from forged.cli.exits import Stop
 from forged.cli.tables import columns, folded
 from forged.cli.terminal import Painter, say, say_json
@@ -32,32 +32,35 @@ _SUFFIX = ".md"
 def topics() -> dict[str, str]:
     """Return the topics in alphabetical order, each with the summary of its page."""
     pages = sorted(page.name for page in _PAGES.iterdir() if page.name.endswith(_SUFFIX))
-    return {name.removesuffix(_SUFFIX): _about(_PAGES / name) for name in pages}
+    return {name.removesuffix(_SUFFIX): _summary_of(_PAGES / name) for name in pages}
 
 
-def _about(page: Traversable) -> str:
+def _summary_of(page: Traversable) -> str:
+    """Return the third line of a page, which is its summary."""
     return page.read_text(encoding="utf-8").split("\n", 3)[2]
 
 
-def _completed(_context: click.Context, _argument: click.Parameter, begun: str) -> list[str]:
+def _complete_topic(_context: click.Context, _argument: click.Parameter, begun: str) -> list[str]:
+    """Return the topics that begin with the typed text, for shell completion."""
     return [topic for topic in topics() if topic.startswith(begun)]
 
 
 @click.command("docs")
-@click.argument("topic", required=False, shell_complete=_completed)
+@click.argument("topic", required=False, shell_complete=_complete_topic)
 @click.option("--path", "only_path", is_flag=True, help="Print the folder of the pages.")
-@reads
+@with_json_option
 def docs_command(call: Invocation, *, topic: str | None, only_path: bool) -> None:
     """Show a page of the manual; without TOPIC, list the pages."""
     if only_path:
-        _say(call, "path", str(_PAGES))
+        _say_value(call, "path", str(_PAGES))
     elif topic is None:
-        _list(call)
+        _list_pages(call)
     else:
-        _show(call, topic)
+        _show_page(call, topic)
 
 
-def _list(call: Invocation) -> None:
+def _list_pages(call: Invocation) -> None:
+    """Print the topics of the manual with their summaries."""
     known = topics()
     if call.as_json:
         say_json({"topics": known})
@@ -65,7 +68,7 @@ def _list(call: Invocation) -> None:
         say("\n".join(columns(known.items(), width=call.width)))
 
 
-def _show(call: Invocation, topic: str) -> None:
+def _show_page(call: Invocation, topic: str) -> None:
     """Print a page. Raises Stop for an unknown topic."""
     known = topics()
     if topic not in known:
@@ -76,29 +79,29 @@ def _show(call: Invocation, topic: str) -> None:
     if sys.stdout and sys.stdout.isatty() and not call.as_json:
         click.echo_via_pager("\n".join(rendered(text, call.paint, call.width)))
     else:
-        _say(call, "text", text)
+        _say_value(call, "text", text)
 
 
 def rendered(text: str, paint: Painter, width: int) -> Iterator[str]:
     """Yield the lines of a page for a terminal: paragraphs folded, tables aligned, links as their text."""
-    for kind, lines in groupby(_kinds(text), key=itemgetter(0)):
+    for kind, lines in groupby(_lines_with_kind(text), key=itemgetter(0)):
         block = [line for _, line in lines]
         if kind == "table":
             head, _rule, *rows = [
-                [_plain(cell) for cell in _CELL.split(line.strip()[1:-1])] for line in block
+                [_plain_text(cell) for cell in _CELL.split(line.strip()[1:-1])] for line in block
             ]
             yield from columns([head, *rows] if any(head[1:]) else rows, width=width)
         elif kind == "text":
             for each in _paragraphs(block):
                 indent = " " * (len(each) - len(each.lstrip("-*0123456789. ")))
-                yield from folded(_plain(each), width, indent)
+                yield from folded(_plain_text(each), width, indent)
         elif kind == "heading":
             yield from (paint("strong", part) for line in block for part in folded(line.strip("# "), width))
         else:
             yield from block
 
 
-def _kinds(text: str) -> Iterator[tuple[str, str]]:
+def _lines_with_kind(text: str) -> Iterator[tuple[str, str]]:
     """Yield each line with its kind: code, heading, table, blank or text; fences are left out."""
     in_code = False
     for line in text.split("\n"):
@@ -115,7 +118,7 @@ def _kinds(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _paragraphs(lines: Sequence[str]) -> Iterator[str]:
-    """Join the lines of each paragraph and list item."""
+    """Yield each paragraph and each list item as one line."""
     found = lines[0]
     for line in lines[1:]:
         if _ITEM.match(line):
@@ -126,11 +129,13 @@ def _paragraphs(lines: Sequence[str]) -> Iterator[str]:
     yield found
 
 
-def _plain(text: str) -> str:
+def _plain_text(text: str) -> str:
+    """Replace links by their texts, and unescape bars."""
     return _LINK.sub(r"\1", text).replace("\\|", "|").strip()
 
 
-def _say(call: Invocation, name: str, value: str) -> None:
+def _say_value(call: Invocation, name: str, value: str) -> None:
+    """Print a value or, with `--json`, an object with this one field."""
     if call.as_json:
         say_json({name: value})
     else:

@@ -48,5 +48,5 @@ class Stop(Exception):  # noqa: N818 - an ending, not always an error
 
     @property
     def exit_code(self) -> int:
-        """Exit code for the word."""
+        """Exit code of the process for the word."""
         return _BY_WORD.get(self.word, UNAVAILABLE)

@@ -15,8 +15,8 @@ import msgspec
 
 from forged import __version__
 from forged.cli import gathering
-from forged.cli.call import Invocation, check_done, daemon, show
-from forged.cli.commands import asks
+from forged.cli.call import Invocation, check_done, open_client, show
+from forged.cli.commands import with_daemon_options
 from forged.cli.exits import Stop
 from forged.cli.memories import agent_option
 from forged.cli.terminal import (
@@ -24,11 +24,11 @@ from forged.cli.terminal import (
     counted,
     escape_line,
     local_time,
+    plain_data,
     project_name,
-    say_exactly,
+    say_escaped,
     say_json,
     tell,
-    whole,
 )
 from forged.errors import StoreError
 from forged.importing import Copy, Manifest, SkippedItem, export, new_file, read_root
@@ -40,7 +40,7 @@ _PAGE = 1000
 _MOST_NAMED = 3
 
 
-class Exported(msgspec.Struct, frozen=True):
+class ExportResult(msgspec.Struct, frozen=True):
     """Result of an export; `left` are files that were not exported."""
 
     path: str
@@ -48,8 +48,8 @@ class Exported(msgspec.Struct, frozen=True):
     left: tuple[SkippedItem, ...]
 
 
-class Export(msgspec.Struct, frozen=True):
-    """All memories in one JSON object."""
+class JsonExport(msgspec.Struct, frozen=True):
+    """Content of a JSON export: all memories and the version of forged."""
 
     forged: str
     memories: tuple[wire.MemoryRecord, ...]
@@ -71,7 +71,7 @@ class Export(msgspec.Struct, frozen=True):
 @agent_option
 @click.option("--all-repos", is_flag=True, help="All known repositories, not only this one.")
 @click.option("--force", is_flag=True, help="Overwrite an older export, or a file.")
-@asks
+@with_daemon_options
 def export_command(
     call: Invocation, *, form: str, to: str, scope: str | None, agent_id: str, all_repos: bool, force: bool
 ) -> None:
@@ -89,34 +89,35 @@ def export_command(
         all_repos=all_repos,
         limit=_PAGE,
     )
-    with daemon(call) as client:
+    with open_client(call) as client:
         if form == "forge":
-            done = _files(call, client, to or _FOLDER, scope or "", all_repos=all_repos, force=force)
-            show(call, done, _lines(done))
+            done = _export_files(call, client, to or _FOLDER, scope or "", all_repos=all_repos, force=force)
+            show(call, done, _receipt_lines(done))
             return
-        found = _records(client, asked)
+        found = _ask_records(client, asked)
     if form == "markdown":
-        _write_text(to, "\n".join(_page(found)) + "\n", force=force)
+        _write_text(to, "\n".join(_markdown_lines(found)) + "\n", force=force)
     elif to in {"", "-"}:
-        say_json(Export(__version__, found))
+        say_json(JsonExport(__version__, found))
     else:
-        fields = {"schema_version": SCHEMA_VERSION, **whole(Export(__version__, found))}
+        fields = {"schema_version": SCHEMA_VERSION, **plain_data(JsonExport(__version__, found))}
         _write_text(to, msgspec.json.encode(fields).decode() + "\n", force=force)
 
 
 # --- files ---------------------------------------------------------------------------------------------
 
 
-def _files(
+def _export_files(
     call: Invocation, client: Client, to: str, scope: str, *, all_repos: bool, force: bool
-) -> Exported:
+) -> ExportResult:
+    """Copy the memory files of repository and user to a folder. Raises Stop."""
     if to == "-":
         raise Stop("usage", "an export of files needs a folder; give --to DIR, or --format json")
     target = os.path.abspath(to)
     try:
         every = [
-            read_root(top, each, _withheld(client, top) if each == "repo" else ())
-            for top, each in _roots(call, client, scope, all_repos=all_repos)
+            read_root(top, each, _withheld_paths(client, top) if each == "repo" else ())
+            for top, each in _roots_to_export(call, client, scope, all_repos=all_repos)
         ]
         copies = [copy for copy in every if copy.files or copy.left]
         if not copies:
@@ -124,11 +125,14 @@ def _files(
         manifest = export(target, copies, replace=force)
     except StoreError as error:
         raise Stop("conflict", str(error)) from error
-    return Exported(target, manifest, tuple(_skipped_items(copies, manifest)))
+    return ExportResult(target, manifest, tuple(_skipped_items(copies, manifest)))
 
 
-def _roots(call: Invocation, client: Client, scope: str, *, all_repos: bool) -> list[tuple[str, str]]:
-    here = gathering.roots(client, call.workspace)
+def _roots_to_export(
+    call: Invocation, client: Client, scope: str, *, all_repos: bool
+) -> list[tuple[str, str]]:
+    """Return path and scope of each root to export, the user's first."""
+    here = gathering.workspace_roots(client, call.workspace)
     found = sorted(((root.root, root.scope) for root in here), key=lambda each: each[1] != "user")
     if all_repos:
         seen = client.ask(wire.Trust(action="list"))
@@ -137,7 +141,7 @@ def _roots(call: Invocation, client: Client, scope: str, *, all_repos: bool) -> 
     return [each for each in dict.fromkeys(found) if scope in {"", each[1]}]
 
 
-def _withheld(client: Client, top: str) -> frozenset[str]:
+def _withheld_paths(client: Client, top: str) -> frozenset[str]:
     """Return the paths of files that are not used in a repository. Raises Stop if there are too many."""
     reply = client.ask(wire.Review(workspace=top))
     check_done(reply)
@@ -150,15 +154,18 @@ def _withheld(client: Client, top: str) -> frozenset[str]:
 
 
 def _skipped_items(copies: Sequence[Copy], manifest: Manifest) -> Iterator[SkippedItem]:
+    """Yield the files that were not exported, each with its path below the export."""
     for copy, part in zip(copies, manifest.parts, strict=True):
         yield from (SkippedItem(f"{part.folder}/{each.where}", each.why) for each in copy.left)
 
 
 def _reason_of(left: SkippedItem) -> str:
+    """Return the reason for a file that was not exported."""
     return left.why
 
 
-def _lines(done: Exported) -> Iterator[str]:
+def _receipt_lines(done: ExportResult) -> Iterator[str]:
+    """Yield path and number of exported files, and the files that were not exported."""
     yield f"exported to {escape_line(done.path)}"
     for part in done.manifest.parts:
         yield f"  {escape_line(part.folder)}: {counted(part.files, 'file')}"
@@ -172,7 +179,8 @@ def _lines(done: Exported) -> Iterator[str]:
 # --- JSON and a page -----------------------------------------------------------------------------------
 
 
-def _records(client: Client, asked: wire.ListMemories) -> tuple[wire.MemoryRecord, ...]:
+def _ask_records(client: Client, asked: wire.ListMemories) -> tuple[wire.MemoryRecord, ...]:
+    """Ask for all pages of a list of memories."""
     found: list[wire.MemoryRecord] = []
     while True:
         page = client.ask(msgspec.structs.replace(asked, offset=len(found)))
@@ -182,7 +190,8 @@ def _records(client: Client, asked: wire.ListMemories) -> tuple[wire.MemoryRecor
             return tuple(found)
 
 
-def _page(found: Sequence[wire.MemoryRecord]) -> Iterator[str]:
+def _markdown_lines(found: Sequence[wire.MemoryRecord]) -> Iterator[str]:
+    """Yield current memories as markdown, by repository and category."""
     yield "# Memories"
     heads = sorted((each for each in found if each.is_head), key=_sort_key)
     for (root, scope), here in groupby(heads, key=lambda each: (each.root, each.scope)):
@@ -195,13 +204,14 @@ def _page(found: Sequence[wire.MemoryRecord]) -> Iterator[str]:
 
 
 def _sort_key(record: wire.MemoryRecord) -> tuple[bool, str, str, str, str]:
+    """Return the sort key of a memory: the user's first, then by root, category and time."""
     return record.scope != "user", record.root, record.category, record.created_at, record.id
 
 
 def _write_text(to: str, text: str, *, force: bool) -> None:
     """Write to stdout, escaped for a terminal, or to a new file with mode 0600."""
     if to in {"", "-"}:
-        say_exactly(text)
+        say_escaped(text)
         return
     try:
         with open(_open_target(to, force=force), "w", encoding="utf-8", errors="replace") as file:
@@ -214,7 +224,7 @@ def _write_text(to: str, text: str, *, force: bool) -> None:
 
 
 def _open_target(path: str, *, force: bool) -> int:
-    """Open a file to write to; an existing one keeps its owner."""
+    """Open a file for writing and return its descriptor; an existing one keeps its owner."""
     os.stat(os.path.dirname(path) or ".")  # an export makes no folder
     try:
         return new_file(path)

@@ -28,7 +28,7 @@ _MOST_BYTES = 4096
 
 
 def parse(arguments: Sequence[str]) -> tuple[str, str, bool] | None:
-    """Return command, message (of retrieve) and `--json`; None for a command line that click must parse."""
+    """Return command, message and `--json` of a plain command line; None if click must parse it."""
     if not arguments or arguments[0] not in {"ping", "status", "retrieve"}:
         return None
     words = [word for word in arguments[1:] if word != "--json"]
@@ -40,19 +40,19 @@ def parse(arguments: Sequence[str]) -> tuple[str, str, bool] | None:
 
 
 def run(arguments: Sequence[str], directory: str, environ: Mapping[str, str]) -> int | None:
-    """Run a plain command line; return its exit code, or None if click must run it."""
+    """Run `hook`, `mcp` or a plain ping, status or retrieve; return its exit code, None if click must."""
     if arguments[:1] == ["hook"] and not _ABOUT.intersection(arguments) and _is_piped():
         from forged_client import hook  # noqa: PLC0415 - its process needs nothing else
 
         hook.main(list(arguments[1:]))  # ends the process, also for a wrong argument, as the agent must go on
     if arguments[:1] == ["mcp"]:
-        return _serve(arguments[1:])
+        return _serve_mcp(arguments[1:])
     plain = parse(arguments)
     if plain is None:
         return None
     verb, message, as_json = plain
-    if verb == "ping" and (daemon := _pong_arrives(environ))[0]:
-        return _say_pong(*daemon, as_json)
+    if verb == "ping" and (daemon := _ping_daemon(environ))[0]:
+        return _print_pong(*daemon, as_json)
     return _run_verb(verb, message, as_json, directory, environ)
 
 
@@ -61,8 +61,8 @@ def _is_piped() -> bool:
     return sys.stdin is None or not sys.stdin.isatty()
 
 
-def _serve(arguments: Sequence[str]) -> int | None:
-    """Run the MCP bridge, which an agent waits for in its first turn."""
+def _serve_mcp(arguments: Sequence[str]) -> int | None:
+    """Run the MCP bridge until its input ends; return None for arguments that click must explain."""
     from forged import mcp  # noqa: PLC0415 - no other command needs it
 
     place = mcp.parse_arguments(list(arguments))
@@ -73,6 +73,7 @@ def _serve(arguments: Sequence[str]) -> int | None:
 
 
 def _run_verb(verb: str, message: str, as_json: bool, directory: str, environ: Mapping[str, str]) -> int:
+    """Run ping, status or retrieve without click; return the exit code."""
     import msgspec  # noqa: PLC0415 - costs more than all of the above
 
     from forged.cli import call, exits, plain_verbs  # noqa: PLC0415
@@ -90,7 +91,8 @@ def _run_verb(verb: str, message: str, as_json: bool, directory: str, environ: M
     return exits.OK
 
 
-def _say_pong(version: str, build: str, as_json: bool) -> int | None:
+def _print_pong(version: str, build: str, as_json: bool) -> int | None:
+    """Print the answer of ping, and a warning if the daemon is another version; None if it cannot."""
     if sys.stdout is None:
         return None
     try:
@@ -107,8 +109,8 @@ def _say_pong(version: str, build: str, as_json: bool) -> int | None:
     return 0
 
 
-def _pong_arrives(environ: Mapping[str, str]) -> tuple[str, str]:
-    """Return version and build of a daemon that answers a ping as expected, else empty texts."""
+def _ping_daemon(environ: Mapping[str, str]) -> tuple[str, str]:
+    """Ping a daemon that runs already; return version and build, or empty texts if it fails."""
     from forged_client.address import socket_path  # noqa: PLC0415
     from forged_client.dial import try_connect  # noqa: PLC0415
     from forged_client.errors import ClientError  # noqa: PLC0415
@@ -130,6 +132,7 @@ def _pong_arrives(environ: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _read_pong(receive: Callable[[int], bytes]) -> tuple[str, str]:
+    """Read the replies to hello and ping; return version and build, or empty texts if unexpected."""
     received, end = b"", time.monotonic() + _PATIENCE_S
     while len(received) < _MOST_BYTES and time.monotonic() < end:
         data = receive(_MOST_BYTES)
@@ -137,10 +140,15 @@ def _read_pong(receive: Callable[[int], bytes]) -> tuple[str, str]:
         if not data:
             return "", ""
         if received.endswith(PONG):
-            return (_text(received, _VERSION), _text(received, _BUILD)) if PROTOCOL in received else ("", "")
+            return (
+                (_text_field(received, _VERSION), _text_field(received, _BUILD))
+                if PROTOCOL in received
+                else ("", "")
+            )
     return "", ""
 
 
-def _text(received: bytes, field: bytes) -> str:
+def _text_field(received: bytes, field: bytes) -> str:
+    """Return the short text after the name of a field in msgpack bytes, or an empty text."""
     after = received.partition(field)[2]
     return after[1 : 1 + after[0] - _SHORT.start].decode() if after and after[0] in _SHORT else ""

@@ -21,39 +21,39 @@ _Reply = TypeVar("_Reply", wire.Memories, wire.CapturedPage, wire.InjectionsPage
 _Item = TypeVar("_Item")
 
 
-def memories(client: Client, asked: wire.ListMemories) -> tuple[wire.MemoryRecord, ...]:
-    """Return all memories of a request, newest first."""
-    found = _all(
-        lambda start: _page(client, replace(asked, limit=_PAGE, offset=start)), lambda got: got.memories
+def all_memories(client: Client, asked: wire.ListMemories) -> tuple[wire.MemoryRecord, ...]:
+    """Ask for all pages of a list of memories; return them newest first, without duplicates."""
+    found = _all_pages(
+        lambda start: _ask_page(client, replace(asked, limit=_PAGE, offset=start)), lambda got: got.memories
     )
     return tuple({(each.root, each.id): each for each in found}.values())
 
 
-def captured(client: Client, asked: wire.ListCaptured) -> tuple[wire.CapturedEntry, ...]:
-    """Return all statements that capture saved or refused, newest first."""
-    found = _all(
-        lambda start: _page(client, replace(asked, limit=_PAGE, offset=start)), lambda got: got.captured
+def all_captured(client: Client, asked: wire.ListCaptured) -> tuple[wire.CapturedEntry, ...]:
+    """Ask for all statements that capture saved or refused; return them newest first."""
+    found = _all_pages(
+        lambda start: _ask_page(client, replace(asked, limit=_PAGE, offset=start)), lambda got: got.captured
     )
     return tuple(dict.fromkeys(found))
 
 
-def injections(client: Client, asked: wire.ListInjections) -> tuple[wire.InjectedTurn, ...]:
-    """Return the injections of all turns, newest first."""
-    found = _all(
-        lambda start: _page(client, replace(asked, limit=_PAGE, offset=start)), lambda got: got.injections
+def all_injections(client: Client, asked: wire.ListInjections) -> tuple[wire.InjectedTurn, ...]:
+    """Ask for the injections of all turns; return them newest first."""
+    found = _all_pages(
+        lambda start: _ask_page(client, replace(asked, limit=_PAGE, offset=start)), lambda got: got.injections
     )
     return tuple(dict.fromkeys(found))
 
 
-def roots(client: Client, workspace: str) -> tuple[wire.RootReport, ...]:
-    """Return the roots of a workspace, without those of other workspaces."""
+def workspace_roots(client: Client, workspace: str) -> tuple[wire.RootReport, ...]:
+    """Ask for the roots of a workspace: those of its repository, and the user's."""
     report = client.ask(wire.Status(workspace=workspace))
     check_read(report)
-    tops = _repository(client, workspace)
+    tops = _repository_tops(client, workspace)
     return tuple(root for root in report.roots if root.scope == "user" or root.root in tops)
 
 
-def _repository(client: Client, workspace: str) -> frozenset[str]:
+def _repository_tops(client: Client, workspace: str) -> frozenset[str]:
     """Return the tops of the repository; a worktree may have a store of its own and a shared one."""
     try:
         return frozenset(each.root for each in client.ask(wire.Trust(workspace=workspace)).roots)
@@ -63,13 +63,15 @@ def _repository(client: Client, workspace: str) -> frozenset[str]:
         raise
 
 
-def _page(client: Client, request: wire.Request[_Reply]) -> _Reply:
+def _ask_page(client: Client, request: wire.Request[_Reply]) -> _Reply:
+    """Ask for one page of a list. Raises Stop for a reply without a result."""
     reply = client.ask(request)
     check_read(reply)
     return reply
 
 
-def _all(page: Callable[[int], _Reply], items: Callable[[_Reply], Sequence[_Item]]) -> Iterator[_Item]:
+def _all_pages(page: Callable[[int], _Reply], items: Callable[[_Reply], Sequence[_Item]]) -> Iterator[_Item]:
+    """Yield the items of page after page, up to the total that the replies name."""
     start, total = 0, 1
     while start < total:
         reply = page(start)

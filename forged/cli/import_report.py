@@ -85,38 +85,40 @@ _RESULTS = {
 }
 
 
-def lines_of(report: ImportReport, *, verbose: bool) -> Iterator[str]:
-    """Return the report as lines for a terminal."""
+def report_lines(report: ImportReport, *, verbose: bool) -> Iterator[str]:
+    """Yield the report of an import, or of its plan, as lines for a terminal."""
     for name, count in sorted(report.formats.items()):
         yield f"read {counted(count, 'file')} as {name}"
-    for (root, scope), counts in _by_root(report.memories).items():
+    for (root, scope), counts in _counts_by_root(report.memories).items():
         parts = ", ".join(
-            f"{count:,} {_RESULTS[name][0 if report.done else 1]}" for name, count in _in_order(counts)
+            f"{count:,} {_RESULTS[name][0 if report.done else 1]}" for name, count in _ordered_counts(counts)
         )
         yield f"{escape_line(root)} ({escape_line(scope)}): {parts}"
     replaced = [each for each in report.memories if each.replaces and each.result == "new"]
     if replaced:
         older = counted(len(replaced), "existing memory", "existing memories")
         yield f"{older} {'became' if report.done else 'would become'} an older version of an imported memory"
-    yield from _not_imported(report, verbose=verbose)
+    yield from _not_imported_lines(report, verbose=verbose)
     if verbose:
         said = (each.reason or each.says or each.memory_id for each in report.memories)
         rows = zip(report.memories, said, strict=True)
         yield from columns([(escape_line(each.where), each.result, escape_line(says)) for each, says in rows])
 
 
-def _by_root(entries: Sequence[ImportedItem]) -> dict[tuple[str, str], Counter[str]]:
+def _counts_by_root(entries: Sequence[ImportedItem]) -> dict[tuple[str, str], Counter[str]]:
+    """Count the items by their result, for each root and scope."""
     counts: dict[tuple[str, str], Counter[str]] = {}
     for each in entries:
         counts.setdefault((each.root, each.scope), Counter())[each.result] += 1
     return counts
 
 
-def _in_order(counts: Counter[str]) -> list[tuple[str, int]]:
+def _ordered_counts(counts: Counter[str]) -> list[tuple[str, int]]:
+    """Return results with their counts in the order of `_RESULTS`, without zeros."""
     return [(name, counts[name]) for name in _RESULTS if counts[name]]
 
 
-def _not_imported(report: ImportReport, *, verbose: bool) -> Iterator[str]:
+def _not_imported_lines(report: ImportReport, *, verbose: bool) -> Iterator[str]:
     """List refused items, and left-out lines by reason or one by one."""
     refused = [each for each in report.memories if each.result not in {"new", "exists"}]
     for each in refused[: None if verbose else _MOST_LISTED]:
@@ -135,9 +137,9 @@ def _not_imported(report: ImportReport, *, verbose: bool) -> Iterator[str]:
         yield f"  {count:,} x {escape_line(why)}"
 
 
-def end_with(call: Invocation, report: ImportReport, *, verbose: bool) -> None:
-    """Print the report and exit; exit code 1 if a memory was refused."""
-    show(call, report, lines_of(report, verbose=verbose))
+def print_report(call: Invocation, report: ImportReport, *, verbose: bool) -> None:
+    """Print the report and a hint; exit with code 1 if a memory was refused."""
+    show(call, report, report_lines(report, verbose=verbose))
     if not call.as_json:
         if not report.counts.get("new"):
             tell("nothing new" if report.memories else "no text in it can be a memory")

@@ -15,11 +15,11 @@ import click
 import msgspec
 
 from forged.cli import gathering
-from forged.cli.call import Invocation, check_done, daemon
-from forged.cli.commands import asks
+from forged.cli.call import Invocation, check_done, open_client
+from forged.cli.commands import with_daemon_options
 from forged.cli.confirm import confirm, require_answer, yes_option
 from forged.cli.exits import Stop
-from forged.cli.import_report import ImportReport, end_with, lines_of, report_of
+from forged.cli.import_report import ImportReport, print_report, report_lines, report_of
 from forged.cli.terminal import ProgressBar, counted, project_name
 from forged.errors import WorkspaceError
 from forged.importing import (
@@ -59,7 +59,7 @@ _GONE_ON = ("new", "exists")
 @click.option("--dry-run", is_flag=True, help="Only show the plan.")
 @click.option("--verbose", "-v", is_flag=True, help="List each memory, and each line that is left out.")
 @yes_option
-@asks
+@with_daemon_options
 def import_command(
     call: Invocation,
     *,
@@ -75,15 +75,15 @@ def import_command(
     yes: bool,
 ) -> None:
     """Import memories from CLAUDE.md and the like, notes, exports of other tools, or folders of forged."""
-    found = _read(paths, ReadOptions(call.environ.get("HOME", ""), form or "", scope or ""))
-    places = _into(into)
+    found = _read_items(paths, ReadOptions(call.environ.get("HOME", ""), form or "", scope or ""))
+    places = _parse_into(into)
     if not (yes or dry_run):
         require_answer(call, "import")
-    with daemon(call) as client:
+    with open_client(call) as client:
         here = RepositoryPaths(call.workspace, _repository_name(client, call.workspace), places)
         moves, twice = plan_items(found.items, here)
         how = wire.Import(workspace="", own=mine, allow_secret=allow_secret, allow_forgotten=allow_forgotten)
-        one = _Import(call, client, moves, how)
+        one = _ImportRun(call, client, moves, how)
         preview = one.preview()
         left = (*found.left, *twice, *preview.unlinked)
         report = report_of(moves, preview.outcomes, found.formats, left, preview.roots)
@@ -93,25 +93,25 @@ def import_command(
                 left, verbose = (left, verbose) if call.as_json else ((), False)  # it has been shown
             done = one.write(preview)
             report = report_of(moves, done, found.formats, left, preview.roots, done=True)
-    end_with(call, report, verbose=verbose)
+    print_report(call, report, verbose=verbose)
 
 
 def _confirm_plan(report: ImportReport, *, verbose: bool) -> None:
     """Ask for confirmation. Raises Stop if declined."""
     question = f"Import {counted(report.counts['new'], 'memory', 'memories')}?"
-    confirm(lines_of(report, verbose=verbose), question, declined="nothing was imported")
+    confirm(report_lines(report, verbose=verbose), question, declined="nothing was imported")
 
 
-def _read(paths: Sequence[str], asked: ReadOptions) -> ImportBatch:
-    """Read all items of the paths. Raises Stop."""
+def _read_items(paths: Sequence[str], asked: ReadOptions) -> ImportBatch:
+    """Read the items to import from all paths. Raises Stop."""
     try:
         return merge_batches([read_path(os.path.abspath(path), asked) for path in paths])
     except WorkspaceError as error:
         raise Stop("usage", str(error)) from error
 
 
-def _into(given: Sequence[str]) -> Mapping[str, str]:
-    """Return the folders of repositories by name. Raises Stop."""
+def _parse_into(given: Sequence[str]) -> Mapping[str, str]:
+    """Parse the values of `--into`; return folders of repositories by name. Raises Stop."""
     places: dict[str, str] = {}
     for each in given:
         name, _, path = ("", "", each) if os.path.isdir(each) else each.partition("=")
@@ -123,7 +123,7 @@ def _into(given: Sequence[str]) -> Mapping[str, str]:
 
 def _repository_name(client: Client, workspace: str) -> str:
     """Return the name of a workspace's repository: that of its folder."""
-    here = [root for root in gathering.roots(client, workspace) if root.scope == "repo"]
+    here = [root for root in gathering.workspace_roots(client, workspace) if root.scope == "repo"]
     shared = sorted(here, key=lambda root: root.directory.startswith(f"{root.root}/.forge/"))
     return project_name(shared[0].root) if shared else ""
 
@@ -131,7 +131,7 @@ def _repository_name(client: Client, workspace: str) -> str:
 # --- the daemon's part ---------------------------------------------------------------------------------
 
 
-class _Preview(msgspec.Struct, frozen=True):
+class _ImportPreview(msgspec.Struct, frozen=True):
     """Preview of an import: the result for each item, and the links between them."""
 
     outcomes: tuple[wire.ImportOutcome, ...]
@@ -140,8 +140,8 @@ class _Preview(msgspec.Struct, frozen=True):
     roots: dict[Destination, str]
 
 
-class _Import:
-    """Sends planned items to the daemon; `how` has the permissions."""
+class _ImportRun:
+    """Sends the planned items of an import to the daemon; `how` has the permissions."""
 
     def __init__(
         self, call: Invocation, client: Client, moves: Sequence[PlannedItem], how: wire.Import
@@ -152,8 +152,8 @@ class _Import:
         self._how = how
         self._roots: dict[Destination, str] = {}
 
-    def preview(self) -> _Preview:
-        """Ask for the result of each item without writing."""
+    def preview(self) -> _ImportPreview:
+        """Ask for the result of each item without writing, and plan the links between them."""
         drafts = [_draft(move, ()) for move in self._moves]
         outcomes = self._send(drafts, range(len(drafts)), preview=True)
         ids = {
@@ -163,9 +163,11 @@ class _Import:
         }
         links, unlinked = plan_links(self._moves, ids)
         linked = tuple(_draft(move, links[number]) for number, move in enumerate(self._moves))
-        return _Preview(tuple(outcomes[each] for each in range(len(drafts))), linked, unlinked, self._roots)
+        return _ImportPreview(
+            tuple(outcomes[each] for each in range(len(drafts))), linked, unlinked, self._roots
+        )
 
-    def write(self, preview: _Preview) -> tuple[wire.ImportOutcome, ...]:
+    def write(self, preview: _ImportPreview) -> tuple[wire.ImportOutcome, ...]:
         """Write the new items; return the results of all."""
         fresh = [number for number, outcome in enumerate(preview.outcomes) if outcome.result == "new"]
         done = self._send(preview.drafts, fresh, preview=False)
@@ -174,9 +176,10 @@ class _Import:
     def _send(
         self, drafts: Sequence[wire.ImportedDraft], numbers: Iterable[int], *, preview: bool
     ) -> dict[int, wire.ImportOutcome]:
+        """Send drafts by their numbers, in batches for each destination; return the results by number."""
         outcomes: dict[int, wire.ImportOutcome] = {}
         asked = list(numbers)
-        bar = ProgressBar(self._call.redraws(sys.stderr))
+        bar = ProgressBar(self._call.can_redraw(sys.stderr))
         for place in dict.fromkeys(self._moves[number].place for number in asked):
             here = [number for number in asked if self._moves[number].place == place]
             for batch in _batches(here, drafts):
@@ -197,6 +200,7 @@ class _Import:
 
 
 def _batches(numbers: Sequence[int], drafts: Sequence[wire.ImportedDraft]) -> Iterator[list[int]]:
+    """Yield the numbers of drafts in batches that fit into a request."""
     batch: list[int] = []
     room = _MOST_BYTES
     for number in numbers:
@@ -211,6 +215,7 @@ def _batches(numbers: Sequence[int], drafts: Sequence[wire.ImportedDraft]) -> It
 
 
 def _draft(move: PlannedItem, links: Sequence[tuple[str, str]]) -> wire.ImportedDraft:
+    """Build the draft of a planned item for the daemon: a whole file, or a text with attributes."""
     item = move.item
     if item.file:
         return wire.ImportedDraft(memory_id=move.memory_id, file=item.file, name=item.name)

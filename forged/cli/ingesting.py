@@ -16,8 +16,8 @@ import click
 import msgspec
 
 from forged import documents
-from forged.cli.call import Invocation, ask, check_done, daemon, show
-from forged.cli.commands import asks
+from forged.cli.call import Invocation, ask, check_done, open_client, show
+from forged.cli.commands import with_daemon_options
 from forged.cli.exits import INTERRUPTED, NOT_DONE, Stop
 from forged.cli.tables import columns
 from forged.cli.terminal import ProgressBar, counted, escape_line, local_time, tell
@@ -34,7 +34,7 @@ _FRESH = ("new", "replaced", "completed")
 _ON_SERVER = {"": "", "there": "on the server", "waits": "waits for the server"}
 
 
-class _Report(msgspec.Struct, frozen=True):
+class _IngestReport(msgspec.Struct, frozen=True):
     """Result for each document, or the plan if it is not `done`; `complete` unless interrupted."""
 
     done: bool
@@ -43,7 +43,9 @@ class _Report(msgspec.Struct, frozen=True):
     documents: tuple[wire.DocumentOutcome, ...]
 
 
-class _Stock(msgspec.Struct, frozen=True):
+class _DocumentList(msgspec.Struct, frozen=True):
+    """Output of `--list` with `--json`."""
+
     documents: tuple[wire.DocumentRecord, ...]
 
 
@@ -60,7 +62,7 @@ class _Stock(msgspec.Struct, frozen=True):
 @click.option("--verbose", "-v", is_flag=True, help="Also list unchanged documents.")
 @click.option("--list", "lists", is_flag=True, help="List the documents.")
 @click.option("--remove", default="", metavar="SOURCE|ID", help="Remove a document with all its parts.")
-@asks
+@with_daemon_options
 def ingest_command(
     call: Invocation, *, paths: tuple[str, ...], source: str, lists: bool, remove: str, **how: Any
 ) -> None:
@@ -68,15 +70,15 @@ def ingest_command(
     if bool(paths) + lists + bool(remove) != 1:
         raise Stop("usage", "give files or folders, or --list, or --remove SOURCE")
     if remove:
-        _remove(call, remove)
+        _remove_document(call, remove)
     elif lists:
-        _list(call)
+        _list_documents(call)
     else:
-        _ingest(call, _found(paths, source), **how)
+        _ingest(call, _find_files(paths, source), **how)
 
 
-def _found(paths: Sequence[str], source: str) -> list[DocumentFile | UnreadFile]:
-    """Return the files below the paths. Raises Stop."""
+def _find_files(paths: Sequence[str], source: str) -> list[DocumentFile | UnreadFile]:
+    """Return the markdown and text files below the paths. Raises Stop."""
     if source and len(paths) > 1:
         raise Stop("usage", "--source names one file or folder; ingest them one by one")
     try:
@@ -96,31 +98,32 @@ def _ingest(
     dry_run: bool,
     verbose: bool,
 ) -> None:
+    """Send files to the daemon and print the results; exit with code 1 if one was refused."""
     asked = wire.Ingest(
         documents=(),
         agent_id=agent_id,
-        metadata=dict(map(_pair, meta)),
+        metadata=dict(map(_parse_key_value, meta)),
         preview=dry_run,
         allow_secret=allow_secret,
         allow_forgotten=allow_forgotten,
     )
     outcomes: list[wire.DocumentOutcome] = []
-    with daemon(call) as client:
+    with open_client(call) as client:
         try:
-            for some in _outcomes(call, client, found, asked):
+            for some in _send_all(call, client, found, asked):
                 outcomes += some
         except KeyboardInterrupt:
-            _show(call, outcomes, done=not dry_run, complete=False, verbose=verbose)
+            _show_outcomes(call, outcomes, done=not dry_run, complete=False, verbose=verbose)
             files = counted(len(found), "file")
             tell(f"interrupted after {len(outcomes):,} of {files}; run it again to go on")
             sys.exit(INTERRUPTED)
-    _show(call, outcomes, done=not dry_run, complete=True, verbose=verbose)
+    _show_outcomes(call, outcomes, done=not dry_run, complete=True, verbose=verbose)
     if any(each.result in {"secret", "refused"} or each.shared not in _ON_SERVER for each in outcomes):
         sys.exit(NOT_DONE)
 
 
-def _pair(text: str) -> tuple[str, Any]:
-    """Parse KEY=VALUE. Raises Stop."""
+def _parse_key_value(text: str) -> tuple[str, Any]:
+    """Parse KEY=VALUE, with the value as JSON where it is valid. Raises Stop."""
     key, equals, value = text.partition("=")
     if not (key and equals):
         raise Stop("usage", f"--meta {text!r} is not KEY=VALUE")
@@ -130,14 +133,15 @@ def _pair(text: str) -> tuple[str, Any]:
         return key, value
 
 
-def _outcomes(
+def _send_all(
     call: Invocation, client: Client, found: Sequence[DocumentFile | UnreadFile], asked: wire.Ingest
 ) -> Iterator[list[wire.DocumentOutcome]]:
-    bar, done = ProgressBar(call.redraws(sys.stderr)), 0
+    """Send files in batches, with a progress bar; yield the outcomes of each batch."""
+    bar, done = ProgressBar(call.can_redraw(sys.stderr)), 0
     try:
         for batch in _batches(found):
             texts = tuple(each for each in batch if isinstance(each, DocumentText))
-            results = iter(_send(call, client, texts, asked))
+            results = iter(_send_batch(call, client, texts, asked))
             yield [
                 next(results) if isinstance(each, DocumentText) else _refused_outcome(each) for each in batch
             ]
@@ -148,7 +152,7 @@ def _outcomes(
 
 
 def _batches(found: Sequence[DocumentFile | UnreadFile]) -> Iterator[list[DocumentText | UnreadFile]]:
-    """Yield batches that are quick to answer; a file is read when its batch is built."""
+    """Read the files, and yield them in batches that are quick to answer."""
     batch: list[DocumentText | UnreadFile] = []
     size = 0
     for file in found:
@@ -163,9 +167,10 @@ def _batches(found: Sequence[DocumentFile | UnreadFile]) -> Iterator[list[Docume
         yield batch
 
 
-def _send(
+def _send_batch(
     call: Invocation, client: Client, texts: Sequence[DocumentText], asked: wire.Ingest
 ) -> tuple[wire.DocumentOutcome, ...]:
+    """Send the texts of one batch in a request; return an outcome for each."""
     if not texts:
         return ()
     sent = tuple(
@@ -178,17 +183,23 @@ def _send(
 
 
 def _refused_outcome(each: UnreadFile) -> wire.DocumentOutcome:
+    """Return the outcome of a file that could not be read."""
     return wire.DocumentOutcome(source=each.source, result="refused", reason=each.why)
 
 
 # --- what is shown -------------------------------------------------------------------------------------
 
 
-def _show(
+def _show_outcomes(
     call: Invocation, outcomes: Sequence[wire.DocumentOutcome], *, done: bool, complete: bool, verbose: bool
 ) -> None:
+    """Print the outcomes and their counts, and a hint on the next step."""
     counts = dict(Counter(each.result for each in outcomes))
-    show(call, _Report(done, complete, counts, tuple(outcomes)), _lines(outcomes, counts, verbose=verbose))
+    show(
+        call,
+        _IngestReport(done, complete, counts, tuple(outcomes)),
+        _outcome_lines(outcomes, counts, verbose=verbose),
+    )
     if call.as_json:
         return
     if not outcomes:
@@ -199,9 +210,10 @@ def _show(
         tell("agents can find them now; try `forgectl search --scope org QUERY`")
 
 
-def _lines(
+def _outcome_lines(
     outcomes: Sequence[wire.DocumentOutcome], counts: dict[str, int], *, verbose: bool
 ) -> Iterator[str]:
+    """Yield a table of outcomes, unchanged documents only with `verbose`."""
     rows = [
         (each.result, escape_line(each.source), escape_line(each.reason) or _facts_of(each))
         for each in outcomes
@@ -213,6 +225,7 @@ def _lines(
 
 
 def _facts_of(outcome: wire.DocumentOutcome) -> str:
+    """Return number of parts, parts left out, and state on the server of a document."""
     refused = f"not on the server: {escape_line(outcome.shared)}"
     facts = (
         counted(outcome.pieces, "part"),
@@ -223,13 +236,15 @@ def _facts_of(outcome: wire.DocumentOutcome) -> str:
 
 
 def _forgotten_note(outcome: wire.DocumentOutcome) -> str:
+    """Return a note on parts that were left out because they were forgotten, else ""."""
     reason = f"{outcome.forgotten:,} left out, forgotten in the last 7 days (--allow-forgotten adds them)"
     return reason if outcome.forgotten else ""
 
 
-def _list(call: Invocation) -> None:
+def _list_documents(call: Invocation) -> None:
+    """Ask for all documents, and print them as a table."""
     records, problem = list[wire.DocumentRecord](), ""
-    with daemon(call) as client:
+    with open_client(call) as client:
         while True:
             reply = client.ask(wire.ListDocuments(offset=len(records), limit=_PAGE))
             if reply.status != "empty":
@@ -239,24 +254,30 @@ def _list(call: Invocation) -> None:
             if not reply.documents or len(records) >= reply.total:
                 break
     rows = [
-        (escape_line(each.source), _amount(each), local_time(each.created_at), escape_line(each.document_id))
+        (
+            escape_line(each.source),
+            _parts_text(each),
+            local_time(each.created_at),
+            escape_line(each.document_id),
+        )
         for each in records
     ]
-    show(call, _Stock(tuple(records)), columns(rows))
+    show(call, _DocumentList(tuple(records)), columns(rows))
     if problem:
         tell(escape_line(problem))
     if not records and not call.as_json:
         tell("there are no documents; `forgectl ingest PATH` adds some")
 
 
-def _amount(record: wire.DocumentRecord) -> str:
+def _parts_text(record: wire.DocumentRecord) -> str:
+    """Return the number of parts of a document, of how many, and if only the server has them."""
     parts = counted(record.of, "part")
     parts = parts if record.pieces >= record.of else f"{record.pieces:,} of {parts}"
     return parts if record.here else f"{parts}, only on the server"
 
 
-def _remove(call: Invocation, name: str) -> None:
-    """Remove a document by id or source, or by a path from here."""
+def _remove_document(call: Invocation, name: str) -> None:
+    """Remove a document by id or source, or else by a path from the current directory."""
     try:
         reply = ask(call, wire.RemoveDocument(name=name), check_done)
     except Stop as stop:

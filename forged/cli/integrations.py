@@ -9,8 +9,8 @@ import click
 import msgspec
 
 from forged import integrations
-from forged.cli.call import Invocation, daemon, show
-from forged.cli.commands import DefaultGroup, asks
+from forged.cli.call import Invocation, open_client, show
+from forged.cli.commands import DefaultGroup, with_daemon_options
 from forged.cli.exits import NOT_DONE, OK, Stop
 from forged.cli.setup import machine_of
 from forged.cli.status_summary import TRUST_HOOKS
@@ -27,8 +27,8 @@ _CONNECTIONS = {
 }
 
 
-class Agent(msgspec.Struct, frozen=True):
-    """State of an agent on this machine, and its activity, None without any."""
+class AgentActivity(msgspec.Struct, frozen=True):
+    """State of an agent on this machine, and its activity of today, None without any."""
 
     state: AgentState
     seen: AgentReport | None = None
@@ -41,16 +41,18 @@ def integrations_command() -> None:
 
 @integrations_command.command("status", short_help="Show how each agent is connected.")
 @click.option("--all", "each", is_flag=True, help="Also agents that are not on this machine.")
-@asks
+@with_daemon_options
 def status_command(call: Invocation, *, each: bool) -> None:
     """Show if each agent is installed, connected and trusted, and its activity of today.
 
     Exit code 1 if none is connected, or one has a problem.
     """
-    silence, seen = _seen(call)
+    silence, seen = _ask_activity(call)
     states = integrations.report(machine_of(call))
-    agents = tuple(Agent(state, seen.get(state.agent)) for state in states if each or _matters(state))
-    show(call, {"agents": agents, "daemon": silence or "ok"}, _lines(agents, silence, call.paint))
+    agents = tuple(
+        AgentActivity(state, seen.get(state.agent)) for state in states if each or _is_present(state)
+    )
+    show(call, {"agents": agents, "daemon": silence or "ok"}, _status_lines(agents, silence, call.paint))
     connected = [agent.state for agent in agents if agent.state.connection]
     sys.exit(OK if connected and all(map(is_fine, connected)) else NOT_DONE)
 
@@ -60,30 +62,33 @@ def is_fine(state: AgentState) -> bool:
     return state.connection == "connected" and state.trust != "missing"
 
 
-def _matters(state: AgentState) -> bool:
+def _is_present(state: AgentState) -> bool:
+    """Return True if an agent is installed or connected."""
     return state.is_installed or bool(state.connection)
 
 
-def _seen(call: Invocation) -> tuple[str, Mapping[str, AgentReport]]:
-    """Return the reason why the daemon is silent, and the activity of each agent."""
+def _ask_activity(call: Invocation) -> tuple[str, Mapping[str, AgentReport]]:
+    """Return why the daemon does not answer, else "", and the activity of each agent."""
     try:
-        with daemon(msgspec.structs.replace(call, autostart=False)) as client:
+        with open_client(msgspec.structs.replace(call, autostart=False)) as client:
             report = client.status("")
     except Stop as stop:
         return str(stop), {}
     return "", {agent.agent: agent for agent in report.agents}
 
 
-def _lines(agents: tuple[Agent, ...], silence: str, paint: Painter) -> Iterator[str]:
+def _status_lines(agents: tuple[AgentActivity, ...], silence: str, paint: Painter) -> Iterator[str]:
+    """Yield the lines of all agents, and the reason if their activity is unknown."""
     for agent in agents:
-        yield from _one(agent, paint)
+        yield from _agent_lines(agent, paint)
     if not agents:
         yield "no supported agent was found; `forgectl setup --help` names them"
     if silence:
         yield f"activity of today is unknown: {escape_line(silence)}"
 
 
-def _one(agent: Agent, paint: Painter) -> Iterator[str]:
+def _agent_lines(agent: AgentActivity, paint: Painter) -> Iterator[str]:
+    """Yield program, connection, trust, MCP server, activity and fix of one agent."""
     state = agent.state
     colour, word = _CONNECTIONS[state.connection]
     where = state.program or state.folder or "not found"
@@ -95,12 +100,13 @@ def _one(agent: Agent, paint: Painter) -> Iterator[str]:
         yield f"    {paint('good', 'trusted')}"
     yield f"    MCP server: {'yes' if state.mcp else 'no'}"
     if agent.seen is not None:
-        yield f"    {_today(agent.seen)}"
+        yield f"    {_activity_text(agent.seen)}"
     if state.remedy:
         yield f"    fix: {escape_line(state.remedy)}"
 
 
-def _today(seen: AgentReport) -> str:
+def _activity_text(seen: AgentReport) -> str:
+    """Return the time of an agent's last event, and today's memories and failures, as one text."""
     last = (
         f"last {escape_line(seen.last_event)} {local_time(seen.last_event_at)}"
         if seen.last_event

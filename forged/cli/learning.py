@@ -17,11 +17,17 @@ from datetime import datetime
 import click
 import msgspec
 
-from forged.cli.call import Invocation, check_done, daemon, show, status_sentence
-from forged.cli.commands import asks
+from forged.cli.call import Invocation, check_done, open_client, show, status_sentence
+from forged.cli.commands import with_daemon_options
 from forged.cli.confirm import confirm, require_answer, yes_option
 from forged.cli.exits import INTERRUPTED, Stop
-from forged.cli.past_sessions import Past, calls, listed, requests, survey
+from forged.cli.past_sessions import (
+    SurveyedSession,
+    changed_sessions,
+    learn_requests,
+    least_model_calls,
+    survey,
+)
 from forged.cli.since import TimeParam
 from forged.cli.tables import columns
 from forged.cli.terminal import ProgressBar, counted, escape_line, progress, tell
@@ -75,7 +81,7 @@ class LearningReport(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--here", is_flag=True, help="Only sessions of this workspace.")
 @click.option("--dry-run", is_flag=True, help="Only show the sessions and the cost.")
 @yes_option
-@asks
+@with_daemon_options
 def learn_command(
     call: Invocation, *, agents: tuple[str, ...], since: str, here: bool, dry_run: bool, yes: bool
 ) -> None:
@@ -83,10 +89,10 @@ def learn_command(
     if not (yes or dry_run):
         require_answer(call, "learn")
     chosen = agents or tuple(FORMATS)
-    with daemon(call) as client:
+    with open_client(call) as client:
         known = client.ask(ListPast(agents=chosen))
         check_done(known)
-        past = _surveyed(call, known, chosen, since, here=here)
+        past = _survey_all(call, known, chosen, since, here=here)
         new = sorted((each for each in past if each.kind == "new"), key=lambda each: each.said_at)
         report = _report_of(past, new, known)
         if dry_run or not new:
@@ -95,7 +101,7 @@ def learn_command(
         if not yes:
             shown = _plan_lines(report, new, known, call.width)
             confirm(shown, "Learn from these?", "nothing was learned, and nothing was sent")
-        learning = _Learning(call, client, known)
+        learning = _LearningRun(call, client, known)
         learning.run(new)
     report = msgspec.structs.replace(report, learned=learning.learned, to_review=learning.to_review)
     show(call, report, _result_lines(report))
@@ -104,12 +110,13 @@ def learn_command(
 # --- what there is -------------------------------------------------------------------------------------
 
 
-def _surveyed(
+def _survey_all(
     call: Invocation, known: PastSessions, agents: Sequence[str], since: str, *, here: bool
-) -> list[Past]:
+) -> list[SurveyedSession]:
+    """Read and classify all sessions since a time, with a progress bar."""
     begins = datetime.fromisoformat(since).timestamp() if since else 0.0
-    there = listed(call.environ, agents, begins)
-    bar, past = ProgressBar(call.redraws(sys.stderr) and not call.as_json), list[Past]()
+    there = changed_sessions(call.environ, agents, begins)
+    bar, past = ProgressBar(call.can_redraw(sys.stderr) and not call.as_json), list[SurveyedSession]()
     for number, (found, home) in enumerate(there):
         bar.draw("reading", number, len(there))
         past.append(survey(found, home, known, call.environ))
@@ -117,8 +124,11 @@ def _surveyed(
     return [each for each in past if not here or each.workspace == call.workspace]
 
 
-def _report_of(past: Sequence[Past], new: Sequence[Past], known: PastSessions) -> LearningReport:
-    needed = sum(calls(each, known) for each in new)
+def _report_of(
+    past: Sequence[SurveyedSession], new: Sequence[SurveyedSession], known: PastSessions
+) -> LearningReport:
+    """Sum up sessions, tokens and calls of a run that has not begun."""
+    needed = sum(least_model_calls(each, known) for each in new)
     tokens, agents = sum(each.tokens for each in new), Counter(each.found.agent for each in new)
     return LearningReport(
         sessions={agent: count for agent in FORMATS if (count := agents[agent])},
@@ -134,11 +144,12 @@ def _report_of(past: Sequence[Past], new: Sequence[Past], known: PastSessions) -
 
 
 def _plan_lines(
-    report: LearningReport, new: Sequence[Past], known: PastSessions, width: int
+    report: LearningReport, new: Sequence[SurveyedSession], known: PastSessions, width: int
 ) -> Iterator[str]:
+    """Yield the plan: sessions by agent, those left out, and the cost."""
     if new:
         rows = [
-            _row(agent, [each for each in new if each.found.agent == agent], known)
+            _agent_row(agent, [each for each in new if each.found.agent == agent], known)
             for agent in report.sessions
         ]
         yield from columns([_HEAD, *rows], numbers_from=1, width=width)
@@ -150,21 +161,23 @@ def _plan_lines(
         gone = counted(report.without_workspace, "session")
         yield f"{gone} of deleted folders: only memories for all your repositories are proposed from them"
     if new:
-        yield from _cost(report, known)
+        yield from _cost_lines(report, known)
         yield "proposals wait in `forgectl review`; nothing is saved until you approve it"
 
 
-def _row(agent: str, new: Sequence[Past], known: PastSessions) -> tuple[str, ...]:
+def _agent_row(agent: str, new: Sequence[SurveyedSession], known: PastSessions) -> tuple[str, ...]:
+    """Return the sums of an agent's sessions as cells of the plan's table."""
     sums = (
         len(new),
         sum(each.messages for each in new),
         sum(each.tokens for each in new),
-        sum(calls(each, known) for each in new),
+        sum(least_model_calls(each, known) for each in new),
     )
     return (agent, *(f"{number:,}" for number in sums))
 
 
-def _cost(report: LearningReport, known: PastSessions) -> Iterator[str]:
+def _cost_lines(report: LearningReport, known: PastSessions) -> Iterator[str]:
+    """Yield the cost in calls and tokens, and the number of days if it is above the daily limit."""
     if not known.classifier:
         yield "cost: none; the built-in classifier reads them on this machine"
         return
@@ -180,7 +193,7 @@ def _cost(report: LearningReport, known: PastSessions) -> Iterator[str]:
 # --- learning ------------------------------------------------------------------------------------------
 
 
-class _Learning:
+class _LearningRun:
     """Hands sessions to the daemon one by one; counts sessions that were `learned` from and proposals.
 
     A session of a place where memory is paused or off is left for the next run.
@@ -190,17 +203,17 @@ class _Learning:
         self._call = call
         self._client = client
         self._most = known.most_to_review
-        self._bar = ProgressBar(call.redraws(sys.stderr) and not call.as_json)
+        self._bar = ProgressBar(call.can_redraw(sys.stderr) and not call.as_json)
         self._reasons = Counter[str]()
         self.learned = 0
         self.to_review = known.to_review
 
-    def run(self, new: Sequence[Past]) -> None:
-        """Learn from sessions in their order. Raises Stop where it cannot go on now."""
+    def run(self, new: Sequence[SurveyedSession]) -> None:
+        """Send sessions in their order, and print why some were refused. Raises Stop if it must wait."""
         try:
             for number, past in enumerate(new):
                 self._draw(number, len(new))
-                self._learn(past)
+                self._learn_from(past)
         except KeyboardInterrupt:
             self._bar.wipe()
             tell(_ENDED_EARLY)
@@ -211,14 +224,16 @@ class _Learning:
             tell(f"{counted(count, 'session')} not learned from: {reason}")
 
     def _draw(self, number: int, total: int) -> None:
+        """Draw progress and the number of proposals."""
         waiting = f"{counted(self.to_review, 'proposal')} to review"
         self._bar.draw("learning", number, total, waiting)
         if not self._call.as_json:
             self._bar.tell_instead(progress("learning", number, total, waiting), once=10 * number // total)
 
-    def _learn(self, past: Past) -> None:
+    def _learn_from(self, past: SurveyedSession) -> None:
+        """Send a session in its parts; count it as learned, or the reason of a refusal."""
         try:
-            for request in requests(past, self._call.environ):
+            for request in learn_requests(past, self._call.environ):
                 if reason := self._submit(request):
                     self._reasons[reason] += 1
                     return
@@ -228,7 +243,7 @@ class _Learning:
             self.learned += 1
 
     def _submit(self, request: Learn) -> str:
-        """Have a part of a session judged; return the reason if it was refused."""
+        """Send a part of a session and wait until it is judged; return the reason if it was refused."""
         reply, since = self._client.ask(request), time.monotonic()
         rest = msgspec.structs.replace(request, messages=(), said_at=(), mark="")
         while reply.status == "ok" and reply.outcome == "waiting":
@@ -245,6 +260,7 @@ class _Learning:
 
 
 def _result_lines(report: LearningReport) -> Iterator[str]:
+    """Yield the number of sessions and of proposals to review."""
     sessions, proposals = counted(report.learned, "session"), counted(report.to_review, "proposal")
     yield f"learned from {sessions}: {proposals} to review"
     if report.to_review:

@@ -27,9 +27,9 @@ _REPO, _YOU = "repo", "you"
 
 
 def gist(content: str, width: int) -> str:
-    """Return the first line of a text for a terminal, and all of it as one line for a pipe, escaped."""
+    """Return a text's first line, cut, for a terminal (`width` > 0), else all of it as one line; escaped."""
     lines = list(filter(None, map(str.strip, content.split("\n"))))
-    return _fitted(" ".join(lines[:1] if width else lines), width)
+    return _escaped_and_cut(" ".join(lines[:1] if width else lines), width)
 
 
 def memory_table(memories: Iterable[MemoryRecord], width: int = 0, *, with_root: bool = False) -> list[str]:
@@ -38,15 +38,15 @@ def memory_table(memories: Iterable[MemoryRecord], width: int = 0, *, with_root:
     With `with_root` the line also names the repository.
     """
     known = tuple(memories)
-    places = _places(known)
+    places = _root_names(known)
     rows = [
         (
             escape_line(memory.id),
             escape_line(f"{memory.scope}/{memory.category}"),
             f"v{memory.version}",
-            _day(memory.created_at),
+            _local_day(memory.created_at),
             *((places[memory.root] if memory.scope == _REPO else _YOU,) if with_root else ()),
-            gist(memory.content, width) + _conflict(memory),
+            gist(memory.content, width) + _conflict_note(memory),
         )
         for memory in known
     ]
@@ -56,14 +56,14 @@ def memory_table(memories: Iterable[MemoryRecord], width: int = 0, *, with_root:
 def memory_list(
     memories: Iterable[MemoryRecord], width: int = 0, *, with_root: bool = False
 ) -> Iterator[str]:
-    """Yield some lines for each memory, with its time, origin and session."""
+    """Yield the long list: for each memory lines with its text, time, origin and session."""
     known = tuple(memories)
     names = short_ids(memory.id for memory in known) if width else {}
     for memory in known:
         about = f"{escape_line(memory.scope)}/{escape_line(memory.category)}"
         name = escape_line(names.get(memory.id, memory.id))
         yield from folded(f"{name}  {about}  v{memory.version}", width, _INDENT)
-        yield from folded(_INDENT + gist(memory.content, width) + _conflict(memory), width, _INDENT)
+        yield from folded(_INDENT + gist(memory.content, width) + _conflict_note(memory), width, _INDENT)
         session = f"session {memory.session_id}" if memory.session_id not in {"", memory.origin} else ""
         facts = (local_time(memory.created_at), escape_line(memory.origin), escape_line(session))
         yield from folded(_INDENT + ", ".join(filter(None, facts)), width, _INDENT * 2)
@@ -73,8 +73,8 @@ def memory_list(
             yield from folded(_INDENT + escape_line(memory.root), width, _INDENT * 2)
 
 
-def _places(memories: Iterable[MemoryRecord]) -> dict[str, str]:
-    """Return names of roots: the last part of the path, or all of it where two are alike."""
+def _root_names(memories: Iterable[MemoryRecord]) -> dict[str, str]:
+    """Map each root to the name of its folder, or to its path if two names are alike; escaped."""
     roots = {memory.root for memory in memories}
     names = Counter(map(project_name, roots))
     return {
@@ -97,10 +97,10 @@ def memory_page(memory: MemoryRecord, paint: Painter, path: str = "") -> Iterato
             "supersedes": memory.supersedes or "",
         }
     )
-    yield from shown_fields(_written_by(memory))
+    yield from shown_fields(_origin_fields(memory))
     for edge in memory.related:
         yield f"{escape_line(edge.relationship)} {escape_line(edge.id)}"
-    yield from _attributes(memory)
+    yield from _attribute_lines(memory)
     yield from (f"cue: {escape_line(cue)}" for cue in memory.cues)
     for evidence in memory.evidence:
         is_stale = any(evidence == path or evidence.startswith(f"{path}:") for path in memory.stale)
@@ -114,7 +114,7 @@ def memory_page(memory: MemoryRecord, paint: Painter, path: str = "") -> Iterato
     yield escape(memory.content.rstrip("\n"))
 
 
-def _written_by(memory: MemoryRecord) -> dict[str, str]:
+def _origin_fields(memory: MemoryRecord) -> dict[str, str]:
     """Return origin, trigger and session of a memory, without those that repeat another."""
     found: dict[str, str] = {}
     for name in ("origin", "trigger", "session"):
@@ -124,33 +124,33 @@ def _written_by(memory: MemoryRecord) -> dict[str, str]:
     return found
 
 
-def _attributes(memory: MemoryRecord) -> Iterator[str]:
+def _attribute_lines(memory: MemoryRecord) -> Iterator[str]:
     about = {
         "type": memory.memory_type,
         "agent": memory.agent_id,
         "importance": "" if memory.importance == 1.0 else f"{memory.importance:g}",
-        "metadata": json(memory.metadata) if memory.metadata else "",
+        "metadata": json_text(memory.metadata) if memory.metadata else "",
     }
     yield from shown_fields(about)
     if memory.access_count:
         yield f"found {counted(memory.access_count, 'time')}, last {local_time(memory.last_accessed)}"
 
 
-def json(value: object) -> str:
+def json_text(value: object) -> str:
     """Encode a value as JSON text."""
     return msgspec.json.encode(value).decode()
 
 
 def trash_table(restorable: Iterable[Trashed], width: int = 0) -> list[str]:
-    """Return one line for each removal: id, scope, number of files, reason, times, and first line."""
+    """Return one line for each removal in the trash: id, scope, files, reason, times, first line."""
     rows = [
         (
             escape_line(each.id),
             escape_line(each.scope),
             counted(len(each.ids), "file"),
             f"{escape_line(each.why)} {local_time(each.taken_at)}",
-            f"until {_day(each.until)}",
-            _fitted(each.first_line, width),
+            f"until {_local_day(each.until)}",
+            _escaped_and_cut(each.first_line, width),
         )
         for each in restorable
     ]
@@ -178,10 +178,7 @@ def chain_table(chain: Chain, width: int = 0) -> Iterator[str]:
         yield from folded(_CONFLICT.format(len(heads)), width, _INDENT)
         names = short_ids(memory.id for memory in chain.memories) if width else {}
         one, other = (escape_line(names.get(memory.id, memory.id)) for memory in heads[-2:])
-        ways = (
-            f"forgectl edit {other} --relate {one}:supersedes",
-            f"forgectl forget --this-version {one}",
-        )
+        ways = (f"forgectl edit {other} --relate {one}:supersedes", f"forgectl forget --this-version {one}")
         whole = f"  {'   or   '.join(ways)}"
         yield from (whole,) if not width or cells(whole) <= width else ways
 
@@ -208,7 +205,7 @@ _RATED = {"strong": "good", "near": "strong", "weak": "warn"}
 def hit_lines(
     hits: Iterable[MemoryRecord], paint: Painter, width: int = 0, *, figures: bool = False
 ) -> Iterator[str]:
-    """Yield each hit: its mark and attributes, and below them its text and other versions."""
+    """Yield lines for each search hit: rating and attributes, below them its text and versions."""
     rows = [(hit, hit.found or Ranking(0.0)) for hit in hits]
     others = (version.id for _, found in rows for version in (*found.concurrent_heads, *found.older))
     names = short_ids((*(hit.id for hit, _ in rows), *others)) if width else {}
@@ -225,8 +222,8 @@ def hit_lines(
             escape_line(names.get(hit.id, hit.id)),
             escape_line(f"{hit.scope}/{hit.category}"),
             f"v{hit.version}",
-            _day(hit.created_at),
-            *(_figures(found) if figures else ()),
+            _local_day(hit.created_at),
+            *(_score_texts(found) if figures else ()),
             f"may be outdated: {listed(hit.stale)} changed" if hit.stale else "",
         )
         head, *more = folded("  ".join(filter(None, facts)), width, _BELOW)
@@ -234,12 +231,13 @@ def hit_lines(
         yield from more
         yield from folded(_BELOW + gist(hit.content, width), width, _BELOW)
         for rival in found.concurrent_heads:
-            yield from folded(f"{_BELOW}in conflict: {_version(rival, names, width)}", width, _BELOW)
+            yield from folded(f"{_BELOW}in conflict: {_version_text(rival, names, width)}", width, _BELOW)
         for older in found.older:
-            yield from folded(f"{_BELOW}older: {_version(older, names, width)}", width, _BELOW)
+            yield from folded(f"{_BELOW}older: {_version_text(older, names, width)}", width, _BELOW)
 
 
-def _figures(found: Ranking) -> tuple[str, ...]:
+def _score_texts(found: Ranking) -> tuple[str, ...]:
+    """Return score, cosine and lexical score of a hit, as far as they are known."""
     return (
         f"score {found.score:.3f}",
         "" if found.cosine is None else f"cosine {found.cosine:.3f}",
@@ -247,9 +245,9 @@ def _figures(found: Ranking) -> tuple[str, ...]:
     )
 
 
-def _version(version: Version, names: Mapping[str, str], width: int) -> str:
+def _version_text(version: Version, names: Mapping[str, str], width: int) -> str:
     name = escape_line(names.get(version.id, version.id))
-    day, line = _day(version.created_at), _fitted(version.first_line, width)
+    day, line = _local_day(version.created_at), _escaped_and_cut(version.first_line, width)
     return f"v{version.version} {day} {name}  {line}"
 
 
@@ -257,13 +255,13 @@ _INDEXES = {"lexical": "keywords", "dense": "embeddings"}
 
 
 def explanation(found: Explained, query: str, paint: Painter, width: int = 0) -> Iterator[str]:
-    """Yield the reasons for an injection, or for the hits of a query that is asked now.
+    """Yield lines that explain an injection, or the hits of a query that is asked now.
 
     They are the strategy, the indexes, hypotheses, and for each memory why it was included or left out.
     """
     total = found.included + len(found.omitted_ids)
     fitted = f"{found.included} of {counted(total, 'memory', 'memories')} included" if total else "no memory"
-    yield f"{_occasion(found, query)}: {fitted}"
+    yield f"{_explanation_headline(found, query)}: {fitted}"
     searched = " + ".join(_INDEXES.get(each, escape_line(each)) for each in found.indexes) or "none"
     took = f", {found.elapsed_ms:,.1f} ms" if found.elapsed_ms else ""
     yield f"strategy: {escape_line(found.strategy) or 'none'}, search: {searched}{took}"
@@ -278,13 +276,14 @@ def explanation(found: Explained, query: str, paint: Painter, width: int = 0) ->
             yield escape_line(found.partial)
     if found.memories:
         yield ""
-        yield from _ranking(found, width)
+        yield from _found_table(found, width)
     if found.rejected:
         yield ""
-        yield from _left_out(found, width)
+        yield from _rejected_table(found, width)
 
 
-def _occasion(found: Explained, query: str) -> str:
+def _explanation_headline(found: Explained, query: str) -> str:
+    """Return the query that was asked now, or session, turn and time of the injection."""
     if query:
         return f"asked now for {escape_line(query)!r}"
     session = f"session {escape_line(found.session_id)}" if found.session_id else "no session"
@@ -292,8 +291,8 @@ def _occasion(found: Explained, query: str) -> str:
     return f"{session}{turn}, injected {local_time(found.at)}"
 
 
-def _ranking(found: Explained, width: int) -> list[str]:
-    """Return a line for each memory with the reason for it; `--json` has the figures."""
+def _found_table(found: Explained, width: int) -> list[str]:
+    """Return a table of the memories that were found, with the reason and if the budget has room."""
     rows = [("memory", "budget", "reason", "")]
     for place, hit in enumerate(found.memories):
         came = hit.found.admitted_as or hit.found.found_by if hit.found is not None else ""
@@ -304,21 +303,22 @@ def _ranking(found: Explained, width: int) -> list[str]:
     return [line.rstrip() for line in columns(rows, width=width, cuts=True)]
 
 
-def _left_out(found: Explained, width: int) -> list[str]:
+def _rejected_table(found: Explained, width: int) -> list[str]:
+    """Return a table of the memories that matched and were not injected, with the reason."""
     rows = [("memory", "left out because", "")]
     for each in found.rejected:
         why = _REJECTED.get(each.why, escape_line(each.why))
-        rows.append((escape_line(each.id), why, _fitted(each.first_line, width)))
+        rows.append((escape_line(each.id), why, _escaped_and_cut(each.first_line, width)))
     return [line.rstrip() for line in columns(rows, width=width, cuts=True)]
 
 
-def _conflict(memory: MemoryRecord) -> str:
+def _conflict_note(memory: MemoryRecord) -> str:
     return f"  (in conflict with {listed(memory.concurrent_heads)})" if memory.concurrent_heads else ""
 
 
-def _day(time: str) -> str:
+def _local_day(time: str) -> str:
     return local_time(time)[:10]
 
 
-def _fitted(line: str, width: int) -> str:
+def _escaped_and_cut(line: str, width: int) -> str:
     return cut(escape_line(line), _CELLS) if width else escape_line(line)

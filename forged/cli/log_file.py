@@ -10,7 +10,7 @@ _REMEMBERED = 512
 
 
 class LogFile:
-    """A log file with the position up to which it was read."""
+    """Reader of a log file that the daemon may cut while it is read; remembers its position."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -18,19 +18,20 @@ class LogFile:
         self._before = b""  # the end of what was read, by which a cut is noticed and found in the copy
         self._begun = b""  # of a line that is not whole yet
 
-    def last(self, number: int) -> list[str]:
-        """Return the last lines, also from the old log if this one has too few."""
-        lines = self.more()
+    def read_last(self, number: int) -> list[str]:
+        """Read to the end; return the last lines, also those of the old log if this one has too few."""
+        lines = self.read_new()
         if len(lines) < number:
-            lines = _lines(_content(f"{self._path}.1")) + lines
+            lines = _decode_lines(_read_bytes(f"{self._path}.1")) + lines
         return lines[-number:] if number else []
 
-    def more(self) -> list[str]:
-        """Return the lines since the last call."""
-        whole, end, self._begun = (self._begun + self._news()).rpartition(b"\n")
-        return _lines(whole + end)
+    def read_new(self) -> list[str]:
+        """Return the lines that were completed since the last read."""
+        whole, end, self._begun = (self._begun + self._read_new_bytes()).rpartition(b"\n")
+        return _decode_lines(whole + end)
 
-    def _news(self) -> bytes:
+    def _read_new_bytes(self) -> bytes:
+        """Read the bytes since the last read, also those that were moved to the copy."""
         try:
             with open(self._path, "rb") as file:
                 file.seek(self._read - len(self._before))
@@ -41,20 +42,21 @@ class LogFile:
                 else:  # emptied, or another file
                     file.seek(0)
                     anew = file.read()
-                    news, self._read = self._cut_off() + anew, len(anew)
+                    news, self._read = self._read_cut_off() + anew, len(anew)
         except FileNotFoundError:
             return b""
         self._before = (self._before + news)[-min(_REMEMBERED, self._read) :] if self._read else b""
         return news
 
-    def _cut_off(self) -> bytes:
+    def _read_cut_off(self) -> bytes:
         """Return the text that was written after the last read and moved to the copy."""
-        copy = _content(f"{self._path}.1")
+        copy = _read_bytes(f"{self._path}.1")
         at = copy.rfind(self._before) if self._before else -1
         return copy[at + len(self._before) :] if at >= 0 else b""
 
 
-def _content(path: str) -> bytes:
+def _read_bytes(path: str) -> bytes:
+    """Read a file; a missing one is empty."""
     try:
         with open(path, "rb") as file:
             return file.read()
@@ -62,5 +64,6 @@ def _content(path: str) -> bytes:
         return b""
 
 
-def _lines(content: bytes) -> list[str]:
+def _decode_lines(content: bytes) -> list[str]:
+    """Split bytes into lines of UTF-8, with a replacement for invalid bytes."""
     return content.decode(errors="replace").splitlines()

@@ -14,11 +14,11 @@ from collections.abc import Iterator
 import click
 
 from forged.cli.call import Invocation
-from forged.cli.commands import reads
+from forged.cli.commands import with_json_option
 from forged.cli.exits import Stop
 from forged.cli.log_file import LogFile
 from forged.cli.terminal import escape, say, say_json, tell
-from forged.cli.user_manager import SERVICE, login_environment, of_address, program
+from forged.cli.user_manager import SERVICE, login_environment, manager_at_address, program
 from forged_client.address import state_dir
 from forged_client.autostart import LOG_NAME
 from forged_client.errors import AddressError
@@ -33,12 +33,12 @@ from forged_client.errors import AddressError
     help="Number of lines from the end (default: 50).",
 )
 @click.option("-f", "--follow", "follows", is_flag=True, help="Follow the log until Ctrl-C.")
-@reads
+@with_json_option
 def logs_command(call: Invocation, *, number: int, follows: bool) -> None:
     """Show the end of the daemon's log: systemd's journal, or the daemon's own file."""
     if call.as_json and follows:
         raise Stop("usage", "--json prints one object and --follow never ends: use only one of them")
-    lines = (_journal if _is_in_journal(call) else _file)(call, number, follows=follows)
+    lines = (_journal_lines if _is_in_journal(call) else _file_lines)(call, number, follows=follows)
     try:
         if call.as_json:
             say_json({"lines": tuple(lines)})
@@ -51,11 +51,11 @@ def logs_command(call: Invocation, *, number: int, follows: bool) -> None:
 
 def _is_in_journal(call: Invocation) -> bool:
     """Return True if the daemon is a service, running or not."""
-    manager = of_address(call)
+    manager = manager_at_address(call)
     return manager is not None and manager.unit(SERVICE).load == "loaded"
 
 
-def _journal(call: Invocation, number: int, *, follows: bool) -> Iterator[str]:
+def _journal_lines(call: Invocation, number: int, *, follows: bool) -> Iterator[str]:
     """Yield the lines of journalctl, which prints its errors itself."""
     journalctl = program(call, "journalctl")
     if not journalctl:
@@ -82,7 +82,8 @@ def _journal(call: Invocation, number: int, *, follows: bool) -> Iterator[str]:
             process.terminate()
 
 
-def _file(call: Invocation, number: int, *, follows: bool) -> Iterator[str]:
+def _file_lines(call: Invocation, number: int, *, follows: bool) -> Iterator[str]:
+    """Yield the last lines of the daemon's own log, and with `follows` each new one."""
     try:
         path = os.path.join(state_dir(call.environ), LOG_NAME)
     except AddressError as error:
@@ -93,9 +94,9 @@ def _file(call: Invocation, number: int, *, follows: bool) -> Iterator[str]:
         tell(f"forgectl: waiting for {path}")
     log = LogFile(path)
     try:
-        yield from log.last(number)
+        yield from log.read_last(number)
         while follows:
             time.sleep(call.log_period_s)
-            yield from log.more()
+            yield from log.read_new()
     except OSError as error:
         raise Stop("unavailable", f"{path} cannot be read: {error.strerror}") from error

@@ -15,18 +15,18 @@ from forged.cli.call import (
     ask,
     check_done,
     check_read,
-    daemon,
+    open_client,
     show,
     show_found,
     stdin_text,
     tell_notice,
 )
-from forged.cli.commands import asks, min_generation_option
+from forged.cli.commands import min_generation_option, with_daemon_options
 from forged.cli.confirm import confirm, require_answer, yes_option
 from forged.cli.exits import Stop
 from forged.cli.listing import chain_table, memory_list, memory_page, memory_table
 from forged.cli.since import since_option
-from forged.cli.terminal import counted, escape_line, listed, tell, whole
+from forged.cli.terminal import counted, escape_line, listed, plain_data, tell
 from forged_client import protocol as wire
 from forged_client.client import Client
 from forged_client.errors import ClientError, RequestFailed
@@ -36,7 +36,7 @@ class OptionalChoice(click.Choice[str]):
     """Option type of one of some words, or "" where the option is left out."""
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the word. Ends the call for any other."""
+        """Return the word, "" if the option is left out. Any other word ends the call."""
         return super().convert(value, param, ctx) if value else ""
 
 
@@ -59,11 +59,11 @@ allow_secret_option = click.option(
 
 
 def scope_option(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that say where a memory is."""
+    """Add `--scope` and `--agent`, which say where a memory is, to a command."""
     return _of_scope(agent_option(command))
 
 
-def _begin(words: Iterable[str]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+def _make_completer(words: Iterable[str]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
     return lambda _context, _option, begun: [each for each in words if each.startswith(begun)]
 
 
@@ -77,7 +77,7 @@ def _begin(words: Iterable[str]) -> Callable[[click.Context, click.Parameter, st
     "--category",
     default="",
     metavar="CATEGORY",
-    shell_complete=_begin(CATEGORIES.choices),
+    shell_complete=_make_completer(CATEGORIES.choices),
     help=f"Only this category: {', '.join(CATEGORIES.choices)}.",
 )
 @since_option
@@ -100,7 +100,7 @@ def _begin(words: Iterable[str]) -> Callable[[click.Context, click.Parameter, st
 )
 @click.option("--offset", type=click.IntRange(0), default=0, metavar="N", help="Skip the first N.")
 @min_generation_option
-@asks
+@with_daemon_options
 def list_command(call: Invocation, *, long: bool, problems: bool, **fields: Any) -> None:
     """List the memories of this workspace by date, latest first. All filters must match."""
     if problems:
@@ -121,7 +121,7 @@ def list_command(call: Invocation, *, long: bool, problems: bool, **fields: Any)
     if left > 0:
         tell(f"and {left:,} more; --limit and --offset show them")
     elif not found.total:
-        tell(f"no memory can be listed: {found.reason}" if found.reason else _nothing(request))
+        tell(f"no memory can be listed: {found.reason}" if found.reason else _empty_sentence(request))
     elif not found.memories:
         has = f"there {'is' if found.total == 1 else 'are'} {counted(found.total, 'memory', 'memories')}"
         tell(f"{has}, and --offset {request.offset} skips all of them")
@@ -137,7 +137,7 @@ def _list_problems(call: Invocation) -> None:
         tell("all files in the memory folders are memories")
 
 
-def _nothing(request: wire.ListMemories) -> str:
+def _empty_sentence(request: wire.ListMemories) -> str:
     filters = (request.scope, request.category, request.since, request.session_id, request.origin)
     if request.stale and not any(filters):
         return "no memory has evidence that changed"
@@ -151,28 +151,29 @@ def _nothing(request: wire.ListMemories) -> str:
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @scope_option
 @min_generation_option
-@asks
+@with_daemon_options
 def show_command(call: Invocation, *, agent_id: str, **fields: Any) -> None:
     """Print memories whole, with the paths of their files and their versions, oldest first.
 
     `*` marks the current version. Exit code 1: one of the ids was not found.
     """
-    with daemon(call) as client:
+    with open_client(call) as client:
         found = client.ask(wire.GetMemories(workspace=call.workspace, agent_id=agent_id, **fields))
         check_read(found)
-        chains = [_chain(call, client, each, agent_id) for each in found.memories]
-    pages = [_page(call, *each) for each in zip(found.memories, chains, strict=True)]
+        chains = [_ask_chain(call, client, each, agent_id) for each in found.memories]
+    pages = [_page_text(call, *each) for each in zip(found.memories, chains, strict=True)]
     memories = [
-        {**whole(each), "path": _path(each, chain), "versions": whole(chain.memories), "flags": chain.flags}
+        {**plain_data(each), "path": _path_in(each, chain), "versions": chain.memories, "flags": chain.flags}
         for each, chain in zip(found.memories, chains, strict=True)
     ]
     why = f" ({found.reason})" if found.reason else ""
     sentence = f"no memory {', '.join(found.missing)} in this workspace{why}"
-    value = {name: value for name, value in whole(found).items() if name != "id"} | {"memories": memories}
+    value = plain_data(found) | {"memories": memories}
+    del value["id"]
     show_found(call, value, pages, found.missing, sentence)
 
 
-def _chain(call: Invocation, client: Client, memory: wire.MemoryRecord, agent_id: str) -> wire.Chain:
+def _ask_chain(call: Invocation, client: Client, memory: wire.MemoryRecord, agent_id: str) -> wire.Chain:
     """Return the versions of a memory; one of a session has neither versions nor a file."""
     if memory.scope == wire.Scope.SESSION:
         return wire.Chain(memories=(memory,))
@@ -183,12 +184,12 @@ def _chain(call: Invocation, client: Client, memory: wire.MemoryRecord, agent_id
     return chain
 
 
-def _path(memory: wire.MemoryRecord, chain: wire.Chain) -> str:
+def _path_in(memory: wire.MemoryRecord, chain: wire.Chain) -> str:
     return next((each.path for each in chain.memories if each.id == memory.id), "")
 
 
-def _page(call: Invocation, memory: wire.MemoryRecord, chain: wire.Chain) -> str:
-    lines = [*memory_page(memory, call.paint, _path(memory, chain))]
+def _page_text(call: Invocation, memory: wire.MemoryRecord, chain: wire.Chain) -> str:
+    lines = [*memory_page(memory, call.paint, _path_in(memory, chain))]
     if len(chain.memories) > 1 or chain.flags:
         lines += ["", call.paint("strong", "versions"), *chain_table(chain, call.width)]
     return "\n".join(lines)
@@ -233,7 +234,7 @@ def _page(call: Invocation, memory: wire.MemoryRecord, chain: wire.Chain) -> str
     help="Repository file that this memory depends on; repeatable.",
 )
 @allow_secret_option
-@asks
+@with_daemon_options
 def remember_command(
     call: Invocation, *, text: str, related: tuple[str, ...], metadata: tuple[str, ...], **fields: Any
 ) -> None:
@@ -242,20 +243,19 @@ def remember_command(
     A VALUE of --meta that is valid JSON is read as JSON.
     """
     content = stdin_text() if text == "-" else text
-    edges, attributes = tuple(map(edge, related)), dict(key_and_value("--meta", each) for each in metadata)
     request = wire.Remember(
         workspace=call.workspace,
         content=content,
-        related=edges,
+        related=tuple(map(parse_edge, related)),
         origin="explicit",
-        metadata=attributes,
+        metadata=dict(parse_key_value("--meta", each) for each in metadata),
         **fields,
     )
     written = ask(call, request, check_done)
     show(call, written, written_lines(written))
 
 
-def key_and_value(option: str, text: str) -> tuple[str, Any]:
+def parse_key_value(option: str, text: str) -> tuple[str, Any]:
     """Parse KEY=VALUE, with the value as JSON where it is valid. Raises Stop."""
     key, equals, value = text.partition("=")
     if not (key and equals):
@@ -266,8 +266,8 @@ def key_and_value(option: str, text: str) -> tuple[str, Any]:
         return key, value
 
 
-def edge(text: str) -> wire.Edge:
-    """Parse a link, ID[:RELATIONSHIP]."""
+def parse_edge(text: str) -> wire.Edge:
+    """Parse a link to another memory: ID[:RELATIONSHIP]."""
     memory_id, colon, relationship = text.partition(":")
     return wire.Edge(memory_id, relationship) if colon else wire.Edge(memory_id)
 
@@ -298,12 +298,12 @@ class _Removal(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Id, whole where it is in the trash."""
+        """Id of the memory: complete if it is in the trash, else as it was typed."""
         return self.trashed.id if self.trashed is not None else self.request.memory_id
 
     @property
     def versions(self) -> set[tuple[str, str]]:
-        """Roots and ids that go."""
+        """Root and id of each version that is removed."""
         if self.trashed is not None:
             return {(self.trashed.root, each) for each in self.trashed.ids}
         return {(each.root, each.id) for each in self.chain.memories}
@@ -319,7 +319,7 @@ class _Removal(msgspec.Struct, frozen=True):
 @click.option("--this-version", "version_only", is_flag=True, help="Only these versions, not older ones.")
 @click.option("--now", "erase_now", is_flag=True, help="Erase at once, without 7 days in the trash.")
 @yes_option
-@asks
+@with_daemon_options
 def forget_command(call: Invocation, *, ids: tuple[str, ...], yes: bool, **fields: Any) -> None:
     """Remove memories with their older versions, after one question about all of them.
 
@@ -330,22 +330,22 @@ def forget_command(call: Invocation, *, ids: tuple[str, ...], yes: bool, **field
     ]
     if not yes:
         require_answer(call, "forget")
-    with daemon(call) as client:
+    with open_client(call) as client:
         if len(requests) > 1 or not yes:
-            removals = _removals(client, requests)
+            removals = _find_removals(client, requests)
             requests = [each.request for each in removals]
             if not yes:
                 _confirm(removals, call.width)
-        gone = _forgotten(client, requests)
-    show(call, gone, _receipt(gone))
+        gone = _forget_each(client, requests)
+    show(call, gone, _forget_receipt(gone))
 
 
-def _removals(client: Client, requests: Sequence[wire.Forget]) -> list[_Removal]:
-    """Return each memory once. Raises Stop, with a sentence for each id that is wrong."""
+def _find_removals(client: Client, requests: Sequence[wire.Forget]) -> list[_Removal]:
+    """Find each memory to forget once. Raises Stop, with a sentence for each id that is wrong."""
     found, wrong = list[_Removal](), list[RequestFailed]()
     for request in requests:
         try:
-            each = _find(client, request)
+            each = _find_removal(client, request)
         except RequestFailed as failed:
             wrong.append(failed)
             continue
@@ -357,7 +357,7 @@ def _removals(client: Client, requests: Sequence[wire.Forget]) -> list[_Removal]
     return found
 
 
-def _find(client: Client, request: wire.Forget) -> _Removal:
+def _find_removal(client: Client, request: wire.Forget) -> _Removal:
     """Return the memory that an id names, on disk or, to be erased, in the trash. Raises RequestFailed."""
     asked = wire.History(
         workspace=request.workspace,
@@ -371,20 +371,20 @@ def _find(client: Client, request: wire.Forget) -> _Removal:
         check_done(chain)
     except RequestFailed as failed:
         failure = failed
-    if request.erase_now and not any(each.id in _whole_ids(request) for each in chain.memories):
-        trashed = _in_trash(client, request)
+    if request.erase_now and not any(each.id in _possible_ids(request) for each in chain.memories):
+        trashed = _find_in_trash(client, request)
         # As in the daemon: an id in the trash that is named whole comes before one that only begins so.
-        if trashed is not None and (failure or _whole_ids(request) & set(trashed.ids)):
+        if trashed is not None and (failure or _possible_ids(request) & set(trashed.ids)):
             return _Removal(request, trashed=trashed)
     if failure is not None:
         raise failure
     return _Removal(request, chain)
 
 
-def _in_trash(client: Client, request: wire.Forget) -> wire.Trashed | None:
-    """Return the one entry of the trash with this id; None if there is none, or more than one."""
+def _find_in_trash(client: Client, request: wire.Forget) -> wire.Trashed | None:
+    """Return the only entry of the trash with this id; None if there is none, or more than one."""
     asked = wire.Restore(workspace=request.workspace, scope=request.scope, agent_id=request.agent_id)
-    names = _whole_ids(request)
+    names = _possible_ids(request)
     begun = [
         each for each in client.ask(asked).restorable if any(id_.startswith(tuple(names)) for id_ in each.ids)
     ]
@@ -392,7 +392,7 @@ def _in_trash(client: Client, request: wire.Forget) -> wire.Trashed | None:
     return found[0] if len({each.ids for each in found}) == 1 else None
 
 
-def _whole_ids(request: wire.Forget) -> set[str]:
+def _possible_ids(request: wire.Forget) -> set[str]:
     return {request.memory_id, f"mem_{request.memory_id}"}
 
 
@@ -412,7 +412,7 @@ def _confirm(removals: Sequence[_Removal], width: int) -> None:
         confirm(lines, question, declined="nothing was forgotten")
 
 
-def _forgotten(client: Client, requests: Sequence[wire.Forget]) -> wire.Forgotten:
+def _forget_each(client: Client, requests: Sequence[wire.Forget]) -> wire.Forgotten:
     """Forget one after the other; return one receipt for all. Raises what stopped it."""
     gone: list[wire.Forgotten] = []
     for request in requests:
@@ -434,7 +434,7 @@ def _forgotten(client: Client, requests: Sequence[wire.Forget]) -> wire.Forgotte
     )
 
 
-def _receipt(gone: wire.Forgotten) -> Iterator[str]:
+def _forget_receipt(gone: wire.Forgotten) -> Iterator[str]:
     yield f"forgotten: {listed(gone.ids)}"
     yield f"in the trash for 7 days: {escape_line(gone.trash)}" if gone.trash else "erased"
     if gone.cut_sentences:

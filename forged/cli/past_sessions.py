@@ -22,8 +22,8 @@ _MOST_CHARACTERS, _MOST_MESSAGE = 400_000, 200_000
 Kind = Literal["new", "known", "empty", "ours", "unreadable"]
 
 
-class Past(msgspec.Struct, frozen=True):
-    """A surveyed session.
+class SurveyedSession(msgspec.Struct, frozen=True):
+    """A past session of an agent that was read and classified.
 
     `home` is the folder of its agent. It `is_homeless` if its workspace no longer exists.
     """
@@ -40,20 +40,24 @@ class Past(msgspec.Struct, frozen=True):
     tokens: int = 0
 
 
-def listed(environ: Mapping[str, str], agents: Sequence[str], since: float) -> list[tuple[FoundSession, str]]:
-    """Return every session that changed since a time, with the folder of its agent."""
+def changed_sessions(
+    environ: Mapping[str, str], agents: Sequence[str], since: float
+) -> list[tuple[FoundSession, str]]:
+    """Return every session file that changed since a time, with the folder of its agent."""
     homes = {agent: FORMATS[agent].home(environ, address.home(environ)) for agent in agents}
     return [(found, home) for agent, home in homes.items() for found in sessions(agent, home, since)]
 
 
-def survey(found: FoundSession, home: str, known: PastSessions, environ: Mapping[str, str]) -> Past:
+def survey(
+    found: FoundSession, home: str, known: PastSessions, environ: Mapping[str, str]
+) -> SurveyedSession:
     """Read and classify a session; `known` has the marks of sessions that were learned from."""
     try:
         session = read(found, home)
     except TranscriptError:
-        return Past(found, home, "unreadable")
+        return SurveyedSession(found, home, "unreadable")
     workspace = session.workspace
-    return Past(
+    return SurveyedSession(
         found,
         home,
         _kind(session, known.marks.get(found.agent, {}), environ),
@@ -68,6 +72,7 @@ def survey(found: FoundSession, home: str, known: PastSessions, environ: Mapping
 
 
 def _kind(session: PastSession, marks: Mapping[str, str], environ: Mapping[str, str]) -> Kind:
+    """Classify a session: forged's own, empty, known by its mark, or new."""
     if os.path.join(session.workspace, "").startswith(os.path.join(address.state_dir(environ), "")):
         return "ours"
     if not (session.session_id and any(each.role == "user" for each in session.messages)):
@@ -75,15 +80,15 @@ def _kind(session: PastSession, marks: Mapping[str, str], environ: Mapping[str, 
     return "known" if marks.get(session.session_id) == session.mark else "new"
 
 
-def requests(past: Past, environ: Mapping[str, str]) -> Iterator[Learn]:
-    """Yield the requests that hand a session over; the last one has its mark. Raises TranscriptError.
+def learn_requests(past: SurveyedSession, environ: Mapping[str, str]) -> Iterator[Learn]:
+    """Yield the requests that send a session to the daemon; the last has its mark.
 
     A session without its workspace is handed over for the home directory, which is in no repository. Only
     memories of the user can be proposed from it.
     """
     session = read(past.found, past.home)
     workspace = address.home(environ) if past.is_homeless else past.workspace
-    parts = [*_parts(session)]
+    parts = [*_split_messages(session)]
     for at, part in enumerate(parts):
         yield Learn(
             workspace=workspace,
@@ -96,7 +101,8 @@ def requests(past: Past, environ: Mapping[str, str]) -> Iterator[Learn]:
         )
 
 
-def _parts(session: PastSession) -> Iterator[list[tuple[Message, float]]]:
+def _split_messages(session: PastSession) -> Iterator[list[tuple[Message, float]]]:
+    """Yield the messages and their times in parts that fit into a request."""
     part: list[tuple[Message, float]] = []
     room = _MOST_CHARACTERS
     for message, at in zip(session.messages, session.times, strict=True):
@@ -111,6 +117,6 @@ def _parts(session: PastSession) -> Iterator[list[tuple[Message, float]]]:
         yield part
 
 
-def calls(past: Past, known: PastSessions) -> int:
+def least_model_calls(past: SurveyedSession, known: PastSessions) -> int:
     """Return the least number of model calls for a session."""
     return max(1, -(-past.characters // known.call_characters)) if known.classifier else 0

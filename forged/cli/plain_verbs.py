@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from forged.cli.call import Invocation, ask, check_read, daemon, show, tell_notice
+from forged.cli.call import Invocation, ask, check_read, open_client, show, tell_notice
 from forged.cli.status_summary import status_lines
-from forged.cli.terminal import say_exactly, say_json
+from forged.cli.terminal import say_escaped, say_json
 from forged_client.errors import AddressError
 from forged_client.protocol import Message, Ping, Status
 
@@ -28,14 +28,15 @@ def ping(call: Invocation) -> None:
 
 def status(call: Invocation, *, details: bool = False) -> None:
     """Print one status report; never start a daemon."""
-    with daemon(msgspec.structs.replace(call, autostart=False)) as client:
+    with open_client(msgspec.structs.replace(call, autostart=False)) as client:
         report = client.ask(Status(workspace=call.workspace))
     check_read(msgspec.structs.replace(report, reason=""))  # its reason is part of the report
-    agents = () if call.as_json else _agents(call)
+    agents = () if call.as_json else _agent_states(call)
     show(call, report, status_lines(report, call.paint, agents=agents, details=details))
 
 
-def _agents(call: Invocation) -> Sequence[AgentState]:
+def _agent_states(call: Invocation) -> Sequence[AgentState]:
+    """Return how each agent on this machine is connected; empty without a home directory."""
     from forged import integrations  # noqa: PLC0415 - JSON does not need it
 
     try:
@@ -46,14 +47,14 @@ def _agents(call: Invocation) -> Sequence[AgentState]:
 
 
 def retrieve(call: Invocation, messages: tuple[Message, ...], **options: Any) -> None:
-    """Print the block of an injection, if there is one; `options` are fields of the request."""
-    with daemon(call) as client:
+    """Ask for the injection for a conversation and print it; `options` are fields of the request."""
+    with open_client(call) as client:
         reply = client.retrieve(call.workspace, messages, mode="plain", **options)
     check_read(reply)
     if call.as_json:
         say_json(reply)
     elif reply.text:
-        say_exactly(reply.text)
+        say_escaped(reply.text)
     tell_notice(call, reply)
 
 

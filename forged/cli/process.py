@@ -17,7 +17,7 @@ from typing import Literal
 
 import msgspec
 
-from forged.cli.call import Invocation, daemon
+from forged.cli.call import Invocation, open_client
 from forged.cli.exits import Stop
 from forged.cli.user_manager import SERVICE, address_of, in_charge
 from forged_client import autostart
@@ -36,14 +36,14 @@ _PROCESSES = "/proc"
 
 
 class StoppedProcess(msgspec.Struct, frozen=True):
-    """The process that ended, 0 if none ran; `killed` if SIGTERM did not end it."""
+    """Result of a stop: the process id, 0 if none ran; `killed` if SIGTERM did not end it."""
 
     pid: int = 0
     killed: bool = False
 
 
-class Restarted(msgspec.Struct, frozen=True):
-    """The process that serves now, and the one before it, 0 if none ran.
+class RestartedProcess(msgspec.Struct, frozen=True):
+    """Result of a restart: process id now, and `before`, 0 if none ran.
 
     `handed_over`: the new daemon took over the socket of the old one, without a gap. `manager`: systemd
     restarted its service. `stopped`: the old one ended first. `started`: there was none.
@@ -54,7 +54,7 @@ class Restarted(msgspec.Struct, frozen=True):
     way: Literal["handed_over", "manager", "stopped", "started"]
 
 
-def running(call: Invocation) -> int:
+def running_pid(call: Invocation) -> int:
     """Return the process id of the daemon at this address, 0 if none runs; starts no daemon."""
     at = address_of(call)
     lock = f"{at}.lock"
@@ -68,30 +68,30 @@ def running(call: Invocation) -> int:
 
 
 def stop(call: Invocation) -> StoppedProcess:
-    """Stop the daemon, if one runs; the next client with autostart starts it again."""
-    if not (pid := running(call)):
+    """Stop the daemon by SIGTERM, or SIGKILL after 6 s; return its process id, 0 if none ran."""
+    if not (pid := running_pid(call)):
         return StoppedProcess()
     for number, patience_s in ((signal.SIGTERM, _ENDS_S), (signal.SIGKILL, _KILLED_S)):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
-        if _within(patience_s, lambda: running(call) != pid):
+        if _wait_until(patience_s, lambda: running_pid(call) != pid):
             return StoppedProcess(pid, killed=number == signal.SIGKILL)
     raise Stop("timeout", f"the daemon (pid {pid}) did not end after SIGKILL")
 
 
-def restart(call: Invocation) -> Restarted:
-    """Replace the daemon by one of the installed version, or start that."""
+def restart(call: Invocation) -> RestartedProcess:
+    """Replace the daemon by the installed version, or start one if none runs; return both pids."""
     _check_configuration(call)
-    before, manager = running(call), in_charge(call)
+    before, manager = running_pid(call), in_charge(call)
     if manager is not None:
-        manager.do("restart", SERVICE)
-        return Restarted(_serving(call), before, "manager")
+        manager.execute("restart", SERVICE)
+        return RestartedProcess(_ensure_running(call), before, "manager")
     if not before:
-        return Restarted(_serving(call), 0, "started")
-    if _hands_over(call, before):
-        return Restarted(_serving(call), before, "handed_over")
+        return RestartedProcess(_ensure_running(call), 0, "started")
+    if _hand_over(call, before):
+        return RestartedProcess(_ensure_running(call), before, "handed_over")
     stop(call)
-    return Restarted(_serving(call), before, "stopped")
+    return RestartedProcess(_ensure_running(call), before, "stopped")
 
 
 def _check_configuration(call: Invocation) -> None:
@@ -106,19 +106,22 @@ def _check_configuration(call: Invocation) -> None:
         raise Stop("configuration", str(error)) from error
 
 
-def _hands_over(call: Invocation, before: int) -> bool:
-    """Return True if a new daemon took over; False if the old one hangs or cannot hand over."""
+def _hand_over(call: Invocation, before: int) -> bool:
+    """Start a daemon that takes over from the old one; False if the old one cannot hand over."""
     try:
         successor = autostart.start_replacement(address_of(call), call.executable, env=call.environ)
     except ClientError as error:
         raise Stop("unavailable", str(error)) from error
-    if not _within(_BEGINS_S, lambda: running(call) not in {0, before} or successor.poll() is not None):
+    if not _wait_until(
+        _BEGINS_S, lambda: running_pid(call) not in {0, before} or successor.poll() is not None
+    ):
         successor.kill()
         raise Stop("timeout", f"the new daemon (pid {successor.pid}) did not start in {_BEGINS_S:g} s")
-    return running(call) not in {0, before} or not _was_refused(successor, before)
+    return running_pid(call) not in {0, before} or not _was_refused(successor, before)
 
 
 def _was_refused(successor: subprocess.Popen[bytes], before: int) -> bool:
+    """Return True if the old daemon refused to hand over. Raises Stop if the new one failed."""
     if (code := successor.poll()) == os.EX_TEMPFAIL:
         return True
     word = "configuration" if code == os.EX_CONFIG else "unavailable"
@@ -126,14 +129,15 @@ def _was_refused(successor: subprocess.Popen[bytes], before: int) -> bool:
     raise Stop(word, f"the new daemon ended with exit code {code}, see `{log}`; pid {before} goes on")
 
 
-def _serving(call: Invocation) -> int:
-    """Return the process id of the daemon that answers; start one if none runs."""
-    with daemon(msgspec.structs.replace(call, autostart=True)) as client:
+def _ensure_running(call: Invocation) -> int:
+    """Ping the daemon, start one if none runs, and return its process id."""
+    with open_client(msgspec.structs.replace(call, autostart=True)) as client:
         client.ask(Ping())
-    return running(call)
+    return running_pid(call)
 
 
-def _within(patience_s: float, happens: Callable[[], bool]) -> bool:
+def _wait_until(patience_s: float, happens: Callable[[], bool]) -> bool:
+    """Wait until a condition is true; return False if it is not after `patience_s`."""
     deadline = time.monotonic() + patience_s
     while not happens():
         if time.monotonic() > deadline:
@@ -149,11 +153,12 @@ def _is_daemon(pid: int, lock: str, at: str) -> bool:
             return client.status().pid == pid
     with contextlib.suppress(OSError):
         wanted, folder = os.stat(lock), f"{_PROCESSES}/{pid}/fd"
-        return any(_is_same(f"{folder}/{name}", wanted) for name in os.listdir(folder))
+        return any(_is_same_file(f"{folder}/{name}", wanted) for name in os.listdir(folder))
     return False
 
 
-def _is_same(path: str, wanted: os.stat_result) -> bool:
+def _is_same_file(path: str, wanted: os.stat_result) -> bool:
+    """Return True if the path is the file with these attributes."""
     with contextlib.suppress(OSError):
         return os.path.samestat(os.stat(path), wanted)
     return False

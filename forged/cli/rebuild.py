@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator
 
 import click
 
-from forged.cli.call import Invocation, daemon, show, status_sentence
-from forged.cli.commands import asks
+from forged.cli.call import Invocation, open_client, show, status_sentence
+from forged.cli.commands import with_daemon_options
 from forged.cli.exits import INTERRUPTED, Stop
 from forged.cli.status import root_lines
 from forged.cli.terminal import Painter, ProgressBar, pace, progress, tell
@@ -29,35 +29,35 @@ _RESTART_S, _PAUSE_S = 10.0, 0.05
 @click.command("rebuild")
 @click.option("--full", is_flag=True, help="Embed every text again instead of reusing vectors.")
 @click.option("--wait", is_flag=True, help="Return when it is done; after Ctrl-C it goes on in the daemon.")
-@asks
+@with_daemon_options
 def rebuild_command(call: Invocation, *, full: bool, wait: bool) -> None:
-    """Read the memory files of this workspace again."""
+    """Read the memory files of this workspace again, and the configuration if it has changed."""
     request = Rebuild(workspace=call.workspace, full=full, wait=wait)
     try:
-        reply = _rebuilt(call, request)
+        reply = _ask_rebuild(call, request)
         if reply.reason == RELOADING:
             tell(reply.reason)
-            reply = _asked_again(call, request)
+            reply = _ask_until_restarted(call, request)
     except KeyboardInterrupt:
         tell("detached: the rebuild goes on; `forgectl status` shows it")
         sys.exit(INTERRUPTED)
     if reply.status not in ({"ok"} if wait else {"ok", "not_ready"}):
         not_done = "the rebuild is not done yet; `forgectl status` shows it"
         raise Stop(reply.status, status_sentence(reply) if reply.reason else not_done)
-    show(call, reply, _outcome(reply, call.paint))
+    show(call, reply, _result_lines(reply, call.paint))
 
 
-def _asked_again(call: Invocation, request: Rebuild) -> Rebuilt:
-    """Ask until the restarted daemon answers; until then the one before it may answer."""
+def _ask_until_restarted(call: Invocation, request: Rebuild) -> Rebuilt:
+    """Repeat the request while the daemon restarts, for a limited time; return the last reply."""
     ends = time.monotonic() + max(call.timeout_s, _RESTART_S)
-    while (reply := _rebuilt(call, request)).reason == RELOADING and time.monotonic() < ends:
+    while (reply := _ask_rebuild(call, request)).reason == RELOADING and time.monotonic() < ends:
         time.sleep(_PAUSE_S)
     return reply
 
 
-def _rebuilt(call: Invocation, request: Rebuild) -> Rebuilt:
-    """Return the daemon's reply; draw its events while waiting."""
-    with daemon(call) as client:
+def _ask_rebuild(call: Invocation, request: Rebuild) -> Rebuilt:
+    """Ask the daemon for a rebuild, draw its progress while waiting, and return the reply."""
+    with open_client(call) as client:
         if not request.wait:
             return client.ask(request)
         client.ping()  # starts the daemon if need be, before the events are asked for
@@ -70,7 +70,7 @@ def _rebuilt(call: Invocation, request: Rebuild) -> Rebuilt:
 
 
 class RebuildProgress:
-    """Progress on stderr: a bar on a terminal, a line for each step elsewhere, nothing with `--json`.
+    """Progress of a rebuild on stderr: a bar on a terminal, else a line for each step.
 
     It shows one sum of the texts of all roots of the workspace. The sum never falls, as texts of builds that
     are over stay in it. Scans are shown until something is embedded.
@@ -78,32 +78,33 @@ class RebuildProgress:
 
     def __init__(self, call: Invocation) -> None:
         self._workspace = call.workspace
-        self._bar = ProgressBar(call.redraws(sys.stderr))
+        self._bar = ProgressBar(call.can_redraw(sys.stderr))
         self._lock = threading.Lock()
         self._ended = call.as_json
         self._embedding: dict[str, Progress] = {}
         self._earlier = 0  # texts of builds that are over
 
     def follow(self, client: Client) -> None:
-        """Draw the daemon's events until they end; the waiting thread handles the reason."""
+        """Ask for the daemon's progress events and draw them until they end or the client fails."""
         try:
             self.draw(client.events(self._workspace))
         except ClientError:
             return
 
     def draw(self, events: Iterable[Progress]) -> None:
-        """Draw events until `end` is called."""
+        """Draw progress events until `end` is called."""
         for event in events:
             with self._lock:
                 if self._ended:
                     return
                 if event.event == "embedding":
-                    self._embeds(event)
+                    self._draw_embedding(event)
                 elif event.event == "failed" or (event.event == "scanning" and not self._embedding):
                     self._bar.draw(event.event, 0, 0)
                     self._bar.tell_instead(f"{event.event}  {event.root}", once=(event.event, event.root))
 
-    def _embeds(self, event: Progress) -> None:
+    def _draw_embedding(self, event: Progress) -> None:
+        """Add an embedding event to the sum of all roots, and draw the sum."""
         before = self._embedding.get(event.root)
         if before is not None and (before.total != event.total or before.done > event.done):
             self._earlier += before.done
@@ -119,13 +120,14 @@ class RebuildProgress:
         self._bar.tell_instead(progress(event.event, done, total, suffix), once=10 * done // total)
 
     def end(self) -> None:
-        """Erase the line and draw nothing any more."""
+        """Erase the bar, and draw nothing any more."""
         with self._lock:
             self._ended = True
             self._bar.wipe()
 
 
-def _outcome(reply: Rebuilt, paint: Painter) -> Iterator[str]:
+def _result_lines(reply: Rebuilt, paint: Painter) -> Iterator[str]:
+    """Yield if the rebuild is done or has started, and the state of each root."""
     if reply.status == "ok":
         yield "all memory files were read"
     else:

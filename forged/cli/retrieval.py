@@ -8,8 +8,8 @@ import click
 import msgspec
 
 from forged.cli import plain_verbs
-from forged.cli.call import Invocation, check_read, daemon, show, stdin_text, tell_notice
-from forged.cli.commands import asks
+from forged.cli.call import Invocation, check_read, open_client, show, stdin_text, tell_notice
+from forged.cli.commands import with_daemon_options
 from forged.cli.exits import Stop
 from forged.cli.listing import explanation
 from forged.cli.tables import folded
@@ -45,13 +45,13 @@ _as_agent = click.option(
     "--stdin-json", is_flag=True, help="Read the conversation from stdin: a JSON array of messages."
 )
 @_as_agent
-@asks
+@with_daemon_options
 def retrieve_command(call: Invocation, *, message: str | None, stdin_json: bool, **fields: Any) -> None:
     """Print the block that an agent without a session id would get; `-` reads the message from stdin.
 
     Control and hidden characters are escaped, in a pipe too; --json has the exact text.
     """
-    messages = _messages(message, stdin_json)
+    messages = _read_messages(message, stdin_json)
     if not messages and not fields["hypotheses"]:
         raise Stop("usage", "give a MESSAGE, --hypothesis or --stdin-json")
     plain_verbs.retrieve(call, messages, **fields)
@@ -61,12 +61,12 @@ def retrieve_command(call: Invocation, *, message: str | None, stdin_json: bool,
 @click.argument("query", default="")
 @click.option("--session", default="", metavar="ID", help="Session (default: the last one of the workspace).")
 @_as_agent
-@asks
+@with_daemon_options
 def why_command(call: Invocation, *, query: str, session: str, agent: str) -> None:
     """Explain the last injection of a session, or with QUERY what an agent would get now."""
     if query and session:
         raise Stop("usage", "give a QUERY or --session, not both")
-    with daemon(call) as client:
+    with open_client(call) as client:
         found = client.ask(Why(workspace=call.workspace, session_id=session, query=query, agent=agent))
     if call.as_json or not found.at:
         check_read(found)
@@ -75,7 +75,8 @@ def why_command(call: Invocation, *, query: str, session: str, agent: str) -> No
     tell_notice(call, found)
 
 
-def _messages(message: str | None, stdin_json: bool) -> tuple[Message, ...]:
+def _read_messages(message: str | None, stdin_json: bool) -> tuple[Message, ...]:
+    """Return the conversation from MESSAGE or stdin; empty without either. Raises Stop."""
     if not stdin_json:
         return plain_verbs.user_message(stdin_text() if message == "-" else message or "")
     if message is not None:

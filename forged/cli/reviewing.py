@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import click
 from msgspec.structs import replace
 
-from forged.cli.call import Invocation, ask, check_done, daemon, show, stdin_text
-from forged.cli.commands import asks
+from forged.cli.call import Invocation, ask, check_done, open_client, show, stdin_text
+from forged.cli.commands import with_daemon_options
 from forged.cli.confirm import confirm, require_answer, yes_option
 from forged.cli.exits import Stop
 from forged.cli.memories import OptionalChoice, allow_secret_option
@@ -51,7 +51,7 @@ _SCOPED = "such as `user 1-4; repo 7`; Enter for as shown"
 )
 @yes_option
 @allow_secret_option
-@asks
+@with_daemon_options
 def review_command(
     call: Invocation,
     *,
@@ -93,17 +93,17 @@ def review_command(
         allow_secret=allow_secret,
     )
     if edit:
-        asked = _edited(call, asked, edit)
+        asked = _with_edited_text(call, asked, edit)
     deciding = bool(keep_all or drop_all or accept or everything or asked.keep or drop)
     if keep_all or drop_all:
-        found = _all_of_them(call, asked, keep=keep_all, yes=yes)
+        found = _decide_all(call, asked, keep=keep_all, yes=yes)
     elif deciding or not _is_at_terminal(call):
         found = ask(call, asked, check_done)
     else:
-        found, deciding = _picked(call, asked)
-    show(call, found, _done(found) if deciding else _pages(found, call.paint))
+        found, deciding = _ask_and_decide(call, asked)
+    show(call, found, _receipt_lines(found) if deciding else _review_lines(found, call.paint))
     if not call.as_json:
-        _tell_rest(found, deciding=deciding)
+        _tell_hints(found, deciding=deciding)
 
 
 def _is_at_terminal(call: Invocation) -> bool:
@@ -113,27 +113,27 @@ def _is_at_terminal(call: Invocation) -> bool:
 # --- decisions -----------------------------------------------------------------------------------------
 
 
-def _picked(call: Invocation, asked: Review) -> tuple[Reviewed, bool]:
-    """Show what waits with numbers, ask, and do it; also return whether there was a question."""
-    with daemon(call) as client:
+def _ask_and_decide(call: Invocation, asked: Review) -> tuple[Reviewed, bool]:
+    """Show proposals, or else files, ask which to use, and send that; return the reply, True if asked."""
+    with open_client(call) as client:
         found = client.ask(asked)
         check_done(found)
         if found.waiting:
-            return _proposals_picked(call, client, asked, found.waiting), True
+            return _ask_and_decide_proposals(call, client, asked, found.waiting), True
         if found.files:
-            return _files_picked(call, client, asked, found.files), True
+            return _ask_and_accept_files(call, client, asked, found.files), True
     return found, False
 
 
-def _proposals_picked(
+def _ask_and_decide_proposals(
     call: Invocation, client: Client, asked: Review, waiting: Sequence[Proposed]
 ) -> Reviewed:
-    _print(numbered(waiting, call.paint))
-    keep = _numbers("Save which?", len(waiting))
-    scopes = _scopes(keep, len(waiting)) if keep else {}
+    _echo_to_stderr(numbered_proposals(waiting, call.paint))
+    keep = _ask_numbers("Save which?", len(waiting))
+    scopes = _ask_scopes(keep, len(waiting)) if keep else {}
     others = len(keep) < len(waiting)
-    drop = _numbers("Drop which of the others?", len(waiting)) if others else []
-    return _decided(
+    drop = _ask_numbers("Drop which of the others?", len(waiting)) if others else []
+    return _send_decisions(
         call,
         client,
         asked,
@@ -142,12 +142,12 @@ def _proposals_picked(
     )
 
 
-def _files_picked(
+def _ask_and_accept_files(
     call: Invocation, client: Client, asked: Review, files: Sequence[wire.WithheldFile]
 ) -> Reviewed:
     for number, each in enumerate(files, 1):
-        _print((call.paint("strong", f"{number:>4}"), *_file(each, call.paint)))
-    chosen = _numbers("Use which of these files?", len(files))
+        _echo_to_stderr((call.paint("strong", f"{number:>4}"), *_file_lines(each, call.paint)))
+    chosen = _ask_numbers("Use which of these files?", len(files))
     if not chosen:
         raise Stop("declined", "nothing was decided; these files are still not used")
     # By hash, so that a file that changed since it was shown is refused.
@@ -156,36 +156,36 @@ def _files_picked(
     return done
 
 
-def _all_of_them(call: Invocation, asked: Review, *, keep: bool, yes: bool) -> Reviewed:
-    """Save or drop all proposals of the workspace, after a yes."""
-    word = "Save" if keep else "Drop"
+def _decide_all(call: Invocation, asked: Review, *, keep: bool, yes: bool) -> Reviewed:
+    """Save (`keep`) or drop all proposals of the workspace, after one question unless `yes`."""
     if not yes:
         require_answer(call, f"review --{'keep' if keep else 'drop'}-all")
-    with daemon(call) as client:
+    with open_client(call) as client:
         found = client.ask(asked)
         check_done(found)
         if not found.waiting:
             raise Stop("not_found", "there are no proposals here")
         if not yes:
-            question = f"{word} {counted(len(found.waiting), 'proposal')}?"
+            question = f"{'Save' if keep else 'Drop'} {counted(len(found.waiting), 'proposal')}?"
             declined = "nothing was decided; the proposals are still here"
-            confirm(numbered(found.waiting, call.paint), question, declined)
+            confirm(numbered_proposals(found.waiting, call.paint), question, declined)
         ids = [each.id for each in found.waiting]
         kept = dict.fromkeys(ids, asked.scope) if keep else {}
-        return _decided(call, client, asked, kept, [] if keep else ids)
+        return _send_decisions(call, client, asked, kept, [] if keep else ids)
 
 
-def _decided(
+def _send_decisions(
     call: Invocation, client: Client, asked: Review, keep: Mapping[str, str], drop: Sequence[str]
 ) -> Reviewed:
-    """Save proposals, each for a scope or "" as shown, and drop others; return the last reply for all."""
+    """Save proposals, each for a scope or "" as shown, and drop others; return one reply for all."""
     steps = [
         replace(asked, keep=tuple(part), scope=scope)
         for scope in dict.fromkeys(keep.values())
-        for part in _parts([each for each, wanted in keep.items() if wanted == scope])
+        for part in _batches([each for each, wanted in keep.items() if wanted == scope])
     ]
-    steps += [replace(asked, drop=tuple(part), scope="") for part in _parts(drop)]
-    bar, kept, dropped = ProgressBar(call.redraws(sys.stderr) and not call.as_json), list[str](), list[str]()
+    steps += [replace(asked, drop=tuple(part), scope="") for part in _batches(drop)]
+    bar = ProgressBar(call.can_redraw(sys.stderr) and not call.as_json)
+    kept, dropped = list[str](), list[str]()
     found = Reviewed()
     try:
         for request in steps or [replace(asked, scope="")]:
@@ -199,17 +199,17 @@ def _decided(
     return replace(found, kept=tuple(kept), dropped=tuple(dropped))
 
 
-def _parts(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+def _batches(ids: Sequence[str]) -> Iterator[Sequence[str]]:
     return (ids[start : start + _AT_ONCE] for start in range(0, len(ids), _AT_ONCE))
 
 
-def _edited(call: Invocation, asked: Review, wanted: str) -> Review:
-    """Return the request to save a proposal with the text from the editor. Raises Stop."""
+def _with_edited_text(call: Invocation, asked: Review, wanted: str) -> Review:
+    """Open a proposal in the editor; return the request that saves its new text. Raises Stop."""
     if not call.interactive:
         raise Stop(
             "usage", "--edit opens an editor and needs a terminal; otherwise use --keep ID --text TEXT"
         )
-    with daemon(call) as client:
+    with open_client(call) as client:
         found = client.ask(Review(workspace=asked.workspace))
     check_done(found)
     meant = [each for each in found.waiting if each.id.startswith((wanted, f"mem_{wanted}"))]
@@ -225,8 +225,8 @@ def _edited(call: Invocation, asked: Review, wanted: str) -> Review:
 # --- questions -----------------------------------------------------------------------------------------
 
 
-def numbers_of(text: str, count: int) -> list[int] | None:
-    """Parse numbers from 1 to `count`, in ascending order; None for anything else."""
+def parse_numbers(text: str, count: int) -> list[int] | None:
+    """Parse `1-4,7`, `all` or `none` into ascending numbers from 1 to `count`; None if invalid."""
     answer = text.strip().lower()
     if answer in ("", "none", "all"):
         return [*range(1, count + 1)] if answer == "all" else []
@@ -241,30 +241,30 @@ def numbers_of(text: str, count: int) -> list[int] | None:
     return sorted(found)
 
 
-def scopes_of(text: str, count: int) -> dict[int, str] | None:
-    """Parse scopes with numbers, such as `user 1-4; repo 7`, by number; None for anything else."""
+def parse_scopes(text: str, count: int) -> dict[int, str] | None:
+    """Parse scopes with numbers, such as `user 1-4; repo 7`, into scopes by number; None if invalid."""
     found: dict[int, str] = {}
     for part in filter(str.strip, text.split(";")):
         scope, _, numbers = part.strip().lower().partition(" ")
-        chosen = numbers_of(numbers, count)
+        chosen = parse_numbers(numbers, count)
         if scope not in _AUDIENCES or not chosen:
             return None
         found |= dict.fromkeys(chosen, scope)
     return found
 
 
-def _numbers(question: str, count: int) -> list[int]:
+def _ask_numbers(question: str, count: int) -> list[int]:
     while True:
         answer = _prompt(f"{question} ({_NUMBERS})")
-        if (found := numbers_of(answer, count)) is not None:
+        if (found := parse_numbers(answer, count)) is not None:
             return found
         click.echo(f"there are 1 to {count}; type {_NUMBERS}", err=True)
 
 
-def _scopes(keep: Sequence[int], count: int) -> dict[int, str]:
+def _ask_scopes(keep: Sequence[int], count: int) -> dict[int, str]:
     while True:
         answer = _prompt(f"Another scope for some? ({_SCOPED})")
-        found = scopes_of(answer, count)
+        found = parse_scopes(answer, count)
         if found is not None and found.keys() <= set(keep):
             return found
         click.echo(f"type user or repo with numbers that you save, {_SCOPED}", err=True)
@@ -278,70 +278,70 @@ def _prompt(question: str) -> str:
 # --- what is shown -------------------------------------------------------------------------------------
 
 
-def _print(lines: Iterable[str]) -> None:
+def _echo_to_stderr(lines: Iterable[str]) -> None:
     for line in lines:
         click.echo(line, err=True)
 
 
-def numbered(waiting: Sequence[Proposed], paint: Painter) -> Iterator[str]:
-    """Yield whole proposals with numbers, so that nothing is saved unseen."""
+def numbered_proposals(waiting: Sequence[Proposed], paint: Painter) -> Iterator[str]:
+    """Yield the lines of whole proposals, each with its number."""
     for number, each in enumerate(waiting, 1):
         agent = f"{escape_line(each.agent)}, " if each.agent else ""
-        about = f"{local_time(each.created_at)[:10]}, {agent}for {_audience(each)}"
+        about = f"{local_time(each.created_at)[:10]}, {agent}for {_audience_text(each)}"
         yield f"{paint('strong', f'{number:>4}')}  {about}"
-        yield from (f"      | {line}" for line in _lines(each.content))
+        yield from (f"      | {line}" for line in _escaped_lines(each.content))
 
 
-def _audience(each: Proposed) -> str:
+def _audience_text(each: Proposed) -> str:
     instead = f", replaces {escape_line(each.supersedes)}" if each.supersedes else ""
     return f"{_AUDIENCES.get(each.scope, escape_line(each.scope))}{instead}"
 
 
-def _pages(found: Reviewed, paint: Painter) -> Iterator[str]:
+def _review_lines(found: Reviewed, paint: Painter) -> Iterator[str]:
     for each in found.waiting:
-        yield from _proposal(each, paint)
+        yield from _proposal_lines(each, paint)
     for file in found.files:
-        yield from _file(file, paint)
+        yield from _file_lines(file, paint)
 
 
-def _proposal(each: Proposed, paint: Painter) -> Iterator[str]:
+def _proposal_lines(each: Proposed, paint: Painter) -> Iterator[str]:
     yield paint("strong", escape_line(each.id))
     agent = f" of {escape_line(each.agent)}" if each.agent else ""
     yield f"  proposed {local_time(each.created_at)}, session {escape_line(each.session_id)}{agent}"
     yield f"  not saved yet: {escape_line(each.why)}"
-    yield f"  would be saved for {_audience(each)} ({escape_line(each.category)})"
-    yield from (f"  | {line}" for line in _lines(each.content))
+    yield f"  would be saved for {_audience_text(each)} ({escape_line(each.category)})"
+    yield from (f"  | {line}" for line in _escaped_lines(each.content))
     if each.pasted:
         yield "  pasted with it:"
-        yield from (f"  : {line}" for line in _lines(each.pasted))
+        yield from (f"  : {line}" for line in _escaped_lines(each.pasted))
     yield ""
 
 
-def _file(each: wire.WithheldFile, paint: Painter) -> Iterator[str]:
+def _file_lines(each: wire.WithheldFile, paint: Painter) -> Iterator[str]:
     yield f"{paint('strong', escape_line(each.id))}  {escape_line(each.sha256[:_HASH_CHARS])}"
     yield f"  {escape_line(each.path)}, {counted(each.bytes, 'byte')}, {escape_line(each.category)}"
     yield f"  not used yet: {escape_line(each.why)}"
     yield f"  if accepted, it would {escape_line(each.effect)}"
-    yield from (f"  | {line}" for line in _lines(each.text))
+    yield from (f"  | {line}" for line in _escaped_lines(each.text))
     yield ""
 
 
-def _lines(text: str) -> list[str]:
+def _escaped_lines(text: str) -> list[str]:
     """Split a foreign text into escaped lines, at newlines only."""
     return escape(text.strip("\n")).split("\n")
 
 
-def _done(found: Reviewed) -> Iterator[str]:
+def _receipt_lines(found: Reviewed) -> Iterator[str]:
     for what, ids in (("accepted", found.accepted), ("saved", found.kept), ("dropped", found.dropped)):
         yield from (f"{what} {escape_line(each)}" for each in ids)
 
 
-def _tell_rest(found: Reviewed, *, deciding: bool) -> None:
-    for line in (*_of_proposals(found, deciding=deciding), *_of_files(found, deciding=deciding)):
+def _tell_hints(found: Reviewed, *, deciding: bool) -> None:
+    for line in (*_proposal_hints(found, deciding=deciding), *_file_hints(found, deciding=deciding)):
         tell(line)
 
 
-def _of_proposals(found: Reviewed, *, deciding: bool) -> Iterable[str]:
+def _proposal_hints(found: Reviewed, *, deciding: bool) -> Iterable[str]:
     if found.waiting and deciding:
         yield f"{counted(len(found.waiting), 'proposal')} left; `forgectl review` shows them"
     elif found.waiting:
@@ -352,7 +352,7 @@ def _of_proposals(found: Reviewed, *, deciding: bool) -> Iterable[str]:
         yield f"more proposals for {listed(found.elsewhere)}"
 
 
-def _of_files(found: Reviewed, *, deciding: bool) -> Iterable[str]:
+def _file_hints(found: Reviewed, *, deciding: bool) -> Iterable[str]:
     if found.root is None:
         return
     left = found.root.withheld

@@ -19,42 +19,46 @@ def scope_status(scopes: Iterable[ScopeReport]) -> Iterator[str]:
     """Yield a line for each scope that has memories, apart from repo and user."""
     for each in scopes:
         if each.memories:
-            yield f"  scope {escape_line(each.scope)}: {_amount(each)} {_where(each)}"
+            yield f"  scope {escape_line(each.scope)}: {_amount_text(each)} {_place_text(each)}"
 
 
 def scope_facts(scopes: Iterable[ScopeReport]) -> Iterator[tuple[str, str]]:
-    """Yield each scope with its amount, place, readers, life time, and use in injections."""
+    """Yield each scope with a text on its amount, place, readers, lifetime and use in injections."""
     yield "repo", "files in .forge/memory of the repository; used for injections there"
     yield "user", "files in .forge/memory of your home; used for all injections"
     for each in scopes:
         facts = (
-            f"{_amount(each)} {_where(each)}",
+            f"{_amount_text(each)} {_place_text(each)}",
             _READERS.get(each.scope, ""),
-            _lasts(each),
-            _retrieved(each),
+            _lifetime_text(each),
+            _injection_text(each),
         )
         yield escape_line(each.scope), "; ".join(filter(None, facts))
 
 
-def _amount(each: ScopeReport) -> str:
+def _amount_text(each: ScopeReport) -> str:
+    """Return the number of memories of a scope, and of their owners."""
     amount = counted(each.memories, "memory", "memories")
     if each.scope == "org" or not each.owners:
         return amount
     return f"{amount} of {counted(each.owners, _OWNERS.get(each.scope, 'owner'))}"
 
 
-def _where(each: ScopeReport) -> str:
+def _place_text(each: ScopeReport) -> str:
+    """Return where a scope is stored: in the daemon's memory, or in files."""
     return "in the daemon's memory" if each.engine == "memory" else f"in files in {escape_line(each.place)}"
 
 
-def _lasts(each: ScopeReport) -> str:
+def _lifetime_text(each: ScopeReport) -> str:
+    """Return how long memories of a scope are saved, and how many were dropped."""
     if not each.lasts_s:
         return "saved until they are removed"
     gone = f"; {each.dropped:,} dropped to make room" if each.dropped else ""
     return f"for {span(each.lasts_s)} or until the session or the daemon ends{gone}"
 
 
-def _retrieved(each: ScopeReport) -> str:
+def _injection_text(each: ScopeReport) -> str:
+    """Return if memories of a scope are injected, or how to find them."""
     if each.retrieved:
         return "used for injections"
     return "found by `forgectl search --scope` only ([scopes].retrieve adds it to injections)"

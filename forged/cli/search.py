@@ -9,12 +9,12 @@ import click
 import msgspec
 
 from forged.cli.call import Invocation, ask, show, tell_notice
-from forged.cli.commands import asks, min_generation_option
+from forged.cli.commands import min_generation_option, with_daemon_options
 from forged.cli.exits import Stop
 from forged.cli.listing import gist, hit_lines
-from forged.cli.memories import SCOPES, key_and_value
+from forged.cli.memories import SCOPES, parse_key_value
 from forged.cli.tables import folded
-from forged.cli.terminal import Painter, counted, escape_line, local_time, say_exactly, tell
+from forged.cli.terminal import Painter, counted, escape_line, local_time, say_escaped, tell
 from forged_client.protocol import MemoryRecord, Recall, Recalled, Scope, Search
 
 _INDENT = "    "
@@ -46,8 +46,8 @@ _OPTIONS = (
 )
 
 
-def _scope_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that name scopes, and what is wanted of them."""
+def _add_scope_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of a search in scopes to a click command."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -55,7 +55,7 @@ def _scope_options(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.command("search")
 @click.argument("query")
-@_scope_options
+@_add_scope_options
 @click.option(
     "--limit",
     type=click.IntRange(1, 100),
@@ -64,7 +64,7 @@ def _scope_options(command: Callable[..., None]) -> Callable[..., None]:
 )
 @click.option("-v", "--verbose", is_flag=True, help="Show the figures of each match, too.")
 @min_generation_option
-@asks
+@with_daemon_options
 def search_command(
     call: Invocation, *, query: str, limit: int | None, verbose: bool, min_generation: str, **scoped: Any
 ) -> None:
@@ -102,8 +102,8 @@ def _search_scopes(
     as_text: bool,
     **owners: Any,
 ) -> None:
-    """Search scopes, all without `scopes`, and print one list, nearest first, with scope and distance."""
-    wanted = dict(key_and_value("--filter", each) for each in filters)
+    """Search the named scopes, or all, and print one list, nearest first, with scope and distance."""
+    wanted = dict(parse_key_value("--filter", each) for each in filters)
     request = Recall(query=query, workspace=call.workspace, filters=wanted, scopes=scopes or _ALL, **owners)
     for scope, owner in (("session", request.session_id), ("agent", request.agent_id)):
         if scope in scopes and not owner:
@@ -112,28 +112,31 @@ def _search_scopes(
     if limit is not None:
         reply = msgspec.structs.replace(reply, memories=reply.memories[:limit])
     if as_text and not call.as_json:
-        say_exactly(reply.text)
+        say_escaped(reply.text)
     else:
-        show(call, reply, _lines(reply, call.paint, call.width))
+        show(call, reply, _hit_lines(reply, call.paint, call.width))
     if not (call.as_json or reply.memories or reply.reason):
         tell(f"no memory matches the query; searched: {', '.join(request.scopes)}")
 
 
-def _lines(reply: Recalled, paint: Painter, width: int) -> Iterator[str]:
+def _hit_lines(reply: Recalled, paint: Painter, width: int) -> Iterator[str]:
+    """Yield lines for each memory: id, scope and distance, then its text and attributes."""
     for number, memory in enumerate(reply.memories, 1):
-        yield from folded(paint("strong", f"{number}. {_head(memory)}"), width, _INDENT)
+        yield from folded(paint("strong", f"{number}. {_hit_head(memory)}"), width, _INDENT)
         yield from folded(_INDENT + gist(memory.content, width), width, _INDENT)
-        if about := ", ".join(_about(memory)):
+        if about := ", ".join(_hit_facts(memory)):
             yield from folded(_INDENT + about, width, _INDENT)
 
 
-def _head(memory: MemoryRecord) -> str:
+def _hit_head(memory: MemoryRecord) -> str:
+    """Return id and scope of a hit, and its distance or that keywords found it."""
     distance = memory.found.distance if memory.found is not None else None
     near = "by keywords" if distance is None else f"distance {distance:.3f}"
     return f"{escape_line(memory.id)}  {escape_line(memory.scope)}  {near}"
 
 
-def _about(memory: MemoryRecord) -> Iterable[str]:
+def _hit_facts(memory: MemoryRecord) -> Iterable[str]:
+    """Yield type, importance, source, metadata and other attributes that a hit has."""
     if memory.memory_type:
         yield escape_line(memory.memory_type)
     if memory.importance != 1.0:

@@ -16,8 +16,8 @@ import msgspec
 
 from forged import integrations
 from forged.cli import setup_words as words
-from forged.cli.call import Invocation, check_done, daemon, show
-from forged.cli.commands import reads
+from forged.cli.call import Invocation, check_done, open_client, show
+from forged.cli.commands import with_json_option
 from forged.cli.confirm import confirm, require_answer, yes_option
 from forged.cli.exits import UNAVAILABLE, Stop
 from forged.cli.service.installing import install, uninstall
@@ -42,7 +42,7 @@ class SetupResult(msgspec.Struct, frozen=True):
     failed: str = ""
 
 
-class _Extras(msgspec.Struct, frozen=True):
+class _ExtraSteps(msgspec.Struct, frozen=True):
     """Steps of setup that concern no agent: systemd's units, and forged's lines in repositories."""
 
     service: bool
@@ -55,7 +55,7 @@ class _Extras(msgspec.Struct, frozen=True):
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 @click.option("--no-service", is_flag=True, help="Leave systemd alone.")
 @yes_option
-@reads
+@with_json_option
 def setup_command(
     call: Invocation, agents: tuple[str, ...], *, removes: bool, dry_run: bool, no_service: bool, yes: bool
 ) -> None:
@@ -72,13 +72,15 @@ def setup_command(
     plan = tuple(words.plan(machine, chosen, removes=removes, service=owns_service, git=has_git))
     if dry_run or not (chosen or has_git):
         show(
-            call, {"plan": plan, "done": (), "left": ()}, (*plan, *_nothing_to_remove(plan, removes=removes))
+            call,
+            {"plan": plan, "done": (), "left": ()},
+            (*plan, *_nothing_to_remove_note(plan, removes=removes)),
         )
         return
     _confirm_plan(call, plan, removes=removes, yes=yes)
-    extras = _Extras(service=owns_service, git=has_git)
+    extras = _ExtraSteps(service=owns_service, git=has_git)
     outcomes = tuple(_run_plan(call, machine, chosen, removes=removes, extras=extras))
-    left = words.AFTER_REMOVAL if removes else tuple(words.left(machine, states, succeeded(outcomes)))
+    left = words.AFTER_REMOVAL if removes else tuple(words.next_steps(machine, states, succeeded(outcomes)))
     if call.as_json:
         show(call, {"plan": plan, "done": outcomes, "left": left}, ())
     else:
@@ -87,7 +89,7 @@ def setup_command(
 
 
 def machine_of(call: Invocation) -> Machine:
-    """Describe this machine. Raises Stop without a home directory."""
+    """Describe this machine for `forged.integrations`. Raises Stop without a home directory."""
     try:
         return integrations.machine_of(call.environ, call.workspace)
     except AddressError as error:
@@ -107,7 +109,7 @@ def _check_home(machine: Machine) -> None:
 
 
 def succeeded(outcomes: Sequence[SetupResult]) -> frozenset[str]:
-    """Return the names of the results without a failure."""
+    """Return the names of agents and other parts of the setup that did not fail."""
     return frozenset(outcome.about for outcome in outcomes if not outcome.failed)
 
 
@@ -115,17 +117,19 @@ def _agents_to_connect(states: Sequence[AgentState], *, named: bool) -> tuple[Ag
     """Return the agents to connect; named ones also if they were not found."""
     found = tuple(state for state in states if named or state.is_installed)
     if not found:
-        raise Stop("not_found", words.no_agent())
+        raise Stop("not_found", words.no_agent_error())
     return found
 
 
 def _connected_agents(machine: Machine, states: Sequence[AgentState]) -> tuple[AgentState, ...]:
+    """Return the agents that setup has connected, or that are connected."""
     return tuple(
         state for state in states if state.connection or integrations.is_recorded(machine, state.agent)
     )
 
 
-def _nothing_to_remove(plan: Sequence[str], *, removes: bool) -> tuple[str, ...]:
+def _nothing_to_remove_note(plan: Sequence[str], *, removes: bool) -> tuple[str, ...]:
+    """Return a line that says that no agent is connected, if the removal has no steps."""
     return ("no agent is connected, nothing to remove",) if removes and not plan else ()
 
 
@@ -135,6 +139,7 @@ def _has_state(call: Invocation) -> bool:
 
 
 def _confirm_plan(call: Invocation, plan: Sequence[str], *, removes: bool, yes: bool) -> None:
+    """Print the plan and ask; with `yes` only print it. Raises Stop if the answer is no."""
     if yes:
         for line in () if call.as_json else plan:
             click.echo(line, err=True)
@@ -155,32 +160,34 @@ def _needs_service_step(call: Invocation, machine: Machine, *, removes: bool) ->
 
 
 def _run_plan(
-    call: Invocation, machine: Machine, chosen: Sequence[AgentState], *, removes: bool, extras: _Extras
+    call: Invocation, machine: Machine, chosen: Sequence[AgentState], *, removes: bool, extras: _ExtraSteps
 ) -> Iterator[SetupResult]:
+    """Connect or disconnect the agents, do the extra steps, and print and yield each result."""
     rows = integrations.agent_rows()
     act = integrations.disconnect if removes else integrations.connect
     for state in chosen:
-        if call.redraws(sys.stderr) and not call.as_json:  # an agent's own command may take many seconds
+        if call.can_redraw(sys.stderr) and not call.as_json:  # an agent's own command may take many seconds
             tell(f"{'removing from' if removes else 'connecting'} {state.title} ...")
-        yield _printed(call, _result_of(state.title, act(machine, rows[state.agent])))
+        yield _print_result(call, _run_steps(state.title, act(machine, rows[state.agent])))
     if extras.service:
-        yield _printed(call, _result_of("service", _service(call, machine, removes=removes)))
+        yield _print_result(call, _run_steps("service", _change_service(call, machine, removes=removes)))
     if extras.git:
-        yield _printed(call, _result_of("git", _remove_git_lines(call)))
+        yield _print_result(call, _run_steps("git", _remove_git_lines(call)))
     if removes:
-        yield _printed(call, _result_of("forged", integrations.remove_own_files(machine)))
+        yield _print_result(call, _run_steps("forged", integrations.remove_own_files(machine)))
     else:
-        yield _printed(call, _result_of("daemon", _start_daemon(call)))
+        yield _print_result(call, _run_steps("daemon", _start_daemon(call)))
 
 
-def _service(call: Invocation, machine: Machine, *, removes: bool) -> Iterator[str]:
+def _change_service(call: Invocation, machine: Machine, *, removes: bool) -> Iterator[str]:
+    """Install or uninstall systemd's units, and record that; yield a sentence for each step."""
     yield from uninstall(call) if removes else install(call)
     integrations.record_service(machine, installed=not removes)
 
 
 def _remove_git_lines(call: Invocation) -> Iterator[str]:
     """Remove forged's line from `info/exclude` of each repository. Raises Stop for lines that stay."""
-    with daemon(call) as client:
+    with open_client(call) as client:
         done = client.ask(wire.Trust(action="unexclude"))
     if done.status != "empty":  # no repository has the line
         check_done(done)
@@ -190,14 +197,15 @@ def _remove_git_lines(call: Invocation) -> Iterator[str]:
 
 
 def _start_daemon(call: Invocation) -> Iterator[str]:
-    """Start the daemon, which records the program that hooks may start later."""
-    with daemon(call) as client:
+    """Start the daemon, which records the program for hooks; yield a sentence about it."""
+    with open_client(call) as client:
         client.ping()
         report = client.status()
     yield f"forged {report.version} is running, pid {report.pid}; hooks start it again when needed"
 
 
-def _result_of(about: str, steps: Iterator[str]) -> SetupResult:
+def _run_steps(about: str, steps: Iterator[str]) -> SetupResult:
+    """Run steps up to the first error; return the finished ones and the error."""
     done: list[str] = []
     try:
         done.extend(steps)
@@ -206,7 +214,8 @@ def _result_of(about: str, steps: Iterator[str]) -> SetupResult:
     return SetupResult(about, tuple(done))
 
 
-def _printed(call: Invocation, outcome: SetupResult) -> SetupResult:
+def _print_result(call: Invocation, outcome: SetupResult) -> SetupResult:
+    """Print a result unless `--json` is given; return it."""
     if not call.as_json:
         for step in outcome.done:
             say(f"{call.paint('good', 'done')}  {outcome.about}: {escape_line(step)}")

@@ -24,8 +24,8 @@ AFTER_REMOVAL = (
 )
 
 
-def no_agent() -> str:
-    """Return the error for a machine without agents."""
+def no_agent_error() -> str:
+    """Return the error message for a machine without agents."""
     rows = integrations.agent_rows().values()
     names = ", ".join(row.program for row in rows)
     first = next(iter(rows)).install
@@ -38,12 +38,12 @@ def no_agent() -> str:
 def plan(
     machine: Machine, chosen: Sequence[AgentState], *, removes: bool, service: bool, git: bool = False
 ) -> Iterator[str]:
-    """Describe the changes, agent by agent."""
+    """Yield the lines of the plan of setup: changes for each agent, git and systemd."""
     rows = integrations.agent_rows()
     for state in chosen:
-        yield _title(state)
+        yield _agent_title(state)
         if removes:
-            yield f"    removes what connects it{_leaves(rows[state.agent].leaves)}"
+            yield f"    removes what connects it{_remainder_note(rows[state.agent].leaves)}"
         elif state.connection == "connected":
             yield "    is connected already"
         elif not state.is_installed:
@@ -60,8 +60,8 @@ def plan(
         yield "    removes forged's units" if removes else "    starts the daemon when an agent needs it"
 
 
-def left(machine: Machine, states: Sequence[AgentState], done: Collection[str]) -> Iterator[str]:
-    """List the steps that remain for the person, each with its command."""
+def next_steps(machine: Machine, states: Sequence[AgentState], done: Collection[str]) -> Iterator[str]:
+    """Yield the steps that remain for the person, each with its command."""
     yield "Next steps for you:"
     for state in states:
         row = integrations.agent_rows()[state.agent]
@@ -73,15 +73,15 @@ def left(machine: Machine, states: Sequence[AgentState], done: Collection[str]) 
     yield "  - git ignores captured memories in a repository, by a line in .git/info/exclude; to commit"
     yield "    them with your team: `forgectl trust --commit` there"
     titles = {row.name: row.title for row in integrations.agent_rows().values()}
-    yield from _models(
+    yield from _model_suggestions(
         integrations.classifiers(machine, titles), integrations.servers(), integrations.keys(machine)
     )
 
 
-def _models(
+def _model_suggestions(
     programs: Sequence[ClassifierProgram], servers: Sequence[ModelServer], keys: Sequence[str]
 ) -> Iterator[str]:
-    """List the models that could decide what to save, instead of the built-in classifier."""
+    """Yield the models that could decide what to save, instead of the built-in classifier."""
     if programs:
         cheapest = min(programs, key=lambda one: one.tokens)
         names = ", ".join(one.name for one in programs)
@@ -106,11 +106,13 @@ def _models(
         )
 
 
-def _title(state: AgentState) -> str:
+def _agent_title(state: AgentState) -> str:
+    """Return name, version and path of an agent, escaped."""
     what = f"{state.title} {state.version}".rstrip()
     where = state.program or state.folder
     return escape_line(f"{what} ({where})" if where else what)
 
 
-def _leaves(leaves: str) -> str:
+def _remainder_note(leaves: str) -> str:
+    """Return a note on files that an agent itself leaves after its removal, else ""."""
     return f"; the agent itself leaves {leaves}" if leaves else ""

@@ -11,7 +11,7 @@ import click
 
 from forged import config, postgres
 from forged.cli.call import Invocation, show
-from forged.cli.commands import reads
+from forged.cli.commands import with_json_option
 from forged.cli.doctor.checks import FAIL, OK, WARN, Check
 from forged.cli.doctor.summary import lines as finding_lines
 from forged.cli.exits import NOT_DONE, Stop
@@ -41,7 +41,7 @@ def shared_command() -> None:
 
 
 @shared_command.command("migrate", short_help="Create or update its tables.")
-@reads
+@with_json_option
 def migrate_command(call: Invocation) -> None:
     """Create the tables in the database of shared.url, or update them to this version.
 
@@ -54,16 +54,16 @@ def migrate_command(call: Invocation) -> None:
 
 
 @shared_command.command("status", short_help="Show the server and the access of each role.")
-@reads
+@with_json_option
 def status_command(call: Invocation) -> None:
     """Show the server, the scopes that it stores, and the rows that each role can access."""
     settings = _settings(call)
 
-    async def look(there: Connection) -> tuple[ServerInfo, tuple[Member, ...]]:
+    async def read_server_and_members(there: Connection) -> tuple[ServerInfo, tuple[Member, ...]]:
         await postgres.require_current(there, settings.models)
         return postgres.server(there), await postgres.members(there)
 
-    server, members = _with_connection(settings, look)
+    server, members = _with_connection(settings, read_server_and_members)
     about = {
         "server": server.address,
         "version": server.version,
@@ -72,19 +72,20 @@ def status_command(call: Invocation) -> None:
         "scopes": sorted(settings.scopes),
         "model": settings.model.name,
         "dimension": settings.model.dimension,
-        "members": [_as_json(member) for member in members],
+        "members": [_member_as_json(member) for member in members],
     }
-    show(call, about, map(escape_line, _status(about, members)))
+    show(call, about, map(escape_line, _status_lines(about, members)))
 
 
-def _status(about: dict[str, object], members: Sequence[Member]) -> Iterator[str]:
+def _status_lines(about: dict[str, object], members: Sequence[Member]) -> Iterator[str]:
+    """Yield the server, the shared scopes, the model, and the rows of each role."""
     yield f"{about['server']}: PostgreSQL {about['version']}, as role {about['role']}"
     scopes = about["scopes"]
     assert isinstance(scopes, list)
     yield f"shared: {', '.join(scopes) or 'nothing'}; you are {about['user_id']} there"
     yield f"embeddings of {about['model']}, {about['dimension']} numbers each"
     for member in members:
-        yield f"role {member.role}: {', '.join(map(_named, member.owners)) or 'reads documents'}"
+        yield f"role {member.role}: {', '.join(map(_owner_name, member.owners)) or 'reads documents'}"
     if not members:
         yield (
             f"no role was granted access: the password of {about['role']} "
@@ -93,25 +94,25 @@ def _status(about: dict[str, object], members: Sequence[Member]) -> Iterator[str
 
 
 @shared_command.command("check", short_help="Compare its schema with this version.")
-@reads
+@with_json_option
 def check_command(call: Invocation) -> None:
     """Compare tables, indexes, row level security and dimensions with this version; change nothing.
 
     Exit code 1 if something is wrong.
     """
     settings = _settings(call)
-    _report(call, _with_connection(settings, lambda there: postgres.check(there, settings)))
+    _show_findings(call, _with_connection(settings, lambda there: postgres.check(there, settings)))
 
 
 @shared_command.command("doctor", short_help="Check the server, with a fix for each problem.")
-@reads
+@with_json_option
 def doctor_command(call: Invocation) -> None:
     """Do what `check` does, and check rows, roles, TLS and settings; name a fix for each problem.
 
     Exit code 1 if something is wrong.
     """
     settings = _settings(call)
-    _report(call, _with_connection(settings, lambda there: postgres.examine(there, settings)))
+    _show_findings(call, _with_connection(settings, lambda there: postgres.examine(there, settings)))
 
 
 _ROLE = click.option("--role", default="", metavar="ROLE", help="Role on the server (default: USER).")
@@ -123,14 +124,16 @@ _AGENTS = click.option("--agent", "agents", multiple=True, metavar="NAME", help=
 @_AGENTS
 @click.option("--documents", is_flag=True, help="Also let it write and remove documents of the organization.")
 @_ROLE
-@reads
+@with_json_option
 def grant_command(call: Invocation, user: str, agents: tuple[str, ...], documents: bool, role: str) -> None:
     """Let a role read and write the rows of USER and of the named agents, and read documents."""
     owners = [_owner("user", user), *_owners(agents, documents=documents)]
     role = role or user
     _with_connection(_settings(call), lambda there: postgres.grant(there, role, owners))
-    lines = [f"role {role} can read documents, and read and write rows of {', '.join(map(_named, owners))}"]
-    show(call, {"role": role, "granted": [_named(each) for each in owners]}, map(escape_line, lines))
+    lines = [
+        f"role {role} can read documents, and read and write rows of {', '.join(map(_owner_name, owners))}"
+    ]
+    show(call, {"role": role, "granted": [_owner_name(each) for each in owners]}, map(escape_line, lines))
 
 
 @shared_command.command("revoke", short_help="Remove the access of a role.")
@@ -138,7 +141,7 @@ def grant_command(call: Invocation, user: str, agents: tuple[str, ...], document
 @_AGENTS
 @click.option("--documents", is_flag=True, help="Only remove the right to write documents.")
 @_ROLE
-@reads
+@with_json_option
 def revoke_command(call: Invocation, user: str, agents: tuple[str, ...], documents: bool, role: str) -> None:
     """Remove all access of USER's role, or only that to the named agents."""
     role = role or user
@@ -146,29 +149,34 @@ def revoke_command(call: Invocation, user: str, agents: tuple[str, ...], documen
     gone = _with_connection(_settings(call), lambda there: postgres.revoke(there, role, owners))
     if not gone:
         raise Stop("not_found", f"role {role} has no such access: `forgectl shared status` shows its access")
-    lines = [f"role {role} can no longer access rows of {', '.join(map(_named, gone))}"]
-    show(call, {"role": role, "revoked": [_named(each) for each in gone]}, map(escape_line, lines))
+    lines = [f"role {role} can no longer access rows of {', '.join(map(_owner_name, gone))}"]
+    show(call, {"role": role, "revoked": [_owner_name(each) for each in gone]}, map(escape_line, lines))
 
 
 def _owner(scope: str, id_: str = "") -> RowOwner:
+    """Return an owner of rows on the server. Raises Stop for an empty name."""
     if not id_ and scope != "org":
         raise Stop("usage", f"the {scope} has no name")
     return postgres.owner(scope, id_)
 
 
 def _owners(agents: Iterable[str], *, documents: bool) -> list[RowOwner]:
+    """Return the named agents as owners of rows, and the organization if `documents`."""
     return [*(_owner("agent", name) for name in agents), *([_owner("org")] if documents else [])]
 
 
-def _named(owner: RowOwner) -> str:
+def _owner_name(owner: RowOwner) -> str:
+    """Return scope and id of an owner of rows, or `the organization`."""
     return f"{owner.scope} {owner.id}" if owner.id else "the organization"
 
 
-def _as_json(member: Member) -> dict[str, object]:
-    return {"role": member.role, "owners": [_named(each) for each in member.owners]}
+def _member_as_json(member: Member) -> dict[str, object]:
+    """Convert a role and the owners of its rows for JSON."""
+    return {"role": member.role, "owners": [_owner_name(each) for each in member.owners]}
 
 
-def _report(call: Invocation, found: Sequence[Finding]) -> None:
+def _show_findings(call: Invocation, found: Sequence[Finding]) -> None:
+    """Print findings on the server; exit with code 1 if one failed."""
     checks = [Check(each.name, _LEVELS[each.level], each.detail, each.fix) for each in found]
     show(call, {"findings": found}, finding_lines(checks, call.paint, each=True))
     if any(each.level == "fail" for each in found):
@@ -189,14 +197,14 @@ def _settings(call: Invocation) -> Settings:
 
 
 def _with_connection(settings: Settings, work: Callable[[Connection], Awaitable[_T]]) -> _T:
-    """Run `work` with a new connection. Raises Stop for every error of it."""
+    """Connect to the server, run `work`, and return its result. Raises Stop for each error."""
 
-    async def connected() -> _T:
+    async def connect_and_work() -> _T:
         async with await postgres.connect(settings) as connection:
             return await work(connection)
 
     try:
-        return asyncio.run(connected())
+        return asyncio.run(connect_and_work())
     except ConfigError as error:
         raise Stop("configuration", str(error)) from error
     except SharedError as error:

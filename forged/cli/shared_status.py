@@ -11,6 +11,7 @@ _COLOURS = {"ok": "good", "slow": "warn", "failing": "bad"}
 
 
 def because(reason: str) -> str:
+    """Return `: REASON`, escaped, or an empty text without a reason."""
     return f": {escape_line(reason)}" if reason else ""
 
 
@@ -34,6 +35,7 @@ def endpoint_facts(one: EndpointReport) -> Iterator[str]:
 
 
 def _last_success(one: EndpointReport | SharedReport) -> str:
+    """Return how long ago a server last answered, or that it never has."""
     if one.state == "untried":
         return "not asked yet"
     return "no success yet" if one.last_success_s is None else f"last success {span(one.last_success_s)} ago"
@@ -57,12 +59,13 @@ def shared_facts(report: SharedReport) -> Iterator[str]:
         yield f"pending writes were sent {span(report.replayed_s)} ago"
     if not report.listening:
         yield "no live updates"
-    yield from map(_in_step, report.sync)
+    yield from map(_sync_text, report.sync)
     for name, age_s in report.writers.items():
         yield f"{escape_line(name)} wrote {span(age_s)} ago"
 
 
-def _in_step(report: SyncReport) -> str:
+def _sync_text(report: SyncReport) -> str:
+    """Return if a scope is synced with the server, or how far it is behind."""
     owner = f"{escape_line(report.scope)} {escape_line(report.owner)}"
     if report.in_sync_s is None:
         return f"{owner} not synced yet"

@@ -20,7 +20,7 @@ _HOW = "use today, yesterday, 30min, 2h, 3d, 2w, a day such as 2026-11-20, or 20
 
 
 def parse_time(text: str, now: datetime) -> datetime | None:
-    """Parse a time, None for anything else; a time without a zone is in the zone of `now`, which is aware."""
+    """Parse a time, None if invalid; a time without a zone is in the zone of `now`, which is aware."""
     said = text.strip()
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     if said in {"today", "yesterday"}:
@@ -55,7 +55,7 @@ class TimeParam(click.ParamType[str]):
         param: click.Parameter,  # noqa: ARG002 - as above
         incomplete: str,
     ) -> list[CompletionItem]:
-        """Offer the words and units."""
+        """Return the completions of a time: its words and units."""
         return [
             CompletionItem(word, help=said) for word, said in _OFFERED.items() if word.startswith(incomplete)
         ]

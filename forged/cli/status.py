@@ -42,10 +42,10 @@ _COUNTERS = ("coalesced", "rejected", "replaced", "duplicates", "invalid", "reda
 
 
 def detail_lines(report: StatusReport, paint: Painter = _PLAIN) -> Iterator[str]:
-    """Return process, models and servers, each root, capture, and what was counted."""
-    yield _process(report)
-    yield _models(report)
-    yield from _gate(report)
+    """Yield the details of a report: process, models, servers, each root, capture and counters."""
+    yield _process_line(report)
+    yield _models_line(report)
+    yield from _gate_lines(report)
     yield from endpoint_lines(report.endpoints, paint)
     yield from shared_lines(report.shared, paint)
     for warning in distinct([each for each in report.warnings if each != report.reason]):
@@ -56,7 +56,7 @@ def detail_lines(report: StatusReport, paint: Painter = _PLAIN) -> Iterator[str]
     yield ""
     yield from scope_status(report.scopes)
     yield from capture_lines(report.capture, paint, time.time())
-    yield from _counters(report, paint)
+    yield from _counter_lines(report, paint)
 
 
 def skew(version: str, build: str = "") -> str:
@@ -70,29 +70,29 @@ def skew(version: str, build: str = "") -> str:
             f"({ours}); `forgectl restart` starts this build"
         )
     differs = f"the daemon is forged {escape_line(version)}, this forgectl is {__version__}"
-    if _release(version) > _release(__version__):
+    if _release_numbers(version) > _release_numbers(__version__):
         return f"{differs}: another installation runs it"
     return f"{differs}; `forgectl restart` starts this version"
 
 
-def _release(version: str) -> tuple[int, ...]:
+def _release_numbers(version: str) -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d+", version)[:3]))
 
 
-def _gate(report: StatusReport) -> Iterator[str]:
+def _gate_lines(report: StatusReport) -> Iterator[str]:
     if report.gate.state:
         decides = _GATES.get(report.gate.state, escape_line(report.gate.state))
         yield f"gate: {decides}{because(report.gate.reason)}"
 
 
 def root_lines(root: RootReport, paint: Painter) -> Iterator[str]:
-    """Return state and size of a root on the first lines, and its problems indented below."""
+    """Yield state and size of a root on the first lines, and its problems indented below."""
     state = paint(_COLOUR_OF_STATE.get(root.state, "strong"), escape_line(root.state))
     yield f"{state}  {escape_line(root.scope)}  {escape_line(root.root)}"
-    yield f"  {_size(root)}"
+    yield f"  {_size_text(root)}"
     if root.state != "ready":
         yield f"  {search_state((root,))}"
-    yield f"  {_watching(root)}"
+    yield f"  {_watch_text(root)}"
     if root.notice:
         yield f"  {paint('bad', 'NOT USED:')} {escape_line(root.notice)}"
     if root.owner:
@@ -111,14 +111,14 @@ def root_lines(root: RootReport, paint: Painter) -> Iterator[str]:
         yield f"  {count} longer than the embedding model takes; keywords find the rest: {some}"
     for named, sentence in root_notes(root):
         yield f"  {paint('warn', f'{named}:')} {sentence}"
-    yield from _problems(root, paint)
+    yield from _problem_lines(root, paint)
     if root.no_memories:
         files = counted(len(root.no_memories), "file here is not a memory", "files here are not memories")
         yield f"  {files}; `forgectl list --problems` lists them with the reason"
 
 
 def root_notes(root: RootReport) -> Iterator[tuple[str, str]]:
-    """Return a word and a sentence for each kind of memory that a person should look at."""
+    """Yield a word and a sentence for each kind of problem that memories of a root have."""
     if root.quarantined:
         texts = counted(root.quarantined, "text was", "texts were")
         yield "refused", f"{texts} refused by the embedding model and can only be found by keywords"
@@ -135,14 +135,14 @@ def root_notes(root: RootReport) -> Iterator[tuple[str, str]]:
         yield "stale", f"{count} on files that changed; `forgectl list --stale` lists them"
 
 
-def _process(report: StatusReport) -> str:
+def _process_line(report: StatusReport) -> str:
     return (
         f"forged {escape_line(report.version)}, pid {report.pid}, up {span(report.uptime_s)}, "
         f"{counted(report.connections, 'connection')}, {escape_line(report.socket)}"
     )
 
 
-def _models(report: StatusReport) -> str:
+def _models_line(report: StatusReport) -> str:
     engine = f" (run by {escape_line(report.engine)})" if report.engine else ""
     embedding = f"{escape_line(report.embedding_model) or 'none'}{engine}"
     retrieval = escape_line(report.retrieval_model) or "none"
@@ -151,35 +151,35 @@ def _models(report: StatusReport) -> str:
     )
 
 
-def _size(root: RootReport) -> str:
+def _size_text(root: RootReport) -> str:
     built = f", indexed {span(root.built_age_s)} ago in {root.build_ms:,.0f} ms" if root.build_ms else ""
-    return f"{counted(root.memories, 'memory', 'memories')}, search: {indexes(root.indexes)}{built}"
+    return f"{counted(root.memories, 'memory', 'memories')}, search: {index_names(root.indexes)}{built}"
 
 
-def indexes(names: Sequence[str]) -> str:
+def index_names(names: Sequence[str]) -> str:
     """Name the indexes that search uses: `keywords + embeddings`."""
     return " + ".join(_INDEXES.get(name, escape_line(name)) for name in names) or "none"
 
 
 def search_state(roots: Sequence[RootReport]) -> str:
-    """Say how roots can be searched now, and how far their embeddings are."""
+    """Say which indexes roots can be searched by now, and how far their embeddings are."""
     found = [name for name in _INDEXES if any(name in root.indexes for root in roots)]
     building = next((root for root in roots if root.embedded < root.to_embed), None)
     if building is None:
-        return f"search: {indexes(found)}" if found else "search: not ready yet, files are being read"
+        return f"search: {index_names(found)}" if found else "search: not ready yet, files are being read"
     ready = "keyword search ready" if "lexical" in found else "search: not ready yet"
     embedded, to_embed = sum(root.embedded for root in roots), sum(root.to_embed for root in roots)
     speed = pace(building.rate, building.left_s)
     return f"{ready}; embedding {embedded:,} of {to_embed:,}" + (f", {speed}" if speed else "")
 
 
-def _watching(root: RootReport) -> str:
+def _watch_text(root: RootReport) -> str:
     if root.watch in {"", "stopped"}:
         return "file changes: not watched"
     return f"file changes: {escape_line(root.watch)}, {counted(root.watches, 'watch', 'watches')}"
 
 
-def _problems(root: RootReport, paint: Painter) -> Iterator[str]:
+def _problem_lines(root: RootReport, paint: Painter) -> Iterator[str]:
     if not root.problems:
         return
     yield f"  {paint('warn', counted(len(root.problems), 'problem') + ':')}"
@@ -189,7 +189,7 @@ def _problems(root: RootReport, paint: Painter) -> Iterator[str]:
         yield f"    and {len(root.problems) - _PROBLEMS_SHOWN:,} more; `forgectl list --problems` lists all"
 
 
-def _counters(report: StatusReport, paint: Painter) -> Iterator[str]:
+def _counter_lines(report: StatusReport, paint: Painter) -> Iterator[str]:
     counts = sorted(report.counters.items())
     shown = [(name, count) for name, count in counts if count and name != "secrets_redacted"]
     # Capture's own counters are above.
@@ -202,7 +202,7 @@ def _counters(report: StatusReport, paint: Painter) -> Iterator[str]:
 
 
 def capture_lines(report: CaptureReport, paint: Painter, now: float) -> Iterator[str]:
-    """Return state and classifier, then results, then problems; `now` is Unix seconds."""
+    """Yield the state of capture and its classifier, results, problems; `now` is Unix seconds."""
     yield _capture_headline(report, paint)
     yield f"  {_capture_results(report, now)}"
     if report.in_hand:
@@ -210,25 +210,25 @@ def capture_lines(report: CaptureReport, paint: Painter, now: float) -> Iterator
     if waiting := captures_waiting(report):
         yield f"  waiting: {waiting}"
     if report.to_review:
-        yield f"  {paint('warn', 'to review:')} {to_review(report.to_review)}"
+        yield f"  {paint('warn', 'to review:')} {proposals_note(report.to_review)}"
     if report.last_error and report.last_error != report.reason:
         yield f"  {paint('bad', 'last error:')} {escape_line(report.last_error)}"
     if report.dead:
-        yield f"  {paint('warn', 'dead:')} {dead(report.dead)}"
+        yield f"  {paint('warn', 'dead:')} {dead_events_note(report.dead)}"
     for each in report.elsewhere:
         yield f"  {paint('warn', 'waits:')} {elsewhere_line(each)}"
     if report.paused:
-        yield f"  {paint('warn', 'paused:')} {', '.join(map(paused_place, report.paused))}"
+        yield f"  {paint('warn', 'paused:')} {', '.join(map(paused_place_name, report.paused))}"
     if counts := _capture_counts(report):
         yield f"  counted since start: {counts}"
 
 
-def to_review(count: int) -> str:
+def proposals_note(count: int) -> str:
     """Say how many proposals wait, with the command that shows them."""
     return f"{counted(count, 'proposal')}; `forgectl review` shows them"
 
 
-def dead(count: int) -> str:
+def dead_events_note(count: int) -> str:
     """Say how many capture events were given up, with the command that shows why."""
     return f"{counted(count, 'capture event')} given up; `forgectl dead list` shows why"
 
@@ -248,13 +248,13 @@ def elsewhere_line(waits: WaitsElsewhere) -> str:
     )
 
 
-def paused_place(place: str) -> str:
-    """Name a place of the list of paused ones."""
+def paused_place_name(place: str) -> str:
+    """Return a paused repository for display, escaped, or `everywhere`."""
     return "everywhere" if place == EVERYWHERE else escape_line(place)
 
 
 def classifier_name(classifier: str) -> str:
-    """Name a classifier for a person; escaped."""
+    """Return the name of a classifier for display, escaped."""
     return "the built-in classifier" if classifier == BUILT_IN else escape_line(classifier)
 
 
@@ -271,13 +271,13 @@ def _capture_results(report: CaptureReport, now: float) -> str:
     facts = (
         f"{memories} from {counted(report.finished, 'event')}",
         f"last success {ago(report.last_success, now)}" if report.last_success else "no success yet",
-        _tokens(report),
+        _tokens_text(report),
         f"worker pid {report.worker_pid}{restarts}" if report.worker_pid else f"no worker{restarts}",
     )
     return ", ".join(filter(None, facts))
 
 
-def _tokens(report: CaptureReport) -> str:
+def _tokens_text(report: CaptureReport) -> str:
     if report.token_limit:
         return f"{report.tokens_today:,} of {report.token_limit:,} tokens today"
     return f"{counted(report.tokens_today, 'token')} today" if report.tokens_today else ""
@@ -297,7 +297,7 @@ def _capture_counts(report: CaptureReport) -> str:
 
 
 def ago(time: str, now: float) -> str:
-    """Say how long ago a time of the wire was; `now` is Unix seconds."""
+    """Say how long ago an RFC 3339 time was; `now` is Unix seconds."""
     try:
         return f"{span(now - datetime.fromisoformat(time).timestamp())} ago"
     except ValueError:

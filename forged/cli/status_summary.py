@@ -15,13 +15,13 @@ from forged.cli.status import (
     ago,
     captures_waiting,
     classifier_name,
-    dead,
+    dead_events_note,
     detail_lines,
     elsewhere_line,
+    proposals_note,
     root_notes,
     search_state,
     skew,
-    to_review,
 )
 from forged.cli.terminal import Painter, counted, distinct, escape_line, listed
 from forged_client.protocol import OFF_HERE, AgentReport, RootReport, StatusReport
@@ -52,7 +52,7 @@ def status_lines(
     agents: Sequence[AgentState] = (),
     details: bool = False,
 ) -> Iterator[str]:
-    """Return the summary of a report that was asked for a workspace, and the details if wanted."""
+    """Yield the lines of `forgectl status` about a report; with `details` those of `--all`, too."""
     here = [root for root in report.roots if root.root in report.here]
     problems = tuple(_problems(report, here, agents))
     yield _headline(report, here, len(problems), paint)
@@ -60,7 +60,7 @@ def status_lines(
     yield f"  {_search_line(report, here)}"
     yield f"  {_capture_line(report, paint)}"
     yield f"  {_agents_line(agents, report.agents)}"
-    waiting = tuple(_decisions(report, here))
+    waiting = tuple(_waiting_decisions(report, here))
     if not waiting:
         yield "  waiting for you: nothing"
     for each in waiting:
@@ -74,6 +74,7 @@ def status_lines(
 
 
 def _headline(report: StatusReport, here: Sequence[RootReport], problems: int, paint: Painter) -> str:
+    """Return the first line of the status: memory is on, off, paused or failing here, and the reason."""
     if report.state == "disabled":
         return f"{paint('warn', 'OFF')}{because(report.reason)}"
     if not report.here:
@@ -92,7 +93,7 @@ def _headline(report: StatusReport, here: Sequence[RootReport], problems: int, p
 
 
 def _memory_lines(here: Sequence[RootReport]) -> Iterator[str]:
-    """Yield the number of memories here and of the person, and the trust state."""
+    """Yield the numbers of memories in this repository and of the user, and the trust state."""
     repos = [root for root in here if root.scope == "repo"]
     yours = sum(root.memories for root in here if root.scope == "user")
     counts = [f"{yours:,} of yours for all repositories"]
@@ -108,12 +109,14 @@ def _memory_lines(here: Sequence[RootReport]) -> Iterator[str]:
 
 
 def _search_line(report: StatusReport, here: Sequence[RootReport]) -> str:
+    """Return which search is ready, and if it is warming up."""
     is_built = all(root.embedded >= root.to_embed for root in here)
     warms_up = "; warming up: keyword matching only for a few seconds"
     return search_state(here) + (warms_up if report.gate.state == "learning" and is_built else "")
 
 
 def _capture_line(report: StatusReport, paint: Painter) -> str:
+    """Return if capture is on, by which classifier, and how many memories it saved."""
     capture = report.capture
     if capture.state not in _CAPTURING:
         return f"capture: {paint('warn', escape_line(capture.state.upper()))}{because(capture.reason)}"
@@ -146,10 +149,10 @@ def _agents_line(agents: Sequence[AgentState], seen: Sequence[AgentReport]) -> s
     return f"agents: none is connected{more or '; `forgectl setup` connects them'}"
 
 
-def _decisions(report: StatusReport, here: Sequence[RootReport]) -> Iterator[str]:
-    """Decisions that only the person can make, each with the command for it."""
+def _waiting_decisions(report: StatusReport, here: Sequence[RootReport]) -> Iterator[str]:
+    """Yield each decision that waits for the person, with the command for it."""
     if report.capture.to_review:
-        yield to_review(report.capture.to_review)
+        yield proposals_note(report.capture.to_review)
     for root in here:
         if root.notice and root.trust != "unread":
             yield escape_line(root.notice)
@@ -163,6 +166,7 @@ def _decisions(report: StatusReport, here: Sequence[RootReport]) -> Iterator[str
 def _problems(
     report: StatusReport, here: Sequence[RootReport], agents: Sequence[AgentState]
 ) -> Iterator[str]:
+    """Yield a sentence for each problem: warnings, models, capture, roots here, agents."""
     if differs := skew(report.version, report.build):
         yield differs
     first = {report.reason, report.capture.doubt}  # the first line says them
@@ -182,6 +186,7 @@ def _problems(
 
 
 def _model_problems(report: StatusReport) -> Iterator[str]:
+    """Yield problems of the embedding model, of endpoints, and of the team's server."""
     if report.gate.state == "failing":
         why = because(report.gate.reason)
         yield f"keyword matching only: the embedding model could not be calibrated{why}"
@@ -196,18 +201,20 @@ def _model_problems(report: StatusReport) -> Iterator[str]:
 
 
 def _capture_problems(report: StatusReport) -> Iterator[str]:
+    """Yield why capture waits, its last error, and events that failed or wait."""
     capture = report.capture
     if capture.state == "waiting" and capture.reason:
         yield f"capture waits: {escape_line(capture.reason)}"
     if capture.last_error and capture.last_error not in {capture.reason, capture.doubt}:
         yield f"last error of capture: {escape_line(capture.last_error)}"
     if capture.dead:
-        yield dead(capture.dead)
+        yield dead_events_note(capture.dead)
     for each in capture.elsewhere:
         yield elsewhere_line(each)
 
 
 def _root_problems(root: RootReport) -> Iterator[str]:
+    """Yield problems of a root: trust, errors, file changes, owner, git, and files."""
     name = escape_line(root.root)
     if root.trust == "unread" and root.notice:
         yield escape_line(root.notice)
@@ -231,6 +238,7 @@ def _root_problems(root: RootReport) -> Iterator[str]:
 
 
 def _agent_problems(state: AgentState) -> Iterator[str]:
+    """Yield the problem of an agent's connection, or of its untrusted hooks, with the fix."""
     title = escape_line(state.title)
     if state.connection and state.connection != "connected":
         yield f"{title}: {escape_line(state.detail)}; {escape_line(state.remedy)}"

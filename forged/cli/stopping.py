@@ -11,8 +11,8 @@ import click
 
 from forged.cli import process
 from forged.cli.call import Invocation, show
-from forged.cli.commands import reads
-from forged.cli.process import Restarted, StoppedProcess
+from forged.cli.commands import with_json_option
+from forged.cli.process import RestartedProcess, StoppedProcess
 from forged.cli.terminal import tell
 from forged.cli.user_manager import SERVICE, UNITS, UserManager, in_charge
 
@@ -24,13 +24,13 @@ _SOCKET_STAYS = "it starts again on next use, by systemd's socket; `forgectl sto
 @click.option(
     "--socket", "ends_socket", is_flag=True, help="Also stop systemd's socket, which starts it again."
 )
-@reads
+@with_json_option
 def stop_command(call: Invocation, *, ends_socket: bool) -> None:
     """Stop the daemon after it has answered running requests and saved everything."""
     manager = in_charge(call)
-    ended = process.stop(call) if manager is None else _end(call, manager, ends_socket=ends_socket)
+    ended = process.stop(call) if manager is None else _stop_service(call, manager, ends_socket=ends_socket)
     has_ended_socket = manager is not None and ends_socket
-    show(call, ended, (_ended(ended), *(("stopped systemd's socket",) if has_ended_socket else ())))
+    show(call, ended, (_stop_sentence(ended), *(("stopped systemd's socket",) if has_ended_socket else ())))
     if call.as_json:
         return
     if manager is not None and not ends_socket:
@@ -40,21 +40,22 @@ def stop_command(call: Invocation, *, ends_socket: bool) -> None:
 
 
 @click.command("restart")
-@reads
+@with_json_option
 def restart_command(call: Invocation) -> None:
     """Restart the daemon with the installed version, without refusing a request."""
     now = process.restart(call)
-    show(call, now, (outcome(now),))
+    show(call, now, (restart_sentence(now),))
 
 
-def _end(call: Invocation, manager: UserManager, *, ends_socket: bool) -> StoppedProcess:
-    """Stop the daemon by systemd, or directly if systemd does not run it."""
+def _stop_service(call: Invocation, manager: UserManager, *, ends_socket: bool) -> StoppedProcess:
+    """Stop the daemon, by systemd if that runs it; with `ends_socket` also systemd's socket."""
     pid = manager.unit(SERVICE).pid
-    manager.do("stop", *(UNITS if ends_socket else (SERVICE,)))
+    manager.execute("stop", *(UNITS if ends_socket else (SERVICE,)))
     return StoppedProcess(pid) if pid else process.stop(call)
 
 
-def _ended(ended: StoppedProcess) -> str:
+def _stop_sentence(ended: StoppedProcess) -> str:
+    """Say if the daemon was stopped, killed, or not running."""
     if not ended.pid:
         return "forged is not running"
     if ended.killed:
@@ -62,8 +63,8 @@ def _ended(ended: StoppedProcess) -> str:
     return f"stopped forged, pid {ended.pid}"
 
 
-def outcome(now: Restarted) -> str:
-    """Return a sentence on the process that now serves."""
+def restart_sentence(now: RestartedProcess) -> str:
+    """Say how the daemon was restarted, with the process ids."""
     return {
         "handed_over": f"forged, pid {now.pid}, has taken over from pid {now.before}",
         "manager": f"systemd has restarted forged: pid {now.pid}, before {now.before or 'none'}",

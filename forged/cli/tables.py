@@ -25,14 +25,14 @@ _JAMO = range(0x1160, 0x1200)  # the later parts of a Korean syllable share the 
 
 def cells(text: str) -> int:
     """Return the width of a line in cells of a terminal."""
-    return len(text) if text.isascii() else sum(size for _, size in _measured(text))
+    return len(text) if text.isascii() else sum(size for _, size in _characters(text))
 
 
 def cut(text: str, room: int) -> str:
     """Cut a line to `room` cells; dots mark the cut."""
     if cells(text) <= room:
         return text
-    return _first(text, max(0, room - len(_CUT))).rstrip() + _CUT[: max(0, room)]
+    return _prefix_within(text, max(0, room - len(_CUT))).rstrip() + _CUT[: max(0, room)]
 
 
 def folded(text: str, width: int, indent: str = "") -> Iterator[str]:
@@ -48,7 +48,7 @@ def folded(text: str, width: int, indent: str = "") -> Iterator[str]:
             word = word.lstrip()  # noqa: PLW2901 - the space at a fold belongs to neither line
         line += word
         while cells(start + line) > width:
-            head = _first(line, max(1, width - cells(start))) or line[0]
+            head = _prefix_within(line, max(1, width - cells(start))) or line[0]
             yield start + head
             line, start = line[len(head) :], indent
     if line.strip():
@@ -63,15 +63,15 @@ def columns(
     With `cuts` the last cell may be cut. A table with numbers needs a head as its first row.
     """
     table = [tuple(row) for row in rows]
-    if not (width and table and _total(table, numbers_from) > width):
-        return _aligned(table, numbers_from)
+    if not (width and table and _table_width(table, numbers_from) > width):
+        return _aligned_lines(table, numbers_from)
     if numbers_from is not None:
-        return _numbers(table, numbers_from, width)
+        return _number_table(table, numbers_from, width)
     table = _with_short_ids(table)
-    room = width - _total([row[:-1] for row in table], None) - len(_GAP)
+    room = width - _table_width([row[:-1] for row in table], None) - len(_GAP)
     longest = max(cells(row[-1]) for row in table)
     if room >= (min(_LEAST, longest) if cuts else longest):
-        return _aligned([(*row[:-1], cut(row[-1], room)) for row in table], None)
+        return _aligned_lines([(*row[:-1], cut(row[-1], room)) for row in table], None)
     return [line for row in _stacked(table, width) for line in row]
 
 
@@ -81,13 +81,13 @@ def short_ids(ids: Iterable[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for place, each in enumerate(known):
         neighbours = known[max(0, place - 1) : place] + known[place + 1 : place + 2]
-        common = max((_common(each, other) for other in neighbours), default=0)
+        common = max((_common_length(each, other) for other in neighbours), default=0)
         found[each] = each[: max(_SHORTEST_ID, common + 1)] if _ID.fullmatch(each) else each
     return found
 
 
-def _measured(text: str) -> Iterator[tuple[str, int]]:
-    """Yield characters, each with the marks in its cells, and their width."""
+def _characters(text: str) -> Iterator[tuple[str, int]]:
+    """Yield each character with its combining marks, and its width in cells."""
     letter, size = "", 0
     for each in text:
         own = _cells_of(each)
@@ -102,14 +102,16 @@ def _measured(text: str) -> Iterator[tuple[str, int]]:
 
 
 def _cells_of(letter: str) -> int:
+    """Return the width of one character in cells: 0, 1 or 2."""
     if unicodedata.category(letter) in _UNSEEN or ord(letter) in _JAMO:
         return 0
     return 2 if unicodedata.east_asian_width(letter) in {"W", "F"} else 1
 
 
-def _first(text: str, room: int) -> str:
+def _prefix_within(text: str, room: int) -> str:
+    """Return the longest prefix of a text that fits into `room` cells."""
     kept = ""
-    for letter, size in _measured(text):
+    for letter, size in _characters(text):
         room -= size
         if room < 0:
             break
@@ -117,16 +119,19 @@ def _first(text: str, room: int) -> str:
     return kept
 
 
-def _common(one: str, other: str) -> int:
+def _common_length(one: str, other: str) -> int:
+    """Return the length of the common prefix of two texts."""
     differing = (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
     return next(differing, min(len(one), len(other)))
 
 
-def _total(table: Sequence[Sequence[str]], numbers_from: int | None) -> int:
-    return max(map(cells, _aligned(table, numbers_from)), default=0)
+def _table_width(table: Sequence[Sequence[str]], numbers_from: int | None) -> int:
+    """Return the width of the widest line of a table."""
+    return max(map(cells, _aligned_lines(table, numbers_from)), default=0)
 
 
-def _aligned(table: Sequence[Sequence[str]], numbers_from: int | None) -> list[str]:
+def _aligned_lines(table: Sequence[Sequence[str]], numbers_from: int | None) -> list[str]:
+    """Pad the cells of each column to one width; return a line for each row."""
     if not table:
         return []
     widths = [max(map(cells, column)) for column in zip(*table, strict=True)]
@@ -143,28 +148,31 @@ def _aligned(table: Sequence[Sequence[str]], numbers_from: int | None) -> list[s
 
 
 def _padded(cell: str, width: int, *, to_the_right: bool) -> str:
+    """Fill a cell with spaces up to a width."""
     space = " " * (width - cells(cell))
     return space + cell if to_the_right else cell + space
 
 
 def _with_short_ids(table: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
+    """Shorten the ids in a table as far as they stay distinct."""
     short = short_ids(cell for row in table for cell in row if _ID.fullmatch(cell))
     return [tuple(short.get(cell, cell) for cell in row) for row in table]
 
 
 def _stacked(table: Sequence[Sequence[str]], width: int) -> Iterator[list[str]]:
-    heads = _aligned([(*row[:-1], "") for row in table], None)
+    """Yield each row as lines, with its last cell folded below the others."""
+    heads = _aligned_lines([(*row[:-1], "") for row in table], None)
     for head, row in zip(heads, table, strict=True):
         lines = list(folded(head.rstrip(), width, _INDENT))
         yield [*lines, *folded(_INDENT + row[-1], width, _INDENT)] if row[-1] else lines
 
 
-def _numbers(table: Sequence[Sequence[str]], numbers_from: int, width: int) -> list[str]:
-    """Return a table of numbers with a head of several lines, or if too wide each row with names."""
+def _number_table(table: Sequence[Sequence[str]], numbers_from: int, width: int) -> list[str]:
+    """Format numbers below a head of several lines or, if too wide, each row as `name value` pairs."""
     names = [name.split(" ") if place >= numbers_from else [name] for place, name in enumerate(table[0])]
     height = max(map(len, names))
     head = list(zip(*([""] * (height - len(name)) + name for name in names), strict=True))
-    lines = _aligned([*head, *table[1:]], numbers_from)
+    lines = _aligned_lines([*head, *table[1:]], numbers_from)
     if max(map(cells, lines)) <= width:
         return lines
     found: list[str] = []

@@ -46,12 +46,12 @@ _DANGEROUS_IN_LINE = re.compile(_DANGEROUS.pattern[:-1] + "\t\n]")
 
 def escape(text: str) -> str:
     """Escape text for a terminal: controls as `^[` or `M-^[`, hidden characters as `<U+202E>`."""
-    return _DANGEROUS.sub(_shown, text)
+    return _DANGEROUS.sub(_visible_form, text)
 
 
 def escape_line(text: str) -> str:
     """Escape one line for a terminal, where newline and tab are controls, too."""
-    return _DANGEROUS_IN_LINE.sub(_shown, text)
+    return _DANGEROUS_IN_LINE.sub(_visible_form, text)
 
 
 def escape_json(encoded: str) -> str:
@@ -59,7 +59,8 @@ def escape_json(encoded: str) -> str:
     return _DANGEROUS.sub(_json_escape, encoded)
 
 
-def _shown(match: re.Match[str]) -> str:
+def _visible_form(match: re.Match[str]) -> str:
+    """Return the visible form of a dangerous character: `^[`, `M-^[` or `<U+202E>`."""
     code = ord(match.group())
     if code < 0x20 or code == 0x7F:
         return "^" + chr(code ^ 0x40)
@@ -69,6 +70,7 @@ def _shown(match: re.Match[str]) -> str:
 
 
 def _json_escape(match: re.Match[str]) -> str:
+    """Return a dangerous character as JSON escapes."""
     units = match.group().encode("utf-16-be", "surrogatepass").hex()
     return "".join(f"\\u{units[i : i + 4]}" for i in range(0, len(units), 4))
 
@@ -82,6 +84,7 @@ class Painter(msgspec.Struct, frozen=True):
     on: bool = False
 
     def __call__(self, colour: str, text: str) -> str:
+        """Return the text in a colour of `_COLOURS`; unchanged if colours are off."""
         return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m" if self.on else text
 
 
@@ -94,7 +97,7 @@ def span(seconds: float) -> str:
 
 
 def local_time(time: str) -> str:
-    """Format a time of the wire as local time to the minute, escaped."""
+    """Format an RFC 3339 time as local time to the minute, escaped."""
     return escape_line(times.local_time(time))
 
 
@@ -118,12 +121,12 @@ def counted(number: int, noun: str, plural: str = "") -> str:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Join foreign names into one escaped line: `a, b`."""
+    """Join names into one line, `a, b`, escaped, as others may have written them."""
     return ", ".join(map(escape_line, names))
 
 
 def distinct(texts: Sequence[str]) -> list[str]:
-    """Return the texts that are not part of another one."""
+    """Return the texts that are not contained in another one of them."""
     return [text for text in texts if not any(text in other and text != other for other in texts)]
 
 
@@ -136,44 +139,44 @@ def shown_fields(fields: Mapping[str, str]) -> list[str]:
 
 
 def say(text: str) -> None:
-    """Print lines of data."""
-    _put(text + "\n")
+    """Print lines, escaped already, on stdout; end the process if they cannot be written."""
+    _write_stdout(text + "\n")
 
 
-def say_exactly(text: str) -> None:
-    """Print foreign text as data, with a final newline on a terminal only."""
+def say_escaped(text: str) -> None:
+    """Print text on stdout, escaped, with a final newline added on a terminal only."""
     stream: TextIO | None = sys.stdout
     is_terminal = stream is not None and stream.isatty()
-    _put(escape(text) + ("\n" if is_terminal and not text.endswith("\n") else ""))
+    _write_stdout(escape(text) + ("\n" if is_terminal and not text.endswith("\n") else ""))
 
 
 def say_json(value: msgspec.Struct | Mapping[str, object]) -> None:
-    """Print a value as a line of JSON, without the `type` and `id` of a reply."""
-    fields = dict(whole(value))
+    """Print a value as one line of JSON, without the `type` and `id` of a reply."""
+    fields = dict(plain_data(value))
     if isinstance(value, Reply):
         del fields["id"]
     encoded = msgspec.json.encode({"schema_version": SCHEMA_VERSION, **fields})
-    _put(escape_json(encoded.decode()) + "\n")
+    _write_stdout(escape_json(encoded.decode()) + "\n")
 
 
-def whole(value: Any) -> Any:
-    """Convert a value for JSON, with the fields that the wire leaves out at their defaults."""
+def plain_data(value: Any) -> Any:
+    """Convert structs to dictionaries for JSON, default values included, which the wire leaves out."""
     if isinstance(value, msgspec.Struct):
-        return {name: whole(getattr(value, name)) for name in value.__struct_fields__}
+        return {name: plain_data(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, Mapping):
-        return {name: whole(each) for name, each in value.items()}
-    return list(map(whole, value)) if isinstance(value, list | tuple) else value
+        return {name: plain_data(each) for name, each in value.items()}
+    return list(map(plain_data, value)) if isinstance(value, list | tuple) else value
 
 
 def tell(message: str) -> None:
     """Print a message for the person on stderr, escaped; it is lost if stderr is closed."""
     try:
-        _write(sys.stderr, escape_line(message) + "\n")
+        _write_and_flush(sys.stderr, escape_line(message) + "\n")
     except BrokenPipeError:
-        discard(sys.stderr)
+        redirect_to_null(sys.stderr)
         sys.exit(BROKEN_PIPE)
     except OSError:
-        discard(sys.stderr)
+        redirect_to_null(sys.stderr)
 
 
 def progress(doing: str, done: int, total: int, suffix: str = "") -> str:
@@ -189,7 +192,7 @@ class ProgressBar:
         self._last: object = None
 
     def draw(self, doing: str, done: int, total: int, suffix: str = "") -> None:
-        """Draw a step, with `suffix` after the numbers."""
+        """Draw the bar, numbers and suffix over the last ones; do nothing where that is impossible."""
         if not self._redraws:
             return
         full = _BAR_CELLS * done // total if total else 0
@@ -198,42 +201,44 @@ class ProgressBar:
         sys.stderr.flush()
 
     def tell_instead(self, line: str, once: object) -> None:
-        """Print a line where nothing is drawn, unless the line before had the same key `once`."""
+        """Print a line where no bar is drawn, unless the last call had the same key `once`."""
         if not self._redraws and once != self._last:
             self._last = once
             tell(line)
 
     def wipe(self) -> None:
-        """Erase the line, if anything was drawn."""
+        """Erase the bar, if one was drawn."""
         if self._redraws and self._last is not None:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
 
 
-def not_written(error: OSError) -> NoReturn:
+def exit_for_output_error(error: OSError) -> NoReturn:
     """End the process after an error of its output: a closed pipe, or a full disk."""
-    discard(sys.stdout)
+    redirect_to_null(sys.stdout)
     if isinstance(error, BrokenPipeError):
         sys.exit(BROKEN_PIPE)
     tell(f"forgectl: the output could not be written: {error.strerror}")
     sys.exit(NOT_WRITTEN)
 
 
-def _put(text: str) -> None:
+def _write_stdout(text: str) -> None:
+    """Write text to stdout; end the process if that fails."""
     try:
-        _write(sys.stdout, text)
+        _write_and_flush(sys.stdout, text)
     except OSError as error:
-        not_written(error)
+        exit_for_output_error(error)
 
 
-def _write(stream: TextIO | None, text: str) -> None:
+def _write_and_flush(stream: TextIO | None, text: str) -> None:
+    """Write to a stream and flush it. Raises OSError, also for a closed stream."""
     if stream is None:  # closed before the process started
         raise OSError(errno.EBADF, os.strerror(errno.EBADF))
     stream.write(text)
     stream.flush()
 
 
-def discard(stream: TextIO | None) -> None:
+def redirect_to_null(stream: TextIO | None) -> None:
     """Redirect a broken stream to /dev/null, as Python writes to it again at exit."""
     if stream is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

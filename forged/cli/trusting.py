@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import click
 
-from forged.cli.call import Invocation, ask, check_done, daemon, show
-from forged.cli.commands import asks
+from forged.cli.call import Invocation, ask, check_done, open_client, show
+from forged.cli.commands import with_daemon_options
 from forged.cli.confirm import confirm, require_answer, yes_option
 from forged.cli.exits import Stop
 from forged.cli.tables import columns, cut
@@ -51,7 +51,7 @@ _GIST_CELLS = 72
 @click.option("--commit", "git", flag_value="commit", help="Let git commit captured memories there.")
 @click.option("--exclude", "git", flag_value="exclude", help="Make git ignore captured memories there.")
 @yes_option
-@asks
+@with_daemon_options
 def trust_command(
     call: Invocation,
     *,
@@ -63,7 +63,7 @@ def trust_command(
     git: str | None,
     yes: bool,
 ) -> None:
-    """Allow the memories of a repository to be used: show them and ask once."""
+    """Show the unused memory files of a repository, ask once, and allow them; or list or revoke trust."""
     if sum((bool(under), listing, revoke)) > 1 or (directory and (under or listing)):
         raise Stop("usage", "give one of DIR, --under DIR, --list and --revoke [DIR]")
     if mode and (listing or revoke):
@@ -90,8 +90,8 @@ def trust_command(
 
 
 def _trust(call: Invocation, look: wire.Trust, mode: str, yes: bool) -> None:
-    """Show the files, ask once, and trust exactly these."""
-    with daemon(call) as client:
+    """Show the files that are not used yet, ask once unless `yes`, and trust exactly these."""
+    with open_client(call) as client:
         found = client.ask(look)
         wanted = [root for root in found.roots if root.withheld]
         if look.action == "show":
@@ -115,7 +115,7 @@ def _trust(call: Invocation, look: wire.Trust, mode: str, yes: bool) -> None:
 def _trust_each(
     client: Client, wanted: Iterable[wire.RootTrust], mode: str
 ) -> tuple[list[wire.RootTrust], list[str]]:
-    """Trust roots as they were shown; name those that changed meanwhile."""
+    """Trust roots as they were shown; return them, and a sentence for each that changed meanwhile."""
     done: list[wire.RootTrust] = []
     refused: list[str] = []
     for root in wanted:
@@ -130,6 +130,7 @@ def _trust_each(
 
 
 def _question(wanted: Sequence[wire.RootTrust]) -> str:
+    """Return the question to ask before these repositories are trusted."""
     withheld = sum(root.withheld for root in wanted)
     if not withheld:
         return "Use all memories in this repository, including those merged later?"
@@ -139,6 +140,7 @@ def _question(wanted: Sequence[wire.RootTrust]) -> str:
 
 
 def _sample_lines(roots: Sequence[wire.RootTrust]) -> Iterator[str]:
+    """Yield the state of each repository, some of its files, and why it is asked."""
     for root in roots:
         yield _summary(root)
         for each in root.sample:
@@ -151,12 +153,14 @@ def _sample_lines(roots: Sequence[wire.RootTrust]) -> Iterator[str]:
 
 
 def _summary(root: wire.RootTrust) -> str:
+    """Return path, state and number of used and unused files of a repository."""
     reason = f" ({escape_line(root.reason)})" if root.reason else ""
     counts = f"{root.accepted:,} used, {root.withheld:,} not used yet"
-    return f"{escape_line(root.root)}: {_state(root)}, {counts}{reason}"
+    return f"{escape_line(root.root)}: {_state_text(root)}, {counts}{reason}"
 
 
-def _state(root: wire.RootTrust) -> str:
+def _state_text(root: wire.RootTrust) -> str:
+    """Return the trust state of a repository, its mode and its branch."""
     state = _STATES.get(root.state, escape_line(root.state))
     branch = root.branch.removeprefix("refs/heads/")
     return ", ".join(
@@ -165,22 +169,32 @@ def _state(root: wire.RootTrust) -> str:
 
 
 def _table_row(root: wire.RootTrust) -> tuple[str, ...]:
-    return _state(root), f"{root.accepted:,} used", f"{root.withheld:,} not used yet", escape_line(root.root)
+    """Return the trust of a repository as cells of a table."""
+    return (
+        _state_text(root),
+        f"{root.accepted:,} used",
+        f"{root.withheld:,} not used yet",
+        escape_line(root.root),
+    )
 
 
 def _git_line(root: wire.RootTrust) -> str:
+    """Return the sentence on git's treatment of captured memories of a repository."""
     where = escape_line(root.root)
     return f"{where}: {escape_line(root.git) or 'no captured memories there yet'}"
 
 
 def _revoked_line(root: wire.RootTrust) -> str:
+    """Return the sentence for a repository that is no longer trusted."""
     return f"no longer trusted: {_summary(root)}"
 
 
 def _effect_line(file: wire.WithheldFile) -> str:
+    """Return the id of a file, and the effect that it would have if it were allowed."""
     return f"{escape_line(file.id)}: if allowed, it would {escape_line(file.effect)}"
 
 
 def _first_line(text: str) -> str:
+    """Return the first line of a text, escaped and cut."""
     line = escape_line(text.strip().split("\n", 1)[0])
     return cut(line, _GIST_CELLS)

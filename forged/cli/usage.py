@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from forged.cli.call import Invocation, check_read, daemon, show
-from forged.cli.commands import asks
+from forged.cli.call import Invocation, check_read, open_client, show
+from forged.cli.commands import with_daemon_options
 from forged.cli.tables import columns
 from forged.cli.terminal import Painter, escape_line, local_time
 from forged_client.protocol import Cost, Costs, DayCost, DayEgress, Egress
@@ -25,13 +25,13 @@ _CALLS = ("day", "purpose", "calls", "failed", "prompt tokens", "conversation to
     metavar="N",
     help="Number of days, today included.",
 )
-@asks
+@with_daemon_options
 def usage_command(call: Invocation, *, days: int) -> None:
     """Show what left the machine, what model calls used, and the limits; by day (UTC) and purpose.
 
     Conversation tokens are part of the prompt tokens; the others are instructions and lists.
     """
-    with daemon(call) as client:
+    with open_client(call) as client:
         egress, costs = client.ask(Egress(days=days)), client.ask(Cost(days=days))
     check_read(egress)
     check_read(costs)
@@ -43,10 +43,13 @@ def usage_command(call: Invocation, *, days: int) -> None:
         "calls_per_minute": costs.calls_per_minute,
         "resets_at": costs.resets_at,
     }
-    show(call, report, _lines(egress.days, costs, days, call.paint, call.width))
+    show(call, report, _usage_lines(egress.days, costs, days, call.paint, call.width))
 
 
-def _lines(egress: Sequence[DayEgress], costs: Costs, days: int, paint: Painter, width: int) -> Iterator[str]:
+def _usage_lines(
+    egress: Sequence[DayEgress], costs: Costs, days: int, paint: Painter, width: int
+) -> Iterator[str]:
+    """Yield the tables of egress and of model calls, and the limits."""
     since = "today" if days == 1 else f"in the last {days} days"
     yield paint("strong", "What left the machine")
     yield from _egress_table(egress, width) if egress else (f"no text left the machine {since}",)
@@ -64,6 +67,7 @@ def _lines(egress: Sequence[DayEgress], costs: Costs, days: int, paint: Painter,
 
 
 def _egress_table(days: Sequence[DayEgress], width: int) -> list[str]:
+    """Return a table of the text that left the machine, by day, host and purpose."""
     rows: list[tuple[str, ...]] = [_EGRESS]
     for day in days:
         counts = (day.calls, day.failed, day.texts, day.characters)
@@ -72,6 +76,7 @@ def _egress_table(days: Sequence[DayEgress], width: int) -> list[str]:
 
 
 def _calls_table(days: Sequence[DayCost], width: int) -> list[str]:
+    """Return a table of model calls and their tokens, by day and purpose."""
     rows: list[tuple[str, ...]] = [_CALLS]
     for day in days:
         counts = (day.calls, day.failed, day.prompt_tokens, day.said_tokens, day.completion_tokens)

@@ -40,15 +40,17 @@ class UnitState(msgspec.Struct, frozen=True):
 
     @property
     def is_socket(self) -> bool:
+        """True for the socket unit, False for the service."""
         return self.name == SOCKET
 
     @property
     def is_active(self) -> bool:
+        """True if the unit runs, starts or reloads."""
         return self.active in {"active", "activating", "reloading"}
 
 
 class UserManager(msgspec.Struct, frozen=True):
-    """systemctl with the environment to find the user's manager; `folder` is that of the units."""
+    """Client of the user's systemd: runs `systemctl --user`; `folder` has the user's units."""
 
     systemctl: str
     environment: Mapping[str, str]
@@ -56,6 +58,7 @@ class UserManager(msgspec.Struct, frozen=True):
 
     @classmethod
     def find(cls, call: Invocation) -> Self | None:
+        """Return a client of systemd if systemctl is installed, else None; asks systemd nothing."""
         systemctl = program(call, "systemctl")
         return cls(systemctl, login_environment(call), unit_folder(call.environ)) if systemctl else None
 
@@ -83,7 +86,7 @@ class UserManager(msgspec.Struct, frozen=True):
             name, load, active, sub, enabled, int(pid or 0), int(restarts or 0), is_outdated=outdated == "yes"
         )
 
-    def do(self, *words: str) -> None:
+    def execute(self, *words: str) -> None:
         """Run a command of systemctl to its end. Raises Stop if it fails."""
         done = self._run(_DO_S, *words)
         if done.returncode:
@@ -91,17 +94,18 @@ class UserManager(msgspec.Struct, frozen=True):
             raise Stop("unavailable", f"`systemctl --user {' '.join(words)}` failed: {why}")
 
     def _run(self, within_s: float, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run `systemctl --user` with these words, within a time."""
         return run(self.environment, within_s, self.systemctl, "--user", *words)
 
 
 def in_charge(call: Invocation) -> UserManager | None:
-    """Return the manager that starts the daemon of this call's address; None if clients start it."""
-    manager = of_address(call)
+    """Return systemd's manager if it starts the daemon at this call's address, else None."""
+    manager = manager_at_address(call)
     return manager if manager and any(manager.unit(name).is_active for name in UNITS) else None
 
 
-def of_address(call: Invocation) -> UserManager | None:
-    """Return the manager if it answers and its socket is this call's address; else None."""
+def manager_at_address(call: Invocation) -> UserManager | None:
+    """Return systemd's manager if it answers and its socket is this call's address, else None."""
     manager = UserManager.find(call)
     if manager is None or address_of(call) != manager.address or manager.silence():
         return None
@@ -137,7 +141,7 @@ def login_environment(call: Invocation) -> dict[str, str]:
 
 
 def run(environment: Mapping[str, str], within_s: float, *command: str) -> subprocess.CompletedProcess[str]:
-    """Run a system program. One that cannot run or exceeds the time counts as failed."""
+    """Run a system program; a failed start or a timeout is a result with a nonzero exit code."""
     try:
         return subprocess.run(
             command,
@@ -156,7 +160,7 @@ def run(environment: Mapping[str, str], within_s: float, *command: str) -> subpr
 
 
 def address_of(call: Invocation) -> str:
-    """Return the daemon's address for this call. Raises Stop if it is invalid."""
+    """Return the path of the daemon's socket for this call. Raises Stop if it is invalid."""
     try:
         return socket_path(call.environ)
     except AddressError as error:
@@ -164,4 +168,5 @@ def address_of(call: Invocation) -> str:
 
 
 def _first_line(text: str) -> str:
+    """Return the first line of a text, without the blank lines before it."""
     return text.strip().partition("\n")[0]

@@ -191,7 +191,7 @@ def test_a_verb_starts_the_daemon_that_belongs_to_this_forgectl(no_daemon, forge
     ],
 )
 def test_colour_follows_the_conventions(environ, tty, colour):
-    assert Invocation(workspace="/w", environ=environ).colour(Stream(tty)) is colour
+    assert Invocation(workspace="/w", environ=environ).is_coloured(Stream(tty)) is colour
 
 
 def test_the_daemon_is_the_script_next_to_the_interpreter(tmp_path, monkeypatch):

@@ -62,32 +62,32 @@ def test_without_a_log_it_is_said_where_one_would_be(forgectl, log):
 def test_following_misses_nothing_and_repeats_nothing_when_the_log_is_emptied(log, monkeypatch):
     append(log, *1_000 * ["one"], "two")
     followed = LogFile(str(log))
-    assert followed.last(1) == ["two"]
+    assert followed.read_last(1) == ["two"]
 
     append(log, "three")
-    assert followed.more() == ["three"]
+    assert followed.read_new() == ["three"]
     append(log, "four", "five")
     cut(log, monkeypatch)
     append(log, "six")
-    assert followed.more() == ["four", "five", "six"]
+    assert followed.read_new() == ["four", "five", "six"]
     append(log, *1_000 * ["six"])
-    assert len(followed.more()) == 1_000
+    assert len(followed.read_new()) == 1_000
     cut(log, monkeypatch)
-    assert followed.more() == []
+    assert followed.read_new() == []
     append(log, "seven")
-    assert followed.more() == ["seven"]
+    assert followed.read_new() == ["seven"]
 
 
 def test_a_line_is_shown_when_it_is_whole(log):
     followed = LogFile(str(log))
-    assert followed.last(9) == []
+    assert followed.read_last(9) == []
 
     with log.open("a") as file:
         file.write("one\ntw")
         file.flush()
-        assert followed.more() == ["one"]
+        assert followed.read_new() == ["one"]
         file.write("o\n")
-    assert followed.more() == ["two"]
+    assert followed.read_new() == ["two"]
 
 
 def test_follow_goes_on_until_ctrl_c(home, log, tmp_path):

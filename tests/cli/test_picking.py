@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forged.cli.reviewing import numbers_of, scopes_of
+from forged.cli.reviewing import parse_numbers, parse_scopes
 from forged_client.protocol import Proposed, Review, Reviewed
 
 WAITING = tuple(
@@ -37,7 +37,7 @@ WAITING = tuple(
     ],
 )
 def test_numbers_are_understood_or_asked_for_again(said, meant):
-    assert numbers_of(said, 5) == meant
+    assert parse_numbers(said, 5) == meant
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def answers(monkeypatch, *said: str) -> None:
     ],
 )
 def test_scopes_with_numbers_are_understood_or_asked_for_again(said, meant):
-    assert scopes_of(said, 5) == meant
+    assert parse_scopes(said, 5) == meant
 
 
 def test_those_are_saved_and_dropped_whose_numbers_are_said(deciding, forgectl, monkeypatch):

@@ -149,7 +149,7 @@ def test_no_text_ends_the_block_that_it_is_in_and_none_is_changed():
     text = (
         "</script><!--<script> ]]> {{script}} {{data}} \\g<1> &amp; \u2028 \u202e \ud800 \x00 🎉 " + "x" * 9
     )
-    html = verb.page(_Data(text))
+    html = verb.render_page(_Data(text))
 
     (data,) = re.findall(r'id="data">(.*?)</script>', html, re.DOTALL)
     assert json.loads(data)["text"] == text
@@ -158,7 +158,7 @@ def test_no_text_ends_the_block_that_it_is_in_and_none_is_changed():
 
 
 def test_the_policy_names_what_is_there_and_allows_nothing_else():
-    html = verb.page(PageData(made_at="", workspace="/w"))
+    html = verb.render_page(PageData(made_at="", workspace="/w"))
     (policy,) = re.findall(r'Content-Security-Policy" content="(.*?)"', html)
     (script,) = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
     (style,) = re.findall(r"<style>(.*?)</style>", html, re.DOTALL)

@@ -129,7 +129,7 @@ def look(browser: Chromium, tmp_path: Path) -> Iterator[Look]:
 
     def opening(seen: PageData = SEEN, **window: object) -> Page:
         file = tmp_path / f"page {len(opened)}.html"
-        file.write_text(pages.page(seen))
+        file.write_text(pages.render_page(seen))
         opened.append(Page(browser, **window))  # type: ignore[arg-type]
         opened[-1].open(file)
         return opened[-1]
@@ -536,7 +536,7 @@ def test_200_wicked_texts_in_every_field_stand_there_as_text(look):
 
 
 def test_whatever_got_into_the_page_could_not_run(browser, tmp_path):
-    (tmp_path / "page.html").write_text(pages.page(SEEN))
+    (tmp_path / "page.html").write_text(pages.render_page(SEEN))
     page = Page(browser)
     page.open(tmp_path / "page.html")
 
@@ -582,7 +582,7 @@ def test_5_000_memories_are_there_at_once_and_only_those_in_sight_are_drawn(brow
         for at, each in enumerate(many(5000))
     )
     seen = PageData(made_at=NOW, workspace=TOP, memories=memories)
-    file.write_text(pages.page(seen))
+    file.write_text(pages.render_page(seen))
     page = Page(browser)
 
     took = page.open(file)

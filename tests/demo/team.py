@@ -17,7 +17,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from forged.cli.demo.stage import DemoFailed, NotStarted, daemon, wait_until
+from forged.cli.demo.stage import DemoFailed, NotStarted, run_daemon, wait_until
 from forged.cli.exits import CONFIGURATION
 from forged.config import LOCAL, install_command, missing
 from forged.errors import SharedError
@@ -122,7 +122,7 @@ def _machine(ends: ExitStack, environ: Mapping[str, str], home: Path, server: Sc
     log = home / "daemon.log"
     if home.name == "laptop":
         _run_forgectl(env, "shared", "migrate")
-    ends.enter_context(daemon(env, log))
+    ends.enter_context(run_daemon(env, log))
     client = ends.enter_context(Client(env["FORGED_SOCKET"], timeout_s=_PATIENCE_S, strict=True))
     return Machine(home.name, home, env, log, client)
 

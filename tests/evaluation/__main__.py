@@ -19,7 +19,7 @@ import click
 import msgspec
 
 from forged.cli.call import Invocation, of_process, show
-from forged.cli.commands import reads
+from forged.cli.commands import with_json_option
 from forged.cli.exits import Stop
 from forged.cli.tables import columns
 from forged.cli.terminal import ProgressBar, escape_line, tell
@@ -99,7 +99,7 @@ class Measurement(msgspec.Struct, frozen=True):
 @click.option("--injected", is_flag=True, help="Of questions: as shipped, what came, its share and tokens.")
 @click.option("--in-session", is_flag=True, help="The same, and each question begins a session.")
 @click.option("--search", "by_search", is_flag=True, help="Of questions: what `search` ranks.")
-@reads
+@with_json_option
 def eval_command(
     call: Invocation,
     *,
@@ -205,7 +205,7 @@ def _measured(
     sizes: Iterable[int | None],
 ) -> Iterator[Measurement]:
     """Every set with every subject, as it is (None) or in every store size."""
-    bar = ProgressBar(call.redraws(sys.stderr) and not call.as_json)
+    bar = ProgressBar(call.can_redraw(sys.stderr) and not call.as_json)
     for each, size in itertools.product(sets, sizes):
         title = each.name if size is None else f"{each.name}, stores of {size}"
         world = stores.whole(each) if size is None else stores.small(each, size)

@@ -63,7 +63,7 @@ def measure(call: Invocation, lives: Lives, named: Sequence[Subject], modes: Ite
     """Measure every set with every subject, as it is shipped."""
     shipped = (msgspec.structs.replace(each, shipped=True) for each in named)
     subjects = [settings.prepare(each, call.environ) for each in shipped]
-    bar = ProgressBar(call.redraws(sys.stderr) and not call.as_json)
+    bar = ProgressBar(call.can_redraw(sys.stderr) and not call.as_json)
     try:
         return Lived(
             tuple(_sessions(bar, lives.sessions, subjects, modes)),

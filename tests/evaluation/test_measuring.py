@@ -74,7 +74,7 @@ def test_json_says_how_it_was_measured_and_has_each_querys_scores(evaluate):
 
 
 def test_without_a_terminal_only_a_wait_that_no_one_expects_is_reported_and_once(capsys):
-    bar = ProgressBar(Invocation(workspace="/w", environ={}).redraws(sys.stderr))
+    bar = ProgressBar(Invocation(workspace="/w", environ={}).can_redraw(sys.stderr))
 
     for step in (("embedding", 1, 2), (LEARNING, 0, 0), (LEARNING, 0, 0), ("asking", 1, 2)):
         draw(bar, "life", *step)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from forged.cli.demo.stage import NotStarted, daemon
+from forged.cli.demo.stage import NotStarted, run_daemon
 from forged.maps.model_identity import SENTENCES
 from forged.text.english import EVERYDAY_MESSAGES
 from tests.evaluation import loading, settings, stores, trial
@@ -207,6 +207,6 @@ def test_a_daemon_that_does_not_start_says_why(scratch, tmp_path):
 
     with (
         pytest.raises(NotStarted, match=r"RETRIEVAL_TOP_K.*whole number"),
-        daemon(env, tmp_path / "log"),
+        run_daemon(env, tmp_path / "log"),
     ):
         pass

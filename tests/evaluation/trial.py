@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
-from forged.cli.demo.stage import daemon
+from forged.cli.demo.stage import run_daemon
 from forged.errors import ForgedError
 from forged_client import Client
 from forged_client.protocol import Retrieved, RootReport
@@ -104,7 +104,7 @@ def asked_daemon(scratch: Path, variables: Mapping[str, str]) -> Iterator[Client
     address = str(scratch / "run" / "forged.sock")
     env = {**variables, "HOME": str(scratch / "home"), "FORGED_SOCKET": address}
     with (
-        daemon(env, scratch / "daemon.log"),
+        run_daemon(env, scratch / "daemon.log"),
         Client(address, timeout_s=_CALL_S, strict=True, name="eval") as client,
     ):
         yield client

@@ -13,7 +13,7 @@ import pytest
 
 from forged.cli.configuration import _write_new
 from forged.cli.exporting import _write_text
-from forged.cli.ui.verb import _write
+from forged.cli.ui.verb import _write_page
 from forged.files import MemoryStore, Root, atomic, made_org_root, root_of_agent, root_owned_files, scan
 from forged.importing import export, read_root
 from forged.memory import Scope
@@ -106,7 +106,7 @@ def _exports_json(top: Path) -> None:
 
 
 def _page(top: Path) -> None:
-    _write(str(top / "pages/ui.html"), b"page")
+    _write_page(str(top / "pages/ui.html"), b"page")
 
 
 def _configuration(top: Path) -> None:

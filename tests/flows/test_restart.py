@@ -113,7 +113,7 @@ def test_where_the_system_does_not_tell_of_processes_the_daemon_says_which_it_is
     monkeypatch.setattr(process, "_PROCESSES", "/nowhere")
     call = Invocation(workspace=str(shell.directory), environ=shell.env)
 
-    assert process.running(call) == serves(shell) != 0
+    assert process.running_pid(call) == serves(shell) != 0
     Path(f"{shell.socket}.lock").write_text(f"{os.getpid()}\n")
-    assert process.running(call) == 0
+    assert process.running_pid(call) == 0
     Path(f"{shell.socket}.lock").write_text(f"{serves(shell)}\n")

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from forged.cli.captured import _entry_lines
 from forged.cli.listing import chain_table, explanation, hit_lines, memory_list, memory_page, memory_table
-from forged.cli.reviewing import _proposal, numbered
+from forged.cli.reviewing import _proposal_lines, numbered_proposals
 from forged.cli.since import parse_time
 from forged.mcp import rendering
 from forged.sessions import render
@@ -60,8 +60,8 @@ SURFACES = {
     "search": lambda: hit_lines((HIT,), _plain, 0),
     "why": lambda: explanation(wire.Explained(at=NIGHT, session_id="s"), "", _plain),
     "captured": lambda: _entry_lines(CALL, [wire.CapturedEntry(at=NIGHT, text="text")], with_root=False),
-    "review": lambda: _proposal(PROPOSED, _plain),
-    "review at a terminal": lambda: numbered([PROPOSED], _plain),
+    "review": lambda: _proposal_lines(PROPOSED, _plain),
+    "review at a terminal": lambda: numbered_proposals([PROPOSED], _plain),
     "block": lambda: [render([Ranked(replace(memory("mem_1", "text"), created_at=NIGHT), 1.0)], 4000).text],
     "MCP list": lambda: [rendering.list_entry(RECORD)],
     "MCP search": lambda: [rendering.list_entry(HIT)],

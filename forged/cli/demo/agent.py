@@ -45,7 +45,7 @@ class WriteTimes(msgspec.Struct):
     milliseconds: list[float]
 
 
-class Finished(msgspec.Struct):
+class FinishedTurns(msgspec.Struct):
     """Milliseconds of each `on_turn_complete`, counts of the answers, and if all turns arrived."""
 
     milliseconds: list[float]
@@ -53,16 +53,16 @@ class Finished(msgspec.Struct):
     delivered: bool
 
 
-class Read(msgspec.Struct):
-    """One retrieve of the agent; `cached`: the same turn got the same text from the cache."""
+class RetrievedTurn(msgspec.Struct):
+    """Time and reply of one retrieve; `cached`: the same turn got the same text from the cache."""
 
     milliseconds: float
     reply: Retrieved
     cached: bool
 
 
-def write(workspace: str) -> WriteTimes:
-    """Remember four memories, with a link between two of them."""
+def write_memories(workspace: str) -> WriteTimes:
+    """Save four memories, with a link between two of them; return ids and times."""
     ids: dict[str, str] = {}
     took = []
     with Client(strict=True) as client:
@@ -75,8 +75,8 @@ def write(workspace: str) -> WriteTimes:
     return WriteTimes(ids, took)
 
 
-def read(workspace: str, message: str, mode: str) -> Read:
-    """Retrieve for one turn twice: the second time is a sub-turn of the same message."""
+def retrieve_twice(workspace: str, message: str, mode: str) -> RetrievedTurn:
+    """Retrieve for one turn twice; the second call shows if the cache answers."""
     said = [{"role": "user", "content": message}]
     with Client(strict=True) as client:
         client.ping()
@@ -84,10 +84,10 @@ def read(workspace: str, message: str, mode: str) -> Read:
         reply = client.retrieve(workspace, said, session_id="demo", turn_id=message, mode=mode)
         took = milliseconds_since(began)
         again = client.retrieve(workspace, said, session_id="demo", turn_id=message, mode=mode)
-    return Read(took, reply, again.cached and again.text == reply.text)
+    return RetrievedTurn(took, reply, again.cached and again.text == reply.text)
 
 
-def turns(workspace: str) -> Finished:
+def finish_turns(workspace: str) -> FinishedTurns:
     """Finish turns as an agent's loop does, with a growing conversation and no waiting."""
     observer = Observer(workspace, "demo-turns")
     window: list[dict[str, str]] = []
@@ -98,14 +98,19 @@ def turns(workspace: str) -> Finished:
         observer.on_turn_complete(window)
         took.append(milliseconds_since(began))
     delivered = observer.close()
-    return Finished(took, dict(observer.counts), delivered)
+    return FinishedTurns(took, dict(observer.counts), delivered)
 
 
 def milliseconds_since(began: float) -> float:
+    """Return the milliseconds since a time of `time.perf_counter`."""
     return (time.perf_counter() - began) * 1000
 
 
 if __name__ == "__main__":
     act, *arguments = sys.argv[1:]
-    acts: dict[str, Callable[..., object]] = {"write": write, "read": read, "turns": turns}
+    acts: dict[str, Callable[..., object]] = {
+        "write": write_memories,
+        "read": retrieve_twice,
+        "turns": finish_turns,
+    }
     sys.stdout.buffer.write(msgspec.json.encode(acts[act](*arguments)))

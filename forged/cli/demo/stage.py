@@ -38,7 +38,7 @@ _MODEL_VARIABLES = (
 
 
 class DemoFailed(click.ClickException):
-    """Raised when a step has an unexpected result."""
+    """Raised when a step of the demo has an unexpected result; forgectl exits with EX_SOFTWARE."""
 
     exit_code = os.EX_SOFTWARE
 
@@ -55,6 +55,7 @@ class Stage(msgspec.Struct, frozen=True):
 
     @property
     def workspace(self) -> str:
+        """Path of the scratch repository, as the client sends it."""
         return str(self.repo)
 
     def log_text(self) -> str:
@@ -62,18 +63,21 @@ class Stage(msgspec.Struct, frozen=True):
         return self.log.read_text(errors="replace")
 
     def memories(self) -> tuple[MemoryRecord, ...]:
+        """Return the memories that the daemon lists for the scratch repository."""
         return self.client.list(self.workspace).memories
 
     def agent(self, act: str, *arguments: str) -> bytes:
-        """Run an agent process and return its output."""
+        """Run an act of the demo's agent in a process of its own; return its JSON output."""
         command = (sys.executable, "-m", "forged.cli.demo.agent", act, self.workspace, *arguments)
         return self._run("the agent process", command)
 
     def git(self, *arguments: str) -> None:
+        """Run git in the repository, with the demo's own author."""
         user = ("-c", "user.name=demo", "-c", "user.email=demo@localhost")
         self._run(f"git {arguments[0]}", ("git", "-C", self.workspace, *user, *arguments))
 
     def _run(self, name: str, command: Sequence[str]) -> bytes:
+        """Run a program in the scratch HOME; return its output. Raises DemoFailed if it fails."""
         done = subprocess.run(
             command, env=self.env, cwd=self.home, capture_output=True, timeout=60, check=False
         )
@@ -110,7 +114,7 @@ def new_stage(call: Invocation) -> Iterator[Stage]:
             **{name: call.environ[name] for name in _MODEL_VARIABLES if name in call.environ},
         }
         try:
-            with daemon(env, log) as process, Client(env["FORGED_SOCKET"], timeout_s=VISIBLE_S) as client:
+            with run_daemon(env, log) as process, Client(env["FORGED_SOCKET"], timeout_s=VISIBLE_S) as client:
                 stage = Stage(home, repo, env, process, log, client)
                 if has_git():
                     stage.git("init", "-q")
@@ -120,10 +124,12 @@ def new_stage(call: Invocation) -> Iterator[Stage]:
 
 
 def has_git() -> bool:
+    """Return True if git is installed."""
     return shutil.which("git") is not None
 
 
 def expect(is_true: bool, promise: str) -> None:
+    """Print a promise that was kept. Raises DemoFailed if it was not."""
     if not is_true:
         raise DemoFailed(f"failed: {promise}")
     click.echo(f"  ok: {promise}")
@@ -143,17 +149,17 @@ def wait_until(check: Callable[[], bool], complaint: Callable[[], str], within_s
 
 
 class NotStarted(ForgedError):  # noqa: N818 - reads as the state it names
-    """Raised when the daemon does not start; the message ends with its log."""
+    """Raised when the daemon of the demo does not answer in time; the message ends with its log."""
 
 
 @contextmanager
-def daemon(env: Mapping[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+def run_daemon(env: Mapping[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Start a daemon, and kill it at the end of the block if it still runs.
 
     `env` is all of its environment, HOME and FORGED_SOCKET included. Raises NotStarted.
     """
     with ExitStack() as ends:
-        with log.open("wb") as output, _delayed_signals():
+        with log.open("wb") as output, _delay_signals():
             process = subprocess.Popen(
                 [sys.executable, "-m", "forged", "serve"],
                 env=dict(env),
@@ -163,20 +169,20 @@ def daemon(env: Mapping[str, str], log: Path) -> Iterator[subprocess.Popen[bytes
                 stderr=output,
                 start_new_session=True,
             )
-            ends.callback(_end, process)
-        _wait_for(env["FORGED_SOCKET"], process, log)
+            ends.callback(_kill, process)
+        _wait_until_ready(env["FORGED_SOCKET"], process, log)
         yield process
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill the daemon and its children."""
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a daemon and its children."""
     if process.poll() is None:
         os.killpg(os.getpgid(process.pid), signal.SIGKILL)
     process.wait()
 
 
 @contextmanager
-def _delayed_signals() -> Iterator[None]:
+def _delay_signals() -> Iterator[None]:
     """Delay SIGINT and SIGTERM until the block, which starts a process, has ended."""
     # A signal during the start would leave the process behind. Only the main thread runs signal handlers.
     if threading.current_thread() is not threading.main_thread():
@@ -196,7 +202,8 @@ def _delayed_signals() -> Iterator[None]:
             signal.raise_signal(number)
 
 
-def _wait_for(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
+def _wait_until_ready(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    """Wait until the daemon answers a ping. Raises NotStarted with the end of its log."""
     deadline = time.monotonic() + _READY_S
     with Client(address, timeout_s=_READY_S) as client:
         while client.ping().status != "ok":

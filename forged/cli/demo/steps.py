@@ -13,9 +13,9 @@ import msgspec
 from click import echo
 
 from forged.cli.call import Invocation
-from forged.cli.demo.agent import MEMORIES, TURNS, Finished, Read, WriteTimes
+from forged.cli.demo.agent import MEMORIES, TURNS, FinishedTurns, RetrievedTurn, WriteTimes
 from forged.cli.demo.stage import Stage, expect, has_git, new_stage, wait_until
-from forged.cli.status import classifier_name, indexes
+from forged.cli.status import classifier_name, index_names
 from forged.cli.status_summary import status_lines
 from forged.cli.terminal import escape
 
@@ -34,21 +34,22 @@ def demo_command(call: Invocation) -> None:
     """Show forged in a scratch directory, with a real daemon."""
     began = time.perf_counter()
     with new_stage(call) as stage:
-        _play(stage)
+        _run_steps(stage)
     echo(f"\nDone in {time.perf_counter() - began:.1f} s; the scratch directory was removed.")
 
 
-def _play(stage: Stage) -> None:
+def _run_steps(stage: Stage) -> None:
+    """Run the ten steps of the demo. Raises DemoFailed at the first unexpected result."""
     echo("\n1. Start a daemon with keyword search only")
     pid = stage.daemon.pid
     echo(f"  pid {pid}, on a Unix socket; HOME and repository are empty scratch directories")
-    ids = _agent_remembers(stage)
-    _person_edits_a_file(stage, ids["logging"])
-    newer = _decision_changes(stage, ids["migrations"])
-    _branch_comes_and_goes(stage)
-    _another_agent_asks(stage, ids["migrations"], newer)
-    _edge_is_followed(stage, ids["prepared"], ids["pool"])
-    _turns_become_memories(stage)
+    ids = _save_memories(stage)
+    _edit_a_file(stage, ids["logging"])
+    newer = _replace_a_decision(stage, ids["migrations"])
+    _switch_branches(stage)
+    _retrieve_the_decision(stage, ids["migrations"], newer)
+    _follow_a_link(stage, ids["prepared"], ids["pool"])
+    _capture_turns(stage)
     echo("\n9. forgectl status")
     for line in status_lines(stage.client.status(stage.workspace)):
         echo(f"  {line}")
@@ -57,7 +58,8 @@ def _play(stage: Stage) -> None:
     echo(f"  exit code {code:d} after {took:.0f} ms; no process and no socket are left")
 
 
-def _agent_remembers(stage: Stage) -> dict[str, str]:
+def _save_memories(stage: Stage) -> dict[str, str]:
+    """Step 2: let an agent save four memories; return their ids by name."""
     echo("\n2. An agent saves four memories through the client library")
     done = msgspec.json.decode(stage.agent("write"), type=WriteTimes)
     for (_, scope, _, text), took in zip(MEMORIES, done.milliseconds, strict=True):
@@ -66,16 +68,18 @@ def _agent_remembers(stage: Stage) -> dict[str, str]:
     return done.ids
 
 
-def _person_edits_a_file(stage: Stage, memory_id: str) -> None:
+def _edit_a_file(stage: Stage, memory_id: str) -> None:
+    """Step 3: change a memory file, and wait until search finds the new text."""
     echo("\n3. You edit a memory file by hand; the daemon notices")
     file = stage.home / ".forge/memory" / f"{memory_id}.md"
     edited = file.with_suffix(".new")
     edited.write_text(file.read_text() + " Every line carries the request id.\n")
     edited.replace(file)
-    _visible(stage, "log lines with request id", memory_id, "request id")
+    _wait_for_search(stage, "log lines with request id", memory_id, "request id")
 
 
-def _decision_changes(stage: Stage, memory_id: str) -> str:
+def _replace_a_decision(stage: Stage, memory_id: str) -> str:
+    """Step 4: save a memory that supersedes another; return its id."""
     echo("\n4. A decision changes: a new version replaces the old one, which stays on disk")
     newer = stage.client.remember(
         stage.workspace,
@@ -89,7 +93,8 @@ def _decision_changes(stage: Stage, memory_id: str) -> str:
     return newer.memory_id
 
 
-def _branch_comes_and_goes(stage: Stage) -> None:
+def _switch_branches(stage: Stage) -> None:
+    """Step 5: write a memory on a branch, leave the branch, and return to it."""
     echo("\n5. You write a memory on a branch; it is there only while the branch is checked out")
     if not has_git():
         echo("  skipped: git is not installed")
@@ -100,34 +105,39 @@ def _branch_comes_and_goes(stage: Stage) -> None:
     trusted = stage.client.trust(stage.workspace, action="trust")
     expect(trusted.status == "ok", "you trust the repository, so files that you write there are used")
     (stage.repo / ".forge/memory/mem_flags.md").write_text(_BRANCH_MEMORY)
-    _visible(stage, "feature flags named after the ticket", "mem_flags", "ticket")
+    _wait_for_search(stage, "feature flags named after the ticket", "mem_flags", "ticket")
     stage.git("add", "--force", ".")  # git ignores what is named `mem_*.md` unless it is wanted
     stage.git("commit", "-q", "-m", "a memory of this branch")
     stage.git("checkout", "-q", "-")
-    _visible(stage, "feature flags named after the ticket", "mem_flags", None)
+    _wait_for_search(stage, "feature flags named after the ticket", "mem_flags", None)
     stage.git("checkout", "-q", "flags")
-    _visible(stage, "feature flags named after the ticket", "mem_flags", "ticket")
+    _wait_for_search(stage, "feature flags named after the ticket", "mem_flags", "ticket")
 
 
-def _another_agent_asks(stage: Stage, older: str, newer: str) -> None:
+def _retrieve_the_decision(stage: Stage, older: str, newer: str) -> None:
+    """Step 6: let another agent retrieve; it gets only the newer version."""
     echo("\n6. Another agent asks for the memories of a turn")
-    found = [hit.id for hit in _ask(stage, "How do we run database migrations?").reply.memories]
+    found = [
+        hit.id for hit in _retrieve_and_print(stage, "How do we run database migrations?").reply.memories
+    ]
     expect(newer in found, "the current version is found")
     expect(older not in found, "the old version is not injected")
 
 
-def _edge_is_followed(stage: Stage, asked_for: str, belonging: str) -> None:
+def _follow_a_link(stage: Stage, asked_for: str, belonging: str) -> None:
+    """Step 7: retrieve by a question that matches one memory; the linked one comes, too."""
     echo("\n7. A linked memory comes along")
-    hits = _ask(stage, "Why are prepared statements off?", mode="plain").reply.memories
+    hits = _retrieve_and_print(stage, "Why are prepared statements off?", mode="plain").reply.memories
     expect(hits[0].id == asked_for, "the answer is found by its keywords")
     by_link = (belonging, "link") in {(hit.id, hit.found.found_by) for hit in hits if hit.found}
     expect(by_link, "the memory on pgbouncer, which shares no word with the question, is found by a link")
 
 
-def _turns_become_memories(stage: Stage) -> None:
+def _capture_turns(stage: Stage) -> None:
+    """Step 8: let an agent finish turns, and wait until capture has saved memories of them."""
     echo("\n8. An agent finishes three turns; a worker decides what to save")
     before = {record.id for record in stage.memories()}
-    done = msgspec.json.decode(stage.agent("turns"), type=Finished)
+    done = msgspec.json.decode(stage.agent("turns"), type=FinishedTurns)
     for (question, _), took in zip(TURNS, done.milliseconds, strict=True):
         echo(f"  user: {question}  ({took:.2f} ms for the agent)")
     expect(done.delivered, "the daemon received all turns")
@@ -143,7 +153,7 @@ def _turns_become_memories(stage: Stage) -> None:
         owner = "for you" if record.scope == "user" else "for this repository"
         echo(f"    {escape(record.content.strip())}  ({owner}, {record.category})")
     expect(not any("night" in record.content for record in kept), "small talk is not saved")
-    asked = _ask(stage, "How do I check this Go error?")
+    asked = _retrieve_and_print(stage, "How do I check this Go error?")
     expect("errors.As" in asked.reply.text, "another agent gets it with its next turn")
 
 
@@ -155,26 +165,26 @@ def _has_saved(stage: Stage, *words: str) -> bool:
     return all(any(word in text for text in texts) for word in words)
 
 
-def _visible(stage: Stage, query: str, memory_id: str, text: str | None) -> None:
-    """Wait until a search finds the memory with `text` in it, or (None) no longer finds it."""
+def _wait_for_search(stage: Stage, query: str, memory_id: str, text: str | None) -> None:
+    """Wait until a search finds `text` in the memory or, with None, does not find the memory."""
 
-    def as_promised() -> bool:
+    def is_as_expected() -> bool:
         hits = stage.client.search(stage.workspace, query).memories
         found = next((hit.content for hit in hits if hit.id == memory_id), None)
         return found is None if text is None else found is not None and text in found
 
-    took = wait_until(as_promised, lambda: f"search does not follow the change of {memory_id}")
+    took = wait_until(is_as_expected, lambda: f"search does not follow the change of {memory_id}")
     echo(f"  search {'no longer finds' if text is None else 'finds'} it {took:.0f} ms after the change")
 
 
-def _ask(stage: Stage, message: str, mode: str = "block") -> Read:
+def _retrieve_and_print(stage: Stage, message: str, mode: str = "block") -> RetrievedTurn:
     """Retrieve for a message as an agent, and print the injected text."""
-    asked = msgspec.json.decode(stage.agent("read", message, mode), type=Read)
+    asked = msgspec.json.decode(stage.agent("read", message, mode), type=RetrievedTurn)
     reply = asked.reply
     echo(f"  user: {message}\n")
     for line in reply.text.splitlines():
         echo(f"    {escape(line)}")
-    echo(f"\n  {asked.milliseconds:.2f} ms for the agent; searched by {indexes(reply.indexes)}")
+    echo(f"\n  {asked.milliseconds:.2f} ms for the agent; searched by {index_names(reply.indexes)}")
     expect(reply.status == "ok", "the reply is ok" + (reply.reason and f" ({reply.reason})"))
     expect(asked.cached, "the second call of the same turn came from the cache")
     return asked

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import click
 
-from forged.cli.call import Invocation, daemon, show
-from forged.cli.commands import asks
+from forged.cli.call import Invocation, open_client, show
+from forged.cli.commands import with_daemon_options
 from forged.cli.doctor import agents, checks, drift, endpoints, machine, service, summary
 from forged.cli.doctor.checks import FAIL, WARN, Check
 from forged.cli.exits import CONFIGURATION, UNAVAILABLE, Stop
@@ -23,39 +23,40 @@ _ABOUT_SETTINGS = {"configuration", "embedding key", "llm key", "socket"}
 @click.command("doctor")
 @click.option("--try", "tries", is_flag=True, help="Make one real call to each model at an endpoint.")
 @click.option("--all", "each", is_flag=True, help="List each finding, also similar ones.")
-@asks
+@with_daemon_options
 def doctor_command(call: Invocation, *, tries: bool, each: bool) -> None:
     """Check the installation, and print a fix for each problem.
 
     Exit code 0 if nothing failed, 78 for a wrong configuration, else 69.
     """
-    found = _once(examine(call, tries=tries))
+    found = _without_duplicates(examine(call, tries=tries))
     show(call, {"checks": found}, summary.lines(found, call.paint, each=each))
     sys.exit(verdict(found))
 
 
 def examine(call: Invocation, *, tries: bool = False) -> Iterator[Check]:
-    """Yield all findings: interpreter, configuration, socket, daemon, roots, kernel."""
+    """Run all checks of doctor and yield their findings; with `tries` the daemon calls each model."""
     yield from checks.interpreter()
     yield from drift.configuration(call.environ)
     yield from checks.address(call.environ)
     yield from service.service(call)
-    yield from _daemon(call, tries=tries)
+    yield from _check_daemon(call, tries=tries)
     yield from machine.machine(call.environ)
     yield from checks.inotify()
 
 
 def verdict(found: tuple[Check, ...]) -> int:
-    """Return the exit code for the findings."""
+    """Return the exit code for findings: 0 without a failure, 78 for the configuration, else 69."""
     failed = {check.name for check in found if check.level == FAIL}
     if failed & _ABOUT_SETTINGS:
         return CONFIGURATION
     return UNAVAILABLE if failed else 0
 
 
-def _daemon(call: Invocation, *, tries: bool) -> Iterator[Check]:
+def _check_daemon(call: Invocation, *, tries: bool) -> Iterator[Check]:
+    """Check the daemon and its status report; if it does not answer, yield that with a fix."""
     try:
-        with daemon(call) as client:
+        with open_client(call) as client:
             report = client.status(call.workspace)
             trials = client.try_endpoints().trials if tries else None
     except Stop as stop:
@@ -77,13 +78,13 @@ def _daemon(call: Invocation, *, tries: bool) -> Iterator[Check]:
     yield from checks.scopes(report)
     yield from checks.roots(report)
     yield from checks.capture(report)
-    yield from endpoints.known(report)
+    yield from endpoints.reported(report)
     yield from endpoints.server(report)
     if trials is not None:
         yield from endpoints.tried(trials)
     yield from agents.agents(call, report.agents)
 
 
-def _once(found: Iterator[Check]) -> tuple[Check, ...]:
+def _without_duplicates(found: Iterator[Check]) -> tuple[Check, ...]:
     """Drop duplicate findings: the daemon warns of files that were just checked."""
     return tuple({(check.level, check.detail): check for check in reversed(tuple(found))}.values())[::-1]

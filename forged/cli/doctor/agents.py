@@ -37,8 +37,9 @@ def agents(call: Invocation, seen: Sequence[AgentReport]) -> Iterator[Check]:
 
 
 def _connection_check(state: AgentState, seen: AgentReport | None) -> Check:
+    """Check that an installed agent is connected, and that it may run the hooks."""
     if state.connection == "connected" and state.trust != "missing":
-        return Check(_NAME, OK, f"{state.title}: connected, {_activity(seen)}")
+        return Check(_NAME, OK, f"{state.title}: connected, {_activity_text(seen)}")
     if state.connection == "connected":
         detail = f"{state.title}: connected, but it runs no hooks before you trust them"
         return Check(_NAME, WARN, detail, TRUST_HOOKS)
@@ -48,7 +49,8 @@ def _connection_check(state: AgentState, seen: AgentReport | None) -> Check:
     return Check(_NAME, level, f"{state.title}: {state.detail}", state.remedy)
 
 
-def _activity(seen: AgentReport | None) -> str:
+def _activity_text(seen: AgentReport | None) -> str:
+    """Return the time of an agent's last event, and today's injected and saved memories, as one text."""
     if seen is None or not seen.last_event:
         return "no event yet"
     injected = counted(seen.injected_today, "memory", "memories")
@@ -56,6 +58,7 @@ def _activity(seen: AgentReport | None) -> str:
 
 
 def _hook_failures(state: AgentState, seen: AgentReport | None) -> Iterator[Check]:
+    """Yield a warning if hooks of an agent failed today."""
     if seen is not None and seen.failed_today:
         detail = (
             f"{state.title}: {counted(seen.failed_today, 'hook')} failed today, the last: {seen.last_failure}"

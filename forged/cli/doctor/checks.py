@@ -57,7 +57,7 @@ _NOT_CAPTURING = {
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One finding. `level` is ok, warn or FAIL; `fix` is empty if nothing is wrong.
+    """One finding of doctor. `level` is ok, warn or FAIL; `fix` is empty if nothing is wrong.
 
     `about` is the file or memory at the beginning of `detail`, where findings of many files may be alike.
     """
@@ -92,11 +92,11 @@ def address(environ: Mapping[str, str]) -> Iterator[Check]:
         yield Check("socket", FAIL, str(error), "set FORGED_SOCKET to a short absolute path")
         return
     for name, place in (("socket", path), ("socket directory", os.path.dirname(path))):
-        yield _private(name, place)
+        yield _check_private(name, place)
 
 
 def reached(report: StatusReport) -> Iterator[Check]:
-    """Check version, state and warnings of the daemon."""
+    """Check version, state and warnings of a daemon that answered."""
     yield Check("daemon", OK, f"forged {report.version}, pid {report.pid}, {report.socket}")
     if differs := skew(report.version, report.build):
         yield Check("version", WARN, differs.partition(";")[0], "`forgectl restart`")
@@ -109,7 +109,7 @@ def reached(report: StatusReport) -> Iterator[Check]:
 
 
 def gate(report: StatusReport) -> Iterator[Check]:
-    """Report the model, and the state of the gate."""
+    """Yield findings on the embedding model, and on the gate that decides about injections."""
     model = report.embedding_model or "none"
     engine = f", run by {report.engine}" if report.engine else ""
     yield Check("model", OK, f"strategy {report.strategy}, embedding model {model}{engine}")
@@ -124,7 +124,7 @@ def gate(report: StatusReport) -> Iterator[Check]:
 
 
 def scopes(report: StatusReport) -> Iterator[Check]:
-    """Report where each scope is stored, and how long."""
+    """Yield a finding on each scope: where its memories are stored, and how long."""
     for name, facts in scope_facts(report.scopes) if report.scopes else ():
         yield Check(f"scope {name}", OK, facts)
 
@@ -132,8 +132,8 @@ def scopes(report: StatusReport) -> Iterator[Check]:
 def roots(report: StatusReport) -> Iterator[Check]:
     """Check directory, watch, trust, index and files of every root."""
     for root in report.roots:
-        yield _directory(root)
-        yield _watch(root)
+        yield _check_directory(root)
+        yield _check_watch(root)
         if root.notice:
             yield Check("trust", WARN, f"{root.root}: {root.notice}", _command_in(root.notice))
         elif root.scope == "repo" and root.trust:
@@ -222,8 +222,8 @@ def _inotify_in_use() -> dict[str, int]:
     return {"max_user_instances": instances, "max_user_watches": watches}
 
 
-def _given_back(path: str, top: str) -> str:
-    """Return the fix where a folder below a root belongs to another user; else empty."""
+def _ownership_fix(path: str, top: str) -> str:
+    """Return the fix if a folder from `path` up to `top` belongs to another user, else ""."""
     place, ours = path, ""
     while place != top:
         with contextlib.suppress(OSError):
@@ -239,7 +239,8 @@ def _command_in(text: str, command: re.Pattern[str] = _COMMAND) -> str:
     return named.group() if named else ""
 
 
-def _private(name: str, path: str) -> Check:
+def _check_private(name: str, path: str) -> Check:
+    """Check that a path belongs to this user and is closed to others."""
     try:
         found = os.lstat(path)
     except OSError as error:
@@ -254,8 +255,8 @@ def _private(name: str, path: str) -> Check:
     return Check(name, OK, path)
 
 
-def _watch(root: RootReport) -> Check:
-    """Check how file changes of a root are noticed."""
+def _check_watch(root: RootReport) -> Check:
+    """Check that file changes of a root are watched, and not found by polling."""
     if root.watch.startswith("polling"):
         fix = "raise fs.inotify.max_user_watches and max_user_instances, then `forgectl restart`"
         return Check("watcher", WARN, f"{root.root}: {root.watch}", fix)
@@ -264,7 +265,8 @@ def _watch(root: RootReport) -> Check:
     return Check("watcher", OK, f"{root.root}: {root.watch}, {counted(root.watches, 'watch', 'watches')}")
 
 
-def _directory(root: RootReport) -> Check:
+def _check_directory(root: RootReport) -> Check:
+    """Check that a root's memory folder can be read and written, and not written by all users."""
     path = root.directory
     name = f"{root.scope} memories"
     try:
@@ -272,12 +274,12 @@ def _directory(root: RootReport) -> Check:
     except FileNotFoundError:
         return Check(name, OK, f"{path} is created at the first write")
     except OSError as error:
-        fix = _given_back(path, root.root) or "make it a directory that you can read"
+        fix = _ownership_fix(path, root.root) or "make it a directory that you can read"
         return Check(name, FAIL, f"{path}: {error.strerror}", fix)
     if not stat.S_ISDIR(mode):
         return Check(name, FAIL, f"{path} is not a directory", "move it away")
     if not os.access(path, os.W_OK):
-        fix = _given_back(path, root.root) or f"chmod u+w {path}"
+        fix = _ownership_fix(path, root.root) or f"chmod u+w {path}"
         return Check(name, WARN, f"{path} cannot be written", fix)
     if mode & stat.S_IWOTH:
         return Check(name, WARN, f"{path} can be written by all users", f"chmod o-w {path}")

@@ -20,7 +20,7 @@ from forged_client.protocol import SettingReport, StatusReport
 
 
 def configuration(environ: Mapping[str, str]) -> Iterator[Check]:
-    """Check the file, the models and their keys."""
+    """Check the configuration file, its models, and the keys of their endpoints."""
     path = config.config_path(environ)
     try:
         loaded = config.load(environ)
@@ -31,24 +31,25 @@ def configuration(environ: Mapping[str, str]) -> Iterator[Check]:
     yield Check("configuration", OK, str(path) if there else f"no file at {path}: defaults are used")
     for warning in loaded.warnings:
         yield Check("configuration", WARN, warning, f"edit {path}")
-    yield from _models(loaded.config, environ)
+    yield from _check_models(loaded.config, environ)
 
 
-def _models(chosen: config.Config, environ: Mapping[str, str]) -> Iterator[Check]:
+def _check_models(chosen: config.Config, environ: Mapping[str, str]) -> Iterator[Check]:
+    """Check the embedding model, the classifier, and the keys of their endpoints."""
     memory = chosen.memory
     if not needs_endpoint(memory.embedding_model):
-        yield _embedding_here(chosen, environ)
+        yield _check_local_embedding(chosen, environ)
     else:
         detail = f"{memory.embedding_model} at {config.shown_url(memory.embedding_base_url)}"
         yield Check("embedding", OK, f"{detail} (`forgectl doctor --try` calls it)")
-        yield _key("embedding key", "memory.embedding_api_key", chosen, environ)
-    yield _classifier(chosen)
-    if asks_chat(chosen):
-        yield _key("llm key", "llm.api_key", chosen, environ)
+        yield _check_key("embedding key", "memory.embedding_api_key", chosen, environ)
+    yield _check_classifier(chosen)
+    if uses_chat_endpoint(chosen):
+        yield _check_key("llm key", "llm.api_key", chosen, environ)
 
 
-def _embedding_here(chosen: config.Config, environ: Mapping[str, str]) -> Check:
-    """Check an embedding model without an endpoint."""
+def _check_local_embedding(chosen: config.Config, environ: Mapping[str, str]) -> Check:
+    """Check an embedding model without an endpoint: built in, or complete on this machine."""
     memory, name = chosen.memory, chosen.embedder
     if not name:
         return Check("embedding", OK, "none: retrieval is off; no endpoint is used")
@@ -62,12 +63,12 @@ def _embedding_here(chosen: config.Config, environ: Mapping[str, str]) -> Check:
         return Check("embedding", OK, f"{shown}; no endpoint is used{more}")
     lacking = config.missing(name, config.model_folder(name, memory.embedding_model_dir, environ))
     if lacking is None:
-        return _running_here(shown, name)
+        return _check_local_engine(shown, name)
     return Check("embedding", WARN, f"{shown}: {lacking.what}, so search uses keywords only", lacking.remedy)
 
 
-def _running_here(shown: str, name: str) -> Check:
-    """Report a complete model, and the engine of the local one."""
+def _check_local_engine(shown: str, name: str) -> Check:
+    """Check a complete local model: a warning if its engine is the slow one."""
     if name != config.LOCAL:
         return Check("embedding", OK, f"{shown}; runs in process, no endpoint is used")
     lacking = config.lacks_onnxruntime()
@@ -76,19 +77,20 @@ def _running_here(shown: str, name: str) -> Check:
     return Check("embedding", WARN if lacking else OK, detail, lacking)
 
 
-def _classifier(chosen: config.Config) -> Check:
+def _check_classifier(chosen: config.Config) -> Check:
     """Report the classifier, and the endpoint that it sends turns to."""
     if not chosen.capture.enabled:
         return Check("classifier", OK, "none: capture.enabled is false")
     if config.is_program(chosen.classifier):
-        return _program(chosen)
+        return _check_program(chosen)
     if not needs_endpoint(chosen.classifier):
         return Check("classifier", OK, f"{chosen.classifier}; no endpoint is used")
     detail = f"{chosen.classifier} at {config.shown_url(chosen.llm.base_url)}"
     return Check("classifier", OK, f"{detail} (`forgectl doctor --try` calls it)")
 
 
-def _program(chosen: config.Config) -> Check:
+def _check_program(chosen: config.Config) -> Check:
+    """Check that the program of the classifier is configured and can be run."""
     name, command = chosen.classifier, shlex.split(chosen.llm.command)
     if not command:
         remedy = f"`forgectl config classifier {name}` prints the lines to add"
@@ -100,19 +102,20 @@ def _program(chosen: config.Config) -> Check:
     return Check("classifier", OK, f"{name} by {command[0]} (`forgectl doctor --try` calls it)")
 
 
-def asks_chat(chosen: config.Config) -> bool:
-    """Return True if a chat model at the endpoint is used."""
+def uses_chat_endpoint(chosen: config.Config) -> bool:
+    """Return True if the configuration names a chat model at an endpoint."""
     models = (chosen.memory.retrieval_model, chosen.memory.classifier_model, chosen.llm.model)
     return any(map(needs_endpoint, models))
 
 
 def needs_endpoint(model: str) -> bool:
-    """Return True if a model is used at an endpoint."""
+    """Return True if a model of this name is called at an endpoint, and not run on this machine."""
     named = model not in {"", "auto"} and not model.startswith("builtin:")
     return named and not config.runs_in_process(model) and not config.is_program(model)
 
 
-def _key(label: str, name: config.KeyName, chosen: config.Config, environ: Mapping[str, str]) -> Check:
+def _check_key(label: str, name: config.KeyName, chosen: config.Config, environ: Mapping[str, str]) -> Check:
+    """Check that the key of an endpoint can be read, and that the daemon sees it, too."""
     try:
         found = config.endpoint_key(name, chosen, environ)
         form, _, target = config.key_reference(name, chosen, environ).partition(":")
@@ -132,22 +135,22 @@ _Pair = tuple[Setting, SettingReport]
 
 
 def in_use(report: StatusReport, environ: Mapping[str, str]) -> Iterator[Check]:
-    """Check that the daemon uses this configuration; name keys that differ."""
+    """Check that the daemon uses the configuration of this shell; name the keys that differ."""
     try:
         loaded = config.load(environ)
     except ConfigError:
         return  # `configuration` reports it
     newer, foreign = [], []
-    for mine, theirs in _differing(loaded, report):
-        if not _is_of_an_environment(mine, theirs):
+    for mine, theirs in _differing_settings(loaded, report):
+        if not _is_from_environment(mine, theirs):
             newer.append((mine, theirs))
         elif _is_used(mine.key, loaded.config):
             foreign.append((mine, theirs))
     if newer:
         fix = "`forgectl rebuild` loads the new one"
-        yield Check(_NAME, WARN, f"the daemon uses an older configuration: {_named(newer)}", fix)
+        yield Check(_NAME, WARN, f"the daemon uses an older configuration: {_describe(newer)}", fix)
     if foreign:
-        detail = f"the daemon was started with other variables than those of this shell: {_named(foreign)}"
+        detail = f"the daemon was started with other variables than those of this shell: {_describe(foreign)}"
         fix = (
             f"write it into {config.config_path(environ)}, or restart the daemon from "
             "this shell (`forgectl stop`, then any command)"
@@ -157,7 +160,8 @@ def in_use(report: StatusReport, environ: Mapping[str, str]) -> Iterator[Check]:
         yield Check(_NAME, OK, "the daemon uses the same")
 
 
-def _differing(loaded: config.Loaded, report: StatusReport) -> Iterator[_Pair]:
+def _differing_settings(loaded: config.Loaded, report: StatusReport) -> Iterator[_Pair]:
+    """Yield the settings that differ, each as it is here and as the daemon reports it."""
     here = {setting.key: setting for setting in loaded.settings}
     for theirs in report.settings:
         mine = here.get(theirs.key)
@@ -173,18 +177,20 @@ def _are_defaults(mine: Setting, theirs: SettingReport) -> bool:
     return mine.origin.startswith("default") and theirs.origin.startswith("default")
 
 
-def _is_of_an_environment(mine: Setting, theirs: SettingReport) -> bool:
+def _is_from_environment(mine: Setting, theirs: SettingReport) -> bool:
+    """Return True if a variable sets the key on either side."""
     return mine.origin.startswith("environment") or theirs.origin.startswith("environment")
 
 
 def _is_used(key: str, chosen: config.Config) -> bool:
-    """Return False for an unused endpoint: shells have OPENAI_BASE_URL for other programs."""
+    """Return False for the URL or key of an endpoint that no model of the configuration uses."""
     if key in {"memory.embedding_base_url", "memory.embedding_api_key"}:
         return needs_endpoint(chosen.memory.embedding_model)
-    return key not in {"llm.base_url", "llm.api_key"} or asks_chat(chosen)
+    return key not in {"llm.base_url", "llm.api_key"} or uses_chat_endpoint(chosen)
 
 
-def _named(pairs: Sequence[_Pair]) -> str:
+def _describe(pairs: Sequence[_Pair]) -> str:
+    """Name the first settings that differ, with both values, and the number of others."""
     parts = [
         f"{mine.key} is {theirs.value or 'empty'} there and {mine.value or 'empty'} here"
         for mine, theirs in pairs[:_NAMED]

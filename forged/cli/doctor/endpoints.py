@@ -21,10 +21,12 @@ _FIXES = {
 _OTHERWISE = "see the log of that server; it is tried again automatically"
 
 
-def known(report: StatusReport) -> Iterator[Check]:
-    """Report the state of each model at an endpoint."""
+def reported(report: StatusReport) -> Iterator[Check]:
+    """Yield a finding for each model at an endpoint, with the state that the daemon reports."""
     for one in report.endpoints:
-        detail = f"{_named(one.model, one.host, one.uses)}: {one.state}, {', '.join(endpoint_facts(one))}"
+        detail = (
+            f"{_endpoint_name(one.model, one.host, one.uses)}: {one.state}, {', '.join(endpoint_facts(one))}"
+        )
         if one.state in {"failing", "slow"}:
             yield Check("endpoint", WARN, f"{detail}; {one.message}", _FIXES.get(one.reason, _OTHERWISE))
         else:
@@ -32,10 +34,10 @@ def known(report: StatusReport) -> Iterator[Check]:
 
 
 def tried(trials: Iterable[Trial]) -> Iterator[Check]:
-    """Report one test call to each model."""
+    """Yield a finding for each test call to a model at an endpoint."""
     found = tuple(trials)
     for one in found:
-        named = _named(one.model, one.host, one.uses)
+        named = _endpoint_name(one.model, one.host, one.uses)
         if one.ok:
             yield Check("endpoint tried", OK, f"{named}: answered in {one.took_ms:,.0f} ms")
         else:
@@ -46,7 +48,7 @@ def tried(trials: Iterable[Trial]) -> Iterator[Check]:
 
 
 def server(report: StatusReport) -> Iterator[Check]:
-    """Report the state of the team's server, and each problem."""
+    """Yield findings on the state and the problems of the team's server."""
     if (shared := report.shared) is None:
         return
     yield Check("shared", OK, f"{shared.server}: {shared.state}, {', '.join(shared_facts(shared))}")
@@ -54,5 +56,6 @@ def server(report: StatusReport) -> Iterator[Check]:
         yield Check("shared", WARN, trouble, "`forgectl shared doctor` checks the server itself")
 
 
-def _named(model: str, host: str, uses: Iterable[str]) -> str:
+def _endpoint_name(model: str, host: str, uses: Iterable[str]) -> str:
+    """Return model, host and uses of an endpoint as one text."""
     return f"{model} at {host} ({', '.join(uses)})"

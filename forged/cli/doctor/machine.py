@@ -41,7 +41,7 @@ def machine(environ: Mapping[str, str]) -> Iterator[Check]:
 
 def state(folder: str) -> Check:
     """Check that the daemon can write its state, and that other users cannot read it."""
-    path, there = os.path.join(folder, STATE_NAME), _nearest(folder)
+    path, there = os.path.join(folder, STATE_NAME), _nearest_existing(folder)
     if not os.access(there, os.W_OK | os.X_OK):
         fix = f"chmod u+rwx {there}, or set XDG_STATE_HOME to a writable folder of yours"
         return Check("state", FAIL, f"{there} cannot be written, so nothing can be saved", fix)
@@ -61,7 +61,7 @@ def disk(*folders: str) -> Iterator[Check]:
     """Check the free space of each disk."""
     seen = set()
     for folder in folders:
-        there = _nearest(folder)
+        there = _nearest_existing(folder)
         try:
             room, device = os.statvfs(there), os.stat(there).st_dev
         except OSError as error:
@@ -81,7 +81,7 @@ def disk(*folders: str) -> Iterator[Check]:
 def log(path: str) -> Check:
     """Count warnings in the last lines of the log, and quote the latest."""
     try:
-        lines = LogFile(path).last(_LINES)
+        lines = LogFile(path).read_last(_LINES)
     except OSError as error:
         return Check("log", WARN, f"{path}: {error.strerror}", f"chmod u+rw {path}")
     troubles = [line for line in lines if _TROUBLE.match(line)]
@@ -94,7 +94,7 @@ def log(path: str) -> Check:
     return Check("log", WARN, detail, "`forgectl logs` shows them; old ones need no action")
 
 
-def _nearest(folder: str) -> str:
+def _nearest_existing(folder: str) -> str:
     """Return the folder, or the nearest existing one above it."""
     while not os.path.lexists(folder) and folder != "/":
         folder = os.path.dirname(folder)

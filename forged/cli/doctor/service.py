@@ -29,10 +29,10 @@ def service(call: Invocation) -> Iterator[Check]:
     elif not any(unit.is_socket and unit.is_active for unit in found.units):
         yield Check("service", WARN, "systemd does not listen on the socket", _INSTALL)
     elif not odd:
-        yield Check("service", OK, _listening(found))
+        yield Check("service", OK, _listening_text(found))
 
 
-def _listening(found: ServiceStatus) -> str:
-    """Name the unit files that a person changed."""
+def _listening_text(found: ServiceStatus) -> str:
+    """Say that systemd listens, and name the unit files that a person changed."""
     own = [file.path for file in found.files if file.state != UnitFileState.CURRENT]
     return f"systemd listens; changed by you: {', '.join(own)}" if own else "systemd listens"

@@ -21,25 +21,25 @@ _OTHER = "other reasons"
 
 
 def lines(found: Sequence[Check], paint: Painter, *, each: bool) -> Iterator[str]:
-    """Return the findings in order, similar ones at the first of them; with `each` all separately."""
-    for alike in [[check] for check in found] if each else _kinds(found):
+    """Format findings as lines, similar ones grouped at the first of them; with `each` one by one."""
+    for alike in [[check] for check in found] if each else _group_similar(found):
         if len(alike) <= _NAMED:
             for check in alike:
-                yield from _one(check, paint)
+                yield from _finding_lines(check, paint)
         else:
-            yield from _many(alike, paint)
+            yield from _group_lines(alike, paint)
 
 
-def _kinds(found: Sequence[Check]) -> list[list[Check]]:
-    """Group similar findings, and the rarest kinds of a place, in the order of their first."""
+def _group_similar(found: Sequence[Check]) -> list[list[Check]]:
+    """Group similar findings, and the rarest kinds of a folder, in the order of their first."""
     kinds: dict[tuple[str, ...], list[Check]] = {}
     for number, check in enumerate(found):
         # A finding without a file is its own kind.
-        kind = (*_place(check), _NUMBER.sub("0", _reason(check))) if check.about else (str(number),)
+        kind = (*_group_key(check), _NUMBER.sub("0", _reason_text(check))) if check.about else (str(number),)
         kinds.setdefault(kind, []).append(check)
     together: list[list[Check]] = []
-    for place in dict.fromkeys(_place(alike[0]) for alike in kinds.values()):
-        here = [alike for alike in kinds.values() if _place(alike[0]) == place]
+    for place in dict.fromkeys(_group_key(alike[0]) for alike in kinds.values()):
+        here = [alike for alike in kinds.values() if _group_key(alike[0]) == place]
         here.sort(key=len, reverse=True)
         rest = [check for alike in here[_KINDS:] for check in alike] if place[-1] else []
         together += [*here[:_KINDS], rest] if len(rest) > _NAMED else here
@@ -47,31 +47,36 @@ def _kinds(found: Sequence[Check]) -> list[list[Check]]:
     return sorted(together, key=lambda alike: order[id(alike[0])])
 
 
-def _place(check: Check) -> tuple[str, str, str, str]:
+def _group_key(check: Check) -> tuple[str, str, str, str]:
+    """Return the parts that similar findings share: level, name, fix, and folder of the file."""
     return check.level, check.name, check.fix, os.path.dirname(check.about) if check.about else ""
 
 
-def _reason(check: Check) -> str:
+def _reason_text(check: Check) -> str:
+    """Return the detail of a finding without the file at its beginning."""
     return check.detail.removeprefix(f"{check.about}: ")
 
 
-def _one(check: Check, paint: Painter) -> Iterator[str]:
-    yield f"{_level(check, paint)}  {escape_line(check.name)}: {escape_line(check.detail)}"
+def _finding_lines(check: Check, paint: Painter) -> Iterator[str]:
+    """Yield a finding, and its fix on a second line."""
+    yield f"{_level_text(check, paint)}  {escape_line(check.name)}: {escape_line(check.detail)}"
     if check.fix:
         yield f"      fix: {escape_line(check.fix)}"
 
 
-def _many(alike: Sequence[Check], paint: Painter) -> Iterator[str]:
+def _group_lines(alike: Sequence[Check], paint: Painter) -> Iterator[str]:
+    """Yield many similar findings as one: their number, reason, first names, and fix."""
     first, folder = alike[0], os.path.dirname(alike[0].about)
-    reasons = {_NUMBER.sub("0", _reason(check)) for check in alike}
-    why = _reason(first) if len(reasons) == 1 else _OTHER
+    reasons = {_NUMBER.sub("0", _reason_text(check)) for check in alike}
+    why = _reason_text(first) if len(reasons) == 1 else _OTHER
     where = f" in {escape_line(folder)}" if folder else ""
-    yield f"{_level(first, paint)}  {escape_line(first.name)}: {len(alike):,}{where}: {escape_line(why)}"
+    yield f"{_level_text(first, paint)}  {escape_line(first.name)}: {len(alike):,}{where}: {escape_line(why)}"
     names = listed(os.path.basename(check.about) for check in alike[:_NAMED])
     yield f"      {names} and {len(alike) - _NAMED:,} more (`forgectl doctor --all` lists each)"
     if first.fix:
         yield f"      fix: {escape_line(first.fix)}"
 
 
-def _level(check: Check, paint: Painter) -> str:
+def _level_text(check: Check, paint: Painter) -> str:
+    """Return the level of a finding, padded and coloured."""
     return paint(_COLOURS[check.level], f"{check.level:<4}")

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import click
 
 from forged.cli.call import Invocation, show
-from forged.cli.commands import reads
+from forged.cli.commands import with_json_option
 from forged.cli.exits import NOT_DONE, NOT_RUNNING, OK
 from forged.cli.service.installing import install, uninstall
 from forged.cli.service.status import ServiceStatus, lingering, read_status
@@ -32,7 +32,7 @@ def service_command() -> None:
 @click.option(
     "--replace", "replaces", is_flag=True, help="Also overwrite units that a person wrote or changed."
 )
-@reads
+@with_json_option
 def install_command(call: Invocation, *, replaces: bool) -> None:
     """Write the user units and enable the socket: the first request starts the daemon."""
     _say_steps(call, install(call, replaces=replaces))
@@ -41,25 +41,26 @@ def install_command(call: Invocation, *, replaces: bool) -> None:
 
 
 @service_command.command("uninstall", short_help="Stop letting systemd run the daemon.")
-@reads
+@with_json_option
 def uninstall_command(call: Invocation) -> None:
     """Stop the daemon and its socket, and remove the units that `install` wrote."""
     _say_steps(call, uninstall(call))
 
 
 @service_command.command("status", short_help="Show the units and their state.")
-@reads
+@with_json_option
 def status_command(call: Invocation) -> None:
     """Show the unit files and their state in systemd.
 
     Exit code 1: they are not installed; 3: systemd does not listen on the socket.
     """
     found = read_status(call)
-    show(call, found, _lines(found))
-    sys.exit(_verdict(found))
+    show(call, found, _status_lines(found))
+    sys.exit(_status_exit_code(found))
 
 
 def _say_steps(call: Invocation, steps: Iterator[str]) -> None:
+    """Run steps and print each when it is done; with `--json` all at the end."""
     if call.as_json:
         say_json({"done": tuple(steps)})
         return
@@ -67,18 +68,20 @@ def _say_steps(call: Invocation, steps: Iterator[str]) -> None:
         say(escape_line(step))
 
 
-def _lines(found: ServiceStatus) -> Iterator[str]:
+def _status_lines(found: ServiceStatus) -> Iterator[str]:
+    """Yield the state of unit files, of units in systemd, and of lingering."""
     for file in found.files:
         yield f"{escape_line(file.path)}: {file.state}"
     if found.silence:
         yield escape_line(found.silence)
     else:
-        yield from columns((unit.name, _in_words(unit)) for unit in found.units)
+        yield from columns((unit.name, _unit_text(unit)) for unit in found.units)
     if found.lingering:
         yield f"lingering: {escape_line(found.lingering)}"
 
 
-def _in_words(unit: UnitState) -> str:
+def _unit_text(unit: UnitState) -> str:
+    """Return state, process id and restarts of a unit as one text."""
     facts = (
         f"{unit.active} ({unit.sub})",
         unit.enabled,
@@ -89,7 +92,8 @@ def _in_words(unit: UnitState) -> str:
     return escape_line(", ".join(filter(None, facts)))
 
 
-def _verdict(found: ServiceStatus) -> int:
+def _status_exit_code(found: ServiceStatus) -> int:
+    """Return 1 if a unit file is missing, 3 if systemd does not listen, else 0."""
     if any(file.state == UnitFileState.MISSING for file in found.files):
         return NOT_DONE
     return OK if any(unit.is_socket and unit.is_active for unit in found.units) else NOT_RUNNING

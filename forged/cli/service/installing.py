@@ -26,7 +26,7 @@ _LINKS = (f"sockets.target.wants/{SOCKET}", f"default.target.wants/{SERVICE}")
 
 
 def install(call: Invocation, *, replaces: bool = False) -> Iterator[str]:
-    """Write missing and outdated units, and let systemd listen."""
+    """Write missing and outdated units and let systemd listen; yield a sentence for each step."""
     manager = UserManager.find(call)
     if manager is None:
         why = "systemctl was not found, so nothing was installed; without a service the first client starts"
@@ -36,16 +36,16 @@ def install(call: Invocation, *, replaces: bool = False) -> Iterator[str]:
     _refuse_foreign(files, replaces=replaces)
     _verify(call, wanted)
     for file in files:
-        yield _put(file, wanted[os.path.basename(file.path)])
+        yield _write_unit(file, wanted[os.path.basename(file.path)])
     if silence := manager.silence():
         again = "run `forgectl service install` again in a login session"
         raise Stop("unavailable", f"the units are written, but {silence}; {again}")
     is_new = any(file.state != UnitFileState.CURRENT for file in files)
-    yield from _begin(call, manager, is_new=is_new)
+    yield from _start_listening(call, manager, is_new=is_new)
 
 
 def uninstall(call: Invocation) -> Iterator[str]:
-    """Stop and disable both units, and remove the files that `install` wrote."""
+    """Stop and disable both units and remove their files; yield a sentence for each step."""
     files = [file for file in unit_files(call) if file.state != UnitFileState.MISSING]
     if not files:
         yield "no unit of forged is installed"
@@ -54,8 +54,8 @@ def uninstall(call: Invocation) -> Iterator[str]:
     manager = UserManager.find(call)
     answers = manager is not None and not manager.silence()
     if manager is not None and answers:
-        yield from _end(call, manager)
-    for path in _links(files):
+        yield from _disable_units(call, manager)
+    for path in _unit_links(files):
         os.unlink(path)
         with contextlib.suppress(OSError):  # others have links there
             os.rmdir(os.path.dirname(path))
@@ -64,24 +64,27 @@ def uninstall(call: Invocation) -> Iterator[str]:
         os.unlink(file.path)
         yield f"removed {file.path}"
     if manager is not None and answers:
-        manager.do("daemon-reload")
+        manager.execute("daemon-reload")
 
 
 def _refuse_foreign(files: Sequence[UnitFile], *, replaces: bool) -> None:
+    """Raise Stop for a unit file that a person wrote or changed, unless `replaces` allows it."""
     for file in files:
         if file.state in {UnitFileState.CHANGED, UnitFileState.FOREIGN} and not (
-            replaces and _is_file(file.path)
+            replaces and _is_regular_file(file.path)
         ):
             overwrite = "`forgectl service install --replace` overwrites it, without the changes"
-            remedy = overwrite if _is_file(file.path) else "remove it"
+            remedy = overwrite if _is_regular_file(file.path) else "remove it"
             raise Stop("conflict", f"{file.path} is {file.state}, so nothing was done: {remedy}")
 
 
-def _is_file(path: str) -> bool:
+def _is_regular_file(path: str) -> bool:
+    """Return True if the path is a file and not a link."""
     return os.path.isfile(path) and not os.path.islink(path)
 
 
 def _verify(call: Invocation, wanted: Mapping[str, str]) -> None:
+    """Raise Stop if systemd refuses the units; print its warnings about them."""
     complaints, is_refused = units.complaints(call, wanted)
     if is_refused:
         raise Stop("unavailable", f"systemd refuses the units, so nothing was done: {complaints}")
@@ -89,22 +92,24 @@ def _verify(call: Invocation, wanted: Mapping[str, str]) -> None:
         tell(f"forgectl: systemd warns about the units: {complaints}")
 
 
-def _put(file: UnitFile, text: str) -> str:
+def _write_unit(file: UnitFile, text: str) -> str:
+    """Write a unit file unless it is up to date; return a sentence about it."""
     if file.state == UnitFileState.CURRENT:
         return f"{file.path} is up to date"
     units.replace(file.path, text)
     return f"{'wrote' if file.state == UnitFileState.MISSING else 'replaced'} {file.path}"
 
 
-def _begin(call: Invocation, manager: UserManager, *, is_new: bool) -> Iterator[str]:
+def _start_listening(call: Invocation, manager: UserManager, *, is_new: bool) -> Iterator[str]:
+    """Reload systemd and enable its socket where needed; yield a sentence for each step."""
     if is_new or any(manager.unit(name).is_outdated for name in UNITS):
-        manager.do("daemon-reload")
+        manager.execute("daemon-reload")
     socket = manager.unit(SOCKET)
     if socket.is_active and socket.enabled == "enabled":
         yield f"systemd listens at {manager.address}"
     else:
         yield from _make_room(call, manager)
-        manager.do("enable", "--now", SOCKET)
+        manager.execute("enable", "--now", SOCKET)
         yield f"enabled {SOCKET}: systemd listens at {manager.address}; the first request starts the daemon"
     if is_new and manager.unit(SERVICE).is_active:
         yield "the running daemon has the old settings; `forgectl restart` applies the new ones"
@@ -119,22 +124,23 @@ def _make_room(call: Invocation, manager: UserManager) -> Iterator[str]:
         yield f"stopped the daemon that ran without systemd, pid {ended}"
 
 
-def _end(call: Invocation, manager: UserManager) -> Iterator[str]:
+def _disable_units(call: Invocation, manager: UserManager) -> Iterator[str]:
+    """Stop and disable both units, drop vectors that systemd keeps; yield sentences about it."""
     was = manager.unit(SERVICE)
-    manager.do("disable", "--now", *UNITS)
+    manager.execute("disable", "--now", *UNITS)
     if systemd_version(call) >= _KEEPS_VECTORS:
         with contextlib.suppress(Stop):  # none are kept
-            manager.do("clean", "--what=fdstore", SERVICE)
+            manager.execute("clean", "--what=fdstore", SERVICE)
     yield f"disabled and stopped {' and '.join(UNITS)}"
     if was.pid:
         yield f"the daemon has ended, pid {was.pid}; the next client starts one without systemd"
     for name in UNITS:
         if manager.unit(name).active == "failed":
-            manager.do("reset-failed", name)
+            manager.execute("reset-failed", name)
 
 
-def _links(files: Sequence[UnitFile]) -> Iterator[str]:
-    """Yield the links to unit files that systemctl would remove if a manager answered."""
+def _unit_links(files: Sequence[UnitFile]) -> Iterator[str]:
+    """Yield the links that `systemctl enable` made to these unit files."""
     for file in files:
         for link in _LINKS:
             path = f"{os.path.dirname(file.path)}/{link}"

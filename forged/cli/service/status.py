@@ -8,7 +8,7 @@ import msgspec
 
 from forged.cli.call import Invocation
 from forged.cli.exits import Stop
-from forged.cli.service.units import UnitFileState, file_state, rendered
+from forged.cli.service.units import UnitFileState, file_state, render_units
 from forged.cli.user_manager import (
     UNITS,
     UnitState,
@@ -24,14 +24,14 @@ _LINGER_S = 5.0
 
 
 class UnitFile(msgspec.Struct, frozen=True):
-    """Path of a unit file and its state there."""
+    """Path of one of forged's systemd unit files, and the state of the file."""
 
     path: str
     state: UnitFileState
 
 
 class ServiceStatus(msgspec.Struct, frozen=True):
-    """State of files and units. `silence`: why systemd does not answer; `lingering`: yes, no, or unknown."""
+    """State of unit files, units and lingering; `silence` is the reason if systemd does not answer."""
 
     files: tuple[UnitFile, ...]
     units: tuple[UnitState, ...] = ()
@@ -50,23 +50,23 @@ def read_status(call: Invocation) -> ServiceStatus:
 
 
 def unit_files(call: Invocation) -> tuple[UnitFile, ...]:
-    """Compare each unit file with the one of this installation."""
+    """Return path and state of each unit file, compared with the text of this installation."""
     wanted, folder = wanted_units(call), unit_folder(call.environ)
     paths = {name: f"{folder}/{name}" for name in UNITS}
     return tuple(UnitFile(path, file_state(path, wanted[name])) for name, path in paths.items())
 
 
 def wanted_units(call: Invocation) -> dict[str, str]:
-    """Return the units of this installation. Raises Stop if its program `forged` is missing."""
+    """Return the text of each unit of this installation. Raises Stop if `forged` is missing."""
     if call.executable is None:
         raise Stop(
             "unavailable", "the program `forged` is missing next to forgectl: install forged-memory again"
         )
-    return rendered(call.executable, systemd_version(call))
+    return render_units(call.executable, systemd_version(call))
 
 
 def lingering(call: Invocation) -> str:
-    """Return yes or no: does the user's systemd outlive the last logout? Empty if unknown."""
+    """Return "yes" if the user's systemd outlives the last logout, "no" if not, "" if unknown."""
     loginctl = program(call, "loginctl")
     if not loginctl:
         return ""

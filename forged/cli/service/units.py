@@ -39,22 +39,25 @@ class UnitFileState(StrEnum):
     FOREIGN = "not written by forgectl"
 
 
-def rendered(executable: str, systemd: int) -> dict[str, str]:
-    """Render each unit by its name, for a program's absolute path and a version of systemd.
+def render_units(executable: str, systemd: int) -> dict[str, str]:
+    """Return the text of each unit by its name, for a program's path and a version of systemd.
 
     Raises Stop for a path that systemd cannot start.
     """
-    path = _for_systemd(executable)
-    return {name: _marked(for_version(_template(name).replace(_PLACE, path), systemd)) for name in UNITS}
+    path = _quote_for_systemd(executable)
+    return {
+        name: _with_digest_line(for_version(_unit_template(name).replace(_PLACE, path), systemd))
+        for name in UNITS
+    }
 
 
 def for_version(text: str, systemd: int) -> str:
-    """Enable the settings of a unit that this version of systemd knows."""
+    """Return a unit's text with the settings enabled that this version of systemd knows."""
     return _SINCE.sub(lambda line: line[2] if systemd >= int(line[1]) else line[0], text)
 
 
 def file_state(path: str, wanted: str) -> UnitFileState:
-    """Compare the file at `path` with the wanted text."""
+    """Return the state of the file at `path`, compared with the wanted text of the unit."""
     if not os.path.lexists(path):
         return UnitFileState.MISSING
     text = _read(path)
@@ -73,7 +76,7 @@ def complaints(call: Invocation, units: Mapping[str, str]) -> tuple[str, bool]:
         return "", False
     with tempfile.TemporaryDirectory(prefix="forged-units-") as folder:
         for name, text in units.items():
-            _write(f"{folder}/{name}", text)
+            _write_new_file(f"{folder}/{name}", text)
         environment = {
             **login_environment(call),
             "XDG_RUNTIME_DIR": folder,
@@ -91,7 +94,7 @@ def replace(path: str, text: str) -> None:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         fresh = f"{path}.{os.getpid()}.tmp"
         try:
-            _write(fresh, text)
+            _write_new_file(fresh, text)
             os.replace(fresh, path)
         except BaseException:
             if os.path.lexists(fresh):
@@ -101,7 +104,8 @@ def replace(path: str, text: str) -> None:
         raise Stop("unavailable", f"{path} cannot be written: {error.strerror}") from error
 
 
-def _write(path: str, text: str) -> None:
+def _write_new_file(path: str, text: str) -> None:
+    """Write a file that must not exist yet, and sync it."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
     with open(descriptor, "w", encoding="utf-8") as file:
         file.write(text)
@@ -109,16 +113,19 @@ def _write(path: str, text: str) -> None:
         os.fsync(descriptor)
 
 
-def _template(name: str) -> str:
+def _unit_template(name: str) -> str:
+    """Read the template of a unit from the package or the checkout."""
     found = next(file for folder in _FOLDERS if (file := folder / name).is_file())
     return found.read_text(encoding="utf-8")
 
 
-def _marked(text: str) -> str:
+def _with_digest_line(text: str) -> str:
+    """Return a unit's text below a comment with its digest."""
     return f"# Written by forgectl service install, sha256 {_digest(text)} of what follows.\n{text}"
 
 
 def _digest(text: str) -> str:
+    """Return the SHA-256 of a unit's text."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -132,8 +139,8 @@ def _read(path: str) -> str:
         return ""
 
 
-def _for_systemd(path: str) -> str:
-    """Quote a program's path for ExecStart=."""
+def _quote_for_systemd(path: str) -> str:
+    """Quote a program's path for ExecStart=. Raises Stop if systemd could not start it."""
     if not path.startswith("/") or re.search(r"[\"'\\\x00-\x1f\x7f]", path):
         raise Stop("unavailable", f"systemd cannot start {path!r}: install forged in another folder")
     escaped = path.replace("%", "%%")

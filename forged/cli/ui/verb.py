@@ -27,10 +27,10 @@ import msgspec
 
 from forged import __version__
 from forged.cli import gathering
-from forged.cli.call import Invocation, check_done, daemon, show
-from forged.cli.commands import asks
+from forged.cli.call import Invocation, check_done, open_client, show
+from forged.cli.commands import with_daemon_options
 from forged.cli.exits import Stop
-from forged.cli.terminal import counted, escape_line, tell, whole
+from forged.cli.terminal import counted, escape_line, plain_data, tell
 from forged.importing import new_file
 from forged_client import errors
 from forged_client import protocol as wire
@@ -46,7 +46,7 @@ class WithheldRow(msgspec.Struct, frozen=True):
 
 
 class PageData(msgspec.Struct, frozen=True, kw_only=True):
-    """`made_at` is RFC 3339; lists are newest first, and `memories` is all versions."""
+    """Data of the page: lists are newest first; `memories` is all versions, `made_at` RFC 3339."""
 
     made_at: str
     forged: str = __version__
@@ -60,9 +60,9 @@ class PageData(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load_data(client: Client, workspace: str, *, all_repos: bool) -> PageData:
-    """Request all data of the page."""
+    """Ask the daemon for all data of the page."""
     every = wire.ListMemories(workspace=workspace, all_versions=True, all_repos=all_repos, entities=True)
-    memories = gathering.memories(client, every)
+    memories = gathering.all_memories(client, every)
     reviews = tuple(_reviews(client, workspace, all_repos=all_repos))
     return PageData(
         made_at=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -75,9 +75,9 @@ def load_data(client: Client, workspace: str, *, all_repos: bool) -> PageData:
             if reviewed.root is not None
             for file in reviewed.files
         ),
-        waiting=_once(each for reviewed in reviews for each in reviewed.waiting),
-        captured=gathering.captured(client, wire.ListCaptured(workspace=workspace, all_repos=all_repos)),
-        injections=gathering.injections(
+        waiting=_without_duplicates(each for reviewed in reviews for each in reviewed.waiting),
+        captured=gathering.all_captured(client, wire.ListCaptured(workspace=workspace, all_repos=all_repos)),
+        injections=gathering.all_injections(
             client, wire.ListInjections(workspace=workspace, all_repos=all_repos)
         ),
     )
@@ -110,7 +110,7 @@ def _review(client: Client, place: str) -> wire.Reviewed | None:
     return reviewed
 
 
-def _once(proposals: Iterable[wire.Proposed]) -> tuple[wire.Proposed, ...]:
+def _without_duplicates(proposals: Iterable[wire.Proposed]) -> tuple[wire.Proposed, ...]:
     """Drop duplicates: proposals of the user wait in every workspace."""
     return tuple({(each.root, each.id): each for each in proposals}.values())
 
@@ -122,27 +122,29 @@ _PLACE = re.compile(r"\{\{(\w+)\}\}")
 _ESCAPED = str.maketrans({each: f"\\u{ord(each):04x}" for each in "<>&"})
 
 
-def page(data: msgspec.Struct) -> str:
-    """Render the page."""
-    script, style = "\n".join(map(_text, SCRIPTS)), _text(_STYLE)
+def render_page(data: msgspec.Struct) -> str:
+    """Render the page as HTML with its data, script and style inside."""
+    script, style = "\n".join(map(_asset, SCRIPTS)), _asset(_STYLE)
     policy = (
         "default-src 'none'; base-uri 'none'; form-action 'none'; "
         f"script-src '{_digest(script)}'; style-src '{_digest(style)}'"
     )
-    parts = {"policy": policy, "style": style, "data": as_json(data), "script": script}
-    return _PLACE.sub(lambda place: parts[place[1]], _text("page.html"))
+    parts = {"policy": policy, "style": style, "data": json_for_html(data), "script": script}
+    return _PLACE.sub(lambda place: parts[place[1]], _asset("page.html"))
 
 
-def as_json(data: msgspec.Struct) -> str:
+def json_for_html(data: msgspec.Struct) -> str:
     """Encode a value as JSON that is safe inside HTML."""
-    return json.dumps(whole(data), separators=(",", ":")).translate(_ESCAPED)
+    return json.dumps(plain_data(data), separators=(",", ":")).translate(_ESCAPED)
 
 
-def _text(name: str) -> str:
+def _asset(name: str) -> str:
+    """Read a file of the page from the package: script, style or HTML."""
     return (_FILES / name).read_text(encoding="utf-8")
 
 
 def _digest(text: str) -> str:
+    """Return the SHA-256 of a text, as a content security policy names it."""
     return f"sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
@@ -157,14 +159,14 @@ _OPENS_S = 3.0
 )
 @click.option("--no-open", is_flag=True, help="Only write the page.")
 @click.option("--all-repos", is_flag=True, help="Show all repositories that the daemon knows.")
-@asks
+@with_daemon_options
 def ui_command(call: Invocation, *, out: str, no_open: bool, all_repos: bool) -> None:
     """Write memories, captures and injections as a page, and open it in the browser."""
     path = os.path.join(call.workspace, out) if out else os.path.join(state_dir(call.environ), FILE)
-    with daemon(call) as client:
+    with open_client(call) as client:
         found = load_data(client, call.workspace, all_repos=all_repos)
-    _write(path, page(found).encode("utf-8", "backslashreplace"))
-    opened = not no_open and _open(call, path)
+    _write_page(path, render_page(found).encode("utf-8", "backslashreplace"))
+    opened = not no_open and _open_in_browser(call, path)
     result = {"path": path, "memories": len(found.memories), "opened": opened}
     show(call, result, (escape_line(path),))
     if not call.as_json:
@@ -175,8 +177,8 @@ def ui_command(call: Invocation, *, out: str, no_open: bool, all_repos: bool) ->
         )
 
 
-def _write(path: str, content: bytes) -> None:
-    """Write the file atomically, readable by its owner alone. Raises Stop."""
+def _write_page(path: str, content: bytes) -> None:
+    """Write the page atomically, readable by its owner alone. Raises Stop."""
     if os.path.isdir(path):
         raise Stop("usage", f"{path} is a directory; give --out FILE")
     folder = os.path.dirname(path)
@@ -195,7 +197,7 @@ def _write(path: str, content: bytes) -> None:
         raise Stop("not_written", f"{path} cannot be written: {error.strerror}; give --out FILE") from error
 
 
-def _open(call: Invocation, path: str) -> bool:
+def _open_in_browser(call: Invocation, path: str) -> bool:
     """Open the page in a browser; return False without a screen or a browser."""
     is_mac = sys.platform == "darwin"
     if not is_mac and not (call.environ.get("DISPLAY") or call.environ.get("WAYLAND_DISPLAY")):

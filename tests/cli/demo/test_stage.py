@@ -39,7 +39,7 @@ def test_a_daemon_ends_though_its_program_is_asked_to_end_while_it_begins(
     monkeypatch.setattr(stage.subprocess, "Popen", Begun)
     env = {"HOME": str(tmp_path), "FORGED_SOCKET": f"{tmp_path}/forged.sock"}
 
-    with pytest.raises(SystemExit) as ended, stage.daemon(env, tmp_path / "log"):
+    with pytest.raises(SystemExit) as ended, stage.run_daemon(env, tmp_path / "log"):
         pass
 
     assert ended.value.code == 128 + signal.SIGTERM
