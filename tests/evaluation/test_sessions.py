@@ -98,7 +98,7 @@ def ask(written, home, monkeypatch):
         monkeypatch.setattr(tempfile, "tempdir", place)
 
         def run(mode, pinned_tokens):
-            changes = (("standing_token_budget", str(pinned_tokens)),)
+            changes = (("pinned_token_budget", str(pinned_tokens)),)
             subject = Subject("builtin:lexical", "direct", changes, shipped=True)
             prepared = settings.prepare(subject, {"HOME": str(home), "PATH": os.environ["PATH"]})
             return session_trial.run(sessions.load(written()), prepared, mode, lambda *_: None)
