@@ -232,7 +232,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         try:
             frame = framing.encode(reply)
         except (TypeError, ValueError, OverflowError) as error:
-            return framing.encode(self._internal_error(reply.id, type(reply).__name__, error)), False
+            return framing.encode(self._log_internal_error(reply.id, type(reply).__name__, error)), False
         if len(frame) <= _MAX_FRAME_BYTES:
             return frame, not isinstance(reply, Failed)
         return framing.encode(_failure(reply.id, "invalid", "the reply is over 4 MiB; ask for less")), False
@@ -349,9 +349,9 @@ class ServerConnection(asyncio.BufferedProtocol):
     def _error_reply(self, request: Request[Any], error: Exception) -> Reply:
         if isinstance(error, ForgedError):
             return _failure(request.id, error.code, str(error))
-        return self._internal_error(request.id, type(request).__name__, error)
+        return self._log_internal_error(request.id, type(request).__name__, error)
 
-    def _internal_error(self, number: int, verb: str, error: Exception) -> Failed:
+    def _log_internal_error(self, number: int, verb: str, error: Exception) -> Failed:
         self._metrics.internal_errors += 1
         logger.error("request failed verb=%s", verb, exc_info=error)
         return _failure(number, "internal", "the daemon's log says more")

@@ -41,6 +41,7 @@ async def nearest(event: Event, indexer: Indexer, retriever: Retriever) -> tuple
 async def _search(
     event: Event, place: Workplace, retriever: Retriever, deadline: float
 ) -> tuple[Memory, ...]:
+    """Return memories that the event's text finds, best first; none if that takes too long."""
     ask = Ask(
         window=event.window,
         message=last_user_text(event.window),
@@ -69,5 +70,6 @@ def _newest_heads(view: View) -> list[Memory]:
 
 
 def _as_known_memory(memory: Memory) -> KnownMemory:
+    """Return id, scope, category and first line of a memory, cleaned for a model."""
     # Cleaned one by one: an open private span in one must not hide the next ones.
     return KnownMemory(memory.id, memory.scope, memory.category, cleaned(memory.first_line))

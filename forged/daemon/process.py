@@ -83,6 +83,7 @@ class HardStop:
             signal.setitimer(signal.ITIMER_REAL, seconds)
 
     def cancel(self) -> None:
+        """Do not end the process."""
         if self._timer is not None:
             self._timer.cancel()
         else:

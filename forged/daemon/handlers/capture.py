@@ -34,7 +34,7 @@ async def capture(context: Context, place: Workplace, request: wire.Capture) -> 
         raise Disabled(place.off)
     session = daemon.sessions.open(request.agent, request.session_id)
     if request.kind == "compaction" and request.part == 0:
-        session.compacted()
+        session.empty_injected_sets()
     elif request.kind == "session_end" and request.part == 0:
         session.end()
     outcome = await daemon.sessions.capture(
@@ -64,7 +64,7 @@ async def pause(context: Context, request: wire.Pause) -> wire.Paused:
     await context.daemon.state.opened()
     await context.daemon.state.pauses.set(top, request.paused)
     if request.paused:
-        context.daemon.sessions.pause(top)
+        context.daemon.sessions.drop_messages(top)
     context.daemon.capture.resumed()
     context.daemon.indexer.mark_all()
     return wire.Paused(paused=context.daemon.state.pauses.listed())
@@ -181,7 +181,7 @@ def _dead_event(item: DeadLetter, *, with_text: bool) -> wire.DeadEvent:
 
 
 async def cost(context: Context, request: wire.Cost) -> wire.Costs:
-    """Return the cost of model calls, newest day first."""
+    """Return the calls and tokens of models by day, newest first, and their limits."""
     governor = context.daemon.governor
     return wire.Costs(
         days=governor.days(min(max(request.days, 1), _MOST_DAYS)),
@@ -193,12 +193,12 @@ async def cost(context: Context, request: wire.Cost) -> wire.Costs:
 
 
 async def egress(context: Context, request: wire.Egress) -> wire.EgressReport:
-    """Return the text that left for endpoints, newest day first."""
+    """Return how much text left for endpoints, by day, newest first."""
     return wire.EgressReport(days=context.daemon.state.egress.days(min(max(request.days, 1), _MOST_DAYS)))
 
 
 async def capture_report(context: Context) -> wire.CaptureReport:
-    """Return the report of capture for `status`."""
+    """Report counts and problems of capture, for `status`."""
     daemon, metrics = context.daemon, context.daemon.metrics
     return msgspec.structs.replace(
         daemon.capture.state(),

@@ -130,6 +130,7 @@ class Dispatcher:
         self._sessions.sent(request, whole=whole)
 
     async def _answer_hook(self, request: wire.Hook) -> wire.Hooked:
+        """Handle a hook's event; return the output for its harness."""
         return replace(await hook.hook(Context(self._daemon, monotonic()), request), id=request.id)
 
     async def _answer(self, request: wire.Request[wire.Reply]) -> wire.Reply:

@@ -121,7 +121,7 @@ async def _session_start(call: _HookCall) -> bytes:
     for each in place.others:
         each.maps()
     if event.parent and event.parent != event.session_id:
-        call.session.fork(event.parent)
+        call.session.copy_injected_sets(event.parent)
     return b""
 
 
@@ -129,7 +129,7 @@ async def _prompt(call: _HookCall) -> bytes:
     """Add a prompt to its session, and inject memories for it unless all of it is private."""
     event, session, daemon = call.event, call.session, call.context.daemon
     held = daemon.sessions.buffer
-    messages = session.begin(event.workspace, call.place, headless=call.request.headless)
+    messages = session.messages_for(event.workspace, call.place, headless=call.request.headless)
     daemon.state.agents.count(event.agent, turns=1)
     if held.is_full and messages.has_waiting:
         await _capture_new(call, "turn")
@@ -198,7 +198,7 @@ async def _compaction(call: _HookCall) -> bytes:
 async def _compacted(call: _HookCall) -> bytes:
     """Capture messages, empty the injected sets, and inject memories after a compaction."""
     await _capture_new(call, "compaction")
-    call.session.compacted()
+    call.session.empty_injected_sets()
     return await _inject(call)
 
 

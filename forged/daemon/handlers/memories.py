@@ -154,7 +154,7 @@ def _write_reply(written: Written, reason: str) -> wire.Remembered:
 
 
 async def forget(context: Context, place: Workplace, request: wire.Forget) -> tuple[wire.Forgotten, int]:
-    """Remove a memory (all versions, or one) and its text from waiting messages, for good or to trash."""
+    """Move a memory (all versions, or one) to the trash or erase it; cut its text from messages."""
     memories = context.daemon.memories
     if request.scope in {"", Scope.SESSION}:
         cut = await removal.forget_in_session(memories, request.memory_id)

@@ -139,7 +139,7 @@ async def _may_answer(daemon: Daemon, request: wire.Recall, scope: Scope) -> boo
 
 
 def is_this_user(config: Config, user_id: str) -> bool:
-    """Return True if an id names the user of this daemon, who owns the files."""
+    """Return True if an id names the user of this daemon, who owns the files, or is empty."""
     return user_id in {"", config.shared.user_id or pwd.getpwuid(os.geteuid()).pw_name}
 
 
@@ -173,7 +173,7 @@ def _attribute_filter(daemon: Daemon, request: wire.Recall) -> Callable[[str, st
 
 
 async def scope_reports(sessions: SessionMemories, config: Config, home: str) -> tuple[wire.ScopeReport, ...]:
-    """Report the scopes that are no roots of a workspace."""
+    """Report the memories of sessions, agents and the organization, for `status`."""
     agents, org = await asyncio.to_thread(_count_files, home)
     rows, wanted = sum(1 for _ in sessions.all()), config.scopes.retrieved
     return (

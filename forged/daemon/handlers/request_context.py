@@ -130,7 +130,7 @@ class Context(msgspec.Struct, frozen=True):
     async def view(self, place: Workplace, token: str) -> View:
         """Return the view that shows a generation and this daemon's additions; waits at most 5 s."""
         now, asked = time.monotonic(), generation_of(self.daemon.epoch, token)
-        added = place.files.added()
+        added = place.files.added_generation()
         if added > asked:
             await place.files.view(added, now + _ADDED_S)
         return await place.files.view(asked, now + PATIENCE_S)
@@ -201,11 +201,13 @@ class DiskRefusals:
             self._note_success(_verb(request))
 
     def _note_success(self, verb: str) -> None:
+        """Drop the refusal of a verb; without any left, count from zero."""
         self._newest.pop(verb, None)
         if not self._newest:
             self._since.clear()
 
     def _note_refusal(self, verb: str, sentence: str) -> None:
+        """Count a refusal by its reason, and keep it as the newest of its verb."""
         message = sentence.lower()
         if any(words in message for words in _FULL):
             reason = "for a full disk"

@@ -71,7 +71,7 @@ async def answer_turn(context: Context, by: wire.Request[Any], turn: Turn, budge
         if _may_have_notice(daemon, turn.place)
         else ""
     )
-    reply = turn.reply(answer, budget)
+    reply = turn.compose_reply(answer, budget)
     daemon.sessions.expect_delivery(by, turn)
     _count_outcome(daemon.metrics, turn)
     if not turn.is_cached and turn.mode != "plain" and (new := reply.new):
@@ -115,4 +115,5 @@ def deadline_of(context: Context, timeout_s: float | None, place: Workplace) -> 
 
 
 def elapsed_ms(context: Context) -> float:
+    """Return the milliseconds since the request arrived."""
     return round((time.monotonic() - context.arrived) * 1000, 3)

@@ -146,5 +146,6 @@ def _explanation(answer: Answer, included: int, *, at: str, notice: str) -> tupl
 
 
 def _rejected_record(out: Ranked) -> wire.Rejected:
+    """Return a rejected memory for a reply."""
     evidence = out.evidence if math.isfinite(out.evidence) else None
     return wire.Rejected(out.memory.id, out.root, out.memory.first_line, out.rejected, evidence)
