@@ -25,7 +25,7 @@ class AlreadyRunning(ForgedError):  # noqa: N818 - reads as the state it names
 
 
 class AddressUnusable(ForgedError):  # noqa: N818
-    """The directory of the socket is not ours alone; the message names the command that helps."""
+    """Raised if no socket can be made at the address; the message names the command that helps."""
 
 
 def ensure_private_directory(path: str) -> None:
@@ -43,7 +43,7 @@ def ensure_private_directory(path: str) -> None:
 
 
 def lock(path: str) -> int:
-    """Lock the file next to a socket; the returned descriptor holds it. Raises AlreadyRunning and more."""
+    """Lock the file next to a socket; return the descriptor that holds it. Raises AlreadyRunning."""
     ensure_private_directory(os.path.dirname(path))
     try:
         descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

@@ -83,7 +83,7 @@ class HardStop:
             signal.setitimer(signal.ITIMER_REAL, seconds)
 
     def cancel(self) -> None:
-        """Do not end the process."""
+        """Cancel the hard stop: the process goes on."""
         if self._timer is not None:
             self._timer.cancel()
         else:

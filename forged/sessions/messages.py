@@ -56,11 +56,11 @@ class SessionMessages:
         self.refusal = ""
         self.lost = 0
         self.has_left = False
-        self.turn_id = ""
+        self.turn_id = ""  # of the newest turn
         self.messages: list[wire.Message] = []
         self._turns_said = self._bytes_said = 0  # since the last compaction
         self.open_spans = 0
-        self.asked_at = self._asked_last = 0.0
+        self.asked_at = self._asked_last = 0.0  # Unix seconds of the newest prompt
         self.said = self._captured = self._compacted = 0  # messages, dropped ones included
         self._room, self._size = ByteCount(), 0
         self._turns: OrderedDict[str, None] = OrderedDict()

@@ -68,15 +68,13 @@ class Session:
 
     def __init__(self, shared: SharedParts, agent: str, session_id: str) -> None:
         self.agent, self.session_id = agent, session_id
-        self.silenced: int | None = None
+        self.silenced: int | None = None  # hash of a prompt that must not be captured
         self.shared = shared
         self._messages: SessionMessages | None = None
         self._turns: dict[TurnKey, OpenTurn] = {}
         self._newest: dict[tuple[str, ...], OpenTurn] = {}  # the newest answered one, by its roots
         self._keys = TurnKeys(session_id)
         self._notices: set[str] = set()
-
-    # --- turns ------------------------------------------------------------------------------------------
 
     def open(self, turn: Turn) -> OpenTurn:
         """Return the open turn of a request; a different budget or deadline alone makes no other turn."""
@@ -101,6 +99,7 @@ class Session:
         self.shared.turns.mark_used(turn)
 
     def _remove_turn(self, turn: OpenTurn) -> None:
+        """Remove a dropped turn from the session."""
         if self._turns.get(turn.slot) is turn:
             del self._turns[turn.slot]
         if self._newest.get(turn.tops) is turn:
@@ -229,8 +228,6 @@ class Session:
             left.open_spans = messages.open_spans
             self.set_messages(left)
 
-    # --- ends -------------------------------------------------------------------------------------------
-
     def copy_injected_sets(self, parent: str) -> None:
         """Copy the injected sets of the parent session of the same agent."""
         sets = self.shared.state.injected_sets
@@ -264,7 +261,7 @@ class Session:
 class Turn:
     """One retrieval for a session: `ask`, then `compose_reply`, then `mark_delivered` once it is sent.
 
-    `summary` is an index in `messages`, `deadline` monotonic.
+    `composed` is its reply, `sentences` are for the person. `summary` is an index in `messages`.
     """
 
     composed: TurnReply
@@ -349,6 +346,7 @@ class Turn:
         return ask
 
     def _session_ask(self, ask: Ask, known: InjectedSet, budget: int) -> Ask:
+        """Return a request with the session's turn number, pinned memories, and memories in context."""
         if not known.has_pinned and not ask.says_nothing:
             self._pinned_from = self.place.maps()
             self._pinned = pinned_in(self._state, self.place, budget * BYTES_PER_TOKEN)
@@ -378,6 +376,7 @@ class Turn:
         return reply
 
     def _session_reply(self, answer: Answer, budget: int) -> TurnReply:
+        """Return the turn's reply for its session: composed earlier from the same answer, or a new one."""
         known = self.session.injected_set_before(self)
         if self._ask is not None:
             speaks = not self._ask.says_nothing
@@ -390,6 +389,7 @@ class Turn:
         return reply
 
     def _compose(self, answer: Answer, known: InjectedSet, *, speaks: bool, budget: int) -> TurnReply:
+        """Compose a new reply for a session: pinned memories, if they are due, and found ones."""
         limit, maps, chosen = budget * BYTES_PER_TOKEN, self.place.maps(), tuple[Ranked, ...]()
         if may_pin := speaks and not known.has_pinned:
             is_fresh = self._pinned_from == maps

@@ -79,7 +79,7 @@ class StoreResult(msgspec.Struct, frozen=True):
 
     lists: tuple[SearchResult, ...] = ()
     missing: str = ""
-    indexes: frozenset[str] = frozenset()
+    indexes: frozenset[str] = frozenset()  # that answered
     held: int = 0
     unread: bool = False
 

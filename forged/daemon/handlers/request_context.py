@@ -88,7 +88,7 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     probes: tuple[Probe, ...] = ()
     state: State
     connections: Callable[[], int]
-    reload: Callable[[], Awaitable[bool]]
+    reload: Callable[[], Awaitable[bool]]  # starts over if the configuration has changed
     shared: SharedServer | None = None
     machines: RootSync | None = None
 
