@@ -23,41 +23,42 @@ _client: ContextVar[QueueClient | None] = ContextVar("client", default=None)
 
 
 class FairQueue:
-    """All clients with waiting work, in the order of the round."""
+    """Round-robin queue of clients with waiting work: one piece in each iteration of the event loop."""
 
     def __init__(self) -> None:
         self._round: dict[QueueClient, None] = {}
-        self._is_taken = False  # this iteration of the loop is used; `_next` is scheduled
+        self._is_taken = False  # this iteration of the loop is used; `_serve_next` is scheduled
         self.in_threads = 0  # long pieces in threads: until they end only new requests begin
         self._behind: dict[QueueClient, None] = {}  # their work under way waits for the threads
 
-    def take(self) -> bool:
-        """Take this iteration of the loop, if it is still free."""
+    def take_iteration(self) -> bool:
+        """Reserve this iteration of the loop; return False if it is taken already."""
         if self._is_taken:
             return False
         self._is_taken = True
-        asyncio.get_running_loop().call_soon(self._next)
+        asyncio.get_running_loop().call_soon(self._serve_next)
         return True
 
     def join(self, client: QueueClient) -> None:
         """Add a client with waiting work to the round."""
         self._round[client] = None
-        self.take()
+        self.take_iteration()
 
-    def _next(self) -> None:
+    def _serve_next(self) -> None:
+        """Let the next client that may work do one piece."""
         self._is_taken = False
         while self._round and not self._is_taken:
             client = next(iter(self._round))
             del self._round[client]
             if client.go_on():
-                self.take()
+                self.take_iteration()
                 if client.is_waiting:
                     self._round[client] = None
             elif client.is_waiting and not client.is_held:
                 self._behind[client] = None
 
     def thread_ended(self) -> None:
-        """Take note that a long piece has ended in its thread."""
+        """Count a thread's piece as ended; after the last one, waiting clients go on."""
         self.in_threads -= 1
         if not self.in_threads:
             behind, self._behind = self._behind, {}
@@ -66,7 +67,7 @@ class FairQueue:
 
 
 class QueueClient:
-    """One client of the queue. While it `is_held` its work waits: its peer takes no replies."""
+    """One client of the queue, such as a connection. While it `is_held` its work waits."""
 
     def __init__(self, queue: FairQueue) -> None:
         self.queue = queue
@@ -78,11 +79,12 @@ class QueueClient:
 
     @property
     def is_waiting(self) -> bool:
+        """True if work of this client waits for its turn."""
         return bool(self._going_on or self._beginnings)
 
     def begin(self, work: Callable[[], None]) -> None:
         """Call `work` when it is its turn: at once, if this iteration of the loop is free."""
-        if not (self.is_held or self.is_waiting) and self.queue.take():
+        if not (self.is_held or self.is_waiting) and self.queue.take_iteration():
             work()
             return
         self._beginnings.append(work)
@@ -90,7 +92,7 @@ class QueueClient:
 
     async def turn(self) -> None:
         """Wait for the client's next turn."""
-        if not (self.is_held or self.queue.in_threads or self._going_on) and self.queue.take():
+        if not (self.is_held or self.queue.in_threads or self._going_on) and self.queue.take_iteration():
             return
         waiting = asyncio.get_running_loop().create_future()
         self._going_on.append(waiting)
@@ -102,6 +104,7 @@ class QueueClient:
         self.is_held = True
 
     def release(self) -> None:
+        """Give a held client turns again."""
         self.is_held = False
         if self.is_waiting:
             self.queue.join(self)
@@ -140,18 +143,18 @@ async def in_thread(thread: Executor, work: Callable[[], T]) -> T:
 
 
 class Activity:
-    """Time of the last client request; background work yields while clients are active."""
+    """Time of the last client request; background work waits while clients are active."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._asked_at = float("-inf")
 
     def note_request(self) -> None:
-        """Take note of a client request."""
+        """Record that a client request came now."""
         self._asked_at = self._clock()
 
     def is_quiet(self, seconds: float) -> bool:
-        """Return True if there was no request for so long."""
+        """Return True if there was no client request for so many seconds."""
         return self._clock() - self._asked_at >= seconds
 
 
@@ -161,7 +164,7 @@ Rank = tuple[float, ...]
 
 
 class PrioritySemaphore:
-    """Semaphore whose limit is read from `most` (at least one) and whose waiters are ranked."""
+    """Semaphore with waiters in order of rank; its limit is read from `most` (at least one)."""
 
     def __init__(self, most: Callable[[], int]) -> None:
         self._most = most
@@ -185,6 +188,7 @@ class PrioritySemaphore:
             raise
 
     def release(self) -> None:
+        """Give a slot back, and let the waiting caller with the highest rank have it."""
         self._taken -= 1
         while self._waiting and self._taken < self._most():
             # The first one with the highest rank.
@@ -195,6 +199,7 @@ class PrioritySemaphore:
                 turn.set_result(None)
 
     def close(self) -> None:
+        """Cancel all waiting callers."""
         waiting, self._waiting = self._waiting, []
         for _, turn in waiting:
             turn.cancel()

@@ -159,7 +159,7 @@ class _Failing:
 
     async def query(self):
         model = SecondModel(EmbeddingQueue(FakeEmbedder()))
-        model._query = self.fail
+        model._embed_query = self.fail
         await model.vector("text", (), RetryBudget(time.monotonic() + PATIENCE_S))
 
 

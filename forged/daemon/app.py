@@ -1,9 +1,8 @@
 """Lifetime of the daemon: one process, one lock, and run after run until SIGTERM or SIGINT.
 
-A run starts with the socket, the parts of build.py, then READY; it ends within 5 s in any state. When the
-configuration has changed or another daemon asks to replace it, it ends likewise and its listening socket is
-passed on. If that daemon dies first, the next run goes on. Raises AlreadyRunning, AddressUnusable, and the
-error of a failed task: then the exit code makes the service manager restart the process.
+A run ends within 5 s in any state. When the configuration changes or another daemon asks to replace it, its
+listening socket is passed on. If that daemon dies first, the next run goes on. Raises AlreadyRunning,
+AddressUnusable, and the error of a failed task: the exit code makes the service manager restart the process.
 """
 
 from __future__ import annotations
@@ -39,12 +38,9 @@ from forged_client.protocol import HandOver
 logger = logging.getLogger(__name__)
 
 STOP_S = 3.0
-_HARD_STOP_S = 4.5
-_OWN_SOCKET_S = 30.0
+_HARD_STOP_S, _OWN_SOCKET_S = 4.5, 30.0
 _MANAGED = "systemd runs this daemon: `systemctl --user restart forged.service` replaces it"
-# Seconds that a thread may keep the interpreter lock while another waits. With the default of 5 ms a ping
-# would wait for a rebuild's longest step.
-_SWITCH_S = 0.0005
+_SWITCH_S = 0.0005  # that a thread may keep the interpreter lock: at 5 ms a ping would wait for a rebuild
 
 
 async def serve(
@@ -55,10 +51,9 @@ async def serve(
     vector_packs: Sequence[int] = (),
     replace: bool = False,
 ) -> None:
-    """Run the daemon until SIGTERM or SIGINT; a test that passes its own models keeps them in every run.
+    """Run the daemon until SIGTERM or SIGINT; a changed configuration starts a new run in this process.
 
-    `vector_packs` are descriptors that another daemon packed; all are closed here. With `replace` it replaces
-    a running daemon, which goes on until this one is ready.
+    `vector_packs` are descriptors of another daemon's vectors; `replace` ends a running daemon once ready.
     """
     sys.setswitchinterval(_SWITCH_S)
     asyncio.get_running_loop().set_default_executor(process.Threads())
@@ -69,13 +64,13 @@ async def serve(
         raise ConfigError(str(error)) from error
     model_cache, fd_store = ModelCache(), FdStore(env)
 
-    def made(config: Loaded) -> DaemonRun:
+    def make_run(config: Loaded) -> DaemonRun:
         chosen = models or choose_models(config, env)
         reloads = models is None
         return DaemonRun(config, env, chosen, reloads=reloads, model_cache=model_cache, fd_store=fd_store)
 
-    following = made(loaded) if replace else None
-    place = handover.take(path, replace=replace)
+    following = make_run(loaded) if replace else None
+    place = handover.claim_address(path, replace=replace)
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
@@ -84,9 +79,11 @@ async def serve(
     model_cache.receive((*vector_packs, *place.vector_packs, *fd_store.received))
     try:
         while next_config is not None and not ended.is_set():
-            one, following = following or made(next_config), None
+            one, following = following or make_run(next_config), None
             next_config, listening_socket = await one.run(ended, listening_socket)
-            if listening_socket is not None and await one.handed_over(place.lock, listening_socket, ended):
+            if listening_socket is not None and await one.hand_over_if_asked(
+                place.lock, listening_socket, ended
+            ):
                 break
     finally:
         if listening_socket is not None:
@@ -95,7 +92,7 @@ async def serve(
 
 
 class DaemonRun:
-    """One run of the daemon with one configuration."""
+    """One run of the daemon with one configuration: socket, parts, tasks, and their end."""
 
     def __init__(
         self,
@@ -131,17 +128,17 @@ class DaemonRun:
     async def run(
         self, ended: asyncio.Event, listening_socket: Socket | None
     ) -> tuple[Loaded | None, Socket | None]:
-        """Serve until `ended` or a new configuration; return that and the socket. Raises a task's error."""
-        await self._start(ended, listening_socket)
+        """Serve until the run's end; return the next configuration and the socket, None if none follows."""
+        await self._start_serving(ended, listening_socket)
         await self._stopping.wait()
-        listening_on = self._server.listening() if self._goes_on else None
+        listening_on = self._server.listening() if self._is_followed else None
         await self._stop(ended)
         if self._died is not None:
             raise self._died
         return self._next_config, listening_on
 
-    async def handed_over(self, lock: int, listening_socket: Socket, ended: asyncio.Event) -> bool:
-        """Return True if another daemon took over; it asked for that during this run."""
+    async def hand_over_if_asked(self, lock: int, listening_socket: Socket, ended: asyncio.Event) -> bool:
+        """Give lock, socket and vectors to a daemon that asked to replace this one; True if it took them."""
         if (successor := self._successor) is None:
             return False
         vector_packs = self._remembered.vector_packs.descriptors
@@ -155,11 +152,12 @@ class DaemonRun:
         return given
 
     @property
-    def _goes_on(self) -> bool:
+    def _is_followed(self) -> bool:
+        """True if another run or another daemon takes over the socket after this run."""
         return self._next_config is not None or self._successor is not None
 
     def _give_way(self, request: HandOver, peer: Socket) -> None:
-        """End this run for another daemon, unless a service manager runs this one."""
+        """End this run for another daemon; refuse that if systemd runs this one, or it is ending already."""
         successor = Successor(peer, request)
         if systemd.is_service(self._env, os.getpid()):
             successor.refuse("not_permitted", _MANAGED)
@@ -170,53 +168,53 @@ class DaemonRun:
             self._successor, self._next_config = successor, self._loaded
             self._stopping.set()
 
-    async def _start(self, ended: asyncio.Event, listening_socket: Socket | None) -> None:
+    async def _start_serving(self, ended: asyncio.Event, listening_socket: Socket | None) -> None:
         inherited = systemd.inherited_socket(self._env, os.getpid())
-        for name in systemd.consumed(self._env):
+        for name in systemd.variables_to_unset(self._env):
             os.environ.pop(name, None)  # child processes must not take them as theirs
-        self._begin(self._await_end(ended))
+        self._start_task(self._stop_when_ended(ended))
         if listening_socket is None:
             bound = listening.bind(self._path) if inherited is None else listening.adopt(inherited)
         await self._server.start(listening_socket or bound)
-        process.record(self._state_dir)
-        self._begin_parts()
+        process.record_program(self._state_dir)
+        self._start_background_tasks()
         if inherited is None:
             self._ours = listening.identity(self._path)
-            self._begin(self._keep_socket())
-        self._begin(systemd.tell(self._env))
+            self._start_task(self._rebind_if_removed())
+        self._start_task(systemd.report_readiness(self._env))
         logger.info("serving socket=%s pid=%d", self._path, os.getpid())
 
-    def _begin_parts(self) -> None:
+    def _start_background_tasks(self) -> None:
         daemon = self._daemon
-        self._begin(daemon.state.run())
+        self._start_task(daemon.state.run())
         if not daemon.disabled:
-            self._begin(daemon.watcher.run())
-            self._begin(daemon.indexer.run())
+            self._start_task(daemon.watcher.run())
+            self._start_task(daemon.indexer.run())
             for queue in daemon.indexer.queues:
-                self._begin(queue.run())
-            self._begin(self._fd_store.run(daemon.indexer, self._remembered))
-            self._begin(process.housekeeping(daemon, self._state_dir))
-            self._begin(process.sweep_sessions(daemon))
-            self._begin(absent.follow_absent(daemon.memories))
-            daemon.indexer.events.listen(partial(process.note_seen, daemon))
-            self._begin(restore.resume(daemon.memories))
-            self._begin(daemon.trust.remove_unwanted_lines())
-            self._begin(process.try_disks(daemon, self._state_dir))
+                self._start_task(queue.run())
+            self._start_task(self._fd_store.run(daemon.indexer, self._remembered))
+            self._start_task(process.housekeeping(daemon, self._state_dir))
+            self._start_task(process.sweep_sessions(daemon))
+            self._start_task(absent.follow_absent(daemon.memories))
+            daemon.indexer.events.listen(partial(process.record_seen_memories, daemon))
+            self._start_task(restore.resume(daemon.memories))
+            self._start_task(daemon.trust.remove_unwanted_lines())
+            self._start_task(process.try_disks(daemon, self._state_dir))
             daemon.indexer.open(Root(user_top(self._env), Scope.USER))
             if daemon.shared is not None:
-                self._begin(daemon.shared.run())
-                self._begin(document_store.follow_documents(daemon.memories))
+                self._start_task(daemon.shared.run())
+                self._start_task(document_store.follow_documents(daemon.memories))
             if daemon.machines is not None:
-                self._begin(daemon.machines.run())
-        self._begin(daemon.capture.run())
-        self._begin(daemon.sessions.run())
+                self._start_task(daemon.machines.run())
+        self._start_task(daemon.capture.run())
+        self._start_task(daemon.sessions.run())
 
-    async def _await_end(self, ended: asyncio.Event) -> None:
+    async def _stop_when_ended(self, ended: asyncio.Event) -> None:
         await ended.wait()
         self._stopping.set()
 
     async def _reload(self) -> bool:
-        """Start over if the configuration has changed. Raises ConfigError and goes on as before."""
+        """End this run if the configuration has changed, and return True then. Raises ConfigError."""
         if not self._reloads:
             return False
         fresh = await asyncio.to_thread(load_config, self._env)
@@ -228,14 +226,14 @@ class DaemonRun:
         return True
 
     async def _stop(self, ended: asyncio.Event) -> None:
-        """End all tasks; a thread that hangs on a disk cannot hold the process."""
+        """Stop the server and end all tasks; the process exits after 4.5 s even if a thread hangs."""
         logger.info("stopping")
         code = os.EX_OK if self._died is None else os.EX_SOFTWARE
         hard = process.HardStop(_HARD_STOP_S, code)
         # After STOPPING the manager waits for the end of the process, and then kills it.
         starts_over = f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}"
-        systemd.notify(self._env, starts_over if self._goes_on else "STOPPING=1")
-        if not self._goes_on:
+        systemd.notify(self._env, starts_over if self._is_followed else "STOPPING=1")
+        if not self._is_followed:
             self._remove_socket()
         try:
             async with asyncio.timeout(STOP_S):
@@ -247,19 +245,20 @@ class DaemonRun:
         except TimeoutError:
             logger.warning("stopped late after_s=%s", STOP_S)
             self._next_config, self._is_late = None, True  # the next run must not share a process with it
-        if not self._goes_on or (ended.is_set() and self._successor is None):
+        if not self._is_followed or (ended.is_set() and self._successor is None):
             self._remove_socket()
         elif not self._is_late:
             hard.cancel()
 
     async def _close_parts(self) -> None:
+        """Capture waiting messages, save vectors for the next run, and close all parts."""
         daemon = self._daemon
         await daemon.sessions.hand_over(all_of_them=True)
         await daemon.capture.close()
         await daemon.state.close()
         daemon.retriever.close()
         daemon.resolver.close()
-        if self._goes_on:  # so that the next run embeds no text again
+        if self._is_followed:  # so that the next run embeds no text again
             await daemon.indexer.pack()
         else:
             await self._fd_store.keep(daemon.indexer, self._remembered)
@@ -269,11 +268,12 @@ class DaemonRun:
                 await model.aclose()
 
     def _remove_socket(self) -> None:
+        """Remove the socket's file, if this run bound it."""
         if self._ours is not None and listening.identity(self._path) == self._ours:
             os.unlink(self._path)
 
-    def _begin(self, work: Coroutine[None, None, None]) -> None:
-        """Start a task that lives as long as the daemon; its failure ends the daemon, loudly."""
+    def _start_task(self, work: Coroutine[None, None, None]) -> None:
+        """Start a task that lives as long as the run; its failure ends the daemon with an error."""
 
         def ended(task: asyncio.Task[None]) -> None:
             if not task.cancelled() and task.exception() is not None:
@@ -285,14 +285,14 @@ class DaemonRun:
         self._tasks.add(task)
         task.add_done_callback(ended)
 
-    async def _keep_socket(self) -> None:
-        """Bind again when a cleaner removed our socket; give up when another daemon has bound the path."""
+    async def _rebind_if_removed(self) -> None:
+        """Every 30 s, bind a removed socket again; raise ForgedError if another daemon bound the path."""
         while True:
             await asyncio.sleep(_OWN_SOCKET_S)
             there = listening.identity(self._path)
             if there is None:
                 logger.warning("socket was removed, binding again path=%s", self._path)
-                listening.private_directory(os.path.dirname(self._path))
+                listening.ensure_private_directory(os.path.dirname(self._path))
                 await self._server.replace(listening.bind(self._path))
                 self._ours = listening.identity(self._path)
             elif there != self._ours:

@@ -1,7 +1,4 @@
-"""Make the parts of a daemon for one configuration, each once, and connect them.
-
-A missing part is a reason among its warnings and no error; no task is running yet.
-"""
+"""Make the parts of a daemon for one configuration, and connect them; a missing part is a warning."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ from forged.capture import CaptureService, Committer, LocalVectors, Promotion
 from forged.config import Config, Loaded, install_command
 from forged.counters import EgressRecord, Metrics
 from forged.daemon import nearest_memories
-from forged.daemon.handlers import Daemon, DaemonFacts, RefusedWrites
+from forged.daemon.handlers import Daemon, DaemonFacts, DiskRefusals
 from forged.daemon.models import Models, capture_off, probes, retrieval_off
 from forged.errors import ConfigError
 from forged.files import Watcher
@@ -42,11 +39,10 @@ from forged_client.autostart import LOG_NAME
 if TYPE_CHECKING:
     from forged.postgres import OwnRemovalMarks, RootSync, SharedServer
 
-# After so many model calls within a minute capture waits; a retrieve never does.
-CALLS_PER_MINUTE = 60
+CALLS_PER_MINUTE = 60  # then capture waits; a retrieve never does
 
 
-def make_shared(
+def make_shared_server(
     config: Config,
     env: Mapping[str, str],
     *,
@@ -55,7 +51,7 @@ def make_shared(
     queue: EmbeddingQueue | None,
     epoch: str,
 ) -> tuple[SharedServer | None, str]:
-    """Return the server of `[shared]`, if it is configured; or the reason why it is missing."""
+    """Return the server of `[shared]`, None if it is not configured or is unusable; and why, or ""."""
     if not config.shared.url:
         return None, ""
     try:
@@ -72,8 +68,8 @@ def make_shared(
         return None, f"nothing is shared: {error}"
 
 
-def make_marks(shared: SharedServer | None, state: State) -> OwnRemovalMarks | None:
-    """Return the marks by which other machines learn of memories forgotten here."""
+def make_removal_marks(shared: SharedServer | None, state: State) -> OwnRemovalMarks | None:
+    """Return the record by which other machines learn of memories forgotten here; None if not shared."""
     if shared is None:
         return None
     from forged.postgres import OwnRemovalMarks  # noqa: PLC0415 - as above
@@ -81,8 +77,8 @@ def make_marks(shared: SharedServer | None, state: State) -> OwnRemovalMarks | N
     return OwnRemovalMarks(state.replicas, shared.scopes, shared.settings.user_id)
 
 
-def make_machines(memories: MemoryParts) -> RootSync | None:
-    """Return the synchronization of the user's machines, if the shared server has such scopes."""
+def make_root_sync(memories: MemoryParts) -> RootSync | None:
+    """Return the synchronization of the user's machines; None unless user or agent scopes are shared."""
     shared = memories.shared
     if shared is None or not shared.scopes & {Scope.USER, Scope.AGENT}:
         return None
@@ -108,35 +104,40 @@ def build(
     reload: Callable[[], Awaitable[bool]],
     model_cache: ModelCache | None = None,
 ) -> Daemon:
-    """Make the parts; `reload` starts over if needed, `model_cache` is that of an earlier daemon."""
+    """Make and connect the parts of a daemon; `model_cache` comes from an earlier run. Starts no task."""
     config, metrics, off = loaded.config, Metrics(), retrieval_off(loaded, models)
     governor = Governor(daily_token_limit=config.memory.daily_token_limit, calls_per_minute=CALLS_PER_MINUTE)
     state = State(address.state_dir(env), governor, address.socket_path(env))
     trust = TrustRegistry(state, mode=config.trust.mode, git=config.memory.git, home=user_top(env))
-    indexer, watcher = _maps(config, models, metrics, governor, model_cache=model_cache, trust=trust, off=off)
+    indexer, watcher = _make_indexer_and_watcher(
+        config, models, metrics, governor, model_cache=model_cache, trust=trust, off=off
+    )
     session_memories = SessionMemories(
         ttl_s=config.scopes.session_ttl_minutes * 60.0, most=config.scopes.session_max_memories
     )
     session_views = SessionViews(session_memories, indexer)
-    retriever = _retriever(config, models, metrics, governor, indexer.second)
+    retriever = _make_retriever(config, models, metrics, governor, indexer.second)
     trust.join(indexer.follow, indexer.snapshot)
     epoch = secrets.token_hex(4)
-    shared, unshared = make_shared(
+    shared, unshared = make_shared_server(
         config, env, state=state, egress=models.egress, queue=indexer.queue, epoch=epoch
     )
-    trash, marks = os.path.join(address.state_dir(env), "trash"), make_marks(shared, state)
+    trash, marks = os.path.join(address.state_dir(env), "trash"), make_removal_marks(shared, state)
     writer = Writer(trash, trust, state.requests, state.intents, marks)
     resolver = Resolver(
         user_top(env), config, indexer, state=state, sessions=(session_memories, session_views)
     )
-    capture = _capture(
+    capture = _make_capture_service(
         config, env, models, metrics, governor, state, indexer, retriever, writer, session_memories
     )
     sessions = Sessions(
         config, state, capture, session_memories, retriever=retriever, resolver=resolver, metrics=metrics
     )
     models.egress.configure(
-        partial(_refusal, state), governor.over_daily_limit, partial(_record, state, governor), metrics
+        partial(_pause_reason, state),
+        governor.over_daily_limit,
+        partial(_record_egress, state, governor),
+        metrics,
     )
     memories = MemoryParts(
         config=config,
@@ -156,7 +157,7 @@ def build(
         epoch=epoch,
         config=config,
         disabled=off,
-        about=_about(loaded, env, models, unshared),
+        about=_daemon_facts(loaded, env, models, unshared),
         metrics=metrics,
         activity=models.activity,
         indexer=indexer,
@@ -166,7 +167,7 @@ def build(
         resolver=resolver,
         trust=trust,
         sessions=sessions,
-        refused_writes=RefusedWrites(metrics, state),
+        disk_refusals=DiskRefusals(metrics, state),
         session_memories=session_memories,
         session_views=session_views,
         capture=capture,
@@ -177,11 +178,11 @@ def build(
         connections=connections,
         reload=reload,
         shared=shared,
-        machines=make_machines(memories),
+        machines=make_root_sync(memories),
     )
 
 
-def _about(loaded: Loaded, env: Mapping[str, str], models: Models, unshared: str) -> DaemonFacts:
+def _daemon_facts(loaded: Loaded, env: Mapping[str, str], models: Models, unshared: str) -> DaemonFacts:
     return DaemonFacts(
         socket=address.socket_path(env),
         build=build_id(),
@@ -194,7 +195,7 @@ def _about(loaded: Loaded, env: Mapping[str, str], models: Models, unshared: str
     )
 
 
-def _capture(  # noqa: PLR0917 - parts of one daemon
+def _make_capture_service(  # noqa: PLR0917 - parts of one daemon
     config: Config,
     env: Mapping[str, str],
     models: Models,
@@ -225,14 +226,14 @@ def _capture(  # noqa: PLR0917 - parts of one daemon
     )
 
 
-async def _refusal(state: State, tops: tuple[str, ...]) -> str:
-    """Return the reason why no text of these tops may leave, or "", once the state is read."""
+async def _pause_reason(state: State, tops: tuple[str, ...]) -> str:
+    """Wait for the state, and return why no text of these roots may be sent to a model (paused), or ""."""
     await state.opened()
     return state.pauses.reason(tops)
 
 
-def _record(state: State, governor: Governor, record: EgressRecord) -> None:
-    """Count a departure, and its cost if no other part counts it."""
+def _record_egress(state: State, governor: Governor, record: EgressRecord) -> None:
+    """Record text that left for an endpoint, and its cost if no other part counts it."""
     state.egress.add(record)
     if record.purpose not in GOVERNED:
         counts = {"calls": record.calls, "failed": record.failed}
@@ -242,9 +243,9 @@ def _record(state: State, governor: Governor, record: EgressRecord) -> None:
 
 
 def log_settings(env: Mapping[str, str], level: str = "") -> LogSettings:
+    """Return the log settings for a child process; `level` is this process's by default."""
     level = level or logging.getLevelName(logging.getLogger().getEffectiveLevel()).lower()
-    file = os.path.join(address.state_dir(env), LOG_NAME)
-    return LogSettings(level, file, "JOURNAL_STREAM" in env)
+    return LogSettings(level, os.path.join(address.state_dir(env), LOG_NAME), "JOURNAL_STREAM" in env)
 
 
 def user_top(env: Mapping[str, str]) -> str:
@@ -252,7 +253,7 @@ def user_top(env: Mapping[str, str]) -> str:
     return os.path.realpath(address.home(env))
 
 
-def _maps(
+def _make_indexer_and_watcher(
     config: Config,
     models: Models,
     metrics: Metrics,
@@ -263,8 +264,7 @@ def _maps(
     off: str,
 ) -> tuple[Indexer, Watcher]:
     indexer = Indexer(
-        # Memory that is off may still be listed, but calls no model.
-        embedder=None if off else models.embedder,
+        embedder=None if off else models.embedder,  # memory that is off may still be listed
         lexical=config.memory.retrieval_lexical_weight > 0 and not off,
         metrics=metrics,
         gated=config.min_score > 0,
@@ -279,7 +279,7 @@ def _maps(
     return indexer, watcher
 
 
-def _retriever(
+def _make_retriever(
     config: Config, models: Models, metrics: Metrics, governor: Governor, second: EmbeddingQueue | None
 ) -> Retriever:
     chat = models.chat if config.memory.retrieval_strategy != "direct" else None

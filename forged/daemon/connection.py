@@ -1,10 +1,8 @@
 """Connections of the daemon's Unix socket: admission, frames, replies, and their ends.
 
-A peer of another user is refused before a byte of it is read. When all places are taken, the quietest
-connection is closed. A request's error becomes its reply. A frame must be complete 5 s after its first byte.
-A peer that takes no reply for 5 s is dropped. With 64 requests in flight no more are read. Only hello and
-ping are answered at once. When a peer leaves, its read requests are dropped if they have not begun. asyncio's
-streams and plain protocols would allocate a quarter of a megabyte per read and take twice the time.
+A peer of another user is refused before a byte of it is read. A request's error becomes its reply. With 64
+requests in flight no more are read. Only hello and ping are answered at once. asyncio's streams would
+allocate a quarter of a megabyte per read and take twice the time.
 """
 
 from __future__ import annotations
@@ -34,19 +32,14 @@ logger = logging.getLogger(__name__)
 FRAME_TIMEOUT_S = 5.0
 READER_TIMEOUT_S = 5.0
 _IN_FLIGHT = 64
-# Frames of one connection that are taken in one iteration of the loop.
-_FRAMES_AT_ONCE = 64
-# Bytes of one connection's waiting requests; one more request is read above that.
-_WAITING_BYTES = protocol.MAX_CAPTURE_BYTES
+_FRAMES_AT_ONCE = 64  # of one connection, in one iteration of the loop
+_WAITING_BYTES = protocol.MAX_CAPTURE_BYTES  # of one connection; one more request is read above that
 _MAX_FRAME_BYTES = protocol.MAX_REPLY_BYTES + framing.HEADER_BYTES
 MAX_CONNECTIONS = 128
 SWEEP_S = 1.0
-# Without a free descriptor asyncio tries so often, logs each failure, and pauses for a second.
-_ACCEPTED_AT_ONCE = 16
-# Seconds for requests under way when the daemon stops; writes have twice as long.
-_GRACE_S = 1.0
-# Iterations of the loop from accepting a connection until asyncio has made it and read from it.
-_ACCEPTING_TURNS = 5
+_ACCEPTED_AT_ONCE = 16  # without a free descriptor asyncio logs so many failures, then waits 1 s
+_GRACE_S = 1.0  # for requests under way when the daemon stops; writes have twice as long
+_ACCEPTING_TURNS = 5  # iterations of the loop from accept until asyncio reads from a connection
 
 
 def has_left(peer: socket.socket) -> bool:
@@ -69,15 +62,17 @@ def uid_of(peer: socket.socket) -> int:
 
 
 class Service(Protocol):
-    """Answers requests: the handlers' dispatcher, or a stand-in of a test."""
+    """Protocol of the part that answers requests: the dispatcher, or a replacement in a test."""
 
-    def handle(self, request: Request[Any]) -> Reply | Awaitable[Reply] | AsyncIterator[Reply]: ...
+    def handle(self, request: Request[Any]) -> Reply | Awaitable[Reply] | AsyncIterator[Reply]:
+        """Return the reply to a request, an awaitable of it, or a stream of replies."""
 
-    def sent(self, request: Request[Any], *, whole: bool) -> None: ...
+    def sent(self, request: Request[Any], *, whole: bool) -> None:
+        """Take note that the reply to a request was sent; not `whole` if the peer did not get all of it."""
 
 
 class ServerConnection(asyncio.BufferedProtocol):
-    """One peer of a server. `begun` are the requests being carried out; streams have no end."""
+    """Connection of one peer: reads request frames, runs the requests in turn, and sends the replies."""
 
     def __init__(self, server: Server) -> None:
         self.greeted = False
@@ -98,9 +93,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._waiting: deque[tuple[Request[Any], int]] = deque()  # received and not begun, with their sizes
         self._waiting_bytes = 0
 
-    # --- asyncio's side ---
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Admit the peer; drop one of another user, refuse one too many with an error."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         refusal = self._server.admit(self, transport)
@@ -110,30 +104,31 @@ class ServerConnection(asyncio.BufferedProtocol):
             self.refuse(refusal, "too many connections are busy; try again")
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        """Cancel streams and reads, which have no reader now; let writes end, also waiting ones."""
         self._server.connections.discard(self)
         self._transport = None
-        # A write under way is completed. A stream has no end, and an answer without a reader is not worth a
-        # model's time.
         for task in self._streams | self._questions:
             task.cancel()
         self._waiting = deque(each for each in self._waiting if each[0].is_write)
         self._queue_client.release()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
+        """Return the memory for the next received bytes."""
         return self._frames.room()
 
     def buffer_updated(self, nbytes: int) -> None:
+        """Count received bytes, and take the complete frames among them."""
         self._frames.held += nbytes
         self.last_active = time.monotonic()
         self._take_frames()
 
     def _take_frames(self) -> None:
-        """Take complete frames, as far as there is room for requests; the rest stays in the buffer."""
+        """Decode and queue complete frames while there is room for requests; the rest stays buffered."""
         began, frames, taken = self._began, self._frames, 0
         try:
             while frames.held and self._has_room and (body := frames.take()) is not None:
                 began = None
-                self._receive(body)
+                self._receive_request(body)
                 if (taken := taken + 1) == _FRAMES_AT_ONCE:
                     self._queue_client.begin(self._take_frames)
                     break
@@ -154,6 +149,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         return not has_left(self._transport.get_extra_info("socket"))
 
     def pause_writing(self) -> None:
+        """Stop reading and running requests: the peer does not take its replies."""
         self._stuck_since = time.monotonic()
         if self._transport is not None:
             self._unsent = self._transport.get_write_buffer_size()
@@ -161,18 +157,18 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._queue_client.hold()
 
     def resume_writing(self) -> None:
+        """Read and run requests again: the peer has taken its replies."""
         self._stuck_since = None
         self._queue_client.release()
-        self._listen_again()
-
-    # --- the server's side ---
+        self._resume_reading()
 
     @property
     def begun(self) -> set[asyncio.Task[None]]:
+        """Tasks of the requests that are being carried out, without streams."""
         return self.writes | self._questions
 
-    def finish(self) -> None:
-        """Read and begin no more requests."""
+    def drain(self) -> None:
+        """Read and begin no more requests; those being carried out go on."""
         self._is_draining = True
         self._waiting.clear()
         self._queue_client.release()
@@ -180,6 +176,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def end(self) -> None:
+        """Close the connection once its pending replies are sent."""
         if self._transport is not None:
             self._transport.close()
 
@@ -192,12 +189,11 @@ class ServerConnection(asyncio.BufferedProtocol):
             asyncio.get_running_loop().call_later(READER_TIMEOUT_S, self._transport.abort)
             self._transport = None
 
-    def check(self, now: float) -> None:
-        """Cut a peer that took more than 5 s for one frame, or took no reply for 5 s."""
+    def drop_if_slow(self, now: float) -> None:
+        """Drop a peer that took more than 5 s for one frame, or took no reply for 5 s."""
         if self._transport is None:
             return
-        # While the daemon does not read, no peer can finish a frame.
-        reading = self._has_room and self._transport.is_reading()
+        reading = self._has_room and self._transport.is_reading()  # else no peer can finish a frame
         if reading and self._began is not None and now - self._began > FRAME_TIMEOUT_S:
             self._metrics.slow_senders_closed += 1
             self._transport.abort()
@@ -214,7 +210,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         """Write a reply. Return False if its peer is gone, or gets an error in its place."""
         if self._transport is None or self._transport.is_closing():
             return False
-        frame, is_whole = self._encoded(reply)
+        frame, is_whole = self._encode(reply)
         stuck = self._stuck_since is not None
         if stuck and self._transport.get_write_buffer_size() > protocol.MAX_REPLY_BYTES:
             self._metrics.slow_readers_closed += 1
@@ -224,41 +220,39 @@ class ServerConnection(asyncio.BufferedProtocol):
         return is_whole
 
     def _answer(self, request: Request[Any], reply: Reply) -> None:
-        """Send a reply; report to the service if the kernel has taken one that injects."""
+        """Send a reply; if it injects memories, report to the service if the kernel took all of it."""
         whole = self.send(reply)
         if request.injects:
             wire = self._transport
             gone = wire is None or wire.is_closing() or wire.get_write_buffer_size() > 0
             self._service.sent(request, whole=whole and not gone)
 
-    def _encoded(self, reply: Reply) -> tuple[bytes, bool]:
+    def _encode(self, reply: Reply) -> tuple[bytes, bool]:
         """Return the reply's frame, or that of an error if it cannot be encoded; True for no error."""
         try:
             frame = framing.encode(reply)
         except (TypeError, ValueError, OverflowError) as error:
-            return framing.encode(self._broken(reply.id, type(reply).__name__, error)), False
+            return framing.encode(self._log_internal_error(reply.id, type(reply).__name__, error)), False
         if len(frame) <= _MAX_FRAME_BYTES:
             return frame, not isinstance(reply, Failed)
-        return framing.encode(_failed(reply.id, "invalid", "the reply is over 4 MiB; ask for less")), False
+        return framing.encode(_failure(reply.id, "invalid", "the reply is over 4 MiB; ask for less")), False
 
-    # --- requests ---
-
-    def _receive(self, body: memoryview) -> None:
-        """Answer one frame, at once or when it is its turn; no request can end the daemon."""
+    def _receive_request(self, body: memoryview) -> None:
+        """Decode a frame, and answer its request at once or queue it; no request can end the daemon."""
         try:
             request = framing.decode_request(body)
         except MalformedFrame as error:
             self._metrics.bad_frames += 1
-            self.send(_undecodable(body, error))
+            self.send(_decode_error_reply(body, error))
             return
         if len(body) > request.limit_bytes:
             self._metrics.bad_frames += 1
             self.send(
-                _failed(request.id, "frame_too_large", ("a request may have at most 1 MiB, a capture 2 MiB"))
+                _failure(request.id, "frame_too_large", "a request may have at most 1 MiB, a capture 2 MiB")
             )
             return
         if not self.greeted and not isinstance(request, protocol.Hello):
-            self.send(_failed(request.id, "hello_required", "the first request is hello"))
+            self.send(_failure(request.id, "hello_required", "the first request is hello"))
             return
         if request.at_once:
             self._carry_out(request)
@@ -281,43 +275,46 @@ class ServerConnection(asyncio.BufferedProtocol):
         request, size = self._waiting.popleft()
         self._waiting_bytes -= size
         if not self._carry_out(request):
-            self._is_over()
+            self._request_ended()
         elif self._waiting_bytes < _WAITING_BYTES <= self._waiting_bytes + size:
-            self._listen_again()
+            self._resume_reading()
 
     def _carry_out(self, request: Request[Any]) -> bool:
         """Begin a request; return False if it was answered at once."""
         try:
             answer = self._service.handle(request)
         except Exception as error:  # noqa: BLE001 - the request guard: one bad request ends nothing
-            answer = self._guarded(request, error)
+            answer = self._error_reply(request, error)
         if isinstance(answer, Reply):
             self.greeted = self.greeted or isinstance(answer, protocol.Welcome)
             self._answer(request, answer)
             return False
         if isinstance(answer, AsyncIterator):
-            self._start(self._pass_on(request, answer), self._streams)
+            self._start_task(self._send_stream(request, answer), self._streams)
         else:
             kind = self.writes if request.is_write else self._questions
-            task = self._start(self._finish(request, answer), kind)
+            task = self._start_task(self._await_and_answer(request, answer), kind)
             if isinstance(answer, Coroutine):  # close it, also if it was cancelled before its first step
                 task.add_done_callback(lambda _: answer.close())
         return True
 
-    def _start(self, work: Coroutine[None, None, None], kind: set[asyncio.Task[None]]) -> asyncio.Task[None]:
+    def _start_task(
+        self, work: Coroutine[None, None, None], kind: set[asyncio.Task[None]]
+    ) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work, context=self._queue_client.context)
         kind.add(task)
         task.add_done_callback(log_failure)
         task.add_done_callback(kind.discard)
-        task.add_done_callback(self._is_over)
+        task.add_done_callback(self._request_ended)
         return task
 
-    def _is_over(self, _: object = None) -> None:
+    def _request_ended(self, _: object = None) -> None:
+        """Count a request as ended; read again, or close a half-closed connection."""
         self.in_flight -= 1
         if self._ended and not self.in_flight:
             self.end()
         if self.in_flight == _IN_FLIGHT - 1:
-            self._listen_again()
+            self._resume_reading()
 
     @property
     def _has_room(self) -> bool:
@@ -326,7 +323,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         willing = self._stuck_since is None and not self._is_draining
         return open_ and willing and self.in_flight < _IN_FLIGHT and self._waiting_bytes < _WAITING_BYTES
 
-    def _listen_again(self) -> None:
+    def _resume_reading(self) -> None:
+        """Take buffered frames, then read from the socket, while there is room for requests."""
         if self._has_room:
             self._take_frames()
         if self._has_room and self._transport is not None:
@@ -334,36 +332,36 @@ class ServerConnection(asyncio.BufferedProtocol):
                 self._began = time.monotonic()
             self._transport.resume_reading()
 
-    async def _finish(self, request: Request[Any], answer: Awaitable[Reply]) -> None:
+    async def _await_and_answer(self, request: Request[Any], answer: Awaitable[Reply]) -> None:
         try:
             reply = await answer
         except Exception as error:  # noqa: BLE001 - the request guard
-            reply = self._guarded(request, error)
+            reply = self._error_reply(request, error)
         self._answer(request, reply)
 
-    async def _pass_on(self, request: Request[Any], replies: AsyncIterator[Reply]) -> None:
+    async def _send_stream(self, request: Request[Any], replies: AsyncIterator[Reply]) -> None:
         try:
             async for reply in replies:
                 self.send(reply)
         except Exception as error:  # noqa: BLE001 - the request guard
-            self.send(self._guarded(request, error))
+            self.send(self._error_reply(request, error))
 
-    def _guarded(self, request: Request[Any], error: Exception) -> Reply:
+    def _error_reply(self, request: Request[Any], error: Exception) -> Reply:
         if isinstance(error, ForgedError):
-            return _failed(request.id, error.code, str(error))
-        return self._broken(request.id, type(request).__name__, error)
+            return _failure(request.id, error.code, str(error))
+        return self._log_internal_error(request.id, type(request).__name__, error)
 
-    def _broken(self, number: int, verb: str, error: Exception) -> Failed:
+    def _log_internal_error(self, number: int, verb: str, error: Exception) -> Failed:
         self._metrics.internal_errors += 1
         logger.error("request failed verb=%s", verb, exc_info=error)
-        return _failed(number, "internal", "the daemon's log says more")
+        return _failure(number, "internal", "the daemon's log says more")
 
 
-def _failed(number: int, code: str, message: str) -> Failed:
+def _failure(number: int, code: str, message: str) -> Failed:
     return Failed(id=number, status="error", reason=f"{code}: {message}", code=code, message=message)
 
 
-def _undecodable(body: memoryview, error: MalformedFrame) -> Failed:
+def _decode_error_reply(body: memoryview, error: MalformedFrame) -> Failed:
     """Return the error for a frame; one of an unknown verb gets its id back."""
     try:
         head = framing.decode_head(body)
@@ -371,16 +369,17 @@ def _undecodable(body: memoryview, error: MalformedFrame) -> Failed:
         head = framing.FrameHead()
     known = {struct_.__struct_config__.tag for struct_ in protocol.REQUESTS}
     if head.type and head.type not in known:
-        return _failed(head.id, "unknown_verb", f"this daemon does not know {head.type[:64]!r}")
-    return _failed(head.id, "invalid", str(error))
+        return _failure(head.id, "unknown_verb", f"this daemon does not know {head.type[:64]!r}")
+    return _failure(head.id, "invalid", str(error))
 
 
-def _stays(_: HandOver, peer: socket.socket) -> None:
+def _refuse_handover(_: HandOver, peer: socket.socket) -> None:
+    """Close the connection of a daemon that wants to replace this one."""
     peer.close()
 
 
 class Server:
-    """Accepts connections on the daemon's socket, limits their number and ends slow ones."""
+    """Accepts connections on the daemon's socket, limits their number, and drops slow peers."""
 
     def __init__(
         self,
@@ -388,9 +387,9 @@ class Server:
         metrics: Metrics,
         *,
         uid: int | None = None,
-        give_way: Callable[[HandOver, socket.socket], None] = _stays,
+        give_way: Callable[[HandOver, socket.socket], None] = _refuse_handover,
     ) -> None:
-        """Create a server; `give_way` gets the connection of a daemon that wants to replace this one."""
+        """`give_way` gets the connection of a daemon that wants to replace this one."""
         self.service, self.metrics, self.give_way = service, metrics, give_way
         self.connections: set[ServerConnection] = set()
         self.queue = FairQueue()
@@ -399,15 +398,16 @@ class Server:
         self._sweeper: asyncio.Task[None] | None = None
 
     async def start(self, listening: socket.socket) -> None:
-        self._server = await self._accept(listening)
-        self._sweeper = asyncio.create_task(self._sweep(), name="sweeper")
+        """Accept connections on a listening socket, and begin to drop slow peers."""
+        self._server = await self._start_accepting(listening)
+        self._sweeper = asyncio.create_task(self._drop_slow_peers(), name="sweeper")
         self._sweeper.add_done_callback(log_failure)
 
     async def replace(self, listening: socket.socket) -> None:
         """Serve another socket from now on; open connections stay."""
         assert self._server is not None
-        await self._close(self._server)
-        self._server = await self._accept(listening)
+        await self._stop_accepting(self._server)
+        self._server = await self._start_accepting(listening)
 
     def listening(self) -> socket.socket:
         """Return a duplicate of the served socket: new connections wait there while this server ends."""
@@ -417,11 +417,10 @@ class Server:
     def connection(self) -> ServerConnection:
         return ServerConnection(self)
 
-    async def _accept(self, listening: socket.socket) -> asyncio.Server:
-        # Only its binder, maybe the service manager, removes the path.
-        kept: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
+    async def _start_accepting(self, listening: socket.socket) -> asyncio.Server:
+        keep_path: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
         server = await asyncio.get_running_loop().create_unix_server(
-            self.connection, sock=listening, backlog=_ACCEPTED_AT_ONCE, **kept
+            self.connection, sock=listening, backlog=_ACCEPTED_AT_ONCE, **keep_path
         )
         listening.listen(BACKLOG)  # asyncio accepts as many at once as may wait
         return server
@@ -429,18 +428,18 @@ class Server:
     async def stop(self) -> None:
         """Accept, read and begin no more, let requests under way be answered, then end every connection."""
         if self._server is not None:
-            await self._close(self._server)
+            await self._stop_accepting(self._server)
         if self._sweeper is not None:
             self._sweeper.cancel()
         for connection in self.connections:
-            connection.finish()
+            connection.drain()
         await _ended(task for connection in self.connections for task in connection.begun)
         await _ended(task for connection in self.connections for task in connection.writes)
         for connection in tuple(self.connections):
             connection.end()
         await asyncio.sleep(0)
 
-    async def _close(self, server: asyncio.Server) -> None:
+    async def _stop_accepting(self, server: asyncio.Server) -> None:
         """Accept no more, and close once accepted connections are made: asyncio would leave them unserved."""
         for each in server.sockets:
             asyncio.get_running_loop().remove_reader(each.fileno())
@@ -449,7 +448,7 @@ class Server:
         server.close()
 
     def admit(self, connection: ServerConnection, transport: asyncio.Transport) -> str:
-        """Return the reason to refuse a new peer, or ""; closes the quietest connection if all are taken."""
+        """Add a new peer, or return the reason to refuse it; closes the quietest if all places are taken."""
         if uid_of(transport.get_extra_info("socket")) != self._uid:
             self.metrics.foreign_peers_refused += 1
             return "foreign"
@@ -465,15 +464,16 @@ class Server:
         self.connections.add(connection)
         return ""
 
-    async def _sweep(self) -> None:
-        """End peers that send or read too slowly. One timer for all costs an idle daemon nothing."""
+    async def _drop_slow_peers(self) -> None:
+        """Drop slow peers, once a second. One timer for all costs an idle daemon nothing."""
         while True:
             await asyncio.sleep(SWEEP_S)
             now = time.monotonic()
             for connection in tuple(self.connections):
-                connection.check(now)
+                connection.drop_if_slow(now)
 
 
 async def _ended(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Wait at most one second until tasks have ended."""
     if begun := tuple(tasks):
         await asyncio.wait(begun, timeout=_GRACE_S)

@@ -1,9 +1,9 @@
 """Hand over a daemon's socket and vectors, to another daemon or to systemd.
 
-`take` is the side of the new daemon, `Successor` that of the old one. Either may die at any moment, and never
-do two serve: the new daemon begins when it got the lock and the old one has hung up. A lock belongs to the
-open file, so it is passed on with the descriptor. `FdStore` lets systemd keep descriptors of vectors for a
-restart (`FileDescriptorStoreMax=`); vectors that cannot be stored are computed again. Raises AlreadyRunning.
+`claim_address` is the side of the new daemon, `Successor` that of the old one. Either may die at any moment,
+and never do two serve: the new daemon begins when it got the lock and the old one has hung up. A lock belongs
+to the open file, so it is passed on with the descriptor. `FdStore` lets systemd keep descriptors of vectors
+for a restart (`FileDescriptorStoreMax=`); lost vectors are computed again. Raises AlreadyRunning.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _PREFIX = "vectors-"
 
 
 class AddressClaim(msgspec.Struct, frozen=True):
-    """Ownership of the daemon's address: its lock, and `vector_packs`, descriptors of vectors."""
+    """Ownership of the daemon's address: its lock, its socket if handed over, and packed vectors."""
 
     lock: int
     listening: socket.socket | None = None
@@ -63,7 +63,7 @@ class AddressClaim(msgspec.Struct, frozen=True):
 
 
 class Successor:
-    """Another daemon that asked to replace this one."""
+    """Connection to another daemon that asked to replace this one."""
 
     def __init__(self, peer: socket.socket, request: HandOver) -> None:
         self.pid = request.pid
@@ -71,7 +71,7 @@ class Successor:
         self._id = request.id
 
     def give(self, lock: int, listening_socket: socket.socket, vector_packs: Sequence[int]) -> bool:
-        """Hand over the lock and the socket within a second; return False if they stay here."""
+        """Send lock, socket and vectors to the other daemon; return False if it did not take them in 1 s."""
         given = [lock, listening_socket.fileno(), *vector_packs]
         reply = HandedOver(id=self._id, pid=os.getpid())
         try:
@@ -97,8 +97,8 @@ class Successor:
         self._peer.close()
 
 
-def take(path: str, *, replace: bool = False) -> AddressClaim:
-    """Claim an address that is free or about to be; with `replace` a used one. Raises AlreadyRunning."""
+def claim_address(path: str, *, replace: bool = False) -> AddressClaim:
+    """Wait for the lock of a free address; with `replace` ask its daemon for it. Raises AlreadyRunning."""
     deadline = time.monotonic() + PATIENCE_S
     for pause in retry_pauses():
         try:
@@ -106,7 +106,7 @@ def take(path: str, *, replace: bool = False) -> AddressClaim:
         except AlreadyRunning:
             if time.monotonic() > deadline or not (replace or _is_deserted(path)):
                 raise
-        if replace and (place := _asked(path)) is not None:
+        if replace and (place := _request_address(path)) is not None:
             return place
         time.sleep(pause)
     raise AssertionError  # the pauses never end
@@ -125,8 +125,8 @@ def _is_deserted(path: str) -> bool:
     return False
 
 
-def _asked(path: str) -> AddressClaim | None:
-    """Return the address if its daemon gives it; None if no daemon answers any more."""
+def _request_address(path: str) -> AddressClaim | None:
+    """Ask the daemon at a path to hand over its address; None if no daemon answers any more."""
     try:
         opened = try_connect(path)
     except DaemonAbsent:
@@ -135,11 +135,11 @@ def _asked(path: str) -> AddressClaim | None:
         raise AlreadyRunning(f"the running daemon cannot be asked to hand over: {error}") from error
     if opened is None:
         return None
-    with socket.socket(fileno=opened.detach()) as peer, _Asking(peer) as asking:
-        return asking.place()
+    with socket.socket(fileno=opened.detach()) as peer, _HandoverRequest(peer) as request:
+        return request.ask()
 
 
-class _Asking:
+class _HandoverRequest:
     """Connection to the daemon that is to be replaced, and the descriptors received over it."""
 
     def __init__(self, peer: socket.socket) -> None:
@@ -155,8 +155,8 @@ class _Asking:
         for descriptor in self._descriptors:
             os.close(descriptor)
 
-    def place(self) -> AddressClaim | None:
-        """Ask for the address; return None if the other daemon died or is ending."""
+    def ask(self) -> AddressClaim | None:
+        """Ask for the address and take it; return None if the other daemon died or is ending."""
         try:
             self._peer.settimeout(_ENDING_S)
             hello = Hello(
@@ -168,14 +168,15 @@ class _Asking:
             )
             self._peer.sendall(framing.encode(hello))
             self._peer.sendall(framing.encode(HandOver(id=2, pid=os.getpid(), version=__version__)))
-            reply = self._reply()
-            return self._taken(reply) if isinstance(reply, HandedOver) else None
+            reply = self._read_reply()
+            return self._accept_address(reply) if isinstance(reply, HandedOver) else None
         except TimeoutError:
             raise AlreadyRunning("the running daemon did not hand over in time") from None
         except OSError:
             return None  # the other daemon died or is ending
 
-    def _taken(self, reply: HandedOver) -> AddressClaim | None:
+    def _accept_address(self, reply: HandedOver) -> AddressClaim | None:
+        """Take over the received address once the other daemon confirms it and has hung up."""
         if len(self._descriptors) < 2:
             return None
         self._peer.sendall(READY)
@@ -185,23 +186,24 @@ class _Asking:
             self._peer.recv(1)  # returns once the other daemon has hung up
         lock, listening_at, *vector_packs = self._descriptors
         self._descriptors = []
-        listening.sign(lock)
+        listening.write_pid(lock)
         logger.info("took over from pid=%d", reply.pid)
         return AddressClaim(lock, socket.socket(fileno=listening_at), tuple(vector_packs))
 
-    def _reply(self) -> Reply | None:
-        """Return the answer, None if the connection ends before it. Raises AlreadyRunning for a refusal."""
-        while (received := self._received()) != 0:
+    def _read_reply(self) -> Reply | None:
+        """Return the reply, None if the connection ends before it. Raises AlreadyRunning for a refusal."""
+        while (received := self._receive()) != 0:
             self._frames.held += received
             while (body := self._frames.take()) is not None:
                 reply = framing.decode_reply(body)
                 if isinstance(reply, Failed) and reply.code != "busy":
-                    raise AlreadyRunning(_explained(reply))
+                    raise AlreadyRunning(_refusal_text(reply))
                 if not isinstance(reply, Welcome):
                     return reply
         return None
 
-    def _received(self) -> int:
+    def _receive(self) -> int:
+        """Receive bytes and descriptors; return the number of bytes, 0 at the end."""
         room = self._frames.room()
         data, descriptors, _, _ = socket.recv_fds(self._peer, len(room), _MOST_DESCRIPTORS)
         for descriptor in descriptors:
@@ -211,14 +213,14 @@ class _Asking:
         return len(data)
 
 
-def _explained(refusal: Failed) -> str:
+def _refusal_text(refusal: Failed) -> str:
     if refusal.code == "unknown_verb":
         return "the running daemon is too old to hand over: end it with SIGTERM"
     return refusal.message
 
 
 class FdStore:
-    """Vector packs in systemd's descriptor store, by name; outlives a configuration.
+    """Keeps packed vectors in systemd's descriptor store, so that they survive a restart of the daemon.
 
     Changed vectors are packed once a minute and at the end. A root that is not in use keeps its stored pack.
     """
@@ -226,29 +228,30 @@ class FdStore:
     def __init__(self, env: Mapping[str, str]) -> None:
         self._env = env
         self._is_there = systemd.is_service(env, os.getpid()) and "NOTIFY_SOCKET" in env
-        found = systemd.stored(env, os.getpid(), _PREFIX)
+        found = systemd.stored_descriptors(env, os.getpid(), _PREFIX)
         self.received = tuple(descriptor for _, descriptor in found)
         self._held: dict[str, object] = {name: None for name, _ in found}  # with the stored revision
 
     async def run(self, indexer: Indexer, model_cache: ModelCache) -> None:
-        """Store changed vectors, once a minute."""
+        """Store changed vectors once a minute, for ever; without systemd return at once."""
         while self._is_there:
             await asyncio.sleep(STORED_EVERY_S)
             await self.keep(indexer, model_cache)
 
     async def keep(self, indexer: Indexer, model_cache: ModelCache) -> None:
-        """Store the vectors that changed since the last time."""
+        """Store changed vectors in systemd, and remove packs of roots that are no longer used."""
         if not self._is_there:
             return
         used = sorted(indexer.indexes(), key=lambda index: index.used_at)[-MOST_PACKS:]
         for index in used:
             await self._store(index, indexer)
         wanted = {*(pack_name(index.root) for index in used), *model_cache.vector_packs.roots}
-        for name in self._held.keys() - set(map(_named, wanted)):
+        for name in self._held.keys() - set(map(_stored_name, wanted)):
             self._drop(name)
 
     async def _store(self, index: RootIndex, indexer: Indexer) -> None:
-        name, now = _named(pack_name(index.root)), (ref(index), index.builder.revision)
+        """Replace the stored pack of a root if its vectors have changed."""
+        name, now = _stored_name(pack_name(index.root)), (ref(index), index.builder.revision)
         if self._held.get(name) == now:
             return
         vector_pack = await indexer.packed(index)
@@ -259,10 +262,11 @@ class FdStore:
             self._held[name] = now
 
     def _drop(self, name: str) -> None:
+        """Remove a pack from systemd's store."""
         systemd.notify(self._env, f"FDSTOREREMOVE=1\nFDNAME={name}")
         del self._held[name]
 
 
-def _named(root: str) -> str:
+def _stored_name(root: str) -> str:
     """Return the name of a root's pack for systemd, which shows names to anyone and allows no colon."""
     return _PREFIX + hashlib.sha256(root.encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -25,11 +25,11 @@ class AlreadyRunning(ForgedError):  # noqa: N818 - reads as the state it names
 
 
 class AddressUnusable(ForgedError):  # noqa: N818
-    """The directory of the socket is not ours alone; the message names the command that helps."""
+    """Raised if no socket can be made at the address; the message names the command that helps."""
 
 
-def private_directory(path: str) -> None:
-    """Make a directory 0700, or accept one that is ours and closed to others. Raises AddressUnusable."""
+def ensure_private_directory(path: str) -> None:
+    """Make a directory 0700, or check that it is ours and closed to others. Raises AddressUnusable."""
     try:
         os.makedirs(path, mode=0o700, exist_ok=True)
         found = os.lstat(path)
@@ -43,8 +43,8 @@ def private_directory(path: str) -> None:
 
 
 def lock(path: str) -> int:
-    """Take the lock next to the socket, held by the descriptor. Raises AlreadyRunning, AddressUnusable."""
-    private_directory(os.path.dirname(path))
+    """Lock the file next to a socket; return the descriptor that holds it. Raises AlreadyRunning."""
+    ensure_private_directory(os.path.dirname(path))
     try:
         descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
@@ -56,12 +56,12 @@ def lock(path: str) -> int:
         holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
         os.close(descriptor)
         raise AlreadyRunning(f"a daemon is already running at {path} (pid {holder or 'unknown'})") from None
-    sign(descriptor)
+    write_pid(descriptor)
     return descriptor
 
 
-def sign(descriptor: int) -> None:
-    """Write the pid of the lock's holder into it: for people and for `stop`; it decides nothing."""
+def write_pid(descriptor: int) -> None:
+    """Write this process's pid into the lock file, for people and for `stop`; it decides nothing."""
     written = f"{os.getpid()}\n".encode()
     os.pwrite(descriptor, written, 0)
     os.ftruncate(descriptor, len(written))
@@ -107,6 +107,7 @@ def _unlink(path: str, directory: int) -> None:
 
 
 def _rename(fresh: str, path: str, directory: int) -> None:
+    """Move the new socket to its path, in the opened and checked directory if there is one."""
     if directory < 0:
         os.rename(fresh, path)
     else:
@@ -115,7 +116,7 @@ def _rename(fresh: str, path: str, directory: int) -> None:
 
 
 def turn_away(descriptor: int, frame: bytes) -> None:
-    """Answer all connections that wait at a listening socket with this frame; never waits."""
+    """Send a frame to all connections that wait at a listening socket, and close them; never waits."""
     with adopt(descriptor) as listening, contextlib.suppress(OSError):
         listening.setblocking(False)
         for _ in range(BACKLOG):

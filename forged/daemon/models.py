@@ -42,7 +42,7 @@ _SYSTEM, _QUESTION = "Answer with one word.", "Say ok."
 
 
 class Models(msgspec.Struct, frozen=True):
-    """Models in use, with the reasons for missing ones; `worker` are the capture worker's settings.
+    """Models of a configuration, the reasons for missing ones, and the capture worker's settings.
 
     `no_classifier` is the reason why the configured classifier cannot be used. `cjk` embeds Chinese, Japanese
     and Korean.
@@ -60,7 +60,7 @@ class Models(msgspec.Struct, frozen=True):
 
 
 def choose_models(loaded: Loaded, env: Mapping[str, str]) -> Models:
-    """Return the embedder and the chat model of a configuration; a missing one is a reason, not an error."""
+    """Return the models of a configuration and the worker's settings; a missing model is a reason."""
     memory = loaded.config.memory
     egress, healths = EgressGuard(loaded.config.network), make_endpoint_healths(loaded.config)
     activity = Activity()
@@ -132,6 +132,7 @@ def worker_settings(config: Config, env: Mapping[str, str]) -> tuple[WorkerSetti
 
 
 def _program_settings(config: Config, env: Mapping[str, str]) -> tuple[WorkerSettings, str]:
+    """Return the worker's settings for a local program as classifier, and why it is missing, or ""."""
     settings = WorkerSettings(config.classifier, timeout_s=CLASSIFIER_TIMEOUT_S)
     try:
         program = find_program(config, env)
@@ -142,38 +143,42 @@ def _program_settings(config: Config, env: Mapping[str, str]) -> tuple[WorkerSet
 
 
 def probes(config: Config, env: Mapping[str, str], models: Models, governor: Governor) -> Iterator[Probe]:
-    """Yield one call to each model; it is counted as `doctor` and sends only public texts."""
+    """Yield one test call for each model; it sends only public texts and is counted as `doctor`."""
     healths = models.healths
     for health, embedder in (healths.embedding, models.embedder), (healths.cjk, models.cjk):
         if health is not None and embedder is not None:
-            yield Probe(health, partial(_embed, embedder))
+            yield Probe(health, partial(_probe_embedder, embedder))
     if healths.hyde is not None and models.chat is not None:
-        yield Probe(healths.hyde, partial(_ask, models.chat, governor))
+        yield Probe(healths.hyde, partial(_probe_chat, models.chat, governor))
     if healths.capture is not None and healths.capture is not healths.hyde:
-        yield Probe(healths.capture, partial(_ask_new, partial(_classifier, config, env, models), governor))
+        yield Probe(
+            healths.capture,
+            partial(_probe_new_chat, partial(_make_capture_model, config, env, models), governor),
+        )
 
 
-async def _embed(embedder: Embedder, until: float) -> None:
+async def _probe_embedder(embedder: Embedder, until: float) -> None:
     await embedder.embed([_SENTENCE], "query", purpose=_PURPOSE, deadline=until)
 
 
-async def _ask(chat: ChatModel, governor: Governor, until: float) -> None:
+async def _probe_chat(chat: ChatModel, governor: Governor, until: float) -> None:
     prompt = Prompt(_SYSTEM, _QUESTION, _PURPOSE)
     completion = await GovernedChat(chat, governor, _PURPOSE.name).complete(prompt, deadline=until)
     if completion.failure:
         raise completion.error()
 
 
-async def _ask_new(make: Callable[[], ChatModel], governor: Governor, until: float) -> None:
+async def _probe_new_chat(make: Callable[[], ChatModel], governor: Governor, until: float) -> None:
+    """Test a chat model that is made for this one call."""
     chat = make()
     try:
-        await _ask(chat, governor, until)
+        await _probe_chat(chat, governor, until)
     finally:
         await chat.aclose()
 
 
-def _classifier(config: Config, env: Mapping[str, str], models: Models) -> ChatModel:
-    """Return the model that the capture worker uses as classifier. Raises ProviderError."""
+def _make_capture_model(config: Config, env: Mapping[str, str], models: Models) -> ChatModel:
+    """Return a new model as the capture worker has it for its classifier. Raises ProviderError."""
     health = models.healths.capture or EndpointHealth()
     if models.worker.program.command:
         return ProgramChat(models.worker.program, models.worker.scratch, egress=models.egress, health=health)

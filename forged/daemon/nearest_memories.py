@@ -29,16 +29,19 @@ _FRESH_S = 1.0
 
 
 async def nearest(event: Event, indexer: Indexer, retriever: Retriever) -> tuple[KnownMemory, ...]:
-    """Return at most 60 heads of the event's roots, within 2 s."""
+    """Return up to 60 current memories of an event's roots within 2 s, those nearest to its text first."""
     now = time.monotonic()
     files = FileStore(indexer, event.roots)
     place = Workplace(event.roots, files, tuple(root.top for root in event.roots), MemoryConfig())
     view = await files.view(sys.maxsize, now + _FRESH_S)
-    found = await _found(event, place, retriever, now + _PATIENCE_S) if view.indexes else ()
-    return await asyncio.to_thread(_listed, found, view)  # 25 ms with ten thousand memories
+    found = await _search(event, place, retriever, now + _PATIENCE_S) if view.indexes else ()
+    return await asyncio.to_thread(_known_memories, found, view)  # 25 ms with ten thousand memories
 
 
-async def _found(event: Event, place: Workplace, retriever: Retriever, deadline: float) -> tuple[Memory, ...]:
+async def _search(
+    event: Event, place: Workplace, retriever: Retriever, deadline: float
+) -> tuple[Memory, ...]:
+    """Return memories that the event's text finds, best first; none if that takes too long."""
     ask = Ask(
         window=event.window,
         message=last_user_text(event.window),
@@ -54,16 +57,19 @@ async def _found(event: Event, place: Workplace, retriever: Retriever, deadline:
     return tuple(ranked.memory for ranked in answer.ranked)
 
 
-def _listed(found: Sequence[Memory], view: View) -> tuple[KnownMemory, ...]:
-    ranked = {(memory.scope, memory.id): memory for memory in (*found, *_newest(view))}
-    return tuple(_head(memory) for memory in list(ranked.values())[:MOST_HEADS])
+def _known_memories(found: Sequence[Memory], view: View) -> tuple[KnownMemory, ...]:
+    """Return found and then newest memories, each once, for the prompt; at most 60."""
+    ranked = {(memory.scope, memory.id): memory for memory in (*found, *_newest_heads(view))}
+    return tuple(_as_known_memory(memory) for memory in list(ranked.values())[:MOST_HEADS])
 
 
-def _newest(view: View) -> list[Memory]:
+def _newest_heads(view: View) -> list[Memory]:
+    """Return the newest current memories of a view, at most 60."""
     heads = [found for home in view.maps for found in home.memories if home.chains.is_head(found.id)]
     return heapq.nsmallest(MOST_HEADS, heads, key=lambda found: (-time_ns(found.created_at), found.id))
 
 
-def _head(memory: Memory) -> KnownMemory:
+def _as_known_memory(memory: Memory) -> KnownMemory:
+    """Return id, scope, category and first line of a memory, cleaned for a model."""
     # Cleaned one by one: an open private span in one must not hide the next ones.
     return KnownMemory(memory.id, memory.scope, memory.category, cleaned(memory.first_line))

@@ -31,13 +31,13 @@ _DAY_S, _SWEEP_S = 24 * 3600.0, 60.0
 _TEMPS_S = 3600.0
 
 
-def record(state_dir: str) -> None:
-    """Record the path of the `forged` next to this interpreter, if it exists; a failure is only logged."""
+def record_program(state_dir: str) -> None:
+    """Write the path of this interpreter's `forged` to the state folder; a failure is only logged."""
     program = os.path.join(os.path.dirname(sys.executable), "forged")
     if not os.access(program, os.X_OK):
         return
     try:
-        listening.private_directory(state_dir)
+        listening.ensure_private_directory(state_dir)
         file, line = Path(state_dir, RECORD_NAME), os.fsencode(f"{program}\n")
         if not file.exists() or file.read_bytes() != line:
             atomic.replace(str(file), line)
@@ -46,7 +46,7 @@ def record(state_dir: str) -> None:
 
 
 def turn_away(env: Mapping[str, str], why: str) -> None:
-    """Tell clients at the manager's socket why no daemon starts, or it would be started again and again."""
+    """Send clients that wait at systemd's socket the reason why no daemon starts, so they stop asking."""
     inherited = systemd.inherited_socket(env, os.getpid())
     if inherited is not None:
         refused = Failed(status="error", reason=why, code="configuration", message=why)
@@ -54,7 +54,7 @@ def turn_away(env: Mapping[str, str], why: str) -> None:
 
 
 class Threads(ThreadPoolExecutor):
-    """Threads of `asyncio.to_thread`; if the system has no more, the existing ones are used."""
+    """Thread pool for `asyncio.to_thread` that goes on with its threads if the system has no more."""
 
     def __init__(self) -> None:
         super().__init__(thread_name_prefix="asyncio")
@@ -83,6 +83,7 @@ class HardStop:
             signal.setitimer(signal.ITIMER_REAL, seconds)
 
     def cancel(self) -> None:
+        """Cancel the hard stop: the process goes on."""
         if self._timer is not None:
             self._timer.cancel()
         else:
@@ -108,8 +109,8 @@ async def sweep_sessions(daemon: Daemon) -> None:
         daemon.session_views.sweep()
 
 
-def note_seen(daemon: Daemon, event: BuildEvent) -> None:
-    """Take note of memories in a new map: a file may come and go between two searches for absent ones."""
+def record_seen_memories(daemon: Daemon, event: BuildEvent) -> None:
+    """Record a new map's memories as present, if some of its root were absent."""
     if event.kind == "swapped" and daemon.state.absences.of_root(event.root):
         for index in daemon.indexer.indexes():
             if index.root.top == event.root and index.map is not None:
@@ -117,15 +118,16 @@ def note_seen(daemon: Daemon, event: BuildEvent) -> None:
 
 
 async def try_disks(daemon: Daemon, state_dir: str) -> None:
-    """Write once to each disk with memories or state: it may have been full before."""
+    """Write once to each disk with memories or state, and record refusals: one may still be full."""
     await daemon.trust.opened()
     roots = [Root(daemon.resolver.home, Scope.USER)]
     roots += [Root(top, Scope.REPO) for top in await daemon.trust.seen()]
     folders = [state_dir, *(root.directories[0] for root in roots)]
-    await daemon.refused_writes.try_out(await asyncio.to_thread(_one_for_each_disk, folders))
+    await daemon.disk_refusals.try_out(await asyncio.to_thread(_first_folder_of_each_disk, folders))
 
 
-def _one_for_each_disk(folders: Sequence[str]) -> tuple[str, ...]:
+def _first_folder_of_each_disk(folders: Sequence[str]) -> tuple[str, ...]:
+    """Return the first of the folders on each disk, without missing ones."""
     firsts: dict[int, str] = {}
     for folder in folders:
         with contextlib.suppress(OSError):

@@ -31,7 +31,7 @@ _VARIABLES = (
 
 
 def notify(env: Mapping[str, str], state: str, descriptors: Sequence[int] = ()) -> bool:
-    """Send lines such as READY=1 and descriptors to the service manager, without waiting; True if sent."""
+    """Send lines such as READY=1, and descriptors, to systemd; return True if sent. Does not wait."""
     address = env.get("NOTIFY_SOCKET", "")
     if address[:1] not in ("/", "@"):
         return False
@@ -50,30 +50,30 @@ def watchdog_interval(env: Mapping[str, str]) -> float | None:
     """Return the seconds between two "WATCHDOG=1", half of the unit's limit; None without a watchdog."""
     if env.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return None
-    allowed_us = _number(env, "WATCHDOG_USEC")
+    allowed_us = _number_in(env, "WATCHDOG_USEC")
     return allowed_us / 2e6 if allowed_us else None
 
 
 def inherited_socket(env: Mapping[str, str], pid: int) -> int | None:
     """Return the listening Unix socket passed to `pid`, `forged` first; others are refused with a warning."""
-    passed = _passed(env, pid)
+    passed = _passed_descriptors(env, pid)
     named = [fd for name, fd in passed if name == _NAME]
-    usable = [fd for fd in (*named, *(fd for _, fd in passed)) if _listens(fd)]
+    usable = [fd for fd in (*named, *(fd for _, fd in passed)) if _is_listening_socket(fd)]
     if passed and not usable:
         logger.warning("no listening Unix stream socket among those passed count=%d", len(passed))
     return usable[0] if usable else None
 
 
-def stored(env: Mapping[str, str], pid: int, prefix: str) -> tuple[tuple[str, int], ...]:
-    """Return names with a prefix, and their descriptors, that the service manager kept for us."""
-    return tuple((name, fd) for name, fd in _passed(env, pid) if name.startswith(prefix))
+def stored_descriptors(env: Mapping[str, str], pid: int, prefix: str) -> tuple[tuple[str, int], ...]:
+    """Return names with a prefix, and their descriptors, from systemd's descriptor store."""
+    return tuple((name, fd) for name, fd in _passed_descriptors(env, pid) if name.startswith(prefix))
 
 
-def _passed(env: Mapping[str, str], pid: int) -> list[tuple[str, int]]:
+def _passed_descriptors(env: Mapping[str, str], pid: int) -> list[tuple[str, int]]:
     """Return all descriptors passed to process `pid`, with their names, "unknown" for none."""
     if env.get("LISTEN_PID") != str(pid):
         return []
-    descriptors = range(_FIRST_FD, _FIRST_FD + min(_number(env, "LISTEN_FDS"), _MOST_PASSED))
+    descriptors = range(_FIRST_FD, _FIRST_FD + min(_number_in(env, "LISTEN_FDS"), _MOST_PASSED))
     names = env.get("LISTEN_FDNAMES", "").split(":")
     return list(zip([*names, *repeat("unknown", len(descriptors))], descriptors, strict=False))
 
@@ -83,17 +83,19 @@ def is_service(env: Mapping[str, str], pid: int) -> bool:
     return str(pid) in (env.get("LISTEN_PID"), env.get("SYSTEMD_EXEC_PID"))
 
 
-def consumed(env: Mapping[str, str]) -> tuple[str, ...]:
+def variables_to_unset(env: Mapping[str, str]) -> tuple[str, ...]:
     """Return the variables to unset, so that child processes do not take them as theirs."""
     return tuple(name for name in _VARIABLES if name in env)
 
 
-def _number(env: Mapping[str, str], name: str) -> int:
+def _number_in(env: Mapping[str, str], name: str) -> int:
+    """Return the number in an environment variable, 0 for none."""
     text = env.get(name, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else 0
 
 
-def _listens(descriptor: int) -> bool:
+def _is_listening_socket(descriptor: int) -> bool:
+    """Return True for a listening Unix stream socket; child processes do not inherit the descriptor."""
     try:
         os.set_inheritable(descriptor, False)
         passed = socket.socket(fileno=descriptor)
@@ -107,8 +109,8 @@ def _listens(descriptor: int) -> bool:
         passed.detach()  # the descriptor stays open: the daemon adopts it
 
 
-async def tell(env: Mapping[str, str]) -> None:
-    """Tell the service manager that the socket answers, and then that the loop still runs."""
+async def report_readiness(env: Mapping[str, str]) -> None:
+    """Report READY to systemd, then feed its watchdog for ever if there is one."""
     notify(env, "READY=1\nSTATUS=serving")
     interval = watchdog_interval(env)
     while interval is not None:

@@ -23,9 +23,9 @@ _LOST = "{} messages were lost, because capture refused them for too long"
 
 
 class MessageBuffer:
-    """Messages of all sessions, at most 32 MB: the quietest session is dropped first, private ones last.
+    """Messages of all sessions, at most 32 MB; for space the quietest session is handed over first.
 
-    `leave` hands over to capture the messages that it has not taken: they are `due` until `settled`. Messages
+    `leave` hands over to capture the messages that it has not taken: they are `due` until `release`. Messages
     of sessions that are silent for an hour are due as well. `early` counts sessions that were handed over
     before the end of their turn.
     """
@@ -53,9 +53,9 @@ class MessageBuffer:
         return self._lost + sum(each.lost for each in self)
 
     def touch(self, messages: SessionMessages) -> None:
-        """Hold messages after an event; the quietest other sessions are handed over for space."""
+        """Mark messages as just changed; above the limit hand over other sessions, then trim these."""
         messages.touched = self.clock()
-        self._take_out(messages)
+        self._remove_current(messages)
         self._current[messages.open_spans > 0][messages] = None
         messages.count_in(self._room)
         while self.is_full and (quietest := self._quietest(messages)) is not None:
@@ -65,21 +65,21 @@ class MessageBuffer:
             messages.trim(MOST_BYTES, MOST_BYTES + MOST_REFUSED_BYTES)
 
     def leave(self, messages: SessionMessages, *, drops: bool = False) -> None:
-        """Detach messages from their session; hand them over unless capture has them or `drops`."""
-        self._take_out(messages)
+        """Detach messages from their session; they wait for capture unless it has them, or `drops`."""
+        self._remove_current(messages)
         messages.has_left = True
         if drops or not messages.has_waiting:
-            self._let_go(messages)
+            self._drop_texts(messages)
             return
         messages.count_in(self._leaving_room)
         self._leaving[messages] = None
         while self._leaving_room.used > MOST_REFUSED_BYTES and len(self._leaving) > 1:
             oldest = next(iter(self._leaving))
             self._lost += len(oldest.waiting)
-            self.settled(oldest)
+            self.release(oldest)
 
     def due(self, *, all_of_them: bool = False, again: bool = False) -> tuple[SessionMessages, ...]:
-        """Return the messages to hand over now. `again`: also silent sessions and refused messages."""
+        """Return messages that wait for capture now. `again`: also of silent sessions, and refused ones."""
         if all_of_them:
             return tuple(each for each in self if each.has_waiting)
         if not again:
@@ -87,18 +87,18 @@ class MessageBuffer:
         since = self.clock() - SILENT_S
         return tuple(each for each in self if each.has_waiting and (each.has_left or each.touched <= since))
 
-    def settled(self, messages: SessionMessages) -> None:
-        """Release messages that were handed over."""
+    def release(self, messages: SessionMessages) -> None:
+        """Drop detached messages that capture has taken."""
         if messages in self._leaving:
             del self._leaving[messages]
-            self._let_go(messages)
+            self._drop_texts(messages)
 
     def of_roots(self, tops: Collection[str]) -> tuple[SessionMessages, ...]:
         """Return the messages of sessions that see one of these roots."""
         return tuple(each for each in self if not set(tops).isdisjoint(each.place.tops))
 
     async def cut(self, unwanted: Sequence[Words]) -> None:
-        """Remove the sentences with an unwanted text from all messages; the rest stays."""
+        """Remove sentences with an unwanted text from the messages of all sessions."""
         held = [message for each in self for message in each.messages]
 
         def left() -> dict[int, str]:
@@ -107,13 +107,13 @@ class MessageBuffer:
 
         if changed := await asyncio.to_thread(left):
             for each in self:
-                each.without(changed)
+                each.replace_texts(changed)
 
     def clear(self, top: str | None = None) -> None:
-        """Drop waiting messages of ended sessions where this root counts, or anywhere."""
+        """Drop waiting messages of ended sessions that see this root, or of all."""
         for each in list(self._leaving):
             if top is None or top in each.place.tops:
-                self.settled(each)
+                self.release(each)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -127,13 +127,16 @@ class MessageBuffer:
         )
 
     def _quietest(self, newest: SessionMessages) -> SessionMessages | None:
+        """Return the messages unchanged for the longest time, except `newest`."""
         return next((each for held in self._current for each in held if each is not newest), None)
 
-    def _take_out(self, messages: SessionMessages) -> None:
+    def _remove_current(self, messages: SessionMessages) -> None:
+        """Remove messages from those of open sessions."""
         for held in self._current:
             held.pop(messages, None)
 
-    def _let_go(self, messages: SessionMessages) -> None:
+    def _drop_texts(self, messages: SessionMessages) -> None:
+        """Drop the text of messages, and count those that capture never took."""
         self._lost += messages.lost
         messages.lost = 0
         messages.clear()

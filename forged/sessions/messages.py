@@ -39,7 +39,7 @@ class ByteCount(msgspec.Struct):
 
 
 class SessionMessages:
-    """Messages of a session in one set of roots; `turn_id` and `asked_at` (Unix seconds) are the newest.
+    """Messages of one session in one set of roots, with cursors up to which capture has them.
 
     `open_spans` counts private spans without an end. `refusal` is the reason why capture last took nothing.
     `lost` counts messages that were dropped before capture took them. `has_left`: they belong to no session
@@ -56,11 +56,11 @@ class SessionMessages:
         self.refusal = ""
         self.lost = 0
         self.has_left = False
-        self.turn_id = ""
+        self.turn_id = ""  # of the newest turn
         self.messages: list[wire.Message] = []
         self._turns_said = self._bytes_said = 0  # since the last compaction
         self.open_spans = 0
-        self.asked_at = self._asked_last = 0.0
+        self.asked_at = self._asked_last = 0.0  # Unix seconds of the newest prompt
         self.said = self._captured = self._compacted = 0  # messages, dropped ones included
         self._room, self._size = ByteCount(), 0
         self._turns: OrderedDict[str, None] = OrderedDict()
@@ -80,10 +80,12 @@ class SessionMessages:
 
     @property
     def waiting(self) -> Sequence[wire.Message]:
+        """Messages that capture does not have yet."""
         return self.messages[-(self.said - self._captured) :] if self.has_waiting else ()
 
     @property
     def waiting_prompts(self) -> tuple[str, ...]:
+        """Texts of the prompts that capture does not have yet."""
         return tuple(text_of(each) for each in self.waiting if each.role == "user")
 
     @property
@@ -97,7 +99,7 @@ class SessionMessages:
         return tuple(self.messages[-BEFORE:])
 
     def count_in(self, room: ByteCount) -> None:
-        """Count the bytes of these messages in this sum."""
+        """Move the bytes of these messages to the total of another limit."""
         self._room.used -= self._size
         self._room = room
         room.used += self._size
@@ -115,7 +117,7 @@ class SessionMessages:
         prompt, self.open_spans = cut_private(event.prompt, self.open_spans)
         self._is_open = bool(prompt.strip())
         if self._is_open:
-            self._begin(event.turn_id)
+            self._begin_turn(event.turn_id)
             self._add("user", prompt)
         return self._is_open
 
@@ -140,11 +142,12 @@ class SessionMessages:
         prompts = [at for at, each in enumerate(said) if each.role == "user"]
         if prompts:
             self._is_open = True
-            self._begin(turn_id)
+            self._begin_turn(turn_id)
         for each in said[prompts[-1] :] if prompts else ():
             self._add(each.role, each.text)
 
-    def _begin(self, turn_id: str) -> None:
+    def _begin_turn(self, turn_id: str) -> None:
+        """Make this the newest turn, and forget the oldest of more than 32."""
         self.turn_id = turn_id
         self._turns[turn_id] = None
         while len(self._turns) > _TURNS:
@@ -152,12 +155,13 @@ class SessionMessages:
         self._turns_said += 1
 
     def _add(self, role: str, text: str) -> None:
+        """Add a message to the newest turn."""
         size = len(text.encode("utf-8", "surrogatepass"))
         self.said += 1
         self._bytes_said += size
         self.messages.append(wire.Message(role, text))
         self._times.append(self.asked_at)
-        self._grow(size)
+        self._count_bytes(size)
 
     # --- capture ----------------------------------------------------------------------------------------
 
@@ -173,13 +177,13 @@ class SessionMessages:
         held = list(zip(self.messages, self._times, strict=True))[0 if whole else -(new + BEFORE) :]
         return tuple((each, at) for each, at in held if text_of(each).strip())
 
-    def captured(self, upto: int, *, whole: bool = False) -> None:
-        """Mark the first messages as taken, up to a count; `whole`: for a compaction."""
+    def mark_captured(self, upto: int, *, whole: bool = False) -> None:
+        """Mark the first `upto` messages as taken by capture; `whole`: for a compaction."""
         self._captured = max(self._captured, upto)
         if whole:
             self._compacted = upto
 
-    def compacted(self) -> None:
+    def drop_summarized(self) -> None:
         """Drop captured messages before the newest prompt: a summary replaced them."""
         prompts = [at for at, each in enumerate(self.messages) if each.role == "user"]
         start = prompts[-1] if prompts else len(self.messages)
@@ -191,7 +195,7 @@ class SessionMessages:
         self._drop(len(self.messages))
 
     def trim(self, most: int, most_waiting: int) -> None:
-        """Drop the oldest messages, except two, above `most` bytes; waiting ones above `most_waiting`."""
+        """Drop the oldest messages above `most` bytes (waiting ones: `most_waiting`), except the last two."""
         while self._size > most and len(self.messages) > _ALWAYS:
             is_waiting = not self._captured_count
             if is_waiting and self._size <= most_waiting:
@@ -199,11 +203,11 @@ class SessionMessages:
             self.lost += is_waiting
             self._drop(1)
 
-    def without(self, left: Mapping[int, str]) -> None:
-        """Replace messages, by the `id` of each, with their remaining text; a turn needs a prompt."""
+    def replace_texts(self, left: Mapping[int, str]) -> None:
+        """Replace messages, by the `id` of each, with their remaining text; end a turn without a prompt."""
         for at, each in enumerate(self.messages):
             if (text := left.get(id(each))) is not None:
-                self._grow(len(text.encode("utf-8", "surrogatepass")) - _size(each))
+                self._count_bytes(len(text.encode("utf-8", "surrogatepass")) - _size(each))
                 self.messages[at] = wire.Message(each.role, text)
         prompts = [text_of(each) for each in self.messages if each.role == "user"]
         if self._is_open and prompts and not prompts[-1].strip():
@@ -212,16 +216,20 @@ class SessionMessages:
 
     @property
     def _captured_count(self) -> int:
+        """Number of the messages here that capture has taken."""
         return max(0, len(self.messages) - (self.said - self._captured))
 
     def _drop(self, count: int) -> None:
-        self._grow(-sum(map(_size, self.messages[:count])))
+        """Drop the first `count` messages."""
+        self._count_bytes(-sum(map(_size, self.messages[:count])))
         del self.messages[:count], self._times[:count]
 
-    def _grow(self, size: int) -> None:
+    def _count_bytes(self, size: int) -> None:
+        """Add to the bytes of these messages, and of all that share their limit."""
         self._size += size
         self._room.used += size
 
 
 def _size(message: wire.Message) -> int:
+    """Return the bytes of a message's text."""
     return len(text_of(message).encode("utf-8", "surrogatepass"))

@@ -40,15 +40,16 @@ def pinned_in(state: State, place: Workplace, limit: int) -> tuple[Ranked, ...]:
     budget = min(place.settings.pinned_token_budget * BYTES_PER_TOKEN, limit)
     trusted = {record.top for record in state.trust.roots() if record.trusted_at}
     trusted |= {root.top for root in place.roots if root.is_own}
-    heads = pinned(own, trusted, budget, partial(_uses, state))
+    heads = choose_pinned(own, trusted, budget, partial(_search_counts, state))
     if place.others:
-        heads = (*heads, *personas(_personas_of(place, state), budget, heads))
+        heads = (*heads, *choose_personas(_personas_of(place, state), budget, heads))
     return tuple(
         Ranked(each, 0.0, found_by="pinned", root=home.root, admitted_as="pinned") for home, each in heads
     )
 
 
 def _personas_of(place: Workplace, state: State) -> list[Head]:
+    """Return the current memories of the type persona in the agent's store of a workplace."""
     homes = (home for each in place.others if each.scope is Scope.AGENT for home in each.maps())
     return [
         (home, each)
@@ -58,8 +59,8 @@ def _personas_of(place: Workplace, state: State) -> list[Head]:
     ]
 
 
-def _uses(state: State, home: VectorMap) -> dict[str, int]:
-    """Return the number of sessions that found each head, or a memory that it replaced, by search."""
+def _search_counts(state: State, home: VectorMap) -> dict[str, int]:
+    """Return in how many sessions a search found each head, or a memory that it replaced."""
     found: dict[str, int] = {}
     for memory_id, count in state.injected_sets.uses.of_root(home.root).items():
         head = home.chains.head(memory_id)
@@ -68,19 +69,19 @@ def _uses(state: State, home: VectorMap) -> dict[str, int]:
     return found
 
 
-def pinned(
+def choose_pinned(
     maps: Sequence[VectorMap], trusted: Collection[str], budget: int, uses: Uses, cost: Cost = most_bytes
 ) -> tuple[Head, ...]:
-    """Return the pinned heads with a total `cost` of at most `budget`; `uses` counts searches of a map."""
+    """Return the heads to pin, with a total `cost` of at most `budget`; `uses` counts searches of a map."""
     may = partial(_may_be_pinned, trusted)
-    if (every := _all(maps, budget, cost)) is not None:
+    if (every := _all_within(maps, budget, cost)) is not None:
         return tuple(filter(may, every))
     chosen, left = list[Head](), budget
 
     def room() -> int:
         return left
 
-    for home, memory in _in_order(maps, uses, room):
+    for home, memory in _by_weight(maps, uses, room):
         if left < _LEAST:
             break
         if may((home, memory)) and (taken := cost(memory)) <= left:
@@ -89,10 +90,10 @@ def pinned(
     return tuple(chosen)
 
 
-def personas(heads: Sequence[Head], budget: int, chosen: Sequence[Head]) -> Iterator[Head]:
+def choose_personas(heads: Sequence[Head], budget: int, chosen: Sequence[Head]) -> Iterator[Head]:
     """Yield the newest personas that a person gave an agent, within the budget left by `chosen`."""
     budget -= sum(most_bytes(each) for _, each in chosen)
-    for home, memory in sorted(heads, key=_made, reverse=True):
+    for home, memory in sorted(heads, key=_created_at, reverse=True):
         taken = most_bytes(memory)
         if memory.origin in _BY_A_PERSON and taken <= budget:
             budget -= taken
@@ -100,11 +101,12 @@ def personas(heads: Sequence[Head], budget: int, chosen: Sequence[Head]) -> Iter
 
 
 def _heads(maps: Sequence[VectorMap]) -> Iterator[Head]:
+    """Yield the current memories of all maps."""
     return ((home, each) for home in maps for each in home.memories if home.chains.is_head(each.id))
 
 
-def _all(maps: Sequence[VectorMap], budget: int, cost: Cost) -> list[Head] | None:
-    """Return all heads, None if they exceed the budget."""
+def _all_within(maps: Sequence[VectorMap], budget: int, cost: Cost) -> list[Head] | None:
+    """Return the current memories of all maps; None if they exceed the budget."""
     found: list[Head] = []
     for head in _heads(maps):
         budget -= cost(head[1])
@@ -115,33 +117,36 @@ def _all(maps: Sequence[VectorMap], budget: int, cost: Cost) -> list[Head] | Non
 
 
 def _may_be_pinned(trusted: Collection[str], head: Head) -> bool:
+    """Return True if a person wrote a memory, or an unknown author in a trusted root."""
     home, memory = head
     return memory.origin in _BY_A_PERSON or (memory.origin in _BY_AN_UNKNOWN_AUTHOR and home.root in trusted)
 
 
-def _in_order(maps: Sequence[VectorMap], uses: Uses, room: Callable[[], int]) -> Iterator[Head]:
+def _by_weight(maps: Sequence[VectorMap], uses: Uses, room: Callable[[], int]) -> Iterator[Head]:
     """Yield the heads of the pinned kinds, most used first; may skip texts longer than `room`."""
     counts = {home.root: uses(home) for home in maps}
     for category, scope in _KINDS:
         homes = [home for home in maps if category in home.heads and scope in {"", home.scope}]
-        used = [head for home in homes for head in _used(home, category, counts[home.root])]
-        newest_first = sorted(used, key=_made, reverse=True)
+        used = [head for home in homes for head in _found_before(home, category, counts[home.root])]
+        newest_first = sorted(used, key=_created_at, reverse=True)
         yield from sorted(newest_first, key=lambda head: -counts[head[0].root][head[1].id])
-        rest = [_unused(home, category, counts[home.root], room) for home in homes]
-        yield from heapq.merge(*rest, key=_made, reverse=True)
+        rest = [_never_found(home, category, counts[home.root], room) for home in homes]
+        yield from heapq.merge(*rest, key=_created_at, reverse=True)
 
 
-def _made(head: Head) -> str:
+def _created_at(head: Head) -> str:
     return head[1].created_at
 
 
-def _used(home: VectorMap, category: Category, counts: Mapping[str, int]) -> list[Head]:
+def _found_before(home: VectorMap, category: Category, counts: Mapping[str, int]) -> list[Head]:
+    """Return the heads of a category that searches have found."""
     heads = home.heads[category]
     places = sorted(heads.places[each] for each in heads.places.keys() & counts.keys())
     return [(home, heads.memories[place]) for place in places]
 
 
-def _unused(
+def _never_found(
     home: VectorMap, category: Category, counts: Mapping[str, int], room: Callable[[], int]
 ) -> Iterator[Head]:
+    """Yield the heads of a category that no search has found, newest first, if they fit into `room`."""
     return ((home, each) for each in home.heads[category].fitting(room) if each.id not in counts)

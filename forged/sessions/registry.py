@@ -39,7 +39,7 @@ _LOOKS_S = 60.0
 
 
 class Sessions:
-    """Registry of all sessions; lives in the daemon's event loop. `buffer` holds the messages of hooks."""
+    """All sessions of the daemon by agent and id; `buffer` holds the messages that hooks report."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Sessions:
         self._replies: dict[int, Turn] = {}  # replies being sent, by the identity of their request
 
     def open(self, agent: str, session_id: str) -> Session:
-        """Return a session, a new one if it is unknown."""
+        """Return the session of an agent and an id, a new one if it is unknown."""
         key = agent, session_id
         session = self._sessions.get(key)
         if session is None:
@@ -88,26 +88,26 @@ class Sessions:
     # --- replies ----------------------------------------------------------------------------------------
 
     def expect_delivery(self, request: wire.Request[Any], turn: Turn) -> None:
-        """Take note that a turn's reply is about to be sent."""
+        """Remember the turn of a request with a reply that is sent next."""
         self._replies[id(request)] = turn
 
     def sent(self, request: wire.Request[Any], *, whole: bool) -> None:
-        """Take note that a reply was handed to the network, `whole` or not; a late one is not delivered."""
+        """Mark the turn of a request as delivered if its reply was sent `whole` and before the deadline."""
         turn = self._replies.pop(id(request), None)
         if turn is not None and whole and time.monotonic() <= turn.deadline:
-            turn.delivered()
+            turn.mark_delivered()
 
     def last(self, session_id: str, tops: tuple[str, ...]) -> OpenTurn | None:
-        """Return the turn of a session that was answered last in these roots; without an id of any."""
+        """Return the turn answered last in these roots, of a session or, without an id, of any."""
         return self._turns.last(session_id, tops)
 
     def purge(self) -> None:
-        """Drop all answers. Waiting requests still get that of their run, but no other joins or caches it."""
+        """Drop all cached answers; running searches still answer their own requests."""
         self._turns.purge()
         self._retriever.runs.purge()
 
     def forget(self, root: str, ids: Collection[str]) -> None:
-        """Drop all answers, and these memories of a root from the record of each session."""
+        """Drop all cached answers, and these memories of a root from the last reply of each session."""
         self._turns.forget(root, ids)
         self._retriever.runs.purge()
 
@@ -129,14 +129,14 @@ class Sessions:
         begun: bool = False,
         goes_on: bool = False,
     ) -> Outcome:
-        """Hand messages over to capture with the session's injections; `said_at` are Unix seconds."""
+        """Clean messages and submit them to capture; keep a turn's newest response as a session memory."""
         found = await clean_transcript(messages, summary)
         spoken = Submission(
             kind=kind,
             session_id=session.session_id[:_MOST_NAME],
             roots=place.roots,
             messages=found.said,
-            injected=self._turns.injected(session.session_id, place.tops, session.agent),
+            injected=self._turns.injected_texts(session.session_id, place.tops, session.agent),
             event_id=event_id,
             part=part,
             parts=parts,
@@ -167,7 +167,7 @@ class Sessions:
             memories.add(SessionMemory(kept, Facts(agent_id=spoken.agent), now, place.tops))
 
     async def capture_new(self, messages: SessionMessages, kind: Kind, place: Workplace) -> None:
-        """Capture the new messages of a session; their `refusal` is the reason if nothing was taken."""
+        """Submit a session's new messages to capture; `refusal` is set to the reason if it takes none."""
         is_whole, upto = kind == "compaction", messages.said
         messages.refusal = ""
         if not (new := messages.uncaptured(whole=is_whole)):
@@ -178,15 +178,15 @@ class Sessions:
             session, place, kind, texts, said_at=said_at, headless=messages.is_headless
         )
         if outcome.word != "rejected" or outcome.reason == "nothing_to_capture":
-            messages.captured(upto, whole=is_whole)
+            messages.mark_captured(upto, whole=is_whole)
         else:
             messages.refusal = outcome.reason
 
     async def hand_over(self, *, all_of_them: bool = False, again: bool = False) -> None:
-        """Capture the messages that are due; `again`: silent sessions and refused messages, too."""
+        """Capture the messages of ended sessions; `again`: also of silent sessions, and refused ones."""
         for messages in self.buffer.due(all_of_them=all_of_them, again=again):
             try:
-                await self._handed_over(messages)
+                await self._hand_over_one(messages)
             except ForgedError as error:
                 messages.refusal = str(error)
             if messages.refusal:
@@ -194,9 +194,9 @@ class Sessions:
                     "a session waits for capture agent=%s error=%s", messages.agent, messages.refusal
                 )
             else:
-                self.buffer.settled(messages)
+                self.buffer.release(messages)
 
-    async def _handed_over(self, messages: SessionMessages) -> None:
+    async def _hand_over_one(self, messages: SessionMessages) -> None:
         """Capture messages in their roots, unless memory is off or paused there by now."""
         place = messages.place
         with contextlib.suppress(WorkspaceError):  # the folder may be gone while its repository exists
@@ -208,13 +208,13 @@ class Sessions:
             await self.capture_new(messages, "turn", place)
 
     async def run(self) -> None:
-        """Hand over, minute by minute, messages of sessions that ended or are silent. Never ends."""
+        """Hand over messages of ended and silent sessions to capture once a minute, for ever."""
         while True:
             await asyncio.sleep(_LOOKS_S)
             await self.hand_over(again=True)
 
-    def pause(self, top: str | None = None) -> None:
-        """Drop all messages of hooks where this root counts, or anywhere."""
+    def drop_messages(self, top: str | None = None) -> None:
+        """Drop all messages that hooks reported of sessions that see this root, or of all."""
         for session in tuple(self._sessions.values()):
             if session.messages is not None and (top is None or top in session.messages.place.tops):
                 session.drop_messages()

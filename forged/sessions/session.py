@@ -1,10 +1,10 @@
 """Session: one conversation of one agent. A memory is injected into it once.
 
-A reply counts only when the kernel took it whole and in time (`Turn.delivered`). The same turn is answered
-from the set as it was before, so that its bytes stay the same. A session has one injected set for each set of
-roots, which survives restarts. It is emptied by `compacted`, by a newer summary and after 24 hours. If the
-harness never reports a compaction, it is also emptied after 30 turns or 60,000 tokens. Explicit `hyde`, mode
-`plain` and a request without a session have no injected set.
+A reply counts only when the kernel took it whole and in time (`Turn.mark_delivered`). The same turn is
+answered from the set as it was before, so that its bytes stay the same. A session has one injected set for
+each set of roots, which survives restarts. It is emptied after a compaction, by a newer summary and after 24
+hours; without reports of compactions also after 30 turns or 60,000 tokens. Explicit `hyde`, mode `plain` and
+a request without a session have no injected set.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class SharedParts(msgspec.Struct):
 
 
 class Session:
-    """A session of an agent; `silenced` is the hash of a prompt that must not be kept at its turn's end."""
+    """One conversation of an agent: its turns, injected sets, messages of hooks, and notices."""
 
     __slots__ = (
         *("_keys", "_messages", "_newest", "_notices", "_turns"),
@@ -68,7 +68,7 @@ class Session:
 
     def __init__(self, shared: SharedParts, agent: str, session_id: str) -> None:
         self.agent, self.session_id = agent, session_id
-        self.silenced: int | None = None
+        self.silenced: int | None = None  # hash of a prompt that must not be captured
         self.shared = shared
         self._messages: SessionMessages | None = None
         self._turns: dict[TurnKey, OpenTurn] = {}
@@ -76,21 +76,19 @@ class Session:
         self._keys = TurnKeys(session_id)
         self._notices: set[str] = set()
 
-    # --- turns ------------------------------------------------------------------------------------------
-
     def open(self, turn: Turn) -> OpenTurn:
         """Return the open turn of a request; a different budget or deadline alone makes no other turn."""
         what, place = (turn.hypotheses, turn.mode), turn.place
         key = self._keys.of(place, turn.turn_id, turn.messages, turn.summary, *what)
         known = None if key is None else self._turns.get(key)
         if known is None:
-            known = OpenTurn(self.agent, self.session_id, key, place.tops, self._let_go)
+            known = OpenTurn(self.agent, self.session_id, key, place.tops, self._remove_turn)
         if key is not None:
-            self.keep(known)
+            self.keep_turn(known)
         return known
 
-    def keep(self, turn: OpenTurn) -> None:
-        """Make a turn the newest open one; the oldest is dropped. Of turns without a key one is kept."""
+    def keep_turn(self, turn: OpenTurn) -> None:
+        """Make a turn the newest open one; drop the oldest above 8, and others without a key."""
         known = self._turns.pop(turn.slot, None)
         if known is not None and known is not turn:
             self.shared.turns.drop(known)
@@ -98,9 +96,10 @@ class Session:
         if self.session_id and len(self._turns) > _TURNS_OF_ONE:
             older = list(self._turns.values())[:-1]
             self.shared.turns.drop(next((each for each in older if not self.is_newest(each)), older[0]))
-        self.shared.turns.used(turn)
+        self.shared.turns.mark_used(turn)
 
-    def _let_go(self, turn: OpenTurn) -> None:
+    def _remove_turn(self, turn: OpenTurn) -> None:
+        """Remove a dropped turn from the session."""
         if self._turns.get(turn.slot) is turn:
             del self._turns[turn.slot]
         if self._newest.get(turn.tops) is turn:
@@ -114,20 +113,20 @@ class Session:
         self._notices.add(about)
         return is_first
 
-    def before(self, turn: Turn) -> InjectedSet:
-        """Return the injected set before a turn; one that has expired begins anew."""
+    def injected_set_before(self, turn: Turn) -> InjectedSet:
+        """Return the injected set before a turn; an expired one is replaced by an empty one."""
         known, key = turn.open, self.set_key(turn.open.tops)
         now = self.shared.state.injected_sets.now.get(key)
         if now is not None and now.summary == turn.summary:
             if known.round is not None and self.is_newest(known):  # under way: its set stays as it was
                 return known.round.before
-            if not self._is_over(now, turn):
+            if not self._has_expired(now, turn):
                 return now
         token, compacts = token_hex(_TOKEN_BYTES), turn.compacts
         if now is not None:
             token, compacts = now.token, compacts or now.compacts or now.summary != turn.summary
         now = InjectedSet(token, self.shared.clock(), turn.summary, turn.size, compacts=compacts)
-        self.put(key, now)
+        self.put_set(key, now)
         self._newest.pop(known.tops, None)
         return now
 
@@ -136,7 +135,7 @@ class Session:
         return turn.key is not None and self._newest.get(turn.tops) is turn
 
     def begin_round(self, turn: OpenTurn, before: InjectedSet, *, speaks: bool) -> CurrentTurn:
-        """Return the state of a turn that is answered now, a new one unless it was answered last."""
+        """Mark a turn as answered last; return its state: the set before it, and its replies by budget."""
         known = turn.round
         if known is None or known.before is not before or not self.is_newest(turn):
             known = turn.round = CurrentTurn(before, speaks, {})
@@ -146,11 +145,11 @@ class Session:
     def set_key(self, tops: tuple[str, ...]) -> SetKey:
         return SetKey(self.agent, self.session_id, tops)
 
-    def put(self, key: SetKey, injected: InjectedSet) -> None:
+    def put_set(self, key: SetKey, injected: InjectedSet) -> None:
         """Replace an injected set of the session; it is written to disk within five seconds."""
         self.shared.state.injected_sets.put(key, injected)
 
-    def _is_over(self, known: InjectedSet, turn: Turn) -> bool:
+    def _has_expired(self, known: InjectedSet, turn: Turn) -> bool:
         """Return True after a day, or if the harness must have compacted by now without a report."""
         if self.shared.clock() - known.began > _DAY_S:
             return True
@@ -164,8 +163,8 @@ class Session:
         """Messages of hooks since the summary; None if there are none, or they were handed over."""
         return None if self._messages is None or self._messages.has_left else self._messages
 
-    def begin(self, workspace: str, place: Workplace, *, headless: bool = False) -> SessionMessages:
-        """Return the messages to add to, new ones in other roots or another kind of run."""
+    def messages_for(self, workspace: str, place: Workplace, *, headless: bool = False) -> SessionMessages:
+        """Return the messages to add to; other roots or another kind of run get new ones."""
         known, messages = self._messages, self.messages  # dropped messages may have had private spans
         if messages is None or (messages.place.tops, messages.is_headless) != (place.tops, headless):
             messages = SessionMessages(self.agent, self.session_id, workspace, place, headless=headless)
@@ -175,7 +174,7 @@ class Session:
         return messages
 
     def set_messages(self, messages: SessionMessages) -> None:
-        """Make these the messages of the session, and hand over others."""
+        """Make these the messages of the session, and hand over earlier ones to capture."""
         known, self._messages = self.messages, messages
         if known is not None and known is not messages:
             self.shared.buffer.leave(known)
@@ -215,7 +214,7 @@ class Session:
         return is_known
 
     def is_silenced(self, prompt: str) -> bool:
-        """Return True for a prompt that must not be kept."""
+        """Return True for a prompt that must not be captured: memory was off when it was sent."""
         return bool(prompt) and self.silenced == hash(prompt)
 
     def drop_messages(self, tops: tuple[str, ...] | None = None) -> None:
@@ -229,26 +228,24 @@ class Session:
             left.open_spans = messages.open_spans
             self.set_messages(left)
 
-    # --- ends -------------------------------------------------------------------------------------------
-
-    def fork(self, parent: str) -> None:
+    def copy_injected_sets(self, parent: str) -> None:
         """Copy the injected sets of the parent session of the same agent."""
         sets = self.shared.state.injected_sets
         for key, injected in sets.of_session(self.agent, parent).items():
             if (own := self.set_key(key.tops)) not in sets.now:
-                self.put(own, injected)
+                self.put_set(own, injected)
 
-    def compacted(self) -> None:
-        """Empty the injected sets, and drop captured messages: a summary replaced the context."""
+    def empty_injected_sets(self) -> None:
+        """After a compaction, empty the injected sets and drop the captured messages before the prompt."""
         sets = self.shared.state.injected_sets
         for key, known in sets.of_session(self.agent, self.session_id).items():
-            self.put(key, InjectedSet(known.token, self.shared.clock(), known.summary, compacts=True))
+            self.put_set(key, InjectedSet(known.token, self.shared.clock(), known.summary, compacts=True))
         self._newest.clear()
         if self.messages is not None:
-            self.messages.compacted()
+            self.messages.drop_summarized()
 
     def end(self, *, may_resume: bool = False) -> None:
-        """End the session and its memories; with `may_resume` its injected sets stay."""
+        """Drop the session's own memories and, unless it `may_resume`, its injected sets and turns."""
         self.shared.memories.end(self.session_id, self.agent)
         if may_resume:
             return
@@ -262,9 +259,9 @@ class Session:
 
 
 class Turn:
-    """A turn as a request or a hook asks for it; `composed` is its reply, `sentences` are for the person.
+    """One retrieval for a session: `ask`, then `compose_reply`, then `mark_delivered` once it is sent.
 
-    `summary` is an index in `messages`, `deadline` monotonic.
+    `composed` is its reply, `sentences` are for the person. `summary` is an index in `messages`.
     """
 
     composed: TurnReply
@@ -308,31 +305,31 @@ class Turn:
         """The cached answer; None if there is none, or if another turn or injected set came after it."""
         if self.kept is None or (answer := self.kept.get(self.min_generation)) is None:
             return None
-        if self.place.others and not self.place.is_whole(answer.ranked):
+        if self.place.others and not self.place.still_has(answer.ranked):
             self.kept.drop()
             return None
         if self.is_stateless:
             return answer
-        self.session.before(self)
+        self.session.injected_set_before(self)
         self._is_of_another = not self.session.is_newest(self.open)
         return None if self._is_of_another else answer
 
     def budget(self, wanted: int | None) -> int:
-        """Return the token budget of the turn's text."""
+        """Return the token limit of the turn's text for a wanted one."""
         is_block = self.mode == "block" and not self.is_stateless
         none = BLOCK_TOKENS if is_block else MOST_TOKENS  # a block has the whole injected set
         return budget_of(wanted, self.place, none)
 
     async def ask(self, budget: int) -> Ask:
-        """Return the retrieval request: the window without echoes, and the memories in context."""
+        """Return the request for the retriever: the window without echoes, and the memories in context."""
         settings, session = self.place.settings, self.session
         known: InjectedSet | None = None
         if not self.is_stateless:
             if not self._state.tried.is_set():
                 await self._state.opened(settings.retrieval_timeout_s)
-            known = session.before(self)
+            known = session.injected_set_before(self)
         said = (await clean_transcript(self.messages, self.summary)).said
-        injected = session.shared.turns.injected(session.session_id, self.place.tops, session.agent)
+        injected = session.shared.turns.injected_texts(session.session_id, self.place.tops, session.agent)
         ask = Ask.about(
             without_echoes(said, injected),
             hypotheses=clean_hypotheses(self.hypotheses),
@@ -342,13 +339,14 @@ class Turn:
             min_generation=self.min_generation,
         )
         if known is not None:
-            ask = self._of_session(ask, known, budget)
+            ask = self._session_ask(ask, known, budget)
         if self._is_of_another and self.kept is not None and not ask.in_context:
             self.kept.drop()  # memories that it left out are no longer in context
         self._ask = ask
         return ask
 
-    def _of_session(self, ask: Ask, known: InjectedSet, budget: int) -> Ask:
+    def _session_ask(self, ask: Ask, known: InjectedSet, budget: int) -> Ask:
+        """Return a request with the session's turn number, pinned memories, and memories in context."""
         if not known.has_pinned and not ask.says_nothing:
             self._pinned_from = self.place.maps()
             self._pinned = pinned_in(self._state, self.place, budget * BYTES_PER_TOKEN)
@@ -357,8 +355,8 @@ class Turn:
         number = known.turns + 1 if known.has_pinned else 1
         return replace(ask, turn=number, pinned=comes, in_context=known_turns)
 
-    def reply(self, answer: Answer, budget: int) -> TurnReply:
-        """Compose the reply: equal answers give equal replies, whatever became of the memories since."""
+    def compose_reply(self, answer: Answer, budget: int) -> TurnReply:
+        """Compose the turn's reply from an answer, and record it; equal answers give equal replies."""
         session = self.session
         if self.is_stateless:
             block = render(answer.ranked, budget)
@@ -366,19 +364,20 @@ class Turn:
             reply = TurnReply(answer, answer, block, contents=tuple(each.memory.content for each in shown))
             is_for_agent = self.mode != "plain" and (session.session_id or session.agent)
             if is_for_agent and not self.is_cached:
-                self._record(reply)
+                self._record_injection(reply)
         else:
             shared, name = session.shared, session.session_id
             if shared.config.capture.tell and name in self._state.capture_log.due:
                 self.sentences = shared.capture.notifications.unreported(name)
-            reply = self._composed(answer, budget)
+            reply = self._session_reply(answer, budget)
         self.composed = reply
-        self.open.answered(reply)
-        session.keep(self.open)
+        self.open.set_reply(reply)
+        session.keep_turn(self.open)
         return reply
 
-    def _composed(self, answer: Answer, budget: int) -> TurnReply:
-        known = self.session.before(self)
+    def _session_reply(self, answer: Answer, budget: int) -> TurnReply:
+        """Return the turn's reply for its session: composed earlier from the same answer, or a new one."""
+        known = self.session.injected_set_before(self)
         if self._ask is not None:
             speaks = not self._ask.says_nothing
         else:
@@ -390,6 +389,7 @@ class Turn:
         return reply
 
     def _compose(self, answer: Answer, known: InjectedSet, *, speaks: bool, budget: int) -> TurnReply:
+        """Compose a new reply for a session: pinned memories, if they are due, and found ones."""
         limit, maps, chosen = budget * BYTES_PER_TOKEN, self.place.maps(), tuple[Ranked, ...]()
         if may_pin := speaks and not known.has_pinned:
             is_fresh = self._pinned_from == maps
@@ -405,7 +405,7 @@ class Turn:
         )
         return compose(known, maps, content)
 
-    def delivered(self) -> None:
+    def mark_delivered(self) -> None:
         """Add the reply's memories to the injected set: the kernel took the reply whole and in time."""
         if self.sentences:
             self.session.shared.capture.notifications.mark_reported(
@@ -419,14 +419,14 @@ class Turn:
         if now is not turn.before and all(now is not each.after for each in turn.replies.values()):
             return  # the set has ended meanwhile, or another turn of the session was answered
         assert reply.after is not None
-        self.session.put(key, reply.after)
+        self.session.put_set(key, reply.after)
         if not turn.is_delivered:
             turn.is_delivered = True
-            for each in self._record(reply):
+            for each in self._record_injection(reply):
                 if each.found_by == "search":
                     sets.used(each.root, each.memory.id)
 
-    def _record(self, reply: TurnReply) -> tuple[Ranked, ...]:
+    def _record_injection(self, reply: TurnReply) -> tuple[Ranked, ...]:
         """Record the memories that a turn adds to its session, and return them."""
         if not (new := reply.new):
             return ()
@@ -449,6 +449,6 @@ class Turn:
 
 
 def budget_of(wanted: int | None, place: Workplace, none: int = MOST_TOKENS) -> int:
-    """Return the token budget of a text: `wanted`, else the configured one; `none` for no limit."""
+    """Return the token limit of a text: `wanted`, else the configured one; `none` if that is no limit."""
     wanted = place.settings.injection_token_budget if wanted is None else wanted
     return min(wanted, MOST_TOKENS) if wanted > 0 else none

@@ -36,7 +36,7 @@ _MOST_HYPOTHESES = 32
 
 
 class CleanTranscript(msgspec.Struct, frozen=True):
-    """Utterances, the number of own injections that were cut out, and the places of their messages."""
+    """Cleaned utterances, the places of their messages, and the number of injections cut out."""
 
     said: tuple[Utterance, ...]
     echoes: int
@@ -44,17 +44,17 @@ class CleanTranscript(msgspec.Struct, frozen=True):
 
 
 async def clean_transcript(messages: Sequence[wire.Message], start: int = 0) -> CleanTranscript:
-    """Return the utterances since the summary, without blank ones; an invalid `start` means all.
+    """Return the cleaned utterances of messages from `start` on; an invalid `start` means all.
 
     A long conversation is read in a thread, so that the event loop stays free.
     """
     texts = [text_of(message) for message in messages]
     if sum(map(len, texts)) < _INLINE_LENGTH:
-        return _cleaned(messages, texts, start)
-    return await asyncio.to_thread(_cleaned, messages, texts, start)
+        return _clean(messages, texts, start)
+    return await asyncio.to_thread(_clean, messages, texts, start)
 
 
-def _cleaned(messages: Sequence[wire.Message], texts: Sequence[str], start: int) -> CleanTranscript:
+def _clean(messages: Sequence[wire.Message], texts: Sequence[str], start: int) -> CleanTranscript:
     spans = open_spans_before(
         [(message.role, (text,)) for message, text in zip(messages, texts, strict=True)]
     )
@@ -72,7 +72,7 @@ def _cleaned(messages: Sequence[wire.Message], texts: Sequence[str], start: int)
 
 
 def newest_typed(messages: Sequence[wire.Message], since: int) -> tuple[int, str] | None:
-    """Return the newest typed message and its text; earlier private spans are not taken into account."""
+    """Return the place and text of the newest typed message; earlier private spans are not considered."""
     for place in range(len(messages) - 1, since - 1, -1):
         if _SPEAKERS.get(messages[place].role) == "user" and (text := text_of(messages[place])):
             typed = without_tool_text(without_blocks(without_private(text))[0]).strip()
@@ -97,13 +97,14 @@ def count_unreadable(messages: Sequence[wire.Message], start: int) -> int:
 
 
 def _has_unread(message: wire.Message) -> bool:
+    """Return True if a message has content of a type that is no text and is not known."""
     if message.role not in _SPEAKERS or not isinstance(message.content, tuple):
         return False
     return any(part.type not in _TEXT_PARTS and not part.type.startswith(_SILENT) for part in message.content)
 
 
 def without_echoes(said: Sequence[Utterance], injected: Collection[str]) -> tuple[Utterance, ...]:
-    """Drop memories that the assistant repeats; a person who repeats one asks about it."""
+    """Remove injected memories that the assistant repeats; a person who repeats one asks about it."""
     if not injected or all(utterance.role != "assistant" for utterance in said):
         return tuple(said)
     ours, room = InjectedText(injected), conversation.WINDOW_LIMIT

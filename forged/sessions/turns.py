@@ -35,7 +35,7 @@ TurnKey = tuple[tuple[str, ...], str, bytes]
 
 
 class TurnReply(msgspec.Struct, frozen=True):
-    """The answer that was `found`, the `answer` as the session gets it, and its `block`.
+    """A turn's reply: the answer `found`, the `answer` as its session gets it, and the text `block`.
 
     The first `known` memories were in the injected set, which is `after` once the reply is delivered.
     """
@@ -54,7 +54,7 @@ class TurnReply(msgspec.Struct, frozen=True):
 
 
 class CurrentTurn(msgspec.Struct, eq=False):
-    """The newest turn of a session: the injected set before it, and its replies by budget."""
+    """The turn that a session answered last: the injected set before it, and its replies by budget."""
 
     before: InjectedSet
     speaks: bool
@@ -63,7 +63,7 @@ class CurrentTurn(msgspec.Struct, eq=False):
 
 
 class OpenTurn:
-    """State of a turn between its requests; `let_go` removes it from its session.
+    """A turn between its requests: cached answer and last reply; `let_go` removes it from its session.
 
     `slot` is the key by which its session finds it: the same for all turns without a key. `reply` is the last
     one, `at` Unix seconds. `cleared` counts memories that were removed from it.
@@ -91,14 +91,15 @@ class OpenTurn:
 
     @property
     def name(self) -> str:
+        """Id of the turn as the agent gave it, or ""."""
         return "" if self.key is None else self.key[1]
 
-    def answered(self, reply: TurnReply) -> None:
-        """Take note of the turn's reply."""
+    def set_reply(self, reply: TurnReply) -> None:
+        """Make this the turn's last reply."""
         self.reply, self.at, self.cleared = reply, time.time(), 0
 
     def forget(self, root: str, ids: Collection[str]) -> None:
-        """Remove memories from the reply; their texts stay in context until the next one."""
+        """Remove memories from the last reply, and count them; their texts stay in context for now."""
         if (reply := self.reply) is None:
             return
 
@@ -107,7 +108,7 @@ class OpenTurn:
 
         answer, included = reply.answer, reply.block.included
         gone = included - sum(map(is_left, answer.ranked[:included]))
-        ranked = tuple(_alone(each, root, ids) for each in filter(is_left, answer.ranked))
+        ranked = tuple(_without_removed(each, root, ids) for each in filter(is_left, answer.ranked))
         stayed = tuple(filter(is_left, answer.rejected))
         left = replace(answer, ranked=ranked, rejected=stayed)
         self.reply = replace(reply, answer=left, block=replace(reply.block, included=included - gone))
@@ -115,12 +116,12 @@ class OpenTurn:
 
 
 class OpenTurns:
-    """The newest 512 turns of all sessions."""
+    """The 512 most recently used turns of all sessions."""
 
     def __init__(self) -> None:
         self._turns: OrderedDict[OpenTurn, None] = OrderedDict()
 
-    def used(self, turn: OpenTurn) -> None:
+    def mark_used(self, turn: OpenTurn) -> None:
         """Make a turn the most recently used one; the oldest is dropped above the limit."""
         self._turns[turn] = None
         self._turns.move_to_end(turn)
@@ -133,7 +134,7 @@ class OpenTurns:
         turn.let_go(turn)
 
     def last(self, session_id: str, tops: tuple[str, ...], agent: str | None = None) -> OpenTurn | None:
-        """Return the turn of a session that was answered last in some roots; without an id of any session."""
+        """Return the turn answered last in these roots, of a session or, without an id, of any."""
         for turn in reversed(self._turns):
             if turn.reply is None or turn.tops != tops or (agent is not None and turn.agent != agent):
                 continue
@@ -141,25 +142,25 @@ class OpenTurns:
                 return turn
         return None
 
-    def injected(self, session_id: str, tops: tuple[str, ...], agent: str) -> tuple[str, ...]:
+    def injected_texts(self, session_id: str, tops: tuple[str, ...], agent: str) -> tuple[str, ...]:
         """Return the texts of memories in the last reply of a session; none without a session."""
         last = self.last(session_id, tops, agent) if session_id else None
         return last.reply.contents if last is not None and last.reply is not None else ()
 
     def purge(self) -> None:
-        """Drop all answers; the last reply of each session stays on record."""
+        """Drop all cached answers; the last reply of each session stays on record."""
         for turn in self._turns:
             turn.kept.drop()
 
     def forget(self, root: str, ids: Collection[str]) -> None:
-        """Drop all answers, and these memories of a root from the record of each session."""
+        """Drop all cached answers, and these memories of a root from the last reply of each session."""
         self.purge()
         for turn in self._turns:
             turn.forget(root, ids)
 
 
-class _Typed(msgspec.Struct, frozen=True):
-    """Newest typed message, at `place` in a list of `length` messages since `start`, with two hashes."""
+class _TypedMessage(msgspec.Struct, frozen=True):
+    """Newest typed message at `place` in a list of `length` messages since `start`, with hashes."""
 
     place: int
     digest: bytes
@@ -168,7 +169,7 @@ class _Typed(msgspec.Struct, frozen=True):
     typed: int
     last: int
 
-    def goes_on(self, messages: Sequence[wire.Message], start: int) -> bool:
+    def is_continued_by(self, messages: Sequence[wire.Message], start: int) -> bool:
         """Return True if these messages begin with those of the list."""
         return (
             self.start == start
@@ -185,7 +186,7 @@ class TurnKeys:
 
     def __init__(self, session_id: str) -> None:
         self._session_id = session_id
-        self._seen: OrderedDict[tuple[str, tuple[str, ...]], _Typed] = OrderedDict()
+        self._seen: OrderedDict[tuple[str, tuple[str, ...]], _TypedMessage] = OrderedDict()
 
     def of(
         self, place: Workplace, turn_id: str, messages: Sequence[wire.Message], summary: int, *what: object
@@ -209,15 +210,15 @@ class TurnKeys:
             if not turn_id:
                 ahead = messages[max(typed.place - _BEFORE, start) : typed.place]
                 said = [text_of(each)[:_BEFORE_LENGTH] for each in ahead if is_said(each)]
-                asked += [typed.place - start, said, place.shown()]
+                asked += [typed.place - start, said, place.map_versions()]
         return place.tops, turn_id, _digest(asked)
 
     def _typed(
         self, name: tuple[str, tuple[str, ...]], messages: Sequence[wire.Message], start: int
-    ) -> _Typed | None:
+    ) -> _TypedMessage | None:
         """Return the newest typed message since `start`; reads only new messages of a known list."""
         known = self._seen.get(name)
-        if known is not None and not known.goes_on(messages, start):
+        if known is not None and not known.is_continued_by(messages, start):
             known = None
         found = newest_typed(messages, start if known is None else known.length)
         if found is not None:
@@ -226,7 +227,7 @@ class TurnKeys:
             at, digest = known.place, known.digest
         else:
             return None
-        typed = _Typed(at, digest, start, len(messages), hash(messages[at]), hash(messages[-1]))
+        typed = _TypedMessage(at, digest, start, len(messages), hash(messages[at]), hash(messages[-1]))
         self._seen[name] = typed
         self._seen.move_to_end(name)
         while len(self._seen) > _LISTS:
@@ -234,7 +235,7 @@ class TurnKeys:
         return typed
 
 
-def _alone(ranked: Ranked, root: str, ids: Collection[str]) -> Ranked:
+def _without_removed(ranked: Ranked, root: str, ids: Collection[str]) -> Ranked:
     """Return a memory without those of its older versions and concurrent heads that are gone."""
     if ranked.root != root:
         return ranked

@@ -34,7 +34,7 @@ def without_linked(rows: SearchResult) -> list[Ranked]:
 def merge_ranked(
     lists: Sequence[Sequence[Ranked]], same: Callable[[Ranked], _Key], *, by_rank: bool = False
 ) -> list[tuple[Ranked, float]]:
-    """Merge lists and return each row with its score: by distance if all are comparable, else by rank.
+    """Merge lists; return rows with scores: by distance if all have one model's vectors, else by rank.
 
     Nothing comes twice; of equal rows, and of two rows of one memory, that of the earlier list comes.
     """
@@ -59,10 +59,10 @@ def merge_models(own: SearchResult, second: SearchResult | None, question: Quest
     if second is None:
         return own
     found = without_linked(own)
-    in_cjk = _fused([without_linked(second), [each for each in found if is_cjk(each.memory.content)]])
+    in_cjk = _fuse([without_linked(second), [each for each in found if is_cjk(each.memory.content)]])
     others = [each for each in found if not is_cjk(each.memory.content)]
     lists = [in_cjk, others] if is_cjk(question.message) else [others, in_cjk]
-    return _merged((own, second), lists, question.top_k + len(question.pinned), question.top_k)
+    return _merge((own, second), lists, question.top_k + len(question.pinned), question.top_k)
 
 
 def merge_stores(found: Sequence[SearchResult], question: Question) -> SearchResult:
@@ -73,13 +73,14 @@ def merge_stores(found: Sequence[SearchResult], question: Question) -> SearchRes
     most += sum(
         each.key in question.pinned for rows in found for each in rows.ranked
     )  # pinned memories come anyway
-    return _merged(found, list(map(without_linked, found)), most, most)
+    return _merge(found, list(map(without_linked, found)), most, most)
 
 
-def _merged(
+def _merge(
     found: Sequence[SearchResult], lists: Sequence[Sequence[Ranked]], most: int, most_hops: int
 ) -> SearchResult:
-    best = _fused(lists)[:most]
+    """Merge found memories up to `most`, then linked ones that are not among them."""
+    best = _fuse(lists)[:most]
     keys = {each.key for each in best}
     led = {each.key: each for rows in found for each in rows.ranked if each.found_by != "search"}
     linked = [each for key, each in led.items() if key not in keys]
@@ -92,12 +93,12 @@ def _merged(
     )
 
 
-def _fused(lists: Sequence[Sequence[Ranked]]) -> list[Ranked]:
+def _fuse(lists: Sequence[Sequence[Ranked]]) -> list[Ranked]:
     return [row for row, _ in merge_ranked(lists, _KEY)]
 
 
 def merge_recalled(lists: Sequence[Sequence[Ranked]], led: Sequence[Ranked], query: str) -> list[Ranked]:
-    """Merge the lists of a recall and the linked memories in `led`, by rank, with the resulting scores.
+    """Merge the lists of a recall, by script of the query, with memories that entities lead to (`led`).
 
     Lists in the script of the query precede those in another script: of equal places they come first.
     """
@@ -107,15 +108,15 @@ def merge_recalled(lists: Sequence[Sequence[Ranked]], led: Sequence[Ranked], que
     for rows in some:
         single.append([each for each in rows if each.same not in seen])
         seen.update(each.same for each in single[-1])
-    ordered = _scored(merge_ranked(single, _SAME))
+    ordered = _with_scores(merge_ranked(single, _SAME))
     if not led:
         return ordered
     there = {each.same: each for each in ordered}
     known = [msgspec.structs.replace(there.get(each.same, each), path=each.path) for each in led]
-    return _scored(merge_ranked([known, ordered], _SAME, by_rank=True))
+    return _with_scores(merge_ranked([known, ordered], _SAME, by_rank=True))
 
 
-def _scored(rows: Iterable[tuple[Ranked, float]]) -> list[Ranked]:
+def _with_scores(rows: Iterable[tuple[Ranked, float]]) -> list[Ranked]:
     return [msgspec.structs.replace(row, score=worth) for row, worth in rows]
 
 

@@ -21,7 +21,7 @@ from forged.attributes import Facts
 from forged.entities import EntityGraph, ReachedMemory, graph_of, named_in, two_hops
 from forged.map import MapPart, Ranked, VectorMap
 from forged.stores.merging import MOST_REACHED, merge_reached, merge_recalled, without_linked
-from forged.stores.search import Searches, StoreResult, StoreSearch, gathered
+from forged.stores.search import Searches, StoreResult, StoreSearch, gather_results
 from forged.stores.store import RemoteStore, Store, View
 from forged.stores.values import FIRST_BUILD, Limits, Question, SearchResult
 from forged.text.terms import is_cjk
@@ -32,7 +32,7 @@ _MOST_REACHED_IN_GRAPH = 64
 
 
 class RecallSearch:
-    """Searches of recalls; one for the daemon, over the search of its stores."""
+    """Searches several stores, and the entities of their memories, for a recall."""
 
     def __init__(self, search: StoreSearch, thread: Executor) -> None:
         self._search = search
@@ -41,13 +41,13 @@ class RecallSearch:
     async def search(
         self, stores: Sequence[Store], question: Question, *, until: float, tops: tuple[str, ...] = ()
     ) -> SearchResult:
-        """Return one list of all stores, no memory twice, within the limits of each scope.
+        """Return the best memories of all stores as one list, none twice, within the limits of scopes.
 
         Stores that have not answered at `until` are left out. `tops` are the roots of the caller.
         """
         limits = question.limits
         assert limits is not None, "a recall has limits"
-        _, found = await gathered(until, self._searches(stores, question, limits, tops), says_why=True)
+        _, found = await gather_results(until, self._searches(stores, question, limits, tops), says_why=True)
         led = [rows.ranked for name, each in found.items() if name.endswith(_ENTITIES) for rows in each.lists]
         places = {name: each for name, each in found.items() if not name.endswith(_ENTITIES)}
         lists = [without_linked(rows) for each in places.values() for rows in each.lists]
@@ -66,21 +66,23 @@ class RecallSearch:
         """Return a search for each store and over entities, by name; nearer stores precede servers."""
         here = [each for each in stores if not isinstance(each, RemoteStore)]
         there = [each for each in stores if isinstance(each, RemoteStore)]
-        searches: Searches = {each.name: self._in_store(each, question, limits) for each in here}
+        searches: Searches = {each.name: self._search_store(each, question, limits) for each in here}
         if self._search.second is not None:
-            searches |= {f"{each.name} (cjk)": self._in_second(each, question, limits, tops) for each in here}
-        searches |= {each.name: _nearest(each, question) for each in there}
-        searches[_ENTITIES] = self._over_entities(here, question)
-        return searches | {f"{each.name} {_ENTITIES}": _reached(each, question) for each in there}
+            searches |= {
+                f"{each.name} (cjk)": self._search_second(each, question, limits, tops) for each in here
+            }
+        searches |= {each.name: _search_server(each, question) for each in there}
+        searches[_ENTITIES] = self._search_entities(here, question)
+        return searches | {f"{each.name} {_ENTITIES}": _follow_entities(each, question) for each in there}
 
-    async def _in_store(self, store: Store, question: Question, limits: Limits) -> StoreResult:
+    async def _search_store(self, store: Store, question: Question, limits: Limits) -> StoreResult:
         """Search a store by distance alone if the answering model made all vectors; else by words too."""
         view = await store.view(question.generation, question.deadline)
         if not view.size:
             return StoreResult(missing=_UNREAD if view.waiting else view.problem, unread=view.waiting)
         vectors, routes = question.vectors, self._search.second is not None
         is_near = vectors is not None and all(
-            _is_whole(part, view.key, vectors.shape[1], routes=routes)
+            _is_comparable(part, view.key, vectors.shape[1], routes=routes)
             for home in view.maps
             for part in home.parts
         )
@@ -89,27 +91,27 @@ class RecallSearch:
         scripts = _scripts(view) if is_near else ()
         questions = [question]
         if len(scripts) > 1:
-            admits = [_of_script(view, script, question.admits) for script in scripts]
+            admits = [_script_filter(view, script, question.admits) for script in scripts]
             questions = [replace(question, admits=each) for each in admits]
-        found = [_by_model(await source.search(each), view.key) for each in questions]
+        found = [_with_comparison_key(await source.search(each), view.key) for each in questions]
         indexes = {"dense"} if vectors is not None and "dense" in view.indexes else set[str]()
         indexes |= set() if is_near else {"lexical"}
         return StoreResult(tuple(found), view.problem, frozenset(indexes), view.size)
 
-    async def _in_second(
+    async def _search_second(
         self, store: Store, question: Question, limits: Limits, tops: tuple[str, ...]
     ) -> StoreResult:
-        """Search a store by the second model."""
+        """Search a store by the vectors of the second model."""
         view = await store.view(question.generation, question.deadline)
         second = self._search.second(view, tops) if self._search.second is not None else None
         if second is None:
             return StoreResult()
         source, key = second
         rows = await source.search(replace(question, top_k=limits.of.get(store.scope, 0)))
-        return StoreResult((_by_model(rows, key),), indexes=frozenset({"dense"}))
+        return StoreResult((_with_comparison_key(rows, key),), indexes=frozenset({"dense"}))
 
-    async def _over_entities(self, stores: Sequence[Store], question: Question) -> StoreResult:
-        """Follow the entities of the query through the memories of all stores."""
+    async def _search_entities(self, stores: Sequence[Store], question: Question) -> StoreResult:
+        """Return memories that share entities with the query, at most two steps away, in all local stores."""
         views = await asyncio.gather(*(each.view(question.generation, question.deadline) for each in stores))
         homes = [home for view in views for home in view.maps]
         rows, admits = list[Ranked](), question.admits
@@ -121,25 +123,27 @@ class RecallSearch:
         return StoreResult((SearchResult(tuple(rows[:MOST_REACHED])),))
 
 
-async def _nearest(store: RemoteStore, question: Question) -> StoreResult:
+async def _search_server(store: RemoteStore, question: Question) -> StoreResult:
+    """Search a server by the query's vectors."""
     if question.vectors is None:
         return StoreResult(missing="was not searched: the query has no embedding")
     return StoreResult(tuple(await store.nearest(question)), indexes=frozenset({"dense"}))
 
 
-async def _reached(store: RemoteStore, question: Question) -> StoreResult:
+async def _follow_entities(store: RemoteStore, question: Question) -> StoreResult:
+    """Return the server's memories that the query's entities lead to."""
     return StoreResult((SearchResult(tuple(await store.reached(question))),))
 
 
-def _by_model(rows: SearchResult, key: str | None) -> SearchResult:
-    """Return rows that are comparable with others by their distance."""
+def _with_comparison_key(rows: SearchResult, key: str | None) -> SearchResult:
+    """Return rows marked with their model, so that distances of equal models are comparable."""
     return SearchResult(
         tuple(replace(each, model=comparison_key(key, each.memory.content)) for each in rows.ranked)
     )
 
 
-def _is_whole(part: MapPart, key: str | None, dimension: int, *, routes: bool) -> bool:
-    """Return True if every row is comparable with the query; with `routes`, CJK rows are another model's."""
+def _is_comparable(part: MapPart, key: str | None, dimension: int, *, routes: bool) -> bool:
+    """Return True if every row has a vector of the model `key`; with `routes`, CJK rows need none."""
     lacks = np.ones(len(part.memories), np.bool_)
     index = part.dense
     if index is not None and index.dimension == dimension and key in {None, index.key}:
@@ -158,7 +162,7 @@ def _scripts(view: View) -> tuple[str, ...]:
     return tuple(script for script, is_there in there if is_there)
 
 
-def _of_script(
+def _script_filter(
     view: View, script: str, admits: Callable[[str, str], bool] | None
 ) -> Callable[[str, str], bool]:
     """Return a filter for memories of one script that `admits` accepts."""
@@ -173,7 +177,7 @@ def _of_script(
 
 
 class EntitySearch:
-    """Searches over the entities of memories; one for the daemon.
+    """Searches over the entities of memories, with one entity graph for each map.
 
     The entity graph of a map's heads is built in a thread at the first query that needs it, and lives as long
     as the map.
@@ -184,17 +188,19 @@ class EntitySearch:
         self._graphs = WeakKeyDictionary[VectorMap, EntityGraph]()
 
     async def search(self, maps: Sequence[VectorMap], query: str) -> tuple[ReachedMemory, ...]:
-        """Return the memories reached, best first; `place` is the map's number and the memory's id."""
+        """Return the memories that the query's entities lead to, best first, with number of map and id."""
         if not any(home.memories for home in maps):
             return ()
         return await fair_queue.in_thread(self._thread, partial(self._search, tuple(maps), query))
 
     def _search(self, maps: Sequence[VectorMap], query: str) -> tuple[ReachedMemory, ...]:
+        """Follow the query's entities through the graphs of the maps; runs in a thread."""
         graphs = [self._graph(home) for home in maps]
         named = named_in(graphs, query)
         return two_hops(graphs, named, _MOST_REACHED_IN_GRAPH) if named else ()
 
     def _graph(self, home: VectorMap) -> EntityGraph:
+        """Return the entity graph of a map's heads; built at the first use, it lives as long as the map."""
         graph = self._graphs.get(home)
         if graph is None:
             graph = graph_of(each for each in home.memories if home.chains.is_head(each.id))
@@ -211,7 +217,7 @@ def matches_filters(facts: Facts, filters: Mapping[str, Any], least_importance: 
 
 
 def _is_same(one: object, other: object) -> bool:
-    """Compare JSON values: 1 equals 1.0, and true does not equal 1, at any depth."""
+    """Return True for equal JSON values: 1 equals 1.0, and true does not equal 1, at any depth."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, dict) and isinstance(other, dict):

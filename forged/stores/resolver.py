@@ -1,8 +1,7 @@
 """Resolver: maps the path that an agent works in, in any spelling, to its stores.
 
 Raises WorkspaceError for a path that is no directory. Disks are read in threads of this module, never on the
-event loop: 64 KiB of TOML took 336 ms. Answers are kept for 5 s, roots by spelling and settings by
-repository. A configuration is parsed once per version. Concurrent requests share one look-up.
+event loop: 64 KiB of TOML took 336 ms. Answers are kept for 5 s. Concurrent requests share one look-up.
 """
 
 from __future__ import annotations
@@ -35,10 +34,8 @@ from forged_client.envelope import identity_of
 KEPT_S = 5.0
 MOST_KEPT = 1024
 _MOST_SEEN = 64
-# Characters of a cached key: no path is longer, but a spelling may hold any number of `/./`.
-_LONGEST = 4096
-# A hanging disk blocks one thread; the others go on.
-_THREADS = 4
+_LONGEST = 4096  # characters of a cached key: a spelling of a path may hold any number of `/./`
+_THREADS = 4  # a hanging disk blocks one; the others go on
 
 _T = TypeVar("_T")
 _Key = TypeVar("_Key")
@@ -46,7 +43,7 @@ _Found = TypeVar("_Found")
 
 
 class Workplace(msgspec.Struct, frozen=True, eq=False):
-    """A workspace: its roots (repo before user), their tops, and its settings.
+    """A resolved workspace: its roots (repo before user), their tops, its stores and settings.
 
     `files` is the store of those roots, `others` are searched with it. `off` is the reason why memory is off.
     """
@@ -61,18 +58,17 @@ class Workplace(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def stores(self) -> tuple[Store, ...]:
-        """All stores of the workplace."""
         return (self.files, *self.others)
 
     def maps(self) -> tuple[VectorMap, ...]:
         """Return the maps of all stores that exist now."""
         return tuple(home for each in self.stores for home in each.maps())
 
-    def shown(self) -> tuple[tuple[str, int], ...]:
-        """Return a value that changes with any of the maps."""
+    def map_versions(self) -> tuple[tuple[str, int], ...]:
+        """Return root and generation of each map: they change whenever its memories do."""
         return tuple((home.root, home.generation) for home in self.maps())
 
-    def is_whole(self, found: Iterable[Ranked]) -> bool:
+    def still_has(self, found: Iterable[Ranked]) -> bool:
         """Return True if memories found in other stores still exist: those of a session expire."""
         homes = {home.root: home for home in self.maps()}
         others = (each for each in found if each.root not in self.tops)
@@ -80,7 +76,7 @@ class Workplace(msgspec.Struct, frozen=True, eq=False):
 
 
 class Resolver:
-    """Resolves workspaces for all requests of one daemon. Used on its event loop."""
+    """Resolves the path that an agent works in to its roots, settings and stores, with a cache."""
 
     def __init__(
         self,
@@ -100,14 +96,14 @@ class Resolver:
         self._sessions = sessions
         self._clock = clock
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="resolve")
-        self._places = _LookupCache(self._place, clock)
-        self._repositories = _LookupCache(self._repository, clock)
-        self._agents = _LookupCache(self._agent, clock)
-        self._versions: OrderedDict[str, _Version] = OrderedDict()
+        self._places = _LookupCache(self._look_up_place, clock)
+        self._repositories = _LookupCache(self._look_up_repo, clock)
+        self._agents = _LookupCache(self._look_up_agent, clock)
+        self._versions: OrderedDict[str, _ConfigVersion] = OrderedDict()
         self._agreed: OrderedDict[frozenset[tuple[str, str]], float] = OrderedDict()  # valid until
 
     async def check_paths(self, seen: Mapping[str, str]) -> None:
-        """Compare the client's view of its paths with the daemon's, by a fresh look.
+        """Raise WorkspaceError if paths are other folders for the daemon than for the client.
 
         A mismatch is checked once more: a folder may have been replaced meanwhile. Raises WorkspaceError if
         they mean different folders, as in containers that share a HOME.
@@ -123,7 +119,7 @@ class Resolver:
         raise WorkspaceError(_disagreement(path, found[path], seen[path]))
 
     def has_checked(self, seen: Mapping[str, str]) -> bool:
-        """Return True if a check within seconds found just this at these paths. Switches no task."""
+        """Return True if `check_paths` found the same within the last seconds. Switches no task."""
         return not seen or self._agreed.get(frozenset(seen.items()), 0.0) > self._clock()
 
     def resolve(self, workspace: str) -> Awaitable[Workplace]:
@@ -149,7 +145,7 @@ class Resolver:
             if scope is not Scope.SESSION:
                 roots = await self._roots_of(place, scope, agent)
                 owner = agent if scope is Scope.AGENT else ""
-                found += [self._files(roots[:1], scope, owner)] if roots else []
+                found += [self._make_file_store(roots[:1], scope, owner)] if roots else []
             elif session_id and self._sessions is not None:
                 found.append(SessionStore(*self._sessions, session_id))
         return tuple(found)
@@ -161,13 +157,13 @@ class Resolver:
             return (org_root(self.home),)
         return tuple(root for root in place.roots if root.scope is scope)
 
-    def _files(self, roots: Iterable[Root], scope: str = "", owner: str = "") -> FileStore:
+    def _make_file_store(self, roots: Iterable[Root], scope: str = "", owner: str = "") -> FileStore:
         return FileStore(self._indexer, roots, scope=scope, owner=owner, state=self._state)
 
     async def within(
         self, place: Workplace, scope: str, agent_id: str = "", *, make: bool = False
     ) -> Workplace:
-        """Return a workplace of one root alone: an agent's, which may have none yet, or the organization's.
+        """Return a workplace of the agent's or organization's root alone; with `make` it is created.
 
         Raises WorkspaceError for an invalid agent id, StoreError if a root has to be made and cannot be.
         """
@@ -184,46 +180,48 @@ class Resolver:
         return self.of_roots(place, roots)
 
     def of_roots(self, place: Workplace, roots: tuple[Root, ...]) -> Workplace:
-        """Return the workplace with these roots alone."""
+        """Return the workplace with these roots in place of its own."""
         tops = tuple(root.top for root in roots)
-        return msgspec.structs.replace(place, roots=roots, files=self._files(roots), tops=tops)
+        return msgspec.structs.replace(place, roots=roots, files=self._make_file_store(roots), tops=tops)
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def _place(self, workspace: str) -> tuple[Workplace, float]:
+    async def _look_up_place(self, workspace: str) -> tuple[Workplace, float]:
+        """Resolve a path on disk; return its workplace, and the time until which it is valid."""
         found = await self._in_thread(partial(resolve, workspace, self.home))
         # The top of the work tree; a store in a bare clone's git directory has none.
         repos = [root for root in found if root.scope is Scope.REPO]
         top = next((root.top for root in sorted(repos, key=lambda each: not each.has_files)), None)
         if top is None:
-            return self._workplace(found, self._user.memory, ()), self._clock() + KEPT_S
+            return self._make_workplace(found, self._user.memory, ()), self._clock() + KEPT_S
         settings, warnings, until = await self._repositories.find(top)
-        return self._workplace(found, settings, warnings), until
+        return self._make_workplace(found, settings, warnings), until
 
-    async def _agent(self, agent_id: str) -> tuple[tuple[Root, ...], float]:
+    async def _look_up_agent(self, agent_id: str) -> tuple[tuple[Root, ...], float]:
+        """Return the root of an agent, if it has one, and the time until which that is valid."""
         root = await self._in_thread(partial(root_of_agent, self.home, agent_id))
         return () if root is None else (root,), self._clock() + KEPT_S
 
-    async def _repository(self, top: str) -> tuple[tuple[MemoryConfig, tuple[str, ...], float], float]:
+    async def _look_up_repo(self, top: str) -> tuple[tuple[MemoryConfig, tuple[str, ...], float], float]:
         """Return the settings of a repository, their warnings, and the time of the next look."""
-        version = await self._in_thread(partial(_read, top, self._versions.get(top)))
+        version = await self._in_thread(partial(_read_config, top, self._versions.get(top)))
         _keep(self._versions, top, version)
         until = self._clock() + KEPT_S
         return (config.apply(self._user, version.asked), version.warnings, until), until
 
-    def _workplace(
+    def _make_workplace(
         self, roots: tuple[Root, ...], settings: MemoryConfig, warnings: tuple[str, ...]
     ) -> Workplace:
         off = "" if settings.enabled else "memory.enabled is false"
         tops = tuple(root.top for root in roots)
-        return Workplace(roots, self._files(roots), tops, settings, off, warnings)
+        return Workplace(roots, self._make_file_store(roots), tops, settings, off, warnings)
 
     def _in_thread(self, look: Callable[[], _Found]) -> Awaitable[_Found]:
         return asyncio.get_running_loop().run_in_executor(self._threads, look)
 
 
-class _Version(msgspec.Struct, frozen=True):
+class _ConfigVersion(msgspec.Struct, frozen=True):
     """One version of a repository's configuration file: its identity and its settings."""
 
     identity: tuple[int, int, int] | None
@@ -249,7 +247,7 @@ class _LookupCache(Generic[_T]):
         look = self._under_way.get(key)
         if look is None:
             look = self._under_way[key] = asyncio.ensure_future(self._look(key))
-            look.add_done_callback(partial(self._ended, key))
+            look.add_done_callback(partial(self._store_answer, key))
         answer, _ = await asyncio.shield(look)  # a cancelled caller does not cancel it for the others
         return answer
 
@@ -257,13 +255,15 @@ class _LookupCache(Generic[_T]):
         """Forget an answer, so that the next call looks again."""
         self._kept.pop(key, None)
 
-    def _ended(self, key: str, look: asyncio.Future[tuple[_T, float]]) -> None:
+    def _store_answer(self, key: str, look: asyncio.Future[tuple[_T, float]]) -> None:
+        """Cache the result of a look-up that has ended without an error."""
         del self._under_way[key]
         if not look.cancelled() and look.exception() is None and len(key) <= _LONGEST:
             _keep(self._kept, key, look.result())
 
 
 def _identities(paths: tuple[str, ...]) -> dict[str, str]:
+    """Return the identity of the file or folder at each path, "" for none."""
     return {path: identity_of(path) if os.path.isabs(path) else "" for path in paths}
 
 
@@ -290,10 +290,10 @@ def _keep(kept: OrderedDict[_Key, _T], key: _Key, answer: _T) -> None:
         kept.popitem(last=False)
 
 
-def _read(top: str, known: _Version | None) -> _Version:
-    """Return the current version of a repository's file; `known` itself if it is unchanged."""
+def _read_config(top: str, known: _ConfigVersion | None) -> _ConfigVersion:
+    """Return the current version of a repository's configuration; `known` itself if it is unchanged."""
     identity = config.repo_identity(Path(top))
     if known is not None and identity is not None and known.identity == identity:
         return known
     asked, warnings = config.repo_overrides(Path(top))
-    return _Version(identity, asked, warnings)
+    return _ConfigVersion(identity, asked, warnings)

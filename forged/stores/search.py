@@ -64,7 +64,7 @@ Place = tuple[int, int]
 
 
 class Searcher(Protocol):
-    """Search of one view."""
+    """Protocol of a search in one view."""
 
     async def search(self, question: Question) -> SearchResult:
         """Return the best rows for a question. May raise anything and may be cancelled at the deadline."""
@@ -75,11 +75,11 @@ Second = Callable[[View, tuple[str, ...]], tuple[Searcher, str] | None]
 
 
 class StoreResult(msgspec.Struct, frozen=True):
-    """Result of one store; `missing` is the reason if it is incomplete, `indexes` are those that answered."""
+    """Result of one store: lists of memories, and `missing`, the reason if it is incomplete."""
 
     lists: tuple[SearchResult, ...] = ()
     missing: str = ""
-    indexes: frozenset[str] = frozenset()
+    indexes: frozenset[str] = frozenset()  # that answered
     held: int = 0
     unread: bool = False
 
@@ -88,10 +88,7 @@ Searches = dict[str, Coroutine[Any, Any, StoreResult]]
 
 
 class StoreSearch:
-    """Searches of retrievals; one for the daemon.
-
-    `second` returns a second model's searcher of a view, if there is one.
-    """
+    """Searches the stores of a retrieval at the same time; one for the daemon."""
 
     def __init__(self, *, lexical_weight: float, thread: Executor, second: Second | None = None) -> None:
         self._lexical_weight = lexical_weight
@@ -107,23 +104,23 @@ class StoreSearch:
         own: View | None = None,
         tops: tuple[str, ...] = (),
     ) -> SearchResult:
-        """Search stores, and `own`, the view of the request's workspace.
+        """Search stores, and `own`, the view of the request's workspace; return one merged result.
 
         `own` has no deadline, and an error of its search is raised. The other stores have until the
         question's deadline. `tops` are the roots of the caller.
         """
         second = self.second(own, tops) if self.second is not None and own is not None else None
-        searches: Searches = {} if second is None else {"cjk": _of_second(second, question)}
+        searches: Searches = {} if second is None else {"cjk": _search_by_second(second, question)}
         searches |= self._searches(stores, question, tops) if stores else {}
         whole = None if own is None else self.searcher_of(own).search(question)
-        first, found = await gathered(question.deadline, searches, whole)
+        first, found = await gather_results(question.deadline, searches, whole)
         missing = tuple(f"{name} {each.missing}" for name, each in found.items() if each.missing)
-        in_cjk = _only(found.get("cjk"))
+        in_cjk = _first_list(found.get("cjk"))
         if first is not None and in_cjk is not None:
             first = merge_models(first, in_cjk, question)
         by_store = [] if first is None else [first]
         for store in stores:
-            in_second = _only(found.get(f"{store.name} (cjk)"))
+            in_second = _first_list(found.get(f"{store.name} (cjk)"))
             by_store += [merge_models(rows, in_second, question) for rows in found[store.name].lists]
         if not by_store:
             return SearchResult(missing=missing)
@@ -134,22 +131,23 @@ class StoreSearch:
         """Return a search for each store, by name; nearer stores precede servers."""
         here = [each for each in stores if not isinstance(each, RemoteStore)]
         there = [each for each in stores if isinstance(each, RemoteStore)]
-        searches: Searches = {each.name: self._in_store(each, question) for each in here}
+        searches: Searches = {each.name: self._search_store(each, question) for each in here}
         if self.second is not None:
-            searches |= {f"{each.name} (cjk)": self._in_second(each, question, tops) for each in here}
-        return searches | {each.name: _nearest(each, question) for each in there}
+            searches |= {f"{each.name} (cjk)": self._search_second(each, question, tops) for each in here}
+        return searches | {each.name: _search_server(each, question) for each in there}
 
-    async def _in_store(self, store: Store, question: Question) -> StoreResult:
-        view = await store.view(question.generation, _moment(question))
+    async def _search_store(self, store: Store, question: Question) -> StoreResult:
+        """Search a store that shows its memories within 50 ms."""
+        view = await store.view(question.generation, _view_deadline(question))
         if not view.size:
             return StoreResult(missing="is being read for the first time" if view.waiting else "")
         return StoreResult((await self.searcher_of(view).search(question),))
 
-    async def _in_second(self, store: Store, question: Question, tops: tuple[str, ...]) -> StoreResult:
-        """Search a store by the second model."""
-        view = await store.view(question.generation, _moment(question))
+    async def _search_second(self, store: Store, question: Question, tops: tuple[str, ...]) -> StoreResult:
+        """Search a store by the vectors of the second model."""
+        view = await store.view(question.generation, _view_deadline(question))
         second = self.second(view, tops) if self.second is not None else None
-        return StoreResult() if second is None else await _of_second(second, question)
+        return StoreResult() if second is None else await _search_by_second(second, question)
 
     def searcher_of(self, view: View, *, by_distance: bool = False) -> ViewSearcher:
         """Return the searcher of a view, by words and vectors or by distance alone."""
@@ -157,30 +155,32 @@ class StoreSearch:
         return ViewSearcher(view, lexical_weight=weight, thread=self._thread, batch=self._batch)
 
 
-def _moment(question: Question) -> float:
+def _view_deadline(question: Question) -> float:
+    """Return the time until which a store may show its memories."""
     return min(time.monotonic() + MOMENT_S, question.deadline)
 
 
-def _only(brought: StoreResult | None) -> SearchResult | None:
+def _first_list(brought: StoreResult | None) -> SearchResult | None:
+    """Return the first list of a result, if it has any."""
     return brought.lists[0] if brought and brought.lists else None
 
 
-async def _of_second(second: tuple[Searcher, str], question: Question) -> StoreResult:
+async def _search_by_second(second: tuple[Searcher, str], question: Question) -> StoreResult:
     return StoreResult((await second[0].search(question),))
 
 
-async def _nearest(store: RemoteStore, question: Question) -> StoreResult:
+async def _search_server(store: RemoteStore, question: Question) -> StoreResult:
     return StoreResult(tuple(await store.nearest(question)))
 
 
-async def gathered(
+async def gather_results(
     deadline: float,
     searches: Searches,
     whole: Coroutine[Any, Any, SearchResult] | None = None,
     *,
     says_why: bool = False,
 ) -> tuple[SearchResult | None, dict[str, StoreResult]]:
-    """Wait for `whole`, and until a deadline for each search; name searches that were late or failed."""
+    """Await `whole`, and the searches until a deadline; late and failed ones get a result with the reason."""
     tasks = {name: asyncio.ensure_future(search) for name, search in searches.items()}
     for task in tasks.values():
         task.add_done_callback(ignore_failure)
@@ -191,10 +191,11 @@ async def gathered(
     finally:
         for task in tasks.values():
             task.cancel()
-    return first, {name: _brought(name, task, says_why=says_why) for name, task in tasks.items()}
+    return first, {name: _result_of(name, task, says_why=says_why) for name, task in tasks.items()}
 
 
-def _brought(name: str, task: asyncio.Future[StoreResult], *, says_why: bool) -> StoreResult:
+def _result_of(name: str, task: asyncio.Future[StoreResult], *, says_why: bool) -> StoreResult:
+    """Return the result of a search; if it is late or failed, an empty one with the reason."""
     if not task.done() or task.cancelled():
         logger.warning("store left out store=%s reason=late", name)
         return StoreResult(missing="was late")
@@ -216,11 +217,7 @@ class ViewSearcher:
     def __init__(
         self, view: View, *, lexical_weight: float, thread: Executor, batch: list[BatchedSearch] | None = None
     ) -> None:
-        """Create the searcher of a view.
-
-        `lexical_weight` is the share of words in a score. `batch` holds the searches that wait for their
-        turn.
-        """
+        """Create a searcher; `lexical_weight` is the words' share of a score, `batch` waiting searches."""
         self._view = view
         self._lexical_weight = lexical_weight
         self._thread = thread
@@ -231,24 +228,25 @@ class ViewSearcher:
         vectors = question.vectors
         if vectors is None:
             await fair_queue.turn()
-            return self._rows(question)
+            return self._search_view(question)
         if self._view.size * vectors.size >= _INLINE_WORK:
-            return await fair_queue.in_thread(self._thread, partial(self._rows, question))
+            return await fair_queue.in_thread(self._thread, partial(self._search_view, question))
         with in_batch(self._batch, self._view.maps, vectors, self._view.key) as waiting:
             await fair_queue.turn()
             cosines = waiting.cosines()
-        return self._rows(question, cosines)
+        return self._search_view(question, cosines)
 
-    def _rows(self, question: Question, cosines: Cosines | None = None) -> SearchResult:
+    def _search_view(self, question: Question, cosines: Cosines | None = None) -> SearchResult:
+        """Search the maps, and admit memories by the gate if the question has one."""
         if question.least_evidence == float("-inf") or not self._view.size:
-            return self._ungated(question, cosines)
-        found, gate_score = self._scored(question, cosines)
+            return self._search_ungated(question, cosines)
+        found, gate_score = self._search_and_score(question, cosines)
         least, turn, most = question.least_evidence, question.turn, _POOL * question.top_k
         if not question.explains and is_hopeless(gate_score, least, turn=turn):
             return SearchResult(evidence=gate_score.evidence)
         candidates = self._candidates(found, question, most + len(question.pinned))
-        judged = self._decided(gate_score, candidates, question)
-        kept = self._admitted(gate_score, [each for each in judged if not each.rejected], question)
+        judged = self._decide(gate_score, candidates, question)
+        kept = self._with_linked(gate_score, [each for each in judged if not each.rejected], question)
         came = {(each.root, each.memory.id) for each in kept}
         out = (each for each in judged if each.rejected and (each.root, each.memory.id) not in came)
         fit = self._already_injected(found, question, most)
@@ -257,10 +255,10 @@ class ViewSearcher:
             fit = [replace(each, admitted_as="", rejected=GIVEN) for each in words if not each.rejected]
         return SearchResult(kept, (*fit, *islice(out, question.top_k)), gate_score.evidence)
 
-    def _decided(
+    def _decide(
         self, gate_score: GateScore, candidates: Mapping[Id, Ranked], question: Question
     ) -> Sequence[Ranked]:
-        """Decide on each candidate; pinned ones take no place of others."""
+        """Let the gate admit or reject each candidate; pinned ones take no place of others."""
         least, turn = question.least_evidence, question.turn
         anyhow = [key for key in candidates if key in question.pinned]
         others = [each for key, each in candidates.items() if key not in anyhow]
@@ -274,9 +272,9 @@ class ViewSearcher:
         rest = iter(judged)
         return [found[key] if key in found else next(rest) for key in candidates]
 
-    def _ungated(self, question: Question, cosines: Cosines | None) -> SearchResult:
-        """Return the best without a gate, with a confidence label for each where asked for."""
-        found = self._found(question, cosines)
+    def _search_ungated(self, question: Question, cosines: Cosines | None) -> SearchResult:
+        """Return the best without a gate, with a confidence label for each if the question asks for it."""
+        found = self._search_maps(question, cosines)
         given = [
             replace(each, rejected=GIVEN) for each in self._already_injected(found, question, question.top_k)
         ]
@@ -285,24 +283,24 @@ class ViewSearcher:
             candidates = label_confidence(
                 score_search(found, self._view.baseline), candidates, question.strong
             )
-        return SearchResult(self._answers(candidates, question), tuple(given))
+        return SearchResult(self._to_answers(candidates, question), tuple(given))
 
-    def _scored(self, question: Question, cosines: Cosines | None) -> tuple[MapSearch, GateScore]:
-        """Search and score the message alone if that is strong; otherwise with its context."""
+    def _search_and_score(self, question: Question, cosines: Cosines | None) -> tuple[MapSearch, GateScore]:
+        """Search the message alone; if its evidence is weak, search it again with its context."""
         if question.continued is not None:
             vectors = None if question.vectors is None else question.vectors[:1]
             by_itself = replace(question, texts=question.texts[:1], vectors=vectors, continued=None)
-            alone = self._found(by_itself, None if cosines is None else cosines.some(0, 1))
+            alone = self._search_maps(by_itself, None if cosines is None else cosines.some(0, 1))
             own = score_search(alone, self._view.baseline)
             if own.evidence >= question.least_evidence:
                 return alone, own
-        found = self._found(question, cosines)
+        found = self._search_maps(question, cosines)
         return found, score_search(found, self._view.baseline)
 
-    def _admitted(
+    def _with_linked(
         self, gate_score: GateScore, let_in: Sequence[Ranked], question: Question
     ) -> tuple[Ranked, ...]:
-        """Return the admitted memories, and linked ones with enough evidence."""
+        """Return the admitted memories, and those they link to with enough evidence."""
         maps, reached = self._view.maps, dict[Place, None]()
         for each in let_in:
             heads = maps[each.map_index].linked_heads(each.memory.id) if each.memory.related else ()
@@ -311,7 +309,7 @@ class ViewSearcher:
         if reached:  # at once: one by one takes as long as a search
             gate_score.evidences(list(reached))
         leads_on = partial(may_follow, gate_score, least=question.least_evidence)
-        return self._answers(let_in, question, may_follow=leads_on)
+        return self._to_answers(let_in, question, may_follow=leads_on)
 
     def _already_injected(self, found: MapSearch, question: Question, places: int) -> list[Ranked]:
         """Return those of the first `places` memories that the session has in context."""
@@ -321,13 +319,13 @@ class ViewSearcher:
         first = _first_of_chains(best, question, lets_in_context=True)
         return [each for key, each in islice(first.items(), places) if key in question.in_context]
 
-    def _answers(self, candidates: Sequence[Ranked], question: Question, **how: Any) -> tuple[Ranked, ...]:
-        """Return answers, without linked memories that are in context or not wanted."""
+    def _to_answers(self, candidates: Sequence[Ranked], question: Question, **how: Any) -> tuple[Ranked, ...]:
+        """Return candidates as heads with linked memories, without those in context or not wanted."""
         top_k = question.top_k + len(question.pinned)
         ranked = rank_heads(self._view.maps, candidates, top_k=top_k, hop_depth=question.hop_depth, **how)
         return tuple(_first_of_chains(ranked, question).values())
 
-    def _found(self, question: Question, cosines: Cosines | None) -> MapSearch:
+    def _search_maps(self, question: Question, cosines: Cosines | None) -> MapSearch:
         texts, message = question.texts, question.message
         return search_maps(
             self._view.maps,
@@ -341,7 +339,7 @@ class ViewSearcher:
         )
 
     def _candidates(self, found: MapSearch, question: Question, count: int) -> dict[Id, Ranked]:
-        """Return the best of `count` chains: versions of one memory may take all first places."""
+        """Return the best memory of each chain, up to `count`, by root and id."""
         superseded = sum(len(each.chains.head_of) for each in self._view.maps)
         few = count + min(superseded, 3 * count)
         most = few + len(question.in_context)
@@ -361,7 +359,7 @@ _MOST_TOGETHER = 16
 
 
 class BatchedSearch:
-    """Vectors of one question that waits for its turn, and the cosines found for it.
+    """Vectors of a question that waits for its turn; the first in turn compares all on the same maps.
 
     The first one in turn compares all that see the same maps. One that is cancelled leaves the batch.
     """
@@ -377,7 +375,7 @@ class BatchedSearch:
     def cosines(self) -> Cosines | None:
         """Return the cosines; compute them for all waiting searches of the same maps, unless it is done."""
         if self.found is None:
-            group = self._group()
+            group = self._waiting_alike()
             maps, key, _ = self._alike
             results = compare_batch(maps, [each.vectors for each in group], key)
             for each, result in zip(group, results, strict=True):
@@ -385,7 +383,8 @@ class BatchedSearch:
         assert self.found is not None, "its own is in the group"
         return self.found[0]
 
-    def _group(self) -> list[BatchedSearch]:
+    def _waiting_alike(self) -> list[BatchedSearch]:
+        """Return this search and others that wait on the same maps, at most 16 queries."""
         group, queries = [self], len(self.vectors)
         for other in self._batch:
             waits = other is not self and other.found is None and self._alike == other._alike
@@ -411,7 +410,7 @@ def in_batch(
 def _first_of_chains(
     found: Iterable[Ranked], question: Question, *, lets_in_context: bool = False
 ) -> dict[Id, Ranked]:
-    """Return the best row of each memory in any version, without excluded ones and those in context."""
+    """Return the best row of each memory in any version, without unwanted ones and those in context."""
     first: dict[Id, Ranked] = {}
     in_context, admits = frozenset[Id]() if lets_in_context else question.in_context, question.admits
     for each in found:

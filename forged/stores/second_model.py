@@ -25,7 +25,7 @@ _QUERIES_KEPT = 16
 
 
 class SecondModel:
-    """The second model for searches: a view by its vectors, and the vector of a query."""
+    """Second embedding model (CJK): views that use its vectors, and vectors of queries."""
 
     def __init__(self, queue: EmbeddingQueue) -> None:
         self.identity = queue.identity
@@ -46,19 +46,20 @@ class SecondModel:
         if task is None:
             if (health := self.identity.embedder.health) is not None:
                 health.admit(waiting)
-            task = self._asked[text] = asyncio.create_task(self._query(text, tops, waiting))
-            task.add_done_callback(partial(self._answered, text))
+            task = self._asked[text] = asyncio.create_task(self._embed_query(text, tops, waiting))
+            task.add_done_callback(partial(self._drop_failure, text))
             while len(self._asked) > _QUERIES_KEPT:
                 self._asked.popitem(last=False)
         return await asyncio.shield(task)
 
-    def _answered(self, text: str, task: asyncio.Task[Vectors]) -> None:
+    def _drop_failure(self, text: str, task: asyncio.Task[Vectors]) -> None:
         """Drop a failure, so that the next caller tries again."""
         is_failure = task.cancelled() or task.exception() is not None
         if is_failure and self._asked.get(text) is task:
             del self._asked[text]
 
-    async def _query(self, text: str, tops: tuple[str, ...], waiting: RetryBudget) -> Vectors:
+    async def _embed_query(self, text: str, tops: tuple[str, ...], waiting: RetryBudget) -> Vectors:
+        """Call the model for the vector of a query."""
         purpose, embedder = Purpose("query", tops, waiting), self.identity.embedder
         rows = await embedder.embed([text], "query", purpose=purpose, deadline=waiting.until)
         self.identity.used(rows.shape[1])
@@ -67,7 +68,7 @@ class SecondModel:
 
 
 class CjkSearcher:
-    """Searches a view by the second model; `name` is "cjk"."""
+    """Searches a view by the vectors of the second model (CJK); `name` is "cjk"."""
 
     name = "cjk"
 
@@ -75,7 +76,7 @@ class CjkSearcher:
         self._model, self._view, self._tops, self._thread = model, view, tops, thread
 
     async def search(self, question: Question) -> SearchResult:
-        """Search by vectors alone. Raises ProviderError."""
+        """Search by vectors alone, among memories with a CJK version. Raises ProviderError."""
         second_view = self._model.second_view(self._view)
         is_gated = question.least_evidence > float("-inf")
         if second_view is None or (is_gated and second_view.is_uncalibrated):

@@ -45,7 +45,7 @@ class SessionMemory(msgspec.Struct, frozen=True):
 def new_session_memory(
     content: str, session_id: str, now: float, *, category: str = "", origin: str = ""
 ) -> Memory:
-    """Return a text as a memory of a session."""
+    """Return a new memory of a session with this text; it is not added."""
     at = memory.utc(now)
     return Memory(
         id=memory.new_id(),
@@ -61,8 +61,8 @@ def new_session_memory(
     )
 
 
-class _Session:
-    """Rows of one session, the oldest first; `revision` changes with them."""
+class _SessionRows:
+    """Memories of one session, the oldest first; `revision` changes with them."""
 
     def __init__(self) -> None:
         self.rows: OrderedDict[str, SessionMemory] = OrderedDict()
@@ -70,7 +70,7 @@ class _Session:
 
 
 class SessionMemories:
-    """Memories of all sessions. Used on one event loop.
+    """Memories of all sessions, in this process alone, until they expire. Used on one event loop.
 
     `dropped` counts those that were dropped for space before they expired.
     """
@@ -89,7 +89,7 @@ class SessionMemories:
         self.dropped = 0
         self._listeners: list[Callable[[], None]] = []
         self._most, self._most_bytes = most, most_bytes
-        self._sessions: OrderedDict[str, _Session] = OrderedDict()
+        self._sessions: OrderedDict[str, _SessionRows] = OrderedDict()
         self._session_of: dict[str, str] = {}  # by memory id
         self._bytes = 0
         self._moments = 0
@@ -104,13 +104,13 @@ class SessionMemories:
                 return known
         if (there := self._session_of.get(row.id)) is not None:
             self._drop(self._sessions[there], row.id)
-            self._leave(there, self._sessions[there])
-        row = _with(row, expires_at=memory.utc(row.created + self.ttl_s))
-        session = self._sessions.setdefault(row.session_id, _Session())
+            self._drop_if_empty(there, self._sessions[there])
+        row = _with_facts(row, expires_at=memory.utc(row.created + self.ttl_s))
+        session = self._sessions.setdefault(row.session_id, _SessionRows())
         self._sessions.move_to_end(row.session_id)
         session.rows[row.id], self._session_of[row.id] = row, row.session_id
         self._bytes += _size(row)
-        self._changed(session)
+        self._bump_revision(session)
         self._make_room(session)
         for listener in self._listeners:
             listener()
@@ -148,10 +148,10 @@ class SessionMemories:
         return row if row is not None and row.created > self._oldest else None
 
     def use(self, memory_id: str) -> None:
-        """Count one recall of a memory."""
+        """Count one use of a memory, and its time."""
         if (row := self.find(memory_id)) is not None:
             counts = {"access_count": row.facts.access_count + 1, "last_accessed": memory.utc(self.clock())}
-            self._sessions[row.session_id].rows[memory_id] = _with(row, **counts)
+            self._sessions[row.session_id].rows[memory_id] = _with_facts(row, **counts)
 
     def remove(self, memory_id: str) -> SessionMemory | None:
         """Remove one memory; return it if it was there."""
@@ -159,7 +159,7 @@ class SessionMemories:
         if row is not None:
             session = self._sessions[row.session_id]
             self._drop(session, memory_id)
-            self._leave(row.session_id, session)
+            self._drop_if_empty(row.session_id, session)
         return row
 
     def remove_saying(self, says: Callable[[str], bool]) -> tuple[SessionMemory, ...]:
@@ -173,7 +173,7 @@ class SessionMemories:
         if session is not None:
             for memory_id in [each.id for each in session.rows.values() if each.facts.agent_id == agent_id]:
                 self._drop(session, memory_id)
-            self._leave(session_id, session)
+            self._drop_if_empty(session_id, session)
 
     def sweep(self) -> None:
         """Drop expired memories."""
@@ -191,7 +191,8 @@ class SessionMemories:
         """Estimated bytes of all memories."""
         return self._bytes
 
-    def _make_room(self, newest: _Session) -> None:
+    def _make_room(self, newest: _SessionRows) -> None:
+        """Drop the oldest memories above the limits of one session and of all."""
         while len(newest.rows) > self._most:
             self._drop(newest, next(iter(newest.rows)), early=True)
         while self._bytes > self._most_bytes:
@@ -199,39 +200,45 @@ class SessionMemories:
             if oldest is newest and len(newest.rows) == 1:
                 return
             self._drop(oldest, next(iter(oldest.rows)), early=True)
-            self._leave(session_id, oldest)
+            self._drop_if_empty(session_id, oldest)
 
     @property
     def _oldest(self) -> float:
         """Creation time up to which memories have expired."""
         return self.clock() - self.ttl_s
 
-    def _expire(self, session_id: str, session: _Session) -> None:
+    def _expire(self, session_id: str, session: _SessionRows) -> None:
+        """Drop the expired memories of a session."""
         oldest = self._oldest
         for memory_id in [row.id for row in session.rows.values() if row.created <= oldest]:
             self._drop(session, memory_id)
-        self._leave(session_id, session)
+        self._drop_if_empty(session_id, session)
 
-    def _drop(self, session: _Session, memory_id: str, *, early: bool = False) -> None:
+    def _drop(self, session: _SessionRows, memory_id: str, *, early: bool = False) -> None:
+        """Drop one memory; `early`: before it expired."""
         self._bytes -= _size(session.rows.pop(memory_id))
         del self._session_of[memory_id]
         self.dropped += early
-        self._changed(session)
+        self._bump_revision(session)
 
-    def _leave(self, session_id: str, session: _Session) -> None:
+    def _drop_if_empty(self, session_id: str, session: _SessionRows) -> None:
+        """Drop a session without memories."""
         if not session.rows:
             self._sessions.pop(session_id, None)
 
-    def _changed(self, session: _Session) -> None:
+    def _bump_revision(self, session: _SessionRows) -> None:
+        """Give a session a new revision."""
         self._moments += 1
         session.revision = self._moments
 
 
-def _with(row: SessionMemory, **facts: object) -> SessionMemory:
+def _with_facts(row: SessionMemory, **facts: object) -> SessionMemory:
+    """Return a session memory with changed attributes."""
     return msgspec.structs.replace(row, facts=msgspec.structs.replace(row.facts, **facts))
 
 
 def _size(row: SessionMemory) -> int:
+    """Return the estimated bytes of a memory."""
     return (
         len(row.memory.content.encode("utf-8", "surrogatepass"))
         + len(str(row.facts.metadata))

@@ -28,7 +28,7 @@ def root_of_session(session_id: str) -> str:
 
 
 class SessionStore:
-    """Memories of one session; its views are ready at once."""
+    """Store of one session's memories; its views are ready at once."""
 
     scope: str = Scope.SESSION
     name: str = Scope.SESSION
@@ -40,16 +40,20 @@ class SessionStore:
         self._root = root_of_session(session_id)
 
     def maps(self) -> tuple[VectorMap, ...]:
+        """Return the session's map; none without memories."""
         return self._views.view(self.owner).maps
 
     async def view(self, generation: int, deadline: float) -> View:
+        """Return the view of the session now; it is never waited for."""
         del generation, deadline
         return self._views.view(self.owner)
 
     def attributes(self, found: Ranked) -> Facts | None:
+        """Return the attributes of a memory; None if it is not of this session."""
         return facts_in_session(self._memories, found.memory.id) if found.root == self._root else None
 
     def use(self, found: Iterable[Ranked]) -> None:
+        """Count one use of each of these memories that is of this session."""
         for each in found:
             if each.root == self._root:
                 self._memories.use(each.memory.id)
@@ -69,7 +73,7 @@ class _SessionMap(msgspec.Struct, frozen=True, eq=False):
 
 
 class SessionViews:
-    """Maps of all sessions, each built on demand. Used on one event loop."""
+    """Views of all sessions' memories; the map of a session is built when it is needed."""
 
     def __init__(self, memories: SessionMemories, indexer: Indexer) -> None:
         self._memories = memories
@@ -83,7 +87,7 @@ class SessionViews:
     def view(self, session_id: str) -> View:
         """Return the view of a session's memories now."""
         identity = self._indexer.identity
-        home = self._map(session_id)
+        home = self._current_map(session_id)
         return View(
             maps=(home,) if home is not None else (),
             baseline=self._indexer.learner.baseline,
@@ -96,25 +100,26 @@ class SessionViews:
         self._memories.sweep()
         self._maps = {name: made for name, made in self._maps.items() if self._memories.revision(name)}
 
-    def _map(self, session_id: str) -> VectorMap | None:
-        """Return the map of a session; None for one without memories."""
+    def _current_map(self, session_id: str) -> VectorMap | None:
+        """Return the map of a session, built again if it changed; None without memories."""
         revision, known = self._memories.revision(session_id), self._maps.get(session_id)
         if not revision:
             self._maps.pop(session_id, None)
             return None
         revisions = (revision, *(queue.revision for queue in self._indexer.queues))
         if known is None or known.revisions != revisions:
-            home = self._made(session_id, self._memories.of(session_id), revision)
+            home = self._build_map(session_id, self._memories.of(session_id), revision)
             known = self._maps[session_id] = _SessionMap(revisions, home)
         return known.home
 
-    def _made(self, session_id: str, rows: Iterable[SessionMemory], generation: int) -> VectorMap:
+    def _build_map(self, session_id: str, rows: Iterable[SessionMemory], generation: int) -> VectorMap:
+        """Return a new map of a session's memories, in a part for each model."""
         memories = tuple(sorted((row.memory for row in rows), key=lambda each: each.id))
         second = self._indexer.second
         is_own = [self._indexer.queue_of(each.content) is not second or second is None for each in memories]
         theirs = [each for each, own in zip(memories, is_own, strict=True) if not own]
-        parts = [self._part(list(compress(memories, is_own)), self._indexer.queue)]
-        parts += [self._part(theirs, second)] if theirs else []
+        parts = [self._build_part(list(compress(memories, is_own)), self._indexer.queue)]
+        parts += [self._build_part(theirs, second)] if theirs else []
         return VectorMap(
             root=root_of_session(session_id),
             scope="session",
@@ -124,7 +129,7 @@ class SessionViews:
             chains=build_chains(memories),
         )
 
-    def _part(self, memories: Sequence[Memory], queue: EmbeddingQueue | None) -> MapPart:
+    def _build_part(self, memories: Sequence[Memory], queue: EmbeddingQueue | None) -> MapPart:
         """Return the map part of one model's memories, with the vectors that exist."""
         rows = self._maker.rows(tuple(memories), None)
         vectors = [queue.get(text_hash(each.content)) for each in memories] if queue is not None else []

@@ -27,7 +27,7 @@ def ignore_dimension(_: int) -> None:
 
 
 class View(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """Maps that a request may use.
+    """Maps of memories at one time, for a search, with reasons for anything that is missing.
 
     `waiting`: a root has nothing to search before its first build. `problem` is the reason why a root's map
     is missing or older than asked for. `unembedded` is the reason why a built map has no dense index. `held`
@@ -73,7 +73,7 @@ class View(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 
 class Store(Protocol):
-    """A place of memories of one scope and owner.
+    """Protocol of a store: memories of one scope and owner that can be searched.
 
     `scope` is "" for several scopes. Replies name a missing store by `name`.
     """
@@ -102,7 +102,7 @@ class Store(Protocol):
 
 @runtime_checkable
 class RemoteStore(Store, Protocol):
-    """A store on a server that runs the search itself; its views are empty."""
+    """Protocol of a store on a server, which runs the search itself; its views are empty."""
 
     async def nearest(self, question: Question) -> Sequence[SearchResult]:
         """Return the best for a question, a list for each scope. May raise anything."""
@@ -132,24 +132,28 @@ class FileStore:
         self.indexes: tuple[RootIndex, ...] = ()  # opened at the first use
 
     def maps(self) -> tuple[VectorMap, ...]:
-        return tuple(index.map for index in self._opened() if index.map is not None)
+        """Return the maps that exist now; the first use of a root begins its build."""
+        return tuple(index.map for index in self._open_indexes() if index.map is not None)
 
-    def added(self) -> int:
+    def added_generation(self) -> int:
         """Return the generation that shows all memories added by this daemon, 0 for none."""
-        return max((index.generations.added for index in self._opened()), default=0)
+        return max((index.generations.added for index in self._open_indexes()), default=0)
 
     def attributes(self, found: Ranked) -> Facts | None:
+        """Return the attributes of a memory; None if it is in no root of this store."""
         if self._state is None or all(root.top != found.root for root in self.roots):
             return None
         facts = self._state.facts(*found.key)
         return msgspec.structs.replace(facts, agent_id=self.owner) if self.owner else facts
 
     def use(self, found: Iterable[Ranked]) -> None:
+        """Count one use of each of these memories that is in a root of this store."""
         if self._state is not None:
             tops = {root.top for root in self.roots}
             self._state.accesses.hit([each.key for each in found if each.root in tops])
 
-    def _opened(self) -> tuple[RootIndex, ...]:
+    def _open_indexes(self) -> tuple[RootIndex, ...]:
+        """Return the indexes of the roots; the first use begins their builds."""
         self.indexes = self.indexes or tuple(map(self._indexer.open, self.roots))
         return self.indexes
 
@@ -158,20 +162,20 @@ class FileStore:
 
         0 is the first build; an empty root is waited for after any change. Problems on disk are in the view.
         """
-        indexes = self._opened()
+        indexes = self._open_indexes()
         for index in indexes:
-            while index.generations.tried < (goal := _goal(index, generation)):
+            while index.generations.tried < (goal := _generation_to_await(index, generation)):
                 if not await index.until_tried(goal, deadline):
                     break
         identity = self._indexer.identity
         return View(
             maps=tuple(index.map for index in indexes if index.map is not None),
             generation=_shown_by_all(indexes),
-            waiting=any(index.generations.tried < _goal(index, 0) for index in indexes),
-            problem=_problem(indexes, generation),
+            waiting=any(index.generations.tried < _generation_to_await(index, 0) for index in indexes),
+            problem=_build_problem(indexes, generation),
             baseline=self._indexer.learner.baseline,
             held=next((index.progress.held for index in indexes if index.progress.held), ""),
-            unembedded=_unembedded(indexes),
+            unembedded=_missing_vectors_reason(indexes),
             is_uncalibrated=identity is not None and self._indexer.learner.is_wanting,
             key=identity.key if identity is not None else None,
             used=identity.used if identity is not None else ignore_dimension,
@@ -179,7 +183,7 @@ class FileStore:
         )
 
 
-def _goal(index: RootIndex, generation: int) -> int:
+def _generation_to_await(index: RootIndex, generation: int) -> int:
     """Return the generation that a search waits for; of a root without memories, the newest."""
     is_empty = index.map is not None and not index.map.memories
     return index.generations.wanted if is_empty else min(max(generation, 1), index.generations.wanted)
@@ -209,7 +213,7 @@ def _left_out(indexes: Sequence[RootIndex]) -> str:
     return ", ".join(sentences)
 
 
-def _problem(indexes: Sequence[RootIndex], generation: int) -> str:
+def _build_problem(indexes: Sequence[RootIndex], generation: int) -> str:
     """Return the reason why a root has no map after a build, or an older one than asked for; else ""."""
     for index in indexes:
         if index.map is None and index.generations.tried and index.progress.error:
@@ -220,7 +224,7 @@ def _problem(indexes: Sequence[RootIndex], generation: int) -> str:
     return ""
 
 
-def _unembedded(indexes: Sequence[RootIndex]) -> str:
+def _missing_vectors_reason(indexes: Sequence[RootIndex]) -> str:
     """Return the error of the last build of a root with memories and no vectors; else ""."""
     for index in indexes:
         if index.map is not None and index.map.memories and not index.map.dense and index.progress.error:

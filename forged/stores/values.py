@@ -19,7 +19,7 @@ GIVEN = "given"
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Limits on the memories of a recall, of each scope, and of the user's and the agent's together."""
+    """Most memories of a recall by scope, and of the user's and the agent's together."""
 
     of: Mapping[str, int]
     long_term: int = 10
@@ -37,7 +37,7 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """Queries, filters and limits of one search.
+    """Input of one search: queries, their vectors, filters and limits.
 
     texts: the queries in words; `message` is the user's own, which may be one of them.
     vectors: the same queries as unit float32 rows (queries, dimension); with None only words count.

@@ -18,7 +18,7 @@ from forged.capture.values import WorkerSettings
 from forged.config import Config
 from forged.counters import Metrics
 from forged.daemon import nearest_memories
-from forged.daemon.handlers import Daemon, DaemonFacts, Dispatcher, RefusedWrites
+from forged.daemon.handlers import Daemon, DaemonFacts, DiskRefusals, Dispatcher
 from forged.errors import WorkspaceError
 from forged.files import resolve
 from forged.maps.indexer import Indexer
@@ -152,7 +152,7 @@ class Parts:
             state=self.state,
             connections=lambda: 3,
             watcher=self.watcher,
-            refused_writes=RefusedWrites(metrics, self.state),
+            disk_refusals=DiskRefusals(metrics, self.state),
             sessions=self.sessions,
             session_memories=self.session_memories,
             session_views=self.session_views,

@@ -41,7 +41,7 @@ class Old:
 
     def take(self) -> Future[AddressClaim]:
         """A successor that wants the place, in this process."""
-        return self._threads.submit(handover.take, self.path, replace=True)
+        return self._threads.submit(handover.claim_address, self.path, replace=True)
 
     def end(self) -> None:
         self.socket.close()
@@ -123,7 +123,7 @@ def test_the_lock_names_the_process_that_holds_it(old):
 def test_the_place_of_a_daemon_that_ends_is_waited_for(old, replace):
     old.socket.close()
     with ThreadPoolExecutor(1) as thread:
-        taking = thread.submit(handover.take, old.path, replace=replace)
+        taking = thread.submit(handover.claim_address, old.path, replace=replace)
         with pytest.raises(TimeoutError):
             taking.result(0.1)
         old.end()
@@ -267,7 +267,7 @@ def test_a_daemon_that_does_not_know_the_request_is_to_be_ended_first(path):
     peer = Peer(path, of_an_older_version)
     try:
         with pytest.raises(AlreadyRunning, match="too old to hand over: end it with SIGTERM"):
-            handover.take(path, replace=True)
+            handover.claim_address(path, replace=True)
     finally:
         peer.stop()
         os.close(lock)

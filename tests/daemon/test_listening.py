@@ -45,7 +45,7 @@ def mode(path):
 def test_the_directory_is_made_for_us_alone_under_any_umask(directory):
     before = os.umask(0)
     try:
-        listening.private_directory(str(directory / "a"))
+        listening.ensure_private_directory(str(directory / "a"))
     finally:
         os.umask(before)
 
@@ -58,7 +58,7 @@ def test_a_directory_that_is_open_to_others_is_refused_with_what_to_do(directory
     (directory / "a").chmod(open_to_others)
 
     with pytest.raises(AddressUnusable, match=f"chmod 700 {directory}/a"):
-        listening.private_directory(str(directory / "a"))
+        listening.ensure_private_directory(str(directory / "a"))
 
 
 @pytest.mark.parametrize("socket_obstacle", ["file", "link", "dangling link", "file above"])
@@ -74,7 +74,7 @@ def test_what_is_no_directory_is_refused_with_what_to_do(directory, socket_obsta
     asked = place / "below" if socket_obstacle == "file above" else place
 
     with pytest.raises(AddressUnusable, match="FORGED_SOCKET"):
-        listening.private_directory(str(asked))
+        listening.ensure_private_directory(str(asked))
 
 
 # --- the lock -----------------------------------------------------------------------------------------

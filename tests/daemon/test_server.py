@@ -219,7 +219,7 @@ async def test_a_large_frame_does_not_leave_a_large_buffer_behind():
 
 async def test_an_idle_connection_is_never_slow():
     async with connected() as (served, peer):
-        only(served).check(only(served).last_active + 86_400)
+        only(served).drop_if_slow(only(served).last_active + 86_400)
         peer.send(wire.Ping(id=2))
         assert (await peer.reply()).id == 2
 
@@ -231,7 +231,7 @@ async def test_a_frame_that_we_do_not_read_on_is_not_held_against_its_sender():
         await peer.send_bytes(bytes(encode(wire.Ping(id=99)))[:6])
         await until(lambda: served.service.searches == IN_FLIGHT)
         connection = only(served)
-        connection.check(connection.last_active + 10 * FRAME_TIMEOUT_S)
+        connection.drop_if_slow(connection.last_active + 10 * FRAME_TIMEOUT_S)
         await turns()
         for number in range(2, 2 + IN_FLIGHT):
             served.service.release(f"q{number}")
@@ -244,10 +244,10 @@ async def test_a_frame_that_we_do_not_read_on_is_not_held_against_its_sender():
 async def test_a_reader_that_takes_nothing_for_five_seconds_is_dropped():
     async with unread() as (served, _, connection):
         now = connection.last_active
-        connection.check(now + READER_TIMEOUT_S - 0.5)
+        connection.drop_if_slow(now + READER_TIMEOUT_S - 0.5)
         await turns()
         assert len(served.server.connections) == 1
-        connection.check(now + READER_TIMEOUT_S + 1)
+        connection.drop_if_slow(now + READER_TIMEOUT_S + 1)
         await until(lambda: not served.server.connections)
         assert served.metrics.slow_readers_closed == 1
 

@@ -75,7 +75,7 @@ def test_socket_passed_to_no_or_another_process_is_not_taken(env):
 def test_only_variables_that_are_set_are_named_for_removal():
     env = {"NOTIFY_SOCKET": "/x", "LISTEN_PID": "1", "LISTEN_FDNAMES": "forged", "HOME": "/root"}
 
-    assert sorted(systemd.consumed(env)) == ["LISTEN_FDNAMES", "LISTEN_PID", "NOTIFY_SOCKET"]
+    assert sorted(systemd.variables_to_unset(env)) == ["LISTEN_FDNAMES", "LISTEN_PID", "NOTIFY_SOCKET"]
 
 
 PASS = """

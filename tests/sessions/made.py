@@ -100,7 +100,7 @@ class Story:
         self.answer = Answer(status="ok" if found else "empty", ranked=ranked)
         if of.kept is not None:
             of.kept.put(self.answer)
-        reply = of.reply(self.answer, 4_000)
+        reply = of.compose_reply(self.answer, 4_000)
         request = wire.Retrieve(workspace=tops[0])
         self.sessions.expect_delivery(request, of)
         self.sessions.sent(request, whole=whole)

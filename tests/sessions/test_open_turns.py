@@ -27,8 +27,8 @@ def noted(
 ) -> OpenTurn:
     turn = OpenTurn(agent, session_id, (tops, "t", b""), tops, lambda turn: None)
     turn.kept.put(answer)
-    turn.answered(TurnReply(answer, answer, Injection(included=included), contents=contents))
-    turns.used(turn)
+    turn.set_reply(TurnReply(answer, answer, Injection(included=included), contents=contents))
+    turns.mark_used(turn)
     return turn
 
 
@@ -56,8 +56,8 @@ def test_what_a_session_has_in_context_is_no_other_agents():
     noted(turns, "s", agent="a", contents=("ours",))
     noted(turns, "s", agent="b", contents=("theirs",))
 
-    assert [turns.injected("s", ROOTS, agent) for agent in "abc"] == [("ours",), ("theirs",), ()]
-    assert turns.injected("s", OTHERS, "a") == turns.injected("", ROOTS, "a") == ()
+    assert [turns.injected_texts("s", ROOTS, agent) for agent in "abc"] == [("ours",), ("theirs",), ()]
+    assert turns.injected_texts("s", OTHERS, "a") == turns.injected_texts("", ROOTS, "a") == ()
 
 
 def test_the_turn_that_was_not_used_for_longest_makes_room():
@@ -65,7 +65,7 @@ def test_the_turn_that_was_not_used_for_longest_makes_room():
     first, second = noted(turns, "first"), noted(turns, "second")
     for number in range(OPEN_TURNS - 2):
         noted(turns, f"{number}")
-    turns.used(first)
+    turns.mark_used(first)
     noted(turns, "one more")
 
     assert turns.last("first", ROOTS) is first

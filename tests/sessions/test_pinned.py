@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from forged.memory import Memory
-from forged.sessions.pinned import pinned
+from forged.sessions.pinned import choose_pinned
 from tests.data.maps import vector_map
 from tests.data.memories import memory
 
@@ -30,7 +30,7 @@ def chosen(
 ) -> list[str]:
     maps = vector_map(repo), vector_map(user, root="/home", scope="user")
     used = uses or {}
-    heads = pinned(maps, trusted, budget, lambda _: used, lambda _: 10)
+    heads = choose_pinned(maps, trusted, budget, lambda _: used, lambda _: 10)
     return [each.id for _, each in heads]
 
 

@@ -54,7 +54,7 @@ async def test_without_reported_compactions_memories_come_again_after_60_000_tok
 async def test_who_tells_of_compactions_has_no_other_end_than_them_and_the_day(session, how):
     await session.asks("0")
     if how == "event":
-        session.named().compacted()
+        session.named().empty_injected_sets()
     since = {} if how == "event" else {"summary": 2}
     texts = (wire.Message("user", "x" * 300_000),)
     turns = [new(await session.asks(str(number), messages=texts, **since)) for number in range(1, 70)]
@@ -87,7 +87,7 @@ async def test_the_session_of_two_agents_is_two_sessions(session):
     assert new(await session.asks("1", agent="a")) == BOTH
     assert new(await session.asks("1", agent="b")) == BOTH
     assert new(await session.asks("2", agent="a")) == new(await session.asks("2", agent="b")) == []
-    session.named("a").compacted()
+    session.named("a").empty_injected_sets()
     assert (new(await session.asks("3", agent="a")), new(await session.asks("3", agent="b"))) == (BOTH, [])
 
 
@@ -127,7 +127,7 @@ async def test_the_newest_turn_of_a_session_is_open_in_however_many_roots_it_was
         for turn in ("1", "2"):
             await session.asks(turn, tops=tops)
             shared = session.named().shared
-            assert shared.turns.injected("s", tops, "") == ("about one", "about two")
+            assert shared.turns.injected_texts("s", tops, "") == ("about one", "about two")
         assert Turn(session.named(), session.place, **session.request).answer is session.answer
 
 

@@ -28,7 +28,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Rejected(msgspec.Struct, frozen=True):
-    """A memory near the top that the gate rejected.
+    """A memory that the search found near the top and the gate kept out, with the reason.
 
     `why`: faint (too little evidence), far (too little next to the best), full (others came first), given (it
     fits, and the session has it in context). `evidence` is in standard deviations above everyday messages,
@@ -43,7 +43,7 @@ class Rejected(msgspec.Struct, frozen=True):
 
 
 class Retrieved(Reply, frozen=True, tag="retrieved"):
-    """Reply with the injection in `text`: empty unless status is ok (and not `unchanged`).
+    """Reply to `retrieve`: the block to inject in `text`, empty unless ok and not `unchanged`.
 
     `partial` is the reason for fewer hypotheses than the model was about to write, or "". `notice` is a
     sentence for the person and never for the model: it names withheld memories and the command that helps. A

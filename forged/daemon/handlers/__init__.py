@@ -5,6 +5,6 @@ parts of the daemon that they use.
 """
 
 from forged.daemon.handlers.dispatch import Dispatcher
-from forged.daemon.handlers.request_context import Daemon, DaemonFacts, Probe, RefusedWrites
+from forged.daemon.handlers.request_context import Daemon, DaemonFacts, DiskRefusals, Probe
 
-__all__ = ["Daemon", "DaemonFacts", "Dispatcher", "Probe", "RefusedWrites"]
+__all__ = ["Daemon", "DaemonFacts", "DiskRefusals", "Dispatcher", "Probe"]

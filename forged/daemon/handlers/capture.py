@@ -27,14 +27,14 @@ _MOST_DAYS = 90
 
 
 async def capture(context: Context, place: Workplace, request: wire.Capture) -> wire.Captured:
-    """Submit messages; a compaction or session end empties the injected set, whatever the outcome."""
+    """Submit messages to capture; a compaction or session end also empties the injected set."""
     daemon = context.daemon
     if place.off:
         daemon.metrics.captures_rejected += 1
         raise Disabled(place.off)
     session = daemon.sessions.open(request.agent, request.session_id)
     if request.kind == "compaction" and request.part == 0:
-        session.compacted()
+        session.empty_injected_sets()
     elif request.kind == "session_end" and request.part == 0:
         session.end()
     outcome = await daemon.sessions.capture(
@@ -64,7 +64,7 @@ async def pause(context: Context, request: wire.Pause) -> wire.Paused:
     await context.daemon.state.opened()
     await context.daemon.state.pauses.set(top, request.paused)
     if request.paused:
-        context.daemon.sessions.pause(top)
+        context.daemon.sessions.drop_messages(top)
     context.daemon.capture.resume()
     context.daemon.indexer.mark_all()
     return wire.Paused(paused=context.daemon.state.pauses.listed())
@@ -79,7 +79,7 @@ async def dead(context: Context, request: wire.Dead) -> wire.DeadEvents:
     if request.action == "retry":
         await pipeline.recheck_folders()
     given_up = {item.event.id: item for item in await events.dead()}
-    others = {each.id: each for each in await waiting_elsewhere(context)}
+    others = {each.id: each for each in await items_waiting_for_folders(context)}
     wanted = (ids.resolve_prefix(given_up | others, each) or each for each in request.ids)
     listed = (*given_up, *others) if request.action == "list" else tuple(given_up)
     asked = tuple(dict.fromkeys(wanted)) or listed
@@ -94,7 +94,7 @@ async def dead(context: Context, request: wire.Dead) -> wire.DeadEvents:
         else:
             missing.append(each.id)
     if request.action == "retry":
-        refused |= await _elsewhere_of_dead(chosen)
+        refused |= await _folder_problems_of_dead(chosen)
         chosen = [item for item in chosen if item.event.id not in refused]
     for item in chosen:
         act = {"retry": pipeline.retry, "drop": events.drop}.get(request.action)
@@ -111,8 +111,8 @@ async def dead(context: Context, request: wire.Dead) -> wire.DeadEvents:
     )
 
 
-async def waiting_elsewhere(context: Context) -> tuple[wire.DeadEvent, ...]:
-    """Return everything that waits for its folder: events, proposals and unfinished verbs."""
+async def items_waiting_for_folders(context: Context) -> tuple[wire.DeadEvent, ...]:
+    """Return the events, proposals and unfinished verbs that wait for a missing folder."""
     daemon, found = context.daemon, list[tuple[wire.DeadEvent, Sequence[tuple[Root, str]]]]()
     for event in daemon.capture.waiting():
         shown = _dead_event(DeadLetter(event, "", "", event.size), with_text=True)
@@ -138,15 +138,15 @@ async def waiting_elsewhere(context: Context) -> tuple[wire.DeadEvent, ...]:
     )
 
 
-async def _elsewhere_of_dead(items: Sequence[DeadLetter]) -> dict[str, str]:
-    """Return the dead events that cannot be retried now, with the reasons."""
-    pairs = {item.event.id: [*item.event.stored_roots, *_of_documents(item)] for item in items}
+async def _folder_problems_of_dead(items: Sequence[DeadLetter]) -> dict[str, str]:
+    """Return the reasons why dead events cannot be retried now, by id: their folders are missing."""
+    pairs = {item.event.id: [*item.event.stored_roots, *_document_roots(item)] for item in items}
     gone = await asyncio.to_thread(elsewhere, [pair for each in pairs.values() for pair in each])
     reasons = ((event_id, [gone[pair] for pair in each if pair in gone]) for event_id, each in pairs.items())
     return {event_id: why[0] for event_id, why in reasons if why}
 
 
-def _of_documents(item: DeadLetter) -> list[tuple[Root, str]]:
+def _document_roots(item: DeadLetter) -> list[tuple[Root, str]]:
     """Return the roots of a dead event's documents."""
     return [(each.root, each.identity) for each in item.documents or ()]
 
@@ -165,6 +165,7 @@ async def _drop_waiting(context: Context, waiting_id: str) -> bool:
 
 
 def _dead_event(item: DeadLetter, *, with_text: bool) -> wire.DeadEvent:
+    """Return a dead event for a reply."""
     event = item.event
     return wire.DeadEvent(
         id=event.id,
@@ -180,7 +181,7 @@ def _dead_event(item: DeadLetter, *, with_text: bool) -> wire.DeadEvent:
 
 
 async def cost(context: Context, request: wire.Cost) -> wire.Costs:
-    """Return the cost of model calls, newest day first."""
+    """Return the calls and tokens of models by day, newest first, and their limits."""
     governor = context.daemon.governor
     return wire.Costs(
         days=governor.days(min(max(request.days, 1), _MOST_DAYS)),
@@ -192,12 +193,12 @@ async def cost(context: Context, request: wire.Cost) -> wire.Costs:
 
 
 async def egress(context: Context, request: wire.Egress) -> wire.EgressReport:
-    """Return the text that left for endpoints, newest day first."""
+    """Return how much text left for endpoints, by day, newest first."""
     return wire.EgressReport(days=context.daemon.state.egress.days(min(max(request.days, 1), _MOST_DAYS)))
 
 
-async def report(context: Context) -> wire.CaptureReport:
-    """Return the report of capture for `status`."""
+async def capture_report(context: Context) -> wire.CaptureReport:
+    """Report counts and problems of capture, for `status`."""
     daemon, metrics = context.daemon, context.daemon.metrics
     return msgspec.structs.replace(
         daemon.capture.report(),
@@ -219,12 +220,12 @@ async def report(context: Context) -> wire.CaptureReport:
         doubt=daemon.state.pauses.doubt,
         said_again=metrics.captures_said_again,
         to_review=len(daemon.state.to_review.of()),
-        elsewhere=_by_root(await waiting_elsewhere(context)),
+        elsewhere=_counts_by_root(await items_waiting_for_folders(context)),
     )
 
 
-def _by_root(waiting: Sequence[wire.DeadEvent]) -> tuple[wire.WaitsElsewhere, ...]:
-    """Return the count of waiting items for each root with a missing folder."""
+def _counts_by_root(waiting: Sequence[wire.DeadEvent]) -> tuple[wire.WaitsElsewhere, ...]:
+    """Return how many items wait for each missing root, with the reason."""
     reasons = {each.root: each.reason for each in waiting}
     counts = Counter((each.root, _COUNTED_AS.get(each.kind, "events")) for each in waiting)
     return tuple(

@@ -91,15 +91,16 @@ def _digest(request: wire.Request[Any]) -> str:
 
 
 def _is_required(kind: type[wire.Request[Any]], field: str) -> bool:
+    """Return True if requests of a type must name this field."""
     return field in kind.__struct_fields__[: -len(kind.__struct_defaults__)]
 
 
 class Dispatcher:
-    """Carries out requests; one instance for the daemon."""
+    """Calls the handler of each request: once per request key, and only if the needed parts are on."""
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
-        self._refused = daemon.refused_writes
+        self._disk_refusals = daemon.disk_refusals
         self._metrics, self._activity, self._watcher = daemon.metrics, daemon.activity, daemon.watcher
         self._resolver, self._state, self._sessions = daemon.resolver, daemon.state, daemon.sessions
         self._newest: dict[str, KeyedRequest] = {}
@@ -125,41 +126,44 @@ class Dispatcher:
         return self._answer(request)
 
     def sent(self, request: wire.Request[Any], *, whole: bool) -> None:
-        """Take note that a reply was handed to the network, or not all of it."""
+        """Mark the injection of a request as delivered if its reply was sent whole."""
         self._sessions.sent(request, whole=whole)
 
     async def _answer_hook(self, request: wire.Hook) -> wire.Hooked:
+        """Handle a hook's event; return the output for its harness."""
         return replace(await hook.hook(Context(self._daemon, monotonic()), request), id=request.id)
 
     async def _answer(self, request: wire.Request[wire.Reply]) -> wire.Reply:
+        """Carry out a request; return a `disabled` reply if a part is off. Records disk errors of writes."""
         try:
             reply = await self._carry_out(request)
         except Disabled as off:
             return request.reply_type()(id=request.id, status="disabled", reason=str(off))
         except StoreError as error:
-            self._refused.failed(request, error)
+            self._disk_refusals.note_failure(request, error)
             raise
         if request.is_write:
-            self._refused.answered(request, reply)
+            self._disk_refusals.note_reply(request, reply)
         return replace(reply, id=request.id)
 
     async def _carry_out(self, request: wire.Request[wire.Reply]) -> wire.Reply:
+        """Call the handler; a request with a key waits for an earlier one with the same key."""
         if not (key := getattr(request, "key", "")) or request.only_shows:
-            return await self._handled(request, Context(self._daemon, monotonic()))
+            return await self._call_handler(request, Context(self._daemon, monotonic()))
         # A client may repeat a request that is being carried out: the second one waits.
         async with self._locks.setdefault(key, asyncio.Lock()):
-            return await self._once(request, key)
+            return await self._carry_out_once(request, key)
 
-    async def _once(self, request: wire.Request[wire.Reply], key: str) -> wire.Reply:
-        """Carry out a request with a key once; a repetition gets the first reply."""
+    async def _carry_out_once(self, request: wire.Request[wire.Reply], key: str) -> wire.Reply:
+        """Call the handler for a request with a key; a repetition gets the first reply."""
         digest = _digest(request)
-        keyed = self._newest.get(key) or await self._receipt(request, key) or KeyedRequest(key, digest)
+        keyed = self._newest.get(key) or await self._stored_receipt(request, key) or KeyedRequest(key, digest)
         if keyed.digest != digest:
             raise Conflict("this request key was used for another request; use a new key")
         is_whole = key in self._newest or not isinstance(keyed.reply, _WITH_TEXTS)
         if keyed.is_given and keyed.reply is not None and is_whole:
             return keyed.reply
-        reply = await self._handled(request, Context(self._daemon, monotonic(), keyed))
+        reply = await self._call_handler(request, Context(self._daemon, monotonic(), keyed))
         self._newest[key] = KeyedRequest(key, digest, reply, is_given=True)
         if len(self._newest) > _RECEIPTS:
             del self._newest[next(iter(self._newest))]
@@ -169,8 +173,8 @@ class Dispatcher:
                 await self._state.receipts.put(key, receipt)
         return reply
 
-    async def _receipt(self, request: wire.Request[wire.Reply], key: str) -> KeyedRequest | None:
-        """Return the receipt of this key, which an earlier daemon may have left."""
+    async def _stored_receipt(self, request: wire.Request[wire.Reply], key: str) -> KeyedRequest | None:
+        """Return the receipt that an earlier daemon stored for a request key."""
         if isinstance(request, _ON_RECORD):
             return None
         await self._state.opened()
@@ -182,13 +186,14 @@ class Dispatcher:
             return None
         return KeyedRequest(key, receipt.digest, decode_reply(receipt.reply), is_given=receipt.is_given)
 
-    async def _handled(self, request: wire.Request[wire.Reply], context: Context) -> wire.Reply:
+    async def _call_handler(self, request: wire.Request[wire.Reply], context: Context) -> wire.Reply:
+        """Check paths and words, resolve the workspace, call the handler; raise Disabled if a part is off."""
         if not self._resolver.has_checked(request.seen):
             await self._resolver.check_paths(request.seen)
         handler, where = HANDLERS[type(request)], tuple[Workplace, ...]()
         if request.needs:
-            where = (await self._resolver.resolve(self._where(request)),)
-            if off := await self._off(*where, request):
+            where = (await self._resolver.resolve(self._workspace_of(request)),)
+            if off := await self._off_reason(*where, request):
                 raise Disabled(off)
         check_words(request)
         answered = await handler(context, *where, request)
@@ -199,13 +204,13 @@ class Dispatcher:
             return reply
         return replace(reply, generation=token_of(self._daemon.epoch, generation))
 
-    def _where(self, request: wire.Request[wire.Reply]) -> str:
+    def _workspace_of(self, request: wire.Request[wire.Reply]) -> str:
         """Return the workspace of a request; without one, the home with the user's own memories."""
         workspace: str = request.workspace  # type: ignore[attr-defined]
         return workspace or ("" if _is_required(type(request), "workspace") else self._resolver.home)
 
-    async def _off(self, place: Workplace, request: wire.Request[wire.Reply]) -> str:
-        """Return the reason why a part that the verb needs is off here, or ""."""
+    async def _off_reason(self, place: Workplace, request: wire.Request[wire.Reply]) -> str:
+        """Return the reason why a part that the request needs is off here, or ""."""
         needs, state = request.needs, self._state
         off = self._daemon.disabled if "retrieval" in needs else ""
         off = off or (place.off if "memory" in needs else "")

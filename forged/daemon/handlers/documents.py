@@ -17,7 +17,7 @@ from forged_client import protocol as wire
 
 
 async def import_(context: Context, place: Workplace, request: wire.Import) -> tuple[wire.Imported, int]:
-    """Import memories; with `preview` only report the expected fates."""
+    """Import drafts as memories and report each outcome; with `preview` write nothing."""
     memories = context.daemon.memories
     terms = imports.Terms(request.scope, request.own, request.allow_secret, request.allow_forgotten)
     job = await imports.prepare(memories, place, request.drafts, terms, check_words)
@@ -67,7 +67,7 @@ async def remove_document(
     context: Context, place: Workplace, request: wire.RemoveDocument
 ) -> tuple[wire.DocumentRemoved, int]:
     """Remove every piece of a document, and reply when no search finds one any more."""
-    await context.resumed()
+    await context.wait_until_resumed()
     memories, planned = context.daemon.memories, context.planned(wire.DocumentRemoved)
     await memories.trust.opened()
     async with memories.ingesting:

@@ -17,7 +17,7 @@ from forged import __version__
 from forged.config import Config
 from forged.daemon.handlers import capture, hook, recall
 from forged.daemon.handlers.request_context import Context, Daemon, Disabled, Probe
-from forged.daemon.handlers.trust import in_status
+from forged.daemon.handlers.trust import trust_in_status
 from forged.daemon.handlers.wire_types import token_of
 from forged.errors import ProviderError
 from forged.files import (
@@ -35,12 +35,13 @@ _LONGEST_S = 30.0
 
 
 async def try_all(context: Context, _: wire.Try) -> wire.Tried:
-    """Call each model once, in parallel; the calls are counted and cleaned like all others."""
+    """Make one test call to each model, in parallel; the calls are counted and cleaned like all others."""
     probes = context.daemon.probes
-    return wire.Tried(trials=tuple(await asyncio.gather(*map(_trial, probes))))
+    return wire.Tried(trials=tuple(await asyncio.gather(*map(_try_model, probes))))
 
 
-async def _trial(probe: Probe) -> wire.Trial:
+async def _try_model(probe: Probe) -> wire.Trial:
+    """Make one test call to a model, and report time or failure."""
     health, started, failure = probe.health, time.monotonic(), None
     try:
         await probe.call(started + _LONGEST_S)
@@ -74,12 +75,12 @@ def hello(daemon: Daemon, request: wire.Hello) -> wire.Reply:
 
 
 async def status(context: Context, request: wire.Status) -> wire.StatusReport:
-    """Report everything that shows a person if memory works, or why not."""
+    """Report the state of every part: if memory works, or why not."""
     daemon, about = context.daemon, context.daemon.about
     state, indexer, refused, settings = (
         daemon.state,
         daemon.indexer,
-        daemon.refused_writes,
+        daemon.disk_refusals,
         daemon.config.memory,
     )
     await refused.try_again()
@@ -107,11 +108,13 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
         if not daemon.disabled and not place.off:
             for root in place.roots:
                 indexer.open(root)
-    reports = tuple([await _report(context, index) for index in indexer.indexes()])
-    captured = await capture.report(context)
+    reports = tuple([await _root_report(context, index) for index in indexer.indexes()])
+    captured = await capture.capture_report(context)
     return wire.StatusReport(
         reason=daemon.disabled or state.trouble or refused.sentence,
-        state=_health(daemon, [each for each in reports if tops is None or each.root in tops], captured),
+        state=_daemon_state(
+            daemon, [each for each in reports if tops is None or each.root in tops], captured
+        ),
         version=__version__,
         build=about.build,
         pid=os.getpid(),
@@ -126,36 +129,38 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
         counters=msgspec.structs.asdict(daemon.metrics),
         warnings=warnings,
         capture=captured,
-        gate=wire.GateReport(state="off") if daemon.disabled else _gate(indexer, daemon.config),
+        gate=wire.GateReport(state="off") if daemon.disabled else _gate_report(indexer, daemon.config),
         settings=tuple(wire.SettingReport(each.key, each.value, each.origin) for each in about.settings),
         endpoints=tuple(health.report() for health in daemon.healths),
         engine=embedder.engine if embedder is not None else "",
-        agents=hook.reports(context),
+        agents=hook.agent_reports(context),
         scopes=await recall.scope_reports(daemon.session_memories, daemon.config, daemon.resolver.home),
         shared=recall.shared_report(daemon.shared, daemon.machines),
         here=here,
     )
 
 
-def _gate(indexer: Indexer, config: Config) -> wire.GateReport:
+def _gate_report(indexer: Indexer, config: Config) -> wire.GateReport:
+    """Report the state of the gate, and the reason if it is off."""
     state, reason = indexer.learner.state
-    return wire.GateReport(state=state, reason=_ungated(config) if state == "off" else reason)
+    return wire.GateReport(state=state, reason=_no_gate_reason(config) if state == "off" else reason)
 
 
-def _ungated(config: Config) -> str:
+def _no_gate_reason(config: Config) -> str:
+    """Return the reason in the configuration why there is no gate."""
     chosen = config.memory.retrieval_min_score
     return config.ungated if chosen is None else f"memory.retrieval_min_score is {chosen:g}"
 
 
-def _health(daemon: Daemon, reports: Sequence[wire.RootReport], captured: wire.CaptureReport) -> str:
-    """Return `degraded` if answers or captures are lost; `reports` are of the caller's roots."""
+def _daemon_state(daemon: Daemon, reports: Sequence[wire.RootReport], captured: wire.CaptureReport) -> str:
+    """Return `disabled`, `ok`, or `degraded` if answers or captures are lost, for the caller's roots."""
     if daemon.disabled:
         return "disabled"
     broken = any(each.last_error or any(file.loses for file in each.problems) for each in reports)
     identity, about, refused, watcher = (
         daemon.indexer.identity,
         daemon.about,
-        daemon.refused_writes,
+        daemon.disk_refusals,
         daemon.watcher,
     )
     broken = broken or bool(about.lacking) or (identity is not None and identity.refusal is not None)
@@ -168,7 +173,7 @@ def _health(daemon: Daemon, reports: Sequence[wire.RootReport], captured: wire.C
     return "degraded" if broken or watcher.state.startswith(("polling", "restarting")) else "ok"
 
 
-def _watch(watcher: Watcher, root: Root) -> str:
+def _watch_state(watcher: Watcher, root: Root) -> str:
     """Describe how changes of a root are noticed, by the watcher and at each write."""
     state = watcher.state_of(root.top)
     if state == "inotify" and (why := unwatched_reason(root.directories)):
@@ -176,10 +181,11 @@ def _watch(watcher: Watcher, root: Root) -> str:
     return state
 
 
-async def _report(context: Context, index: RootIndex) -> wire.RootReport:
+async def _root_report(context: Context, index: RootIndex) -> wire.RootReport:
+    """Report the memories, files, builds and trust of a root."""
     progress, cut = index.progress, index.builder.cut
     problems = sorted(index.builder.problems, key=lambda each: not each.loses)
-    trust, notice = await in_status(context, index)
+    trust, notice = await trust_in_status(context, index)
     forks = tuple(index.map.chains.concurrent_heads) if index.map is not None else ()
     run, registry, watcher = index.run, context.daemon.trust, context.daemon.watcher
     others = await asyncio.to_thread(non_memory_files, index.root)
@@ -199,7 +205,7 @@ async def _report(context: Context, index: RootIndex) -> wire.RootReport:
         built_age_s=round(time.monotonic() - progress.built_at, 3) if progress.built_at else 0.0,
         last_error=progress.error,
         held=progress.held,
-        watch=_watch(watcher, index.root),
+        watch=_watch_state(watcher, index.root),
         watches=watcher.watch_count_of(index.root.top),
         cut=len(cut),
         cut_ids=cut[:_CUT_SHOWN],
@@ -221,7 +227,7 @@ async def _report(context: Context, index: RootIndex) -> wire.RootReport:
 
 
 async def rebuild(context: Context, request: wire.Rebuild) -> wire.Rebuilt | tuple[wire.Rebuilt, int]:
-    """Rescan; with `full` embed everything anew, with `wait` answer when it is done or has failed."""
+    """Reload a changed configuration, or else rescan the roots; `full` also embeds all texts anew."""
     indexer, pipeline = context.daemon.indexer, context.daemon.capture
     if await context.daemon.reload():
         return wire.Rebuilt(status="not_ready", reason=wire.RELOADING)
@@ -246,7 +252,7 @@ async def rebuild(context: Context, request: wire.Rebuild) -> wire.Rebuilt | tup
     reply = wire.Rebuilt(
         status="error" if request.wait and failed else "ok" if done else "not_ready",
         reason=(failed or held) if request.wait else "" if done else "the build is running",
-        roots=tuple([await _report(context, index) for index in indexes]),
+        roots=tuple([await _root_report(context, index) for index in indexes]),
     )
     return reply, max(goals)
 

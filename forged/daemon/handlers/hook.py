@@ -21,7 +21,7 @@ import msgspec
 from forged import __version__
 from forged.conversation import Utterance
 from forged.daemon.handlers.request_context import Context, Disabled
-from forged.daemon.handlers.retrieve import answered, deadline_of, outcome
+from forged.daemon.handlers.retrieve import answer_turn, deadline_of, outcome
 from forged.errors import ForgedError, InvalidRequest, WorkspaceError
 from forged.hooks import HookEvent, event_of, output, takes_context
 from forged.sessions import Session, Turn
@@ -41,7 +41,7 @@ _FAILURES = frozenset({"timeout", "error"})
 
 
 class _HookCall(msgspec.Struct, frozen=True):
-    """A hook's event with its session and workspace."""
+    """A hook's event with its request, harness, session and workspace."""
 
     context: Context
     request: wire.Hook
@@ -52,10 +52,7 @@ class _HookCall(msgspec.Struct, frozen=True):
 
 
 async def hook(context: Context, request: wire.Hook) -> wire.Hooked:
-    """Handle an event of a harness, and return the output for it.
-
-    Raises InvalidRequest for an unknown harness; other failures are in the reply.
-    """
+    """Handle a harness's event; return its output or failure. Raises InvalidRequest if that is unknown."""
     row = HOOKS.get(request.harness)
     if row is None:
         raise InvalidRequest(f"unknown harness {request.harness[:64]!r}; use one of {', '.join(HOOKS)}")
@@ -67,9 +64,9 @@ async def hook(context: Context, request: wire.Hook) -> wire.Hooked:
             return wire.Hooked(reason="passed over")
         name = event.name
         agents.saw(row.called, name, event.version)
-        printed = await _ANSWERS[event.kind](await _resolve(context, request, row, event))
+        printed = await _ANSWERS[event.kind](await _resolve_call(context, request, row, event))
     except Disabled as off:
-        notice = _trouble(context, row, event) if event is not None else b""
+        notice = _trouble_notice(context, row, event) if event is not None else b""
         return wire.Hooked(status="disabled", reason=str(off), output=notice)
     except ForgedError as error:
         logger.warning("hook failed agent=%s event=%s error=%s", row.called, name, error)
@@ -78,8 +75,8 @@ async def hook(context: Context, request: wire.Hook) -> wire.Hooked:
     return wire.Hooked(output=printed)
 
 
-async def _resolve(context: Context, request: wire.Hook, row: Hooks, event: HookEvent) -> _HookCall:
-    """Find the session and the prompt's workspace. Raises Disabled and drops messages if off."""
+async def _resolve_call(context: Context, request: wire.Hook, row: Hooks, event: HookEvent) -> _HookCall:
+    """Find a hook's session and workspace. Raises Disabled, and drops messages, if memory is off."""
     daemon = context.daemon
     session = daemon.sessions.open(event.agent, event.session_id)
     if (known := session.messages) is not None:
@@ -105,8 +102,8 @@ async def _resolve(context: Context, request: wire.Hook, row: Hooks, event: Hook
     return _HookCall(context, request, row, event, session, place)
 
 
-def _trouble(context: Context, row: Hooks, event: HookEvent) -> bytes:
-    """Tell a session's person once why memory does not work, unless it was switched off."""
+def _trouble_notice(context: Context, row: Hooks, event: HookEvent) -> bytes:
+    """Return the notice that memory does not work and why, once for each session; else b""."""
     daemon = context.daemon
     why = "" if daemon.disabled else daemon.state.trouble
     session = daemon.sessions.open(event.agent, event.session_id)
@@ -114,8 +111,8 @@ def _trouble(context: Context, row: Hooks, event: HookEvent) -> bytes:
     return output(event, row, "", [f"forged: memory does not work now: {why}"]) if is_due else b""
 
 
-async def _start(call: _HookCall) -> bytes:
-    """Return the injection for the start of a session."""
+async def _session_start(call: _HookCall) -> bytes:
+    """Open the roots of a new session, and copy its parent's injected sets; injects nothing."""
     context, event = call.context, call.event
     for root in call.place.roots:  # so that the next request finds it read
         context.daemon.indexer.open(root)
@@ -124,55 +121,56 @@ async def _start(call: _HookCall) -> bytes:
     for each in place.others:
         each.maps()
     if event.parent and event.parent != event.session_id:
-        call.session.fork(event.parent)
+        call.session.copy_injected_sets(event.parent)
     return b""
 
 
 async def _prompt(call: _HookCall) -> bytes:
+    """Add a prompt to its session, and inject memories for it unless all of it is private."""
     event, session, daemon = call.event, call.session, call.context.daemon
     held = daemon.sessions.buffer
-    messages = session.begin(event.workspace, call.place, headless=call.request.headless)
+    messages = session.messages_for(event.workspace, call.place, headless=call.request.headless)
     daemon.state.agents.count(event.agent, turns=1)
     if held.is_full and messages.has_waiting:
-        await _capture(call, "turn")
+        await _capture_new(call, "turn")
         held.early += not messages.refusal
     is_open = session.add_prompt(event)
     await daemon.sessions.hand_over()
-    return await _injected(call) if is_open else b""
+    return await _inject(call) if is_open else b""
 
 
 async def _turn_end(call: _HookCall) -> bytes:
-    """Capture a finished turn."""
+    """Capture a finished turn; one with an unknown prompt is only counted."""
     event, session, sessions = call.event, call.session, call.context.daemon.sessions
     is_silenced = session.is_silenced(event.prompt)
     if session.messages is not None or is_silenced:
         is_known = not is_silenced and session.add_reply(event)
-    elif is_known := await _is_prompt_valid(call):
+    elif is_known := await _resume_unseen_turn(call):
         await sessions.hand_over()
     if is_known:
-        await _capture(call, "turn")
+        await _capture_new(call, "turn")
     else:
         call.context.daemon.state.agents.count(event.agent, unknown=1)
     return b""
 
 
-async def _is_prompt_valid(call: _HookCall) -> bool:
-    """Return True for a prompt sent since the last forget, pause or resume."""
+async def _resume_unseen_turn(call: _HookCall) -> bool:
+    """Continue a turn that began before this daemon; return False if its prompt is unknown or too old."""
     event, daemon = call.event, call.context.daemon
     seen, path = call.request.seen, event.transcript_path
     written: tuple[Utterance, ...] = ()
     asked_at = 0.0
     if path in seen or not seen:  # otherwise the hook could not see it
         await daemon.resolver.check_paths({path: seen[path]} if seen else {})
-        written, asked_at = await asyncio.to_thread(_written, call)
+        written, asked_at = await asyncio.to_thread(_transcript_tail, call)
     if 0 < asked_at <= daemon.state.silenced_at:
         return False
     headless = call.request.headless
     return call.session.resume_turn(event, call.place, written, asked_at, headless=headless)
 
 
-def _written(call: _HookCall) -> tuple[tuple[Utterance, ...], float]:
-    """Return the newest messages of the transcript and the time of the newest prompt, if safe to use."""
+def _transcript_tail(call: _HookCall) -> tuple[tuple[Utterance, ...], float]:
+    """Return the transcript's newest messages and the last prompt's time; nothing if not safe to use."""
     event, daemon = call.event, call.context.daemon
     if not event.transcript_path or event.agent not in FORMATS:
         return (), 0.0
@@ -189,30 +187,30 @@ def _written(call: _HookCall) -> tuple[tuple[Utterance, ...], float]:
 
 
 async def _compaction(call: _HookCall) -> bytes:
-    """Capture all messages before a compaction that is sure to happen."""
+    """Capture all messages before a compaction; an `unsure` harness only if one must have happened."""
     messages, is_unsure = call.session.messages, call.row.unsure
     if messages is None or (is_unsure and not messages.exceeds_context):
         return b""
-    await _capture(call, "compaction")
+    await _capture_new(call, "compaction")
     return await _compacted(call) if is_unsure else b""
 
 
 async def _compacted(call: _HookCall) -> bytes:
-    """Inject memories after a compaction."""
-    await _capture(call, "compaction")
-    call.session.compacted()
-    return await _injected(call)
+    """Capture messages, empty the injected sets, and inject memories after a compaction."""
+    await _capture_new(call, "compaction")
+    call.session.empty_injected_sets()
+    return await _inject(call)
 
 
 async def _session_end(call: _HookCall) -> bytes:
-    """Capture the rest of a session and close it."""
-    await _capture(call, "session_end")
+    """Capture the rest of a session, and end it."""
+    await _capture_new(call, "session_end")
     call.session.end(may_resume=call.event.kind == "session_end")
     return b""
 
 
 _ANSWERS: Mapping[EventKind, Callable[[_HookCall], Awaitable[bytes]]] = {
-    "session_start": _start,
+    "session_start": _session_start,
     "prompt": _prompt,
     "turn_end": _turn_end,
     "compaction": _compaction,
@@ -222,8 +220,8 @@ _ANSWERS: Mapping[EventKind, Callable[[_HookCall], Awaitable[bytes]]] = {
 }
 
 
-async def _injected(call: _HookCall) -> bytes:
-    """Answer the newest prompt with text for the model and lines for the person."""
+async def _inject(call: _HookCall) -> bytes:
+    """Retrieve for the newest prompt; return text for the model and lines for the person."""
     event, row, messages = call.event, call.row, call.session.messages
     if messages is None or not messages.messages or not takes_context(event, row):
         return b""
@@ -239,46 +237,46 @@ async def _injected(call: _HookCall) -> bytes:
         compacts=row.compacts,
         deadline=deadline_of(context, call.request.within_ms / 1000 or None, place),
     )
-    budget = turn.budget(_budget(place.settings.injection_token_budget, row))
-    notice = await answered(context, call.request, turn, budget)
+    budget = turn.budget(_harness_budget(place.settings.injection_token_budget, row))
+    notice = await answer_turn(context, call.request, turn, budget)
     reply = turn.composed
     status, reason = outcome(reply.answer, reply.block.included)
     if status in _FAILURES:
-        _failed(call, f"{status}: {reason}")
-    lines = [line for line in (*turn.sentences, notice, _skew(call)) if line]
+        _record_failure(call, f"{status}: {reason}")
+    lines = [line for line in (*turn.sentences, notice, _version_notice(call)) if line]
     return output(event, row, reply.block.text, [f"forged: {line}" for line in lines])
 
 
-def _budget(configured: int, row: Hooks) -> int:
-    """Return the tokens that the harness accepts uncut, counting a byte per character."""
+def _harness_budget(configured: int, row: Hooks) -> int:
+    """Return the token limit: the configured one, or less if the harness would cut the text."""
     most = row.most_characters // tokens.BYTES_PER_TOKEN
     return min(configured, most) if configured > 0 else most
 
 
-def _skew(call: _HookCall) -> str:
-    """Tell a person once that daemon and client have different versions."""
+def _version_notice(call: _HookCall) -> str:
+    """Return a notice, once for each session, if daemon and client have different versions."""
     theirs = call.request.version
     if not theirs or theirs == __version__ or not call.session.is_first_notice("version"):
         return ""
     return f"the daemon is version {__version__}, its hook {theirs[:32]}: `forgectl restart` fixes that"
 
 
-async def _capture(call: _HookCall, kind: Kind) -> None:
-    """Submit new messages; rejected ones are sent again with the next."""
+async def _capture_new(call: _HookCall, kind: Kind) -> None:
+    """Submit a session's new messages to capture; rejected ones are sent again with the next."""
     if (messages := call.session.messages) is not None:
         await call.context.daemon.sessions.capture_new(messages, kind, call.place)
         if messages.refusal:
-            _failed(call, messages.refusal)
+            _record_failure(call, messages.refusal)
 
 
-def _failed(call: _HookCall, why: str) -> None:
-    """Record a failed capture."""
+def _record_failure(call: _HookCall, why: str) -> None:
+    """Log a hook's failure, and record it for `status`."""
     event = call.event
     logger.warning("hook failed agent=%s event=%s error=%s", event.agent, event.name, why)
     call.context.daemon.state.agents.failed(event.agent, f"{event.name}: {why}")
 
 
-def reports(context: Context) -> tuple[wire.AgentReport, ...]:
+def agent_reports(context: Context) -> tuple[wire.AgentReport, ...]:
     """Return the events and results of every agent's hooks, for `status`."""
     state = context.daemon.state
     today = state.agents.today

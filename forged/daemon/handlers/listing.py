@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from forged import fair_queue
 from forged.daemon.handlers.request_context import Context
-from forged.daemon.handlers.trust import in_reply
+from forged.daemon.handlers.trust import notice_for_reply
 from forged.daemon.handlers.wire_types import fitting, unix_seconds, with_entities
 from forged.errors import ForgedError, NotReady
 from forged.files import EvidenceChecker, Root, files_of, one_per_id, repo_root
@@ -30,8 +30,8 @@ _MOST_IN_REPLY = 1000
 
 
 async def get(context: Context, place: Workplace, request: wire.GetMemories) -> tuple[wire.Memories, int]:
-    """Show memories by id, in the order asked, two if two roots have it; name ids that are not visible."""
-    place, view = await _seen(context, place, request)
+    """Return memories by id, in the order asked (two if two roots have it), and the ids not found."""
+    place, view = await _resolve_view(context, place, request)
     asked = request.ids[:_MOST_IN_REPLY]
     view = ids.with_sessions(context.daemon.memories, view, asked, request.scope)
     await fair_queue.turn()
@@ -39,7 +39,7 @@ async def get(context: Context, place: Workplace, request: wire.GetMemories) -> 
     items = [item for _, holders in found for item in holders]
     missing = tuple(wanted for wanted, holders in found if not holders)
     reply = wire.Memories(
-        status=_status(view, bool(items)),
+        status=_reply_status(view, bool(items)),
         reason=FIRST_BUILD if view.waiting else await _why_missing(context, place, missing),
         memories=fitting([with_entities(context.memory_record(*item), item[1]) for item in items]),
         total=len(items),
@@ -51,34 +51,34 @@ async def get(context: Context, place: Workplace, request: wire.GetMemories) -> 
 async def list_page(
     context: Context, place: Workplace, request: wire.ListMemories
 ) -> tuple[wire.Memories, int]:
-    """Show one page of the workspace's memories, newest first."""
+    """Return one page of the workspace's memories that match the filters, newest first."""
     since = unix_seconds("since", request.since)
-    place, view = await _seen(context, place, request)
+    place, view = await _resolve_view(context, place, request)
     if request.scope == Scope.SESSION:
         view = ids.of_session(context.daemon.memories, view, request.session_id)
-    maps = view.maps if not request.all_repos else await _everywhere(context, place)
+    maps = view.maps if not request.all_repos else await _maps_of_all_roots(context, place)
     await fair_queue.turn()
-    chosen = _chosen(maps, request, since)
+    chosen = _matching_rows(maps, request, since)
     start, count = max(request.offset, 0), min(max(request.limit, 0), _MOST_IN_REPLY)
     rows = newest_page(chosen, start, count)
     records = [context.memory_record(*item) for item in rows]
     if request.entities:
         found = [each for _, each in rows]
         records = await asyncio.to_thread(lambda: list(map(with_entities, records, found)))
-        paths = await _paths(context, place, {home for home, _ in rows})
+        paths = await _file_paths(context, place, {home for home, _ in rows})
         records = [replace(each, path=paths.get((each.root, each.id), "")) for each in records]
     page = fitting(records)
     reply = wire.Memories(
-        status=_status(view, bool(page)),
+        status=_reply_status(view, bool(page)),
         reason=FIRST_BUILD if view.waiting else view.problem or ("" if page else view.left_out()),
         memories=page,
         total=sum(len(rows) for _, rows in chosen),
-        notice=await in_reply(context, place),
+        notice=await notice_for_reply(context, place),
     )
     return reply, view.generation
 
 
-async def _paths(
+async def _file_paths(
     context: Context, place: Workplace, homes: Collection[VectorMap]
 ) -> dict[tuple[str, str], str]:
     """Return the path of each memory's file, by top and id."""
@@ -94,8 +94,8 @@ async def _paths(
 
 
 async def history(context: Context, place: Workplace, request: wire.History) -> tuple[wire.Chain, int]:
-    """Show a memory's version chain, oldest first, with its oddities."""
-    place, view = await _seen(context, place, request)
+    """Return all versions of a memory, oldest first, with flags for a broken or forked chain."""
+    place, view = await _resolve_view(context, place, request)
     view = ids.with_sessions(context.daemon.memories, view, (request.memory_id,), request.scope)
     found = ids.in_view(view, request.memory_id, request.scope)
     if not found and view.waiting:
@@ -103,7 +103,7 @@ async def history(context: Context, place: Workplace, request: wire.History) -> 
     if not found:
         raise await ids.missing_error(context.daemon.memories, place, request.memory_id, request.scope)
     home, meant = ids.require_one(found, request.memory_id, request.scope)
-    head, paths = home.chains.head(meant.id), await _paths(context, place, {home})
+    head, paths = home.chains.head(meant.id), await _file_paths(context, place, {home})
     records = [context.memory_record(home, version) for version in home.chain(head)]
     reply = wire.Chain(
         memories=fitting([replace(each, path=paths.get((each.root, each.id), "")) for each in records]),
@@ -112,10 +112,10 @@ async def history(context: Context, place: Workplace, request: wire.History) -> 
     return reply, view.generation
 
 
-async def _seen(
+async def _resolve_view(
     context: Context, place: Workplace, request: wire.GetMemories | wire.ListMemories | wire.History
 ) -> tuple[Workplace, View]:
-    """Return the requested place, and its visible memories."""
+    """Return the workplace that a request names, and the view of its memories."""
     memories = context.daemon.memories
     place = await ids.narrowed(memories, place, request.scope, request.agent_id, sessions=True)
     return place, await context.view(place, request.min_generation)
@@ -130,15 +130,16 @@ async def _why_missing(context: Context, place: Workplace, named: tuple[str, ...
     return f"{why}: {', '.join(there)}" if there else ""
 
 
-def _status(view: View, found: bool) -> str:
+def _reply_status(view: View, found: bool) -> str:
     if found:
         return "ok"
     return "not_ready" if view.waiting else "empty"
 
 
-def _chosen(
+def _matching_rows(
     maps: Sequence[VectorMap], request: wire.ListMemories, since: float
 ) -> list[tuple[VectorMap, list[int]]]:
+    """Return for each map the rows that match a request's filters."""
     homes = (home for home in maps if not request.scope or home.scope == request.scope)
     return [
         (
@@ -158,16 +159,17 @@ def _chosen(
     ]
 
 
-async def _everywhere(context: Context, place: Workplace) -> tuple[VectorMap, ...]:
-    """Return a map of each root; those of the workplace are among them."""
+async def _maps_of_all_roots(context: Context, place: Workplace) -> tuple[VectorMap, ...]:
+    """Return a map of each known root, read from disk; those of the workplace are among them."""
     await context.daemon.trust.opened()
     roots = dict.fromkeys(place.roots)
     for top in await context.daemon.trust.seen():
         roots |= dict.fromkeys(await _roots_at(context, top))
-    return tuple([await _map(context, root) for root in roots])
+    return tuple([await _map_from_disk(context, root) for root in roots])
 
 
 async def _roots_at(context: Context, top: str) -> tuple[Root, ...]:
+    """Return the roots at a top; none if its folder is gone or memory is off there."""
     try:
         place = await context.daemon.resolver.resolve(top)
     except ForgedError as error:
@@ -179,14 +181,15 @@ async def _roots_at(context: Context, top: str) -> tuple[Root, ...]:
     return place.roots if named in place.roots or not named.in_git else (named, *place.roots)
 
 
-async def _map(context: Context, root: Root) -> VectorMap:
+async def _map_from_disk(context: Context, root: Root) -> VectorMap:
+    """Return a map of a root's memories as its files are now, without vectors."""
     _, admitted = await context.daemon.trust.look(root)
-    memories = await asyncio.to_thread(_shown, root, admitted.memories)
+    memories = await asyncio.to_thread(_with_staleness, root, admitted.memories)
     part = MapPart(memories, None, None, await asyncio.to_thread(Traits.of, memories))
     return VectorMap(root.top, root.scope, 0, memories, (part,), build_chains(memories))
 
 
-def _shown(root: Root, memories: tuple[Memory, ...]) -> tuple[Memory, ...]:
+def _with_staleness(root: Root, memories: tuple[Memory, ...]) -> tuple[Memory, ...]:
     """Return memories, marked as stale if their evidence files changed."""
     if not root.has_files:
         return memories

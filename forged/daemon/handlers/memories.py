@@ -57,28 +57,28 @@ async def remember(
         session_id=request.session_id,
         trigger=Trigger.EXPLICIT,
         supersedes=request.supersedes or None,
-        related=_edges(request.related),
+        related=_related(request.related),
         origin=request.origin,
         cues=request.cues,
     )
-    names = _names_in(request)
+    names = _attribute_texts(request)
     written, reason = await write.remember(
         daemon.memories,
         place,
         wanted,
-        partial(_patch, request, names),
+        partial(_attributes_in, request, names),
         agent_id=request.agent_id,
         evidence=request.evidence,
         names=names,
         allow_secret=request.allow_secret,
         key=request.key,
     )
-    reply = _remembered(written, reason)
+    reply = _write_reply(written, reason)
     return reply if request.scope == Scope.SESSION else (reply, written.generation)
 
 
-def _patch(request: wire.Remember, names: Sequence[str], scope: str) -> FactsPatch:
-    """Return the attributes that a request sets; private spans are cut out of `names`."""
+def _attributes_in(request: wire.Remember, names: Sequence[str], scope: str) -> FactsPatch:
+    """Return the attributes that a request sets. Raises InvalidRequest for bad or private values."""
     for name in (request.agent_id, request.user_id):
         if len(name) > _MOST_NAME or not name.isprintable():
             raise InvalidRequest(f"{name[:64]!r} is no id; use up to {_MOST_NAME} printable characters")
@@ -96,7 +96,7 @@ def _patch(request: wire.Remember, names: Sequence[str], scope: str) -> FactsPat
     return patch
 
 
-def _names_in(request: wire.Remember) -> tuple[str, ...]:
+def _attribute_texts(request: wire.Remember) -> tuple[str, ...]:
     """Return the texts among the attributes that a request sets."""
     metadata = ""
     if request.metadata:
@@ -113,7 +113,7 @@ async def edit(context: Context, place: Workplace, request: wire.Edit) -> tuple[
         category=request.category,
         cues=request.cues,
         evidence=request.evidence,
-        relate=_edges(request.relate),
+        relate=_related(request.relate),
         unrelate=request.unrelate,
         origin=request.origin,
         base=request.base,
@@ -128,14 +128,14 @@ async def edit(context: Context, place: Workplace, request: wire.Edit) -> tuple[
         allow_secret=request.allow_secret,
         key=request.key,
     )
-    return _remembered(written, reason), written.generation
+    return _write_reply(written, reason), written.generation
 
 
-def _edges(given: Sequence[wire.Edge]) -> tuple[Related, ...]:
+def _related(given: Sequence[wire.Edge]) -> tuple[Related, ...]:
     return tuple(Related(edge.id, edge.relationship) for edge in given)
 
 
-def _remembered(written: Written, reason: str) -> wire.Remembered:
+def _write_reply(written: Written, reason: str) -> wire.Remembered:
     """Return the reply to a write."""
     return wire.Remembered(
         memory_id=written.memory.id,
@@ -154,14 +154,14 @@ def _remembered(written: Written, reason: str) -> wire.Remembered:
 
 
 async def forget(context: Context, place: Workplace, request: wire.Forget) -> tuple[wire.Forgotten, int]:
-    """Remove a chain (or one version), and reply when no retrieve can find it any more."""
+    """Move a memory (all versions, or one) to the trash or erase it; cut its text from messages."""
     memories = context.daemon.memories
     if request.scope in {"", Scope.SESSION}:
         cut = await removal.forget_in_session(memories, request.memory_id)
         if cut is not None:
             whole = (request.memory_id,)
             return wire.Forgotten(ids=whole, cut_sentences=cut.sentences, cut_events=cut.events), 0
-    await context.resumed()
+    await context.wait_until_resumed()
     place = await ids.narrowed(memories, place, request.scope, request.agent_id)
     planned = context.planned(wire.Forgotten)
     taking = RemovalTerms(erase=request.erase_now, whole=not request.version_only)
@@ -190,8 +190,8 @@ async def forget(context: Context, place: Workplace, request: wire.Forget) -> tu
 async def undo(
     context: Context, place: Workplace, request: wire.Undo
 ) -> wire.Undone | tuple[wire.Undone, int]:
-    """Remove the memories of the newest captured turn."""
-    await context.resumed()
+    """Move the memories of the newest captured turn to the trash, or with `preview` list them."""
+    await context.wait_until_resumed()
     memories = context.daemon.memories
     view = await context.view(place, token_of(context.daemon.epoch, sys.maxsize // 2))
     if view.waiting:  # a newer turn may be in a root that is not read yet
@@ -200,7 +200,7 @@ async def undo(
     if planned is not None:
         batch = [item for each in planned.memories for item in view.find(each.id, each.scope)]
         if not batch or (context.keyed is not None and context.keyed.is_given):
-            return await _undone(context, planned), 0
+            return await _undo_reply(context, planned), 0
     else:
         batch = removal.newest_batch(view, request.session_id)
     records = fitting([context.memory_record(*item) for item in batch])
@@ -212,24 +212,24 @@ async def undo(
     if planned is None:
         planned = wire.Undone(memories=records, trash=memories.writer.trash.path)
         await context.plan(planned)
-    taking, generation = RemovalTerms(why="undo", batch=_name_of_batch(context)), 0
+    taking, generation = RemovalTerms(why="undo", batch=_batch_name(context)), 0
     for home in view.maps:
         if gone := tuple(found.id for at, found in batch if at is home):
             index = memories.indexer.open(next(root for root in place.roots if root.top == home.root))
             *_, generation = await removal.remove_memories(memories, index, gone, taking, purge=False)
     memories.metrics.undone += len(batch)
-    return await _undone(context, planned), generation
+    return await _undo_reply(context, planned), generation
 
 
-def _name_of_batch(context: Context) -> str:
+def _batch_name(context: Context) -> str:
     """Return the name for all removals of one undo; a repeated request has the same."""
     if context.keyed is None:
         return new_batch()
     return hashlib.blake2b(context.keyed.key.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
-async def _undone(context: Context, planned: wire.Undone) -> wire.Undone:
-    """Return the reply about removed memories; their texts are in the trash."""
+async def _undo_reply(context: Context, planned: wire.Undone) -> wire.Undone:
+    """Return the planned reply with the removed memories' texts, which are in the trash."""
     held = await asyncio.to_thread(context.daemon.memories.writer.trash.held, time.time())
     texts = {(each.note.top, each.note.id): each.memory for each in reversed(held)}
     records = (
@@ -242,8 +242,8 @@ async def _undone(context: Context, planned: wire.Undone) -> wire.Undone:
 
 
 async def move(context: Context, place: Workplace, request: wire.Move) -> tuple[wire.Moved, int]:
-    """Move a memory to another scope."""
-    await context.resumed()
+    """Move a memory to another scope as a new memory; its versions here go to the trash."""
+    await context.wait_until_resumed()
     memories, planned = context.daemon.memories, context.planned(wire.Moved)
     try:
         moving = await restoring.plan_move(
@@ -283,20 +283,20 @@ async def move(context: Context, place: Workplace, request: wire.Move) -> tuple[
 
 
 async def restore(context: Context, place: Workplace, request: wire.Restore) -> tuple[wire.Restored, int]:
-    """Restore a memory and all that was removed with it; without an id list the restorable ones."""
-    await context.resumed()
+    """Restore a memory, and those removed with it, from the trash; without an id list the trash."""
+    await context.wait_until_resumed()
     memories = context.daemon.memories
     place = await ids.narrowed(memories, place, request.scope, request.agent_id)
     trash = await restoring.restorable(memories, place)
     if not request.memory_id:
-        listed = tuple(map(_trashed, trash.batches(request.scope)))
+        listed = tuple(map(_trashed_record, trash.batches(request.scope)))
         return wire.Restored(status="ok" if listed else "empty", restorable=fitting(listed)), 0
     planned = context.planned(wire.Restored)
     if planned is not None and context.keyed is not None and context.keyed.is_given:
-        return await _restored(context, place, planned, 0)
+        return await _restore_reply(context, place, planned, 0)
     meant = trash.meant(request.memory_id, request.scope)
     if not meant and planned is not None:  # a repetition after a kill: the start finished it
-        return await _restored(context, place, planned, 0)
+        return await _restore_reply(context, place, planned, 0)
     if not meant:
         trash.check_here(request.memory_id, request.scope)
         await restoring.check_there(memories, place, request.memory_id, request.scope)
@@ -306,10 +306,10 @@ async def restore(context: Context, place: Workplace, request: wire.Restore) -> 
         planned = wire.Restored(restorable=tuple(named))
         await context.plan(planned)
     generation = await restoring.restore(memories, place, meant)
-    return await _restored(context, place, planned, generation)
+    return await _restore_reply(context, place, planned, generation)
 
 
-async def _restored(
+async def _restore_reply(
     context: Context, place: Workplace, planned: wire.Restored, generation: int
 ) -> tuple[wire.Restored, int]:
     """Return the reply about restored memories, as they are now; `planned` names them."""
@@ -323,7 +323,7 @@ async def _restored(
     return wire.Restored(memories=shown, reason=reason), generation
 
 
-def _trashed(group: Sequence[TrashEntry]) -> wire.Trashed:
+def _trashed_record(group: Sequence[TrashEntry]) -> wire.Trashed:
     """Return the versions of one memory in the trash for a reply."""
     newest = group[0]
     return wire.Trashed(

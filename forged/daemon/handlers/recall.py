@@ -49,25 +49,30 @@ _MOST = dict[str, int](zip(_FOUR, (10, 5, 3, 5), strict=True))
 
 
 async def recall(context: Context, place: Workplace, request: wire.Recall) -> wire.Recalled:
-    """Search the requested scopes; return one list and one injection of the result."""
+    """Search the requested scopes; return one list and one injection of it, and count their use."""
     query, daemon = clean_query(request.query), context.daemon
     if not query.strip():
         raise InvalidRequest("the query is empty; say what to look for")
     if problem := metadata_problem(request.filters):
         raise InvalidRequest(f"these filters match nothing that can be stored: {problem}")
     limits = Limits({**_MOST, Scope.REPO: place.settings.retrieval_top_k}, daemon.config.scopes.max_results)
-    scopes, deadline = _scopes(request, place), deadline_of(context, request.timeout_s, place)
+    scopes, deadline = _scopes_to_search(request, place), deadline_of(context, request.timeout_s, place)
     here = [scope for scope in scopes if await _may_answer(daemon, request, scope)]
     stores = await daemon.resolver.stores(place, here, agent=request.agent_id, session_id=request.session_id)
-    server = _server(daemon, place, request, scopes, deadline)
+    server = _server_stores(daemon, place, request, scopes, deadline)
     found, embedding_ms = await daemon.retriever.recall(
-        query, (*stores, *server), limits, admits=_admits(daemon, request), deadline=deadline, tops=place.tops
+        query,
+        (*stores, *server),
+        limits,
+        admits=_attribute_filter(daemon, request),
+        deadline=deadline,
+        tops=place.tops,
     )
     block = render(found.ranked, budget_of(request.token_budget, place))
-    status, reason = ("ok", "") if found.ranked else ("empty", _nothing(request, found, here, server))
+    status, reason = ("ok", "") if found.ranked else ("empty", _empty_reason(request, found, here, server))
     if not found.ranked and found.unread:
         status, reason = "not_ready", FIRST_BUILD
-    recalled = [_recalled(each, (*stores, *server)) for each in found.ranked]
+    recalled = [_recalled_record(each, (*stores, *server)) for each in found.ranked]
     for store in (*stores, *server):
         store.use(found.ranked)
     return wire.Recalled(
@@ -84,7 +89,7 @@ async def recall(context: Context, place: Workplace, request: wire.Recall) -> wi
     )
 
 
-def _nothing(
+def _empty_reason(
     request: wire.Recall, found: SearchResult, here: Sequence[Scope], server: Sequence[Store]
 ) -> str:
     """Return the reason for an empty result; `here` are the scopes of this machine that may answer."""
@@ -100,7 +105,7 @@ def _nothing(
     return f"no memory matches the query; searched: {searched}"
 
 
-def _recalled(each: Ranked, stores: tuple[Store, ...]) -> wire.MemoryRecord:
+def _recalled_record(each: Ranked, stores: tuple[Store, ...]) -> wire.MemoryRecord:
     """Return a record with attributes; a piece of a document also names its document."""
     facts = next(filter(None, (store.attributes(each) for store in stores)))
     fields: dict[str, Any] = {"session_id": each.memory.session_id}
@@ -113,7 +118,7 @@ def _recalled(each: Ranked, stores: tuple[Store, ...]) -> wire.MemoryRecord:
 # --- where to look -------------------------------------------------------------------------------------
 
 
-def _scopes(request: wire.Recall, place: Workplace) -> tuple[Scope, ...]:
+def _scopes_to_search(request: wire.Recall, place: Workplace) -> tuple[Scope, ...]:
     """Return the scopes to search, in the order of equal results. Raises InvalidRequest without any."""
     wanted = set(request.scopes or _FOUR)
     if not any(root.scope is Scope.REPO for root in place.roots):
@@ -124,7 +129,7 @@ def _scopes(request: wire.Recall, place: Workplace) -> tuple[Scope, ...]:
 
 
 async def _may_answer(daemon: Daemon, request: wire.Recall, scope: Scope) -> bool:
-    """Return True if a scope's files exist and are of the named user; a missing folder is not watched."""
+    """Return True if a scope may be searched: the user's by that user, the org's if its folder exists."""
     if scope is Scope.USER:
         return is_this_user(daemon.config, request.user_id)
     root = org_root(daemon.resolver.home)
@@ -134,11 +139,11 @@ async def _may_answer(daemon: Daemon, request: wire.Recall, scope: Scope) -> boo
 
 
 def is_this_user(config: Config, user_id: str) -> bool:
-    """Return True if an id names the user of this daemon, who owns the files."""
+    """Return True if an id names the user of this daemon, who owns the files, or is empty."""
     return user_id in {"", config.shared.user_id or pwd.getpwuid(os.geteuid()).pw_name}
 
 
-def _server(
+def _server_stores(
     daemon: Daemon, place: Workplace, request: wire.Recall, scopes: tuple[Scope, ...], deadline: float
 ) -> tuple[Store, ...]:
     """Return the stores of the team's server, if it has memories of the named owners."""
@@ -149,8 +154,8 @@ def _server(
     return postgres.stores_of(daemon.shared, scopes, named, wanted, deadline=deadline, tops=place.tops)
 
 
-def _admits(daemon: Daemon, request: wire.Recall) -> Callable[[str, str], bool]:
-    """Return the filter of memories; it runs for many, so it reads only attributes."""
+def _attribute_filter(daemon: Daemon, request: wire.Recall) -> Callable[[str, str], bool]:
+    """Return a filter of memories by importance and metadata; it runs for many, so it is quick."""
     least, filters = daemon.config.scopes.min_importance, request.filters
     attributes, memories = daemon.state.attributes, daemon.session_memories
     session = root_of_session(request.session_id)
@@ -168,8 +173,8 @@ def _admits(daemon: Daemon, request: wire.Recall) -> Callable[[str, str], bool]:
 
 
 async def scope_reports(sessions: SessionMemories, config: Config, home: str) -> tuple[wire.ScopeReport, ...]:
-    """Report the scopes that are no roots of a workspace."""
-    agents, org = await asyncio.to_thread(_counted, home)
+    """Report the memories of sessions, agents and the organization, for `status`."""
+    agents, org = await asyncio.to_thread(_count_files, home)
     rows, wanted = sum(1 for _ in sessions.all()), config.scopes.retrieved
     return (
         wire.ScopeReport(
@@ -200,12 +205,14 @@ async def scope_reports(sessions: SessionMemories, config: Config, home: str) ->
     )
 
 
-def _counted(home: str) -> tuple[list[int], int]:
-    agents = [_files_in(agent_root(home, each)) for each in agent_ids(home)]
-    return agents, _files_in(org_root(home))
+def _count_files(home: str) -> tuple[list[int], int]:
+    """Return the number of memory files of each agent, and of the organization."""
+    agents = [_count_files_in(agent_root(home, each)) for each in agent_ids(home)]
+    return agents, _count_files_in(org_root(home))
 
 
-def _files_in(root: Root) -> int:
+def _count_files_in(root: Root) -> int:
+    """Return the number of memory files of a root."""
     names = 0
     for directory in root.directories:
         try:
@@ -227,6 +234,7 @@ def shared_report(shared: SharedServer | None, machines: RootSync | None) -> wir
 
 
 def _sync_reports(machines: RootSync) -> Iterator[wire.SyncReport]:
+    """Yield the progress of synchronization for each scope and owner."""
     for (scope, owner), progress in machines.progress.items():
         yield wire.SyncReport(
             scope=scope,
@@ -239,6 +247,7 @@ def _sync_reports(machines: RootSync) -> Iterator[wire.SyncReport]:
 
 
 def is_shared_failing(shared: SharedServer | None) -> bool:
+    """Return True if the shared server is configured and fails or refuses memories."""
     condition = shared.condition() if shared is not None else None
     return condition is not None and bool(
         condition.state == "failing" or condition.problem or condition.refused

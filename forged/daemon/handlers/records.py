@@ -31,13 +31,13 @@ _BUILT_IN = "builtin:"
 
 
 async def learn(context: Context, place: Workplace, request: wire.Learn) -> wire.Learned:
-    """Take a past session, or a part of it, and report the progress."""
+    """Submit messages of a past session to capture; report if the session is classified by now."""
     session_id = request.session_id[:_MOST_NAME]
     if not session_id.strip():
         raise InvalidRequest("a past session needs an id; this one has none")
     state, capture, metrics = context.daemon.state, context.daemon.capture, context.daemon.metrics
     await state.opened()
-    if request.messages and (reason := await _refusal(state, capture, metrics, place, request)):
+    if request.messages and (reason := await _submit_past_session(state, capture, metrics, place, request)):
         return wire.Learned(reason=reason, to_review=state.to_review.learned)
     is_done = await capture.wait_until_classified(session_id, place.roots, _WITHIN_S)
     return wire.Learned(
@@ -47,10 +47,10 @@ async def learn(context: Context, place: Workplace, request: wire.Learn) -> wire
     )
 
 
-async def _refusal(
+async def _submit_past_session(
     state: State, capture: CaptureService, metrics: Metrics, place: Workplace, request: wire.Learn
 ) -> str:
-    """Submit the messages of a past session; return why they were refused, or ""."""
+    """Submit the messages of a past session to capture; return why they were refused, or ""."""
     if state.to_review.learned >= MOST_LEARNED:
         return f"{MOST_LEARNED:,} proposals wait already; decide on some of them in `forgectl review`"
     found = await clean_transcript(request.messages)
@@ -73,7 +73,7 @@ async def _refusal(
 
 
 async def list_past(context: Context, request: wire.ListPast) -> wire.PastSessions:
-    """List learned sessions, and the cost of the remaining ones."""
+    """Return the marks of past sessions already learned, and figures to estimate the cost of others."""
     daemon, about, state = context.daemon, context.daemon.about, context.daemon.state
     await state.opened()
     limit = daemon.config.memory.daily_token_limit
@@ -93,28 +93,28 @@ _Row = TypeVar("_Row", CaptureLogEntry, InjectionRecord)
 
 
 async def list_captured(context: Context, request: wire.ListCaptured) -> wire.CapturedPage:
-    """List saved and refused texts, newest first; also while memory is disabled."""
+    """List captured texts, saved and refused, newest first; also while memory is disabled."""
 
     def listed(state: State, tops: tuple[str, ...] | None) -> list[CaptureLogEntry]:
         return [each for each in state.capture_log.listed() if tops is None or each.top in tops]
 
     page, total = await _page(context, request, listed)
-    there = await asyncio.to_thread(_there, page)
-    listed_rows = [_captured(each, each in there) for each in page]
+    there = await asyncio.to_thread(_entries_with_file, page)
+    listed_rows = [_captured_entry(each, each in there) for each in page]
     return wire.CapturedPage(
         status="ok" if listed_rows else "empty", captured=fitting(listed_rows), total=total
     )
 
 
 async def list_injections(context: Context, request: wire.ListInjections) -> wire.InjectionsPage:
-    """List the memories of turns, newest first; also while memory is disabled."""
+    """List injections with their memories, newest first; also while memory is disabled."""
 
     def listed(state: State, tops: tuple[str, ...] | None) -> list[InjectionRecord]:
         return [each for each in state.injections.listed() if tops is None or each.tops == tops]
 
     page, total = await _page(context, request, listed)
     state = context.daemon.state
-    listed_rows = fitting([_injected(each, state) for each in page])
+    listed_rows = fitting([_injected_turn(each, state) for each in page])
     return wire.InjectionsPage(status="ok" if listed_rows else "empty", injections=listed_rows, total=total)
 
 
@@ -123,7 +123,7 @@ async def _page(
     request: wire.ListCaptured | wire.ListInjections,
     listed: Callable[[State, tuple[str, ...] | None], list[_Row]],
 ) -> tuple[Sequence[_Row], int]:
-    """Return a page of the rows that a request asks for, and their total number."""
+    """Return a page of the entries that `listed` returns and a request asks for, and their total number."""
     since, state = unix_seconds("since", request.since), context.daemon.state
     tops = None if request.all_repos else (await context.daemon.resolver.resolve(request.workspace)).tops
     await state.opened()
@@ -135,24 +135,24 @@ async def _page(
     return page_of(found, request.offset, request.limit), len(found)
 
 
-def _there(page: Sequence[CaptureLogEntry]) -> frozenset[CaptureLogEntry]:
+def _entries_with_file(page: Sequence[CaptureLogEntry]) -> frozenset[CaptureLogEntry]:
     """Return the entries whose memory's file exists."""
-    return frozenset(each for each in page if each.memory_id and _is_there(each))
+    return frozenset(each for each in page if each.memory_id and _has_file(each))
 
 
-def _is_there(each: CaptureLogEntry) -> bool:
+def _has_file(each: CaptureLogEntry) -> bool:
     """Return True if the memory's file exists."""
     return os.path.exists(os.path.join(repo_root(each.top).directories[0], f"{each.memory_id}.md"))
 
 
-def _captured(each: CaptureLogEntry, is_there: bool) -> wire.CapturedEntry:
+def _captured_entry(each: CaptureLogEntry, is_there: bool) -> wire.CapturedEntry:
     fields = msgspec.structs.asdict(each)
     del fields["unreported"]
     own = {"at": utc(fields.pop("at")), "root": fields.pop("top"), "is_there": is_there}
     return wire.CapturedEntry(**fields, **own)
 
 
-def _injected(each: InjectionRecord, state: State) -> wire.InjectedTurn:
+def _injected_turn(each: InjectionRecord, state: State) -> wire.InjectedTurn:
     return wire.InjectedTurn(
         at=utc(each.at),
         roots=each.tops,

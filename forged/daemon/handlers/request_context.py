@@ -44,7 +44,7 @@ _ADDED_S = 1.0
 
 
 class DaemonFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """Facts of a daemon for `status` that do not change; `lacking` are the reasons for missing models."""
+    """Fixed facts of a daemon for `status`; `lacking` are the reasons for missing models."""
 
     socket: str
     build: str = ""
@@ -57,14 +57,14 @@ class DaemonFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Probe(msgspec.Struct, frozen=True):
-    """A model at an endpoint, and one real call to it, which ends in time or raises ProviderError."""
+    """One test call to a model, and the health of its endpoint; the call may raise ProviderError."""
 
     health: EndpointHealth
     call: Callable[[float], Awaitable[object]]
 
 
 class Daemon(msgspec.Struct, frozen=True, kw_only=True):
-    """Parts of a daemon; `disabled` is the reason why retrieval is off, `reload` may start over."""
+    """Parts of a daemon for the handlers; `disabled` is the reason why retrieval is off, or ""."""
 
     epoch: str
     config: config.Config
@@ -78,7 +78,7 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     memories: MemoryParts
     resolver: Resolver
     trust: TrustRegistry
-    refused_writes: RefusedWrites
+    disk_refusals: DiskRefusals
     sessions: Sessions
     session_memories: SessionMemories
     session_views: SessionViews
@@ -88,7 +88,7 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     probes: tuple[Probe, ...] = ()
     state: State
     connections: Callable[[], int]
-    reload: Callable[[], Awaitable[bool]]
+    reload: Callable[[], Awaitable[bool]]  # starts over if the configuration has changed
     shared: SharedServer | None = None
     machines: RootSync | None = None
 
@@ -97,11 +97,11 @@ R = TypeVar("R", bound=Reply)
 
 
 class Disabled(ForgedError):  # noqa: N818 - reads as the state it names
-    """Memory is off here. No failure: the reply has this `status`, and the message as `reason`."""
+    """Raised if memory is off here; the reply has the status `disabled`, and the message as `reason`."""
 
 
 class KeyedRequest(msgspec.Struct):
-    """Key and digest of a request; `reply` is its reply, or the planned one after a kill."""
+    """Key and digest of a request; `reply` is its sent reply, or the planned one after a kill."""
 
     key: str
     digest: str
@@ -110,7 +110,7 @@ class KeyedRequest(msgspec.Struct):
 
 
 class Context(msgspec.Struct, frozen=True):
-    """Context of a request: the daemon, its arrival (monotonic clock), and its key, if it has one."""
+    """The daemon, the arrival of a request (monotonic clock), and its key, if it has one."""
 
     daemon: Daemon
     arrived: float
@@ -122,15 +122,15 @@ class Context(msgspec.Struct, frozen=True):
         return reply if isinstance(reply, kind) else None
 
     async def plan(self, reply: Reply) -> None:
-        """Record the planned reply, durably, before the first step. Raises StoreError."""
+        """Store the planned reply on disk before the first step of a write. Raises StoreError."""
         if (keyed := self.keyed) is not None:
             receipt = Receipt(keyed.digest, encode(without_texts(reply))[HEADER_BYTES:])
             await self.daemon.state.receipts.put(keyed.key, receipt)
 
     async def view(self, place: Workplace, token: str) -> View:
-        """Return the view of a generation, after at most 5 s, 1 s of them for own additions."""
+        """Return the view that shows a generation and this daemon's additions; waits at most 5 s."""
         now, asked = time.monotonic(), generation_of(self.daemon.epoch, token)
-        added = place.files.added()
+        added = place.files.added_generation()
         if added > asked:
             await place.files.view(added, now + _ADDED_S)
         return await place.files.view(asked, now + PATIENCE_S)
@@ -144,7 +144,7 @@ class Context(msgspec.Struct, frozen=True):
             facts = msgspec.structs.replace(facts, agent_id=name)
         return memory_record(home, found, facts)
 
-    async def resumed(self) -> None:
+    async def wait_until_resumed(self) -> None:
         """Wait at most 5 s until interrupted operations are finished. Raises NotReady."""
         try:
             async with asyncio.timeout(PATIENCE_S):
@@ -165,8 +165,8 @@ _LONGEST = 300
 _TRIAL, _TRIAL_BYTES = "a trial", bytes(4096)
 
 
-class RefusedWrites:
-    """Refused writes by reason and verb, for `status`. Nothing is raised."""
+class DiskRefusals:
+    """Writes that the disk refused, for `status`, until they succeed again; `try_out` tests a disk."""
 
     def __init__(self, metrics: Metrics, state: State) -> None:
         self._metrics = metrics
@@ -176,36 +176,38 @@ class RefusedWrites:
         self._tried: Sequence[str] = ()  # folders of the last failed trial
 
     async def try_out(self, folders: Sequence[str]) -> None:
-        """Write into each folder and leave nothing: a disk that was full before a start may still be full."""
-        refusals = await asyncio.to_thread(lambda: list(filter(None, map(_trial, folders))))
+        """Write into each folder as a trial, and record the first failure; nothing is left there."""
+        refusals = await asyncio.to_thread(lambda: list(filter(None, map(_try_write, folders))))
         self._tried = folders if refusals else ()
         if refusals:
-            self._refused(_TRIAL, refusals[0])
+            self._note_refusal(_TRIAL, refusals[0])
 
     async def try_again(self) -> None:
-        """Repeat a failed trial, and forget its refusal once it succeeds."""
-        if _TRIAL in self._newest and not await asyncio.to_thread(lambda: any(map(_trial, self._tried))):
-            self._succeeded(_TRIAL)
+        """Repeat a failed trial, and drop its failure once all folders can be written."""
+        if _TRIAL in self._newest and not await asyncio.to_thread(lambda: any(map(_try_write, self._tried))):
+            self._note_success(_TRIAL)
 
-    def failed(self, request: wire.Request[wire.Reply], error: StoreError) -> None:
-        """Take note of a write that failed."""
+    def note_failure(self, request: wire.Request[wire.Reply], error: StoreError) -> None:
+        """Record a write that failed with StoreError; other requests are ignored."""
         if request.is_write and error.code == StoreError.code:
-            self._refused(_verb(request), str(error))
+            self._note_refusal(_verb(request), str(error))
 
-    def answered(self, request: wire.Request[wire.Reply], reply: wire.Reply) -> None:
-        """Take note of a write's reply: it may report that the disk refused all or some."""
-        if refusals := _refusals(reply):
+    def note_reply(self, request: wire.Request[wire.Reply], reply: wire.Reply) -> None:
+        """Record disk errors that a write's reply reports; a success ends earlier ones of its verb."""
+        if refusals := _disk_errors_in(reply):
             for sentence in refusals:
-                self._refused(_verb(request), sentence)
+                self._note_refusal(_verb(request), sentence)
         elif reply.status == "ok" and _is_stored(reply):
-            self._succeeded(_verb(request))
+            self._note_success(_verb(request))
 
-    def _succeeded(self, verb: str) -> None:
+    def _note_success(self, verb: str) -> None:
+        """Drop the refusal of a verb; without any left, count from zero."""
         self._newest.pop(verb, None)
         if not self._newest:
             self._since.clear()
 
-    def _refused(self, verb: str, sentence: str) -> None:
+    def _note_refusal(self, verb: str, sentence: str) -> None:
+        """Count a refusal by its reason, and keep it as the newest of its verb."""
         message = sentence.lower()
         if any(words in message for words in _FULL):
             reason = "for a full disk"
@@ -233,8 +235,8 @@ class RefusedWrites:
         return f"{writes} refused ({counts}); the last, {verb}: {newest}"
 
 
-def _trial(folder: str) -> str:
-    """Return the error of a trial write to a folder, or ""; a missing folder is no error."""
+def _try_write(folder: str) -> str:
+    """Write to a folder as a trial; return the error, or "". A missing folder is no error."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(_TRIAL_BYTES)
@@ -247,8 +249,8 @@ def _trial(folder: str) -> str:
     return ""
 
 
-def _refusals(reply: wire.Reply) -> tuple[str, ...]:
-    """Return the sentences on parts of a request that the disk refused."""
+def _disk_errors_in(reply: wire.Reply) -> tuple[str, ...]:
+    """Return the disk's errors that a reply reports for parts of a request."""
     if isinstance(reply, (wire.Captured, wire.Learned)):
         code, _, sentence = reply.reason.partition(": ")
         return (sentence,) if reply.outcome == "rejected" and code == StoreError.code else ()
@@ -258,7 +260,7 @@ def _refusals(reply: wire.Reply) -> tuple[str, ...]:
 
 
 def _is_stored(reply: wire.Reply) -> bool:
-    """Return False if nothing went to disk: a capture may wait in memory, and a text may exist already."""
+    """Return True unless nothing went to disk: a capture may wait in memory, a text may exist already."""
     if isinstance(reply, (wire.Captured, wire.Learned)):
         return reply.outcome in _STORED
     if isinstance(reply, (wire.Imported, wire.Ingested)):
@@ -267,4 +269,5 @@ def _is_stored(reply: wire.Reply) -> bool:
 
 
 def _verb(request: object) -> str:
+    """Return the name of a request's type in lower case."""
     return type(request).__name__.lower()

@@ -8,7 +8,7 @@ from typing import Any
 
 from forged.counters import Metrics
 from forged.daemon.handlers.request_context import Context, Daemon
-from forged.daemon.handlers.trust import in_reply
+from forged.daemon.handlers.trust import notice_for_reply
 from forged.daemon.handlers.wire_types import found_record, generation_of
 from forged.errors import InvalidRequest
 from forged.retrieval import Answer
@@ -35,7 +35,7 @@ async def retrieve(context: Context, place: Workplace, request: wire.Retrieve) -
         deadline=deadline_of(context, request.timeout_s, place),
         min_generation=generation_of(context.daemon.epoch, request.min_generation),
     )
-    notice = await answered(context, request, turn, turn.budget(request.token_budget))
+    notice = await answer_turn(context, request, turn, turn.budget(request.token_budget))
     reply = turn.composed
     block, is_known = reply.block, bool(reply.block.digest) and reply.block.digest == request.known_digest
     status, reason = outcome(reply.answer, block.included)
@@ -60,16 +60,20 @@ async def retrieve(context: Context, place: Workplace, request: wire.Retrieve) -
     return retrieved, reply.found.generation
 
 
-async def answered(context: Context, by: wire.Request[Any], turn: Turn, budget: int) -> str:
-    """Compose a reply, which is sent next: nothing is awaited after it. Return the due notice."""
+async def answer_turn(context: Context, by: wire.Request[Any], turn: Turn, budget: int) -> str:
+    """Retrieve for a turn unless cached, compose its reply, and return a due notice or ""."""
     daemon = context.daemon
     if (answer := turn.answer) is None:
         ask = await turn.ask(budget)
         answer, turn.is_cached = await daemon.retriever.retrieve(ask, turn.place, turn.kept)
-    notice = await in_reply(context, turn.place, turn.session) if _may_have_notice(daemon, turn.place) else ""
-    reply = turn.reply(answer, budget)
+    notice = (
+        await notice_for_reply(context, turn.place, turn.session)
+        if _may_have_notice(daemon, turn.place)
+        else ""
+    )
+    reply = turn.compose_reply(answer, budget)
     daemon.sessions.expect_delivery(by, turn)
-    _count(daemon.metrics, turn)
+    _count_outcome(daemon.metrics, turn)
     if not turn.is_cached and turn.mode != "plain" and (new := reply.new):
         for store in turn.place.stores:
             store.use(new)
@@ -83,7 +87,8 @@ def _may_have_notice(daemon: Daemon, place: Workplace) -> bool:
     return some_withheld or bool(daemon.trust.excluding.unreported)
 
 
-def _count(metrics: Metrics, turn: Turn) -> None:
+def _count_outcome(metrics: Metrics, turn: Turn) -> None:
+    """Count a retrieval in the metrics."""
     reply, is_cached = turn.composed, turn.is_cached
     status, _ = outcome(reply.answer, reply.block.included)
     metrics.retrieves += 1
@@ -96,7 +101,7 @@ def _count(metrics: Metrics, turn: Turn) -> None:
 
 
 def outcome(answer: Answer, included: int) -> tuple[str, str]:
-    """Return status and reason of an answer with so many memories in its text."""
+    """Return the status and reason for a reply in which `included` memories of an answer fit."""
     if answer.ranked and not included:
         return "empty", answer.reason or "nothing fits the token budget"
     return answer.status, answer.reason
@@ -110,4 +115,5 @@ def deadline_of(context: Context, timeout_s: float | None, place: Workplace) -> 
 
 
 def elapsed_ms(context: Context) -> float:
+    """Return the milliseconds since the request arrived."""
     return round((time.monotonic() - context.arrived) * 1000, 3)

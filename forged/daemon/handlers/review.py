@@ -15,7 +15,7 @@ from forged_client import protocol as wire
 
 
 async def review(context: Context, request: wire.Review) -> wire.Reviewed:
-    """Apply decisions, and list withheld files and waiting proposals."""
+    """Keep or drop proposals, accept withheld files, and list those that still wait."""
     memories = context.daemon.memories
     await memories.trust.opened()
     place = await memories.resolver.resolve(request.workspace)
@@ -47,7 +47,7 @@ async def review(context: Context, request: wire.Review) -> wire.Reviewed:
     there = {document.root.top for document in memories.state.to_review.of()}
     return replace(
         files,
-        waiting=fitting([_proposed(each) for each in waiting]),
+        waiting=fitting([_proposal_record(each) for each in waiting]),
         elsewhere=tuple(sorted(there - set(place.tops))),
         kept=planned.kept,
         dropped=planned.dropped,
@@ -55,7 +55,7 @@ async def review(context: Context, request: wire.Review) -> wire.Reviewed:
     )
 
 
-def _proposed(document: DecidedMemory) -> wire.Proposed:
+def _proposal_record(document: DecidedMemory) -> wire.Proposed:
     """Return a waiting proposal as a message."""
     memory = document.memory
     return wire.Proposed(

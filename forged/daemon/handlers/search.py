@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from forged import memory
 from forged.daemon.handlers.request_context import Context
 from forged.daemon.handlers.retrieve import elapsed_ms, outcome
-from forged.daemon.handlers.trust import in_reply
+from forged.daemon.handlers.trust import notice_for_reply
 from forged.daemon.handlers.wire_types import fitting, found_record, generation_of, with_entities
 from forged.errors import InvalidRequest
 from forged.memory import Scope
@@ -27,7 +27,7 @@ _MOST_ASKED = 100
 async def search(
     context: Context, place: Workplace, request: wire.Search
 ) -> wire.Found | tuple[wire.Found, int]:
-    """Return ranked memories for a text, for sentences that they may hold, or for both."""
+    """Return ranked memories for a query text, for sentences that they may hold, or for both."""
     query, hypotheses = clean_query(request.query), clean_hypotheses(request.hypotheses)
     if not (query.strip() or hypotheses):
         raise InvalidRequest("the query is empty; say what to look for")
@@ -36,7 +36,7 @@ async def search(
     place = await context.daemon.resolver.with_others(
         place, agent=request.agent, session_id=request.session_id
     )
-    ask = _question(context, place, query, top_k=request.limit, token=request.min_generation)
+    ask = _make_ask(context, place, query, top_k=request.limit, token=request.min_generation)
     ask = replace(ask, rated=request.rated, hypotheses=hypotheses)
     answer = await context.daemon.retriever.search(ask, place)
     reply = wire.Found(
@@ -51,12 +51,13 @@ async def search(
         ),
         indexes=answer.indexes,
         elapsed_ms=elapsed_ms(context),
-        notice=await in_reply(context, place),
+        notice=await notice_for_reply(context, place),
     )
     return reply, answer.generation
 
 
-def _question(context: Context, place: Workplace, text: str, *, top_k: int, token: str = "") -> Ask:
+def _make_ask(context: Context, place: Workplace, text: str, *, top_k: int, token: str = "") -> Ask:
+    """Return the retriever's request for a query in a workplace."""
     settings = place.settings
     return Ask(
         message=text,
@@ -70,30 +71,32 @@ def _question(context: Context, place: Workplace, text: str, *, top_k: int, toke
 async def why(
     context: Context, place: Workplace, request: wire.Why
 ) -> wire.Explained | tuple[wire.Explained, int]:
-    """Explain the last injection of a session, or the result of a query now."""
-    notice = await in_reply(context, place)
+    """Explain the last injection of a session, or what a query would find now."""
+    notice = await notice_for_reply(context, place)
     if (query := clean_query(request.query)).strip():
         place = await context.daemon.resolver.with_others(
             place, agent=request.agent, session_id=request.session_id
         )
-        ask = _question(context, place, query, top_k=place.settings.retrieval_top_k)
+        ask = _make_ask(context, place, query, top_k=place.settings.retrieval_top_k)
         ask = replace(ask, explains=True)
         answer = await context.daemon.retriever.search(ask, place, inject=True)
         block = render(answer.ranked, place.settings.injection_token_budget)
-        return _explained(answer, block.included, at=memory.utc_now(), notice=notice)
+        return _explanation(answer, block.included, at=memory.utc_now(), notice=notice)
     found = context.daemon.sessions.last(request.session_id, place.tops)
     if found is None or found.reply is None:
         return wire.Explained(status="empty", reason="no record: this session got no memory", notice=notice)
     answer, included = _visible_to_caller(found.reply.answer, found.reply.block.included, request)
-    reply, generation = _explained(answer, included, at=memory.utc(found.at), notice=notice)
+    reply, generation = _explanation(answer, included, at=memory.utc(found.at), notice=notice)
     if found.cleared:
-        reply = replace(reply, reason="; ".join(filter(None, (reply.reason, _cleared(found.cleared)))))
+        reply = replace(
+            reply, reason="; ".join(filter(None, (reply.reason, _cleared_sentence(found.cleared))))
+        )
         if not reply.memories:
             reply = replace(reply, status="empty")
     return replace(reply, session_id=found.session_id, turn_id=found.name), generation
 
 
-def _cleared(count: int) -> str:
+def _cleared_sentence(count: int) -> str:
     """Return a sentence on memories of an answer that were removed since."""
     were = "memory of it was" if count == 1 else "memories of it were"
     return f"{count} {were} removed since (forgotten, undone or moved)"
@@ -121,7 +124,8 @@ def _visible_to_caller(answer: Answer, included: int, request: wire.Why) -> tupl
     return replace(answer, ranked=ranked, rejected=stay, reason=reason), sum(shown[:included])
 
 
-def _explained(answer: Answer, included: int, *, at: str, notice: str) -> tuple[wire.Explained, int]:
+def _explanation(answer: Answer, included: int, *, at: str, notice: str) -> tuple[wire.Explained, int]:
+    """Return the explanation of an answer, and its generation."""
     status, reason = outcome(answer, included)
     reply = wire.Explained(
         status=status,
@@ -134,13 +138,14 @@ def _explained(answer: Answer, included: int, *, at: str, notice: str) -> tuple[
         included=included,
         omitted_ids=tuple(ranked.memory.id for ranked in answer.ranked[included:]),
         rejected_ids=tuple(each.memory.id for each in answer.rejected),
-        rejected=tuple(map(_rejected, answer.rejected)),
+        rejected=tuple(map(_rejected_record, answer.rejected)),
         partial=answer.partial,
         notice=notice,
     )
     return reply, answer.generation
 
 
-def _rejected(out: Ranked) -> wire.Rejected:
+def _rejected_record(out: Ranked) -> wire.Rejected:
+    """Return a rejected memory for a reply."""
     evidence = out.evidence if math.isfinite(out.evidence) else None
     return wire.Rejected(out.memory.id, out.root, out.memory.first_line, out.rejected, evidence)

@@ -1,7 +1,7 @@
 """Handlers of `trust`, and of `review` for files: withheld files, their effects, and decisions.
 
 Accepted or trusted files are in force in every map when the reply comes. Raises WorkspaceError,
-InvalidRequest, MemoryNotFound, StoreError, and Changed if the files differ from those that were shown.
+InvalidRequest, MemoryNotFound, StoreError, and FilesChanged if files differ from those that were shown.
 """
 
 from __future__ import annotations
@@ -29,18 +29,17 @@ from forged_client import protocol as wire
 
 _ACTIONS = ("show", "trust", "revoke", "under", "list", "git", "unexclude")
 _SAMPLE, _SAMPLE_CHARS, _GIST_CHARS = 5, 200, 80
-# As in git, a hash may be named by a prefix.
-_SHORTEST_HASH = 8
+_SHORTEST_HASH = 8  # as in git, a hash may be named by a prefix
 
 
-class Changed(ForgedError):  # noqa: N818 - reads as the state it names
-    """The files differ from those that a person was shown."""
+class FilesChanged(ForgedError):  # noqa: N818 - reads as the state it names
+    """Raised if the withheld files differ from those that a person was shown."""
 
     code = "conflict"
 
 
 async def trust(context: Context, request: wire.Trust) -> wire.Trusted:
-    """Report the state of roots, trust one, or end the trust in it."""
+    """Trust a repository's files, end the trust, or set if git may commit them; report the state."""
     if request.action not in _ACTIONS:
         raise InvalidRequest(f"unknown action {request.action[:64]!r}; use {', '.join(_ACTIONS)}")
     if request.mode not in ("", *MODES):
@@ -50,32 +49,32 @@ async def trust(context: Context, request: wire.Trust) -> wire.Trusted:
     registry = context.daemon.trust
     await registry.opened()
     if request.action == "unexclude":
-        return await _exclude_lines_removed(registry)
-    found = [await _root_trust(registry, each) for each in await _requested_roots(context, request)]
+        return await _remove_exclude_lines(registry)
+    found = [await _root_trust(registry, each) for each in await _carry_out_action(context, request)]
     return wire.Trusted(status="ok" if found else "empty", roots=fitting(found))
 
 
-async def _requested_roots(context: Context, request: wire.Trust) -> Sequence[KnownRoot]:
-    """Return the roots of a request after carrying out its action."""
+async def _carry_out_action(context: Context, request: wire.Trust) -> Sequence[KnownRoot]:
+    """Carry out the action of a request; return the roots that it concerns."""
     known, resolver = context.daemon.trust, context.daemon.resolver
     if request.action == "list":
         return await known.known()
     if request.action == "under":
         return await known.under(request.workspace, resolver.home)
-    roots, named = await _roots(context, request.workspace)
+    roots, named = await _repository_roots(context, request.workspace)
     if request.action == "git":
-        await _chosen_for_git(known, roots, request.git)
+        await _set_git_choice(known, roots, request.git)
     if request.action == "trust":
         # `shown` belongs to one root, which is named by its top.
         some = ((named,) if named in roots else roots[:1]) if request.shown else roots
-        return [await _trusted(context, root, request) for root in some]
+        return [await _trust_root(context, root, request) for root in some]
     if request.action == "revoke":
-        return [_clear_kept_turns(context, await known.revoke(root.top)) for root in roots]
+        return [_drop_cached_answers(context, await known.revoke(root.top)) for root in roots]
     return [await known.describe(root.top) for root in roots]
 
 
-async def _chosen_for_git(registry: TrustRegistry, roots: Sequence[Root], choice: str) -> None:
-    """Apply the choice if git may commit the captures of a work tree. Raises InvalidRequest."""
+async def _set_git_choice(registry: TrustRegistry, roots: Sequence[Root], choice: str) -> None:
+    """Set if git may commit the captures of a work tree. Raises InvalidRequest."""
     excluding = registry.excluding
     work_tree = next((root for root in roots if root.has_files), None)
     if work_tree is None:
@@ -88,8 +87,8 @@ async def _chosen_for_git(registry: TrustRegistry, roots: Sequence[Root], choice
         await excluding.save()
 
 
-async def _exclude_lines_removed(registry: TrustRegistry) -> wire.Trusted:
-    """Remove forged's line from every repository that has it; return the reply."""
+async def _remove_exclude_lines(registry: TrustRegistry) -> wire.Trusted:
+    """Remove forged's line from the git exclude file of every repository; return the reply."""
     excluding = registry.excluding
     done, left = await asyncio.to_thread(partial(excluding.take_out, everywhere=True))
     await excluding.save()
@@ -97,30 +96,30 @@ async def _exclude_lines_removed(registry: TrustRegistry) -> wire.Trusted:
     return wire.Trusted(status="ok" if roots else "empty", roots=roots, reason="; ".join(left))
 
 
-async def _trusted(context: Context, root: Root, request: wire.Trust) -> KnownRoot:
-    """Trust exactly the shown files, or all current ones, in the requested or current mode."""
+async def _trust_root(context: Context, root: Root, request: wire.Trust) -> KnownRoot:
+    """Trust the files that were shown, or all current ones, of a root. Raises FilesChanged."""
     known = context.daemon.trust
     snapshot, admitted = await known.look(root)
     _check_unchanged(request.shown, admitted.withheld)
     mode = request.mode or (await known.status(root.top)).mode
     there = {file.sha256 for file in files_of(snapshot)}
-    return _clear_kept_turns(context, await known.trust(root.top, mode, there))
+    return _drop_cached_answers(context, await known.trust(root.top, mode, there))
 
 
 async def review(context: Context, request: wire.Review) -> wire.Reviewed:
-    """List the withheld files of a root, after accepting those that the request names."""
+    """Accept withheld files that the request names, and list those that are left."""
     known = context.daemon.trust
     await known.opened()
-    roots, _ = await _roots(context, request.workspace)
+    roots, _ = await _repository_roots(context, request.workspace)
     withheld = {root: (await known.look(root))[1].withheld for root in roots}
     listed = tuple(each for some in withheld.values() for each in some)
     again = context.planned(wire.Reviewed) is not None
     if not again:
         _check_unchanged(request.shown, listed)
-    chosen = listed if request.everything else _selected(listed, request.accept, again=again)
+    chosen = listed if request.everything else _select_files(listed, request.accept, again=again)
     for root, some in withheld.items():
         if hashes := {each.sha256 for each in some if each in chosen}:
-            _clear_kept_turns(context, await known.approve(root.top, hashes))
+            _drop_cached_answers(context, await known.approve(root.top, hashes))
     looks = {root: await known.look(root) for root in roots}
     files = [file for look in looks.values() for file in _withheld_files(*look)]
     left = tuple(each for _, admitted in looks.values() for each in admitted.withheld)
@@ -132,7 +131,7 @@ async def review(context: Context, request: wire.Review) -> wire.Reviewed:
     )
 
 
-async def _roots(context: Context, workspace: str) -> tuple[tuple[Root, ...], Root]:
+async def _repository_roots(context: Context, workspace: str) -> tuple[tuple[Root, ...], Root]:
     """Return the repository roots of a workspace, and the one at its top. Raises InvalidRequest."""
     place = await context.daemon.resolver.resolve(workspace)
     top = await asyncio.to_thread(os.path.realpath, workspace)
@@ -145,16 +144,16 @@ async def _roots(context: Context, workspace: str) -> tuple[tuple[Root, ...], Ro
     raise InvalidRequest("this folder is in no repository; your own memories need no trust")
 
 
-def _clear_kept_turns(context: Context, known: KnownRoot) -> KnownRoot:
-    """Drop cached turns after a decision."""
+def _drop_cached_answers(context: Context, known: KnownRoot) -> KnownRoot:
+    """Drop cached answers after a decision on trust; return `known` as it is."""
     context.daemon.sessions.purge()
     return known
 
 
-def _selected(
+def _select_files(
     withheld: Sequence[wire.WithheldFile], names: Collection[str], *, again: bool
 ) -> list[wire.WithheldFile]:
-    """Return files by prefixes of ids or hashes. Raises MemoryNotFound unless it comes `again`."""
+    """Return the files named by prefixes of ids or hashes. Raises MemoryNotFound unless `again`."""
     chosen: list[wire.WithheldFile] = []
     for name in names:
         found = [each for each in withheld if _is_hash(name, each.sha256)]
@@ -167,22 +166,23 @@ def _selected(
 
 
 def _is_hash(name: str, sha256: str) -> bool:
+    """Return True if a name is a long enough beginning of a hash."""
     return len(name) >= _SHORTEST_HASH and sha256.startswith(name)
 
 
-async def in_reply(context: Context, place: Workplace, session: Session | None = None) -> str:
-    """Return the sentence on withheld files, once for each session and root. Does not wait for a scan."""
+async def notice_for_reply(context: Context, place: Workplace, session: Session | None = None) -> str:
+    """Return the due notice on withheld files or exclude lines, once for each session and root, or ""."""
     if text := "; ".join(await context.daemon.trust.excluding.all_notices(*place.tops)):
         return text
     for root in place.roots:
         index = context.daemon.indexer.open(root)
         if index.builder.withheld and (session is None or session.is_first_notice(root.top)):
-            _, notice = await in_status(context, index)
+            _, notice = await trust_in_status(context, index)
             return notice
     return ""
 
 
-def sentence(known: KnownRoot, count: int) -> str:
+def withheld_sentence(known: KnownRoot, count: int) -> str:
     """Say why `count` memory files of a root are not used, with the command that shows them."""
     files = "1 memory file" if count == 1 else f"{count:,} memory files"
     if known.state == "unread":
@@ -208,14 +208,14 @@ def sentence(known: KnownRoot, count: int) -> str:
     )
 
 
-async def in_status(context: Context, index: RootIndex) -> tuple[str, str]:
-    """Return the state of a root in one word (its mode if trusted), and a sentence or ""."""
+async def trust_in_status(context: Context, index: RootIndex) -> tuple[str, str]:
+    """Return the trust in a root in one word, and a sentence on its withheld files or ""."""
     if index.root.is_own:
         return "", ""
     registry = context.daemon.trust
     known = await registry.status(index.root.top)
     count = len(index.builder.withheld)
-    return known.mode or known.state, sentence(known, count) if count else ""
+    return known.mode or known.state, withheld_sentence(known, count) if count else ""
 
 
 # --- replies ------------------------------------------------------------------------------------------
@@ -248,9 +248,9 @@ def _fingerprint(withheld: Iterable[wire.WithheldFile]) -> str:
 
 
 def _check_unchanged(shown: str, withheld: Iterable[wire.WithheldFile]) -> None:
-    """Raise Changed unless the withheld files are those that were shown."""
+    """Raise FilesChanged unless the withheld files are those that were shown."""
     if shown and shown != _fingerprint(withheld):
-        raise Changed(
+        raise FilesChanged(
             "the files have changed since they were shown; nothing was allowed, run the command again"
         )
 
@@ -284,7 +284,7 @@ def _effect(memory: Memory, counting: dict[str, Memory], waiting: Collection[str
     if memory.id in counting:
         effects.append("replace the memory with the same id, if it is newer")
     if memory.supersedes in counting:
-        effects.append(f"replace {_named(counting[memory.supersedes])}")
+        effects.append(f"replace {_id_and_gist(counting[memory.supersedes])}")
     elif memory.supersedes:
         where = "not used yet either" if memory.supersedes in waiting else "not here"
         effects.append(f"replace {memory.supersedes}, which is {where}")
@@ -293,7 +293,7 @@ def _effect(memory: Memory, counting: dict[str, Memory], waiting: Collection[str
     return "; ".join(effects) or "be a new memory"
 
 
-def _named(memory: Memory) -> str:
+def _id_and_gist(memory: Memory) -> str:
     """Return a memory's id with the beginning of its text."""
     gist = memory.first_line
     return f"{memory.id} ({gist if len(gist) <= _GIST_CHARS else gist[: _GIST_CHARS - 3] + '...'})"

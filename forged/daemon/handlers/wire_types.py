@@ -26,12 +26,12 @@ _MOST_IN_PAGE = 1000
 
 
 def token_of(epoch: str, generation: int) -> str:
-    """Return a generation as clients hold it; `epoch` tells one run of the daemon from the next."""
+    """Return a generation as clients hold it; `epoch` distinguishes runs of the daemon."""
     return f"{epoch}:{generation}"
 
 
 def generation_of(epoch: str, token: str) -> int:
-    """Return the number in a token; 0 for one of another epoch: the first scan has reached it."""
+    """Return the number in a client's generation token; 0 if another run of the daemon issued it."""
     if not token:
         return 0
     theirs, _, number = token.partition(":")
@@ -40,7 +40,7 @@ def generation_of(epoch: str, token: str) -> int:
 
 
 class _FieldWords(NamedTuple):
-    """Valid words of a field, except its default; none if its values have such fields themselves."""
+    """Valid words of a request's field, except its default; none if its values have such fields."""
 
     field: str
     default: object
@@ -49,24 +49,25 @@ class _FieldWords(NamedTuple):
 
 
 @cache
-def _words_of(kind: type[msgspec.Struct]) -> tuple[_FieldWords, ...]:
+def _checked_fields(kind: type[msgspec.Struct]) -> tuple[_FieldWords, ...]:
+    """Return the fields of a type, and of its parts, that have a list of valid words."""
     found: list[_FieldWords] = []
     for each in msgspec.structs.fields(kind):
         inner = get_args(each.type)[0] if get_origin(each.type) is tuple else each.type
         notes = getattr(inner, "__metadata__", ())
         found += [_FieldWords(each.name, each.default, **note.extra) for note in notes]
         is_value = isinstance(inner, type) and issubclass(inner, msgspec.Struct)
-        if is_value and inner is not wire.ImportedDraft and _words_of(inner):
+        if is_value and inner is not wire.ImportedDraft and _checked_fields(inner):
             found.append(_FieldWords(each.name, each.default))
     return tuple(found)
 
 
 def check_words(given: msgspec.Struct) -> None:
-    """Compare a request's words with the contract; a draft is checked alone, when it is written.
+    """Refuse a request with a word that its field does not allow; drafts are checked when written.
 
     Raises InvalidRequest, and SecretFound for a word that must not be quoted.
     """
-    for field, default, what, words in _words_of(type(given)):
+    for field, default, what, words in _checked_fields(type(given)):
         value = getattr(given, field)
         for each in value if isinstance(value, tuple) else (value,):
             if isinstance(each, msgspec.Struct):
@@ -78,7 +79,8 @@ def check_words(given: msgspec.Struct) -> None:
                 raise InvalidRequest(f"unknown {what} {each[:64]!r}; use one of {', '.join(words)}")
 
 
-def _record(each: Memory, root: str, facts: Facts, **more: Any) -> wire.MemoryRecord:
+def _make_record(each: Memory, root: str, facts: Facts, **more: Any) -> wire.MemoryRecord:
+    """Return a memory with attributes as a wire record."""
     return wire.MemoryRecord(
         **msgspec.structs.asdict(facts),
         id=each.id,
@@ -94,22 +96,22 @@ def _record(each: Memory, root: str, facts: Facts, **more: Any) -> wire.MemoryRe
 
 
 def found_record(ranked: Ranked, facts: Facts = UNKNOWN) -> wire.MemoryRecord:
-    """Return the fields of a found memory that a turn needs."""
+    """Return a memory that a search found as a wire record, with its ranking."""
     ranking = wire.Ranking(
         score=ranked.score,
         cosine=ranked.cosine,
         lexical=ranked.lexical,
         found_by=ranked.found_by,
         admitted_as=ranked.admitted_as,
-        older=tuple(map(_version, ranked.older)),
-        concurrent_heads=tuple(map(_version, ranked.concurrent_heads)),
+        older=tuple(map(_version_record, ranked.older)),
+        concurrent_heads=tuple(map(_version_record, ranked.concurrent_heads)),
     )
-    return _record(ranked.memory, ranked.root, facts, found=ranking)
+    return _make_record(ranked.memory, ranked.root, facts, found=ranking)
 
 
 def memory_record(home: VectorMap, found: Memory, facts: Facts) -> wire.MemoryRecord:
-    """Return a memory without its entities, which take as long as the rest of many memories."""
-    return _record(
+    """Return a stored memory as a wire record, without its entities, which take long to find."""
+    return _make_record(
         found,
         home.root,
         facts,
@@ -127,20 +129,21 @@ def memory_record(home: VectorMap, found: Memory, facts: Facts) -> wire.MemoryRe
     )
 
 
-def _version(found: Memory) -> wire.Version:
+def _version_record(found: Memory) -> wire.Version:
     return wire.Version(found.id, found.version, found.created_at, found.first_line)
 
 
 def without_texts(reply: wire.Reply) -> wire.Reply:
     """Return a reply as it may be stored: it names memories without their texts."""
     if isinstance(reply, wire.Restored | wire.Undone):
-        return msgspec.structs.replace(reply, memories=tuple(map(_named_only, reply.memories)))
+        return msgspec.structs.replace(reply, memories=tuple(map(_without_content, reply.memories)))
     if isinstance(reply, wire.Reviewed):
         return wire.Reviewed(accepted=reply.accepted, kept=reply.kept, dropped=reply.dropped)
     return reply
 
 
-def _named_only(shown: wire.MemoryRecord) -> wire.MemoryRecord:
+def _without_content(shown: wire.MemoryRecord) -> wire.MemoryRecord:
+    """Return a record without the memory's texts and metadata."""
     bare = {"content": "", "cues": (), "metadata": {}, "entities": (), "relations": ()}
     return msgspec.structs.replace(shown, **bare)
 

@@ -73,13 +73,13 @@ async def test_a_long_message_is_read_in_a_thread(monkeypatch):
     readers = []
     from forged.sessions import transcript as module
 
-    real = module._cleaned
+    real = module._clean
 
     def noting(*given):
         readers.append(threading.current_thread())
         return real(*given)
 
-    monkeypatch.setattr(module, "_cleaned", noting)
+    monkeypatch.setattr(module, "_clean", noting)
     await clean_transcript([wire.Message("user", "<tool_use>" * 90_000)], 0)
     await clean_transcript([wire.Message("user", "word " * 225) for _ in range(225)], 0)
     await clean_transcript([wire.Message("user", "short")], 0)

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from forged.counters import Metrics
-from forged.daemon.handlers import RefusedWrites
+from forged.daemon.handlers import DiskRefusals
 from forged.errors import StoreError
 from forged_client import protocol as wire
 from tests.daemon.parts import assembled
@@ -23,14 +23,14 @@ REJECTED = wire.Captured(outcome="rejected", reason="storage_error: the disk quo
 
 
 @pytest.fixture
-def refused() -> RefusedWrites:
-    return RefusedWrites(Metrics(), SimpleNamespace(problem=""))
+def refused() -> DiskRefusals:
+    return DiskRefusals(Metrics(), SimpleNamespace(problem=""))
 
 
 def test_refused_writes_are_counted_by_reason_and_the_newest_is_reported(refused):
     for _ in range(235):
-        refused.failed(WRITE, FULL)
-    refused.failed(WRITE, StoreError("cannot write m2: permission denied"))
+        refused.note_failure(WRITE, FULL)
+    refused.note_failure(WRITE, StoreError("cannot write m2: permission denied"))
 
     assert refused.sentence == (
         "236 writes were refused (235 for a full disk, 1 for missing permission); "
@@ -39,20 +39,20 @@ def test_refused_writes_are_counted_by_reason_and_the_newest_is_reported(refused
 
 
 def test_a_write_of_the_same_kind_that_succeeds_ends_it_and_no_other_does(refused):
-    refused.failed(WRITE, FULL)
-    refused.answered(KEEP, STORED)
+    refused.note_failure(WRITE, FULL)
+    refused.note_reply(KEEP, STORED)
     assert refused.sentence.startswith("1 write was refused (1 for a full disk); the last, remember: ")
 
-    refused.answered(WRITE, wire.Remembered())
+    refused.note_reply(WRITE, wire.Remembered())
     assert refused.sentence == ""
 
 
 async def test_status_says_in_its_first_line_that_writes_are_refused_until_one_succeeds(home, repo):
     ask = wire.Remember(workspace=str(repo), content="the port is 8123", scope="repo")
     async with assembled(home) as parts:
-        parts.daemon.refused_writes.failed(ask, FULL)
+        parts.daemon.disk_refusals.note_failure(ask, FULL)
         report = await parts.ask(wire.Status())
-        assert (report.state, report.reason) == ("degraded", parts.daemon.refused_writes.sentence)
+        assert (report.state, report.reason) == ("degraded", parts.daemon.disk_refusals.sentence)
         assert report.counters["writes_refused_full"] == 1
 
         assert (await parts.ask(ask)).status == "ok"
@@ -114,10 +114,10 @@ async def test_a_disk_that_takes_no_file_is_reported_whichever_verb_met_it_and_h
 
 def test_a_past_session_that_was_not_stored_is_a_refused_write(refused):
     asked = wire.Learn(workspace="/", session_id="s", messages=(wire.Message(role="user", content="x"),))
-    refused.answered(asked, wire.Learned(reason=REJECTED.reason))
+    refused.note_reply(asked, wire.Learned(reason=REJECTED.reason))
     assert refused.sentence.startswith("1 write was refused (1 for a full disk); the last, learn: ")
 
-    refused.answered(asked, wire.Learned(outcome="waiting"))
+    refused.note_reply(asked, wire.Learned(outcome="waiting"))
     assert refused.sentence == ""
 
 
@@ -135,7 +135,7 @@ async def test_a_disk_that_is_still_full_after_a_start_is_reported_before_any_wr
     async with assembled(home) as parts:
         with monkeypatch.context() as patched:
             patched.setattr(os, "fsync", refused)
-            await parts.daemon.refused_writes.try_out((str(tmp_path / "gone"), str(tmp_path)))
+            await parts.daemon.disk_refusals.try_out((str(tmp_path / "gone"), str(tmp_path)))
             reported = [await parts.ask(wire.Status()) for _ in range(2)]
         after = await parts.ask(wire.Status())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forged.daemon.handlers.trust import sentence
+from forged.daemon.handlers.trust import withheld_sentence
 from forged.trust import KnownRoot
 from forged_client import protocol as wire
 from tests.daemon.parts import assembled
@@ -85,7 +85,7 @@ async def test_what_the_first_look_has_not_found_yet_is_reported_later(home, rep
     ],
 )
 def test_what_is_withheld_is_reported_with_one_command_that_fixes_it(known, reported):
-    found = sentence(known, 2)
+    found = withheld_sentence(known, 2)
 
     assert found.startswith("2 memory files in /r are not used yet: ")
     assert found.endswith(reported)
