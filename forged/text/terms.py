@@ -85,8 +85,8 @@ def terms(text: str) -> Terms:
     return np.frombuffer(b"".join(map(_known.__getitem__, text.split())), np.uint32)
 
 
-class _Known(dict[str, bytes]):
-    """Cache of terms by chunk of text, at most twice `_KEPT`; thread-safe."""
+class _TermsCache(dict[str, bytes]):
+    """Cache of hashed terms by chunk of text, of at most twice `_KEPT` chunks; thread-safe."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class _Known(dict[str, bytes]):
 
     def __missing__(self, chunk: str) -> bytes:
         if (found := self._older.get(chunk)) is None:
-            found = _chunk(chunk)
+            found = _terms_of_chunk(chunk)
         if len(chunk) <= _KEPT_LENGTH:
             if len(self) >= _KEPT:
                 self._older = self.copy()
@@ -103,21 +103,21 @@ class _Known(dict[str, bytes]):
         return found
 
 
-_known = _Known()
+_known = _TermsCache()
 
 
-def _chunk(chunk: str) -> bytes:
-    """Return the terms of an ASCII chunk."""
+def _terms_of_chunk(chunk: str) -> bytes:
+    """Return the hashed terms of a chunk without white space."""
     if not chunk.isascii():
-        return _wide_chunk(chunk)
+        return _terms_of_wide_chunk(chunk)
     if chunk.isalpha() and len(chunk) <= _RUN:
         return _word(chunk)
     words = _ASCII_WORD.findall(chunk)
     return _word(chunk) if words == [chunk] else b"".join(map(_known.__getitem__, words))
 
 
-def _wide_chunk(chunk: str) -> bytes:
-    """Return the terms of a chunk with other scripts."""
+def _terms_of_wide_chunk(chunk: str) -> bytes:
+    """Return the hashed terms of a chunk with other scripts."""
     paired = _paired_run()
     words = _wide_word().findall(paired.sub(" ", chunk))
     runs = paired.findall(chunk)  # a single character is its own term
@@ -126,7 +126,7 @@ def _wide_chunk(chunk: str) -> bytes:
 
 
 def _word(word: str) -> bytes:
-    """Return the terms of a word or identifier; none for a stop word."""
+    """Return the hashed terms of a word or identifier; none for a stop word."""
     lower = word.lower()
     if lower in STOP_WORDS:
         return b""
@@ -141,24 +141,24 @@ def _word(word: str) -> bytes:
         return b"" if lower in STOP_WORDS else _stemmed(lower)
     # foo_bar, fooBar and foo-bar are one name; 3.1 and 31 are different numbers.
     name = lower.translate(_JOINERS)
-    return b"".join((_stemmed(name) if name.isalpha() else _packed(name), *map(_part, parts)))
+    return b"".join((_stemmed(name) if name.isalpha() else _packed(name), *map(_terms_of_part, parts)))
 
 
-def _part(part: str) -> bytes:
-    """Return the terms of an identifier's part, which may be a word elsewhere."""
+def _terms_of_part(part: str) -> bytes:
+    """Return the hashed terms of an identifier's part, which may be a word elsewhere."""
     part = part.lower()
     return _known[part] if part.isascii() and part.isalpha() else _stemmed(part)
 
 
 def _stemmed(word: str) -> bytes:
-    """Return the terms of a word's stem."""
+    """Return the hashed terms of a word's stem."""
     with _stemmer_lock:
         stem: str = _stemmer.stemWord(IRREGULAR.get(word, word))
     return _packed(stem)
 
 
 def _packed(stem: str) -> bytes:
-    """Return a stem and, for a word of letters, its beginning."""
+    """Return the hashes of a stem and, for a word of letters, its beginning."""
     if len(stem) < _BEGINNING or not (stem.isascii() and stem.isalpha()):
         return _ONE(_hash(stem))
     return _TWO(_hash(stem), _hash(stem[:_BEGINNING]) | 1)

@@ -22,10 +22,7 @@ Judge = Callable[[re.Match[str]], Span | None]
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """Shape of a secret; `secret` returns the secret part of a match.
-
-    `has_name`: the match contains a telling name.
-    """
+    """Shape of a secret: `secret` returns the secret part of a match, `has_name`: a telling name is in it."""
 
     name: str
     anchors: tuple[str, ...]
@@ -35,12 +32,13 @@ class Shape(msgspec.Struct, frozen=True):
 
 
 def plain(found: re.Match[str]) -> Span | None:
-    """Return the whole value of a match."""
+    """Return the group `secret` of a match, or all of it, unless it is an example's filler."""
     group = "secret" if "secret" in found.re.groupindex else 0
     return None if is_filler(found[group]) else found.span(group)
 
 
 def _random_key(found: re.Match[str]) -> Span | None:
+    """Return the value of a match, as `plain` does, if it looks random."""
     span = plain(found)
     return span if span and is_random(found.string[span[0] : span[1]]) else None
 
@@ -49,7 +47,7 @@ _JOINED_WORDS = re.compile(r"(?:[A-Za-z][a-z]*|[A-Z]+|\d+)(?:[_.-](?:[A-Za-z][a-
 
 
 def _drawn(found: re.Match[str]) -> Span | None:
-    """Return a value after a telling prefix, unless it is a name made of words."""
+    """Return the value after a telling prefix, unless it is a name made of words."""
     return None if _JOINED_WORDS.fullmatch(found["secret"]) else plain(found)
 
 
@@ -79,10 +77,10 @@ _START = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f][0-9A-Fa-f])|(?<=\
 
 
 def _token(name: str, anchors: str, regex: str, secret: Judge = plain) -> Shape:
+    """Return the shape of a token within one word of at least 20 characters; case counts."""
     return Shape(name, tuple(anchors.split()), re.compile(regex), secret)
 
 
-# Each is within one word of at least 20 characters; case counts.
 TOKENS = (
     _token("AWS access key", "AKIA ASIA", _START + r"A[KS]IA[A-Z0-9]{16}(?![A-Za-z0-9])"),
     _token("GitHub token", "ghp_ gho_ ghu_ ghs_ ghr_", r"gh[pousr]_[A-Za-z0-9_]{30,}+"),
@@ -216,6 +214,7 @@ def _echoed(found: re.Match[str]) -> Span | None:
 
 
 def _random(found: re.Match[str]) -> Span | None:
+    """Return the value as `plain` does if the group `secret` looks random."""
     return plain(found) if is_random(found["secret"]) else None
 
 
@@ -314,7 +313,7 @@ def _given(found: re.Match[str]) -> Span | None:
 
 
 def _is_stand_in(value: str) -> bool:
-    # In a manual, capitals alone are a placeholder.
+    """Return True for a placeholder, a reference or code; in a manual, capitals alone are one."""
     return (
         value.lower() in _STAND_INS
         or is_reference(value)
@@ -343,11 +342,11 @@ def _said_before(found: re.Match[str]) -> Span | None:
 
 
 def _phrase(name: str, anchors: tuple[str, ...], regex: str, secret: Judge = plain) -> Shape:
+    """Return the shape of a secret that may contain spaces; case does not count, anchors are lower case."""
     has_name = all(any(name in anchor for name in NAMES) for anchor in anchors)
     return Shape(name, anchors, re.compile(regex, re.IGNORECASE | re.VERBOSE), secret, has_name)
 
 
-# May contain spaces; case does not count, and anchors are lower case.
 PHRASES = (
     _phrase(
         "private key",  # closed, or up to the end of the base64
