@@ -88,6 +88,7 @@ def _mem0_entries(found: Json) -> list[Json]:
 
 
 def _mem0_item(entry: Entry, text: str, where: str, scope: str) -> ImportItem:
+    """Return the item of a mem0 entry with this text."""
     kinds = [each for each in _as_list(entry.get("categories")) if isinstance(each, str)]
     created = _as_time(entry.get("created_at"))
     category = category_of(*kinds) or memory.default_category(scope).value

@@ -66,6 +66,7 @@ def is_local(given: dict[str, Any]) -> bool:
 
 
 def _is_loopback(host: str) -> bool:
+    """Return True if a host is a loopback address, or localhost."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -84,6 +85,7 @@ class _QuickCancelConnection(psycopg.AsyncConnection[TupleRow]):
     """psycopg connection that cancels for 0.3 s instead of ten, then shuts its socket."""
 
     async def _try_cancel(self, *, timeout: float = _CANCEL_S) -> None:  # noqa: ASYNC109 - psycopg's own
+        """Cancel the running statement; shut the socket if that takes too long."""
         try:
             await self.cancel_safe(timeout=min(timeout, _CANCEL_S))
         except (psycopg.Error, OSError):

@@ -201,6 +201,7 @@ async def _limit_findings(connection: Connection, settings: Settings) -> AsyncIt
 
 
 def _tls_finding(given: dict[str, Any], *, encrypted: bool) -> Finding:
+    """Return a finding about encryption, and about the check of the server's identity."""
     mode = given.get("sslmode", "prefer")
     if is_local(given):
         return Finding("TLS", "ok", "not needed: the server is on this machine")
@@ -256,4 +257,5 @@ async def _fetch_column(connection: Connection, query: str) -> list[str]:
 async def _fetch_all(
     connection: Connection, query: str, values: tuple[Any, ...] | None = None
 ) -> list[tuple[Any, ...]]:
+    """Return all rows of a query."""
     return await (await connection.execute(query.encode(), values)).fetchall()

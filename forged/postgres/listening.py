@@ -104,5 +104,6 @@ class ChangeListener:
         self._call_callbacks(OwnerChange(scope, digest, writer))
 
     def _call_callbacks(self, change: OwnerChange) -> None:
+        """Call every registered callback with a change."""
         for on_change in tuple(self._callbacks):
             on_change(change)

@@ -188,4 +188,5 @@ def _with_predecessor(data: bytes, memory: Memory, scope: str) -> bytes:
 
 
 def _sha256(data: bytes) -> str:
+    """Return the SHA-256 of a file, in hex."""
     return hashlib.sha256(data).hexdigest()

@@ -218,6 +218,7 @@ class Pool:
         self._limits[connection] = left_ms
 
     async def _close_idle(self) -> None:
+        """Close all idle connections."""
         while self._idle:
             await self._idle.pop().close()
 

@@ -183,6 +183,7 @@ class EntityTables:
         await self._write_relations(spoken, things)
 
     async def _write_entities(self, things: Mapping[str, Entity]) -> None:
+        """Insert entities by id; fill in missing types and descriptions of known ones."""
         ids = sorted(things)
         await self._execute(
             _NAME,
@@ -193,6 +194,7 @@ class EntityTables:
         )
 
     async def _write_relations(self, spoken: Mapping[str, Mentions], things: Mapping[str, Entity]) -> None:
+        """Insert the relations that rows state between these entities."""
         rows_of_relations = sorted(
             (row, entity_id(each.source), entity_id(each.target), each.relation[:_LONGEST], each.weight)
             for row, one in spoken.items()
@@ -205,6 +207,7 @@ class EntityTables:
             await self._execute(_RELATE, **dict(zip(names, columns, strict=True)))
 
     async def _execute(self, statement: str, **values: object) -> list[tuple[Any, ...]]:
+        """Execute a statement for the owner; return its rows, [] without any."""
         cursor = await self._connection.execute(statement, {**self._whose, **values})
         return await cursor.fetchall() if cursor.description else []
 
@@ -229,6 +232,7 @@ class EntityTables:
 
 
 def _mentions_by_row(scope: Scope, rows: Sequence[tuple[Any, ...]]) -> dict[str, Mentions]:
+    """Return the entities and relations that each row mentions, by row id."""
     return {memory_id: mentions_of(_memory_of_row(scope, *row)) for row in rows for memory_id in row[:1]}
 
 

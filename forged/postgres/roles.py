@@ -91,6 +91,7 @@ async def _revoke(connection: Connection, role: str, owners: Sequence[RowOwner])
 
 
 async def _owners_of(connection: Connection, role: str) -> tuple[RowOwner, ...]:
+    """Return the owners of the rows that a role may use."""
     return next((member.owners for member in await _all_members(connection) if member.role == role), ())
 
 
@@ -188,11 +189,13 @@ async def _create_role(connection: Connection, name: str, comment: str) -> None:
 
 
 async def _add_member(connection: Connection, group: str, role: str) -> None:
+    """Make a role a member of a group role."""
     statement = sql.SQL("GRANT {} TO {}")
     await connection.execute(statement.format(sql.Identifier(group), sql.Identifier(role)))
 
 
 async def _remove_member(connection: Connection, group: str, role: str) -> None:
+    """End a role's membership in a group role."""
     statement = sql.SQL("REVOKE {} FROM {}")
     await connection.execute(statement.format(sql.Identifier(group), sql.Identifier(role)))
 
@@ -213,11 +216,13 @@ async def _role_of(connection: Connection, owner: RowOwner) -> str:
 
 
 async def _role_exists(connection: Connection, role: str) -> bool:
+    """Return True if the server has this role."""
     cursor = await connection.execute("SELECT FROM pg_roles WHERE rolname = %s", (role,))
     return await cursor.fetchone() is not None
 
 
 async def _extension_schema(connection: Connection) -> str:
+    """Return the schema of the extension pgvector."""
     cursor = await connection.execute(
         "SELECT nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = extnamespace"
         " WHERE extname = 'vector'"

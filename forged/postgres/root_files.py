@@ -107,6 +107,7 @@ class RootFiles:
 
     @property
     def _index(self) -> RootIndex:
+        """Return the index of the root."""
         return self._indexer.open(self._root)
 
     def _invalid_ids(self, files: Mapping[str, CarriedFile]) -> frozenset[str]:

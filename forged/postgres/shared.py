@@ -98,6 +98,7 @@ def _nested(filters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _stored_rows(scope: Scope, found: list[Any], wanted: RowQuery) -> list[Stored]:
+    """Return the found rows of a search as values."""
     columns = statements.found_columns(scope, vectors=wanted.vectors)
     return [TABLES[scope].stored(row, columns) for row in found]
 
@@ -111,8 +112,7 @@ _WRITE_S, _EMBED_S = 3.0, 5.0
 _COUNT_EVERY_S, _SWEEP_EVERY_S = 5.0, 60.0
 _REFUSED_SHOWN = 10
 PURPOSE = Purpose("shared")
-# Limits for counts of answers.
-_COUNTED = frozenset({Scope.USER, Scope.AGENT})
+_COUNTED = frozenset({Scope.USER, Scope.AGENT})  # rows of these scopes have counts of answers
 
 Clock = Callable[[], datetime]
 

@@ -142,6 +142,7 @@ def _memory_of_row(row: Stored) -> Memory:
 
 
 def _time_text(at: datetime | None) -> str:
+    """Return a time as text in UTC, "" for None."""
     if at is None:
         return ""
     return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -106,6 +106,7 @@ class RootSync:
             self._wanted.set()
 
     def _is_agent_root(self, top: str) -> bool:
+        """Return True if this root belongs to an agent."""
         return root_at(top, self._home).scope is Scope.AGENT
 
     async def _sync_all(self) -> bool:

@@ -69,6 +69,7 @@ class ScopeTable(msgspec.Struct, frozen=True):
         return {column: self._value(row, column) for column in self.columns}
 
     def _value(self, row: Stored, column: str) -> object:
+        """Return the value to write for a row into a column."""
         field = self._field(column)
         value = getattr(row.facts if field in _FACTS else row, field)
         if column == "metadata":

@@ -91,6 +91,7 @@ class RowWriter:
         return []
 
     def _entity_tables(self, owner: Owner) -> EntityTables:
+        """Return the entity tables of an owner, on this connection."""
         return EntityTables(self._connection, *owner, self._set)
 
     async def remove(self, batch: RemovalBatch) -> None:
@@ -153,10 +154,12 @@ class RowWriter:
 
 
 def _owner(row: Stored) -> Owner:
+    """Return scope and owner of a row."""
     return (row.scope, row.owner)
 
 
 def _batches(rows: Sequence[Stored]) -> Iterator[Sequence[Stored]]:
+    """Yield rows in order, at most 500 together."""
     for start in range(0, len(rows), _AT_ONCE):
         yield rows[start : start + _AT_ONCE]
 

@@ -165,6 +165,7 @@ def _packed(stem: str) -> bytes:
 
 
 def _hash(term: str) -> int:
+    """Return the 32-bit hash of a stem, with the lowest bit 0."""
     return zlib.crc32(term.encode("utf-8", "surrogatepass")) & ~1
 
 
